@@ -1,8 +1,8 @@
 //! Records the commit, the crate features and the target for `dsconvert --version`.
 //!
-//! The commit is that of a crate package (`.cargo_vcs_info.json`) or of the Git repository that this package is the root
-//! of. Without either it is `unknown`. Development builds do not record it: otherwise every commit would compile the crate
-//! again.
+//! The commit is that of a crate package (`.cargo_vcs_info.json`) or of the Git repository whose root is this package.
+//! Without either it is `unknown`. Development builds do not record it, because every commit would then recompile the
+//! crate.
 
 #![allow(clippy::print_stdout, reason = "this is how a build script talks to Cargo")]
 
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Written into crate packages by `cargo package`.
+/// File that `cargo package` writes into crate packages.
 const PACKAGE_INFO: &str = ".cargo_vcs_info.json";
 
 fn main() {
@@ -28,7 +28,7 @@ fn main() {
     println!("cargo::rustc-env=DSCONVERT_COMMIT={commit}");
 }
 
-/// The crate features that are enabled.
+/// Returns the enabled crate features.
 fn features() -> Vec<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut features: Vec<String> = names
@@ -41,7 +41,7 @@ fn features() -> Vec<String> {
     features
 }
 
-/// The commit that a crate package was made from.
+/// Returns the commit from which a crate package was created.
 fn packaged_commit(root: &Path) -> Option<String> {
     let info = fs::read_to_string(root.join(PACKAGE_INFO)).ok()?;
     let (_, after) = info.split_once("\"sha1\"")?;
@@ -51,7 +51,7 @@ fn packaged_commit(root: &Path) -> Option<String> {
     is_hash.then(|| format!("{hash}{modified}"))
 }
 
-/// The commit that is checked out. A package that was unpacked inside another repository has none.
+/// Returns the checked-out commit; `None` for a package that was unpacked inside another repository.
 fn git_commit(root: &Path) -> Option<String> {
     let top = PathBuf::from(git(root, &["rev-parse", "--show-toplevel"])?);
     if fs::canonicalize(top).ok()? != fs::canonicalize(root).ok()? {
@@ -59,13 +59,13 @@ fn git_commit(root: &Path) -> Option<String> {
     }
     let hash = git(root, &["rev-parse", "HEAD"])?;
     let is_modified = git(root, &["status", "--porcelain", "--untracked-files=no"]).is_some();
-    // A new commit changes one of these; an edit, one of the sources.
+    // A new commit changes one of these refs; an edit changes one of the sources.
     let branch = git(root, &["symbolic-ref", "-q", "HEAD"]);
     let names = ["HEAD".to_owned(), "packed-refs".to_owned()].into_iter().chain(branch);
     let refs = names.filter_map(|name| git(root, &["rev-parse", "--git-path", &name]));
     let sources = ["src", "crates", "Cargo.toml", "Cargo.lock"].map(str::to_owned);
     for path in refs.chain(sources).map(|path| root.join(path)) {
-        // A file that is missing would run this script at every build.
+        // Cargo would rerun this script at every build if a listed file were missing.
         if path.try_exists().unwrap_or(false) {
             println!("cargo::rerun-if-changed={}", path.display());
         }
@@ -73,7 +73,7 @@ fn git_commit(root: &Path) -> Option<String> {
     Some(if is_modified { format!("{hash} (modified)") } else { hash })
 }
 
-/// What Git prints; nothing if it fails or prints nothing.
+/// Returns Git's trimmed output; `None` if Git fails or prints nothing.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();

@@ -1,6 +1,6 @@
-//! How fast batches are planned: `cargo bench --no-default-features --bench batch_plan`.
+//! Benchmark of batch planning: `cargo bench --no-default-features --bench batch_plan`.
 //!
-//! Lengths are made up (log-normal, median 250), in memory. What is timed is the plan alone: no record is read.
+//! Lengths are synthetic (log-normal, median 250) and in memory. Only the plan is timed: no record is read.
 
 use std::time::Instant;
 
@@ -51,7 +51,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A length like those of a text corpus, from two numbers between 0 and 1 that depend on `i`.
+/// Returns a length as in a text corpus, from two numbers between 0 and 1 that depend on `i`.
 fn length(i: u64) -> u64 {
     let uniform = |i: u64| {
         let mixed = (i ^ (i >> 7)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

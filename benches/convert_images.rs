@@ -1,11 +1,11 @@
-//! The whole conversion of images beside the bare decode–resize–encode loop of the same engine.
+//! Benchmark of a whole image conversion against the bare decode–resize–encode loop of the same engine.
 //!
 //! ```text
 //! DSCONVERT_BENCH_IMAGES=folder cargo bench --bench convert_images
 //! ```
 //!
-//! Without the variable, the photographs of `fixtures/`. Figures are the best of several rounds; the ratio to the bare loop
-//! is what the pipeline costs (reading, hashing, indexes, fsync).
+//! Without the variable, the photographs of `fixtures/` are used. Figures are the best of several rounds. The ratio to
+//! the bare loop shows the cost of the pipeline (reading, hashing, indexes, fsync).
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 

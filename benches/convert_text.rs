@@ -1,10 +1,10 @@
-//! The whole conversion of text beside the tokenizer alone.
+//! Benchmark of a whole text conversion against the tokenizer alone.
 //!
 //! ```text
 //! DSCONVERT_BENCH_CORPUS=corpus.jsonl DSCONVERT_BENCH_TOKENIZER=tokenizer.json cargo bench --bench convert_text
 //! ```
 //!
-//! Without the variables, the corpus and tokenizer of `fixtures/`. Figures are the best of several rounds.
+//! Without the variables, the corpus and tokenizer of `fixtures/` are used. Figures are the best of several rounds.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 

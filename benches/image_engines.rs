@@ -1,12 +1,12 @@
-//! Image engines and their stages, per core: `cargo bench --bench image_engines`.
+//! Benchmark of image engines and their stages, per core: `cargo bench --bench image_engines`.
 //!
-//! Set `DSCONVERT_BENCH_IMAGES` to a folder of JPEG files to measure on them (its tree is read); without it, pictures
-//! made here are used, which are smoother than photographs and so flatter every engine. `DSCONVERT_BENCH_ROUNDS`
-//! (default 5) says how often each image goes through each engine.
+//! Set `DSCONVERT_BENCH_IMAGES` to a folder of JPEG files, which is read recursively. Without it, synthetic pictures
+//! are used, which are smoother than photographs and so flatter every engine. `DSCONVERT_BENCH_ROUNDS` (default 5) is
+//! the number of times that each image goes through each engine.
 //!
-//! One thread runs all engines in turn on each image, and the fastest of an image's rounds counts: what else the
-//! machine does hits all engines alike and mostly falls out. Ratios are what to compare; absolute figures are of the
-//! machine. `benches/peers/` does the same with Pillow and OpenCV.
+//! One thread runs all engines in turn on each image, and the fastest round of each image counts. Other load therefore
+//! affects all engines alike and mostly drops out. Compare ratios: absolute figures depend on the machine.
+//! `benches/peers/` does the same with Pillow and OpenCV.
 #![allow(clippy::print_stdout, reason = "a benchmark reports on standard output")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark may stop at the first surprise")]
 
@@ -21,7 +21,7 @@ use libjpeg_turbo_rs::{Decoder, PixelFormat, ScalingFactor, Subsampling};
 
 const QUALITY: u8 = 90;
 
-/// What is asked of the engines.
+/// Resize task of the engines.
 #[derive(Clone, Copy)]
 enum Task {
     Shorter(u32),
@@ -48,7 +48,7 @@ impl Task {
     }
 }
 
-/// Decoded, resized and encoded: the time of each stage, where an engine can tell.
+/// Time of each stage; zero if an engine does not report it.
 #[derive(Clone, Copy, Default)]
 struct Stages {
     decode: Duration,
@@ -61,7 +61,7 @@ trait Engine {
     fn convert(&mut self, jpeg: &Bytes) -> Option<Stages>;
 }
 
-/// The transform as the command runs it.
+/// The transform that the command runs.
 struct Dsconvert(ImageTransform, ImageScratch);
 
 impl Engine for Dsconvert {
@@ -74,7 +74,7 @@ impl Engine for Dsconvert {
     }
 }
 
-/// The transform with RGB in between, as for other outputs than JPEG, and libjpeg-turbo-rs to encode.
+/// The transform through RGB, as for outputs other than JPEG, with libjpeg-turbo-rs as the encoder.
 struct ThroughRgb(ImageTransform, ImageScratch);
 
 impl Engine for ThroughRgb {
@@ -254,7 +254,7 @@ fn engines(task: Task) -> Vec<Box<dyn Engine>> {
     ]
 }
 
-/// Files of the folder and its folders, in order of their paths.
+/// Reads the JPEG files below the folder, in the order of their paths.
 fn read_folder(folder: &Path, files: &mut Vec<Bytes>) {
     let mut entries: Vec<_> = std::fs::read_dir(folder).expect("the folder can be read").flatten().collect();
     entries.sort_by_key(std::fs::DirEntry::path);
@@ -269,7 +269,7 @@ fn read_folder(folder: &Path, files: &mut Vec<Bytes>) {
     }
 }
 
-/// A picture of gradients, edges and noise.
+/// Makes a picture of gradients, edges and noise.
 fn made(width: usize, height: usize, seed: u32) -> Bytes {
     let mut state = seed.wrapping_mul(2_654_435_761).max(1);
     let mut rgb = Vec::with_capacity(width * height * 3);

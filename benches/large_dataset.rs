@@ -1,13 +1,13 @@
-//! Opening a dataset of ten million records, and reading single records of it.
+//! Benchmark of opening a dataset of ten million records and of reading single records.
 //!
 //! ```text
 //! DSCONVERT_BENCH_RECORDS=10000000 cargo bench --bench large_dataset
 //! ```
 //!
-//! Writes synthetic datasets of 10³, 10⁵ and as many records as the variable says into a temporary directory (about
-//! 100 bytes per record: the largest needs a gigabyte at a time), and reads each in a process of its own, so that
-//! nothing is left from writing. *open* opens dataset, split and both indexes and asks for one length; *resident* is
-//! what the process holds then (`VmRSS`); *get* is a random record with its checksum, first and second time over.
+//! Writes synthetic datasets of 10³, 10⁵ and the given number of records into a temporary directory (about 100 bytes
+//! per record, so the largest needs a gigabyte at a time). Each is read in a separate process, so that nothing is left
+//! from writing. *open* opens the dataset, a split and both indexes, and reads one length. *resident* is the memory of
+//! the process after that (`VmRSS`). *get* reads a random record with its checksum, in a first and a second pass.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 
@@ -22,9 +22,9 @@ use dsconvert::reader::Dataset;
 use dsconvert::sample::{Ids, Record, Value};
 use dsconvert::schema::{IdWidth, Schema};
 
-/// Names the dataset to a process that reads.
+/// Environment variable that names the dataset to a reading process.
 const READ: &str = "DSCONVERT_BENCH_READ";
-/// Records of a shard.
+/// Records per shard.
 const SHARD: u64 = 1_000_000;
 const GETS: u64 = 20_000;
 
@@ -90,7 +90,7 @@ fn read(dir: &Path) {
     println!(" {open:>9.2} {resident:>12.1} {first:>10.2} {again:>10.2}");
 }
 
-/// What this process holds in memory, on Linux; elsewhere 0.
+/// Returns the resident memory of this process on Linux; elsewhere 0.
 fn resident_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,15 +1,15 @@
-//! The loader against what it cannot beat: decoding alone, and reading alone.
+//! Benchmark of the loader against decoding alone, which it cannot beat.
 //!
 //! ```text
 //! DSCONVERT_BENCH_IMAGES=folder DSCONVERT_BENCH_CORPUS=corpus.jsonl DSCONVERT_BENCH_TOKENIZER=gpt2.json \
 //!     cargo bench --bench loader
 //! ```
 //!
-//! Images: records of 256 pixels on the shorter side, JPEG of quality 90, to the middle 224×224, batches of 64.
-//! *decode alone* runs the same decoder in as many bare threads over the same bytes, into one buffer each;
-//! *libjpeg-turbo alone* decodes whole images and copies the middle out of them. Tokens: random padded batches of 32.
-//! Rounds of all are interleaved; the best of each counts, beside the
-//! average for a second of computing. Without the variables, `fixtures/` and bytes for tokens.
+//! Images: records of 256 pixels on the shorter side, JPEG of quality 90, cropped to the middle 224×224, in batches of
+//! 64. *decode alone* runs the same decoder over the same bytes in as many bare threads, into one buffer each.
+//! *libjpeg-turbo alone* decodes whole images and copies out the middle. Tokens: random padded batches of 32. Rounds
+//! are interleaved. The best round of each counts; the mean per second of CPU time is printed beside it. Without the
+//! variables, `fixtures/` are used, and bytes as tokens.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 
@@ -39,10 +39,10 @@ fn main() {
     tokens(dir.path(), threads);
 }
 
-/// A name, and what is run for it: it says how many records that were.
+/// Name and function of a run. The function returns the number of records.
 type Run<'a> = (&'a str, Box<dyn FnMut() -> u64 + 'a>);
 
-/// Seconds of the fastest round of each of `runs`, which take turns.
+/// Runs each of `runs` in turn, and prints the rates of its fastest round.
 fn best_of(runs: &mut [Run<'_>], unit: &str) {
     let mut best = vec![f64::INFINITY; runs.len()];
     let mut counts = vec![0; runs.len()];
@@ -61,10 +61,10 @@ fn best_of(runs: &mut [Run<'_>], unit: &str) {
     }
 }
 
-/// Seconds that this process has computed for, on Linux: what counts where others use the machine, too.
+/// Returns the CPU seconds of this process, on Linux: a fair measure even if others use the machine, too.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the process, in parentheses, may hold anything.
+    // The name of the process, in parentheses, may contain anything.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
     ticks as f64 / 100.0
@@ -123,7 +123,7 @@ fn images(dir: &Path, threads: usize) {
     );
 }
 
-/// Decodes a file as a whole, then takes the middle.
+/// Decodes a whole file, then copies the middle.
 fn decode_whole(file: &[u8], buffer: &mut Vec<u8>) {
     let mut decoder = Decoder::new(file).unwrap();
     decoder.set_stop_on_warning(true);
@@ -140,7 +140,7 @@ fn decode_whole(file: &[u8], buffer: &mut Vec<u8>) {
     black_box(middle);
 }
 
-/// The loader's own decoder and nothing else.
+/// Runs the loader's own decoder and nothing else.
 fn bare_crops(split: &Split, threads: usize) -> impl FnMut() -> u64 {
     let records: Vec<_> = split.iter().map(Result::unwrap).collect();
     let target = Size::new(CROP as u32, CROP as u32);
@@ -164,7 +164,7 @@ fn bare_crops(split: &Split, threads: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// The middle of an image or, when it is too small, its largest square.
+/// Returns the middle of an image or, if it is too small, its largest square.
 fn middle(Size { width, height }: Size) -> SourceRegion {
     let side = width.min(height).min(CROP as u32);
     let (left, top) = ((width - side) / 2, (height - side) / 2);

@@ -1,11 +1,11 @@
-//! Random reads from the four formats: one record at a time, and batches of 256.
+//! Benchmark of random reads from the four formats: one record at a time, and batches of 256.
 //!
 //! ```text
 //! DSCONVERT_BENCH_CORPUS=corpus.jsonl cargo bench --bench random_read
 //! ```
 //!
-//! Without the variable, a corpus of `fixtures/`. Every record is checked against its checksum. The order is a fixed
-//! pseudo-random one. Microseconds are per record, the best of several rounds.
+//! Without the variable, a corpus of `fixtures/` is used. Every record is checked against its checksum. The order is
+//! pseudo-random and fixed. Microseconds are per record, the best of several rounds.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 
@@ -18,9 +18,9 @@ use dsconvert::format::Format;
 use dsconvert::reader::Dataset;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
 
-/// Reads of one round.
+/// Reads per round.
 const READS: u64 = 4096;
-/// Records of one `get_many`.
+/// Records per `get_many`.
 const BATCH: usize = 256;
 
 fn main() {

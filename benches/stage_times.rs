@@ -1,11 +1,11 @@
-//! What measuring the stages of a conversion costs: whole conversions with and without it, in turns, and one measurement alone.
+//! Benchmark of the cost of stage times: conversions with and without them in turn, and one measurement alone.
 //!
 //! ```text
 //! DSCONVERT_BENCH_IMAGES=folder DSCONVERT_BENCH_CORPUS=file.jsonl cargo bench --bench stage_times
 //! ```
 //!
-//! Without the variables, the photographs and the corpus of `fixtures/`. Both orders of a pair alternate, so that neither
-//! gains by what the other has left in caches. Processor time is that of all threads.
+//! Without the variables, the photographs and the corpus of `fixtures/` are used. The order within a pair alternates,
+//! so that neither gains from what the other left in caches. Processor time is that of all threads.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 
@@ -20,9 +20,9 @@ use dsconvert::format::Format;
 use dsconvert::pipeline::{Job, Progress, Stop};
 use dsconvert::transform::image::ImageOptions;
 
-/// Pairs of runs.
+/// Number of pairs of runs.
 const PAIRS: usize = 15;
-/// Each measurement lasts at least so long: conversions are repeated until then.
+/// Minimum duration of a measurement: conversions are repeated until then.
 const AT_LEAST: Duration = Duration::from_millis(800);
 
 fn main() {
@@ -38,7 +38,7 @@ fn main() {
     pairs("text", &text_job(&text, tokenizer, Format::Parquet), threads);
 }
 
-/// The time of one measurement: the clock is read twice, and the difference added to a sum that all threads share.
+/// Prints the time of one measurement: two reads of the clock, and an addition to a sum that all threads share.
 fn one_measurement(threads: usize) {
     const TIMES: u64 = 2_000_000;
     let sum = AtomicU64::new(0);
@@ -57,7 +57,7 @@ fn one_measurement(threads: usize) {
     println!("one measurement, {threads} at a time: {each:.0} ns");
 }
 
-/// Converts with and without stage times in turns, and prints the ratios of time with to time without.
+/// Converts with and without stage times in turn, and prints the ratios of the time with to the time without.
 fn pairs(name: &str, job: &impl Job, threads: usize) {
     let dir = tempfile::tempdir().unwrap();
     let options = run_options(&dir.path().join("out"), threads);
@@ -89,14 +89,14 @@ fn pairs(name: &str, job: &impl Job, threads: usize) {
     );
 }
 
-/// `100.1% (99.2% to 101.3%)`: median and quartiles.
+/// Formats ratios as `100.1% (99.2% to 101.3%)`: median and quartiles.
 fn spread(ratios: &mut [f64]) -> String {
     ratios.sort_by(f64::total_cmp);
     let at = |quarter: usize| 100.0 * ratios[(ratios.len() - 1) * quarter / 4];
     format!("{:.1}% ({:.1}% to {:.1}%)", at(2), at(1), at(3))
 }
 
-/// Processor time of all threads of this process so far, in steps of 10 ms.
+/// Returns the processor time of all threads of this process so far, in steps of 10 ms.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();

@@ -1,9 +1,9 @@
 //! dsconvert turns raw image folders and text corpora, once and offline, into sharded records that training loaders
 //! read at the speed of the disk.
 //!
-//! The tool is the `dsconvert` command; this library is what it is made of. Programs mostly want `reader`.
+//! This library implements the `dsconvert` command. Most programs need only `reader`.
 //!
-//! `docs/explanation/architecture.md` in the repository shows the flow of data and which module may use which.
+//! `docs/explanation/architecture.md` in the repository shows the data flow and the permitted module dependencies.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -34,7 +34,7 @@ pub mod tokenizer_files;
 #[cfg(feature = "convert")]
 pub mod transform;
 
-/// The examples of the guides, compiled.
+/// Compiles the code examples in the guides as doctests.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../docs/reference/loader.md")]

@@ -1,6 +1,7 @@
-//! Paths in JSON: text where they are UTF-8, and numbers, byte by byte, where they are not.
+//! JSON form of paths: a string for UTF-8 paths, an array of byte values for other paths.
 //!
-//! For `#[serde(with = "crate::stored_path")]`. Plans list the files of a source, and a file name may hold any bytes.
+//! Used as `#[serde(with = "crate::stored_path")]`. Plans list the files of a source, and a file name may contain any
+//! bytes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

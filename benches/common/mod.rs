@@ -1,4 +1,4 @@
-//! What the benchmarks of whole conversions share.
+//! Helpers of the benchmarks of whole conversions.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -10,21 +10,21 @@ use dsconvert::source::layout::Layout;
 use dsconvert::transform::image::ImageOptions;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
 
-/// Rounds whose best is taken: the machine may be shared.
+/// Number of rounds, of which the fastest counts, because the machine may be shared.
 pub const ROUNDS: usize = 5;
 
-/// The path that an environment variable names, or a fixture of the repository.
+/// Returns the path in an environment variable, or a fixture of the repository.
 pub fn path_or_fixture(variable: &str, fixture: &str) -> PathBuf {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     std::env::var_os(variable).map_or_else(|| fixtures.join(fixture), PathBuf::from)
 }
 
-/// Seconds of the fastest of [`ROUNDS`] runs.
+/// Returns the seconds of the fastest of [`ROUNDS`] runs.
 pub fn best(mut run: impl FnMut()) -> f64 {
     (0..ROUNDS).map(|_| seconds(&mut run)).fold(f64::INFINITY, f64::min)
 }
 
-/// Seconds of the fastest of [`ROUNDS`] runs of each, which take turns: both meet the same minutes of the machine.
+/// Returns the seconds of the fastest of [`ROUNDS`] runs of each. Runs alternate, so that other load affects both.
 pub fn best_in_turns(mut first: impl FnMut(), mut second: impl FnMut()) -> (f64, f64) {
     (0..ROUNDS).fold((f64::INFINITY, f64::INFINITY), |best, _| {
         (best.0.min(seconds(&mut first)), best.1.min(seconds(&mut second)))

@@ -1,4 +1,4 @@
-"""Images per second of CPU time: the whole command beside a bare OpenCV loop in memory, in turn on one core.
+"""Images per second of CPU time: the whole command against a bare OpenCV loop in memory, in turn on one core.
 
     pip install opencv-python-headless
     python benches/images/opencv.py FOLDER DSCONVERT [--resize shorter:256] [--reduced 1|2|4] [--pairs 7] [--core 1]

@@ -1,11 +1,11 @@
-"""How close conversions from JPEG to JPEG come to the same conversion in floating point.
+"""Compares conversions from JPEG to JPEG with the same conversion in floating point.
 
     python benches/images/quality.py FOLDER DSCONVERT [DSCONVERT ...] [--resize shorter:256] [--quality 90]
 
-Needs Pillow, numpy, scipy and pyarrow. FOLDER holds photographs; each DSCONVERT is a build of the command, such as the
-one before a change and the one after it. The reference is computed in 64-bit floating point: luma, and chroma as
-libjpeg upsamples it, resized with Lanczos over three lobes, without conversion to RGB or rounding. The output is
-decoded as decoders show it, chroma at the resolution of luma. Means over all photographs with three components.
+Needs Pillow, numpy, scipy and pyarrow. FOLDER holds photographs; each DSCONVERT is a build of the command, such as one
+before and one after a change. The reference is computed in 64-bit floating point: luma, and chroma upsampled as in
+libjpeg, are resized with Lanczos over three lobes, without conversion to RGB or rounding. The output is decoded with
+chroma at the resolution of luma. Figures are means over all photographs with three components.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from scipy.ndimage import gaussian_filter
 
 
 def ycbcr(data):
-    """The components of a JPEG at full resolution, upright; None for other files."""
+    """Returns the components of a JPEG at full resolution, upright; None for other files."""
     image = Image.open(io.BytesIO(data))
     if image.format != "JPEG" or image.mode != "RGB":
         return None
@@ -31,7 +31,7 @@ def ycbcr(data):
 
 
 def lanczos(length, target):
-    """The matrix that resizes `length` samples to `target`."""
+    """Returns the matrix that resizes `length` samples to `target`."""
     scale = length / target
     stretch = max(scale, 1.0)
     centres = (np.arange(target) + 0.5) * scale
@@ -45,7 +45,7 @@ def psnr(a, b):
 
 
 def ssim(a, b):
-    """Structural similarity with a Gaussian window of sigma 1.5 (Wang et al., 2004)."""
+    """Returns the structural similarity with a Gaussian window of sigma 1.5 (Wang et al., 2004)."""
     mean = lambda image: gaussian_filter(image, 1.5, truncate=3.5)
     ma, mb = mean(a), mean(b)
     va, vb, cov = mean(a * a) - ma * ma, mean(b * b) - mb * mb, mean(a * b) - ma * mb
@@ -54,7 +54,7 @@ def ssim(a, b):
 
 
 def converted(binary, folder, resize, quality):
-    """The images of a conversion by their keys."""
+    """Converts a folder, and returns the images by key."""
     with tempfile.TemporaryDirectory() as scratch:
         out = pathlib.Path(scratch) / "out"
         command = [binary, "images", folder, "--out", out, "--format", "arrow", "--resize", resize]
@@ -82,7 +82,7 @@ def main():
             continue
         source = ycbcr(path.read_bytes())
         outputs = [ycbcr(run[key]) for run in runs]
-        # What is not resized passes through.
+        # Images that are not resized pass through unchanged.
         if source is None or any(output is None or output.shape == source.shape for output in outputs):
             continue
         height, width = outputs[0].shape[:2]

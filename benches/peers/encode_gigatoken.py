@@ -2,9 +2,9 @@
 
     python encode_gigatoken.py TOKENIZER.json CORPUS.jsonl [CORPUS.jsonl ...]
 
-The peer of `cargo bench -p dsconvert-tokens --bench encode` with the same files. Texts are in the field `text`. The first pass
-starts with an empty cache. `tokenizers` encodes every N-th document, about 1 MB in all, because it is slow; the ids of those
-documents are compared. Pin both programs to the same core.
+The counterpart of `cargo bench -p dsconvert-tokens --bench encode` with the same files. Texts are in the field `text`.
+The first pass starts with an empty cache. `tokenizers` encodes every N-th document, about 1 MB in all, because it is
+slow; the ids of those documents are compared. Pin both programs to the same core.
 """
 
 import json
@@ -41,7 +41,7 @@ def measure(path, corpus):
     reference.no_padding()
     reference.encode_special_tokens = True
     slow, first, second = [], [], []
-    # In turns, so that a busy machine slows all of them.
+    # Alternates, so that a busy machine slows all of them.
     for _ in range(ROUNDS):
         fast = gigatoken.Tokenizer(str(path))
         first.append(size / seconds(lambda: fast.encode_batch(texts, parallel=False)))

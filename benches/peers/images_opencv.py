@@ -14,7 +14,8 @@ import numpy as np
 
 
 def convert(data, task, flag=cv2.IMREAD_COLOR):
-    """The bytes of a JPEG of quality 90. With another `flag`, such as IMREAD_REDUCED_COLOR_4, it is decoded at a fraction of its size."""
+    """Converts a JPEG with quality 90, and returns the size. Another `flag`, such as IMREAD_REDUCED_COLOR_4, decodes it
+    at a fraction of its size."""
     image = cv2.imdecode(np.frombuffer(data, np.uint8), flag)
     height, width = image.shape[:2]
     kind, wanted = task.split(":")

@@ -1,14 +1,15 @@
-"""Do `simulate` and `headspace` tell the truth about real training loops? Prints the tables of docs/reference/headspace.md.
+"""Checks `simulate` and `headspace` against real training loops. Prints the tables of docs/reference/headspace.md.
 
     python benches/python/loading_experiment.py [--images DIR] [--parts simulate,headspace] [--only NAME] [--batches 60] [--repeats 3]
 
-simulate: DataLoaders with 0 to 4 workers over a raw folder of images, the converted dataset, and the raw folder with a wait of
-30 ms per image, as of a network disk. They feed a device that is busy for a known time, or a small CNN on the CPU. A trace of one
-worker, the time to hand over a batch that is ready, and the step time on cached batches predict the throughput with 2 to 4 workers,
-which the trace has not seen. A row holds if the prediction is within max(5%, twice the spread of the repeats) of what is measured.
+simulate: DataLoaders with 0 to 4 workers over a raw folder of images, the converted dataset, and the raw folder with a
+wait of 30 ms per image, as on a network disk. They feed a device that is busy for a known time, or a small CNN on the
+CPU. The throughput with 2 to 4 workers, which the trace has not seen, is predicted from a trace of one worker, the time
+to hand over a ready batch, and the step time on cached batches. A row holds if the prediction is within max(5%, twice
+the spread of the repeats) of the measurement.
 
-headspace: a delay is injected into loading. A row holds if the gain found is within max(1 point, 10% of the gain) of the
-difference between whole runs with loading and whole runs without.
+headspace: a delay is injected into loading. A row holds if the measured gain is within max(1 point, 10% of the gain) of
+the difference between whole runs with loading and whole runs without.
 
 The machine should be idle. Needs torch and Pillow, and a `dsconvert` in PATH or DSCONVERT_BIN.
 """
@@ -48,7 +49,7 @@ warnings.filterwarnings("ignore", message="This DataLoader will create")
 
 
 def to_tensor(image):
-    """The middle of an image, as a model takes it."""
+    """Returns the middle of an image, as model input."""
     top, left = (max(0, side - SIDE) // 2 for side in image.shape[:2])
     crop = image[top : top + SIDE, left : left + SIDE].astype(np.float32) / 255
     padded = np.zeros((SIDE, SIDE, 3), np.float32)
@@ -57,7 +58,7 @@ def to_tensor(image):
 
 
 def decodes(path):
-    """Whether Pillow reads the file: the shipped photographs have damaged ones among them."""
+    """Returns whether Pillow can read the file: some of the shipped photographs are damaged."""
     try:
         with Image.open(path) as image:
             image.convert("RGB")
@@ -67,7 +68,7 @@ def decodes(path):
 
 
 class Folder(Dataset):
-    """Images as they are on disk: decoded and resized each time."""
+    """Raw images on disk, decoded and resized each time."""
 
     def __init__(self, files, length, wait_s=0.0):
         self.files, self.length, self.wait_s = files, length, wait_s
@@ -85,7 +86,7 @@ class Folder(Dataset):
 
 
 class Converted(Dataset):
-    """The same images, converted: decoded small."""
+    """The same images after conversion, decoded at a small size."""
 
     def __init__(self, split, length):
         self.split, self.length = split, length
@@ -138,7 +139,7 @@ def loader_of(dataset, workers):
 
 
 def batches_per_second(dataset, workers, step):
-    """Throughput from the arrival of the first batch to the end of the last step, as the simulation counts it."""
+    """Returns the throughput from the arrival of the first batch to the end of the last step, as in the simulation."""
     first, count, end = None, 0, 0.0
     for batch in loader_of(dataset, workers):
         first = first or time.perf_counter()
@@ -149,7 +150,7 @@ def batches_per_second(dataset, workers, step):
 
 
 def step_ms_of(dataset, step, batches):
-    """Time of a step on batches that are in memory."""
+    """Returns the time of a step on batches in memory."""
     batch = next(iter(loader_of(dataset, 0)))
     for _ in range(3):
         step(batch)
@@ -162,7 +163,8 @@ def step_ms_of(dataset, step, batches):
 
 
 def trace_of(dataset, batches):
-    """Milliseconds between the batches of one worker that is never waited for, and of `next()` when a batch is ready."""
+    """Returns the milliseconds between batches of one worker that never waits, and of `next()` when a batch is
+    ready."""
     batches_of_one = iter(loader_of(dataset, 1))
     next(batches_of_one)
     loads = []
@@ -216,7 +218,7 @@ def check_simulate(datasets, steps, args):
 
 
 def simulate(loads, step_ms, transfer_ms, workers, cpu, step_uses_a_core, batches):
-    """Predicted batches per second. What needs a core shares those of the machine."""
+    """Returns the predicted batches per second. Work that needs a core shares the cores of the machine."""
     options = {"cores": cores_of(cpu)} if cores_of(cpu) is not None else {}
     if options and step_uses_a_core:
         options["step_core"] = True
@@ -228,7 +230,7 @@ def simulate(loads, step_ms, transfer_ms, workers, cpu, step_uses_a_core, batche
 
 
 class Delayed(Dataset):
-    """A dataset in memory whose batches come with a delay."""
+    """A dataset in memory whose batches are delayed."""
 
     def __init__(self, length, delay_s):
         self.length, self.delay_s = length, delay_s
@@ -243,7 +245,8 @@ class Delayed(Dataset):
 
 
 def whole_run_ms(batches, step, synchronize, steps):
-    """Time of a step over a whole run, without stretches: from the first batch to the batch after the last step."""
+    """Returns the time per step over a whole run without stretches: from the first batch to the batch after the last
+    step."""
     batches = iter(batches)
     batch = next(batches)
     synchronize()
@@ -271,7 +274,7 @@ def check_headspace(args):
         for workers, delay_ms in ((0, 5), (0, 20), (0, 45), (2, 20), (2, 80), (2, 120)):
             dataset = Delayed(100_000, delay_ms / 1e3)
             cached = [default_collate([dataset[1]] * BATCH_SIZE)] * (args.batches + 1)
-            # One after the other, so that a noisy minute meets both.
+            # One after the other, so that noise affects both.
             gains = []
             for _ in range(args.repeats):
                 real = whole_run_ms(loader_of(dataset, workers), step, synchronize, args.batches)

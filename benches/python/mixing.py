@@ -1,9 +1,9 @@
-"""Padding against mixing: how many records that share a batch share one again in the next epoch.
+"""Measures padding against mixing: how many records of a batch share a batch again in the next epoch.
 
     python benches/python/mixing.py [lengths.txt] [--max-tokens 16384] [--micro-batches 1]
 
-Without a file of one length per line, lengths are log-normal with a median of 250 (sigma 1.1), as those of a text corpus,
-at most half the budget. Prints the table of docs/reference/batching.md.
+Without a file of one length per line, lengths are log-normal as in a text corpus: median 250, sigma 1.1, at most half
+the budget. Prints the table of docs/reference/batching.md.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import dsconvert
 
-EPOCHS = 9  # more than a plan has ways of cutting the records into buckets
+EPOCHS = 9  # more than the ways in which a plan cuts the records into buckets
 
 
 def lengths_of(args, records):
@@ -26,7 +26,7 @@ def lengths_of(args, records):
 
 
 def measure(sampler, lengths):
-    """Padding, share of identical batches and share of pairs that meet again, over some epochs."""
+    """Returns padding, the share of identical batches, and the share of pairs that meet again, over some epochs."""
     epochs = [list(sampler) for _ in range(EPOCHS)]
     padded = sum(len(batch) * max(lengths[i] for i in batch) for epoch in epochs for batch in epoch if batch)
     tokens = sum(lengths[i] for epoch in epochs for batch in epoch for i in batch)

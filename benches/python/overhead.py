@@ -1,9 +1,9 @@
-"""What Python adds to a batch and to a record, in microseconds.
+"""Measures what Python adds to a batch and to a record, in microseconds.
 
     python benches/python/overhead.py DATASET      # of text, with the release build of the package
 
-Batches are small and all made before they are asked for, so that only handing them over is measured: the median of
-an epoch, the best of several.
+Batches are small and all prepared in advance, so that only the hand-over is measured: the median of an epoch, and the
+best of several epochs.
 """
 
 import statistics
@@ -17,7 +17,7 @@ READS = 2000
 
 
 def microseconds(run, times):
-    """Per run, the best of several rounds."""
+    """Returns the microseconds per run in the best of several rounds."""
     best = float("inf")
     for _ in range(EPOCHS):
         begin = time.perf_counter()
@@ -28,13 +28,13 @@ def microseconds(run, times):
 
 
 def per_batch(path, **options):
-    """Microseconds from asking for a batch that is ready to having it."""
+    """Returns the microseconds to get a batch that is ready."""
     loader = dsconvert.Loader(path, batch_size=2, num_threads=2, prefetch=1000, last="drop", **options)
     medians = []
     for _ in range(EPOCHS):
         batches, times = iter(loader), []
         next(batches)
-        time.sleep(0.5)  # for the threads to make the others
+        time.sleep(0.5)  # lets the threads make the others
         for _ in range(min(900, len(loader) - 1)):
             begin = time.perf_counter()
             next(batches)

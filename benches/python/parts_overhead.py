@@ -1,15 +1,15 @@
-"""What it costs to divide a conversion: parts, and Ray, against one plain run, in CPU time and elapsed time.
+"""Measures the cost of dividing a conversion: parts, and Ray, against one plain run, in CPU time and elapsed time.
 
     python benches/python/parts_overhead.py target/release/dsconvert IMAGES [--images N] [--parts N] [--rounds N] [--no-ray]
 
 IMAGES is a folder of photographs, which are linked until there are N. Each round runs, one after the other, a plain
 conversion with two threads; a plan, its parts one after the other with two threads, and the merge; and a conversion by
-`dsconvert.ray` on a local cluster with two nodes of one CPU each. CPU time is user and system time of all processes,
-for Ray with its own processes and the driver; the start of the cluster is left out. The first conversion with Ray
-starts its workers and is not counted.
+`dsconvert.ray` on a local cluster with two nodes of one CPU each. CPU time is the user and system time of all
+processes. For Ray, it includes its own processes and the driver, but not the start of the cluster. The first conversion
+with Ray starts its workers and does not count.
 
-The commands of the tasks execute the binary that is named, after the import of the installed package: a package from a
-debug build would measure itself.
+The commands of the tasks import the installed package, and then execute the given binary: a package from a debug build
+would measure itself.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from pathlib import Path
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-# Ray gives its workers the niceness 15: on a machine with other load, they would hardly run.
+# Ray starts its workers with niceness 15: they would hardly run on a machine with other load.
 os.environ["RAY_worker_niceness"] = "0"
 TICKS = os.sysconf("SC_CLK_TCK")
 OPTIONS = ["--resize", "shorter:256", "--unit-bytes", "64MiB", "--quiet"]
@@ -43,7 +43,7 @@ if "dsconvert.ray.child" in sys.orig_argv:
 
 
 def linked(images, folder, count):
-    """A folder with links to the images, each as often as needed."""
+    """Links the images into a folder, each as often as needed."""
     originals = sorted(path for path in images.rglob("*") if path.is_file())
     for number in range(count):
         original = originals[number % len(originals)]
@@ -57,7 +57,7 @@ def linked(images, folder, count):
 
 
 def command(*words):
-    """CPU and elapsed seconds of a command."""
+    """Runs a command, and returns its CPU and elapsed seconds."""
     started = time.monotonic()
     process = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
@@ -66,7 +66,7 @@ def command(*words):
 
 
 def cpu_of_tree():
-    """CPU seconds of this process and of all below it, the dead ones included."""
+    """Returns the CPU seconds of this process and of all its descendants, including those that have ended."""
     stats = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
@@ -104,7 +104,7 @@ def manifest(out):
 
 
 def rounds(own, folder, images, ray=None):
-    """CPU and elapsed seconds of each kind of conversion, round by round."""
+    """Returns the CPU and elapsed seconds of each kind of conversion, round by round."""
     found = []
     for number in range(own.rounds):
         outs = [folder / f"{kind}-{number}" for kind in ("plain", "parts", "ray")]
@@ -126,7 +126,7 @@ def rounds(own, folder, images, ray=None):
 
 
 def rounds_with_ray(own, folder, images):
-    """The same on a cluster whose workers have been started."""
+    """Runs the same on a cluster whose workers are already started."""
     import ray
     from ray.cluster_utils import Cluster
 

@@ -1,16 +1,17 @@
-"""Reading a dataset from object storage: what share of the line is used, how much is downloaded, and what the cache gives.
+"""Measures reading from object storage: the share of the line used, the bytes downloaded, and the speed of the cache.
 
-Starts the server of tests/objects on the files of a dataset, with a limit of its bandwidth and a latency for each request, and
-reads two epochs of undecoded records through a `Loader`:
+Starts the server of tests/objects on the files of a dataset, with limited bandwidth and a latency for each request, and
+reads epochs of undecoded records through a `Loader`:
 
     cargo build --release --bin objects --package dsconvert-test-objects
     python benches/python/remote_reading.py DATASET --server target/release/objects --mb-per-s 60 --latency-ms 20
 
 Prints one line of JSON for each measurement:
 
-* `first epoch`: bytes of records per second as a share of the limit, and bytes downloaded as a multiple of the dataset's;
-* `warm`: records per second of later epochs from the cache, as a share of those of the local dataset, in turn, with the range of
-  the pairs.
+* `first epoch`: bytes of records per second as a share of the limit, and bytes downloaded as a multiple of the
+  dataset's;
+* `warm`: records per second of later epochs from the cache, as a share of those of the local dataset, measured in turn,
+  with the range of the pairs.
 """
 
 import argparse
@@ -26,7 +27,7 @@ import dsconvert
 
 
 def epoch(loader):
-    """Seconds and records of one epoch."""
+    """Returns the seconds and records of one epoch."""
     started = time.perf_counter()
     records = sum(len(batch["key"]) for batch in loader)
     return time.perf_counter() - started, records

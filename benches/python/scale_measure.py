@@ -1,16 +1,17 @@
-"""Measures what plans, parts and commits cost with many items and many units.
+"""Measures the cost of plans, parts and commits with many items and many units.
 
     python benches/python/scale_measure.py plan target/release/dsconvert 100000 1000000 10000000
     python benches/python/scale_measure.py merge target/release/dsconvert 10000 100000
     python benches/python/scale_measure.py slow target/release/dsconvert 2000
     python benches/python/scale_measure.py records target/release/dsconvert 1000000 10000000 100000000
 
-`plan` makes hard links of up to 100,000 small images whose names, sizes and times are random, 1,000 in a folder, and measures
-`plan` of the folders, `status` and `run --units 0`, which converts one unit of the plan. `merge` makes units of one image each
-and measures `run`, `status` before and after the units are converted, `merge`, and `--resume` of the finished dataset; `slow`
-does the same on a file system whose calls take a millisecond longer, by a library that it compiles with `cc`. `records`
-converts documents of one byte in files of 10,000,000, and measures `merge` per record. Figures are CPU seconds (user and system)
-and peak resident memory of each process; elapsed time depends on the disk and on other load.
+`plan` makes hard links of up to 100,000 small images whose names, sizes and times are random, 1,000 per folder. It
+measures `plan` of the folders, `status` and `run --units 0`, which converts one unit of the plan. `merge` makes units
+of one image each and measures `run`, `status` before and after the units are converted, `merge`, and `--resume` of the
+finished dataset. `slow` does the same on a file system whose calls take a millisecond longer, by a library that it
+compiles with `cc`. `records` converts documents of one byte in files of 10,000,000, and measures `merge` per record.
+Figures are CPU seconds (user and system) and peak resident memory of each process; elapsed time depends on the disk and
+on other load.
 
 DSCONVERT_BENCH_DIR is the folder for temporary files. 10,000,000 files of `plan` need 400 MB for the images, 700 MB for the
 folders and 2 GB for the plan; 100,000,000 `records` 1.3 GB for the documents and 16 GB for the dataset and its units.
@@ -31,7 +32,7 @@ from pathlib import Path
 LINKS = 60_000
 FOLDER = 1_000
 UNIT_BYTES = 64 << 10
-# Images that differ, as far as a listing tells.
+# Number of images that differ in a listing.
 ORIGINALS = 100_000
 SIZES = 16 << 10
 DAY_NS = 86_400 * 10**9
@@ -73,7 +74,7 @@ DELAYED_OPEN(open64)
 
 
 def png(padding=0):
-    """A picture of one pixel, with a chunk of `padding` bytes that decoders skip."""
+    """Returns a picture of one pixel, with a chunk of `padding` bytes that decoders skip."""
 
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -84,7 +85,7 @@ def png(padding=0):
 
 
 def images(folder, count, padding=0):
-    """A list of `count` images, which are hard links."""
+    """Makes `count` images, which are hard links, and returns a file that lists them."""
     listed = folder.parent / "list.txt"
     with listed.open("w") as names:
         for number in range(count):
@@ -102,7 +103,8 @@ def images(folder, count, padding=0):
 
 
 def varied_images(folder, count):
-    """`count` images with random names, sizes and times: hard links of originals that are far apart in the listing."""
+    """Makes `count` images with random names, sizes and times: hard links of originals that are far apart in the
+    listing."""
     chance = random.Random(1)
     content, originals = png(), []
     for number in range(count):
@@ -119,7 +121,7 @@ def varied_images(folder, count):
 
 
 def slow_files(folder):
-    """A library to preload that delays what a network file system would answer."""
+    """Compiles a library to preload that delays calls as a network file system would."""
     source, library = folder / "slow.c", folder / "slow.so"
     source.write_text(SLOW_FILES)
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
@@ -127,9 +129,9 @@ def slow_files(folder):
 
 
 def measured(*command, preload=None):
-    """CPU seconds, peak MiB and elapsed seconds of a command.
+    """Runs a command, and returns its CPU seconds, peak MiB and elapsed seconds.
 
-    The peak is at least that of this process, which the child starts as a copy of: nothing large is kept here.
+    The peak is at least that of this process, because the child starts as a copy of it. So nothing large is kept here.
     """
     started = time.monotonic()
     environment = os.environ | ({"LD_PRELOAD": str(preload)} if preload else {})

@@ -1,10 +1,11 @@
-"""CPU time of a whole command in two builds, run in turn on the same core.
+"""Compares the CPU time of a whole command in two builds, run in turn on the same core.
 
     python benches/python/versions.py BEFORE AFTER [--pairs 15] [--core 1] -- images FOLDER --resize shorter:256 --threads 1
 
-`--out` and `--quiet` are added. The machine may be busy: CPU time (user and system) of the processes counts, each build runs right after
-the other, the order of a pair alternates, and the median of the ratios is reported with their range. The last line says with
-95 % confidence how much slower the second build is at most: the bound of the sign test for a median.
+`--out` and `--quiet` are added. The machine may be busy: only CPU time (user and system) of the processes counts, each
+build runs right after the other, and the order of a pair alternates. The median of the ratios is reported with their
+range. The last line is a bound with 95 % confidence on how much slower the second build is: the bound of the sign test
+for a median.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import tempfile
 
 
 def seconds(binary, arguments, core):
-    """CPU time of one run of `binary`, which must succeed."""
+    """Returns the CPU time of one run of `binary`, which must succeed."""
     scratch = tempfile.mkdtemp()
     try:
         process = os.fork()
@@ -35,16 +36,16 @@ def seconds(binary, arguments, core):
 
 
 def in_turn(first, second, pairs):
-    """CPU time of two measurements (medians), made in turn, and the sorted ratios of first to second."""
+    """Returns the median CPU times of two measurements, made in turn, and the sorted ratios of first to second."""
     times = []
-    # The first pair fills the cache of the file system.
+    # The first pair fills the cache of the file system, and does not count.
     for pair in range(pairs + 1):
         times.append((first(), second()) if pair % 2 else (second(), first())[::-1])
     return [statistics.median(column) for column in zip(*times[1:])], sorted(a / b for a, b in times[1:])
 
 
 def lower_bound(ratios):
-    """The ratio that the median is above, with 95 % confidence: the largest order statistic that allows it."""
+    """Returns the ratio that the median exceeds with 95 % confidence: the largest order statistic that allows it."""
     count, chance, rank = len(ratios), 0.0, 0
     for below in range(count):
         chance += math.comb(count, below) / 2**count

@@ -1,16 +1,16 @@
-//! What loading a batch takes and delivers.
+//! Times and content of a loaded batch, and the trait that loads batches.
 
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-/// How many items make a batch.
+/// Size of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BenchBatchSize {
     /// A fixed number of items.
     Items(u64),
-    /// Text: as many documents as fit, padded to the longest, in so many tokens.
+    /// Text: as many documents as fit into this many tokens when padded to the longest.
     Tokens(u64),
 }
 
@@ -25,7 +25,7 @@ pub struct StageTimes {
     pub decode: u64,
     /// Resizing, tokenization.
     pub transform: u64,
-    /// Putting the batch together.
+    /// Assembling the batch.
     pub collate: u64,
 }
 
@@ -44,7 +44,7 @@ impl StageTimes {
     }
 }
 
-/// Measures one stage after the other.
+/// Stopwatch for consecutive stages.
 pub(super) struct Lap(Instant);
 
 impl Lap {
@@ -52,7 +52,7 @@ impl Lap {
         Self(Instant::now())
     }
 
-    /// Nanoseconds since the start or the last lap.
+    /// Returns the nanoseconds since the start or the last lap.
     pub(super) fn ns(&mut self) -> u64 {
         let now = Instant::now();
         let ns = now.duration_since(self.0).as_nanos();
@@ -61,20 +61,20 @@ impl Lap {
     }
 }
 
-/// What loading one batch took and delivered. Reused from batch to batch.
+/// Times and content of one loaded batch. Reused from batch to batch.
 #[derive(Debug, Default)]
 pub(super) struct LoadedBatch {
     pub(super) stages: StageTimes,
     /// Own time of each item, in the order of the batch.
     pub(super) item_ns: Vec<u64>,
-    /// Time of what is done once for all items.
+    /// Time of the work that is done once for all items.
     pub(super) shared_ns: u64,
     pub(super) delivered: u64,
     pub(super) bytes: f64,
     pub(super) tokens: u64,
     /// Rows × width of a batch of ids.
     pub(super) padded_tokens: u64,
-    /// Items that could not be loaded, and why.
+    /// Items that could not be loaded, with the reasons.
     pub(super) failed: Vec<(u64, String)>,
 }
 
@@ -87,12 +87,12 @@ impl LoadedBatch {
     }
 }
 
-/// What one item is delivered as: what two targets must have in common to be compared.
+/// Shape of one delivered item. Two targets must deliver the same shapes to be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeliveredShape {
     /// RGB pixels.
     Pixels { width: u32, height: u32 },
-    /// Token ids, with the XXH3-128 of them as 32-bit integers.
+    /// Token ids: their number, and the XXH3-128 of the ids as 32-bit integers.
     Tokens { count: u64, digest: u128 },
 }
 
@@ -110,16 +110,16 @@ pub(super) trait BatchWorker {
     /// Loads `items` into a batch, with or without decoding.
     fn load(&mut self, items: &[u64], decode: bool, out: &mut LoadedBatch);
 
-    /// Loads one item; the error says why it does not load.
+    /// Loads one item and returns its shape. The error is the reason why it does not load.
     fn shape(&mut self, item: u64) -> Result<DeliveredShape, String>;
 }
 
 /// Documents of a batch, padded to the longest: `rows × width` 64-bit ids.
 #[derive(Debug, Default)]
 pub(super) struct IdRows {
-    /// Ids of all documents, one after the other.
+    /// Concatenated ids of all documents.
     pub(super) flat: Vec<u32>,
-    /// Where each document ends in them.
+    /// End of each document in `flat`.
     pub(super) ends: Vec<usize>,
     padded: Vec<i64>,
 }
@@ -135,11 +135,11 @@ impl IdRows {
         self.ends.push(self.flat.len());
     }
 
-    /// Copies the ids to their rows, and notes tokens and padding.
+    /// Copies the ids to padded rows, and sets the numbers of tokens in `out`.
     pub(super) fn pad(&mut self, out: &mut LoadedBatch) {
         let starts = || std::iter::once(0).chain(self.ends.iter().copied());
         let width = starts().zip(&self.ends).map(|(start, end)| end - start).max().unwrap_or(0);
-        // Padding is written as well: a batch is a fresh tensor.
+        // Padding is written, too, because each batch of a loader is a new tensor.
         self.padded.clear();
         self.padded.resize(self.ends.len() * width, 0);
         if width > 0 {

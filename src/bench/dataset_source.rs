@@ -1,4 +1,4 @@
-//! Datasets: records through the reader, one batch at a time.
+//! Loading of batches from datasets, through the reader.
 
 use super::batch::{BatchWorker, DeliveredShape, IdRows, Lap, LoadedBatch};
 use super::raw_text::shape_of;
@@ -7,16 +7,16 @@ use crate::error::{Error, Result};
 use crate::reader::{Dataset, OpenOptions, Record, Split};
 use crate::schema::{Kind, ORIGIN};
 
-/// Samples of an RGB pixel.
+/// Samples per RGB pixel.
 const CHANNELS: usize = 3;
 
 /// An open dataset, or one split of it.
 pub(super) struct DatasetSource {
     kind: Kind,
-    /// Ordinal of the first record among all, and the split.
+    /// Each split, with the ordinal of its first record among all records.
     splits: Vec<(u64, Split)>,
     raw_channels: Option<usize>,
-    /// Size of the shards ÷ records.
+    /// Mean stored bytes per record: size of the shards ÷ number of records.
     record_bytes: f64,
 }
 
@@ -44,12 +44,12 @@ impl DatasetSource {
         })
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub(super) fn records(&self) -> u64 {
         self.splits.last().map_or(0, |(first, split)| first + split.len())
     }
 
-    /// Lengths of all records, in tokens or pixels.
+    /// Returns the lengths of all records, in tokens or pixels.
     pub(super) fn lengths(&self) -> Result<Vec<u64>> {
         let mut lengths = Vec::new();
         for (_, split) in &self.splits {
@@ -58,7 +58,7 @@ impl DatasetSource {
         Ok(lengths)
     }
 
-    /// Origins of all records.
+    /// Returns the origins of all records.
     pub(super) fn origins(dir: &std::path::Path, split: Option<&str>) -> Result<Vec<String>> {
         // Checksums are not verified, so that parquet shards decode one column.
         let dataset = OpenOptions::new().verify_checksums(false).open(dir)?;
@@ -71,7 +71,7 @@ impl DatasetSource {
         Ok(origins)
     }
 
-    /// The runs of `items` that are of one split, as ordinals in it.
+    /// Divides `items` into runs within one split, and returns each as ordinals in that split.
     fn by_split(&self, items: &[u64]) -> Vec<(&Split, Vec<u64>)> {
         let split_of = |item: u64| self.splits.partition_point(|(first, _)| *first <= item).saturating_sub(1);
         let runs = items.chunk_by(|a, b| split_of(*a) == split_of(*b));
@@ -105,7 +105,7 @@ pub(super) struct DatasetWorker<'a> {
 }
 
 impl DatasetWorker<'_> {
-    /// Decodes the image of `record` into `self.pixels`; returns width and height.
+    /// Decodes the image of `record` into `self.pixels`, and returns its width and height.
     fn decode(&mut self, record: &Record) -> Result<(u32, u32), String> {
         let (Some(bytes), Some(width), Some(height)) = (record.image(), record.width(), record.height())
         else {
@@ -121,12 +121,12 @@ impl DatasetWorker<'_> {
         Ok((width, height))
     }
 
-    /// Loads records of images: `records` are ordinals in `split`, `items` those among all.
+    /// Loads image records. `records` are ordinals in `split`; `items` are the ordinals among all records.
     fn images(&mut self, split: &Split, records: &[u64], items: &[u64], decode: bool, out: &mut LoadedBatch) {
         let mut lap = Lap::start();
         let found: Vec<Result<Record>> = match split.get_many(records) {
             Ok(found) => found.into_iter().map(Ok).collect(),
-            // One at a time, to find out which it was.
+            // Reads the records one at a time, to find those that fail.
             Err(_) => records.iter().map(|&record| split.get(record)).collect(),
         };
         let read = lap.ns();
@@ -158,7 +158,7 @@ impl DatasetWorker<'_> {
         }
     }
 
-    /// Reads the ids of records of text into the rows.
+    /// Reads the ids of text records into the rows.
     fn documents(
         &mut self,
         split: &Split,
@@ -180,7 +180,7 @@ impl DatasetWorker<'_> {
         if split.visit_ids(records, |ids| copy(rows, ids)).is_err() {
             rows.flat.truncate(flat);
             rows.ends.truncate(ends);
-            // One at a time, to find out which it was.
+            // Reads the records one at a time, to find those that fail.
             for (record, found) in records.iter().zip(&mut found) {
                 let visited = split.visit_ids(std::slice::from_ref(record), |ids| copy(rows, ids));
                 *found = visited.map_err(|e| e.to_string());

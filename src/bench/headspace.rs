@@ -1,12 +1,13 @@
-//! How much training would gain from faster loading, computed from measured load times.
+//! Estimate of how much training would gain from faster loading, computed from measured load times.
 //!
-//! The simulator replays the load times of batches on one thread, for each number of workers, against a model with a
-//! constant step time. The time per step is the time from the first batch to the end of the run ÷ its steps, so the
-//! start-up of the workers does not count. Without workers (`num_workers=0`), each step loads its own batch first.
+//! For each number of workers, the simulator replays the load times of batches on one thread against a model with a
+//! constant step time. The time per step is the time from the first batch to the end of the run, divided by the number
+//! of steps, so the start-up of the workers does not count. Without workers (`num_workers=0`), each step first loads
+//! its own batch.
 //!
-//! *Gain* is the share of the training time that free loading would save: 1 − step time ÷ time per step. Workers share the
-//! cores of this machine. What they do not share in the simulation (caches, memory bandwidth, the disk) makes real workers
-//! slower than that; `dsconvert bench --threads` measures it.
+//! *Gain* is the share of the training time that free loading would save: 1 − step time ÷ time per step. Simulated
+//! workers share only the cores of this machine. Real workers also share caches, memory bandwidth and the disk, which
+//! makes them slower; `dsconvert bench --threads` measures that.
 
 use dsconvert_simulate as sim;
 use serde::Serialize;
@@ -14,17 +15,17 @@ use sim::{LoadTimes, LoadTrace, Options, STALL_TOLERANCE, Stop};
 
 use crate::error::{Error, Result};
 
-/// Steps of a simulation, at least.
+/// Minimum number of steps of a simulation.
 const MIN_STEPS: u64 = 2000;
-/// Steps of a simulation per worker, at least.
+/// Minimum number of steps of a simulation per worker.
 const STEPS_PER_WORKER: u64 = 50;
-/// Workers are enough within this share of the best throughput.
+/// A number of workers is enough if its throughput is within this share of the best.
 const ENOUGH: f64 = 0.01;
 
 const NS_PER_MS: f64 = 1e6;
 const MS_PER_HOUR: f64 = 3.6e6;
 
-/// What training is like.
+/// Parameters of a training run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeadspaceOptions {
     /// Time of one step without loading.
@@ -35,7 +36,7 @@ pub struct HeadspaceOptions {
     pub prefetch: u32,
     /// Cores that workers share.
     pub cores: u32,
-    /// Steps of a run, for hours.
+    /// Steps of a run, to compute hours.
     pub steps: Option<u64>,
 }
 
@@ -52,12 +53,12 @@ pub struct LoadSummary {
     pub p99_ms: f64,
 }
 
-/// Training with some number of workers.
+/// Outcome of training with one number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct WorkerOutcome {
     /// Number of workers; 0 loads in the training process.
     pub workers: u32,
-    /// Time per step, with waiting.
+    /// Time per step, including waiting.
     pub ms_per_step: f64,
     /// Share of the training time that free loading would save.
     pub gain: f64,
@@ -65,35 +66,35 @@ pub struct WorkerOutcome {
     pub gain_hours: Option<f64>,
 }
 
-/// Training that loads from one place.
+/// Outcome of training on one source of data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadingOutcome {
-    /// What was measured: a path, or a file of load times.
+    /// Path that was measured, or file of load times.
     pub path: String,
     /// Load times of batches.
     pub load: LoadSummary,
-    /// By number of workers.
+    /// Outcomes by number of workers.
     pub workers: Vec<WorkerOutcome>,
-    /// The smallest number of workers within 1% of the best: more do not help.
+    /// The smallest number of workers within 1% of the best, so that more do not help.
     pub workers_enough: u32,
-    /// Training with so many.
+    /// Outcome with that number of workers.
     pub best: WorkerOutcome,
 }
 
-/// Time that the model spends on padding, if a step takes as long as its padded tokens are many.
+/// Time that the model spends on padding, if the step time is proportional to the number of padded tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PaddingTime {
-    /// Share of the elements of random batches that is padding.
+    /// Share of padding in random batches.
     pub random: f64,
-    /// The same with buckets by length; `None` without a dataset, whose index has the lengths.
+    /// Share of padding with buckets by length; `None` without a dataset, whose index has the lengths.
     pub bucketed: Option<f64>,
-    /// Time of a step on padding, in random batches.
+    /// Time per step spent on padding in random batches.
     pub random_ms: f64,
-    /// The same with buckets by length.
+    /// Time per step spent on padding with buckets by length.
     pub bucketed_ms: Option<f64>,
 }
 
-/// How much training would gain from faster loading.
+/// Estimate of how much training would gain from faster loading.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Headspace {
     /// Time of one step without loading.
@@ -108,16 +109,16 @@ pub struct Headspace {
     pub verdict: &'static str,
     /// The verdict in words.
     pub summary: String,
-    /// Training as it is.
+    /// Outcome of training on the measured data.
     pub loading: LoadingOutcome,
-    /// Training on the dataset that it is compared with.
+    /// Outcome of training on the dataset it is compared with.
     pub against: Option<LoadingOutcome>,
-    /// Padding, of text.
+    /// Time spent on padding, for text.
     pub padding: Option<PaddingTime>,
 }
 
 impl PaddingTime {
-    /// From shares of padding.
+    /// Computes the times from shares of padding.
     pub fn new(random: f64, bucketed: Option<f64>, step_ms: f64) -> Self {
         Self {
             random,
@@ -136,7 +137,7 @@ fn refused(error: &sim::Error) -> Error {
     }
 }
 
-/// The summary of load times, which are not empty.
+/// Summarizes load times, which must not be empty.
 fn summary(trace: &LoadTrace) -> LoadSummary {
     let mut ns = trace.ns().to_vec();
     ns.sort_unstable();
@@ -171,13 +172,13 @@ impl HeadspaceOptions {
     }
 
     fn simulation(&self, load: LoadTimes, workers: u32) -> Result<Options> {
-        // The load time is replaced by the measured ones.
+        // The load time is a placeholder for the measured ones.
         let options = Options::new(1.0, self.step_ms, 1).map_err(|e| refused(&e))?;
         let slowest = match &load {
             LoadTimes::Trace(trace) => trace.ns().iter().max().copied().unwrap_or(1),
             LoadTimes::Drawn(drawn) => drawn.mean_ns,
         };
-        // Every step ends before the longest run that can be simulated, even on one core.
+        // Limits the steps, so that the run is within the simulator's maximum even on one core.
         let most = sim::MAX_RUN_NS / 2 / (options.step.mean_ns + slowest).max(1);
         let steps = MIN_STEPS.max(STEPS_PER_WORKER * u64::from(workers)).min(most).clamp(1, sim::MAX_BATCHES);
         Ok(Options {
@@ -223,7 +224,7 @@ impl HeadspaceOptions {
     }
 }
 
-/// `1 worker`, `2 workers`, or loading in the training process.
+/// Formats as `1 worker`, `2 workers`, or loading in the training process.
 fn workers(count: u32) -> String {
     match count {
         0 => "loading in the training process".to_owned(),
@@ -237,7 +238,7 @@ fn percent(share: f64) -> String {
 }
 
 impl Headspace {
-    /// Simulates training by `options` with the load times of `loading`, and of `against`, each with its name.
+    /// Simulates training with `options` and the load times of `loading` and `against`, each given with its name.
     ///
     /// ```
     /// use dsconvert::bench::{Headspace, HeadspaceOptions};
@@ -262,7 +263,7 @@ impl Headspace {
     ///
     /// # Errors
     ///
-    /// An option is out of range.
+    /// If an option is out of range.
     pub fn of(
         options: &HeadspaceOptions,
         loading: (&str, &LoadTrace),

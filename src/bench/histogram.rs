@@ -1,27 +1,27 @@
-//! Latencies in buckets of constant relative width.
+//! Latency histogram with buckets of constant relative width.
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets of one octave. The width of a bucket is 1/64 of its lower end, or less.
+/// Buckets per octave. A bucket is at most 1/64 as wide as its lower bound.
 const PER_OCTAVE: u64 = 64;
 
-/// Number of durations by their length, exact to 1.6%. Merging two loses nothing.
+/// Histogram of durations, exact to 1.6%. Merging two loses nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(u16, u64)>", into = "Vec<(u16, u64)>")]
 pub struct LatencyHistogram {
-    /// Number of durations, by bucket.
+    /// Number of durations per bucket.
     counts: Vec<u64>,
     total: u64,
 }
 
-/// The bucket of a duration.
+/// Returns the bucket of a duration.
 fn bucket(ns: u64) -> usize {
     let Some(octave) = ns.checked_ilog2() else { return 0 };
     let shift = u64::from(octave).saturating_sub(6);
     (shift * PER_OCTAVE + (ns >> shift)) as usize
 }
 
-/// The middle of a bucket.
+/// Returns the middle of a bucket.
 fn middle(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * PER_OCTAVE {
@@ -55,18 +55,18 @@ impl LatencyHistogram {
         }
     }
 
-    /// Number of durations.
+    /// Returns the number of durations.
     pub fn len(&self) -> u64 {
         self.total
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no durations.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// The nearest-rank percentile for `share` from 0 to 1: the smallest duration that at least this share of all do not
-    /// exceed. `None` without durations.
+    /// Returns the nearest-rank percentile for `share` from 0 to 1: the smallest duration that at least this share of
+    /// all durations do not exceed. Returns `None` if there are no durations.
     pub fn percentile(&self, share: f64) -> Option<u64> {
         let rank = ((share * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;
@@ -80,7 +80,7 @@ impl LatencyHistogram {
 impl From<Vec<(u16, u64)>> for LatencyHistogram {
     fn from(counts: Vec<(u16, u64)>) -> Self {
         let mut histogram = Self::default();
-        // The last bucket is that of `u64::MAX`.
+        // Drops buckets above that of `u64::MAX`.
         for (at, count) in counts.into_iter().filter(|(at, _)| usize::from(*at) <= bucket(u64::MAX)) {
             histogram.add_many(at.into(), count);
         }

@@ -1,7 +1,7 @@
-//! Rounds in other processes, for `jobs`.
+//! Rounds in child processes, for `jobs`.
 //!
-//! A process that is started with the same arguments and one more finds the targets as this one does, and then answers
-//! each [`JobRequest`] on its standard input, one JSON object per line, with a [`Round`] on its standard output.
+//! A child process is started with the same arguments and one more, and finds the same targets as its parent. It then
+//! answers each [`JobRequest`] on its standard input with a [`Round`] on its standard output, one JSON object per line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,26 +11,26 @@ use serde::{Deserialize, Serialize};
 use super::round::{Round, RoundSpec};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a process is asked for.
+/// Request to a child process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobRequest {
-    /// Close all targets, so that their pages can leave the page cache. Answered by an empty round.
+    /// Close all targets, so that their pages can leave the page cache. Answered with an empty round.
     Close,
-    /// Open the target and run a round of it.
+    /// Open the target and run a round.
     Run(RoundSpec),
 }
 
-/// A process that runs rounds.
+/// A child process that runs rounds.
 #[derive(Debug)]
 struct Job {
     child: Child,
-    /// Closed before the process is waited for.
+    /// Closed before waiting for the process.
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
-/// Processes that run rounds at the same time.
+/// Child processes that run rounds at the same time.
 #[derive(Debug)]
 pub(super) struct Jobs(Vec<Job>);
 
@@ -40,9 +40,9 @@ fn failed(what: &str) -> Error {
 }
 
 impl Jobs {
-    /// Starts `count` processes by `command`.
+    /// Starts `count` processes with `command`.
     pub(super) fn start(count: usize, mut command: impl FnMut() -> Command) -> Result<Self> {
-        // Those that were started end with what is dropped.
+        // If a process cannot be started, dropping `jobs` ends those that were.
         let mut jobs = Self(Vec::with_capacity(count));
         for _ in 0..count {
             let mut command = command();
@@ -56,7 +56,7 @@ impl Jobs {
         Ok(jobs)
     }
 
-    /// Sends each process its request, and joins the answers.
+    /// Sends each process its request, and joins the answers into one round.
     pub(super) fn ask(&mut self, request: impl Fn(usize) -> JobRequest) -> Result<Round> {
         for (ordinal, job) in self.0.iter_mut().enumerate() {
             let line = serde_json::to_string(&request(ordinal));
@@ -85,7 +85,7 @@ impl Drop for Jobs {
     fn drop(&mut self) {
         for job in &mut self.0 {
             job.requests = None;
-            // A process whose requests have ended ends by itself, unless it is in the middle of a round.
+            // A process ends on its own when its requests end, but not in the middle of a round.
             let _ = job.child.kill();
             let _ = job.child.wait();
         }
@@ -96,7 +96,7 @@ impl Drop for Jobs {
 ///
 /// # Errors
 ///
-/// A round fails, or requests or answers cannot be passed.
+/// If a round fails, or requests or answers cannot be transferred.
 pub fn serve_rounds(
     requests: impl BufRead,
     mut answers: impl Write,

@@ -1,21 +1,21 @@
-//! How fast can this be read, and would training gain from reading it faster?
+//! Benchmarks: how fast data can be read, and whether training would gain from faster reading.
 //!
-//! [`Bench`] measures a folder of images, a corpus of text, or a dataset, alone or two of them in turns.
+//! [`Bench`] measures a folder of images, a corpus of text or a dataset, or two of these in alternation.
 //! [`Headspace`] feeds the measured load times to the simulator of `dsconvert-simulate`.
 //!
 //! # What is measured
 //!
-//! A *measurement* is a combination of target, order, number of threads, and decoding or not. It has several *rounds*
-//! of a given time or number of items; a warm-up round before the first one does not count. Rounds are interleaved:
-//! every measurement has its first round before any has its second, and with two targets their rounds alternate and
-//! take turns in going first. So a machine that slows down slows all measurements alike.
+//! A *measurement* is a combination of target, order, number of threads and decoding. It has several *rounds* of a
+//! given time or number of items; a warm-up round before the first one does not count. Rounds are interleaved: every
+//! measurement runs its first round before any runs its second. With two targets, their rounds alternate, and the
+//! targets take turns in going first. A machine that slows down therefore slows all measurements alike.
 //!
-//! In a round, each thread takes the next batch of the order and loads it alone, as a worker of a PyTorch `DataLoader`
-//! does. The time of a batch is the time in which one thread loads it, and consists of *stages*:
+//! In a round, each thread takes the next batch of the order and loads it alone, like a worker of a PyTorch
+//! `DataLoader`. The time of a batch is the time that one thread takes to load it. It consists of *stages*:
 //!
 //! | stage | images | text | dataset |
 //! |---|---|---|---|
-//! | open | open the file | open the file, once per thread | nothing: shards are opened before, or count as reading |
+//! | open | open the file | open the file, once per thread | nothing: shards are opened earlier or while reading |
 //! | read | its bytes | the bytes of the document; decompression | records, with page faults and the verification of checksums |
 //! | decode | to RGB pixels | UTF-8, parsing of JSON | images to RGB pixels |
 //! | transform | resize, turn upright, crop, pad | tokenization | nothing: done at conversion |
@@ -26,22 +26,22 @@
 //! # Units and definitions
 //!
 //! * **items/s**: items delivered in a round ÷ its wall time, over all threads and processes.
-//! * **bytes/s**: stored bytes of these items ÷ wall time: file sizes of images, bytes of documents (of the file, for
-//!   compressed text: its size ÷ its documents), and for datasets the size of the shards ÷ their records. A megabyte is
-//!   10⁶ bytes.
+//! * **bytes/s**: stored bytes of these items ÷ wall time: file sizes of images, bytes of documents (for compressed
+//!   text, in proportion to the size of the compressed file), and for datasets the size of the shards ÷ their records.
+//!   A megabyte is 10⁶ bytes.
 //! * **tokens/s**: token ids before padding ÷ wall time.
-//! * **p50, p99 of a batch**: nearest-rank percentiles of batch times over all rounds, exact to 1.6%. **Of an item**: its own
-//!   stages plus an equal share of what is done once per batch (reading records, collation).
+//! * **p50, p99 of a batch**: nearest-rank percentiles of batch times over all rounds, exact to 1.6%. **Of an item**:
+//!   its own stages plus an equal share of the work done once per batch (reading records, collation).
 //! * **shares**: time in a stage ÷ time of all batches, over all threads. They add up to 1.
 //! * **padding**: 1 − tokens ÷ (rows × width) over all batches, where width is the longest document of the batch.
-//! * **median and spread**: of the rounds; spread is (largest − smallest) ÷ median. A speed-up is the ratio of two rounds
-//!   that ran directly after each other, so its spread is that of the ratios.
-//! * **residency**: share of the pages of the files that are in the page cache right before a round, as `fincore` of
-//!   util-linux reports it ([`Residency`]); unknown where that is missing. It is never estimated from timings.
-//! * **device limit**: what plain reads of the same files reach with as many threads and the same residency: blocks of
-//!   1 MiB in order, and blocks of the mean item size at random places ([`Probe`]).
+//! * **median and spread**: of the rounds; the spread is (largest − smallest) ÷ median. A speed-up is the ratio of two
+//!   rounds that ran directly after each other, so its spread is that of the ratios.
+//! * **residency**: share of the pages of the files that are in the page cache just before a round, as reported by
+//!   `fincore` of util-linux ([`Residency`]). It is unknown without `fincore`, and never estimated from timings.
+//! * **device limit**: throughput of plain reads of the same files with as many threads and the same residency: blocks
+//!   of 1 MiB in order, and blocks of the mean item size at random offsets ([`Probe`]).
 //!
-//! Items that do not decode are counted and named; they do not end a run. The times spent on them count.
+//! Items that do not decode are counted and named, but do not end a run. The time spent on them counts.
 
 mod batch;
 mod dataset_source;

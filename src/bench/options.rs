@@ -1,32 +1,32 @@
-//! What is measured, and for how long.
+//! Options of a benchmark.
 
 use super::batch::BenchBatchSize;
 use super::order::ReadOrder;
 use crate::error::{Error, Result};
 use crate::reader::batch::{MAX_BATCH_RECORDS, MAX_BATCH_TOKENS};
 
-/// Most threads of a measurement.
+/// Maximum number of threads of a measurement.
 pub const MAX_THREADS: usize = 1024;
-/// Most processes.
+/// Maximum number of processes.
 pub const MAX_JOBS: usize = 256;
-/// Most rounds of a measurement.
+/// Maximum number of rounds of a measurement.
 pub const MAX_REPEAT: usize = 1000;
-/// Longest round.
+/// Maximum length of a round, in seconds.
 const MAX_SECONDS: f64 = 86_400.0;
 
 /// Length of a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Effort {
-    /// So many seconds.
+    /// A number of seconds.
     Seconds(f64),
-    /// So many items, rounded up to whole batches.
+    /// A number of items, rounded up to whole batches.
     Items(u64),
 }
 
-/// What is measured.
+/// What to measure, and for how long.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BenchOptions {
-    /// Orders.
+    /// Orders of the items.
     pub orders: Vec<ReadOrder>,
     /// Numbers of threads.
     pub threads: Vec<usize>,
@@ -36,11 +36,11 @@ pub struct BenchOptions {
     pub batch: BenchBatchSize,
     /// Length of a round.
     pub effort: Effort,
-    /// Rounds of each measurement.
+    /// Number of rounds per measurement.
     pub repeat: usize,
     /// Whether files are dropped from the page cache before each round.
     pub cold: bool,
-    /// Processes.
+    /// Number of processes.
     pub jobs: usize,
     /// Seed of random orders.
     pub seed: u64,
@@ -49,7 +49,7 @@ pub struct BenchOptions {
 }
 
 impl BenchOptions {
-    /// Refuses numbers that are out of range.
+    /// Rejects numbers that are out of range.
     pub(super) fn check(&self) -> Result<()> {
         let in_range = |name: &str, value: u64, most: u64| match value {
             0 => Err(Error::usage(format!("{name} must be at least 1"))),

@@ -1,4 +1,4 @@
-//! Which items each batch holds.
+//! Read orders, and the items of each batch.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ use crate::reader::batch::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadOrder {
-    /// As they are stored.
+    /// In the order in which they are stored.
     Sequential,
     /// Fully shuffled.
     Random,
@@ -26,7 +26,7 @@ pub enum ReadOrder {
 }
 
 impl ReadOrder {
-    /// The name on the command line and in JSON.
+    /// Returns the name used on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sequential => "sequential",
@@ -47,11 +47,11 @@ impl FromStr for ReadOrder {
     }
 }
 
-/// The batches of an epoch, over and over.
+/// The batches of repeated epochs.
 #[derive(Debug)]
 pub(super) struct BatchOrder {
     kind: Batches,
-    /// Batches that one thread loads one after the other.
+    /// Runs of batches, each loaded by one thread in order.
     runs: Option<Vec<Range<u64>>>,
 }
 
@@ -59,11 +59,11 @@ pub(super) struct BatchOrder {
 enum Batches {
     /// Batches of one size.
     Equal { items: Items, size: u64, seed: Option<u64> },
-    /// Any batches.
+    /// Batches of any size.
     Listed(Vec<Vec<u64>>),
 }
 
-/// The items that are read: all, or some.
+/// The items to read: all, or a subset.
 #[derive(Debug, Clone)]
 pub(super) struct Items {
     pub(super) count: u64,
@@ -80,8 +80,8 @@ impl Items {
 }
 
 impl BatchOrder {
-    /// Batches of `items` in `order`. `lengths` (of all items of the target) are needed for buckets and budgets;
-    /// `streams` are runs of items that are read by one thread each.
+    /// Creates the batches of `items` in `order`. Buckets and token budgets need `lengths`, those of all items of the
+    /// target. `streams` are runs of items that are each read by one thread.
     pub(super) fn new(
         items: Items,
         order: ReadOrder,
@@ -116,7 +116,7 @@ impl BatchOrder {
         Ok(Self { kind, runs: None })
     }
 
-    /// Batches that never cross the end of a stream.
+    /// Creates batches that never cross the end of a stream.
     fn of_streams(
         items: &Items,
         order: ReadOrder,
@@ -150,7 +150,7 @@ impl BatchOrder {
         Ok(Self { kind: Batches::Listed(batches), runs: Some(runs) })
     }
 
-    /// Batches of one epoch.
+    /// Returns the number of batches per epoch.
     pub(super) fn per_epoch(&self) -> u64 {
         match &self.kind {
             Batches::Equal { items, size, .. } => items.count.div_ceil(*size),
@@ -158,7 +158,7 @@ impl BatchOrder {
         }
     }
 
-    /// What threads take at once: numbers of batches, for the claim with this number. Claims go on with the next epoch.
+    /// Returns the numbers of the batches that a thread takes with one claim. Claims continue with the next epoch.
     pub(super) fn claim(&self, claim: u64) -> Range<u64> {
         match &self.runs {
             Some(runs) => {
@@ -171,12 +171,12 @@ impl BatchOrder {
         }
     }
 
-    /// Number of claims of one epoch.
+    /// Returns the number of claims per epoch.
     pub(super) fn claims(&self) -> u64 {
         self.runs.as_ref().map_or_else(|| self.per_epoch(), |runs| runs.len() as u64)
     }
 
-    /// The items of batch `number`, counted over epochs.
+    /// Returns the items of batch `number`, counted across epochs.
     pub(super) fn batch(&self, number: u64) -> Vec<u64> {
         let epoch = number / self.per_epoch().max(1);
         let index = number % self.per_epoch().max(1);
@@ -196,7 +196,7 @@ impl BatchOrder {
     }
 }
 
-/// Items in their order, in batches that one more would make larger than `budget` tokens, padding included.
+/// Fills batches with items in their order, up to `budget` tokens each, padding included.
 fn filled(items: impl Iterator<Item = u64>, budget: u64, length: impl Fn(u64) -> u64) -> Vec<Vec<u64>> {
     let (mut batches, mut batch, mut width) = (Vec::new(), Vec::new(), 0u64);
     for item in items {
@@ -215,7 +215,7 @@ fn filled(items: impl Iterator<Item = u64>, budget: u64, length: impl Fn(u64) ->
     batches
 }
 
-/// One epoch of the batches that a loader with buckets by length would make.
+/// Returns one epoch of the batches that a loader with buckets by length would make.
 fn bucketed(items: &Items, lengths: Vec<u64>, size: BenchBatchSize, seed: u64) -> Result<Vec<Vec<u64>>> {
     let size = match size {
         BenchBatchSize::Items(items) => BatchSize::BatchSize(items),

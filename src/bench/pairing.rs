@@ -1,8 +1,8 @@
-//! Whether two targets deliver the same items.
+//! Check that two targets deliver the same items.
 //!
-//! Items are paired by their origin: path under the folder, and offset for documents, whatever the label of the source
-//! was. A dataset may lack items only as far as its conversion left them out. Of the pairs, all or an evenly spaced
-//! sample are loaded from both: width and height of images, and every token id of documents, must be the same.
+//! Items are paired by their origin without the label of its source: the path under the folder and, for documents, the
+//! offset. A dataset may lack only as many items as its conversion left out. All pairs, or an evenly spaced sample, are
+//! loaded from both targets. The width and height of images and every token id of documents must be the same.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use super::order::Items;
 use super::target::{BenchTarget, TargetKind};
 use crate::error::{Error, Result};
 
-/// Pairs that are loaded and compared at most.
+/// Maximum number of pairs to load and compare.
 const MAX_CHECKED: usize = 500;
 
-/// What the check of two targets found.
+/// Result of the check of two targets.
 #[derive(Debug)]
 pub(super) struct Paired {
     /// Items that both hold, in the order of the first target.
     pub(super) items: [Items; 2],
-    /// Pairs that were loaded and compared.
+    /// Number of pairs that were loaded and compared.
     pub(super) checked: u64,
 }
 
-/// `name` without the label of its source.
+/// Returns `name` without the label of its source.
 fn without_label(name: &str) -> &str {
     match name.find(['/', '#']) {
         Some(at) if name.as_bytes().get(at) == Some(&b'/') => name.get(at + 1..).unwrap_or_default(),
@@ -38,7 +38,7 @@ fn refused(targets: [&BenchTarget; 2], what: String, help: &str) -> Error {
     Error::usage(format!("{a} and {b} cannot be compared: {what}")).help(help.to_owned())
 }
 
-/// Finds what both targets hold, and checks that they deliver it alike.
+/// Pairs the items that both targets hold, and checks that both deliver them alike.
 pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<Paired> {
     let [a, b] = targets;
     if a.kind().is_text() != b.kind().is_text() {
@@ -63,12 +63,12 @@ fn kind(kind: TargetKind) -> &'static str {
     if kind.is_text() { "a corpus of text" } else { "a set of images" }
 }
 
-/// Ordinals of the items that both hold.
+/// Returns the ordinals of the items that both targets hold.
 fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
     let [a, b] = targets;
     let (names_a, names_b) = (a.names()?, b.names()?);
     let raw = |target: &BenchTarget| !target.kind().is_dataset();
-    // A source that is one file has its name as label, and its folder may be the other target.
+    // A source that is a single file has its file name as label, and the other target may be its folder.
     let ways: [fn(&str, bool) -> &str; 2] =
         [|name, raw| if raw { name } else { without_label(name) }, |name, _| name];
     let mut best: Vec<(u64, u64)> = Vec::new();
@@ -108,7 +108,7 @@ fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
     Ok(best)
 }
 
-/// Loads pairs from both targets, and returns how many are alike. Items that load from neither are passed over.
+/// Loads pairs from both targets, and returns how many are alike. Items that load from neither are skipped.
 fn check(targets: [&BenchTarget; 2], pairs: &[(u64, u64)]) -> Result<u64> {
     let open = [targets[0].open()?, targets[1].open()?];
     let [mut first, mut second]: [Box<dyn BatchWorker + '_>; 2] = [open[0].worker(), open[1].worker()];

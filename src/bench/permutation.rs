@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Rounds of the Feistel network; four make a good permutation.
 const ROUNDS: u64 = 4;
 
-/// Maps each number below `n` to another one, each exactly once.
+/// A pseudo-random bijection of the numbers below `n`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Permutation {
     n: u64,
@@ -20,7 +20,7 @@ impl Permutation {
         Self { n, half_bits: bits.div_ceil(2).max(1), seed }
     }
 
-    /// The image of `i`, which is below `n`.
+    /// Returns the image of `i`, which must be below `n`.
     pub(super) fn of(&self, i: u64) -> u64 {
         // Cycle walking: the domain is at most four times `n`.
         let mut found = self.network(i);

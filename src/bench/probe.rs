@@ -1,4 +1,4 @@
-//! What the device, or the page cache, gives to plain reads of the same files.
+//! Throughput of plain reads of the same files, from the device or the page cache.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,19 +14,19 @@ use super::residency::Residency;
 use crate::error::Result;
 use crate::threads;
 
-/// Bytes of a sequential read.
+/// Size of a sequential read, in bytes.
 const BLOCK_BYTES: u64 = 1 << 20;
-/// Bytes that random reads are aligned to, and their least size.
+/// Alignment and minimum size of random reads, in bytes.
 const ALIGNMENT: u64 = 4096;
-/// Files that a thread keeps open.
+/// Maximum number of files that a thread keeps open.
 const OPEN_FILES: usize = 64;
 
-/// Plain reads of the files of a target.
+/// Throughput of plain reads of the files of a target.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Probe {
-    /// Threads that read.
+    /// Number of reading threads.
     pub threads: usize,
-    /// Bytes per second of blocks of 1 MiB, in order.
+    /// Bytes per second of sequential reads in blocks of 1 MiB.
     pub sequential_bytes_per_second: f64,
     /// Bytes per second of random reads.
     pub random_bytes_per_second: f64,
@@ -38,10 +38,10 @@ pub struct Probe {
     pub residency: [Option<Residency>; 2],
 }
 
-/// Where blocks begin in the files, laid end to end.
+/// The files of a target, addressed as if concatenated.
 struct Blocks<'a> {
     files: &'a [RawFile],
-    /// First byte of each file.
+    /// Position of the first byte of each file.
     starts: Vec<u64>,
     total: u64,
 }
@@ -56,7 +56,7 @@ impl<'a> Blocks<'a> {
         Self { starts: starts.collect(), files, total }
     }
 
-    /// File and offset of a byte.
+    /// Returns the file and the offset of the byte at a position.
     fn find(&self, at: u64) -> Option<(usize, u64)> {
         let file = self.starts.partition_point(|start| *start <= at).checked_sub(1)?;
         Some((file, at - self.starts.get(file)?))
@@ -71,7 +71,7 @@ struct ProbeReader {
 }
 
 impl ProbeReader {
-    /// Reads up to `bytes` bytes; returns how many there were. A file that is gone or shorter than before ends the read.
+    /// Reads up to `bytes` bytes, and returns how many were read. A missing or shortened file ends the read early.
     fn read(&mut self, files: &[RawFile], file: usize, offset: u64, bytes: u64) -> u64 {
         if !self.open.contains_key(&file) {
             if self.open.len() >= OPEN_FILES {
@@ -87,8 +87,8 @@ impl ProbeReader {
     }
 }
 
-/// Bytes and reads of `threads` threads that repeat `next`, which gives file, offset and size of the read with this
-/// number, for `time`; and the seconds it took.
+/// Returns the bytes and reads per second of `threads` threads that call `next` for `time`. `next` returns file, offset
+/// and size of the read with the given number, or `None` to end.
 fn measure(
     blocks: &Blocks<'_>,
     threads: usize,
@@ -115,8 +115,8 @@ fn measure(
 }
 
 impl Probe {
-    /// Reads `files` with `threads` threads, each way for `time`. With `single_pass`, no byte is read twice. `prepare` is
-    /// called before each way, and returns the residency.
+    /// Reads `files` with `threads` threads, sequentially and at random, each for `time`. With `single_pass`, neither
+    /// way reads more bytes than the files have. `prepare` is called before each way, and returns the residency.
     pub(super) fn run(
         files: &[RawFile],
         item_bytes: f64,

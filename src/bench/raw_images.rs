@@ -1,4 +1,4 @@
-//! Image files as they are: opened, read, decoded and resized one by one.
+//! Raw image files: opened, read, decoded and resized one by one.
 
 use std::fs::File;
 use std::io::Read;
@@ -31,7 +31,7 @@ pub(super) struct RawImageWorker<'a> {
     batch: Vec<u8>,
 }
 
-/// Reads the whole of a file into `bytes`; returns the nanoseconds of opening and reading it.
+/// Reads a whole file into `bytes`, and returns the nanoseconds of opening and of reading it.
 fn read(path: &Path, bytes: &mut Vec<u8>, lap: &mut Lap) -> Result<(u64, u64), String> {
     let mut file = File::open(path).map_err(|e| format!("cannot be opened: {e}"))?;
     let open = lap.ns();
@@ -57,7 +57,7 @@ impl RawImageWorker<'_> {
         let mut decoded = 0;
         let pixels = images.transform.pixels(file, scratch, || decoded = lap.ns());
         let shaped = lap.ns();
-        // An image that does not decode has spent its time on that.
+        // The whole time of an image that does not decode counts as decoding.
         let (decoded, shaped) = if pixels.is_ok() { (decoded, shaped) } else { (decoded + shaped, 0) };
         out.stages.decode += decoded;
         out.stages.transform += shaped;

@@ -1,8 +1,8 @@
-//! Text files as they are: documents found, parsed and tokenized one by one.
+//! Raw text files: documents are located, parsed and tokenized one by one.
 //!
-//! Where documents begin is found by one pass before anything is measured, as loaders keep such a list. Documents of
-//! plain files are then read at their offsets. Compressed files are decompressed from their beginning, so they are only read
-//! in order, each by one thread.
+//! One pass before the measurement locates the documents, because loaders keep such a list. Documents of plain files
+//! are then read at their offsets. Compressed files are decompressed from their start, so they are read in order only,
+//! each by one thread.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,23 +23,23 @@ use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::transform::text::{Scratch, Tokenizer};
 
-/// Bytes read at a time while documents are looked for.
+/// Number of bytes to read at a time while locating documents.
 const SCAN_BYTES: usize = 1 << 20;
-/// Longest document, as of a conversion by default.
+/// Maximum size of a document, equal to the default of a conversion.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
-/// Files that a thread keeps open.
+/// Maximum number of files that a thread keeps open.
 const OPEN_FILES: usize = 64;
 
-/// Where a document is.
+/// Location of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DocumentPlace {
     pub(super) file: u32,
-    /// In the decompressed file.
+    /// Offset in the decompressed file.
     pub(super) offset: u64,
     pub(super) bytes: u64,
 }
 
-/// A corpus.
+/// A corpus of text files.
 pub(super) struct RawText {
     pub(super) files: Arc<Vec<RawFile>>,
     pub(super) kinds: Vec<FileKind>,
@@ -61,7 +61,7 @@ fn rule(kind: FileKind, documents: &Documents) -> Rule {
 }
 
 impl RawText {
-    /// Finds the documents of `files`.
+    /// Locates the documents of `files`.
     pub(super) fn find(
         files: Arc<Vec<RawFile>>,
         kinds: Vec<FileKind>,
@@ -91,7 +91,7 @@ impl RawText {
         Ok(text)
     }
 
-    /// Runs of documents that one thread must read in order; `None` when any can be read at any time.
+    /// Returns the runs of documents that one thread must read in order, or `None` if any can be read at any time.
     pub(super) fn streams(&self) -> Option<Vec<std::ops::Range<u64>>> {
         self.kinds.iter().any(|kind| kind.compression.is_some()).then(|| {
             let mut at = 0;
@@ -106,8 +106,8 @@ impl RawText {
         })
     }
 
-    /// Path of the file under the folder, with the offset of the document unless it is the whole file: the origin of a
-    /// record without its label.
+    /// Returns the path of the file under the folder, with the offset of the document unless it is the whole file. This
+    /// is the origin of a record without its label.
     pub(super) fn name(&self, item: u64) -> String {
         let Some((place, file)) = self.place(item) else { return String::new() };
         let kind = self.kinds.get(place.file as usize);
@@ -133,7 +133,7 @@ impl RawText {
     }
 }
 
-/// Offsets and sizes of the documents of a file, as a conversion finds them.
+/// Returns the offsets and sizes of the documents of a file, as a conversion finds them.
 fn scan(file: &RawFile, kind: FileKind, rule: &Rule) -> Result<Vec<(u64, u64)>> {
     if *rule == Rule::Whole && kind.compression.is_none() {
         return Ok(vec![(0, file.bytes)]);
@@ -145,7 +145,7 @@ fn scan(file: &RawFile, kind: FileKind, rule: &Rule) -> Result<Vec<(u64, u64)>> 
         let read = match stream.fill(&mut piece) {
             Ok(read) => read,
             Err(Broken::Failed(error)) => return Err(error),
-            // What came before the damage is there.
+            // Documents before the damage are kept.
             Err(Broken::Damaged(_)) => 0,
         };
         rest.extend_from_slice(piece.get(..read).unwrap_or_default());
@@ -153,7 +153,7 @@ fn scan(file: &RawFile, kind: FileKind, rule: &Rule) -> Result<Vec<(u64, u64)>> 
         let complete = match rule {
             _ if ended => rest.len(),
             Rule::Lines => rest.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1),
-            // Documents of several lines are looked for in the whole file.
+            // Documents that span several lines are located in the whole file.
             _ => 0,
         };
         let pieces = rest.get(..complete).unwrap_or_default();
@@ -175,7 +175,7 @@ fn scan(file: &RawFile, kind: FileKind, rule: &Rule) -> Result<Vec<(u64, u64)>> 
 struct OpenStream {
     file: u32,
     stream: Stream,
-    /// Decompressed bytes that were read.
+    /// Number of decompressed bytes read so far.
     at: u64,
 }
 
@@ -256,7 +256,7 @@ impl RawTextWorker<'_> {
         Ok(())
     }
 
-    /// Loads a document, and adds its ids to the rows when there is a tokenizer.
+    /// Loads a document, and adds its ids to the rows if there is a tokenizer.
     fn document(&mut self, item: u64, decode: bool, out: &mut LoadedBatch) -> Result<(), String> {
         let (place, _) = self.text.place(item).ok_or("is not in the corpus")?;
         let mut lap = Lap::start();
@@ -330,14 +330,14 @@ impl BatchWorker for RawTextWorker<'_> {
     }
 }
 
-/// Number and digest of ids.
+/// Returns the number and the digest of ids.
 pub(super) fn shape_of(ids: &[u32]) -> DeliveredShape {
     let mut hash = Xxh3::new();
     ids.iter().for_each(|id| hash.update(&id.to_le_bytes()));
     DeliveredShape::Tokens { count: ids.len() as u64, digest: hash.digest128() }
 }
 
-/// The error of text files that are not read here.
+/// Returns the error for a text file in an unsupported format.
 pub(super) fn unsupported(file: &RawFile) -> Error {
     Error::usage("only .jsonl and .txt files are read here, plain or compressed")
         .at_path(&file.path)

@@ -1,4 +1,4 @@
-//! Results, as they are printed and as JSON.
+//! Results of a benchmark, for printing and as JSON.
 
 use serde::Serialize;
 
@@ -12,56 +12,56 @@ use super::target::TargetKind;
 
 const NS_PER_MS: f64 = 1e6;
 
-/// Everything that a [`Bench`](super::Bench) found.
+/// All results of a [`Bench`](super::Bench).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BenchReport {
-    /// The targets: the one that is measured, and the one it is compared with.
+    /// The target that is measured, and the one it is compared with.
     pub targets: Vec<TargetReport>,
     /// Size of a batch.
     pub batch: BenchBatchSize,
-    /// Rounds of each measurement.
+    /// Number of rounds per measurement.
     pub repeat: usize,
-    /// Processes.
+    /// Number of processes.
     pub jobs: usize,
     /// Whether files were dropped from the page cache before each round.
     pub cold: bool,
-    /// What was measured.
+    /// Results of each measurement.
     pub measurements: Vec<Measurement>,
-    /// With two targets: how they compare.
+    /// With two targets: their comparison.
     pub comparison: Vec<Comparison>,
-    /// With two targets: items that both hold, which alone were read.
+    /// With two targets: number of items that both hold. Only these were read.
     pub paired_items: Option<u64>,
-    /// With two targets: pairs of items that were compared and are alike.
+    /// With two targets: number of pairs of items that were compared and are alike.
     pub checked_items: Option<u64>,
 }
 
-/// One target.
+/// Results for one target.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TargetReport {
-    /// Where it is.
+    /// Path of the target.
     pub path: String,
-    /// What it is.
+    /// Kind of the target.
     pub kind: TargetKind,
-    /// Images, documents or records.
+    /// Number of images, documents or records.
     pub items: u64,
     /// Number of files.
     pub files: u64,
-    /// Their size.
+    /// Total size of the files.
     pub bytes: u64,
-    /// Time to list its files, to find its documents, or to open it.
+    /// Time to list the files, to locate the documents, or to open the dataset.
     pub prepare_ms: f64,
     /// Items that could not be loaded.
     pub failures: Failures,
-    /// Plain reads of its files.
+    /// Throughput of plain reads of the files.
     pub probe: Option<Probe>,
 }
 
 /// Items that could not be loaded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Failures {
-    /// How many different ones a measurement met: at most 1,000 are told apart.
+    /// Number of distinct items, of which each round records at most 1,000.
     pub count: u64,
-    /// Names and reasons of the first ones.
+    /// Names and reasons of the first failures.
     pub examples: Vec<(String, String)>,
 }
 
@@ -74,7 +74,7 @@ pub struct Latency {
     pub p99: f64,
 }
 
-/// Shares of the time of all batches. They add up to 1.
+/// Shares of the stages in the time of all batches. They add up to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct StageShares {
     /// Opening files.
@@ -85,13 +85,13 @@ pub struct StageShares {
     pub decode: f64,
     /// Resizing, tokenization.
     pub transform: f64,
-    /// Putting the batch together.
+    /// Assembling the batch.
     pub collate: f64,
-    /// The rest.
+    /// Everything else.
     pub other: f64,
 }
 
-/// What plain reads reach, and which part of it the measurement did.
+/// Throughput of a measurement, compared with plain reads.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct DeviceFraction {
     /// Bytes per second of plain reads in the order of the measurement.
@@ -129,15 +129,15 @@ pub struct Measurement {
     pub item_ms: Latency,
     /// Times of batches.
     pub batch_ms: Latency,
-    /// Where the time went.
+    /// Share of each stage in the time.
     pub shares: StageShares,
     /// Share of the delivered elements that is padding; `None` without tokens.
     pub padding: Option<f64>,
-    /// Residency before the rounds: the largest of cold rounds, the smallest of others. `None` when unknown.
+    /// Residency before the rounds: the largest of cold rounds, the smallest of others. `None` if unknown.
     pub residency: Option<Residency>,
     /// Comparison with plain reads; `None` without a probe.
     pub device: Option<DeviceFraction>,
-    /// Rates of the rounds, for ratios.
+    /// Items per second of each round, for computing ratios.
     #[serde(skip)]
     pub(super) round_rates: Vec<f64>,
     /// Times of the batches of all rounds, in nanoseconds.
@@ -145,7 +145,7 @@ pub struct Measurement {
     pub batch_ns: Vec<u64>,
 }
 
-/// How the first target compares with the second.
+/// Comparison of the first target with the second.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// Order of the items.
@@ -168,7 +168,7 @@ impl Latency {
 impl StageShares {
     fn of(round: &Round) -> Self {
         let stages = &round.stages;
-        // The stages of a batch lie within its time, so the rest is not negative but for rounding.
+        // The stages of a batch are part of its time, so the rest is not negative except for rounding.
         let all = round.busy_ns.max(stages.total()).max(1) as f64;
         let share = |ns: u64| ns as f64 / all;
         Self {
@@ -181,7 +181,7 @@ impl StageShares {
         }
     }
 
-    /// Names and values, in the order of loading.
+    /// Returns names and values, in the order of loading.
     pub fn named(&self) -> [(&'static str, f64); 6] {
         [
             ("open", self.open),
@@ -194,7 +194,7 @@ impl StageShares {
     }
 }
 
-/// The summary of the rounds of one measurement; `None` when nothing was delivered.
+/// Summarizes the rounds of one measurement. Returns `None` if nothing was delivered.
 pub(super) fn summarise(
     (target, path): (usize, String),
     (order, threads, decode): (ReadOrder, usize, bool),
@@ -233,7 +233,7 @@ pub(super) fn summarise(
 }
 
 impl Measurement {
-    /// Load times in the form that `dsconvert simulate --load-trace` reads: one JSON object per batch.
+    /// Formats load times for `dsconvert simulate --load-trace`: one JSON object per batch.
     pub fn trace(&self) -> String {
         use std::fmt::Write;
         let mut text = format!(
@@ -253,8 +253,8 @@ impl Measurement {
 }
 
 impl BenchReport {
-    /// The measurement whose batch times make a trace: of the first target, with the fewest threads, in random order if
-    /// that was measured.
+    /// Returns the measurement whose batch times make a trace: of the first target, with the fewest threads, and in
+    /// random order if that was measured.
     pub fn trace_source(&self) -> Option<&Measurement> {
         let first = self.measurements.iter().filter(|m| m.target == 0);
         first.min_by_key(|m| (m.threads, m.order != ReadOrder::Random, !m.decode))

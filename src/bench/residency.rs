@@ -1,7 +1,7 @@
-//! Which share of files is in the page cache.
+//! Share of files that is in the page cache.
 //!
-//! The system call `mincore` needs a memory map and `cachestat` a raw system call; this crate contains no `unsafe` code
-//! for either. `fincore` of util-linux calls them for us. Where there is no such program, residency is unknown.
+//! `mincore` needs a memory map and `cachestat` a raw system call, and this crate has no `unsafe` code for either.
+//! `fincore` of util-linux makes these calls instead. Without this program, residency is unknown.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 
-/// Files that are examined at most, evenly spaced.
+/// Maximum number of files to examine, evenly spaced.
 const MAX_FILES: usize = 2000;
-/// Files of one call of the program.
+/// Number of files per call of `fincore`.
 const FILES_PER_CALL: usize = 250;
 
 /// Residency of files in the page cache.
@@ -20,13 +20,13 @@ const FILES_PER_CALL: usize = 250;
 pub struct Residency {
     /// Share of the examined pages that are in the page cache.
     pub share: f64,
-    /// Files that were examined: all, or 2,000 of them that are evenly spaced.
+    /// Number of examined files: all, or up to 2,000 that are evenly spaced.
     pub files: u64,
-    /// Size of these files.
+    /// Total size of these files.
     pub bytes: u64,
 }
 
-/// What the program printed for some files.
+/// Parsed output of `fincore`.
 #[derive(Debug, Default)]
 struct Counted {
     resident_pages: u64,
@@ -35,7 +35,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Adds the lines of one call; `None` when they are not three numbers each.
+    /// Adds the output of one call. Returns `None` if its lines are not three numbers each.
     fn add(&mut self, output: &str) -> Option<()> {
         for line in output.lines().filter(|line| !line.trim().is_empty()) {
             let numbers: Vec<u64> = line.split_whitespace().map(|n| n.parse().ok()).collect::<Option<_>>()?;
@@ -48,7 +48,7 @@ impl Counted {
     }
 
     fn residency(&self) -> Option<Residency> {
-        // Without a resident page, the size of a page does not matter.
+        // If no page is resident, the page size does not matter.
         let page = self.resident_bytes.checked_div(self.resident_pages).unwrap_or(1).max(1);
         let pages: u64 = self.sizes.iter().map(|size| size.div_ceil(page)).sum();
         (pages > 0).then(|| Residency {
@@ -60,7 +60,7 @@ impl Counted {
 }
 
 impl Residency {
-    /// That of `files`; `None` when it cannot be determined.
+    /// Returns the residency of `files`, or `None` if it cannot be determined.
     pub(super) fn of<'a>(files: impl ExactSizeIterator<Item = &'a Path>) -> Option<Self> {
         let step = files.len().div_ceil(MAX_FILES).max(1);
         let chosen: Vec<&Path> = files.step_by(step).collect();
@@ -80,11 +80,11 @@ impl Residency {
     }
 }
 
-/// Asks the kernel to drop `files` from the page cache. Whether it did is what [`Residency`] tells afterwards: pages that
-/// are mapped or not yet written stay.
+/// Asks the kernel to drop `files` from the page cache. Pages that are mapped or not yet written stay, so only
+/// [`Residency`] shows what was dropped.
 pub(super) fn evict<'a>(files: impl Iterator<Item = &'a Path>) {
     for file in files.filter_map(|path| File::open(path).ok()) {
-        // Pages that were just written are dropped only once they are on the disk.
+        // Newly written pages are dropped only once they are on the disk.
         let _ = rustix::fs::fdatasync(&file);
         let _ = fadvise(&file, 0, None, Advice::DontNeed);
     }

@@ -1,4 +1,4 @@
-//! One round: threads that load batches for some time.
+//! One round: threads load batches for some time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,12 +14,12 @@ use super::target::OpenTarget;
 use crate::error::Result;
 use crate::{panics, threads};
 
-/// Items that failed which are remembered by name.
+/// Maximum number of failed items to record.
 const MAX_FAILED: usize = 1000;
-/// Batch times that are kept for a trace.
+/// Maximum number of batch times to keep for a trace.
 const MAX_TRACE: usize = 1_000_000;
 
-/// What a round does.
+/// Parameters of a round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RoundSpec {
     /// Ordinal of the target.
@@ -32,19 +32,19 @@ pub struct RoundSpec {
     pub decode: bool,
     /// Seed of the order.
     pub seed: u64,
-    /// Ordinal of the process, which takes every `jobs`-th claim: processes do not read the same batches.
+    /// Ordinal of the process. It takes every `jobs`-th claim, so that processes do not read the same batches.
     pub job: usize,
     /// Number of processes.
     pub jobs: usize,
-    /// Longest time; `None` without a limit.
+    /// Maximum time; `None` without a limit.
     pub seconds: Option<f64>,
-    /// Items after which no batch is begun; `None` without a limit.
+    /// Number of items after which no batch is started; `None` without a limit.
     pub items: Option<u64>,
-    /// Whether it ends with the epoch, because what was read once is in the page cache.
+    /// Whether the round ends with the epoch, because items that were read once are in the page cache.
     pub single_pass: bool,
 }
 
-/// What a round delivered, and how long that took.
+/// What a round delivered, and the times it took.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// Wall time in seconds.
@@ -69,12 +69,12 @@ pub struct Round {
     pub batch_hist: LatencyHistogram,
     /// Times of batches in their order, at most 1,000,000.
     pub batch_ns: Vec<u64>,
-    /// Items that could not be loaded, and why: at most 1,000.
+    /// Items that could not be loaded, with the reasons: at most 1,000.
     pub failed: BTreeMap<u64, String>,
 }
 
 impl Round {
-    /// Adds what another process did at the same time.
+    /// Adds the results of another process that ran at the same time.
     pub(super) fn join(&mut self, other: Self) {
         self.seconds = self.seconds.max(other.seconds);
         self.merge(other);
@@ -118,7 +118,7 @@ impl Round {
     }
 }
 
-/// What the threads of a round share.
+/// State that the threads of a round share.
 struct Shared<'a> {
     spec: &'a RoundSpec,
     order: &'a BatchOrder,
@@ -133,7 +133,7 @@ impl Shared<'_> {
             || self.spec.items.is_some_and(|items| self.begun.load(Relaxed) >= items)
     }
 
-    /// Loads batches until the round is over. Every thread loads at least one, if there is one.
+    /// Loads batches until the round is over. Every thread loads at least one batch, if there is one.
     fn work(&self, target: &OpenTarget<'_>) -> (Round, Vec<(u64, u64)>) {
         let mut worker = target.worker();
         let (mut round, mut times) = (Round::default(), Vec::new());
@@ -172,7 +172,7 @@ impl Shared<'_> {
 ///
 /// # Errors
 ///
-/// No thread could be started, or one met a bug.
+/// If no thread could be started, or one panicked.
 pub(super) fn run(target: &OpenTarget<'_>, order: &BatchOrder, spec: &RoundSpec) -> Result<Round> {
     let start = Instant::now();
     let shared = Shared {

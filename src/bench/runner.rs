@@ -1,4 +1,4 @@
-//! Interleaved rounds of all measurements.
+//! Benchmark runner: interleaves the rounds of all measurements.
 
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
@@ -20,33 +20,32 @@ use super::target::{BenchTarget, OpenTarget};
 use crate::error::{Error, Result};
 use crate::reader::batch::Padding;
 
-/// Longest warm-up.
+/// Maximum length of a warm-up.
 const WARM_UP_SECONDS: f64 = 0.5;
-/// Longest probe, each way.
+/// Maximum length of a probe, each way.
 const PROBE_SECONDS: f64 = 1.0;
-/// Failures that are named.
+/// Maximum number of failures to name.
 const NAMED_FAILURES: usize = 5;
 
 /// A benchmark of one target, or of two that are compared.
 pub struct Bench {
     targets: Vec<BenchTarget>,
     options: BenchOptions,
-    /// What is read of each target.
+    /// Items to read of each target.
     items: Vec<Items>,
     lengths: Vec<Option<Vec<u64>>>,
     checked: Option<u64>,
 }
 
-/// One measurement of each target.
+/// Order, threads and decoding: one measurement of each target.
 type Combination = (ReadOrder, usize, bool);
 
 impl Bench {
-    /// A benchmark of one or two `targets`. Two are paired, and checked to
-    /// deliver the same.
+    /// Creates a benchmark of one or two `targets`. Two targets are paired, and checked to deliver the same items.
     ///
     /// # Errors
     ///
-    /// Options out of range, targets that cannot be compared, or an order that a target cannot be read in.
+    /// If options are out of range, targets cannot be compared, or a target cannot be read in one of the orders.
     pub fn new(targets: Vec<BenchTarget>, options: BenchOptions) -> Result<Self> {
         options.check()?;
         let with_lengths = options.orders.contains(&ReadOrder::Bucketed)
@@ -75,7 +74,7 @@ impl Bench {
             }
         };
         let bench = Self { targets, options, items, lengths, checked };
-        // Orders that a target does not have are refused before anything is measured.
+        // Rejects orders that a target does not support before anything is measured.
         for target in 0..bench.targets.len() {
             for &order in &bench.options.orders {
                 bench.order(target, order, 0)?;
@@ -102,7 +101,7 @@ impl Bench {
         orders.iter().flat_map(of_order).collect()
     }
 
-    /// Seconds that the rounds will take, if they are limited by time.
+    /// Returns the seconds that the rounds will take, if they are limited by time.
     pub fn expected_seconds(&self) -> Option<f64> {
         let Effort::Seconds(seconds) = self.options.effort else { return None };
         let measurements = (self.combinations().len() * self.targets.len()) as f64;
@@ -110,11 +109,11 @@ impl Bench {
         Some(measurements * (self.options.repeat as f64 * seconds + warm_up))
     }
 
-    /// Answers a request of another process.
+    /// Returns a function that answers requests of another process.
     ///
     /// # Errors
     ///
-    /// A target cannot be opened, or a thread met a bug.
+    /// The function fails if a target cannot be opened, or a thread panics.
     pub fn answer(&self) -> impl FnMut(JobRequest) -> Result<Round> {
         let mut here = Here { bench: self, open: BTreeMap::new(), orders: HashMap::new() };
         move |request| match request {
@@ -131,7 +130,7 @@ impl Bench {
     ///
     /// # Errors
     ///
-    /// A target cannot be opened, nothing could be loaded, or a process ended.
+    /// If a target cannot be opened, nothing could be loaded, or a process ended.
     pub fn run(&self, command: impl FnMut() -> Command) -> Result<BenchReport> {
         let options = &self.options;
         let mut runner = match options.jobs {
@@ -189,11 +188,11 @@ impl Bench {
         })
     }
 
-    /// Padding of the first target that is a dataset of text: targets that are compared deliver the same tokens.
+    /// Returns the padding of the first target that is a text dataset. Compared targets deliver the same tokens.
     ///
     /// # Errors
     ///
-    /// As [`BenchTarget::padding`].
+    /// Those of [`BenchTarget::padding`].
     pub fn padding(&self) -> Result<Option<Padding>> {
         let found = self.targets.iter().map(|target| target.padding(self.options.batch).transpose());
         found.flatten().next().transpose()
@@ -203,7 +202,7 @@ impl Bench {
         self.targets.get(target).map_or_else(String::new, |t| t.path().to_string_lossy().into_owned())
     }
 
-    /// The error when no item of a target could be loaded.
+    /// Returns the error for a target of which no item could be loaded.
     fn nothing(&self, target: usize, failed: Option<&BTreeMap<u64, String>>) -> Error {
         let first = failed.and_then(|failed| failed.iter().next());
         let why = match (first, self.targets.get(target)) {
@@ -216,7 +215,7 @@ impl Bench {
         error.at_path(self.path(target))
     }
 
-    /// Drops files from the page cache if that is asked for, and returns how much of them is in it.
+    /// Drops files from the page cache for cold rounds, and returns their residency.
     fn prepare(&self, runner: &mut Runner<'_>, target: usize) -> Result<Option<Residency>> {
         let Some(found) = self.targets.get(target) else { return Ok(None) };
         let paths = || found.raw_files().iter().map(|file| file.path.as_path());
@@ -227,7 +226,7 @@ impl Bench {
         Ok(Residency::of(paths()))
     }
 
-    /// Runs a round; without `repeat`, one to warm up.
+    /// Runs a round, or a warm-up round without `repeat`.
     fn round(
         &self,
         runner: &mut Runner<'_>,
@@ -247,7 +246,7 @@ impl Bench {
             order,
             threads,
             decode,
-            // Targets and processes share the order of a round.
+            // All targets and processes share the order of a round.
             seed: options.seed.wrapping_add((repeat.map_or(0, |r| r + 1) as u64) << 8),
             job,
             jobs: options.jobs,
@@ -257,7 +256,7 @@ impl Bench {
         })
     }
 
-    /// Ratios of rounds that ran after each other.
+    /// Computes the ratios of rounds that ran directly after each other.
     fn compare(&self, measurements: &[Measurement]) -> Vec<Comparison> {
         let of = |target| measurements.iter().filter(move |m| m.target == target);
         let pairs = of(0).zip(of(1));
@@ -326,14 +325,14 @@ impl Bench {
     }
 }
 
-/// The residency that says least for the claim of a measurement.
+/// Returns the residency that supports the measurement least: the largest of cold rounds, else the smallest.
 fn extreme(residencies: &[Option<Residency>], cold: bool) -> Option<Residency> {
     let known: Vec<Residency> = residencies.iter().copied().collect::<Option<_>>()?;
     let by_share = |a: &Residency, b: &Residency| a.share.total_cmp(&b.share);
     if cold { known.into_iter().max_by(by_share) } else { known.into_iter().min_by(by_share) }
 }
 
-/// Where rounds run.
+/// Where rounds run: in this process, or in child processes.
 enum Runner<'a> {
     Here(Here<'a>),
     Jobs(Jobs),
@@ -359,11 +358,11 @@ impl Runner<'_> {
     }
 }
 
-/// Rounds in this process.
+/// Runs rounds in this process.
 struct Here<'a> {
     bench: &'a Bench,
     open: BTreeMap<usize, OpenTarget<'a>>,
-    /// Orders whose batches are listed, with the seed they were made with.
+    /// Orders of batches by target, order and seed.
     orders: HashMap<(usize, ReadOrder, u64), BatchOrder>,
 }
 
@@ -376,7 +375,7 @@ impl Here<'_> {
         }
         let key = (spec.target, spec.order, spec.seed);
         if !self.orders.contains_key(&key) {
-            // One order of each kind is kept: listed batches take memory.
+            // Keeps one order of each kind, because listed batches take memory.
             self.orders.retain(|(target, order, _), _| (*target, *order) != (spec.target, spec.order));
             self.orders.insert(key, self.bench.order(spec.target, spec.order, spec.seed)?);
         }

@@ -5,18 +5,18 @@ use serde::Serialize;
 /// Median, extremes and relative spread of repeated values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// Median; of an even number of values, the mean of the middle two.
+    /// Median; for an even number of values, the mean of the middle two.
     pub median: f64,
     /// Smallest value.
     pub min: f64,
     /// Largest value.
     pub max: f64,
-    /// (Largest − smallest) ÷ median; 0 when the median is 0.
+    /// (Largest − smallest) ÷ median; 0 if the median is 0.
     pub spread: f64,
 }
 
 impl Spread {
-    /// That of `values`; `None` when there is none. Values that are not finite are left out.
+    /// Returns the spread of `values`, or `None` if there are none. Values that are not finite are left out.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().filter(|v| v.is_finite()).collect();
         values.sort_by(f64::total_cmp);

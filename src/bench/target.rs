@@ -1,4 +1,4 @@
-//! What is measured: found by path, and opened.
+//! Benchmark targets: found by path, then opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::source::walk;
 use crate::storage::stat;
 use crate::transform::image::{Color, ImageOptions, ImageTransform, has_image_extension};
 
-/// What a target holds, and how.
+/// Content and storage of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetKind {
@@ -38,17 +38,17 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// Whether it holds documents rather than images.
+    /// Returns whether the target holds documents rather than images.
     pub fn is_text(self) -> bool {
         matches!(self, Self::RawText | Self::TextDataset)
     }
 
-    /// Whether it is a dataset.
+    /// Returns whether the target is a dataset.
     pub fn is_dataset(self) -> bool {
         matches!(self, Self::ImageDataset | Self::TextDataset)
     }
 
-    /// In words.
+    /// Describes the kind in words.
     pub fn describe(self) -> &'static str {
         match self {
             Self::RawImages => "image files",
@@ -64,12 +64,12 @@ pub struct BenchTarget {
     path: PathBuf,
     kind: TargetKind,
     items: u64,
-    /// Items of the source that a dataset left out: rejected, filtered or duplicate.
+    /// Items of the source that the conversion of a dataset left out: rejected, filtered or duplicate.
     left_out: u64,
     files: Arc<Vec<RawFile>>,
     split: Option<String>,
     raw: Option<RawSource>,
-    /// What finding it took.
+    /// Time taken to find the target.
     found_in: Duration,
 }
 
@@ -96,12 +96,12 @@ impl OpenTarget<'_> {
 }
 
 impl BenchTarget {
-    /// Finds what is at `path`: lists files, finds documents, reads the manifest of a dataset.
+    /// Finds the target at `path`: lists files, locates documents, or reads the manifest of a dataset.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when there is nothing, or nothing that can be measured; [`ErrorKind::Io`](crate::error::ErrorKind) for a dataset that
-    /// is not finished.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if there is nothing to measure;
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) for a dataset that is not finished.
     pub fn find(path: &Path, options: &TargetOptions) -> Result<Self> {
         let start = Instant::now();
         let target = Self::find_any(path, options)?;
@@ -243,27 +243,27 @@ impl BenchTarget {
         })
     }
 
-    /// Where it is.
+    /// Returns the path of the target.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it is.
+    /// Returns the kind of the target.
     pub fn kind(&self) -> TargetKind {
         self.kind
     }
 
-    /// What finding it took: listing files, finding documents, reading a manifest.
+    /// Returns the time taken to find the target: listing files, locating documents, reading a manifest.
     pub(super) fn found_in(&self) -> Duration {
         self.found_in
     }
 
-    /// Images, documents or records.
+    /// Returns the number of images, documents or records.
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// Number and size of its files.
+    /// Returns the number and the total size of the files.
     pub fn files(&self) -> (u64, u64) {
         (self.files.len() as u64, self.files.iter().map(|file| file.bytes).sum())
     }
@@ -272,12 +272,12 @@ impl BenchTarget {
         &self.files
     }
 
-    /// Items that the conversion of a dataset left out.
+    /// Returns the number of items that the conversion of a dataset left out.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Whether batches of tokens can be made of it.
+    /// Returns whether the target can be divided into batches of tokens.
     pub fn has_tokens(&self) -> bool {
         match &self.raw {
             Some(RawSource::Text(text)) => text.tokenizer.is_some(),
@@ -285,12 +285,12 @@ impl BenchTarget {
         }
     }
 
-    /// Whether it holds compressed text, which is read in order only.
+    /// Returns whether the target holds compressed text, which can be read in order only.
     pub fn is_compressed(&self) -> bool {
         self.streams().is_some()
     }
 
-    /// Runs of items that can only be read in order, by one thread each.
+    /// Returns runs of items that can be read in order only, each by one thread.
     pub(super) fn streams(&self) -> Option<Vec<std::ops::Range<u64>>> {
         match &self.raw {
             Some(RawSource::Text(text)) => text.streams(),
@@ -298,7 +298,7 @@ impl BenchTarget {
         }
     }
 
-    /// Opens it. Raw files are opened one by one when they are read.
+    /// Opens the target. Raw files are opened one by one when they are read.
     pub(super) fn open(&self) -> Result<OpenTarget<'_>> {
         Ok(match &self.raw {
             Some(RawSource::Images(images)) => OpenTarget::Images(images),
@@ -315,7 +315,7 @@ impl BenchTarget {
         })
     }
 
-    /// Number of tokens of each item. Raw text is tokenized for it; documents that do not tokenize have none.
+    /// Returns the number of tokens per item. Raw text is tokenized for this; documents that do not tokenize have none.
     pub(super) fn lengths(&self) -> Result<Vec<u64>> {
         match self.open()? {
             OpenTarget::Dataset(dataset) => dataset.lengths(),
@@ -330,11 +330,11 @@ impl BenchTarget {
         }
     }
 
-    /// Padding of batches of `size` over a dataset of text, from its lengths; `None` for anything else.
+    /// Computes the padding of batches of `size` over a text dataset from its lengths; `None` for others.
     ///
     /// # Errors
     ///
-    /// The dataset or its indexes cannot be read.
+    /// If the dataset or its indexes cannot be read.
     pub fn padding(&self, size: BenchBatchSize) -> Result<Option<Padding>> {
         if self.kind != TargetKind::TextDataset {
             return Ok(None);
@@ -347,7 +347,7 @@ impl BenchTarget {
         padding(self.items, lengths.runs()?, size).map(Some)
     }
 
-    /// What identifies each item below the target: relative path, and offset in it.
+    /// Returns what identifies each item below the target: the relative path, and the offset in the file.
     pub(super) fn names(&self) -> Result<Vec<String>> {
         match &self.raw {
             Some(RawSource::Images(images)) => {
@@ -358,7 +358,7 @@ impl BenchTarget {
         }
     }
 
-    /// An item in messages.
+    /// Returns the name of an item for messages.
     pub(super) fn name_of(&self, item: u64) -> String {
         let name = match &self.raw {
             Some(RawSource::Images(images)) => images.files.get(item as usize).map(|file| file.name.clone()),
@@ -372,5 +372,5 @@ impl BenchTarget {
     }
 }
 
-/// What to name instead.
+/// Help for a path that cannot be measured.
 const EXPECTED: &str = "name a folder of images, .jsonl or .txt files, or the directory of a dataset";

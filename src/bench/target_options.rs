@@ -1,4 +1,4 @@
-//! How a target is read, by itself or as the dataset that it is compared with.
+//! Options for reading a target, on its own or like the dataset that it is compared with.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::storage::stat;
 use crate::transform::image::ImageOptions;
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
-/// The directory of a dataset, which may be named by its manifest.
+/// Returns the directory of a dataset, which may be named by its manifest.
 pub(super) fn directory(path: &Path) -> PathBuf {
     let is_manifest = path.file_name().is_some_and(|name| name == MANIFEST_NAME);
     if is_manifest { path.parent().unwrap_or(Path::new(".")).to_owned() } else { path.to_owned() }
 }
 
-/// Whether `path` is a dataset, or the beginning of one.
+/// Returns whether `path` is a dataset, or an unfinished one.
 pub(super) fn is_dataset(path: &Path) -> Result<bool> {
     let dir = directory(path);
     let has = |name: &str| stat(&dir.join(name)).map(|found| found.is_some());
@@ -26,29 +26,29 @@ pub(super) fn is_dataset(path: &Path) -> Result<bool> {
     Ok(is_dir && (has(MANIFEST_NAME)? || has(".dsconvert")?))
 }
 
-/// How a target is read.
+/// Options for reading a target.
 #[derive(Clone, Default)]
 pub struct TargetOptions {
-    /// What happens to the pixels of raw images. `None`: nothing, or what was done to those of the dataset that they are
+    /// Pixel options of raw images. `None`: images are not transformed, or transformed as in the dataset they are
     /// compared with.
     pub image: Option<ImageOptions>,
-    /// Tokenizes raw text. `None`: it is only parsed, or tokenized as the dataset that it is compared with.
+    /// Tokenizer of raw text. `None`: text is only parsed, or tokenized as in the dataset it is compared with.
     pub tokenizer: Option<Arc<Tokenizer>>,
-    /// What a document is in plain text.
+    /// How plain text is divided into documents.
     pub documents: Documents,
-    /// Field of raw JSON lines with the text.
+    /// Field with the text in raw JSON lines.
     pub text_field: Option<String>,
-    /// One split of datasets; `None` for all.
+    /// Split of datasets to read; `None` for all.
     pub split: Option<String>,
 }
 
 impl TargetOptions {
-    /// These options, completed by those that the dataset at `dir` was converted with: so that raw files are delivered as it
-    /// delivers them. A path that is no dataset changes nothing.
+    /// Completes these options with those that the dataset at `dir` was converted with, so that raw files are delivered
+    /// as the dataset delivers them. A path that is not a dataset changes nothing.
     ///
     /// # Errors
     ///
-    /// The dataset or its tokenizer cannot be read.
+    /// If the dataset or its tokenizer cannot be read.
     pub fn like(mut self, dir: &Path) -> Result<Self> {
         if !is_dataset(dir)? {
             return Ok(self);

@@ -1,4 +1,4 @@
-//! What `images` and `text` share: sources, output, limits, and the run itself.
+//! Arguments that `images` and `text` share (sources, output, limits), and the run itself.
 
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::report::RunReport;
 use crate::storage::ObjectUrl;
 use crate::threads;
 
-/// Arguments of both conversions.
+/// Arguments common to both conversions.
 #[derive(Debug, clap::Args)]
 pub(super) struct CommonArgs {
     /// Files and folders to convert; LABEL=PATH names the source
@@ -145,7 +145,7 @@ pub(super) struct CommonArgs {
     pub(super) plan_only: bool,
 }
 
-/// How `--resume` checks what is finished.
+/// How `--resume` checks finished files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ResumeArg {
     /// Sizes of all files
@@ -167,12 +167,12 @@ impl From<ResumeArg> for ResumeCheck {
 }
 
 impl CommonArgs {
-    /// The sources with their labels.
+    /// Returns the sources with their labels.
     pub(super) fn sources(&self) -> Result<Vec<SourceSpec>> {
         self.sources.iter().map(|text| source(text)).collect()
     }
 
-    /// Semantic options of the output.
+    /// Returns the semantic options of the output.
     pub(super) fn output(&self) -> Result<OutputOptions> {
         if self.shard_records == Some(0) {
             return Err(Error::usage("--shard-records 0: a shard holds at least one record"));
@@ -194,7 +194,7 @@ impl CommonArgs {
 
     fn run_options(&self) -> Result<RunOptions> {
         Ok(RunOptions {
-            // A dry run writes nothing.
+            // Only a dry run has no output, and it writes nothing.
             out: self.out.clone().unwrap_or_default(),
             scratch: self.scratch.clone(),
             threads: threads(self.threads)?,
@@ -208,7 +208,7 @@ impl CommonArgs {
         })
     }
 
-    /// Refuses a run report that could not be written, before there is anything to report.
+    /// Rejects a run report that could not be written, before the run starts.
     fn check_report(&self) -> Result<()> {
         if self.plan_only && self.report.is_asked_for() {
             return Err(Error::usage("--report: a plan converts nothing that could be reported"));
@@ -216,8 +216,8 @@ impl CommonArgs {
         self.report.check(self.out.as_deref())
     }
 
-    /// Plans by `plan`, and runs unless it is a dry run, which ends with `preview`. Only sources that are walked must lie
-    /// apart from the output: what is named one by one cannot be part of it.
+    /// Plans with `plan`, then runs the job; a dry run calls `preview` instead. Sources must not overlap with the
+    /// output if they are `walked`; files that are named individually cannot be part of it.
     pub(super) fn exec_with<J: Job + Sync>(
         &self,
         sources: Vec<SourceSpec>,
@@ -229,7 +229,7 @@ impl CommonArgs {
         self.exec_reported(sources, walked, watch, plan, preview, |_, _| Ok(String::new()))
     }
 
-    /// [`Self::exec_with`], and prints what `more` says of the run after the summary.
+    /// Like [`Self::exec_with`], and prints the text that `more` returns after the summary.
     pub(super) fn exec_reported<J: Job + Sync>(
         &self,
         sources: Vec<SourceSpec>,
@@ -244,7 +244,7 @@ impl CommonArgs {
         if !self.dry_run {
             check_output(&options, if walked { &sources } else { &[] })?;
         }
-        // Never taken apart: the process ends soon, and a tokenizer is some hundred thousand strings.
+        // The job is never dropped: the process ends soon, and a tokenizer holds some hundred thousand strings.
         panic_point("plan");
         let began = Instant::now();
         let job = ManuallyDrop::new(plan(sources)?);
@@ -278,7 +278,7 @@ impl CommonArgs {
         if !self.verbosity.is_quiet() {
             let mut text = summary::report(&report, &plan, &options.out, started.elapsed());
             text.push_str(&summary::times(&took));
-            // What is said of the lengths comes from the indexes, which are no longer here.
+            // The lengths come from the indexes, which are no longer local after the dataset was sent.
             let is_sent = ObjectUrl::is_url(&options.out);
             let more = || if is_sent { Ok(String::new()) } else { more(&report, &options.out) };
             match panics::caught(more) {
@@ -287,7 +287,7 @@ impl CommonArgs {
                 Err(panic) => print::error(&panic.into_error("looking at the lengths")),
             }
             text.push_str(&summary::next_step(&options.out));
-            // The dataset is committed, whatever can be said of it.
+            // If printing fails, the dataset is committed all the same.
             if let Err(error) = print::out(&text)
                 && !print::is_closed(&error)
             {
@@ -299,7 +299,7 @@ impl CommonArgs {
     }
 }
 
-/// Runs `work` while another thread draws its progress; `items` is the number of items, where it is known.
+/// Runs `work` while another thread draws its progress. `items` is the number of items, if known.
 pub(super) fn drawn<T>(
     items: Option<u64>,
     verbosity: Verbosity,
@@ -318,12 +318,12 @@ pub(super) fn drawn<T>(
                 stop.report_bug(&panic.into_error("drawing the progress"));
             }
         };
-        // Without a thread to spare, nothing is drawn.
+        // If the thread cannot be started, no progress is drawn.
         let drawing = threads::named("progress").spawn_scoped(scope, draw).ok();
         let result = panics::caught(|| work(&progress, stop));
         if let Some(drawing) = drawing {
             display.finish(drawing.thread());
-            // A panic in it was reported.
+            // A panic in the thread has already been reported.
             let _ = drawing.join();
         }
         progress.take_notes().iter().for_each(print::warning);
@@ -335,5 +335,5 @@ pub(super) fn drawn<T>(
     })
 }
 
-/// The default of `--memory` in help text is the library's.
+/// The default of `--memory` in the help text must equal the library's.
 const _: () = assert!(DEFAULT_MEMORY_BYTES == 1 << 30);

@@ -1,4 +1,4 @@
-//! `dsconvert completions` and `dsconvert man`: made from the definition of the command line, so they are always true.
+//! `dsconvert completions` and `dsconvert man`: generated from the command-line definition, so never outdated.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The panic hook of the command: contained panics print nothing, because they become a reject or an error that is
-//! printed once. Any other panic is printed as before.
+//! Panic hook of the command. Contained panics print nothing here: they become a reject or an error, which is printed
+//! once. Any other panic goes to the previous hook.
 
 use std::panic;
 use std::sync::Once;

@@ -1,4 +1,4 @@
-//! `dsconvert images`
+//! `dsconvert images`: its arguments and the job they describe.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
 use crate::source::read_file;
 use crate::transform::image::{Animated, Color, DEFAULT_MAX_PIXELS, Filter, Icc, ImageOptions};
 
-/// The value of `--metadata` that switches metadata files off.
+/// Value of `--metadata` that disables metadata files.
 const NO_METADATA: &str = "none";
 
 /// Arguments of `dsconvert images`.
@@ -37,7 +37,7 @@ pub(super) struct Args {
     selection: SelectionArgs,
 }
 
-/// Files that are named instead of being found.
+/// How images are found, and which fields come with them.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sources")]
 struct NamingArgs {
@@ -100,7 +100,7 @@ struct LabelArgs {
     classes: Option<PathBuf>,
 }
 
-/// Everything about pixels. Sizes are those of the upright image.
+/// How images are decoded, resized and encoded. Sizes are those of the upright image.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Pixels")]
 struct PixelArgs {
@@ -178,14 +178,14 @@ struct SelectionArgs {
 }
 
 impl Args {
-    /// The same arguments for a plan that is only stored.
+    /// Returns these arguments for a plan that is stored and not run.
     pub(super) fn planning(mut self) -> Self {
         self.common.plan_only = true;
         self
     }
 }
 
-/// Runs it.
+/// Runs `dsconvert images`.
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let watch = signals::watch()?;
     let image = image_options(&args.pixels, &args.selection)?;
@@ -222,7 +222,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     args.common.exec_with(sources, naming.walks(), &watch, plan, preview)
 }
 
-/// How files are found, and the sources; without any, the folder that names are relative to.
+/// Returns how files are found, and the sources: by default, the folder that names are relative to.
 fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<SourceSpec>)> {
     let (naming, folder) = if let Some(list) = args.files_from {
         check_local("--files-from", &list)?;
@@ -277,7 +277,7 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
     })
 }
 
-/// Class names, one per line; empty lines at the end are ignored.
+/// Reads class names, one per line. Trailing empty lines are ignored.
 fn read_classes(path: &Path) -> Result<Vec<String>> {
     let help = "--classes takes a file with one class name per line";
     check_local("--classes", path)?;

@@ -1,4 +1,4 @@
-//! What the lengths of a dataset of text are worth to those who train with it: printed at the end of a conversion.
+//! Length and padding statistics of text datasets, printed at the end of a conversion.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::pipeline::Report;
 use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, padding};
 
-/// Tokens, bytes per token, lengths, and the padding of batches of `size`.
+/// Formats tokens, bytes per token, lengths, and the padding of batches of `size`.
 pub(super) fn text(report: &Report, out: &Path, size: BatchSize) -> Result<String> {
     let manifest = &report.manifest;
     let tokens: u64 = manifest.splits.values().map(|s| s.length.total).sum();

@@ -1,7 +1,7 @@
 //! The command line: arguments, progress, messages, exit status.
 //!
-//! Arguments go through two stages: clap gives text (`images::Args`, …), each subcommand turns it into the library's
-//! options. Only here (`print.rs`) is anything printed. Results go to standard output, everything else to standard error.
+//! Arguments are handled in two stages: clap parses text (`images::Args`, …), and each subcommand converts it to the
+//! library's options. Only this module prints (`print.rs`): results to standard output, all else to standard error.
 
 mod bench;
 mod common;
@@ -34,13 +34,13 @@ use clap::{Parser, Subcommand};
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics;
 
-/// Exit status of a run that committed, under `--strict`, with rejects.
+/// Exit status of a run that committed with rejects under `--strict`.
 const EXIT_REJECTS: u8 = 1;
-/// Exit status of a request that cannot be carried out as it stands.
+/// Exit status for an invalid request.
 const EXIT_USAGE: u8 = 2;
 /// Exit status when nothing was committed, or a verification failed.
 const EXIT_FAILED: u8 = 3;
-/// Exit status after a signal, less its number.
+/// Exit status after a signal, minus the number of the signal.
 const EXIT_SIGNAL: u8 = 128;
 
 /// Convert image folders and text corpora, once and offline, into sharded records that training loaders read at the
@@ -98,13 +98,13 @@ enum Command {
     Simulate(Box<simulate::Args>),
 }
 
-/// What a command that ended without an error has to say.
+/// Outcome of a command that ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Fine,
     /// Committed with rejects under `--strict`.
     Rejects,
-    /// A verification found something.
+    /// A verification found problems.
     NotVerified,
 }
 
@@ -113,8 +113,8 @@ pub fn main() -> ExitCode {
     ExitCode::from(run(std::env::args_os()))
 }
 
-/// Runs the command line `argv`, whose first item is the name of the program, and returns its exit status: for programs
-/// that carry the command, as the Python package does.
+/// Runs the command line `argv`, whose first item is the name of the program, and returns its exit status. For programs
+/// that embed the command, such as the Python package.
 pub fn run<I>(argv: I) -> u8
 where
     I: IntoIterator<Item: Into<OsString> + Clone>,
@@ -124,7 +124,7 @@ where
     let cli = match Cli::try_parse_from(&argv) {
         Ok(cli) => cli,
         Err(e) if e.use_stderr() => {
-            // Nothing is left to tell when even this cannot be printed.
+            // If even this cannot be printed, there is nowhere left to report it.
             let _ = synonyms::explained(e, &argv).print();
             return EXIT_USAGE;
         }
@@ -160,7 +160,7 @@ fn convert(argv: Vec<OsString>) -> Result<Ending> {
     }
 }
 
-/// The error of a command line that nobody typed.
+/// Converts the clap error of a command line that a program built, not a user.
 fn usage_of(error: &clap::Error) -> Error {
     let text = error.render().to_string();
     // The usage lines after the first paragraph are for a terminal.
@@ -169,11 +169,11 @@ fn usage_of(error: &clap::Error) -> Error {
     Error::usage(words.join(" "))
 }
 
-/// Runs `dsconvert simulate --json` with `arguments` and returns the JSON: for programs that carry the command.
+/// Runs `dsconvert simulate --json` with `arguments` and returns the JSON. For programs that embed the command.
 ///
 /// # Errors
 ///
-/// If the arguments are no valid simulation, or a file cannot be read or written.
+/// If the arguments are invalid, or a file cannot be read or written.
 pub fn simulate_json<I>(arguments: I) -> Result<String>
 where
     I: IntoIterator<Item: Into<OsString>>,

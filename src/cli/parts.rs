@@ -1,4 +1,4 @@
-//! `dsconvert plan`, `run`, `merge` and `status`: one conversion, divided among processes or machines.
+//! `dsconvert plan`, `run`, `merge` and `status`: one conversion shared by several processes or machines.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, s
 use crate::printable::printable_path;
 use crate::report::RunReport;
 
-/// What `dsconvert plan` plans.
+/// Subcommands of `dsconvert plan`.
 #[derive(Debug, Subcommand)]
 pub(super) enum PlanCommand {
     /// Plan a conversion of images; the options are those of `dsconvert images`
@@ -139,7 +139,7 @@ fn check(verify: bool) -> ResumeCheck {
     if verify { ResumeCheck::Hashes } else { ResumeCheck::Sizes }
 }
 
-/// Converts a part.
+/// Converts the selected units of a plan.
 pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     let watch = signals::watch()?;
     let selection = match (&args.part, &args.units) {
@@ -181,7 +181,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     Ok(Ending::Fine)
 }
 
-/// Commits.
+/// Commits a plan whose units are all converted.
 pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     let watch = signals::watch()?;
     let (threads, max_rejects) = (threads(args.threads)?, parse("--max-rejects", &args.max_rejects)?);
@@ -202,7 +202,7 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     Ok(if args.strict && rejects { Ending::Rejects } else { Ending::Fine })
 }
 
-/// Shows how far a plan is.
+/// Shows the progress of a plan.
 pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
     let status = status(&args.out, args.scratch.as_deref())?;
     let again = args.parts.map(|count| ranges(&status.unfinished_parts(count)));

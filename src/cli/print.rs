@@ -1,7 +1,7 @@
-//! Everything that the command prints. Output that cannot be printed is never a panic.
+//! Printing for the command. A failure to print never panics.
 //!
-//! Results go to standard output, and a caller learns when that fails. Messages go to standard error; when that fails
-//! there is nowhere left to report it.
+//! Results go to standard output, and a failure is returned to the caller. Messages go to standard error; if that
+//! fails, there is nowhere left to report it.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -34,29 +34,29 @@ pub(super) fn json(result: &impl Serialize) -> Result<()> {
     out(&(json.map_err(|e| Error::internal("the result has no JSON").caused_by(e))? + "\n"))
 }
 
-/// The error of results that could not be printed.
+/// Returns the error for results that cannot be printed.
 pub(super) fn failed(e: io::Error) -> Error {
     Error::new(ErrorKind::Io, "cannot print to standard output").caused_by(e)
 }
 
-/// Whether printing failed because the reader of the output has ended (`dsconvert inspect … | head`).
+/// Returns whether printing failed because the reader closed the pipe (`dsconvert inspect … | head`).
 pub(super) fn is_closed(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<io::Error>());
-    // Only errors of printing have no path: a broken pipe elsewhere is a failure.
+    // Only printing errors have no path: a broken pipe elsewhere is a failure.
     error.place().path.is_none() && cause.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Prints something worth knowing.
+/// Prints a note.
 pub(super) fn say(message: impl Display) {
     labelled(&Style::new().bold(), "note:", message);
 }
 
-/// Prints what may not be meant, or went wrong without ending the command.
+/// Prints a warning: something may be unintended, or failed without ending the command.
 pub(super) fn warning(message: impl Display) {
     labelled(&AnsiColor::Yellow.on_default().bold(), "warning:", message);
 }
 
-/// Prints an error and what can be done about it.
+/// Prints an error and its remedy.
 pub(super) fn error(error: &Error) {
     put(&described(error));
 }
@@ -70,13 +70,12 @@ fn labelled(style: &Style, label: &str, message: impl Display) {
     put(&format!("{style}{label}{style:#} {message}\n"));
 }
 
-/// Prints styled text, without styles where they are not wanted: `NO_COLOR`, a file or a pipe. The same rules hold for the
-/// messages of clap.
+/// Prints styled text to standard error. As in clap's messages, styles are dropped for `NO_COLOR`, files and pipes.
 fn put(text: &str) {
     let _ = AutoStream::auto(io::stderr()).write_all(text.as_bytes());
 }
 
-/// The error in the form and the styles of clap's own errors.
+/// Formats an error in the form and the styles of clap's own errors.
 fn described(error: &Error) -> String {
     let styles = Styles::styled();
     let (bad, good) = (styles.get_error(), styles.get_valid());
@@ -85,14 +84,15 @@ fn described(error: &Error) -> String {
     format!("{bad}error:{bad:#} {error}\n{help}")
 }
 
-/// `--text-field` of the library's `text_field`. Arguments without dashes, such as `SRC`, stay as they are.
+/// Converts an option name of the library to a flag: `text_field` to `--text-field`. Arguments without dashes, such as
+/// `SRC`, stay unchanged.
 fn flag(option: &str) -> String {
     let is_name = option.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     if is_name { format!("--{}", option.replace('_', "-")) } else { option.to_owned() }
 }
 
-/// Prints an error right before the process is ended from outside the thread that works: waits neither for another
-/// thread that prints nor for a reader that does not read. On a terminal, it replaces the progress line.
+/// Prints an error just before the process is ended by a thread other than the working one. Waits neither for another
+/// thread that prints nor for a reader that does not read. On a terminal, the error replaces the progress line.
 pub(super) fn last_error(error: &Error) {
     let stderr = io::stderr();
     let line = if stderr.is_terminal() { "\r\x1b[2K" } else { "" };

@@ -1,4 +1,4 @@
-//! Progress: a line that is drawn over on a terminal, a line every few seconds elsewhere; with `--verbose`, also events.
+//! Progress display: a redrawn line on a terminal, a line every ten seconds elsewhere. With `--verbose`, also events.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -14,24 +14,23 @@ use crate::pipeline::{Event, EventLevel, Progress, Snapshot, Stop};
 use crate::printable::printable;
 use crate::report::format::plural;
 
-/// Between two drawings of the line.
+/// Interval between redraws of the line.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
-/// Between two lines where none is drawn over.
+/// Interval between lines where the line is not redrawn.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// The time that rates are measured over: what a resumed run found finished at its start soon no longer counts.
+/// Window over which rates are measured. Units that a resumed run found finished at its start soon drop out of it.
 const RATE_WINDOW: Duration = Duration::from_secs(30);
-/// Between two measurements of a rate.
+/// Interval between measurements of a rate.
 const RATE_EVERY: Duration = Duration::from_millis(500);
 
-/// What a run has for ending by itself after a bug, before the process is ended.
+/// Time for a run to end on its own after a bug, before the process is ended.
 const BUG_GRACE: Duration = Duration::from_millis(700);
 
-/// Draws a [`Progress`] until it is finished, and ends the process when a bug has broken the run and a thread of it
-/// does not come back.
+/// Draws a [`Progress`] until it is finished. After a bug, ends the process if a thread of the run does not return.
 pub(super) struct Display<'a> {
     progress: &'a Progress,
     stop: &'a Stop,
-    /// Items of the plan, where they are known.
+    /// Number of items in the plan, if known.
     items: Option<u64>,
     kind: Kind,
     finished: AtomicBool,
@@ -66,7 +65,7 @@ impl<'a> Display<'a> {
         Self { progress, stop, items, kind, finished: AtomicBool::new(false), started: Instant::now() }
     }
 
-    /// Draws until [`Display::finish`]. Meant for a thread of its own.
+    /// Draws until [`Display::finish`] is called. Meant for a thread of its own.
     pub(super) fn draw(&self) {
         let mut next_line = self.started + LINE_EVERY;
         let mut broken: Option<Instant> = None;
@@ -104,7 +103,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Ends the drawing, which `drawing` does, at once: a short run is not made longer by a display.
+    /// Stops the thread `drawing` at once, so that the display does not prolong a short run.
     pub(super) fn finish(&self, drawing: &Thread) {
         self.finished.store(true, Relaxed);
         drawing.unpark();
@@ -118,7 +117,7 @@ impl<'a> Display<'a> {
         let elapsed = clock(self.started.elapsed());
         let print = || events.iter().for_each(|event| print::progress(format!("{elapsed}  {}", told(event))));
         match &self.kind {
-            // Not between the lines of a drawing.
+            // Keeps events from mixing with the bar.
             Kind::Bar(bar) => bar.suspend(print),
             _ => print(),
         }
@@ -145,7 +144,7 @@ impl<'a> Display<'a> {
     }
 }
 
-/// An event for a person.
+/// Formats an event as text.
 fn told(event: &Event) -> String {
     match event {
         Event::UnitFinished { unit, items, records, rejected, source_bytes, shard_bytes } => format!(
@@ -163,7 +162,7 @@ fn told(event: &Event) -> String {
     }
 }
 
-/// `0:42`, `2:05:10`
+/// Formats a duration as `0:42` or `2:05:10`.
 fn clock(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -188,7 +187,7 @@ impl Rate {
         }
     }
 
-    /// Zero until there are two measurements.
+    /// Returns items and bytes per second. Both are zero until there are two measurements.
     fn per_second(&self) -> (f64, f64) {
         let (Some(first), Some(last)) = (self.measured.front(), self.measured.back()) else {
             return (0.0, 0.0);
@@ -201,10 +200,10 @@ impl Rate {
     }
 }
 
-/// The line, at first without a share: the size of standard input is not known.
+/// Creates the progress bar. At first it has no percentage, because the size of standard input is unknown.
 ///
-/// Templates end with a carriage return, so that the cursor is at the start of the line between drawings: a terminal echoes
-/// Ctrl-C as `^C`, which would wrap after a line of full width, and the row above would not be cleared.
+/// Templates end with a carriage return, which leaves the cursor at the start of the line between redraws. A terminal
+/// echoes Ctrl-C as `^C`: after a line of full width it would wrap, and the row above would not be cleared.
 fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(style("{wide_msg}\r"));
@@ -212,7 +211,7 @@ fn bar() -> ProgressBar {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    // The templates are constants; if one were wrong, the default style would do.
+    // The templates are constants; if one were invalid, the default style would do.
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     style.progress_chars("━╸─")
 }
@@ -232,7 +231,7 @@ mod tests {
     fn a_rate_forgets_what_is_long_ago() {
         let mut rate = Rate::default();
         assert_eq!(rate.per_second(), (0.0, 0.0));
-        // Finished units are found at the start; then 2 items and 10 bytes come each second.
+        // Finished units are counted at the start; after that, each second adds 2 items and 10 bytes.
         for second in 0..100 {
             let items = if second == 0 { 0 } else { 1_000_000 + 2 * second };
             let now = Snapshot { items, source_bytes: 5 * items, ..Snapshot::default() };

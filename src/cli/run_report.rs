@@ -19,12 +19,12 @@ pub(super) struct RunReportArgs {
 }
 
 impl RunReportArgs {
-    /// Whether a report was asked for.
+    /// Returns whether a report is requested.
     pub(super) fn is_asked_for(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Refuses a run report that could not be written, before there is anything to report.
+    /// Rejects a run report that could not be written, before the run starts.
     pub(super) fn check(&self, out: Option<&Path>) -> Result<()> {
         let Some(path) = &self.file else { return Ok(()) };
         check_local("--report", path)?;
@@ -41,7 +41,7 @@ impl RunReportArgs {
         Ok(())
     }
 
-    /// Writes `report`. A failure is only a warning, because the work is done: `done` says which.
+    /// Writes `report`. A failure is only a warning, because the work is already done; `done` describes that work.
     pub(super) fn write(&self, report: &RunReport, done: &str) {
         if let Some(path) = &self.file
             && let Err(error) = report.to_json().and_then(|json| write_file(path, &json))

@@ -1,7 +1,8 @@
-//! SIGINT and SIGTERM end a run so that it can be resumed, within two seconds; a second one ends it at once.
+//! Signal handling: SIGINT and SIGTERM end a run within two seconds, so that it can be resumed; a second signal, at
+//! once.
 //!
-//! A run looks at the request between tasks. Whatever may block longer than that (a source on a dead network drive, a
-//! sort, a listing) is left behind: the manifest is renamed last, so that the process may end at any moment.
+//! A run checks for the request between tasks. Anything that blocks for longer (a source on a dead network drive, a
+//! sort, a listing) is abandoned. The manifest is renamed last, so the process may end at any moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -15,17 +16,17 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::Stop;
 use crate::threads;
 
-/// What a run has for ending by itself, so that its tasks and files are closed in order.
+/// Time for a run to end on its own, so that its tasks and files are closed in order.
 const GRACE: Duration = Duration::from_millis(1500);
 
-/// The requests of this process to stop.
+/// Stop request of this process.
 pub(super) struct Watch {
     stop: Arc<Stop>,
-    /// Whether anything is written, so that there is something to resume.
+    /// Whether the run writes, so that there is something to resume.
     writes: Arc<AtomicBool>,
 }
 
-/// Starts to watch, for the rest of the process.
+/// Starts to watch for signals, for the rest of the process.
 pub(super) fn watch() -> Result<Watch> {
     let fail = |e: std::io::Error| Error::new(ErrorKind::Io, "cannot watch for signals").caused_by(e);
     let watch = Watch { stop: Arc::default(), writes: Arc::default() };
@@ -44,7 +45,7 @@ pub(super) fn watch() -> Result<Watch> {
     };
     threads::named("signals").spawn(wait).map_err(threads::refused)?;
     for signal in [SIGINT, SIGTERM] {
-        // Registered first: a signal that comes after one that was seen ends the process.
+        // Registered before the flag is set: the first signal sets the flag, and the next one ends the process.
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&seen))
             .map_err(fail)?;
         signal_hook::flag::register(signal, Arc::clone(&seen)).map_err(fail)?;
@@ -53,12 +54,12 @@ pub(super) fn watch() -> Result<Watch> {
 }
 
 impl Watch {
-    /// The request that the run looks at.
+    /// Returns the request that the run checks.
     pub(super) fn stop(&self) -> &Stop {
         &self.stop
     }
 
-    /// From here on, a signal leaves the run some time to end by itself, and the message says how to go on.
+    /// From here on, a signal gives the run time to end on its own, and the message says how to resume.
     pub(super) fn writes(&self) {
         self.writes.store(true, SeqCst);
     }

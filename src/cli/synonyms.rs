@@ -1,4 +1,4 @@
-//! Options of other tools: an unknown option that one of them has gets a tip that names the option of dsconvert.
+//! Tips for options of other tools: an unknown option that another tool has gets a tip with the option of dsconvert.
 
 use std::ffi::OsString;
 use std::num::{ParseFloatError, ParseIntError};
@@ -8,21 +8,21 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use Advice::{Say, Use, UseSize};
 
-/// What to use in place of an option that dsconvert does not have.
+/// Replacement for an option that dsconvert does not have.
 #[derive(Clone, Copy)]
 enum Advice {
-    /// An option, with `{}` for the value; the value to show where none was given; a note.
+    /// An option with `{}` for the value, the value to show if none was given, and a note.
     Use(&'static str, &'static str, &'static str),
-    /// `--resize`, whose rule depends on the value: `256` is a side, `256x256` a size.
+    /// `--resize`, whose rule depends on the value: `256` is the length of a side, `256x256` a size.
     UseSize(&'static str),
-    /// There is no such option.
+    /// Advice where no option corresponds.
     Say(&'static str),
 }
 
-/// Options without dashes at the start and with `-` for `_`, and what to use instead.
+/// Options of other tools, without leading dashes and with `-` for `_`, and their replacements.
 type Table = &'static [(&'static [&'static str], Advice)];
 
-/// Of `images` and `text`.
+/// Options of both `images` and `text`.
 const CONVERSIONS: Table = &[
     (
         &[
@@ -81,7 +81,7 @@ const CONVERSIONS: Table = &[
     ),
 ];
 
-/// Of `images` alone.
+/// Options of `images` only.
 const IMAGES: Table = &[
     (&["quality", "jpeg-quality", "encode-quality", "jpg-quality"], Use("--encode jpeg:{}", "90", "")),
     (
@@ -107,7 +107,7 @@ const IMAGES: Table = &[
     (&["class-list", "labels"], Use("--classes {}", "FILE", "")),
 ];
 
-/// Of `text` alone.
+/// Options of `text` only.
 const TEXT: Table = &[
     (
         &[
@@ -161,7 +161,7 @@ const TEXT: Table = &[
     ),
 ];
 
-/// Of `inspect`.
+/// Options of `inspect`.
 const INSPECT: Table = &[
     (&["validate", "check", "checksum"], Use("--verify", "", "")),
     (&["limit", "n", "rows", "first"], Use("--head {}", "N", "")),
@@ -170,7 +170,7 @@ const INSPECT: Table = &[
     (&["index", "row"], Use("--record {}", "I", "")),
 ];
 
-/// Formats of other tools.
+/// Formats of other tools, which dsconvert does not write.
 const FOREIGN_FORMATS: &[&str] = &[
     "mds",
     "streaming",
@@ -192,7 +192,7 @@ const FOREIGN_FORMATS: &[&str] = &[
     "lance",
 ];
 
-/// The error with a tip, if it is about an option or a value that other tools have, or a number that is none.
+/// Adds a tip to an error about an option or value of another tool, or about an invalid number.
 pub(super) fn explained(mut error: clap::Error, argv: &[OsString]) -> clap::Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
@@ -209,7 +209,7 @@ pub(super) fn explained(mut error: clap::Error, argv: &[OsString]) -> clap::Erro
         _ => None,
     };
     if let Some(tip) = tip {
-        // The similarity of letters, which clap goes by, leads elsewhere.
+        // Clap suggests options with similar spelling, which would mislead here.
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::SuggestedValue);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
@@ -217,7 +217,7 @@ pub(super) fn explained(mut error: clap::Error, argv: &[OsString]) -> clap::Erro
     error
 }
 
-/// The tip for `--format mds`.
+/// Returns the tip for a format of another tool, such as `--format mds`.
 fn foreign_format(option: &str, value: &str) -> Option<String> {
     let is_foreign = FOREIGN_FORMATS.contains(&&*value.to_lowercase());
     (option.starts_with("--format ") && is_foreign).then(|| {
@@ -225,7 +225,7 @@ fn foreign_format(option: &str, value: &str) -> Option<String> {
     })
 }
 
-/// The tip for text that is no number.
+/// Returns the tip for a value that is not a number.
 fn number(option: &str, error: &clap::Error) -> Option<String> {
     let cause = std::error::Error::source(error)?;
     if !(cause.is::<ParseIntError>() || cause.is::<ParseFloatError>()) {
@@ -238,7 +238,7 @@ fn number(option: &str, error: &clap::Error) -> Option<String> {
     })
 }
 
-/// The tip for `option` in the command line `words`.
+/// Returns the tip for `option` in the command line `words`.
 fn tip(words: &[&str], option: &str) -> Option<String> {
     let name = option.trim_start_matches('-').split('=').next()?.replace('_', "-").to_lowercase();
     let advice =
@@ -257,7 +257,7 @@ fn tip(words: &[&str], option: &str) -> Option<String> {
     Some(format!("use '{with}' instead of '{option}'{note}"))
 }
 
-/// The options of other tools that are looked for in this command line.
+/// Returns the tables that apply to this command line.
 fn tables(words: &[&str]) -> &'static [Table] {
     match words.get(1..).unwrap_or_default() {
         ["images", ..] | ["plan", "images", ..] => &[IMAGES, CONVERSIONS],
@@ -268,7 +268,7 @@ fn tables(words: &[&str]) -> &'static [Table] {
     }
 }
 
-/// The value that `option` was given, if it is a plain word.
+/// Returns the value of `option`, if it is a plain word.
 fn value<'a>(words: &[&'a str], option: &str) -> Option<&'a str> {
     let at = words.iter().position(|word| word.split('=').next() == Some(option))?;
     let value = match words[at].split_once('=') {
@@ -285,7 +285,7 @@ mod tests {
     use crate::cli::Cli;
     use clap::{Arg, CommandFactory};
 
-    /// The long options of a subcommand, without dashes.
+    /// Returns the long options of a subcommand, without dashes.
     fn options(name: &str) -> Vec<String> {
         let cli = Cli::command();
         let subcommand = cli.find_subcommand(name).unwrap();
@@ -306,7 +306,7 @@ mod tests {
                     assert!(!options.iter().any(|option| option == name), "--{name} is an option");
                     let tip = tip(&["dsconvert", subcommands[0], &format!("--{name}")], &format!("--{name}"));
                     let tip = tip.unwrap();
-                    // Not the option that was typed, and not what is not about dsconvert.
+                    // Only the advice: the option that was typed follows `instead of`.
                     let advised = tip.split(" instead of ").next().unwrap();
                     for option in advised.split("--").skip(1) {
                         let option = option.split([' ', '\'', '`']).next().unwrap();

@@ -1,4 +1,4 @@
-//! `dsconvert text`
+//! `dsconvert text`: its arguments and the job they describe.
 
 use std::path::{Path, PathBuf};
 
@@ -19,9 +19,9 @@ use crate::transform::text::{
     EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify, usage_error,
 };
 
-/// The source that is standard input.
+/// Source that stands for standard input.
 const STDIN: &str = "-";
-/// Its label, when none is given.
+/// Default label of standard input.
 const STDIN_LABEL: &str = "stdin";
 /// Default of `--report-batch`.
 const DEFAULT_REPORT_BATCH: u64 = 32;
@@ -63,7 +63,7 @@ pub(super) struct Args {
     report_tokens: Option<u64>,
 }
 
-/// Where files come from.
+/// Where files come from, and their type.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sources")]
 struct InputArgs {
@@ -266,14 +266,14 @@ enum VerifyArg {
 }
 
 impl Args {
-    /// The same arguments for a plan that is only stored.
+    /// Returns these arguments for a plan that is stored and not run.
     pub(super) fn planning(mut self) -> Self {
         self.common.plan_only = true;
         self
     }
 }
 
-/// Runs it.
+/// Runs `dsconvert text`.
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let watch = signals::watch()?;
     let Args { common, input, documents, tokens, shape, report_batch, report_tokens } = args;
@@ -331,7 +331,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
 }
 
 impl InputArgs {
-    /// How files are found, and the sources; without any, the folder that names are relative to.
+    /// Returns how files are found, and the sources: by default, the folder that names are relative to.
     fn sources(&self, mut sources: Vec<SourceSpec>) -> Result<(TextInput, Vec<SourceSpec>)> {
         if let Some(list) = &self.files_from {
             check_local("--files-from", list)?;
@@ -395,7 +395,7 @@ impl TokenArgs {
     }
 }
 
-/// The tokenizer that `--tokenizer` names.
+/// Loads the tokenizer that `--tokenizer` names.
 pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
     let given = Path::new(name);
     if name == "bytes" && stat(given)?.is_none() {

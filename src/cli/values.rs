@@ -1,4 +1,4 @@
-//! Values of options and arguments: from text to what the library takes.
+//! Parsers that turn the text of options and arguments into library values.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 use crate::options::{Choice, SourceSpec, default_threads, parse_size};
 use crate::storage::{ObjectUrl, stat};
 
-/// What to do about a folder as the value of `--files-from`.
+/// Help for a folder given as the value of `--files-from`.
 pub(super) const LISTED: &str =
     "name a file with one path per line; to convert everything in a folder, name it as SRC";
 
-/// Refuses a folder as the value of `flag`, which names a file.
+/// Rejects a folder as the value of `flag`, which takes a file.
 pub(super) fn check_no_folder(flag: &'static str, path: &Path, help: &str) -> Result<()> {
     if stat(path)?.is_some_and(|meta| meta.is_dir()) {
         return Err(Error::usage("this is a folder, not a file").of_option(flag).at_path(path).help(help));
@@ -20,7 +20,7 @@ pub(super) fn check_no_folder(flag: &'static str, path: &Path, help: &str) -> Re
     Ok(())
 }
 
-/// Says which flag an error belongs to.
+/// Prefixes an error with the flag it belongs to.
 pub(super) fn flag(name: &str, error: &Error) -> Error {
     let flagged = Error::usage(format!("{name}: {error}"));
     match error.remedy() {
@@ -29,12 +29,12 @@ pub(super) fn flag(name: &str, error: &Error) -> Error {
     }
 }
 
-/// Parses one of a few words. `--help` and completions list them.
+/// Returns a parser for one of a fixed set of words, which `--help` and completions list.
 pub(super) fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(T::WORDS).try_map(|word| word.parse::<T>())
 }
 
-/// Parses the text of a flag.
+/// Parses the value of a flag.
 pub(super) fn parse<T: std::str::FromStr<Err = Error>>(name: &str, text: &str) -> Result<T> {
     text.parse().map_err(|e| flag(name, &e))
 }
@@ -49,7 +49,7 @@ pub(super) fn size(name: &str, text: &str, least: u64) -> Result<u64> {
     Ok(bytes)
 }
 
-/// The value of `--threads`, by default the cores of this machine.
+/// Returns the value of `--threads`, by default the number of cores of this machine.
 pub(super) fn threads(given: Option<usize>) -> Result<usize> {
     match given {
         Some(0) => Err(Error::usage("--threads 0: at least one thread is needed")),
@@ -57,7 +57,7 @@ pub(super) fn threads(given: Option<usize>) -> Result<usize> {
     }
 }
 
-/// `PATH`, or `LABEL=PATH` when there is no file of that whole name; a path may be an address in object storage.
+/// Parses `PATH`, or `LABEL=PATH` if no file has that whole name. A path may be an address in object storage.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
     let is_address = ObjectUrl::parse(text).map_err(|e| flag("SRC", &e))?.is_some();
     if !is_address
@@ -71,7 +71,7 @@ pub(super) fn source(text: &Path) -> Result<SourceSpec> {
         ObjectUrl::parse(Path::new(path)).map_err(|e| flag("SRC", &e))?;
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }
-    // `.` and `..` have no name of their own.
+    // `.` and `..` have no file name.
     let named = match text.file_name() {
         Some(_) => text.to_owned(),
         None if stat(text)?.is_none() => PathBuf::new(),

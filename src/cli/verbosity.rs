@@ -1,6 +1,6 @@
 //! `--quiet` and `--verbose`: how much a run prints.
 
-/// The options of runs that say how much is printed.
+/// Options for how much a run prints.
 #[derive(Debug, clap::Args)]
 pub(super) struct VerbosityArgs {
     /// Print only errors
@@ -12,7 +12,7 @@ pub(super) struct VerbosityArgs {
     verbose: u8,
 }
 
-/// How much a run prints; each level includes those before.
+/// How much a run prints; each level includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verbosity {
     /// Errors.

@@ -1,4 +1,4 @@
-//! What `dsconvert --version` prints after the name; `-V` prints the version alone.
+//! Text that `dsconvert --version` prints after the name. `-V` prints only the version.
 
 /// Version, commit, crate features and target: what a bug report needs. `build.rs` sets the variables.
 pub(super) const LONG: &str = concat!(

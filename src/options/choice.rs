@@ -1,14 +1,14 @@
-//! Options whose value is one of a few words.
+//! Options whose value is one of a fixed set of words.
 
 use std::fmt::Display;
 use std::str::FromStr;
 
 use crate::error::Error;
 
-/// A type that is written as one of a few words. The words are named once: the command line lists them in `--help` and in
-/// completions, and suggests the nearest one.
+/// An option type whose values are a fixed set of words. The words are defined once: the command line lists them in
+/// `--help` and completions, and suggests the nearest one.
 pub trait Choice: FromStr<Err = Error> + Display + Clone + Send + Sync + 'static {
-    /// All words, the default first where there is one.
+    /// All words, with the default first if there is one.
     const WORDS: &'static [&'static str];
 }
 

@@ -1,6 +1,6 @@
-//! Refusal of URLs where a local path is expected, and of addresses that no source can have.
+//! Rejects URLs where a local path is expected, and source addresses of unsupported stores.
 //!
-//! `s3://bucket/x` is a valid path, too: without this check, a run would create the folder `s3:` and succeed.
+//! `s3://bucket/x` is also a valid path: without this check, a run would create the folder `s3:` and succeed.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use super::SourceSpec;
 use crate::error::{Error, Result};
 use crate::storage::ObjectUrl;
 
-/// Refuses a URL as the value of `option`.
+/// Returns an error if `path`, the value of `option`, is a URL.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) when `path` starts with a scheme and `://`.
+/// Returns [`ErrorKind::Usage`](crate::error::ErrorKind) if `path` starts with a scheme and `://`.
 pub fn check_local(option: &'static str, path: &Path) -> Result<()> {
     match path.to_str().and_then(scheme) {
         None => Ok(()),
@@ -22,19 +22,19 @@ pub fn check_local(option: &'static str, path: &Path) -> Result<()> {
     }
 }
 
-/// Refuses sources whose address is not one of a store that can be read.
+/// Returns an error if a source has the address of a store that cannot be read.
 pub(crate) fn check_sources(sources: &[SourceSpec]) -> Result<()> {
     sources
         .iter()
         .try_for_each(|source| ObjectUrl::parse(&source.path).map(drop).map_err(|e| e.of_option("source")))
 }
 
-/// Whether a source is in object storage.
+/// Returns whether any source is in object storage.
 pub(crate) fn is_remote(sources: &[SourceSpec]) -> bool {
     sources.iter().any(|source| ObjectUrl::is_url(&source.path))
 }
 
-/// `s3` of `s3://bucket/x`, by the rules of RFC 3986.
+/// Returns the URL scheme of `text`, such as `s3` for `s3://bucket/x`, by the rules of RFC 3986.
 fn scheme(text: &str) -> Option<&str> {
     let (scheme, _) = text.split_once("://")?;
     let mut bytes = scheme.bytes();

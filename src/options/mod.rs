@@ -1,7 +1,7 @@
-//! What a run is told: validated, free of the command line's types.
+//! Options of a run, validated and independent of the command line's types.
 //!
-//! *Semantic* options decide the bytes of the dataset and enter its fingerprint; *operational* ones (threads, memory,
-//! paths, limits of errors) do not.
+//! *Semantic* options determine the bytes of the dataset and are part of its fingerprint. *Operational* options
+//! (threads, memory, paths, error limits) do neither.
 
 mod choice;
 mod local;
@@ -24,41 +24,41 @@ impl Choice for Format {
     const WORDS: &'static [&'static str] = &["parquet", "arrow", "msgpack", "protobuf"];
 }
 
-/// Default of `--shard-bytes`: canonical bytes of the records of one shard.
+/// Default of `--shard-bytes`: canonical size of the records in one shard, in bytes.
 pub const DEFAULT_SHARD_BYTES: u64 = 256 << 20;
 
-/// Smallest `--shard-bytes`.
+/// Minimum of `--shard-bytes`.
 pub const MIN_SHARD_BYTES: u64 = 4096;
 
-/// Smallest `--unit-bytes`.
+/// Minimum of `--unit-bytes`.
 pub const MIN_UNIT_BYTES: u64 = 4096;
 
-/// Default of `--memory`: bytes of everything in flight.
+/// Default of `--memory`: total bytes in flight.
 pub const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
 
-/// Smallest `--memory`.
+/// Minimum of `--memory`.
 pub const MIN_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Default of `--seed`.
 pub const DEFAULT_SEED: u64 = 0;
 
-/// Semantic options that both commands share.
+/// Semantic options shared by both commands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutputOptions {
-    /// How shards are encoded.
+    /// Shard format.
     pub format: Format,
-    /// A shard is closed before its records' canonical bytes pass this.
+    /// A shard is closed before the canonical size of its records exceeds this many bytes.
     pub shard_bytes: u64,
     /// A shard is closed when it holds this many records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard_records: Option<u64>,
-    /// Source bytes of a work unit, where the default of the kind does not fit.
+    /// Source bytes per work unit; `None`: the default for the kind of dataset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit_bytes: Option<u64>,
-    /// Named parts by hash of the key; `None`: as the sources say, otherwise all in `train`.
+    /// Named splits by hash of the key. `None`: the splits that the sources define, otherwise all records in `train`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<SplitSpec>,
-    /// Whether the order of the records is a keyed permutation.
+    /// Whether records are reordered by a keyed permutation.
     pub shuffle: bool,
     /// Key of the permutation and of the split hash.
     pub seed: u64,
@@ -78,59 +78,59 @@ impl Default for OutputOptions {
     }
 }
 
-/// One `SRC` of the command line.
+/// One `SRC` argument of the command line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceSpec {
-    /// First part of the origin of every item: the last component of the path, or what stands before `=` in
-    /// `LABEL=PATH`.
+    /// First part of the origin of every item: the last path component, or the text before `=` in `LABEL=PATH`.
     pub label: String,
     /// File or folder.
     #[serde(with = "crate::stored_path")]
     pub path: PathBuf,
 }
 
-/// What to do about what is already in the output directory.
+/// How to treat existing content of the output directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
     /// Refuse a directory that is not empty.
     #[default]
     Refuse,
-    /// Finish the run that was interrupted there; start one if there is nothing.
+    /// Finish the interrupted run in the directory, or start a new run if there is none.
     Resume(ResumeCheck),
-    /// Remove the dataset that is there, then convert.
+    /// Remove the existing dataset, then convert.
     Overwrite,
 }
 
-/// How a resumed run checks what is finished.
+/// How a resumed run verifies finished work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ResumeCheck {
-    /// Sizes of all files, and the SHA-256 of all but the shards.
+    /// Check the sizes of all files, and the SHA-256 of all files except shards.
     #[default]
     Sizes,
-    /// The SHA-256 of all files.
+    /// Check the SHA-256 of all files.
     Hashes,
-    /// The same. Damaged files of a committed dataset are made again.
+    /// As [`ResumeCheck::Hashes`]. Damaged files of a committed dataset are rebuilt.
     Repair,
 }
 
-/// Operational options: they never change a byte of the dataset.
+/// Operational options, which never change a byte of the dataset.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// Output directory, or the address of a prefix in object storage.
     pub out: PathBuf,
-    /// Where files are kept that wait to be sent to object storage; `None`: the system's directory for temporary files.
+    /// Directory for files that wait to be uploaded to object storage; `None`: the system's directory for temporary
+    /// files.
     pub scratch: Option<PathBuf>,
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads: usize,
-    /// Bytes of everything in flight.
+    /// Memory limit: total bytes in flight.
     pub memory_bytes: u64,
-    /// What to do about what is already there.
+    /// How to treat existing content of the output directory.
     pub existing: Existing,
-    /// Rejects beyond this commit nothing.
+    /// Limit on rejects; a run that exceeds it commits nothing.
     pub max_rejects: MaxRejects,
 }
 
-/// Number of threads when none is given: the cores this process may use.
+/// Returns the default number of threads: the cores that this process may use.
 pub fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

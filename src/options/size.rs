@@ -1,4 +1,4 @@
-//! Numbers as people write them.
+//! Parsing of human-readable sizes and reject limits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,17 +35,17 @@ pub fn parse_size(text: &str) -> Result<u64> {
     if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(bad()) }
 }
 
-/// How many rejects a commit may have.
+/// The maximum number of rejects in a commit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MaxRejects {
-    /// At most this share of the items found, in percent.
+    /// At most this percentage of the items found.
     Percent(f64),
-    /// At most this many.
+    /// At most this many rejects.
     Count(u64),
 }
 
 impl MaxRejects {
-    /// Whether `rejected` of `found` items are too many.
+    /// Returns whether `rejected` of `found` items exceed the limit.
     pub fn exceeded(self, rejected: u64, found: u64) -> bool {
         match self {
             MaxRejects::Percent(p) => rejected as f64 > found as f64 * p / 100.0,

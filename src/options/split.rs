@@ -1,7 +1,7 @@
-//! Splits by hash of the key.
+//! Assignment of records to splits by hash of the key.
 //!
-//! The XXH3-64 of the key, seeded, falls into one of the named ranges of the 64-bit numbers. It depends on the key and
-//! the seed alone: adding files never moves an old one to another split.
+//! Each split has a range of the 64-bit numbers, and the seeded XXH3-64 of the key selects the range. The split depends
+//! only on the key and the seed: adding files never moves an existing record to another split.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,25 +12,25 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
 
-/// Fractions are exact decimals with at most this many digits after the point.
+/// Maximum number of digits after the decimal point. Fractions are exact decimals.
 const DIGITS: usize = 9;
 const ONE: u64 = 10u64.pow(DIGITS as u32);
 
-/// Named fractions that add up to one.
+/// Named splits with fractions that add up to one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitSpec {
     text: String,
-    /// Name and exclusive upper threshold of the hash; the last one takes the rest.
+    /// Name and exclusive upper bound of the hash; the last split takes the rest.
     parts: Vec<(String, u64)>,
 }
 
 impl SplitSpec {
-    /// Names in the order given.
+    /// Returns the split names in the order given.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Ordinal of the split that `key` belongs to.
+    /// Returns the ordinal of the split that `key` belongs to.
     pub fn split_of(&self, key: &str, seed: u64) -> usize {
         let hash = xxh3_64_with_seed(key.as_bytes(), seed);
         let last = self.parts.len() - 1;
@@ -59,7 +59,7 @@ impl FromStr for SplitSpec {
             sum += parse_fraction(fraction).ok_or_else(|| {
                 bad(format!("{fraction:?} is not a fraction between 0 and 1 with up to {DIGITS} digits"))
             })?;
-            // Exact: the product fits 128 bits.
+            // Exact: the product fits into 128 bits.
             let below = (u128::from(sum) << 64) / u128::from(ONE);
             parts.push((name.to_owned(), u64::try_from(below).unwrap_or(u64::MAX)));
         }
@@ -72,7 +72,7 @@ impl FromStr for SplitSpec {
     }
 }
 
-/// `0.25` → 250,000,000 billionths. No floating point: 0.1 + 0.2 + 0.7 is one.
+/// Parses a fraction into billionths: `0.25` → 250,000,000. No floating point, so that 0.1 + 0.2 + 0.7 is one.
 fn parse_fraction(text: &str) -> Option<u64> {
     let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
     let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
@@ -137,7 +137,7 @@ mod tests {
         assert!((7_800..8_200).contains(&counts[0]) && counts[2] == 0, "{counts:?}");
     }
 
-    /// The split of a key is a promise: this test never changes.
+    /// The split of a key is guaranteed to be stable, so the expected value of this test must never change.
     #[test]
     fn the_split_of_a_key_never_changes() {
         let spec: SplitSpec = "a=0.5,b=0.5".parse().unwrap();

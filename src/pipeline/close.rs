@@ -1,4 +1,4 @@
-//! Making closed shards and units final, away from the workers.
+//! Finalization of closed shards and units, outside the workers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::threads;
 
-/// What has to become final. The shards of a unit come before the unit.
+/// A shard or unit to finalize. The shards of a unit come before the unit.
 pub(super) enum Closing {
     Shard(Box<ClosedShard>),
     Unit(Box<ClosedUnit>),
@@ -25,18 +25,19 @@ impl Closing {
     }
 }
 
-/// What making files final needs beside them.
+/// Finalizer of shards and units.
 #[derive(Clone, Copy)]
 pub(super) struct Close<'a> {
     pub(super) progress: &'a Progress,
     pub(super) stop: &'a Stop,
 }
 
-/// Final shards by the attempt they belong to, with the ordinals of their splits, in the order they were closed.
+/// Finalized shards by the attempt that they belong to, with the ordinals of their splits, in the order in which they
+/// were closed.
 type Shards = BTreeMap<u64, Vec<(usize, UnitShard)>>;
 
 impl Close<'_> {
-    /// Waits for the disk, which does not become faster by more threads.
+    /// Finalizes files one by one, waiting for the disk: more threads would not make it faster.
     pub(super) fn one_by_one(self, closing: impl Iterator<Item = Closing>) -> Result<()> {
         let mut shards = Shards::new();
         for message in closing {
@@ -54,7 +55,8 @@ impl Close<'_> {
         Ok(())
     }
 
-    /// Waits for object storage: `at_a_time` files are on their way at a time. A request to stop ends it at once.
+    /// Finalizes files in object storage, uploading up to `at_a_time` files concurrently. A request to stop ends it at
+    /// once.
     pub(super) fn several(self, closing: impl Iterator<Item = Closing>, at_a_time: usize) -> Result<()> {
         std::thread::scope(|scope| {
             let mut sending =
@@ -99,14 +101,14 @@ impl Close<'_> {
     }
 }
 
-/// A shard that was sent; `None` for a unit.
+/// An uploaded shard; `None` for a unit.
 type Sent = Result<Option<(usize, UnitShard)>>;
 
-/// Files on their way to object storage, each with a thread of its own.
+/// Uploads in progress, each on its own thread.
 struct Sending<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     stop: &'scope Stop,
-    /// Threads with the attempts they work for, in the order they were started.
+    /// Upload threads in the order in which they were started, with their attempts.
     threads: VecDeque<(u64, ScopedJoinHandle<'scope, Sent>)>,
     shards: Shards,
 }
@@ -126,7 +128,7 @@ impl<'scope> Sending<'scope, '_> {
         Ok(())
     }
 
-    /// Waits for the oldest threads as long as `more` is true of those that are left.
+    /// Waits for the oldest threads while `more` returns true for the remaining ones.
     fn wait_while(
         &mut self,
         more: impl Fn(&VecDeque<(u64, ScopedJoinHandle<'scope, Sent>)>) -> bool,

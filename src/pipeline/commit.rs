@@ -1,11 +1,11 @@
-//! From finished units to a dataset: indexes, shards to their place, manifest.
+//! The commit: turns finished units into a dataset by writing indexes, moving shards and writing the manifest.
 //!
-//! All files but the shards are first written to `.dsconvert/staged`, and then the manifest to `.dsconvert/pending.json`.
-//! Only then is anything moved to its final place, so that after a crash the pending manifest lists whatever may be
-//! there. Its own move to the final place is the commit. Every step can be repeated. Units and plan are removed only
-//! after the commit is durable.
+//! All files except the shards are first written to `.dsconvert/staged`, then the manifest to
+//! `.dsconvert/pending.json`. Only after that are files moved to their final location, so that after a crash the
+//! pending manifest lists everything that may be there. Moving the manifest itself to its final location is the commit.
+//! Every step can be repeated. Units and plan are removed only after the commit is durable.
 //!
-//! For a dataset in object storage, the staged files and the manifest are sent there instead (`publish`).
+//! For a dataset in object storage, the staged files and the manifest are uploaded instead (`publish`).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,10 +31,10 @@ use crate::schema::Schema;
 use crate::source::skipped::SkippedTypes;
 use crate::storage::{create_dir, lstat, rename, resolve, sync_dir, write_file};
 
-/// Rejects that an error message shows.
+/// Number of rejects shown in an error message.
 const SHOWN_REJECTS: usize = 3;
 
-/// What the commit needs beside the units.
+/// Input of the commit besides the units.
 pub(super) struct Commit<'a> {
     pub dir: &'a OutputDir,
     pub plan_id: &'a str,
@@ -46,30 +46,30 @@ pub(super) struct Commit<'a> {
     pub tokenizer: Option<serde_json::Value>,
     /// Bytes of `tokenizer.json`.
     pub tokenizer_json: Option<&'a [u8]>,
-    /// Labels, files and bytes, as planned.
+    /// Labels, number of files, and bytes of the sources, as planned.
     pub sources: Sources,
     /// Files that the plan left out.
     pub skipped: &'a SkippedTypes,
-    /// The listing and its division into units.
+    /// Digest of the listing, and its division into units.
     pub plan: PlanInfo,
-    /// Paths of the sources, for people.
+    /// Paths of the sources, for error messages.
     pub paths: String,
     pub max_rejects: MaxRejects,
-    /// Turns the content hash into the fingerprint.
+    /// Computes the fingerprint from the content hash.
     pub fingerprint: &'a dyn Fn(&str) -> String,
     pub stop: &'a Stop,
 }
 
-/// A dataset that was committed just now.
+/// The result of a successful commit.
 pub(super) struct Committed {
     pub manifest: Manifest,
     pub totals: Totals,
 }
 
-/// Why nothing was committed.
+/// The reason why nothing was committed.
 pub(super) struct CommitFailure {
     pub error: Error,
-    /// Whether the finished units can still become a dataset. If not, nothing of the run is worth keeping.
+    /// Whether the finished units can still become a dataset. Otherwise, nothing of the run is worth keeping.
     pub worth_resuming: bool,
 }
 
@@ -80,12 +80,12 @@ impl From<Error> for CommitFailure {
 }
 
 impl Commit<'_> {
-    /// Commits, or says why not.
+    /// Commits the dataset.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotCommitted`] when no record came out or too many items were rejected; [`ErrorKind::Usage`] when
-    /// two records have one key.
+    /// [`ErrorKind::NotCommitted`] if there are no records or too many items were rejected; [`ErrorKind::Usage`] if two
+    /// records have the same key.
     pub(super) fn run(mut self) -> Result<Committed, CommitFailure> {
         let dirs = UnitDirs::new(&self.dir.work());
         if let Some(remote) = self.dir.remote() {
@@ -113,7 +113,7 @@ impl Commit<'_> {
         self.sources.skipped = totals.skipped.count();
         self.sources.content = format!("xxh3-128:{:032x}", content.digest());
 
-        // Before anything is moved: when keys repeat, nothing of this run is worth keeping.
+        // Before anything is moved: if keys repeat, nothing of this run is worth keeping.
         KeyCheck {
             dir: self.dir,
             dirs: &dirs,
@@ -205,7 +205,7 @@ impl Commit<'_> {
         Err(CommitFailure { error, worth_resuming: records > 0 })
     }
 
-    /// `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`
+    /// Returns a message such as `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`.
     fn nothing_found(&self, skipped: &SkippedTypes) -> String {
         let instead = match skipped.count() {
             0 => "; there are no files".to_owned(),
@@ -215,7 +215,7 @@ impl Commit<'_> {
         format!("nothing was found to convert in {}{instead}", self.paths)
     }
 
-    /// The first few rejects, for people.
+    /// Returns the first few rejects, for error messages.
     fn first_rejects(&self, units: &[UnitResult], dirs: &UnitDirs) -> Vec<String> {
         let mut shown = Vec::new();
         for unit in units.iter().filter(|u| u.counts().rejected > 0) {
@@ -230,8 +230,8 @@ impl Commit<'_> {
         shown
     }
 
-    /// Moves all shards to their place. Every one must be there afterwards, with the size it was written with: moved
-    /// now, or by an earlier commit that was interrupted.
+    /// Moves all shards to their final location. Afterwards, every shard must be there with the size it was written
+    /// with, moved either now or by an earlier, interrupted commit.
     fn place_shards(&self, dirs: &UnitDirs, units: &[UnitResult]) -> Result<()> {
         for (ordinal, split) in self.splits.iter().enumerate() {
             if units.iter().all(|unit| unit.splits[ordinal].shards.is_empty()) {
@@ -244,14 +244,14 @@ impl Commit<'_> {
                 let mut shards = unit.splits[ordinal].shards.iter();
                 shards.try_for_each(|shard| place_shard(out, dirs, unit.unit, split, shard))
             };
-            // A commit that has begun is not interrupted.
+            // A commit that has started is not interrupted.
             for_all(units, FILE_THREADS, "moving shards", &Stop::default(), place)?;
             sync_dir(&folder)?;
         }
         Ok(())
     }
 
-    /// Moves all other files to their place.
+    /// Moves all other files to their final location.
     fn place_staged(&self, manifest: &Manifest) -> Result<()> {
         let out = self.dir.path();
         let index = resolve(out, "index")?;
@@ -264,7 +264,7 @@ impl Commit<'_> {
     }
 }
 
-/// Moves a shard to its place, or finds it there.
+/// Moves a shard to its final location, unless it is already there.
 fn place_shard(out: &Path, dirs: &UnitDirs, unit: u32, split: &str, shard: &UnitShard) -> Result<()> {
     let from = dirs.done(unit).join(&shard.name);
     let to = out.join(shard_path(split, &shard.name));
@@ -278,7 +278,7 @@ fn place_shard(out: &Path, dirs: &UnitDirs, unit: u32, split: &str, shard: &Unit
     }
 }
 
-/// Adds the first rejects of a file to `shown`, until there are enough.
+/// Appends the first rejects of a file to `shown`, up to [`SHOWN_REJECTS`].
 fn read_rejects(path: &Path, shown: &mut Vec<String>) -> Result<()> {
     let fail = |e| Error::io("read", path, e);
     let mut lines = BufReader::new(File::open(path).map_err(fail)?).lines();

@@ -1,4 +1,4 @@
-//! What a kind of conversion has to say; the scheduler and the units do the rest.
+//! The interface between a kind of conversion and the scheduler.
 
 use std::path::Path;
 
@@ -8,35 +8,37 @@ use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::Result;
 
-/// A planned conversion: the tasks of a unit, and what a task becomes. Outcomes name splits by ordinal.
+/// A planned conversion: provides the tasks of a unit and converts them to outcomes. Outcomes refer to splits by
+/// ordinal.
 ///
-/// The outcomes of a unit depend on the plan and the items alone. Tasks of a unit are fed in order, converted in any
-/// order on any thread, and their outcomes written in the order they were fed.
+/// The outcomes of a unit depend only on the plan and the items. The tasks of a unit are fed in order, converted in any
+/// order on any thread, and their outcomes written in the order in which the tasks were fed.
 pub(super) trait Conversion: Sync {
-    /// A piece of work of about a millisecond to a second.
+    /// A piece of work that takes about a millisecond to a second.
     type Task: Send;
-    /// Buffers and caches of one worker.
+    /// Buffers and caches of one worker, kept from task to task.
     type Scratch: Send;
 
-    /// What a worker keeps from task to task.
+    /// Creates the scratch of a worker.
     fn scratch(&self) -> Self::Scratch;
 
-    /// What needs to see all sources before the first unit. `work` is a folder for what does not fit in memory.
+    /// Does the work that needs all sources before the first unit. `work` is a folder for data that does not fit in
+    /// memory.
     fn prepare(&self, _work: &Path, _workers: &Workers, _stop: &Stop) -> Result<()> {
         Ok(())
     }
 
-    /// What the records of a unit pass before they are written.
+    /// Returns the stages that the records of a unit pass through before they are written.
     fn stages(&self) -> Stages;
 
-    /// The tasks of `unit`, in order. A unit that asked to be redone is opened with `careful`.
+    /// Opens `unit` and returns its tasks, in order. `careful` is set for a unit that has to be redone.
     fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<Self::Task> + '_>>;
 
-    /// Does `task`.
+    /// Converts `task`.
     ///
     /// # Errors
     ///
-    /// Only for failures that are not the fault of an item's bytes: the unit fails.
+    /// Fails only for reasons other than the bytes of an item; the whole unit fails then.
     fn convert(
         &self,
         task: Self::Task,
@@ -45,20 +47,21 @@ pub(super) trait Conversion: Sync {
     ) -> Result<Converting>;
 }
 
-/// How a task went.
+/// Result of converting a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Converting {
-    /// The outcomes are there.
+    /// All outcomes of the task were produced.
     Done,
-    /// The unit has to be done again from its beginning, carefully: a fast engine was caught in a difference.
+    /// The unit must be redone carefully from its start, because the output of a fast engine differed from the
+    /// reference.
     RedoUnit,
 }
 
-/// Tasks of one unit, in order.
+/// The tasks of one unit, in order.
 pub(super) trait Feed<T>: Send {
-    /// Bytes that the next task will hold until its outcomes are written, as far as known.
+    /// Returns how many bytes the next task will hold until its outcomes are written, as far as known.
     fn next_bytes(&self) -> u64;
 
-    /// The next task and the bytes it holds; `None` at the end.
+    /// Returns the next task and the bytes it holds; `None` at the end.
     fn next(&mut self) -> Result<Option<(T, u64)>>;
 }

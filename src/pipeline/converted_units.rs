@@ -1,20 +1,20 @@
-//! Sums over the units that a process has converted.
+//! Sums over the units that this process has converted.
 
 use std::collections::BTreeMap;
 
 use super::finished::UnitResult;
 use crate::manifest::Counts;
 
-/// Sums over the units that this process has converted, without those that were finished before.
+/// Sums over the units that this process has converted, excluding those that were finished before.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConvertedUnits {
-    /// Units.
+    /// Number of units.
     pub units: u32,
-    /// Outcomes of their items.
+    /// Item counts by outcome.
     pub counts: Counts,
     /// Number of rejects by reason code.
     pub reject_codes: BTreeMap<String, u64>,
-    /// Records.
+    /// Number of records.
     pub records: u64,
     /// Bytes of the source files.
     pub bytes_in: u64,
@@ -27,7 +27,7 @@ pub struct ConvertedUnits {
 }
 
 impl ConvertedUnits {
-    /// Adds a unit whose records have the lengths `length` in all.
+    /// Adds a unit. `length` is the sum of the lengths of its records.
     pub(super) fn add(&mut self, result: &UnitResult, length: u64) {
         self.units += 1;
         self.counts.add(&result.counts());

@@ -1,8 +1,8 @@
-//! Which files are the same as others: a pass over their bytes before the first unit.
+//! Deduplication of files: a pass over their bytes before the first unit.
 //!
-//! Only files whose size occurs twice are read. Their hashes are sorted on disk; where two are equal, the files
-//! themselves are compared, so that no chance and no malice makes a file disappear. Of equal files the first in the
-//! order of the records stays.
+//! Only files with the same size as another file are read. Their hashes are sorted on disk. Files with equal hashes are
+//! compared byte by byte, so that neither chance nor malice makes a file disappear. Of equal files, the first in record
+//! order is kept.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,18 +21,19 @@ use crate::index::sort::ExternalSort;
 use crate::source::{PlannedFile, same_content};
 use crate::storage::{NewFile, hash_file, lstat, write_file};
 
-/// Name of the file with the duplicates that were found, in the working directory.
+/// Name of the file with the duplicates, in the working directory.
 pub(super) const FILE_NAME: &str = "duplicates";
-/// Hash, size and ordinal of a file, big-endian, so that equal files sort together and in order.
+/// Size of a row: hash, size and ordinal of a file, big-endian, so that equal files are adjacent and in order when
+/// sorted.
 const ROW_BYTES: usize = 16 + 8 + 8;
-/// Bytes of a row that are the same for equal files.
+/// Size of the prefix of a row that equal files share.
 const SAME_BYTES: usize = 16 + 8;
 
-/// What makes an item a duplicate.
+/// Criterion for duplicate items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dedup {
-    /// The bytes of its file are those of another.
+    /// The file has the same bytes as another file.
     Bytes,
 }
 
@@ -59,22 +60,22 @@ impl FromStr for Dedup {
     }
 }
 
-/// A file that may be the same as another.
+/// A file that may be the same as another one.
 pub(super) struct Candidate {
     pub(super) planned: PlannedFile,
-    /// Place in the order of the records.
+    /// Position in record order.
     pub(super) ordinal: usize,
 }
 
-/// The ordinals of all duplicates, and of the files that stay instead.
+/// The ordinals of all duplicates, each with the ordinal of the file that is kept.
 type Duplicates = BTreeMap<usize, usize>;
 
-/// The duplicates among `files`. They, and what does not fit in memory, are kept in the folder `work`: what an earlier
-/// attempt at the same plan has found there is used again.
+/// Returns the duplicates among `files`. They are stored in the folder `work`, as are temporary files that do not fit
+/// in memory. Duplicates found by an earlier attempt at the same plan are reused.
 ///
 /// # Errors
 ///
-/// A file that cannot be read, or is not what it was when it was planned; a request to stop.
+/// Fails if a file cannot be read or has changed since it was planned, or if the run has to stop.
 pub(super) fn duplicates(
     files: Vec<Candidate>,
     work: &Path,
@@ -95,7 +96,7 @@ pub(super) fn duplicates(
     Ok(found)
 }
 
-/// Makes a file with duplicates durable, and after it a file with its SHA-256, without which it is not used again.
+/// Makes a file of duplicates durable, then writes a file with its SHA-256, without which it is not reused.
 pub(super) fn keep(file: NewFile) -> Result<()> {
     let digest = digest_path(file.path());
     let written = file.commit()?;
@@ -103,7 +104,7 @@ pub(super) fn keep(file: NewFile) -> Result<()> {
     Ok(())
 }
 
-/// Whether an earlier attempt at the same plan has kept the file `path`, and it is what was written.
+/// Returns whether an earlier attempt at the same plan has stored the file `path`, and it is unaltered.
 pub(super) fn is_kept(path: &Path) -> Result<bool> {
     let digest = digest_path(path);
     match std::fs::read(&digest) {
@@ -117,7 +118,7 @@ fn digest_path(path: &Path) -> PathBuf {
     path.with_extension("sha256")
 }
 
-/// The pairs that were kept before.
+/// Reads the stored duplicates of an earlier attempt.
 fn found_before(path: &Path) -> Result<Duplicates> {
     let bytes = std::fs::read(path).map_err(|e| Error::io("read the duplicates", path, e))?;
     let numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_be_bytes(*number) as usize);
@@ -136,7 +137,7 @@ fn find(mut files: Vec<Candidate>, work: &Path, workers: &Workers, stop: &Stop) 
     };
     let mut found = BTreeMap::new();
     let mut group = [0; SAME_BYTES];
-    // Files of one hash that are not the same: more than one only if hashes collide.
+    // Distinct files with the current hash; more than one only if hashes collide.
     let mut stay: Vec<usize> = Vec::new();
     for row in sort.finish()? {
         let row = row?;
@@ -162,7 +163,7 @@ fn find(mut files: Vec<Candidate>, work: &Path, workers: &Workers, stop: &Stop) 
     Ok(found)
 }
 
-/// Removes the files whose size no other has.
+/// Removes the files with a unique size.
 fn keep_equal_sizes(files: &mut Vec<Candidate>) {
     files.sort_by_key(|f| (f.planned.bytes, f.ordinal));
     let same = |a: Option<&Candidate>, b: &Candidate| a.is_some_and(|a| a.planned.bytes == b.planned.bytes);
@@ -173,7 +174,7 @@ fn keep_equal_sizes(files: &mut Vec<Candidate>) {
     files.retain(|_| keep.next().unwrap_or(true));
 }
 
-/// Hashes all files; the order in which threads come does not matter, because the rows are sorted.
+/// Hashes all files. The order of the threads does not matter, because the rows are sorted.
 fn hash_all(
     files: &[Candidate],
     sort: &mut ExternalSort<ROW_BYTES>,
@@ -218,9 +219,9 @@ mod tests {
             let workers = &Workers::start(threads).unwrap();
             let work = tempfile::tempdir().unwrap();
             assert_eq!(duplicates(files(), work.path(), workers, &Stop::default()).unwrap(), expected);
-            // Another attempt reads no file.
+            // Another attempt reads no files.
             assert_eq!(duplicates(Vec::new(), work.path(), workers, &Stop::default()).unwrap(), expected);
-            // Unless the file is not what was written.
+            // Except if the stored file was altered.
             for damaged in [&[][..], &[0; 48]] {
                 std::fs::write(work.path().join(FILE_NAME), damaged).unwrap();
                 assert_eq!(duplicates(files(), work.path(), workers, &Stop::default()).unwrap(), expected);

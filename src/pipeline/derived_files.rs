@@ -1,4 +1,4 @@
-//! Files of a dataset that follow from its units: indexes, shard table, and the lists of items that became no record.
+//! Files derived from the units of a dataset: indexes, the shard table, and the lists of items without a record.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,29 +14,29 @@ use crate::manifest::{Counts, FileEntry, Split};
 use crate::schema::Kind;
 use crate::storage::{NewFile, Written, create_dir};
 
-/// What the files are written from, and where.
+/// Input and destination of the derived files.
 pub(super) struct DerivedFiles<'a> {
-    /// Folder for what does not fit in memory.
+    /// Folder for data that does not fit in memory.
     pub work: &'a Path,
-    /// Folder that the files are written to, under their paths in the dataset.
+    /// Destination folder, in which the files have their paths in the dataset.
     pub staged: &'a Path,
     pub kind: Kind,
     pub splits: &'a [String],
     pub dirs: &'a UnitDirs,
-    /// All units, finished.
+    /// All units, which must be finished.
     pub units: &'a [UnitResult],
 }
 
-/// What the manifest says of the files that were written.
+/// Manifest entries of the written files.
 pub(super) struct WrittenFiles {
     pub splits: BTreeMap<String, Split>,
     pub shard_table: IndexFile,
-    /// `rejects.jsonl` and the like.
+    /// Lists such as `rejects.jsonl`.
     pub lists: Vec<FileEntry>,
 }
 
 impl WrittenFiles {
-    /// The SHA-256 of the file at `path` in the dataset; `None` when it was not written.
+    /// Returns the SHA-256 of the file at `path` in the dataset; `None` if it was not written.
     pub(super) fn sha256(&self, path: &str) -> Option<&str> {
         let indexes = self.splits.values().flat_map(Split::files).chain([&self.shard_table]);
         let indexes = indexes.map(|file| (&file.path, &file.sha256));
@@ -67,7 +67,7 @@ impl DerivedFiles<'_> {
         Ok(WrittenFiles { splits, shard_table, lists })
     }
 
-    /// The rows of the shard table: by split, unit, ordinal.
+    /// Returns the rows of the shard table, ordered by split, unit and ordinal.
     fn shards(&self) -> Vec<ShardEntry> {
         let mut table = Vec::new();
         for (ordinal, split) in self.splits.iter().enumerate() {
@@ -87,7 +87,7 @@ impl DerivedFiles<'_> {
         table
     }
 
-    /// One file of all units' files called `name`, for the units that have one with content.
+    /// Concatenates the files called `name` of all units that have a non-empty one.
     fn concatenate(&self, name: &str) -> Result<FileEntry> {
         let target = self.staged.join(name);
         let mut all = NewFile::create(&target)?;

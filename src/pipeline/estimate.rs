@@ -1,16 +1,17 @@
-//! What a sample says about the whole: totals with 95% confidence intervals.
+//! Estimates of totals from a sample, with 95% confidence intervals.
 //!
-//! Totals are those of simple random sampling without replacement, with the finite population correction, so a sample of
-//! everything has no spread (Cochran, *Sampling Techniques*, chapters 2 and 6). Shares use Wilson's interval, which says
-//! something even when nothing was seen ([Wilson 1927](https://doi.org/10.1080/01621459.1927.10502953)).
+//! Totals use the estimators for simple random sampling without replacement, with the finite population correction, so
+//! a sample of everything has no spread (Cochran, *Sampling Techniques*, chapters 2 and 6). Shares use Wilson's
+//! interval ([Wilson 1927](https://doi.org/10.1080/01621459.1927.10502953)), which is meaningful even if no occurrence
+//! was sampled.
 
-/// Fewest items of a sample: fewer have no spread to speak of.
+/// Minimum number of items in a sample: the spread of fewer is not meaningful.
 pub const MIN_SAMPLE: u64 = 10;
 
-/// Quantile of the normal distribution for intervals of 95%.
+/// Normal quantile of 95% intervals.
 const Z: f64 = 1.959_964;
 
-/// A predicted quantity, and the interval that holds it in 95 of 100 cases.
+/// A predicted quantity with its 95% confidence interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Estimate {
     /// The most likely value.
@@ -22,17 +23,17 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// `value` give or take `spread`; never below zero.
+    /// Returns the estimate `value` ± `spread`, with a lower end of at least zero.
     fn around(value: f64, spread: f64) -> Self {
         Self { value, low: (value - spread).max(0.0), high: value + spread }
     }
 
-    /// This quantity times the constant `factor`.
+    /// Returns this quantity times the constant `factor`.
     pub(super) fn times(self, factor: f64) -> Self {
         Self { value: self.value * factor, low: self.low * factor, high: self.high * factor }
     }
 
-    /// The sum with an independent quantity: spreads add as squares do.
+    /// Returns the sum of this and an independent quantity: the squares of the spreads add up.
     pub(super) fn plus(self, other: Self) -> Self {
         let value = self.value + other.value;
         Self {
@@ -43,23 +44,23 @@ impl Estimate {
     }
 }
 
-/// A sample of `observed.len()` items out of some.
+/// A population and the part of it that was sampled.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Population {
-    /// Items in all, or their bytes where items cannot be counted without reading.
+    /// Number of items, or their bytes if items cannot be counted without reading.
     pub size: f64,
-    /// The same of the sample.
+    /// The part of `size` that was sampled.
     pub sampled: f64,
 }
 
 impl Population {
-    /// Factor of the variance of a sample without replacement.
+    /// Returns the finite population correction, a factor of the variance.
     fn correction(self) -> f64 {
         (1.0 - self.sampled / self.size).max(0.0)
     }
 
-    /// The total of a quantity over the population, from `(size, quantity)` of each item of the sample; sizes are 1 when
-    /// items are counted. (The ratio estimator, which with equal sizes is the mean.)
+    /// Estimates the total of a quantity over the population, from the `(size, quantity)` of each sampled item. Sizes
+    /// are 1 if items are counted. This is the ratio estimator, which equals the mean for equal sizes.
     pub(super) fn total(self, observed: impl Iterator<Item = (f64, f64)> + Clone) -> Estimate {
         let n = observed.clone().count() as f64;
         let (sizes, sum) = observed.clone().fold((0.0, 0.0), |(s, q), (size, y)| (s + size, q + y));
@@ -69,7 +70,7 @@ impl Population {
         let ratio = sum / sizes;
         let squares: f64 = observed.map(|(size, y)| (y - ratio * size).powi(2)).sum();
         let spread = if n < 2.0 {
-            // One observation says nothing about the spread.
+            // A single observation does not show the spread.
             ratio * self.correction()
         } else {
             let deviation = (self.correction() * squares / (n - 1.0) / n).sqrt() / (sizes / n);
@@ -78,13 +79,13 @@ impl Population {
         Estimate::around(ratio, spread).times(self.size)
     }
 
-    /// How many of the population have what `seen` of `n` in the sample have.
+    /// Estimates how many of `items` have a property that `seen` of `n` sampled items have.
     pub(super) fn count(self, items: f64, seen: u64, n: u64) -> Estimate {
         if n == 0 {
             return Estimate::default();
         }
         let (n, share) = (n as f64, seen as f64 / n as f64);
-        // A finite population makes the sample worth more.
+        // In a finite population, a sample is as informative as a larger one from an infinite population.
         let worth = n / self.correction().max(f64::MIN_POSITIVE);
         let z2 = Z * Z / worth;
         let middle = (share + z2 / 2.0) / (1.0 + z2);
@@ -97,8 +98,8 @@ impl Population {
     }
 }
 
-/// Quantile of Student's t distribution for intervals of 95%, by the Cornish–Fisher expansion; within 1% from nine
-/// degrees of freedom on, which is one reason for [`MIN_SAMPLE`].
+/// Returns the quantile of Student's t distribution for 95% intervals, by the Cornish–Fisher expansion. It is within 1%
+/// from nine degrees of freedom on, which is one reason for [`MIN_SAMPLE`].
 fn t_quantile(degrees: f64) -> f64 {
     Z + (Z.powi(3) + Z) / (4.0 * degrees)
         + (5.0 * Z.powi(5) + 16.0 * Z.powi(3) + 3.0 * Z) / (96.0 * degrees * degrees)
@@ -129,11 +130,11 @@ mod tests {
         let some = Population { size: 1e6, sampled: 200.0 };
         let count = some.count(1e6, 0, 200);
         assert_eq!((count.value, count.low), (0.0, 0.0));
-        // The rule of three says 3/n; Wilson says a little more.
+        // The rule of three gives 3/n; Wilson gives slightly more.
         assert!((0.015e6..0.02e6).contains(&count.high), "{count:?}");
     }
 
-    /// 95% intervals hold the truth about 95 times in 100.
+    /// 95% intervals contain the true value about 95 times in 100.
     #[test]
     fn intervals_hold_what_they_say() {
         let value = |i: u64| (xxhash_rust::xxh3::xxh3_64(&i.to_le_bytes()) % 1000) as f64;

@@ -3,49 +3,49 @@
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Events that wait to be taken; beyond these, they are counted and dropped.
+/// Maximum number of events that wait to be taken; further ones are counted and dropped.
 const MAX_WAITING: usize = 10_000;
 
-/// Which events are collected; each level includes those before.
+/// The events that are collected. Each level includes the previous ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventLevel {
-    /// None.
+    /// No events.
     #[default]
     Nothing,
-    /// Units that were finished.
+    /// Finished units.
     Units,
-    /// Items that were rejected.
+    /// Rejected items.
     Rejects,
 }
 
-/// Something that happened in a run.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A unit is converted and on disk.
+    /// A unit was finished.
     UnitFinished {
         /// Number of the unit, from 0.
         unit: u32,
-        /// Its items.
+        /// Number of items in the unit.
         items: u64,
-        /// Its records.
+        /// Number of records in the unit.
         records: u64,
-        /// Its items that were rejected.
+        /// Number of rejected items in the unit.
         rejected: u64,
-        /// Bytes of the sources that it read.
+        /// Bytes of the sources that the unit read.
         source_bytes: u64,
-        /// Bytes of its shards.
+        /// Bytes of the shards of the unit.
         shard_bytes: u64,
     },
-    /// An item is rejected.
+    /// An item was rejected.
     Rejected {
-        /// Where it comes from.
+        /// Origin of the item.
         origin: String,
         /// Reason code.
         code: &'static str,
-        /// Reason for a person.
+        /// Human-readable reason.
         message: String,
     },
-    /// This many events were not kept, because nobody took them in time.
+    /// This many events were dropped, because they were not taken in time.
     Dropped(u64),
 }
 
@@ -67,7 +67,7 @@ impl Events {
         self.level.store(level as u8, Relaxed);
     }
 
-    /// Adds an event of `level`, which is made only if events of this level are collected.
+    /// Adds an event of `level`. Calls `event` only if events of this level are collected.
     pub(super) fn add(&self, level: EventLevel, event: impl FnOnce() -> Event) {
         if self.level.load(Relaxed) < level as u8 {
             return;

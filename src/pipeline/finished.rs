@@ -1,8 +1,7 @@
-//! Finished units: their results, and whether their files are still what was written.
+//! Finished units: their results, and checks that their files are unchanged.
 //!
 //! `unit.json` lists every file of its unit with size and SHA-256, and ends with a digest of its own content. A resumed
-//! run relies on nothing else: a unit with a file that is missing, or is not the one that was written, is converted
-//! again.
+//! run relies on nothing else: a unit with a missing or altered file is converted again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,14 +23,14 @@ const DONE: &str = "done";
 /// Name of the file with the [`UnitResult`].
 pub(super) const RESULT_NAME: &str = "unit.json";
 
-/// What a finished unit consists of.
+/// Result of a finished unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct UnitResult {
     pub unit: u32,
-    /// Identity of the plan the unit belongs to.
+    /// Identity of the plan that the unit belongs to.
     pub plan: String,
     pub splits: Vec<UnitSplit>,
-    /// All files of the unit but its shards and this result.
+    /// All files of the unit except its shards and this result.
     pub files: Vec<UnitFile>,
     pub reject_codes: BTreeMap<String, u64>,
     pub notes: BTreeMap<String, u64>,
@@ -46,7 +45,7 @@ pub(super) struct UnitResult {
     pub content: String,
 }
 
-/// What a unit has for one split.
+/// The part of a unit that belongs to one split.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct UnitSplit {
     pub name: String,
@@ -63,7 +62,7 @@ pub(super) struct UnitShard {
     pub sha256: String,
 }
 
-/// A file of a unit, other than a shard.
+/// A file of a unit other than a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct UnitFile {
     pub name: String,
@@ -78,7 +77,7 @@ impl UnitResult {
         sum
     }
 
-    /// The event that reports this unit to a display.
+    /// Returns the event that reports this unit to a display.
     pub(super) fn event(&self) -> Event {
         let counts = self.counts();
         Event::UnitFinished {
@@ -91,19 +90,19 @@ impl UnitResult {
         }
     }
 
-    /// Drops what the commit has added up, because the results of all units are in memory at a time.
+    /// Drops what the commit has already summed up, because the results of all units are in memory at the same time.
     pub(super) fn drop_sums(&mut self) {
         (self.plan, self.content) = (String::new(), String::new());
         (self.reject_codes, self.notes) = (BTreeMap::new(), BTreeMap::new());
         (self.skipped, self.labels) = (SkippedTypes::default(), BTreeMap::new());
     }
 
-    /// Whether the unit has a file of this name.
+    /// Returns whether the unit has a file of this name.
     pub(super) fn has_file(&self, name: &str) -> bool {
         self.files.iter().any(|file| file.name == name)
     }
 
-    /// The bytes of `unit.json`: one line of JSON, and a line with its SHA-256.
+    /// Returns the bytes of `unit.json`: one line of JSON, and a line with its SHA-256.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec(self)
             .map_err(|e| Error::corrupt("the result of a unit cannot be written as JSON").caused_by(e))?;
@@ -112,7 +111,7 @@ impl UnitResult {
         Ok(bytes)
     }
 
-    /// The result in these bytes; `None` when they are not what [`UnitResult::to_bytes`] returned.
+    /// Parses `unit.json`; `None` if the bytes are not what [`UnitResult::to_bytes`] returned.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut lines = bytes.strip_suffix(b"\n")?.split(|&byte| byte == b'\n');
         let (json, line) = (lines.next()?, lines.next()?);
@@ -127,17 +126,18 @@ fn digest(json: &[u8]) -> String {
     hex(&Sha256::digest(json))
 }
 
-/// How thoroughly finished units are checked.
+/// Thoroughness of the checks of finished units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Sizes of all files, and the SHA-256 of all but the shards.
+    /// Sizes of all files, and the SHA-256 of all files except shards.
     Sizes,
     /// The SHA-256 of all files.
     Hashes,
 }
 
 impl Check {
-    /// Calls `each` with all `items`. Hashing shards needs processors; looking at many files means waiting for the file system.
+    /// Calls `each` with all `items`. Hashing shards is limited by the processors, so it uses the workers. Checking the
+    /// sizes of many files mostly waits for the file system, so it uses [`FILE_THREADS`] threads.
     pub(super) fn for_all<T: Sync>(
         self,
         items: &[T],
@@ -152,7 +152,7 @@ impl Check {
         }
     }
 
-    /// How a run checks units that an earlier one has finished.
+    /// Returns the check that a run does on units finished earlier.
     pub(super) fn of(existing: Existing) -> Self {
         match existing {
             Existing::Resume(ResumeCheck::Hashes | ResumeCheck::Repair) => Self::Hashes,
@@ -161,21 +161,21 @@ impl Check {
     }
 }
 
-/// What an earlier run left of a unit.
+/// State of a unit after an earlier run.
 pub(super) enum UnitState {
-    /// No result.
+    /// The unit has no result.
     Missing,
     Done(Box<UnitResult>),
-    /// A result that cannot be used, and why.
+    /// The result cannot be used, for this reason.
     Damaged(String),
 }
 
 impl UnitState {
-    /// The state of `unit`, whose `unit.json` has these bytes.
+    /// Returns the state of `unit`, given the bytes of its `unit.json`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when it is the result of another plan than `plan`.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if the result belongs to another plan than `plan`.
     pub(super) fn of(bytes: &[u8], unit: u32, plan: &str) -> Result<Self> {
         match UnitResult::from_bytes(bytes) {
             None => Ok(Self::Damaged(format!("{RESULT_NAME} was altered"))),
@@ -188,7 +188,7 @@ impl UnitState {
     }
 }
 
-/// Where the units of an output directory live.
+/// Paths of the units of an output directory.
 #[derive(Debug, Clone)]
 pub(super) struct UnitDirs {
     work: PathBuf,
@@ -200,17 +200,17 @@ impl UnitDirs {
         Self { work: work.to_owned(), root: work.join("units") }
     }
 
-    /// The working directory.
+    /// Returns the working directory.
     pub(super) fn work(&self) -> &Path {
         &self.work
     }
 
-    /// Whether a unit was ever started.
+    /// Returns whether any unit was ever started.
     pub(super) fn any(&self) -> Result<bool> {
         Ok(!list_dir(&self.root)?.is_empty())
     }
 
-    /// Whether attempts at `unit` were started, finished or not.
+    /// Returns whether an attempt at `unit` was ever started, finished or not.
     pub(super) fn is_started(&self, unit: u32) -> Result<bool> {
         Ok(!list_dir(&self.unit(unit))?.is_empty())
     }
@@ -219,12 +219,12 @@ impl UnitDirs {
         self.root.join(format!("{unit:06}"))
     }
 
-    /// Folder of the finished unit.
+    /// Returns the folder of the finished unit.
     pub(super) fn done(&self, unit: u32) -> PathBuf {
         self.unit(unit).join(DONE)
     }
 
-    /// Removes what dead attempts at units left behind. Only the holder of the lock may do this.
+    /// Removes the leftovers of attempts that died. Only the holder of the lock may do this.
     pub(super) fn remove_leftovers(&self) -> Result<()> {
         let units = list_dir(&self.root)?;
         for_all(&units, FILE_THREADS, "removing unfinished units", &Stop::default(), |unit| {
@@ -250,7 +250,7 @@ impl UnitDirs {
         sync_dir(&self.unit(unit))
     }
 
-    /// Makes durable that `units` are finished: the processes that finished them may have died before they did.
+    /// Makes it durable that `units` are finished: the processes that finished them may have died before that.
     pub(super) fn sync_finished(&self, units: &[u32]) -> Result<()> {
         if units.is_empty() {
             return Ok(());
@@ -261,11 +261,11 @@ impl UnitDirs {
         sync_dir(&self.root).and_then(|()| sync_dir(&self.work))
     }
 
-    /// The result of a unit that is finished under the plan `plan`.
+    /// Returns the result of a unit that is finished under the plan `plan`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when the unit is not finished.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if the unit is not finished.
     pub(super) fn result(&self, unit: u32, plan: &str) -> Result<UnitResult> {
         match self.read(unit, plan)? {
             UnitState::Done(result) => Ok(*result),
@@ -274,17 +274,17 @@ impl UnitDirs {
         }
     }
 
-    /// A unit that was finished cannot be committed. A resumed run converts it again.
+    /// Returns the error for a finished unit that cannot be committed. A resumed run converts it again.
     pub(super) fn unusable(&self, unit: u32, why: &str) -> Error {
         Error::corrupt(format!("unit {unit} cannot be committed: {why}"))
             .at_path(self.done(unit))
             .help("run the same command with --resume: the unit is converted again")
     }
 
-    /// The result of `unit`, without a look at its other files.
+    /// Reads the result of `unit` without checking its other files.
     pub(super) fn read(&self, unit: u32, plan: &str) -> Result<UnitState> {
-        // The folder first: another process may finish the unit between the two calls, and a folder without a result counts
-        // as damaged.
+        // The folder is checked first, because another process may finish the unit between the two calls, and a folder
+        // without a result counts as damaged.
         if lstat(&self.done(unit))?.is_none() {
             return Ok(UnitState::Missing);
         }
@@ -300,11 +300,11 @@ impl UnitDirs {
         UnitState::of(&bytes, unit, plan).map_err(|e| e.at_path(self.done(unit)))
     }
 
-    /// Reads and checks what is left of a unit in the output directory `out`.
+    /// Reads the result of a unit in the output directory `out`, and checks its files.
     ///
     /// # Errors
     ///
-    /// Files that cannot be examined; a result that belongs to another plan.
+    /// Fails if files cannot be examined, or if the result belongs to another plan.
     pub(super) fn check(&self, unit: u32, plan: &str, out: &Path, check: Check) -> Result<UnitState> {
         let result = match self.read(unit, plan)? {
             UnitState::Done(result) => result,
@@ -332,8 +332,8 @@ impl UnitDirs {
         Ok(UnitState::Done(result))
     }
 
-    /// Where a shard is: in the folder of its unit or, when an interrupted commit has moved it already, in its final
-    /// place.
+    /// Returns the path of a shard: in the folder of its unit or, if an interrupted commit has already moved it, in its
+    /// final location.
     pub(super) fn find_shard(
         &self,
         unit: u32,
@@ -350,7 +350,7 @@ impl UnitDirs {
     }
 }
 
-/// Compares a file with its recorded size and, if given, SHA-256; returns how it differs.
+/// Compares a file with its recorded size and, if given, SHA-256. Returns how it differs.
 pub(super) fn difference(path: &Path, bytes: u64, sha256: Option<&str>) -> Result<Option<String>> {
     let Some(meta) = lstat(path)? else { return Ok(Some("is missing".to_owned())) };
     if !meta.is_file() {
@@ -360,7 +360,7 @@ pub(super) fn difference(path: &Path, bytes: u64, sha256: Option<&str>) -> Resul
         return Ok(Some(format!("has {} bytes and was written with {bytes}", meta.len())));
     }
     match sha256 {
-        // An empty file has no other content.
+        // All empty files have the same content.
         Some(sha256) if bytes > 0 && hash_file(path)?.sha256 != sha256 => {
             Ok(Some("has another SHA-256 than when it was written".to_owned()))
         }
@@ -368,7 +368,7 @@ pub(super) fn difference(path: &Path, bytes: u64, sha256: Option<&str>) -> Resul
     }
 }
 
-/// Path of a shard under the output directory.
+/// Returns the path of a shard, relative to the output directory.
 pub(super) fn shard_path(split: &str, name: &str) -> String {
     format!("{split}/{name}")
 }
@@ -440,7 +440,7 @@ mod tests {
             assert!(state(Check::Sizes).contains(why));
         }
         write("train.rows", b"xy");
-        // A commit that was interrupted has moved the shard.
+        // An interrupted commit has moved the shard.
         std::fs::create_dir(out.join("train")).unwrap();
         let moved = out.join("train/train-000003-00.pb");
         std::fs::rename(done.join("train-000003-00.pb"), &moved).unwrap();

@@ -1,14 +1,14 @@
-//! The stored job: what another process needs to convert the units of a plan and to commit them.
+//! The stored job: the data that another process needs to convert the units of a plan and to commit them.
 //!
 //! `.dsconvert/job.jsonl` has one JSON value per line:
 //!
 //! 1. the [`JobHeader`]: identity of the plan, options, schema, splits, sources;
-//! 2. the source files in plan order, as blocks of a [`FileList`] in hexadecimal digits, each a JSON string;
-//! 3. the lines of the kind of conversion ([`StoredJob::write`]): images or text;
-//! 4. the SHA-256 of all lines before, in hexadecimal, as a JSON string.
+//! 2. the source files in plan order, as blocks of a [`FileList`], each a JSON string of hexadecimal digits;
+//! 3. the lines specific to the kind of conversion, images or text ([`StoredJob::write`]);
+//! 4. the SHA-256 of all previous lines, in hexadecimal, as a JSON string.
 //!
-//! The `tokenizer.json` of a text conversion is stored beside it. Both are written before the plan itself, so a directory
-//! with a plan has them. The file is read by the version of dsconvert that wrote it, and by no other.
+//! The `tokenizer.json` of a text conversion is stored next to it. Both are written before the plan itself, so a
+//! directory with a plan has them. `job.jsonl` is read only by the version of dsconvert that wrote it.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -33,42 +33,42 @@ use crate::storage::{NewFile, ObjectUrl, from_hex, hex, lstat, write_file};
 /// Name of the stored job in the working directory.
 pub(super) const JOB_NAME: &str = "job.jsonl";
 
-/// What running units and committing need to know of any conversion.
+/// The part of a stored job that is needed to run and commit units of any conversion.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct JobHeader {
-    /// Version that planned the job.
+    /// Version of dsconvert that planned the job.
     pub dsconvert: String,
     /// Identity of the plan; empty until the plan is written.
     pub plan: String,
     pub kind: Kind,
-    /// Semantic options, as the manifest shows them.
+    /// Options that affect the dataset, as shown in the manifest.
     pub options: serde_json::Value,
     pub output: OutputOptions,
     pub sources: Vec<SourceSpec>,
-    /// Whether the sources are walked: the output must then lie apart from them.
+    /// Whether the sources are walked. The output must then not overlap them.
     pub walked: bool,
     /// Number of source files.
     pub files: u64,
-    /// Files that were left out when the sources were listed.
+    /// Files that were skipped when the sources were listed.
     pub skipped: SkippedTypes,
     pub units: u32,
     /// Source bytes at which a unit is full.
     pub unit_bytes: u64,
-    /// Source files, or pieces of divided files, at which a unit is full.
+    /// Number of source files, or pieces of divided files, at which a unit is full.
     pub unit_pieces: u64,
-    /// What the manifest says of the tokenizer.
+    /// The tokenizer entry of the manifest.
     pub tokenizer: Option<serde_json::Value>,
     pub schema: Schema,
     pub splits: Vec<String>,
 }
 
 impl JobHeader {
-    /// The plan of the run: what decides whether finished units are of any use to it.
+    /// Returns the plan of the run, which determines whether finished units can be reused.
     pub(super) fn plan_of<'a>(&'a self, files: SourceFiles<'a>) -> Plan<'a> {
         Plan { options: &self.options, units: self.units, files }
     }
 
-    /// What the manifest says of the sources.
+    /// Returns the sources entry of the manifest, without the content hash.
     pub(super) fn sources(&self, files: SourceFiles<'_>) -> Sources {
         Sources {
             labels: self.sources.iter().map(|s| s.label.clone()).collect(),
@@ -84,37 +84,37 @@ impl JobHeader {
 pub(super) trait StoredJob: Sized {
     fn header(&self) -> Result<JobHeader>;
 
-    /// The listing, in plan order.
+    /// Returns the source files, in plan order.
     fn files(&self) -> SourceFiles<'_>;
 
-    /// The files that a unit reads, whole or in part; none when there is no such unit.
+    /// Returns the files that a unit reads, entirely or in part; none if there is no such unit.
     fn files_of_unit(&self, unit: u32) -> Vec<SourceFile>;
 
-    /// Bytes of the `tokenizer.json`, if there is one.
+    /// Returns the bytes of the `tokenizer.json`, if there is one.
     fn tokenizer_json(&self) -> Option<&[u8]>;
 
-    /// Writes what header and listing do not say.
+    /// Writes the data that is not in the header and the listing.
     fn write(&self, file: &mut JobWriter) -> Result<()>;
 
     /// Reads what [`StoredJob::write`] wrote.
     fn read(opened: OpenedJob, file: &mut JobReader) -> Result<Self>;
 }
 
-/// The common part of a stored job.
+/// The part of a stored job that is common to all conversions.
 pub(super) struct OpenedJob {
     pub header: JobHeader,
     pub files: FileList,
     pub tokenizer_json: Option<Vec<u8>>,
 }
 
-/// Stores `job`, which belongs to the plan `plan`, in the working directory.
+/// Stores `job` in the working directory, with the identity `plan`.
 pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()> {
     if let Some(json) = job.tokenizer_json() {
         write_file(&work.join(TOKENIZER_NAME), json)?;
     }
     let mut header = job.header()?;
     plan.clone_into(&mut header.plan);
-    // Parts may run in another directory.
+    // Parts may run in another current directory.
     for source in header.sources.iter_mut().filter(|source| !ObjectUrl::is_url(&source.path)) {
         source.path =
             std::path::absolute(&source.path).map_err(|e| Error::io("resolve the path", &source.path, e))?;
@@ -141,19 +141,19 @@ pub(super) fn check_stored(work: &Path) -> Result<()> {
     }
 }
 
-/// Opens the stored job in the working directory, up to the lines of its kind.
+/// Opens the stored job in the working directory, and reads it up to the lines specific to its kind.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`] when there is none; [`ErrorKind::Unsupported`] when another version planned it;
-/// [`ErrorKind::Corrupt`] when it is not what was written.
+/// [`ErrorKind::Usage`] if there is none; [`ErrorKind::Unsupported`] if another version planned it;
+/// [`ErrorKind::Corrupt`] if it is damaged.
 pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
     check_stored(work)?;
     let path = work.join(JOB_NAME);
     check_digest(&path)?;
     let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
     let mut reader = JobReader { lines: BufReader::new(file).lines(), path };
-    // Another version may have another header: its version is read first.
+    // The version is checked first, because the header of another version may differ.
     let first: serde_json::Value = reader.line()?;
     let version = first["dsconvert"].as_str().unwrap_or_default();
     if version != env!("CARGO_PKG_VERSION") {
@@ -189,7 +189,7 @@ fn stored_tokenizer(work: &Path, sha256: &str) -> Result<Vec<u8>> {
     Ok(json)
 }
 
-/// Checks the last line against the lines before it.
+/// Verifies the digest in the last line.
 fn check_digest(path: &Path) -> Result<()> {
     let fail = |e| Error::io("read", path, e);
     let mut lines = BufReader::new(File::open(path).map_err(fail)?);
@@ -217,7 +217,7 @@ fn damaged(path: &Path) -> Error {
     Error::corrupt("the stored plan is damaged").at_path(path).help("plan again with --overwrite")
 }
 
-/// Writes the lines of a stored job.
+/// Writer of the lines of a stored job.
 pub(super) struct JobWriter {
     path: PathBuf,
     file: NewFile,
@@ -242,21 +242,21 @@ impl JobWriter {
     }
 }
 
-/// Reads the lines of a stored job.
+/// Reader of the lines of a stored job.
 pub(super) struct JobReader {
     path: PathBuf,
     lines: Lines<BufReader<File>>,
 }
 
 impl JobReader {
-    /// The next line.
+    /// Reads the next line.
     pub(super) fn line<T: DeserializeOwned>(&mut self) -> Result<T> {
         let line = self.lines.next().ok_or_else(|| self.damaged())?;
         let line = line.map_err(|e| Error::io("read", &self.path, e))?;
         serde_json::from_str(&line).map_err(|e| self.damaged().caused_by(e))
     }
 
-    /// The next `count` lines.
+    /// Reads the next `count` lines.
     pub(super) fn lines<T: DeserializeOwned>(&mut self, count: usize) -> Result<Vec<T>> {
         (0..count).map(|_| self.line()).collect()
     }

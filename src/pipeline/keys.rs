@@ -1,7 +1,7 @@
-//! Keys are unique in a dataset.
+//! Check that keys are unique in a dataset.
 //!
-//! Keys that are origins are unique by construction. Keys that come from a field may repeat: each unit keeps the hashes
-//! of its keys, the commit sorts them all on disk and compares the keys themselves wherever hashes are equal.
+//! Keys that are origins are unique by construction. Keys from a field may repeat: each unit stores the hashes of its
+//! keys, and the commit sorts all of them on disk and compares the keys themselves where hashes are equal.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -19,11 +19,11 @@ use crate::schema::{KEY, ORIGIN, Schema};
 use crate::storage::{Access, Blob};
 
 const HASH_BYTES: usize = 16;
-/// Hash, split (2 bytes), unit (4 bytes), row in unit and split (8 bytes); big-endian, so that equal keys sort in
-/// plan order.
+/// Size of a sort row: hash, split (2 bytes), unit (4 bytes), row in unit and split (8 bytes). Big-endian, so that
+/// equal keys sort in plan order.
 const ROW_BYTES: usize = HASH_BYTES + 2 + 4 + 8;
 
-/// All that is needed to look a key up.
+/// The key check, with everything that is needed to look up a key.
 pub(super) struct KeyCheck<'a> {
     pub dir: &'a OutputDir,
     pub dirs: &'a UnitDirs,
@@ -33,7 +33,7 @@ pub(super) struct KeyCheck<'a> {
     pub schema: &'a Schema,
 }
 
-/// A record by unit, split and row.
+/// The location of a record: split, unit and row.
 struct KeyRow {
     split: usize,
     unit: u32,
@@ -60,11 +60,11 @@ impl KeyRow {
 }
 
 impl KeyCheck<'_> {
-    /// Checks that no key comes twice among all splits.
+    /// Checks that no key occurs twice in the dataset, across all splits.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) that names the key and both origins.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) naming the key and both origins.
     pub(super) fn run(&self, memory_bytes: usize) -> Result<()> {
         let mut sort = ExternalSort::<ROW_BYTES>::new(self.dir.work(), memory_bytes);
         for unit in self.units {
@@ -101,7 +101,7 @@ impl KeyCheck<'_> {
             .help("keys are unique in a dataset: choose another --key-field, or none"))
     }
 
-    /// Key and origin of a record.
+    /// Returns the key and the origin of a record.
     fn read_key(&self, wanted: &KeyRow) -> Result<(String, String)> {
         let (unit, split) = (&self.units[wanted.unit as usize], &self.splits[wanted.split]);
         let mut found: Option<RowEntry> = None;

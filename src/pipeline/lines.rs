@@ -1,4 +1,4 @@
-//! The files beside the shards that say, line by line, what did not become a record and why.
+//! Lines of the files that list the items without a record, and the reasons: rejects, duplicates and filtered items.
 
 use std::io::Write;
 
@@ -21,7 +21,7 @@ pub(super) struct RejectLine<'a> {
 pub(super) struct DuplicateLine<'a> {
     pub(super) origin: &'a str,
     pub(super) split: &'a str,
-    /// Origin of the item that stays.
+    /// Origin of the item that is kept.
     pub(super) of: &'a str,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct FilteredLine<'a> {
     pub(super) reason: &'a str,
 }
 
-/// Appends `line` as JSON.
+/// Appends `line` as a line of JSON.
 pub(super) fn json_line(file: &mut NewFile, line: &impl Serialize) -> Result<()> {
     let mut json = serde_json::to_vec(line)
         .map_err(|e| Error::corrupt("a line cannot be written as JSON").caused_by(e))?;

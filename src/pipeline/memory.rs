@@ -1,15 +1,15 @@
-//! The memory of a run: how `--memory` is shared, and who holds how much of it.
+//! The memory budget of a run: the division of `--memory`, and reservations.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::options::MIN_MEMORY_BYTES;
 
-/// What a sort may hold. Sorting comes before and after the conversion, one sort at a time, when nothing else is held: so
-/// it may have what the smallest `--memory` allows.
+/// Memory limit of a sort. Sorting happens before and after the conversion, one sort at a time, when nothing else is
+/// reserved. So it may use the minimum value of `--memory`.
 pub(super) const SORT_BYTES: usize = MIN_MEMORY_BYTES as usize;
 
-/// How `--memory` is shared while units are converted. What the shares are for differs in when it is known: the size of a
-/// task before it is read, that of an image from its header, and buffers are kept because the next image may need them.
+/// The division of `--memory` while units are converted. The shares differ in when their size is known: that of a task
+/// before it is read, that of an image from its header. Buffers are kept because the next image may need them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shares(u64);
 
@@ -18,23 +18,24 @@ impl Shares {
         Self(memory_bytes)
     }
 
-    /// A quarter: files and records, from being read to being written.
+    /// Returns the share of tasks, a quarter: files and records, from being read to being written.
     pub(super) fn tasks(self) -> Pool {
         Pool::new(self.0 / 4)
     }
 
-    /// Half: images while they are decoded and resized.
+    /// Returns the share of images while they are decoded and resized: half.
     pub(super) fn images(self) -> Pool {
         Pool::new(self.0 / 2)
     }
 
-    /// A quarter, for all threads: buffers of images that a thread keeps for the next one.
+    /// Returns the share per thread of the buffers that are kept for the next image: a quarter, divided among all
+    /// threads.
     pub(super) fn kept_by_thread(self, threads: usize) -> u64 {
         self.0 / 4 / threads.max(1) as u64
     }
 }
 
-/// Bytes that may be held at one time.
+/// A limited number of bytes that can be reserved at one time.
 #[derive(Debug, Clone)]
 pub(super) struct Pool(Arc<Held>);
 
@@ -45,7 +46,7 @@ struct Held {
     freed: Condvar,
 }
 
-/// Bytes of a pool that are held until this is dropped.
+/// A reservation of bytes in a pool, released on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
     of: Pool,
@@ -57,21 +58,21 @@ impl Pool {
         Self(Arc::new(Held { most, bytes: Mutex::default(), freed: Condvar::new() }))
     }
 
-    /// Whether `bytes` more fit. What is larger than the pool fits when nothing else is held: leaving it out would make the dataset
-    /// depend on `--memory`.
+    /// Returns whether `bytes` more fit. An amount larger than the pool fits if nothing else is reserved: leaving the
+    /// item out would make the dataset depend on `--memory`.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         self.0.has_room(self.held(), bytes)
     }
 
-    /// Holds `bytes`, whether they fit or not: for what is there already.
+    /// Reserves `bytes` even if they do not fit, for memory that is already in use.
     pub(super) fn hold(&self, bytes: u64) -> Reservation {
         *self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner) += bytes;
         Reservation { of: self.clone(), bytes }
     }
 
-    /// Waits until `bytes` more fit, and holds them.
+    /// Waits until `bytes` more fit, and reserves them.
     ///
-    /// Who holds a reservation of a pool never waits for another one of it, so waiting always ends.
+    /// The holder of a reservation never waits for another one of the same pool, so waiting always ends.
     pub(super) fn wait_for(&self, bytes: u64) -> Reservation {
         let mut held = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.0.has_room(*held, bytes) {
@@ -87,7 +88,7 @@ impl Pool {
 }
 
 impl Reservation {
-    /// The reservation, made larger if it is smaller than `bytes`.
+    /// Returns the reservation, enlarged to at least `bytes`.
     pub(super) fn at_least(self, bytes: u64) -> Self {
         match bytes > self.bytes {
             true => self.of.hold(bytes),

@@ -1,13 +1,13 @@
-//! From validated options to a committed dataset.
+//! The pipeline: converts validated options into a committed dataset.
 //!
 //! ```text
 //! sources ─▶ plan (work units) ─▶ tasks ─▶ outcomes, in order ─▶ stages ─▶ shards of the unit ─▶ commit
-//!            plan.rs              schedule.rs                     stage.rs   unit.rs               commit.rs
+//!            plan.rs              schedule/                      stage.rs   unit.rs               commit.rs
 //! ```
 //!
-//! A conversion (`conversion::Conversion`: images, text) divides its sources into units and turns tasks into
-//! outcomes (`outcome::Outcome`); stages (`stage::Stage`), such as shuffling and packing, may put the records in another
-//! order or in other records. Everything else here is the same for all.
+//! A conversion (`conversion::Conversion`: images or text) divides its sources into units and turns tasks into outcomes
+//! (`outcome::Outcome`). Stages (`stage::Stage`), such as shuffling and packing, may reorder or regroup the records.
+//! Everything else in this module is shared by all conversions.
 
 mod close;
 mod commit;
@@ -82,7 +82,7 @@ pub use crate::source::split_by::SplitBy;
 use crate::source::splits::Splits;
 pub use crate::source::warning::{Remedy, Warning};
 
-/// Refuses two files with one origin: sources of one label that hold files of one path.
+/// Refuses two files with the same origin: files with the same path in sources with the same label.
 fn check_origins(files: SourceFiles<'_>, sources: &[SourceSpec]) -> Result<()> {
     if sources.len() < 2 {
         return Ok(());
@@ -110,7 +110,8 @@ fn check_origins(files: SourceFiles<'_>, sources: &[SourceSpec]) -> Result<()> {
     }
 }
 
-/// The refusal of `--split` where names say the splits already; the option `layout` with `other` ignores them.
+/// Returns the error for `--split` on sources whose names already define splits. `--layout` with the value `other`
+/// ignores those names.
 fn splits_twice(given: &Splits, other: &str) -> Error {
     let names = given.names.join(", ");
     Error::usage(format!("{names} are splits already, named {}, and --split asks for others", given.by))

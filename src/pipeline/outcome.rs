@@ -1,4 +1,4 @@
-//! The outcomes of items.
+//! Outcomes of items: converted, rejected, duplicate or filtered.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use crate::format::MAX_RECORD_BYTES;
 use crate::sample::{Record, Reject, RejectCode, Value};
 use crate::source::skipped::SkippedTypes;
 
-/// The outcome of one item. Every item found has exactly one.
+/// The outcome of an item. Every item found has exactly one.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// It became a record.
+    /// The item became a record.
     Converted(Converted),
-    /// Its bytes cannot become a record.
+    /// The bytes of the item cannot become a record.
     Rejected { split: u16, origin: String, reject: Reject },
-    /// It is the same as another item, which stays.
+    /// The item is the same as another one, which is kept.
     Duplicate { split: u16, origin: String, of: String },
-    /// The user's criteria leave it out.
+    /// The user's criteria exclude the item.
     Filtered { split: u16, origin: String, reason: String },
 }
 
-/// A record with all that the indexes want to know of it. Computed by the workers, so that the writer only writes.
+/// A record with the values that the indexes need. They are computed by the workers, so that the writer only writes.
 #[derive(Debug)]
 pub(super) struct Converted {
     pub split: u16,
     pub record: Record,
-    /// In the length unit of the kind.
+    /// Length, in the unit of the kind of dataset.
     pub length: u64,
     pub width: u32,
     pub height: u32,
@@ -34,9 +34,9 @@ pub(super) struct Converted {
     pub canonical_bytes: u64,
     /// [`Record::crc32c`].
     pub crc32c: u32,
-    /// XXH3-128 of the key, when keys are not unique by construction.
+    /// XXH3-128 of the key, if keys are not unique by construction.
     pub key_hash: Option<u128>,
-    /// A further record of an item that is counted already.
+    /// Whether this is a further record of an item that is already counted.
     pub continues: bool,
 }
 
@@ -56,7 +56,7 @@ impl Converted {
         }
     }
 
-    /// The key, which is the first field of every kind.
+    /// Returns the key, which is the first field in every kind of dataset.
     pub(super) fn key(&self) -> &[u8] {
         match self.record.values.first() {
             Some(Value::Text(key)) => key.as_bytes(),
@@ -64,7 +64,7 @@ impl Converted {
         }
     }
 
-    /// Rejects an item whose record no format can hold, before it gets to a writer.
+    /// Rejects an item whose record is too large for the formats, before it reaches a writer.
     pub(super) fn check_size(&self) -> Result<(), Reject> {
         if self.canonical_bytes <= MAX_RECORD_BYTES {
             return Ok(());
@@ -75,42 +75,42 @@ impl Converted {
     }
 }
 
-/// Memory of an outcome beside its content: itself, and what the allocator adds to its key, its values and their bytes.
+/// Memory of an outcome besides its content: the value itself, and the allocator overhead of its key, values and bytes.
 const OUTCOME_BYTES: u64 = size_of::<Outcome>() as u64 + 160;
 
-/// The outcomes of one task, in item order, with what it read.
+/// The outcomes of one task in item order, and statistics about its input.
 #[derive(Default)]
 pub(super) struct Outcomes {
     pub list: Vec<Outcome>,
-    /// Files that turned out not to be what the command reads.
+    /// Files whose content turned out not to be of the kind that is converted.
     pub skipped: SkippedTypes,
-    /// Counted peculiarities, by name.
+    /// Counts of noteworthy events, by name.
     pub notes: Vec<(&'static str, u64)>,
-    /// Source bytes this task stands for, for the progress display.
+    /// Source bytes attributed to this task, for the progress display.
     pub source_bytes: u64,
     /// Bytes of the texts that became records.
     pub text_bytes: u64,
     /// Hashes of the content that was read, in order.
     pub content: Vec<u128>,
-    /// What this task says of the members of a compressed file.
+    /// Information about the members of a compressed file.
     pub member: Member,
-    /// Time that the task took to read files.
+    /// Time spent reading files.
     pub reading: Duration,
 }
 
-/// Converted items of the members of a compressed file.
+/// Information about converted items in the members of a compressed file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Another member starts among the items.
+    /// Whether another member starts among the items.
     pub starts: bool,
-    /// Items that were converted: all, or those of the member that starts.
+    /// Number of converted items: all of them, or those of the member that starts.
     pub converted: u64,
-    /// The member is damaged.
+    /// Whether the member is damaged.
     pub damaged: bool,
 }
 
 impl Outcomes {
-    /// Memory that they hold, about. Of short documents, this is many times the text.
+    /// Returns the approximate memory use. For short documents, it is many times the text.
     pub(super) fn memory_bytes(&self) -> u64 {
         let content = self.list.iter().map(|outcome| match outcome {
             Outcome::Converted(converted) => converted.canonical_bytes,
@@ -119,17 +119,17 @@ impl Outcomes {
         self.list.len() as u64 * OUTCOME_BYTES + content.sum::<u64>()
     }
 
-    /// Takes note of content that was read.
+    /// Adds the hash of content that was read.
     pub(super) fn read(&mut self, content: &[u8]) {
         self.content.push(xxh3_128(content));
     }
 
-    /// Counts one more `name`.
+    /// Increments the count of `name` by one.
     pub(super) fn note(&mut self, name: &'static str) {
         self.count(name, 1);
     }
 
-    /// Counts `more` of `name`.
+    /// Increments the count of `name` by `more`.
     pub(super) fn count(&mut self, name: &'static str, more: u64) {
         match self.notes.iter_mut().find(|(n, _)| *n == name) {
             Some((_, count)) => *count += more,

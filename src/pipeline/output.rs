@@ -1,20 +1,20 @@
 //! The output directory before, during and after a run.
 //!
-//! A directory is in one of these states, and each has one way on:
+//! The state of a directory and the option determine what a run does:
 //!
-//! | what is there | refuse (default) | `--resume` | `--overwrite` |
+//! | state | default | `--resume` | `--overwrite` |
 //! |---|---|---|---|
-//! | nothing, or an empty directory | convert | convert | convert |
-//! | `.dsconvert/` without manifest: a run that did not finish | refused | finished | its files are removed, convert |
-//! | `.dsconvert/retired.json`: a removal that did not finish | refused | removal finished, convert | removal finished, convert |
-//! | `manifest.json`: a dataset | refused | nothing to do, if it is the same | its files are removed, convert |
-//! | anything else | refused | refused | refused |
+//! | no directory, or an empty one | convert | convert | convert |
+//! | `.dsconvert/` without manifest: an unfinished run | refuse | finish it | remove its files, convert |
+//! | `.dsconvert/retired.json`: an unfinished removal | refuse | finish it, convert | finish it, convert |
+//! | `manifest.json`: a dataset | refuse | nothing to do, if it is the same | remove its files, convert |
+//! | anything else | refuse | refuse | refuse |
 //!
-//! A prefix in object storage is in the same states, but nothing there is ever overwritten: see
-//! [`publish`](super::publish). The local directory is then a scratch directory, and starts empty.
+//! A prefix in object storage has the same states, but nothing in it is ever overwritten: see
+//! [`publish`](super::publish). The local directory is then a scratch directory, and is empty at the start.
 //!
-//! Files outside `.dsconvert` are removed only if a manifest lists them: that of the dataset (`manifest.json`, then
-//! `.dsconvert/retired.json`), or that of a commit that was interrupted (`.dsconvert/pending.json`).
+//! Files outside `.dsconvert` are removed only if a manifest lists them: that of the dataset (`manifest.json`, later
+//! `.dsconvert/retired.json`), or that of an interrupted commit (`.dsconvert/pending.json`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -31,49 +31,50 @@ use crate::storage::{
     remove_empty_dir, remove_file, rename, resolve, stat, sync_dir, write_file,
 };
 
-/// Name of the working directory inside the output directory. It is gone after the commit.
+/// Name of the working directory inside the output directory. It is removed after the commit.
 pub(super) const WORK_NAME: &str = ".dsconvert";
-/// Name of the file in it that the lock is on.
+/// Name of the lock file in the working directory.
 pub(super) const LOCK_NAME: &str = "lock";
-/// The manifest of a dataset that is being removed; empty when an unfinished run is being removed.
+/// The manifest of a dataset that is being removed; empty if an unfinished run is being removed.
 const RETIRED_NAME: &str = "retired.json";
-/// The manifest of a commit that has begun. It lists all files that the commit may have moved to their final place.
+/// The manifest of a commit in progress. It lists all files that the commit may have moved to their final location.
 const PENDING_NAME: &str = "pending.json";
-/// Folder of the files that a commit will move to their final place.
+/// Folder of the files that a commit will move to their final location.
 const STAGED_NAME: &str = "staged";
 
 /// An output directory that this process may write to.
 pub(super) struct OutputDir {
     out: PathBuf,
-    /// Whether it did not exist before.
+    /// Whether this process created the directory.
     created: bool,
-    /// Where the dataset goes from here, unless it stays.
+    /// Destination of the dataset, if it is object storage.
     remote: Option<Remote>,
     _held: Held,
 }
 
-/// What keeps other processes out of the directory.
+/// Protection of the directory against other processes.
 enum Held {
     Lock {
         _lock: DirLock,
     },
-    /// It is of this process alone.
+    /// The directory belongs to this process alone.
     Scratch {
         _dir: ScratchDir,
     },
 }
 
-/// Where a run stands when it gets the directory.
+/// State of a run when it opens the directory.
 pub(super) enum Start {
-    /// There is nothing.
+    /// The directory holds neither a plan nor a dataset.
     Fresh,
-    /// An earlier run has begun, and may be finished.
+    /// An earlier run has started, and may be finished.
     Begun,
     /// The dataset is committed.
     Committed(Box<Manifest>),
 }
 
-/// Refuses what can be refused without writing: a directory in use, or one that contains or is contained in a source.
+/// Refuses everything that can be refused without writing: a directory in use, or one that contains a source or is
+/// inside one.
 pub(super) fn check(
     out: &Path,
     scratch: Option<&Path>,
@@ -112,7 +113,7 @@ pub(super) fn check(
     Err(Error::usage(what).at_path(out).help(help))
 }
 
-/// Refuses a local directory, called `what`, that contains the source or is contained in it.
+/// Refuses a local directory, called `what` in the error, that contains the source or is inside it.
 pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &SourceSpec) -> Result<()> {
     if ObjectUrl::is_url(&source.path) {
         return Ok(());
@@ -124,15 +125,14 @@ pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &SourceSpec) -> Res
     Err(overlap(dir, what, source))
 }
 
-/// The error of an output at `out`, called `what`, that contains the source or is contained in it.
+/// Returns the error for an output at `out`, called `what`, that contains the source or is inside it.
 pub(super) fn overlap(out: &Path, what: &str, source: &SourceSpec) -> Error {
     Error::usage(format!("{what} and the source {} overlap", crate::printable::printable_path(&source.path)))
         .at_path(out)
         .help("choose an --out that is not inside a source and does not contain one")
 }
 
-/// Refuses an output directory with a symbolic link anywhere below it: files elsewhere would be written or removed
-/// through the link.
+/// Refuses an output directory that contains a symbolic link: through it, files elsewhere would be written or removed.
 fn refuse_links(out: &Path) -> Result<()> {
     match find_link(out)? {
         None => Ok(()),
@@ -142,7 +142,7 @@ fn refuse_links(out: &Path) -> Result<()> {
     }
 }
 
-/// The path without links, also for a path whose last parts do not exist yet.
+/// Resolves symbolic links in a path whose last components may not exist yet.
 fn real_path(path: &Path) -> Result<PathBuf> {
     let absolute = std::path::absolute(path).map_err(|e| Error::io("resolve the path", path, e))?;
     let mut missing = Vec::new();
@@ -161,8 +161,8 @@ fn real_path(path: &Path) -> Result<PathBuf> {
 }
 
 impl OutputDir {
-    /// Takes the directory for this run. With [`Existing::Overwrite`] what a dataset or an unfinished run left is
-    /// removed; a removal that was interrupted is finished in any case.
+    /// Opens the directory for this run. With [`Existing::Overwrite`], removes an existing dataset or unfinished run.
+    /// An interrupted removal is finished in any case.
     pub(super) fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<(Self, Start)> {
         if let Some(remote) = Remote::of(out)? {
             return Self::open_remote(remote, scratch, existing);
@@ -176,7 +176,7 @@ impl OutputDir {
         let dir = Self { out: out.to_owned(), created, remote: None, _held: Held::Lock { _lock: lock } };
         match dir.start(existing == Existing::Overwrite) {
             Ok(start) => Ok((dir, start)),
-            // What was there is left as it was, unless its removal has started: the retired manifest is needed to finish
+            // The directory is left as it was, unless a removal has started: the retired manifest is needed to finish
             // that.
             Err(error) if !had_work && matches!(lstat(&dir.retired()), Ok(None)) => {
                 Err(dir.abandon_after(error))
@@ -185,7 +185,7 @@ impl OutputDir {
         }
     }
 
-    /// A scratch directory for the output `remote`.
+    /// Creates a scratch directory for the output `remote`.
     fn open_remote(remote: Remote, scratch: Option<&Path>, existing: Existing) -> Result<(Self, Start)> {
         remote.check_existing(existing)?;
         let start = remote.start()?;
@@ -200,10 +200,10 @@ impl OutputDir {
         let has = |path: PathBuf| Ok::<_, Error>(lstat(&path)?.is_some());
         if !overwrite && !has(self.retired())? {
             if has(self.out.join(MANIFEST_NAME))? {
-                // The run that committed it may have died before its manifest was durable.
+                // The run that committed the dataset may have died before the manifest was durable.
                 sync_dir(&self.out)?;
                 let manifest = Manifest::read(&self.out).map_err(|error| match error.kind() {
-                    // Everything else in the directory is checked against it.
+                    // Everything else in the directory is checked against the manifest.
                     ErrorKind::Corrupt => error.help(
                         "a manifest cannot be repaired: restore it, or remove this directory by hand and convert again",
                     ),
@@ -219,22 +219,22 @@ impl OutputDir {
         Ok(Start::Fresh)
     }
 
-    /// The local directory.
+    /// Returns the local directory.
     pub(super) fn path(&self) -> &Path {
         &self.out
     }
 
-    /// Where the dataset is, for messages.
+    /// Returns the location of the dataset, for messages.
     pub(super) fn shown(&self) -> &Path {
         self.remote.as_ref().map_or(&self.out, Remote::path)
     }
 
-    /// The output in object storage, if it is there.
+    /// Returns the output in object storage, if there is one.
     pub(super) fn remote(&self) -> Option<&Remote> {
         self.remote.as_ref()
     }
 
-    /// Refuses `plan` when it is not the one that an earlier run has stored.
+    /// Refuses `plan` if it differs from the one that an earlier run has stored.
     pub(super) fn check_same_plan(&self, plan: &Plan<'_>, resumes: bool) -> Result<()> {
         match &self.remote {
             None => plan.check_same(&self.work(), resumes),
@@ -242,7 +242,7 @@ impl OutputDir {
         }
     }
 
-    /// Where the shard of a finished unit can be read; `None` when it is missing.
+    /// Returns a path where the shard of a finished unit can be read; `None` if it is missing.
     pub(super) fn find_shard(
         &self,
         dirs: &UnitDirs,
@@ -266,17 +266,17 @@ impl OutputDir {
         self.work().join(RETIRED_NAME)
     }
 
-    /// Where the manifest waits for the files that it lists.
+    /// Returns the path of the manifest until the files that it lists are in place.
     pub(super) fn pending(&self) -> PathBuf {
         self.work().join(PENDING_NAME)
     }
 
-    /// Where files wait for the commit that moves them to their final place.
+    /// Returns the folder of the files that the commit moves to their final location.
     pub(super) fn staged(&self) -> PathBuf {
         self.work().join(STAGED_NAME)
     }
 
-    /// Removes the working directory, when the run is committed.
+    /// Removes the working directory after the commit.
     pub(super) fn remove_work(&self) -> Result<()> {
         if let Some(remote) = &self.remote {
             remote.remove_work()?;
@@ -286,7 +286,7 @@ impl OutputDir {
         remove_dir_all(&work)
     }
 
-    /// Removes all of a run of which nothing is worth keeping, and the directory itself if this run created it.
+    /// Removes everything of a run that is not worth keeping, and the directory itself if this run created it.
     pub(super) fn abandon(self, units: u32, plan: &str) -> Result<()> {
         if let Some(remote) = &self.remote {
             let dirs = UnitDirs::new(&self.work());
@@ -301,7 +301,7 @@ impl OutputDir {
         Ok(())
     }
 
-    /// Removes the working directory because of `error`, and the directory itself if this run created it.
+    /// Removes the working directory after `error`, and the directory itself if this run created it.
     fn abandon_after(self, error: Error) -> Error {
         let removed = self.remove_work().and_then(|()| match self.created {
             true => remove_empty_dir(&self.out).map(drop),
@@ -310,13 +310,13 @@ impl OutputDir {
         also(error, removed)
     }
 
-    /// Removes a dataset, or an unfinished run.
+    /// Removes a dataset or an unfinished run.
     ///
-    /// The manifest is retired first, durably, so that no reader ever sees a dataset with parts missing; its retired
-    /// copy is removed last, so that whatever interrupts the removal, the next run finishes it. The shard table is
-    /// removed after the shards, because nothing else lists them.
+    /// The manifest is durably retired first, so that no reader ever sees a dataset with missing parts. Its retired
+    /// copy is removed last, so that the next run finishes an interrupted removal. The shard table is removed after the
+    /// shards, because nothing else lists them.
     fn clear(&self) -> Result<()> {
-        // Everything is listed before anything is removed: a dataset that cannot be listed stays as it is.
+        // All files are listed before the first is removed: a dataset that cannot be listed stays as it is.
         let listed = self.listed()?;
         if lstat(&self.out.join(MANIFEST_NAME))?.is_some() {
             rename(&self.out.join(MANIFEST_NAME), &self.retired())?;
@@ -326,8 +326,8 @@ impl OutputDir {
             }
             write_file(&self.retired(), b"")?;
         } else {
-            // The run that retired the manifest may have died before this was durable: with its files removed, it must
-            // not be back after a power cut.
+            // The run that retired the manifest may have died before the rename was durable. Once its files are
+            // removed, the manifest must not reappear after a power cut.
             sync_dir(&self.out)?;
             sync_dir(&self.work())?;
         }
@@ -350,14 +350,14 @@ impl OutputDir {
         sync_dir(&self.work())
     }
 
-    /// What is in the working directory, apart from the lock and the retired manifest.
+    /// Returns the contents of the working directory, except the lock and the retired manifest.
     fn leftovers(&self) -> Result<Vec<PathBuf>> {
         let mut paths: Vec<PathBuf> = list_dir(&self.work())?.into_iter().map(|entry| entry.path).collect();
         paths.retain(|path| !path.ends_with(LOCK_NAME) && !path.ends_with(RETIRED_NAME));
         Ok(paths)
     }
 
-    /// The files outside of the working directory that are to be removed.
+    /// Lists the files outside the working directory that are to be removed.
     fn listed(&self) -> Result<Listed> {
         let mut listed = Listed::default();
         for path in [self.out.join(MANIFEST_NAME), self.retired(), self.pending()] {
@@ -375,7 +375,7 @@ impl OutputDir {
         Ok(listed)
     }
 
-    /// Makes the names of all files of the committed dataset durable.
+    /// Makes the directory entries of all files of the committed dataset durable.
     pub(super) fn sync_files(&self, manifest: &Manifest) -> Result<()> {
         let folders =
             manifest.splits.iter().filter(|(_, split)| split.records > 0).map(|(name, _)| name.as_str());
@@ -383,8 +383,8 @@ impl OutputDir {
         sync_dir(&self.out)
     }
 
-    /// All files of the committed dataset: relative path, size, SHA-256. Without shards when the shard table, which lists them, is
-    /// damaged.
+    /// Returns all files of the committed dataset: relative path, size, SHA-256. Omits the shards if the shard table,
+    /// which lists them, is damaged.
     pub(super) fn files_of(&self, manifest: &Manifest) -> Result<Vec<(String, u64, String)>> {
         let mut files = Vec::new();
         for (path, bytes, sha256) in manifest.listed_files() {
@@ -402,14 +402,14 @@ impl OutputDir {
         Ok(files)
     }
 
-    /// Adds what `manifest` lists.
+    /// Adds the files that `manifest` lists.
     fn list(&self, manifest: &Manifest, listed: &mut Listed) -> Result<()> {
         let table = &manifest.shard_table;
         for (path, ..) in manifest.listed_files() {
             let files = if path == table.path { &mut listed.tables } else { &mut listed.files };
             files.insert(resolve(&self.out, path)?);
         }
-        // A commit that was interrupted may not have moved the table yet.
+        // An interrupted commit may not have moved the table yet.
         for root in [&self.out, &self.staged()] {
             if lstat(&resolve(root, &table.path)?)?.is_some() {
                 let blob = open_listed(root, &table.path, table.bytes, Access::Read)?;
@@ -420,7 +420,7 @@ impl OutputDir {
                 return Ok(());
             }
         }
-        // The table is removed after the shards, so a removal that was interrupted has none left.
+        // The table is removed after the shards, so an interrupted removal without a table has no shards left.
         if lstat(&self.retired())?.is_some() {
             return Ok(());
         }
@@ -430,15 +430,15 @@ impl OutputDir {
     }
 }
 
-/// Paths of files that are to be removed.
+/// Paths of the files that are to be removed.
 #[derive(Default)]
 struct Listed {
     files: BTreeSet<PathBuf>,
-    /// Shard tables.
+    /// Shard tables, which are removed after the other files.
     tables: BTreeSet<PathBuf>,
 }
 
-/// Removes files, durably.
+/// Removes files durably.
 fn remove_all(files: &BTreeSet<PathBuf>) -> Result<()> {
     files.iter().try_for_each(|path| remove_file(path))?;
     let folders: BTreeSet<&Path> = files.iter().filter_map(|path| path.parent()).collect();
@@ -450,12 +450,12 @@ fn remove_all(files: &BTreeSet<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// `error`, with that of a further operation that failed because of it or after it.
+/// Adds the error of a further operation to `error`, which came first.
 pub(super) fn also(error: Error, further: Result<()>) -> Error {
     let Err(further) = further else { return error };
     let message = format!("{error}; and then: {further}");
     let kind = match error.kind() {
-        // Something was written and is still there.
+        // Files were written and still exist.
         ErrorKind::Usage => ErrorKind::Io,
         kind => kind,
     };

@@ -1,9 +1,9 @@
-//! A conversion divided among processes: plan, parts, merge.
+//! Conversion divided among processes: plan, parts, merge.
 //!
-//! All processes share one output directory. The plan is stored there once; any process can then convert any units of
-//! it, and a last one commits. No coordinator is needed: every unit is converted into a directory of its own and renamed
-//! when it is whole. Two processes that convert the same unit produce the same bytes, and the first to finish stays.
-//! Locks on the directory only give better messages; nothing depends on them.
+//! All processes share one output directory, where the plan is stored once. Any process can then convert any units of
+//! it, and a last one commits. No coordinator is needed: every unit is converted in its own directory, which is renamed
+//! when it is complete. Two processes that convert the same unit produce the same bytes, and the first to finish wins.
+//! Locks on the directory only improve messages; correctness does not depend on them.
 
 use std::path::Path;
 use std::time::Instant;
@@ -31,30 +31,30 @@ use crate::printable::printable_path;
 use crate::schema::Kind;
 use crate::storage::DirLock;
 
-/// Units named in a message before the rest is counted.
+/// Number of ranges of units listed in a message; further ones are counted.
 const SHOWN_RANGES: usize = 8;
 
-/// What a process did for its part.
+/// Result of converting a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartReport {
-    /// Units of the part.
+    /// Number of units in the part.
     pub units: u32,
-    /// Units that this process converted; the others were finished before.
+    /// Number of units that this process converted. The others were finished before.
     pub converted: u32,
-    /// Units of the whole plan.
+    /// Number of units in the whole plan.
     pub planned: u32,
-    /// The dataset was committed already, so there was nothing to do.
+    /// Whether the dataset was already committed, so that there was nothing to do.
     pub was_committed: bool,
-    /// What the plan converts.
+    /// Kind of the conversion.
     pub kind: Kind,
-    /// Identity of the plan; `None` when it is gone, because the dataset is committed.
+    /// Identity of the plan; `None` if the dataset is committed, because the plan is removed then.
     pub plan: Option<String>,
-    /// The semantic options of the plan.
+    /// Options of the plan that affect the dataset.
     pub options: Value,
 }
 
 impl PartReport {
-    /// That of a part with nothing to do, because the dataset is committed.
+    /// Returns the report of a part with nothing to do, because the dataset is committed.
     fn committed(manifest: Manifest) -> Self {
         Self {
             units: 0,
@@ -68,12 +68,12 @@ impl PartReport {
     }
 }
 
-/// Converts units of the plan that is stored in `options.out`.
+/// Converts units of the plan stored in `options.out`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`] when there is no plan; [`ErrorKind::NotCommitted`], [`ErrorKind::Io`] and
-/// [`ErrorKind::Interrupted`] leave finished units in place: the same call goes on.
+/// [`ErrorKind::Usage`] if there is no plan. After [`ErrorKind::NotCommitted`], [`ErrorKind::Io`] and
+/// [`ErrorKind::Interrupted`], finished units are kept, and the same call continues.
 pub fn run_units(
     selection: &Selection,
     options: &RunOptions,
@@ -133,7 +133,8 @@ fn try_run_units(
     if let Some(remote) = place.remote()
         && remote.manifest()?.is_some()
     {
-        // Another process has converted the same units and committed: these are of no use, and nobody else deletes them.
+        // Another process has converted the same units and committed. This process's copies are useless, and nobody
+        // else deletes them.
         remote.remove_work()?;
     }
     Ok(PartReport {
@@ -147,7 +148,7 @@ fn try_run_units(
     })
 }
 
-/// The help of a run speaks of `--resume`, which a part does not have.
+/// Replaces the help of errors, which mentions `--resume`: parts do not have this option.
 fn as_part(error: Error) -> Error {
     match error.kind() {
         ErrorKind::NotCommitted | ErrorKind::Interrupted(_) => {
@@ -157,11 +158,12 @@ fn as_part(error: Error) -> Error {
     }
 }
 
-/// Commits the dataset, when all units of the plan in `out` are finished.
+/// Commits the dataset if all units of the plan in `out` are finished.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::NotCommitted`] when units are missing or damaged: the message names them. Otherwise as a run's commit.
+/// [`ErrorKind::NotCommitted`] if units are missing or damaged; the message names them. Otherwise, the errors of the
+/// commit of a run.
 pub fn merge(
     out: &Path,
     scratch: Option<&Path>,
@@ -194,7 +196,7 @@ fn try_merge(
     }
     let (dir, start) = OutputDir::open(out, scratch, existing)?;
     if let Start::Committed(manifest) = start {
-        // An earlier merge may have died before it removed what it no longer needed.
+        // An earlier merge may have died before it removed the working directory.
         dir.remove_work()?;
         return Ok(Report::complete(*manifest));
     }
@@ -233,8 +235,8 @@ fn try_merge(
     commit(dir, &header, (&files).into(), tokenizer_json.as_deref(), max_rejects, progress, stop)
 }
 
-/// In object storage, the report of a dataset that another process has committed since this one began, and whose plan and units
-/// it has deleted.
+/// Returns the report if another process has meanwhile committed the dataset in object storage and deleted its plan and
+/// units.
 fn committed_meanwhile(dir: &OutputDir) -> Result<Option<Report>> {
     let Some(remote) = dir.remote() else { return Ok(None) };
     let Some(manifest) = remote.manifest()? else { return Ok(None) };

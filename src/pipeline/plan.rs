@@ -1,8 +1,8 @@
-//! The plan: what a run will read, in which order, under which options.
+//! The plan: what a run reads, in which order, and with which options.
 //!
-//! It is kept as `.dsconvert/plan.jsonl` while the run lasts: first a line with the options and the version, then one
-//! line per source file. Its hash ties unit results to it, and comparing it line by line with a new plan tells what has
-//! changed since.
+//! It is kept as `.dsconvert/plan.jsonl` during the run: a line with the options and the version, then one line per
+//! source file. Its hash ties unit results to it. Comparing it with a new plan line by line shows what has changed
+//! since.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -24,52 +24,52 @@ use crate::storage::{NewFile, hex};
 /// Name of the plan in the working directory.
 pub(super) const PLAN_NAME: &str = "plan.jsonl";
 
-/// What a run would do.
+/// Summary of a planned run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlanSummary {
-    /// What the dataset would be made of.
+    /// Name of the kind of dataset.
     pub kind: &'static str,
-    /// Source files.
+    /// Number of source files.
     pub files: u64,
-    /// Items, where they can be counted without reading: one per file.
+    /// Number of items, if known without reading the files: one per file.
     pub items: Option<u64>,
     /// Bytes of the source files.
     pub bytes: u64,
     /// Files that are left out because of their name or type.
     pub skipped: SkippedTypes,
-    /// Work units.
+    /// Number of work units.
     pub units: u32,
     /// Names of the splits.
     pub splits: Vec<String>,
-    /// What decides the split of a file; `None`: the hash of each key.
+    /// What determines the split of a file; `None`: the hash of each key.
     pub split_by: Option<SplitBy>,
-    /// Number of files in each split, when files are what is divided.
+    /// Number of files in each split, if files are assigned to splits as a whole.
     pub split_files: Option<Vec<u64>>,
-    /// Names of the classes, when the records have labels.
+    /// Names of the classes, if the records have labels.
     pub classes: Option<Vec<String>>,
     /// Metadata files whose rows name the items.
     pub metadata: Vec<PathBuf>,
-    /// Names of the fields that sources add to those that every dataset has.
+    /// Names of the fields from the sources, beyond those of every dataset.
     pub fields: Vec<String>,
     /// Further images of samples in tar files, each with its type.
     pub image_fields: Vec<String>,
-    /// What was decided and may not be meant.
+    /// Decisions of the plan that may not be intended.
     pub warnings: Vec<Warning>,
 }
 
-/// The header and the listing of a plan.
+/// The contents of a plan: its header and its file listing.
 pub(super) struct Plan<'a> {
     pub options: &'a Value,
     pub units: u32,
     pub files: SourceFiles<'a>,
 }
 
-/// A source file in the plan.
+/// The line of a source file in the plan.
 #[derive(Serialize)]
 struct PlanLine<'a> {
     origin: &'a str,
     bytes: u64,
-    /// Nanoseconds as text: they do not fit the integers that all JSON readers can hold.
+    /// Nanoseconds, as text: they exceed the integer range of some JSON readers.
     #[serde(serialize_with = "as_text")]
     modified_ns: i128,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ fn as_text<S: Serializer>(number: &i128, serializer: S) -> std::result::Result<S
     serializer.collect_str(number)
 }
 
-/// What a dataset depends on of a source file, besides its content.
+/// The properties of a source file that the dataset depends on, besides its content.
 #[derive(Serialize)]
 struct ListingLine<'a> {
     origin: &'a str,
@@ -111,7 +111,7 @@ impl Plan<'_> {
         std::iter::once(header.to_string()).chain(files)
     }
 
-    /// Identity of the plan.
+    /// Returns the identity of the plan.
     pub(super) fn id(&self) -> String {
         let mut hash = Sha256::new();
         for line in self.lines() {
@@ -121,7 +121,7 @@ impl Plan<'_> {
         hex(&hash.finalize())
     }
 
-    /// Hash of the options and of what the listing says of content: names and sizes, but not times.
+    /// Returns the hash of the options, the content, and the names and sizes in the listing, but not its times.
     pub(super) fn fingerprint(&self, content: &str) -> String {
         let mut hash = Sha256::new();
         hash.update(
@@ -134,7 +134,7 @@ impl Plan<'_> {
         hex(&hash.finalize())
     }
 
-    /// Digest of the listing for the manifest: names and sizes in plan order, one JSON object per line.
+    /// Returns the digest of the listing for the manifest: names and sizes in plan order, one JSON object per line.
     pub(super) fn listing(&self) -> String {
         let mut hash = Sha256::new();
         for file in self.files.iter() {
@@ -144,8 +144,8 @@ impl Plan<'_> {
         format!("sha256:{}", hex(&hash.finalize()))
     }
 
-    /// Writes the plan for the working directory, where it appears when the returned file is committed. Returns its identity,
-    /// too, which is the hash of that file.
+    /// Writes the plan for the working directory, where it appears when the returned file is committed. Also returns
+    /// the identity of the plan, which is the hash of that file.
     pub(super) fn write(&self, work: &Path) -> Result<(String, NewFile)> {
         let path = work.join(PLAN_NAME);
         let mut file = NewFile::create(&path)?;
@@ -155,8 +155,8 @@ impl Plan<'_> {
         Ok((file.sha256()?, file))
     }
 
-    /// Compares with the plan in the working directory; the error names the first difference. A run that does not resume meets
-    /// a plan only when another run has started at the same time.
+    /// Compares the plan with the one in the working directory; the error names the first difference. Without
+    /// `resumes`, a plan exists there only if another run has started at the same time.
     pub(super) fn check_same(&self, work: &Path, resumes: bool) -> Result<()> {
         let path = work.join(PLAN_NAME);
         let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
@@ -180,7 +180,7 @@ impl Plan<'_> {
     }
 }
 
-/// A line of strings and numbers, which can always be written.
+/// Serializes a line of strings and numbers, which cannot fail.
 fn to_json(line: &impl Serialize) -> String {
     serde_json::to_string(line).unwrap_or_default()
 }
@@ -194,7 +194,8 @@ fn refused(what: &str, resumes: bool) -> Error {
     }
 }
 
-/// `None` when only the number of units differs: that follows from the files, where the difference can be named.
+/// Returns how the header lines differ; `None` if only the number of units does, because the file lines then name the
+/// cause.
 fn header_difference(old: Option<Value>, new: &Value) -> Option<String> {
     let Some(old) = old else { return Some("its plan cannot be read".to_owned()) };
     let version = "dsconvert";
@@ -204,7 +205,7 @@ fn header_difference(old: Option<Value>, new: &Value) -> Option<String> {
     differing_option(&old["options"], &new["options"])
 }
 
-/// Says which option differs, and how.
+/// Describes the first option that differs.
 pub(super) fn differing_option(old: &Value, new: &Value) -> Option<String> {
     let (old, new) = (old.as_object()?, new.as_object()?);
     let show = |v: Option<&Value>| v.map_or_else(|| "not given".to_owned(), Value::to_string);

@@ -1,4 +1,4 @@
-//! An output that holds a plan, for callers that convert its units or inspect them.
+//! Access to an output that holds a plan, for callers that convert or inspect its units.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub(super) enum PlannedOutput {
 }
 
 impl PlannedOutput {
-    /// The output `out`, which need not be there.
+    /// Opens the output `out`, which need not exist.
     pub(super) fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<Self> {
         check_local("scratch", scratch.unwrap_or(Path::new("")))?;
         match Remote::of(out)? {
@@ -29,7 +29,7 @@ impl PlannedOutput {
         }
     }
 
-    /// The manifest of the dataset, if it is committed.
+    /// Returns the manifest if the dataset is committed.
     pub(super) fn committed(&self) -> Result<Option<Manifest>> {
         match self {
             Self::Remote { remote, .. } => remote.manifest(),
@@ -51,7 +51,7 @@ impl PlannedOutput {
         }
     }
 
-    /// The working directory, with the plan in it.
+    /// Returns the working directory; for object storage, fetches the plan into it.
     pub(super) fn work(&self) -> Result<PathBuf> {
         let work = self.dir().join(WORK_NAME);
         if let Self::Remote { remote, .. } = self {
@@ -63,7 +63,7 @@ impl PlannedOutput {
         Ok(work)
     }
 
-    /// The local directory.
+    /// Returns the local directory.
     pub(super) fn dir(&self) -> &Path {
         match self {
             Self::Local(out) => out,
@@ -71,7 +71,7 @@ impl PlannedOutput {
         }
     }
 
-    /// The output in object storage, if it is there.
+    /// Returns the output in object storage, if there is one.
     pub(super) fn remote(&self) -> Option<&Remote> {
         match self {
             Self::Local(_) => None,

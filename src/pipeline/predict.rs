@@ -1,7 +1,7 @@
-//! Predictions of runs from samples that are converted in memory.
+//! Predictions of runs, from samples that are converted in memory.
 //!
-//! A kind of conversion chooses the tasks of the sample and groups them into strata: files whose records are alike in how
-//! they are counted. Each stratum is estimated by itself, and the estimates are added up.
+//! Each kind of conversion chooses the tasks of the sample and groups them into strata: files whose records are counted
+//! in the same way. Each stratum is estimated separately, and the estimates are summed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,32 +19,32 @@ use crate::options::OutputOptions;
 use crate::schema::Schema;
 use crate::storage::NewFile;
 
-/// What a run would give, with intervals of 95%.
+/// Predicted result of a run, with 95% confidence intervals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
-    /// Items of the sample.
+    /// Number of items in the sample.
     pub sampled: u64,
-    /// Items that would be found.
+    /// Number of items that would be found.
     pub found: Estimate,
-    /// Records.
+    /// Number of records.
     pub records: Estimate,
-    /// Items that would be rejected.
+    /// Number of items that would be rejected.
     pub rejected: Estimate,
-    /// Reasons in the sample, with their numbers.
+    /// Number of rejects in the sample by reason code.
     pub reject_codes: BTreeMap<&'static str, u64>,
-    /// Tokens of the records, of text.
+    /// Number of tokens in the records, for text.
     pub tokens: Option<Estimate>,
-    /// Items that the selection would leave out.
+    /// Number of items that the filters would exclude.
     pub filtered: Estimate,
     /// Bytes of all shards.
     pub bytes: Estimate,
-    /// Shards.
+    /// Number of shards.
     pub shards: Estimate,
-    /// Seconds of converting and encoding on the threads of the run; waiting for the disk comes on top.
+    /// Seconds of converting and encoding on the threads of the run, excluding waits for the disk.
     pub seconds: Estimate,
 }
 
-/// Refuses a sample that is too small to have a spread.
+/// Refuses a sample that is too small for a meaningful spread.
 pub(super) fn check_sample(sample: u64) -> Result<()> {
     if sample < MIN_SAMPLE {
         return Err(Error::usage(format!("a sample of {sample} says nothing"))
@@ -53,19 +53,19 @@ pub(super) fn check_sample(sample: u64) -> Result<()> {
     Ok(())
 }
 
-/// Some tasks that are observed together.
+/// Tasks that are observed together.
 pub(super) struct SampleTask<T> {
-    /// As in [`Observation`].
+    /// Size as in [`Observation`].
     pub(super) size: f64,
-    /// Spent on reading them.
+    /// Time spent reading the input of the tasks.
     pub(super) seconds: f64,
     pub(super) tasks: Vec<T>,
 }
 
-/// What a task of the sample gave.
+/// Result of one task of the sample.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Observation {
-    /// What it stands for, in the unit of its stratum: 1 for a file, or source bytes.
+    /// Share of the stratum, in its unit: 1 for a file, or source bytes.
     pub(super) size: f64,
     seconds: f64,
     pub(super) found: u64,
@@ -84,10 +84,10 @@ impl Observation {
     }
 }
 
-/// Files that are sampled in the same way.
+/// A group of files that are sampled in the same way.
 #[derive(Debug, Default)]
 pub(super) struct Stratum {
-    /// All of it, in the unit of the sizes of observations.
+    /// Total size, in the unit of the observations.
     pub(super) size: f64,
     pub(super) seen: Vec<Observation>,
 }
@@ -107,7 +107,7 @@ impl Stratum {
         self.population().count(items, self.seen.iter().map(quantity).sum(), found)
     }
 
-    /// Bytes before encoding that `size` of this stratum comes to, in `split` or in all of them.
+    /// Returns the expected bytes before encoding for `size` of this stratum, in `split` or in all splits.
     pub(super) fn mean_bytes(&self, size: f64, split: Option<usize>) -> f64 {
         let seen: f64 = self.seen.iter().map(|o| o.size).sum();
         let bytes: f64 =
@@ -116,17 +116,17 @@ impl Stratum {
     }
 }
 
-/// Converts the sample and adds up what is not estimated by stratum.
+/// Converter of a sample. Also sums up the values that are not estimated by stratum.
 pub(super) struct SampleRun<'a, C> {
     conversion: &'a C,
     workers: &'a Workers,
     splits: usize,
     stages: Stages,
-    /// Takes all records of the sample, in order.
+    /// Writer of all records of the sample, in order.
     writer: Box<dyn ShardWriter>,
-    /// Records that the stages made of those that were converted.
+    /// Number of records after the stages.
     written: u64,
-    /// Bytes of a shard without records.
+    /// Size of a shard without records, in bytes.
     empty_shard: u64,
     write_seconds: f64,
     reject_codes: BTreeMap<&'static str, u64>,
@@ -162,7 +162,7 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
         })
     }
 
-    /// The outcomes of `pieces`, in order.
+    /// Converts `pieces` and returns their observations, in order.
     pub(super) fn convert(
         &mut self,
         pieces: impl Iterator<Item = Result<SampleTask<C::Task>>> + Send,
@@ -229,8 +229,8 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
         Ok(observation)
     }
 
-    /// What the sample says about the whole. `is_counted`: the number of items is known without reading them. `shards`
-    /// counts the shards, given all bytes before encoding and the records per such byte.
+    /// Extrapolates the sample to the whole. `is_counted`: whether the number of items is known without reading them.
+    /// `shards` computes the number of shards, given the total bytes before encoding and the records per such byte.
     pub(super) fn prediction(
         mut self,
         strata: &[&Stratum],
@@ -254,12 +254,12 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
         };
         let bytes = all(&|s| s.total(Observation::all_bytes));
         let converted = sum(|o| o.records);
-        // A share has an interval even if all items of the sample became records.
+        // A share has an interval even if all sampled items became records.
         let records = match is_counted {
             true => all(&|s| s.count(|o| o.records)),
             false => all(&|s| s.total(|o| o.records as f64)),
         };
-        // Rows of `--pack` are fewer than documents.
+        // `--pack` makes fewer rows than there are documents.
         let rows_of_record = if converted == 0 { 1.0 } else { self.written as f64 / converted as f64 };
         let shards = shards(bytes, per_byte(self.written as f64));
         let converting = all(&|s| s.total(|o| o.seconds));
@@ -279,7 +279,8 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
     }
 }
 
-/// The shards of `bytes_of_splits`, of each split of each unit: each is rounded up alone. `bytes` gives the spread.
+/// Estimates the number of shards, given the bytes of each split of each unit, which are rounded up separately. `bytes`
+/// determines the spread.
 pub(super) fn shards_of(
     bytes_of_splits: Vec<f64>,
     bytes: Estimate,
@@ -297,7 +298,7 @@ pub(super) fn shards_of(
     Estimate { value: with(1.0), low: with(bytes.low / bytes.value), high: with(bytes.high / bytes.value) }
 }
 
-/// The sum of the lengths of all records.
+/// Estimates the sum of the lengths of all records.
 pub(super) fn total_length(strata: &[&Stratum]) -> Estimate {
     let lengths = strata.iter().map(|stratum| stratum.total(|o| o.length as f64));
     lengths.fold(Estimate::default(), Estimate::plus)
@@ -326,7 +327,7 @@ fn convert<C: Conversion>(
 
 #[cfg(test)]
 pub(super) mod testing {
-    //! Predictions beside the runs that they predict.
+    //! Helpers for tests that compare predictions with runs.
 
     use std::path::Path;
 
@@ -346,7 +347,8 @@ pub(super) mod testing {
         }
     }
 
-    /// The prediction of `predict`, which is that of any number of threads and writes nothing, and what comes of the run.
+    /// Returns the prediction of `predict` and the report of the run. Checks that the prediction does not depend on the
+    /// number of threads and writes nothing.
     pub(in crate::pipeline) fn compare<J: Job>(
         job: &J,
         predict: impl Fn(&J, &RunOptions, &Stop) -> Result<Prediction>,

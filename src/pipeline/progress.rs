@@ -1,4 +1,4 @@
-//! What a run tells the outside while it runs.
+//! Progress of a run: counters, notes and events for a display.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -27,27 +27,28 @@ pub struct Progress {
 /// The counters at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Items with an outcome.
+    /// Number of items with an outcome.
     pub items: u64,
-    /// Source bytes that they stand for.
+    /// Source bytes attributed to these items.
     pub source_bytes: u64,
-    /// Records written.
+    /// Number of records written.
     pub records: u64,
-    /// Items rejected.
+    /// Number of rejected items.
     pub rejected: u64,
-    /// Files in the plan.
+    /// Number of files in the plan.
     pub total_files: u64,
     /// Source bytes in the plan.
     pub total_bytes: u64,
 }
 
 impl Progress {
-    /// Counters of a run that does not measure [`Self::activity_time`]. Benchmarks show with it what measuring costs.
+    /// Creates counters for a run that does not measure [`Self::activity_time`]. Benchmarks use it to show the cost of
+    /// measuring.
     pub fn without_activity_times() -> Self {
         Self { timing: Timing::off(), ..Self::default() }
     }
 
-    /// The counters now.
+    /// Returns the current counters.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             items: self.items.load(Relaxed),
@@ -59,22 +60,22 @@ impl Progress {
         }
     }
 
-    /// How long `phase` took, on the wall.
+    /// Returns the wall-clock time of `phase`.
     pub fn phase_time(&self, phase: Phase) -> Duration {
         self.timing.phase(phase)
     }
 
-    /// How long all threads together were in `stage`.
+    /// Returns the time spent in `stage`, summed over all threads.
     pub fn activity_time(&self, stage: Activity) -> Duration {
         self.timing.stage(stage)
     }
 
-    /// Sums over the units that were converted so far.
+    /// Returns sums over the units converted so far.
     pub fn converted_units(&self) -> ConvertedUnits {
         self.converted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds a unit that was converted, whose records have the lengths `length` in all.
+    /// Adds a converted unit. `length` is the sum of the lengths of its records.
     pub(super) fn add_converted_unit(&self, result: &UnitResult, length: u64) {
         self.converted.lock().unwrap_or_else(PoisonError::into_inner).add(result, length);
     }
@@ -89,12 +90,12 @@ impl Progress {
         self.events.take()
     }
 
-    /// Takes the notes that were added since the last call: what a person should hear of, though the run goes on.
+    /// Takes the notes that were added since the last call: messages for the user that do not end the run.
     pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a note for a person: one sentence.
+    /// Adds a note for the user: one sentence.
     pub(super) fn note(&self, note: String) {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }

@@ -1,7 +1,7 @@
-//! Checking a committed dataset, and repairing it: units are converted again, those of damaged shards or, for an index, all.
+//! Check and repair of a committed dataset. Units are converted again: those of damaged shards or, for an index, all.
 //!
-//! A file is replaced only by the bytes that were committed: size and SHA-256 are those that the dataset lists. The dataset
-//! stays committed all the time, and a repair that was interrupted goes on with the units that it has finished.
+//! A file is replaced only by the bytes that were committed, with the size and SHA-256 that the dataset lists. The
+//! dataset stays committed throughout, and an interrupted repair continues with the units that it has finished.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ use crate::options::RunOptions;
 use crate::source::warning::listed;
 use crate::storage::{create_dir, hex, rename, resolve, write_file};
 
-/// A file of a committed dataset that is not what was written.
+/// A file of a committed dataset that is missing or altered.
 pub(super) struct DamagedFile {
     path: PathBuf,
-    /// As in "this file …".
+    /// Completes the phrase "this file …".
     why: String,
     sha256: String,
 }
@@ -38,7 +38,7 @@ impl DamagedFile {
         Error::corrupt(format!("the dataset is committed, but this file {}", self.why)).at_path(self.path)
     }
 
-    /// As a shard; `None` when it is another file.
+    /// Returns the file as a shard; `None` if it is another file.
     fn as_shard(&self) -> Option<DamagedShard<'_>> {
         let name = self.path.file_name()?.to_str()?;
         let split = self.path.parent()?.file_name()?.to_str()?;
@@ -46,16 +46,16 @@ impl DamagedFile {
     }
 }
 
-/// A shard that has to be made again.
+/// A damaged shard that has to be regenerated.
 struct DamagedShard<'a> {
     file: &'a DamagedFile,
     split: &'a str,
     name: &'a str,
-    /// The unit it was made from.
+    /// The unit that the shard belongs to.
     unit: u32,
 }
 
-/// The error of a dataset with damaged files, for a run that does not repair.
+/// Refuses a dataset with damaged files, for a run that does not repair.
 pub(super) fn refused(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> Result<()> {
     if damaged.is_empty() {
         return Ok(());
@@ -72,8 +72,8 @@ pub(super) fn refused(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> Result<
     Err(first.into_error().help(help))
 }
 
-/// The files of the dataset that are not what was written: indexes and lists first, then shards in their order. Shards are
-/// not known while the shard table is damaged.
+/// Returns the missing and altered files of the dataset: indexes and lists first, then shards in their order. Shards
+/// are not known while the shard table is damaged.
 pub(super) fn damaged_files(
     dir: &OutputDir,
     manifest: &Manifest,
@@ -118,12 +118,12 @@ pub(super) struct Repair<'a> {
 }
 
 impl Repair<'_> {
-    /// Makes damaged files again. Returns how many there were.
+    /// Regenerates damaged files. Returns how many there were.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when a file comes out with other bytes than it was committed with; as
-    /// a run, when sources cannot be read.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if a regenerated file has other bytes than the committed one. If
+    /// sources cannot be read, the same error as that of a run.
     pub(super) fn run<J: StoredJob, C: Conversion>(
         &self,
         job: &J,
@@ -138,7 +138,7 @@ impl Repair<'_> {
             count += others.len() as u64;
             self.restore_tokenizer(job.tokenizer_json(), &mut others)?;
             self.replace_derived(conversion, others)?;
-            // With the shard table, all shards are known.
+            // With the shard table restored, all shards are known.
             damaged = find()?;
         }
         count += damaged.len() as u64;
@@ -146,12 +146,12 @@ impl Repair<'_> {
         if !shards.is_empty() {
             self.replace_shards(job, conversion, &shards)?;
         }
-        // An earlier repair may have died before the names of the files that it replaced were durable.
+        // An earlier repair may have died before the directory entries of the files that it replaced were durable.
         self.dir.sync_files(manifest)?;
         Ok(count)
     }
 
-    /// Writes the tokenizer again, and takes it from `damaged`.
+    /// Writes the tokenizer again if it is damaged, and removes it from `damaged`.
     fn restore_tokenizer(&self, json: Option<&[u8]>, damaged: &mut Vec<DamagedFile>) -> Result<()> {
         let path = self.dir.path().join(TOKENIZER_NAME);
         let Some(at) = damaged.iter().position(|file| file.path == path) else { return Ok(()) };
@@ -165,7 +165,7 @@ impl Repair<'_> {
         }
     }
 
-    /// Makes indexes and lists again, from all units.
+    /// Regenerates indexes and lists from all units.
     fn replace_derived<C: Conversion>(&self, conversion: &C, damaged: Vec<DamagedFile>) -> Result<()> {
         if damaged.is_empty() {
             return Ok(());
@@ -188,7 +188,7 @@ impl Repair<'_> {
             units: &units.collect::<Result<Vec<_>>>()?,
         }
         .write()?;
-        // All are compared before the first is replaced: a file that differs says that the conversion is another one.
+        // All files are compared before the first is replaced: a difference shows that the conversion is not the same.
         let mut replacements = Vec::new();
         for file in &damaged {
             let name = file.path.strip_prefix(out).ok().and_then(Path::to_str);
@@ -200,7 +200,7 @@ impl Repair<'_> {
         replacements.iter().try_for_each(|(made, path)| replace(made, path))
     }
 
-    /// Converts `units`, unless an interrupted repair has done it.
+    /// Converts `units`, except those that an interrupted repair has already converted.
     fn convert<C: Conversion>(&self, conversion: &C, dirs: &UnitDirs, units: Vec<u32>) -> Result<()> {
         dirs.remove_leftovers()?;
         let all = Units { header: self.header, out: self.dir.path(), dirs, remote: None };
@@ -222,7 +222,7 @@ impl Repair<'_> {
         }
         let dirs = UnitDirs::new(&self.dir.work());
         self.convert(conversion, &dirs, wanted.into_iter().collect())?;
-        // All are compared before the first is replaced: a shard that differs says that the conversion is another one.
+        // All shards are compared before the first is replaced: a difference shows that the conversion is not the same.
         let made = shards.iter().map(|shard| self.made_again(&dirs, shard)).collect::<Result<Vec<_>>>()?;
         for (made, shard) in made.iter().zip(shards) {
             replace(made, &shard.file.path)?;
@@ -230,7 +230,11 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Where the shard is that its unit came out with, when it has the bytes that were committed.
+    /// Returns the path of the regenerated shard.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if its bytes are not those that were committed.
     fn made_again(&self, dirs: &UnitDirs, shard: &DamagedShard<'_>) -> Result<PathBuf> {
         let &DamagedShard { file, split, name, unit } = shard;
         let result = dirs.result(unit, &self.header.plan)?;
@@ -243,7 +247,7 @@ impl Repair<'_> {
     }
 }
 
-/// The error of a file that cannot be made again with the bytes that were committed.
+/// Returns the error for a file that cannot be regenerated with the committed bytes.
 fn differs(why: &str, file: &DamagedFile) -> Error {
     Error::corrupt(format!("{why}, so this file stays as it is")).at_path(&file.path).help(
         "the content of the sources, or the build of dsconvert, is another one than at the time: restore the file, or \
@@ -251,7 +255,7 @@ fn differs(why: &str, file: &DamagedFile) -> Error {
     )
 }
 
-/// Moves the file `made` to its place, durably.
+/// Moves the file `made` to its final location, durably.
 fn replace(made: &Path, path: &Path) -> Result<()> {
     if let Some(folder) = path.parent() {
         create_dir(folder)?;

@@ -1,4 +1,4 @@
-//! Rows for the record index, kept beside the shards of a unit until the commit.
+//! Rows for the record index, stored next to the shards of a unit until the commit.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// A row for the record index, before the shard has its number in the dataset.
+/// A row for the record index, before the number of its shard in the dataset is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowEntry {
-    /// Ordinal of the shard among those of the unit and split.
+    /// Ordinal of the shard in its unit and split.
     pub shard: u32,
     pub position: u64,
     pub bytes: u64,
@@ -49,12 +49,12 @@ impl RowEntry {
     }
 }
 
-/// Name of the file with the rows of a split.
+/// Returns the name of the file with the rows of a split.
 pub(super) fn rows_name(split: &str) -> String {
     format!("{split}.rows")
 }
 
-/// Calls `each` with all rows of a unit's split, in order.
+/// Calls `each` with all rows of a split of a unit, in order.
 pub(super) fn for_each_row(
     path: &Path,
     records: u64,
@@ -64,7 +64,7 @@ pub(super) fn for_each_row(
         return Ok(());
     }
     let fail = |e| Error::io("read", path, e);
-    // Most units are large, but many small ones would spend their time in the allocator.
+    // Most units are large. For many small units, allocating buffers of full size would dominate.
     let bytes = usize::try_from(records).unwrap_or(usize::MAX).saturating_mul(RowEntry::BYTES);
     let mut file = BufReader::with_capacity(bytes.min(1 << 18), File::open(path).map_err(fail)?);
     let mut row = [0; RowEntry::BYTES];

@@ -1,4 +1,4 @@
-//! A run from its plan to its commit.
+//! A run: opens the output directory, converts the units, and commits the dataset.
 
 use std::time::Instant;
 
@@ -24,44 +24,44 @@ use crate::printable::printable_path;
 use crate::source::file_list::SourceFiles;
 use crate::source::warning::listed;
 
-/// A planned conversion: its sources are listed, nothing is written yet.
+/// A planned conversion: its sources are listed, but nothing is written yet.
 pub trait Job {
-    /// What it would do.
+    /// Returns what a run would do.
     fn summary(&self) -> PlanSummary;
 
-    /// Does it.
+    /// Runs the conversion and commits the dataset.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Usage` before anything is written; `ErrorKind::NotCommitted`, `ErrorKind::Io` and
-    /// `ErrorKind::Interrupted` leave what was done for `--resume`.
+    /// `ErrorKind::Usage` if the run is refused before anything is written. After `ErrorKind::NotCommitted`,
+    /// `ErrorKind::Io` and `ErrorKind::Interrupted`, finished units are kept for `--resume`.
     fn run(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report>;
 
-    /// Stores the plan in the output directory, with all that other processes need to run its units and to commit them:
-    /// see [`run_units`](super::run_units) and [`merge`](super::merge). Returns the number of units.
+    /// Stores the plan in the output directory, with everything that other processes need to run its units and commit
+    /// them: see [`run_units`](super::run_units) and [`merge`](super::merge). Returns the number of units.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when the directory holds another plan or a dataset, or the sources
-    /// can be read only once.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the directory holds another plan or a dataset, or if the
+    /// sources can be read only once.
     fn store(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32>;
 }
 
-/// What a run did.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Report {
     /// The committed manifest.
     pub manifest: Manifest,
-    /// The dataset was committed before: nothing had to be done, but for a repair.
+    /// Whether the dataset was already committed; the run then did nothing, except repairs.
     pub was_complete: bool,
-    /// Files of a committed dataset that were made again, because they were damaged.
+    /// Number of damaged files of a committed dataset that were regenerated.
     pub repaired: u64,
-    /// Sums over the units, when this run committed them.
+    /// Sums over the units, if this run committed them.
     pub totals: Option<Totals>,
 }
 
 impl Report {
-    /// That of a dataset that was committed before, as a whole.
+    /// Returns the report for a dataset that was already committed, without repairs.
     pub(super) fn complete(manifest: Manifest) -> Self {
         Self { manifest, was_complete: true, repaired: 0, totals: None }
     }
@@ -72,29 +72,29 @@ pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
     output::check(&run.out, run.scratch.as_deref(), run.existing, sources)
 }
 
-/// The output directory of a job.
+/// The opened output directory of a job.
 pub(super) struct OpenedOutput {
     pub(super) dir: OutputDir,
-    /// With the identity of the plan.
+    /// The job header, with the identity of the plan.
     pub(super) header: JobHeader,
     pub(super) state: OutputState,
 }
 
-/// What an output directory held before it was opened.
+/// State of an output directory before it was opened.
 pub(super) enum OutputState {
-    /// Nothing; now the plan.
+    /// It was empty; the plan is stored in it now.
     Empty,
-    /// The plan of this job.
+    /// It held the plan of this job.
     Planned,
-    /// A dataset.
+    /// It held a dataset.
     Committed(Box<Manifest>),
 }
 
-/// Opens the output directory of `job`, and stores the plan in it if there is none.
+/// Opens the output directory of `job`, and stores the plan in it if it has none.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) when the directory cannot be used or holds another plan.
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) if the directory cannot be used or holds another plan.
 pub(super) fn open_output<J: StoredJob>(
     job: &J,
     run: &RunOptions,
@@ -113,7 +113,7 @@ pub(super) fn open_output<J: StoredJob>(
             (plan.id(), OutputState::Planned)
         }
         Start::Fresh => {
-            // The plan marks the run as begun, so it comes last.
+            // The plan is committed last, because it marks the run as started.
             let (id, written) = plan.write(&dir.work())?;
             job_file::store(job, &id, &dir.work())?;
             written.commit()?;
@@ -127,7 +127,7 @@ pub(super) fn open_output<J: StoredJob>(
     Ok(OpenedOutput { dir, header, state })
 }
 
-/// Stores the plan of `job` in the output directory, and does what must be done once for all units.
+/// Stores the plan of `job` in the output directory, and does the preparation that is shared by all units.
 pub(super) fn store_plan<J: StoredJob, C: Conversion>(
     job: &J,
     conversion: &C,
@@ -153,7 +153,7 @@ fn try_store_plan<J: StoredJob, C: Conversion>(
                 .at_path(dir.shown())
                 .help("choose another --out, or replace it with --overwrite"));
         }
-        // The sources may have another path here than where they were planned first.
+        // The paths of the sources may differ from those of the first planning.
         OutputState::Planned => {
             job_file::store(job, &header.plan, &dir.work())?;
             if let Some(remote) = dir.remote() {
@@ -168,7 +168,7 @@ fn try_store_plan<J: StoredJob, C: Conversion>(
     Ok(header.units)
 }
 
-/// Converts and commits.
+/// Converts all units and commits the dataset.
 pub(super) fn run<J: StoredJob, C: Conversion>(
     job: &J,
     conversion: &C,
@@ -259,8 +259,8 @@ pub(super) fn commit(
     }
 }
 
-/// The report of a dataset in object storage that another process has committed since this one began: the same dataset. That
-/// process has removed what this one needed to finish.
+/// Returns the report if another process has meanwhile committed the same dataset in object storage. That process has
+/// removed objects that this one needed to finish.
 fn committed_by_another(
     dir: &OutputDir,
     header: &JobHeader,
@@ -273,14 +273,14 @@ fn committed_by_another(
     Some(Report::complete(manifest))
 }
 
-/// Whatever happens to the working directory afterwards, the dataset is committed.
+/// Adds a note if the working directory could not be removed. The dataset is committed in any case.
 fn note_leftovers(progress: &Progress, removed: Result<()>) {
     if let Err(error) = removed {
         progress.note(format!("the dataset is committed, but its working directory is still there: {error}"));
     }
 }
 
-/// The dataset is there, of the same sources and options: it is checked, and repaired if that is wanted.
+/// Checks a dataset that is already committed with the same sources and options, and repairs it if requested.
 fn already_committed<J: StoredJob, C: Conversion>(
     repair: &Repair<'_>,
     job: &J,
@@ -297,7 +297,7 @@ fn already_committed<J: StoredJob, C: Conversion>(
             refused(damaged, dir).map(|()| 0)
         }
     });
-    // Whatever is left in it is of no use beside a committed dataset, unless a repair can go on with it.
+    // The working directory is useless after the commit, unless an interrupted repair can continue with it.
     let goes_on = |e: &Error| !matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::Usage);
     if !(repairs && repaired.as_ref().is_err_and(goes_on)) {
         note_leftovers(progress, dir.remove_work());
@@ -305,7 +305,7 @@ fn already_committed<J: StoredJob, C: Conversion>(
     repaired.map(|repaired| Report { manifest, was_complete: true, repaired, totals: None })
 }
 
-/// Refuses a committed dataset that is not that of this command.
+/// Refuses a committed dataset with other options, sources or version than this run.
 fn check_same(dir: &OutputDir, manifest: &Manifest, plan: &Plan<'_>, sources: &Sources) -> Result<()> {
     let refuse = |what: &str| {
         Err(Error::usage(format!("there is a committed dataset already, and {what}"))

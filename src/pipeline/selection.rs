@@ -1,4 +1,4 @@
-//! The units that one process converts.
+//! Selection of the units that one process converts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 /// The units that one process converts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Selection {
-    /// All that are not finished.
+    /// All unfinished units.
     #[default]
     All,
-    /// Every `count`-th unit, from unit `part - 1` on: part `part` of `count`, counted from 1. Part and count may differ
-    /// from one attempt to the next.
+    /// Every `count`-th unit, starting with unit `part - 1`: part `part` of `count`, counted from 1. Both numbers may
+    /// differ between attempts.
     Part {
-        /// From 1 to `count`.
+        /// Number of the part, from 1 to `count`.
         part: u32,
         /// Number of parts.
         count: u32,
@@ -24,11 +24,11 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// Part `i` of `N`, written as `i/N`.
+    /// Parses part `i` of `N`, written as `i/N`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind::Usage) when it is no such pair, or not 1 ≤ `i` ≤ `N`.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind::Usage) unless the text is such a pair with 1 ≤ `i` ≤ `N`.
     pub fn part(text: &str) -> Result<Self> {
         text.split_once('/')
             .and_then(|(part, count)| Some((part.trim().parse().ok()?, count.trim().parse().ok()?)))
@@ -42,7 +42,7 @@ impl Selection {
             })
     }
 
-    /// The selected ones of `units` units.
+    /// Returns the selected units of a plan with `units` units.
     pub(super) fn of(&self, units: u32) -> Result<Vec<u32>> {
         match self {
             Self::All => Ok((0..units).collect()),
@@ -58,7 +58,7 @@ impl Selection {
     }
 }
 
-/// `2/8`, `3,7-9` or `all`.
+/// Formats as `2/8`, `3,7-9` or `all`.
 impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -69,7 +69,7 @@ impl fmt::Display for Selection {
     }
 }
 
-/// Units, written as `3,7-9`.
+/// Parses a list of units, such as `3,7-9`.
 impl FromStr for Selection {
     type Err = Error;
 
@@ -91,7 +91,7 @@ impl FromStr for Selection {
     }
 }
 
-/// Numbers as ranges: `3,7-9`.
+/// Formats numbers as ranges: `3,7-9`.
 pub fn ranges(numbers: &[u32]) -> String {
     ranges_of(numbers).join(",")
 }

@@ -1,7 +1,7 @@
-//! A keyed order inside windows of neighbouring records.
+//! Shuffling within windows of adjacent records.
 //!
-//! Together with units in a keyed order, this is what `--shuffle` does where the whole listing is not known in advance.
-//! The full shuffle is the reader's, from its random access.
+//! Together with shuffled units, this implements `--shuffle` where the whole listing is not known in advance. A full
+//! shuffle is left to the reader, which has random access.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -10,14 +10,14 @@ use super::stage::{Next, Stage, Stages};
 use crate::error::Result;
 use crate::options::OutputOptions;
 
-/// Records of one window.
+/// Maximum number of records in a window.
 pub(super) const WINDOW_RECORDS: usize = 65_536;
-/// Canonical bytes of one window.
+/// Canonical bytes that fill a window.
 pub(super) const WINDOW_BYTES: u64 = 32 << 20;
-/// Sets this order apart from the split hash, which has the same seed.
+/// Decorrelates this order from the split hash, which has the same seed.
 const SALT: u64 = 0x5348_5546_464c_4533;
 
-/// Collects the records of a unit until a window is full.
+/// Stage that collects the records of a unit until a window is full, and sorts them by keyed hash.
 pub(super) struct Shuffle {
     seed: u64,
     bytes: u64,
@@ -25,7 +25,7 @@ pub(super) struct Shuffle {
 }
 
 impl Stages {
-    /// What the output options ask of every kind of conversion.
+    /// Creates the stages that the output options require for every kind of conversion.
     pub(super) fn new(output: &OutputOptions) -> Self {
         Self::default().and(output.shuffle.then(|| Shuffle::new(output.seed)))
     }
@@ -50,7 +50,7 @@ impl Stage for Shuffle {
     fn finish(&mut self, next: &mut Next<'_>) -> Result<()> {
         self.bytes = 0;
         let mut records = std::mem::take(&mut self.records);
-        // Stable: equal hashes keep the order of the plan.
+        // The sort is stable: records with equal hashes keep the order of the plan.
         records.sort_by_key(|(hash, _)| *hash);
         records.into_iter().try_for_each(|(_, converted)| next(converted))
     }

@@ -1,4 +1,4 @@
-//! The record index and the length index of one split, from the rows of its units.
+//! The record index and the length index of a split, built from the rows of its units.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter};
 use crate::manifest::{Counts, Split};
 use crate::schema::Kind;
 
-/// Rows of small units that are in memory at a time.
+/// Maximum rows of small units held in memory at a time.
 const HELD_ROWS: u64 = 1 << 18;
 
-/// The indexes of a split while they are written.
+/// Writer of the indexes of a split.
 pub(super) struct SplitIndex<'a> {
     name: &'a str,
     /// Ordinal of the split.
@@ -32,7 +32,7 @@ pub(super) struct SplitIndex<'a> {
 }
 
 impl<'a> SplitIndex<'a> {
-    /// Starts with files in `staged`; what does not fit in memory goes into `work`.
+    /// Creates the indexes in `staged`. Temporary files that do not fit in memory are in `work`.
     pub(super) fn create(
         name: &'a str,
         ordinal: usize,
@@ -56,7 +56,7 @@ impl<'a> SplitIndex<'a> {
         })
     }
 
-    /// Adds `units`, in their order. Of small units, the rows of many are read at a time.
+    /// Adds `units`, in their order. Rows of many small units are read at a time.
     pub(super) fn add_units(&mut self, units: &[UnitResult]) -> Result<()> {
         let (dirs, name, ordinal) = (self.dirs, self.name, self.ordinal);
         let path = |unit: &UnitResult| -> PathBuf { dirs.done(unit.unit).join(rows_name(name)) };
@@ -104,7 +104,7 @@ impl<'a> SplitIndex<'a> {
         self.bytes += split.shards.iter().map(|shard| shard.bytes).sum::<u64>();
     }
 
-    /// Writes the rest of the indexes.
+    /// Finishes writing the indexes.
     pub(super) fn finish(self) -> Result<Split> {
         let record_index = self.records.finish()?;
         let (mut length_index, length) =
@@ -124,7 +124,7 @@ impl<'a> SplitIndex<'a> {
     }
 }
 
-/// Runs of neighbouring units with at most [`HELD_ROWS`] rows together; a unit with more is alone.
+/// Groups adjacent units with at most [`HELD_ROWS`] rows in total. A unit with more rows is its own group.
 fn groups<T>(units: &[T], rows: impl Fn(&T) -> u64) -> Vec<&[T]> {
     let mut groups = Vec::new();
     let (mut start, mut held) = (0, 0u64);

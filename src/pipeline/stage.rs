@@ -1,21 +1,21 @@
-//! Steps between the conversion of items and the shards of a unit.
+//! Stages between the conversion of items and the shards of a unit.
 
 use super::outcome::Converted;
 use crate::error::Result;
 
-/// Where a stage puts its records: the next stage, or the shards.
+/// Receiver of the records of a stage: the next stage, or the shards.
 pub(super) type Next<'a> = dyn FnMut(Converted) -> Result<()> + 'a;
 
-/// A step that sees the records of one unit in their order. It may hold records back, put them in another order, or make
-/// other records of them. What it gives on depends on these records alone.
+/// A stage that processes the records of one unit in order. It may hold records back, reorder them, or combine them
+/// into other records. Its output depends only on these records.
 pub(super) trait Stage: Send {
-    /// Takes a record, and gives on those that are ready.
+    /// Takes a record, and passes on the records that are ready.
     fn push(&mut self, converted: Converted, next: &mut Next<'_>) -> Result<()>;
 
-    /// Gives on what was held back, after the last record.
+    /// Passes on the records that were held back, after the last record.
     fn finish(&mut self, next: &mut Next<'_>) -> Result<()>;
 
-    /// Counts for the manifest, after [`Stage::finish`].
+    /// Returns counts for the manifest, after [`Stage::finish`].
     fn notes(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -26,18 +26,18 @@ pub(super) trait Stage: Send {
 pub(super) struct Stages(Vec<Box<dyn Stage>>);
 
 impl Stages {
-    /// With another stage at the end, if there is one.
+    /// Appends `stage`, if there is one.
     pub(super) fn and(mut self, stage: Option<impl Stage + 'static>) -> Self {
         self.0.extend(stage.map(|stage| Box::new(stage) as Box<dyn Stage>));
         self
     }
 
-    /// Lets a record pass.
+    /// Passes a record through the stages.
     pub(super) fn push(&mut self, converted: Converted, out: &mut Next<'_>) -> Result<()> {
         pass(&mut self.0, converted, out)
     }
 
-    /// Lets all that was held back pass.
+    /// Passes on all records that were held back.
     pub(super) fn finish(&mut self, out: &mut Next<'_>) -> Result<()> {
         let mut left = &mut self.0[..];
         while let Some((stage, later)) = left.split_first_mut() {
@@ -47,7 +47,7 @@ impl Stages {
         Ok(())
     }
 
-    /// The counts of all stages.
+    /// Returns the counts of all stages.
     pub(super) fn notes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.0.iter().flat_map(|stage| stage.notes())
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::sample::{Record, Value};
 
-    /// Holds back a number of records.
+    /// Stage that delays records by a given number of records.
     struct Delay(usize, Vec<Converted>);
 
     impl Stage for Delay {

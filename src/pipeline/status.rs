@@ -1,4 +1,4 @@
-//! How far a conversion is that several processes share.
+//! Progress of a conversion that several processes share.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -15,16 +15,16 @@ use crate::error::{Error, Result};
 use crate::options::{Existing, ResumeCheck};
 use crate::storage::lstat;
 
-/// How far a planned conversion is.
+/// Progress of a planned conversion.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Status {
-    /// The dataset is committed.
+    /// Whether the dataset is committed.
     pub committed: bool,
-    /// Units of the plan.
+    /// Number of units in the plan.
     pub units: u32,
-    /// Finished units.
+    /// Number of finished units.
     pub done: u32,
-    /// Units that a process has started and not finished: it is at work, or it died.
+    /// Units that a process has started but not finished: it is still running, or it died.
     pub started: Vec<u32>,
     /// Units that no process has started.
     pub missing: Vec<u32>,
@@ -32,25 +32,25 @@ pub struct Status {
     pub source_bytes: u64,
     /// Source bytes of the finished units.
     pub done_bytes: u64,
-    /// Records of the finished units.
+    /// Number of records in the finished units.
     pub records: u64,
-    /// Rejected items of the finished units.
+    /// Number of rejected items in the finished units.
     pub rejected: u64,
-    /// Source bytes per second, from the first finished unit to the last; `None` before there are two.
+    /// Source bytes per second between the first and the last finished unit; `None` before two units are finished.
     pub bytes_per_second: Option<f64>,
-    /// Seconds until all units are finished at this rate.
+    /// Seconds until all units are finished, at this rate.
     pub seconds_left: Option<f64>,
 }
 
 impl Status {
-    /// The units that are not finished, ascending.
+    /// Returns the units that are not finished, ascending.
     pub fn unfinished(&self) -> Vec<u32> {
         let mut units: Vec<u32> = self.started.iter().chain(&self.missing).copied().collect();
         units.sort_unstable();
         units
     }
 
-    /// The parts of `count` that have unfinished units, counted from 1: what to submit again.
+    /// Returns the parts of `count` that have unfinished units and should be submitted again, counted from 1.
     pub fn unfinished_parts(&self, count: u32) -> Vec<u32> {
         let mut parts: Vec<u32> = self.unfinished().iter().map(|unit| unit % count.max(1) + 1).collect();
         parts.sort_unstable();
@@ -59,11 +59,11 @@ impl Status {
     }
 }
 
-/// How far the plan in `out` is. Reads the results of finished units, not their shards.
+/// Returns the progress of the plan in `out`. Reads the results of finished units, but not their shards.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](crate::error::ErrorKind::Usage) when there is neither a plan nor a dataset.
+/// [`ErrorKind::Usage`](crate::error::ErrorKind::Usage) if there is neither a plan nor a dataset.
 pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
     let place = PlannedOutput::open(out, scratch, Existing::Resume(ResumeCheck::Sizes))?;
     if let Some(manifest) = place.committed()? {
@@ -105,7 +105,7 @@ pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
             let modified = u64::try_from(*modified_ns).unwrap_or_default();
             finished.add(SystemTime::UNIX_EPOCH + Duration::from_nanos(modified), result.source_bytes);
         }
-        // Units in flight are on the machines that convert them.
+        // Units in progress are only visible on the machines that convert them.
         status.missing = (0..header.units).filter(|unit| !results.contains_key(unit)).collect();
         return Ok(status.with_rate(&finished));
     }
@@ -125,11 +125,11 @@ pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
     Ok(status.with_rate(&finished))
 }
 
-/// How far a unit in a local directory is.
+/// State of a unit in a local directory.
 enum LocalUnit {
     Missing,
     Started,
-    /// With the time at which it was finished.
+    /// Finished, with the time at which it was finished.
     Done(Box<UnitResult>, Option<SystemTime>),
 }
 
@@ -159,16 +159,16 @@ impl Status {
     }
 }
 
-/// When the unit in the folder `done` was finished.
+/// Returns when the unit in the folder `done` was finished.
 fn finished_at(done: &Path) -> Result<Option<SystemTime>> {
     let Some(meta) = lstat(&done.join(RESULT_NAME))? else { return Ok(None) };
     meta.modified().map(Some).map_err(|e| Error::io("look at the unit", done, e))
 }
 
-/// When units were finished.
+/// Statistics about the times at which units were finished.
 #[derive(Default)]
 struct Finished {
-    /// Time of the first one and its bytes, and time of the last one.
+    /// Time and bytes of the first finished unit, and time of the last one.
     span: Option<(SystemTime, u64, SystemTime)>,
     bytes: u64,
 }
@@ -183,7 +183,8 @@ impl Finished {
         });
     }
 
-    /// The bytes of the first unit were read before the span began.
+    /// Returns the rate over the span. The bytes of the first unit are excluded, because they were read before the
+    /// span.
     fn bytes_per_second(&self) -> Option<f64> {
         let (first, of_first, last) = self.span?;
         let span = last.duration_since(first).unwrap_or(Duration::ZERO).as_secs_f64();

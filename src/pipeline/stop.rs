@@ -1,20 +1,20 @@
-//! Why a run ends before its end.
+//! Signals and bugs that stop a run early.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a person can do when a bug has ended a run.
+/// Help for an error caused by a bug.
 const BUG_HELP: &str = "this is a bug in dsconvert: please report it, with this message and the command; the finished \
                         units are kept, and the same command with --resume goes on";
 
-/// Says in an internal error of a run how to go on; other errors stay as they are.
+/// Adds help about resuming to an internal error. Other errors are returned unchanged.
 pub(super) fn resumable(error: Error) -> Error {
     if error.kind() == ErrorKind::Internal { error.help(BUG_HELP) } else { error }
 }
 
-/// Why a run has to stop before its end: a signal, or a bug. What is done stays done.
+/// A request to stop a run early, because of a signal or a bug. Finished work is kept.
 #[derive(Debug, Default)]
 pub struct Stop {
     signal: AtomicI32,
@@ -27,7 +27,7 @@ impl Stop {
         self.signal.store(signal, Relaxed);
     }
 
-    /// The signal, when there was one.
+    /// Returns the signal number, if there was a signal.
     pub fn requested(&self) -> Option<i32> {
         Some(self.signal.load(Relaxed)).filter(|&s| s != 0)
     }
@@ -37,17 +37,17 @@ impl Stop {
         let _ = self.bug.set(error.to_string());
     }
 
-    /// The bug that was reported, as an error that says how to go on.
+    /// Returns the reported bug as an error with help about resuming.
     pub fn bug(&self) -> Option<Error> {
         self.bug.get().map(|message| Error::internal(message).help(BUG_HELP))
     }
 
-    /// Whether the run has to stop.
+    /// Returns whether the run has to stop.
     pub fn is_set(&self) -> bool {
         self.requested().is_some() || self.bug.get().is_some()
     }
 
-    /// Returns why the run has to stop.
+    /// Returns an error if the run has to stop.
     ///
     /// # Errors
     ///

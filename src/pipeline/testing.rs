@@ -1,18 +1,18 @@
-//! Bugs on demand, for tests of the command. Only builds with debug assertions have them: a release build never looks at
-//! the environment.
+//! Panics on request, for tests of the command. They exist only in builds with debug assertions: a release build never
+//! reads the environment variable.
 
-/// Names the place that panics, as `convert`, or the item, as `item:photos/1.jpg`.
+/// Names the place that panics, such as `convert`, or the item, such as `item:photos/1.jpg`.
 #[cfg(debug_assertions)]
 const VARIABLE: &str = "DSCONVERT_TEST_PANIC";
 
-/// Panics when a test wants a bug at `place`.
+/// Panics if a test requests a panic at `place`.
 #[cfg(debug_assertions)]
 pub(crate) fn panic_point(place: &str) {
     let wanted = std::env::var(VARIABLE).unwrap_or_default();
     assert!(wanted != place, "a test wants a panic at {place}");
 }
 
-/// Panics when a test wants a bug in the code for the item called `origin`.
+/// Panics if a test requests a panic for the item with this `origin`.
 #[cfg(debug_assertions)]
 pub(crate) fn item_panic_point(origin: &str) {
     let wanted = std::env::var(VARIABLE).unwrap_or_default();

@@ -1,38 +1,38 @@
-//! Where the time of a run goes: sums in atomics, one addition for each step of a task.
+//! Time measurements of a run: atomic sums, with one addition per step of a task.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A part of a run that comes after another; measured by the clock on the wall.
+/// A phase of a run, measured as wall-clock time. Phases follow one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Finished units are checked, and duplicates found.
+    /// Checking finished units and finding duplicates.
     Prepare,
-    /// Units are converted.
+    /// Converting units.
     Convert,
-    /// Indexes and the manifest are written.
+    /// Writing indexes and the manifest.
     Commit,
 }
 
-/// What a thread does while units are converted; summed over all threads.
+/// An activity of a thread during the conversion, summed over all threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
-    /// Source files are read and cut into items.
+    /// Reading source files and cutting them into items.
     Read,
-    /// Items become records: decoding, resizing and encoding images, or tokenizing documents.
+    /// Turning items into records: decoding, resizing and encoding images, or tokenizing documents.
     Transform,
-    /// Records are encoded into shards and handed to the system.
+    /// Encoding records into shards and handing them to the operating system.
     Write,
-    /// A separate thread makes finished shards durable.
+    /// Making finished shards durable, on a separate thread.
     Sync,
-    /// Workers have nothing to do.
+    /// Workers without work.
     Wait,
 }
 
-/// Times of one run.
+/// The times of a run.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
-    /// Measures nothing while units are converted: for the benchmark of what measuring costs.
+    /// Disables the measurement of activities, to benchmark its cost.
     off: bool,
     phases: [AtomicU64; 3],
     stages: [AtomicU64; 5],
@@ -43,12 +43,12 @@ impl Timing {
         Self { off: true, ..Self::default() }
     }
 
-    /// Starts to measure a stage.
+    /// Starts to measure an activity.
     pub(super) fn start(&self) -> StageTimer {
         StageTimer((!self.off).then(Instant::now))
     }
 
-    /// Adds the time since `timer` was started to `stage`.
+    /// Adds the time since `timer` was started to the activity `stage`.
     pub(super) fn end_activity(&self, stage: Activity, timer: StageTimer) {
         self.add(stage, timer.elapsed());
     }
@@ -59,7 +59,7 @@ impl Timing {
         }
     }
 
-    /// Ends `phase`, which began at `since`.
+    /// Ends `phase`, which started at `since`.
     pub(super) fn end(&self, phase: Phase, since: Instant) {
         self.phases[phase as usize].fetch_add(nanoseconds(since.elapsed()), Relaxed);
     }
@@ -73,12 +73,12 @@ impl Timing {
     }
 }
 
-/// When a stage started; nothing where times are not measured.
+/// Start time of an activity; `None` if activities are not measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StageTimer(Option<Instant>);
 
 impl StageTimer {
-    /// The time since then.
+    /// Returns the time since the start.
     pub(super) fn elapsed(self) -> Duration {
         self.0.map_or(Duration::ZERO, |started| started.elapsed())
     }

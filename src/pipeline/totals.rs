@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use super::finished::UnitResult;
 use crate::source::skipped::SkippedTypes;
 
-/// What a run read and wrote, beyond what the manifest says.
+/// Statistics of what a run read and wrote, beyond the manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes of the texts that became records.
     pub text_bytes: u64,
-    /// Number of records by label. The others have none.
+    /// Number of records by label, for records with a label.
     pub labels: BTreeMap<i64, u64>,
-    /// Files that were left out, when the sources were listed or when they were read.
+    /// Files that were skipped, when the sources were listed or when they were read.
     pub skipped: SkippedTypes,
 }
 
 impl Totals {
-    /// The files that the plan left out.
+    /// Creates totals with the files that the plan skipped.
     pub(super) fn planned(skipped: &SkippedTypes) -> Self {
         Self { skipped: skipped.clone(), ..Self::default() }
     }

@@ -1,17 +1,17 @@
-//! One work unit: its shards, the rows for the indexes, and its result.
+//! A work unit: its shards, the rows for the indexes, and its result.
 //!
-//! A unit is built in `.dsconvert/units/<unit>/<attempt>/` and becomes final when that folder is renamed to `done`.
-//! In object storage, that is the creation of its `unit.json`, after its other files were sent (`publish`).
-//! Until the commit, the folder holds the shards under their final names, and beside them:
+//! A unit is built in `.dsconvert/units/<unit>/<attempt>/`, and becomes final when that folder is renamed to `done`. In
+//! object storage, it becomes final when its `unit.json` is created, after its other files were uploaded (`publish`).
+//! Until the commit, the folder holds the shards under their final names, and next to them:
 //!
 //! | file | bytes |
 //! |---|---|
 //! | `unit.json` | [`UnitResult`](super::finished::UnitResult) and its SHA-256 |
 //! | `<split>.rows` | one [`RowEntry`] per record, 40 bytes |
-//! | `rejects.jsonl` | one line per item that was rejected |
-//! | `filtered.jsonl` | one line per item that was left out |
-//! | `duplicates.jsonl` | one line per item that is the same as another, when there is any |
-//! | `<split>.keys` | 16 bytes XXH3-128 of each record's key, when keys may repeat |
+//! | `rejects.jsonl` | one line per rejected item |
+//! | `filtered.jsonl` | one line per filtered item |
+//! | `duplicates.jsonl` | one line per duplicate item, if there are any |
+//! | `<split>.keys` | 16 bytes XXH3-128 of each record's key, if keys may repeat |
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -38,22 +38,22 @@ use crate::storage::{
     NewFile, Writeback, Written, create_dir, lstat, remove_dir_all, remove_file, rename, write_file,
 };
 
-/// Tells attempts of one process apart.
+/// Number of the next attempt in this process.
 static NEXT_ATTEMPT: AtomicU64 = AtomicU64::new(0);
 
-/// File of the unit's rejects.
+/// File with the unit's rejects.
 pub(super) const REJECTS_NAME: &str = "rejects.jsonl";
-/// File of the items that the user's criteria left out.
+/// File with the items that the user's criteria excluded.
 pub(super) const FILTERED_NAME: &str = "filtered.jsonl";
-/// File of the items that are the same as others; there only when there is any.
+/// File with the duplicate items; exists only if there are any.
 pub(super) const DUPLICATES_NAME: &str = "duplicates.jsonl";
 
-/// Name of a shard: `train-000042-00.parquet` is the first of unit 42.
+/// Returns the name of a shard: `train-000042-00.parquet` is the first of unit 42.
 fn shard_name(split: &str, unit: u32, ordinal: u32, format: Format) -> String {
     format!("{split}-{unit:06}-{ordinal:02}.{}", format.extension())
 }
 
-/// The unit in the name of a shard.
+/// Returns the unit of a shard, given its name.
 pub(super) fn unit_of_shard(name: &str) -> Option<u32> {
     let (stem, _) = name.rsplit_once('.')?;
     let (rest, ordinal) = stem.rsplit_once('-')?;
@@ -62,7 +62,7 @@ pub(super) fn unit_of_shard(name: &str) -> Option<u32> {
     (unit.len() >= 6 && digits(unit) && ordinal.len() >= 2 && digits(ordinal)).then(|| unit.parse().ok())?
 }
 
-/// What all units of a run have in common.
+/// Options shared by all units of a run.
 pub(super) struct UnitOptions {
     /// Identity of the plan.
     pub plan: String,
@@ -72,11 +72,11 @@ pub(super) struct UnitOptions {
     pub schema: Arc<Schema>,
     pub splits: Vec<String>,
     pub writeback: Writeback,
-    /// Where finished units go, unless they stay.
+    /// Destination of finished units, if it is object storage.
     pub remote: Option<Remote>,
 }
 
-/// Builds one unit. Dropped without [`UnitSink::close`], it leaves only files that the next attempt removes.
+/// Builder of a unit. If dropped without [`UnitSink::close`], it leaves only files that the next attempt removes.
 pub(super) struct UnitSink {
     unit: u32,
     attempt: u64,
@@ -90,7 +90,7 @@ pub(super) struct UnitSink {
     reject_codes: BTreeMap<String, u64>,
     notes: BTreeMap<String, u64>,
     skipped: SkippedTypes,
-    /// Field of the label, where there is one, and the number of records by label.
+    /// Index of the label field, if there is one, and the number of records by label.
     label: Option<usize>,
     labels: BTreeMap<i64, u64>,
     source_bytes: u64,
@@ -98,7 +98,7 @@ pub(super) struct UnitSink {
     /// Sum of the lengths of all records.
     length: u64,
     content: ContentHash,
-    /// Items of the compressed member that is being read which were converted before its checksum was met.
+    /// Items of the current compressed member that were converted before its checksum was reached.
     unchecked: u64,
     stages: Stages,
 }
@@ -120,7 +120,7 @@ struct OpenShard {
     canonical_bytes: u64,
 }
 
-/// A shard whose bytes are all written but not yet durable. Making it so may wait for the disk: it is done away from
+/// A shard that is completely written but not yet durable. Finalizing it may wait for the disk, so it happens outside
 /// the workers.
 pub(super) struct ClosedShard {
     attempt: u64,
@@ -177,7 +177,7 @@ impl UnitSink {
         })
     }
 
-    /// Writes the outcomes of the next task. Shards that are full go to `closed`.
+    /// Writes the outcomes of the next task. Full shards are appended to `closed`.
     pub(super) fn write(&mut self, outcomes: Outcomes, closed: &mut Vec<ClosedShard>) -> Result<()> {
         self.skipped.extend(&outcomes.skipped);
         self.source_bytes += outcomes.source_bytes;
@@ -237,7 +237,7 @@ impl UnitSink {
         Ok(())
     }
 
-    /// Runs the stages, and writes the records that come out of them.
+    /// Runs the stages, and writes the records they return.
     fn staged(
         &mut self,
         closed: &mut Vec<ClosedShard>,
@@ -297,7 +297,7 @@ impl UnitSink {
         Ok(())
     }
 
-    /// Closes the open shard of a split when a record of `next_bytes` no longer belongs into it.
+    /// Closes the open shard of a split if a record of `next_bytes` bytes no longer fits.
     fn cut(&mut self, split: usize, next_bytes: u64, closed: &mut Vec<ClosedShard>) -> Result<()> {
         let full = self.splits[split].open.as_ref().is_some_and(|shard| {
             shard.canonical_bytes + next_bytes > self.options.shard_bytes
@@ -322,7 +322,7 @@ impl UnitSink {
         Ok(())
     }
 
-    /// Ends the unit: the last shards go to `closed`, and the rest waits for them in the [`ClosedUnit`].
+    /// Ends the unit. The last shards are appended to `closed`; the returned [`ClosedUnit`] is finished after them.
     pub(super) fn close(mut self, closed: &mut Vec<ClosedShard>) -> Result<ClosedUnit> {
         self.staged(closed, Stages::finish)?;
         for (name, count) in self.stages.notes() {
@@ -370,12 +370,12 @@ impl UnitSink {
 }
 
 impl ClosedShard {
-    /// Number of the attempt, unique in this process.
+    /// Returns the number of the attempt, unique in this process.
     pub(super) fn attempt(&self) -> u64 {
         self.attempt
     }
 
-    /// Waits for the disk or, in object storage, until the shard is there.
+    /// Waits until the shard is durable on disk or uploaded to object storage.
     pub(super) fn commit(self, stop: &Stop) -> Result<(usize, UnitShard)> {
         let written = match &self.options.remote {
             None => self.file.commit()?,
@@ -394,17 +394,17 @@ impl ClosedShard {
 }
 
 impl ClosedUnit {
-    /// Number of the attempt, unique in this process.
+    /// Returns the number of the attempt, unique in this process.
     pub(super) fn attempt(&self) -> u64 {
         self.attempt
     }
 
-    /// Sum of the lengths of all records.
+    /// Returns the sum of the lengths of all records.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// Makes the unit final. `shards` are all its shards in the order they were closed.
+    /// Makes the unit final. `shards` are all its shards, in the order in which they were closed.
     pub(super) fn finish(mut self, shards: Vec<(usize, UnitShard)>, stop: &Stop) -> Result<UnitResult> {
         for (split, shard) in shards {
             self.result.splits[split].shards.push(shard);
@@ -420,7 +420,7 @@ impl ClosedUnit {
         }
         let done = self.dirs.done(self.result.unit);
         if let Err(error) = rename(&self.dir, &done) {
-            // Another process may have finished the same unit in the meantime: the bytes are the same, the first one stays.
+            // If another process has finished the same unit meanwhile, its bytes are the same, and the first one stays.
             if lstat(&done.join(RESULT_NAME))?.is_none() {
                 return Err(error);
             }
@@ -431,15 +431,15 @@ impl ClosedUnit {
     }
 }
 
-/// Name of the file with the key hashes of a split.
+/// Returns the name of the file with the key hashes of a split.
 pub(super) fn keys_name(split: &str) -> String {
     format!("{split}.keys")
 }
 
-/// A name for the folder of an attempt that no other attempt has, on any machine: 128 random bits. Numbers of processes
-/// would not do, because every container counts its own from 1.
+/// Returns a folder name for an attempt that is unique across all machines: 128 random bits. Process IDs are not
+/// unique, because every container counts from 1.
 fn attempt_name() -> String {
-    // The hash of no input depends only on the keys of the `RandomState`, which are random.
+    // The hash of empty input depends only on the keys of the `RandomState`, which are random.
     let random = || RandomState::new().build_hasher().finish();
     format!("attempt-{:016x}{:016x}", random(), random())
 }

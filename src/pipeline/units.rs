@@ -1,4 +1,4 @@
-//! Converting the units of a plan: all of them, or the share of one process.
+//! Conversion of the units of a plan: all of them, or the share of one process.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,12 +25,12 @@ pub(super) struct Units<'a> {
     pub(super) header: &'a JobHeader,
     pub(super) out: &'a Path,
     pub(super) dirs: &'a UnitDirs,
-    /// Where finished units go, unless they stay in `dirs`.
+    /// Destination of finished units, if it is object storage.
     pub(super) remote: Option<&'a Remote>,
 }
 
 impl Units<'_> {
-    /// Checks `units` and returns those that are not finished. Finished ones are counted as done; damaged ones are removed.
+    /// Checks `units` and returns the unfinished ones. Finished units are counted as done; damaged ones are removed.
     pub(super) fn unfinished(
         &self,
         units: Vec<u32>,
@@ -60,8 +60,8 @@ impl Units<'_> {
         Ok(todo)
     }
 
-    /// Checks `units` on all threads, because it may have to read all their bytes. Returns those that are not finished, and
-    /// calls `done` with the results of the others, in no order.
+    /// Checks `units` on all threads, because all their bytes may have to be read. Returns the unfinished ones, and
+    /// calls `done` with the results of the others, in any order.
     pub(super) fn check(
         &self,
         units: Vec<u32>,
@@ -79,7 +79,7 @@ impl Units<'_> {
             remote.check_units(&units, self.header.units, &self.header.plan, stop, &add)?;
             return Ok(unfinished.into_inner().unwrap_or_else(PoisonError::into_inner));
         }
-        // Nothing was ever finished in most runs.
+        // In most runs, no unit was finished before.
         if !self.dirs.any()? {
             return Ok(units.into_iter().map(|unit| (unit, UnitState::Missing)).collect());
         }
@@ -90,7 +90,7 @@ impl Units<'_> {
         Ok(unfinished.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does what is done once for all units, unless another process has done it.
+    /// Does the preparation shared by all units, unless another process has done it.
     pub(super) fn prepare<C: Conversion>(
         &self,
         conversion: &C,
@@ -112,7 +112,7 @@ impl Units<'_> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotCommitted`] when sources of some units could not be read: the other units are finished.
+    /// [`ErrorKind::NotCommitted`] if sources of some units could not be read. The other units are finished.
     pub(super) fn convert<C: Conversion>(
         &self,
         conversion: &C,

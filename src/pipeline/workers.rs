@@ -1,4 +1,4 @@
-//! The threads that compute: one pool for all steps of a run.
+//! The compute threads: one pool for all steps of a run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -10,19 +10,21 @@ use super::testing::panic_point;
 use crate::error::Result;
 use crate::{panics, threads};
 
-/// A pool of threads, which looks for duplicates, converts, encodes pieces of long documents, and checks what is there.
+/// A thread pool that finds duplicates, converts, encodes segments of long documents, and checks finished files.
 ///
-/// A task never waits for what another task has to do first: a thread that waits takes another task meanwhile, on its own stack.
+/// A task never waits for work that another task has yet to start: a waiting thread executes other tasks meanwhile, on
+/// its own stack.
 pub(super) struct Workers(ThreadPool);
 
 impl Workers {
-    /// Starts `count` threads, at least one, or fewer if the system does not allow so many.
+    /// Starts `count` threads, at least one; fewer if the system does not allow that many.
     ///
     /// # Errors
     ///
-    /// The system allows none.
+    /// Fails if the system allows none.
     pub(super) fn start(count: usize) -> Result<Self> {
-        // Started before the pool, which would have none at all if one were refused. Each waits for its place in it.
+        // Threads are started before the pool, because building a pool fails if a single thread is refused. Each waits
+        // for its place in the pool.
         let started = threads::start_up_to(count.max(1), |ordinal| {
             let (give, take) = mpsc::channel::<ThreadBuilder>();
             threads::named(&format!("worker-{ordinal}"))
@@ -41,22 +43,23 @@ impl Workers {
             .map_err(|error| threads::refused(std::io::Error::other(error)))
     }
 
-    /// Number of threads.
+    /// Returns the number of threads.
     pub(super) fn count(&self) -> usize {
         self.0.current_num_threads()
     }
 
-    /// Calls `first` on this thread, which is none of the pool, and returns when all tasks that were spawned in the scope have ended.
+    /// Calls `first` on the current thread, which is not part of the pool, and returns after all tasks spawned in the
+    /// scope have ended.
     pub(super) fn scope<'s, R>(&self, first: impl FnOnce(&Scope<'s>) -> R) -> R {
         self.0.in_place_scope(first)
     }
 
-    /// Runs `work` on every thread until all have returned; `doing` completes the name of a bug. Work looks at `stop` between
-    /// its steps: after a panic in one thread, the others end there.
+    /// Runs `work` on every thread until all have returned. `doing` describes the work in the error for a panic. `work`
+    /// should check `stop` between its steps: after a panic in one thread, the others end there.
     ///
     /// # Errors
     ///
-    /// The first error of a thread, a panic among them.
+    /// Returns the first error of a thread, including panics.
     pub(super) fn on_all(
         &self,
         doing: &str,
@@ -64,16 +67,16 @@ impl Workers {
         work: impl Fn() -> Result<()> + Sync,
     ) -> Result<()> {
         let results = self.0.broadcast(|_| contained(doing, stop, &work));
-        // All have ended, whatever the first has said.
+        // All threads have ended, even if the first one failed.
         stop.bug().map_or(Ok(()), Err)?;
         results.into_iter().collect()
     }
 
-    /// Calls `each` with all `items` on the threads of the pool, in no order.
+    /// Calls `each` with all `items` on the threads of the pool, in any order.
     ///
     /// # Errors
     ///
-    /// As [`Workers::on_all`].
+    /// Same as [`Workers::on_all`].
     pub(super) fn for_all<T: Sync>(
         &self,
         items: &[T],
@@ -86,17 +89,18 @@ impl Workers {
     }
 }
 
-/// Threads for many small files. They wait for the file system, where it is a network's, and not for a processor.
+/// Number of threads for many small files. They mostly wait for the file system, for example over a network, rather
+/// than use a processor.
 pub(super) const FILE_THREADS: usize = 16;
 
-/// Results that [`in_order`] holds at a time.
+/// Number of results that [`in_order`] holds at a time.
 const WINDOW: usize = 1024;
 
-/// Calls `each` with all `items` on up to `threads` threads of their own, in no order.
+/// Calls `each` with all `items` on up to `threads` threads of its own, in any order.
 ///
 /// # Errors
 ///
-/// As [`on_waiting_threads`].
+/// Same as [`on_waiting_threads`].
 pub(super) fn for_all<T: Sync>(
     items: &[T],
     threads: usize,
@@ -113,22 +117,22 @@ pub(super) fn for_all<T: Sync>(
     }
 }
 
-/// Calls `each` with the items from `next` on that no other thread has taken.
+/// Calls `each` with the items, starting at `next`, that no other thread has taken.
 fn take_all<T>(items: &[T], next: &AtomicUsize, stop: &Stop, each: &impl Fn(&T) -> Result<()>) -> Result<()> {
     while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
         stop.check()?;
-        // After a failure the others end with their present item.
+        // After a failure, the other threads end after their current item.
         each(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?;
     }
     Ok(())
 }
 
-/// Calls `make` with all `items` on [`FILE_THREADS`] threads, and `take` with what comes out, on this thread and in the order
-/// of the items. Both may fail.
+/// Calls `make` with all `items` on [`FILE_THREADS`] threads, and `take` with the results, on the current thread and in
+/// item order. Both may fail.
 ///
 /// # Errors
 ///
-/// As [`on_waiting_threads`], and those of `take`.
+/// Same as [`on_waiting_threads`], and the errors of `take`.
 pub(super) fn in_order<T: Sync, R: Send>(
     items: &[T],
     doing: &str,
@@ -151,12 +155,12 @@ pub(super) fn in_order<T: Sync, R: Send>(
     Ok(())
 }
 
-/// Runs `work` on this thread and on up to `count` − 1 others of their own, for work that waits for the network or a file system
-/// and hardly computes.
+/// Runs `work` on the current thread and on up to `count` − 1 new threads, for work that waits for the network or a
+/// file system and hardly computes.
 ///
 /// # Errors
 ///
-/// As [`Workers::on_all`].
+/// Same as [`Workers::on_all`].
 pub(super) fn on_waiting_threads(
     count: usize,
     doing: &str,
@@ -166,20 +170,20 @@ pub(super) fn on_waiting_threads(
     std::thread::scope(|scope| {
         let work = || contained(doing, stop, &work);
         let start = |_| threads::named("waiting").spawn_scoped(scope, work);
-        // This thread works as well, so that it does not matter how many others the system allows.
+        // The current thread works as well, so it does not matter how many others the system allows.
         let started = threads::start_up_to(count.saturating_sub(1), start).unwrap_or_default();
         let own = work();
         let others = started.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(crate::error::Error::internal("a thread died")))
         });
-        // All are waited for, whatever the first has said.
+        // All threads are joined, even if the first one failed.
         let others: Vec<Result<()>> = others.collect();
         stop.bug().map_or(Ok(()), Err)?;
         own.and_then(|()| others.into_iter().collect())
     })
 }
 
-/// A panic of `work` as an error, which also ends the run.
+/// Turns a panic of `work` into an error, which also ends the run.
 fn contained(doing: &str, stop: &Stop, work: &(impl Fn() -> Result<()> + Sync)) -> Result<()> {
     let work = || {
         panic_point("prepare");
@@ -238,7 +242,7 @@ mod tests {
             let (stop, ordinal) = (Stop::default(), AtomicUsize::new(0));
             let work = || {
                 assert_ne!(ordinal.fetch_add(1, Ordering::Relaxed), 1, "as the test wants it");
-                // The others would go on for ever.
+                // The other threads would otherwise run forever.
                 while stop.check().is_ok() {
                     std::thread::yield_now();
                 }

@@ -1,4 +1,4 @@
-//! A picture of many images.
+//! Contact sheet: one picture of many images.
 
 use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, ImageEncoder};
@@ -9,23 +9,23 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::reader::{Dataset, Split};
 use crate::schema::Kind;
 
-/// Images of a sheet.
+/// Maximum number of images on a sheet.
 const IMAGES: u64 = 96;
-/// Images of a row.
+/// Images per row.
 const COLUMNS: u32 = 12;
-/// Pixels of the longer side of an image.
+/// Longer side of an image, in pixels.
 const SIDE: u32 = 160;
 /// Pixels between images.
 const GAP: u32 = 8;
-/// Background: a grey that neither dark nor light images vanish on.
+/// Background: a grey on which neither dark nor light images vanish.
 const BACKGROUND: u8 = 0x8a;
 
-/// A PNG of up to 96 images of `split`, chosen by `seed`, in record order from left to right. Images that cannot be read
-/// or decoded are left out; their number is returned, too.
+/// Returns a PNG of up to 96 images of `split`, chosen by `seed`, in record order from left to right. Also returns the
+/// number of images that are left out because they cannot be read or decoded.
 ///
 /// # Errors
 ///
-/// The dataset holds no images, or none of the chosen ones can be shown.
+/// If the dataset holds no images, or none of the chosen ones can be shown.
 pub fn contact_sheet(dataset: &Dataset, split: &Split, seed: u64) -> Result<(Vec<u8>, u64)> {
     if dataset.manifest().kind() != Kind::Images {
         return Err(Error::usage("a contact sheet needs images, and the dataset holds text"));

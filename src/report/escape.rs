@@ -1,10 +1,10 @@
-//! Strings of a dataset in HTML and SVG.
+//! Escaping of a dataset's strings for HTML and SVG.
 
 use std::fmt::Write;
 
-/// Escapes text for HTML and SVG, in elements and in quoted attributes. Characters that are not shown themselves
-/// (controls, marks of writing direction, zero-width characters, noncharacters) become visible escapes, so that no
-/// string reorders or hides what is around it.
+/// Escapes text for HTML and SVG, in elements and in quoted attributes. Invisible characters (controls, marks of
+/// writing direction, zero-width characters, noncharacters) become visible escapes, so that no string reorders or hides
+/// the text around it.
 ///
 /// ```
 /// use dsconvert::report::escape;
@@ -37,7 +37,7 @@ pub(super) fn push_escaped(out: &mut String, text: &str) {
     }
 }
 
-/// [`escape`] of at most `most` characters, with an ellipsis where text is left out.
+/// Escapes at most `most` characters, and appends an ellipsis if text is left out.
 pub(super) fn clipped(text: &str, most: usize) -> String {
     let mut out = String::new();
     match text.char_indices().nth(most) {
@@ -50,7 +50,7 @@ pub(super) fn clipped(text: &str, most: usize) -> String {
     out
 }
 
-/// Whether `c` shows nothing, or changes how others are shown.
+/// Returns whether `c` is invisible or changes how other characters are shown.
 fn is_invisible(c: char) -> bool {
     let code = u32::from(c);
     c.is_control()

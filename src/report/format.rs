@@ -1,6 +1,6 @@
-//! Numbers for people.
+//! Human-readable numbers.
 
-/// `1,234,567`
+/// Formats a number as `1,234,567`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,12 +13,12 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
-/// `1 record`, `2 records`
+/// Formats a count as `1 record` or `2 records`.
 pub(crate) fn plural(n: u64, one: &str) -> String {
     format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// `1.24 MiB`
+/// Formats a size as `1.24 MiB`.
 pub(super) fn bytes(n: u64) -> String {
     let mut value = n as f64;
     for unit in ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"] {
@@ -30,7 +30,7 @@ pub(super) fn bytes(n: u64) -> String {
     format!("{n} bytes")
 }
 
-/// Three significant digits, with `k`, `M`, `G` or `T` for thousands: the label of an axis.
+/// Formats an axis label: three significant digits, with `k`, `M`, `G`, `T` or `P` for powers of 1,000.
 pub(super) fn short(value: f64) -> String {
     let (mut value, sign) = (value.abs(), if value < 0.0 { "−" } else { "" });
     for unit in ["", "k", "M", "G", "T"] {
@@ -42,7 +42,7 @@ pub(super) fn short(value: f64) -> String {
     format!("{sign}{value:.0}P")
 }
 
-/// At most three significant digits, without zeros behind the point.
+/// Formats at most three significant digits, without trailing zeros after the decimal point.
 pub(super) fn three(value: f64) -> String {
     let text = match value.abs() {
         v if v >= 99.95 || v == 0.0 => format!("{value:.0}"),
@@ -56,12 +56,12 @@ pub(super) fn three(value: f64) -> String {
     }
 }
 
-/// `12.3%`
+/// Formats a share as `12.3%`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// `0.42 s`, `3.1 min`, `2.5 h`
+/// Formats a duration as `250 ms`, `42 s`, `3.1 min` or `2.5 h`.
 pub(super) fn seconds(value: f64) -> String {
     match value {
         v if !v.is_finite() => "–".to_owned(),

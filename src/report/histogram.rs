@@ -1,37 +1,37 @@
-//! Histograms of whole and of fractional values.
+//! Histograms of integers and of fractional values.
 
-/// One bar.
+/// A bin of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bin {
-    /// Smallest value that belongs here.
+    /// Lower bound, inclusive.
     pub from: f64,
-    /// Where the next bin starts.
+    /// Upper bound, exclusive: the start of the next bin.
     pub to: f64,
     /// Number of values.
     pub count: u64,
 }
 
-/// How often values occur, in bins that are equally wide, or equally wide on a logarithmic axis.
+/// Histogram whose bins have equal width on a linear or a logarithmic axis.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Histogram {
-    /// In ascending order, without gaps.
+    /// Bins in ascending order, without gaps.
     pub bins: Vec<Bin>,
     /// Whether the bins are equally wide on a logarithmic axis.
     pub logarithmic: bool,
     /// Number of values.
     pub values: u64,
-    /// Value that half of the values do not exceed.
+    /// Median: the smallest value that at least half of the values do not exceed.
     pub median: f64,
 }
 
-/// Bins that are aimed at.
+/// Target number of bins.
 const BINS: usize = 32;
 /// Ratio of the largest value to the smallest above which the axis is logarithmic.
 const LOGARITHMIC_RATIO: f64 = 30.0;
 
 impl Histogram {
-    /// The histogram of `values`, each with its number, in ascending order of value. `whole`: values are integers, so bins
-    /// start at integers. Values that are negative or no numbers are left out.
+    /// Builds the histogram of `values`: pairs of value and count, ascending by value. With `whole`, values are
+    /// integers and bins start at integers. Values that are negative or not finite are left out.
     pub fn new(values: &[(f64, u64)], whole: bool) -> Self {
         let values: Vec<(f64, u64)> = values
             .iter()
@@ -67,7 +67,7 @@ impl Histogram {
         Self { bins, logarithmic, values: total, median: median.unwrap_or(least) }
     }
 
-    /// The histogram of single values in any order.
+    /// Builds the histogram of single values in any order.
     pub fn of(mut values: Vec<f64>, whole: bool) -> Self {
         values.retain(|value| value.is_finite());
         values.sort_unstable_by(f64::total_cmp);
@@ -78,7 +78,7 @@ impl Histogram {
         Self::new(&counted, whole)
     }
 
-    /// Most values of a bin.
+    /// Returns the largest number of values in a bin.
     pub fn highest(&self) -> u64 {
         self.bins.iter().map(|bin| bin.count).max().unwrap_or(0)
     }
@@ -93,7 +93,7 @@ fn linear_edges(least: f64, most: f64, whole: bool) -> Vec<f64> {
         step = if least > 0.0 { least / 10.0 } else { 1.0 };
     }
     let first = ((least / step).floor() * step).min(least);
-    // Computed from the first one, so that errors do not add up.
+    // Computed from the first edge, so that rounding errors do not accumulate.
     let mut edges: Vec<f64> =
         (0..).map(|i| first + f64::from(i) * step).take_while(|edge| *edge <= most).take(BINS * 4).collect();
     edges.push(first + edges.len() as f64 * step);
@@ -114,14 +114,14 @@ fn logarithmic_edges(least: f64, most: f64, whole: bool) -> Vec<f64> {
             edges.push(edge);
         }
     }
-    // The last bin holds the largest value.
+    // The last bin includes the largest value.
     if let Some(last) = edges.last_mut() {
         *last = if whole { (most + 1.0).max(most * (1.0 + 1e-12)) } else { most * (1.0 + 1e-9) };
     }
     edges
 }
 
-/// The least of 1, 2, 5, 10, … that is not below `raw`.
+/// Rounds `raw` up to the next of …, 1, 2, 5, 10, ….
 pub(super) fn nice_step(raw: f64) -> f64 {
     let power = 10f64.powf(raw.log10().floor());
     [1.0, 2.0, 5.0]

@@ -1,15 +1,15 @@
-//! Reports for people: an HTML page, plots and a contact sheet of a dataset, and the run report of a conversion.
+//! Reports: an HTML page, plots and a contact sheet of a dataset, and the run report of a conversion.
 //!
 //! A report is made in two steps. [`DatasetReport::gather`] reads the dataset once, in bounded memory, into plain
-//! structs; the page, the plots and the summary for notebooks only format these. What cannot be read is listed as a
-//! problem of the report, and the rest goes on.
+//! structs; the page, the plots and the summary for notebooks only format these. Parts that cannot be read are listed
+//! as problems of the report, and the rest is reported.
 //!
 //! ```text
 //! dataset ─▶ gather ─▶ DatasetReport ─▶ page (HTML), svg (plots), summary (notebooks)
 //!                └──── contact_sheet (PNG)
 //! ```
 //!
-//! Every string of a dataset passes through [`escape`] on its way into HTML or SVG.
+//! Every string of a dataset passes through [`escape`] before it enters HTML or SVG.
 
 mod contact_sheet;
 mod escape;

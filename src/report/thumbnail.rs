@@ -1,4 +1,4 @@
-//! Small pictures of stored images.
+//! Thumbnails of stored images.
 
 use bytes::Bytes;
 use image::codecs::png::PngEncoder;
@@ -10,21 +10,21 @@ use crate::transform::image::{
     Color, Encode, ImageOptions, ImageOutcome, ImageScratch, ImageTransform, Resize, Subsampling,
 };
 
-/// Quality of a thumbnail.
+/// JPEG quality of a thumbnail.
 const QUALITY: u8 = 78;
-/// Most pixels of an image that a thumbnail is made of: its pixels may be in memory at once.
+/// Maximum number of pixels of an image to make a thumbnail of: all of them may be in memory at once.
 const MAX_PIXELS: u64 = 100_000_000;
 
-/// Makes thumbnails, one after the other.
+/// Makes thumbnails, one at a time.
 pub(super) struct Thumbnails {
     jpeg: ImageTransform,
     pixels: ImageTransform,
-    /// Samples of a pixel where images are stored without a file format.
+    /// Samples per pixel, if images are stored as raw samples.
     raw_channels: Option<u64>,
     scratch: ImageScratch,
 }
 
-/// An image that was made smaller.
+/// A downscaled image.
 pub(super) struct Small {
     pub(super) bytes: Vec<u8>,
     /// Width and height in pixels.
@@ -32,7 +32,7 @@ pub(super) struct Small {
 }
 
 impl Thumbnails {
-    /// Thumbnails of at most `side` pixels on each side.
+    /// Creates a maker of thumbnails with at most `side` pixels on each side.
     pub(super) fn new(raw_channels: Option<u64>, side: u32) -> Result<Self> {
         let options = |encode| ImageOptions {
             resize: Resize::Longer(side),
@@ -53,19 +53,19 @@ impl Thumbnails {
         })
     }
 
-    /// The image of `record` as a JPEG, or why it cannot be shown.
+    /// Returns the image of `record` as a JPEG, or the reason why it cannot be shown.
     pub(super) fn jpeg(&mut self, record: &Record) -> Result<Small, String> {
         let file = self.file(record)?;
         small(&self.jpeg, &file, &mut self.scratch)
     }
 
-    /// The image of `record` as RGB samples, or why it cannot be shown.
+    /// Returns the image of `record` as RGB samples, or the reason why it cannot be shown.
     pub(super) fn rgb(&mut self, record: &Record) -> Result<Small, String> {
         let file = self.file(record)?;
         small(&self.pixels, &file, &mut self.scratch)
     }
 
-    /// The stored image as an image file: bare samples are put into a PNG.
+    /// Returns the stored image as an image file. Raw samples are encoded as PNG.
     fn file(&self, record: &Record) -> Result<Bytes, String> {
         let bytes = record.image().ok_or("the record has no image")?;
         let Some(channels) = self.raw_channels else { return Ok(bytes.clone()) };

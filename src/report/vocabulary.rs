@@ -1,8 +1,8 @@
-//! From token ids back to the bytes they stand for.
+//! Decoding of token ids to the bytes of their text.
 //!
-//! Only the strings of a `tokenizer.json` are needed, so the file is read without the tokenizer's engine. A token is
-//! shown by itself, as the part of the text that it covers; what a decoder does across tokens (clean-up of spaces,
-//! joining of byte tokens) is left out.
+//! Only the strings of a `tokenizer.json` are needed, so the file is read without the tokenizer's engine. Each token is
+//! decoded on its own, as the part of the text that it covers. Steps of a decoder across tokens (clean-up of spaces,
+//! joining of byte tokens) are left out.
 
 use std::collections::HashMap;
 
@@ -14,32 +14,32 @@ use crate::error::{Error, Result};
 use crate::manifest::TOKENIZER_NAME;
 use crate::reader::Dataset;
 
-/// Largest tokenizer that is read.
+/// Maximum size of a tokenizer.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
-/// What the string of a token says about its bytes.
+/// How the string of a token encodes its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Scheme {
     /// Every id is a byte.
     Bytes,
-    /// Every character stands for a byte, as GPT-2 has it.
+    /// Every character stands for a byte, as in GPT-2.
     ByteLevel,
     /// `▁` is a space; `<0x0A>` is a byte.
     Metaspace,
-    /// Pieces that continue a word begin with this.
+    /// Pieces that continue a word start with this prefix.
     Continuing(String),
-    /// Pieces that end a word end with this.
+    /// Pieces that end a word end with this suffix.
     Ending(String),
     /// The string is the text.
     Plain,
 }
 
-/// A token as it is shown.
+/// Text of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TokenText {
-    /// The bytes of text it stands for; the name of a special token.
+    /// Bytes of the token's text, or the name of a special token.
     pub(super) bytes: Vec<u8>,
-    /// It is a special token and stands for no text.
+    /// Whether it is a special token, which stands for no text.
     pub(super) special: bool,
 }
 
@@ -75,7 +75,7 @@ struct Model {
 #[serde(untagged)]
 enum Vocab {
     Ids(HashMap<String, u32>),
-    /// Unigram: the place in the list is the id.
+    /// Unigram: the index in the list is the id.
     Scores(Vec<(String, f64)>),
 }
 
@@ -88,13 +88,13 @@ struct Added {
 }
 
 impl Vocabulary {
-    /// Every byte is its own id; 256 and 257 are the ends of a document.
+    /// Returns the vocabulary of bytes: every byte is its own id, 256 is BOS and 257 is EOS.
     pub(super) fn bytes() -> Self {
         let ends = [(256, ("<bos>".to_owned(), true)), (257, ("<eos>".to_owned(), true))];
         Self { scheme: Scheme::Bytes, tokens: HashMap::new(), added: HashMap::from(ends) }
     }
 
-    /// The vocabulary in a `tokenizer.json`.
+    /// Reads the vocabulary of a `tokenizer.json`.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self> {
         let file: File = serde_json::from_slice(json).map_err(|e| {
             Error::usage("the tokenizer.json has no vocabulary that can be read").caused_by(e)
@@ -108,12 +108,12 @@ impl Vocabulary {
         Ok(Self { scheme, tokens, added })
     }
 
-    /// The tokenizer that made the ids of `dataset`: `given` as the bytes of a `tokenizer.json`, else the stored one. The
-    /// inner error says why there is none to be used.
+    /// Returns the vocabulary of the tokenizer that made the ids of `dataset`: of `given`, the bytes of a
+    /// `tokenizer.json`, or else of the stored one. The inner error is the reason why there is no usable vocabulary.
     ///
     /// # Errors
     ///
-    /// `given` is not the tokenizer that made the ids.
+    /// If `given` is not the tokenizer that made the ids.
     pub(crate) fn of(dataset: &Dataset, given: Option<&[u8]>) -> Result<Result<Self, String>> {
         let manifest = dataset.manifest();
         let member = |name: &str| manifest.tokenizer.as_ref()?.get(name)?.as_str();
@@ -153,7 +153,7 @@ impl Vocabulary {
         Ok(read().map_err(|error| error.to_string()))
     }
 
-    /// The text that `ids` stand for, with the names of special tokens; `<7>` is an id that the vocabulary does not have.
+    /// Decodes `ids` to text, with the names of special tokens. An id that is not in the vocabulary becomes `<7>`.
     pub(crate) fn text(&self, ids: impl Iterator<Item = u32>) -> String {
         let mut bytes = Vec::new();
         for id in ids {
@@ -165,7 +165,7 @@ impl Vocabulary {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// What `id` stands for; `None` when the vocabulary does not have it.
+    /// Returns the text of `id`, or `None` if it is not in the vocabulary.
     pub(super) fn token(&self, id: u32) -> Option<TokenText> {
         if let Some((content, special)) = self.added.get(&id) {
             return Some(TokenText { bytes: content.clone().into_bytes(), special: *special });
@@ -197,7 +197,7 @@ impl Vocabulary {
     }
 }
 
-/// Types of a part and of the parts of a sequence.
+/// Returns the type of a decoder or pre-tokenizer, or the types of the members of a sequence.
 fn types(part: &Value) -> Vec<&str> {
     let inner = ["decoders", "pretokenizers"].iter().find_map(|name| part.get(name)?.as_array());
     let parts = inner.map_or_else(|| std::slice::from_ref(part), Vec::as_slice);
@@ -226,8 +226,8 @@ fn scheme(file: &File) -> Scheme {
     }
 }
 
-/// The byte that `c` stands for in byte-level vocabularies: printable bytes stand for themselves, the others follow
-/// U+0100 in order.
+/// Returns the byte of `c` in byte-level vocabularies: printable bytes stand for themselves, and the others are
+/// numbered from U+0100.
 fn byte_of(c: char) -> Option<u8> {
     let is_printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match u32::from(c) {
@@ -236,7 +236,7 @@ fn byte_of(c: char) -> Option<u8> {
     }
 }
 
-/// The byte of `<0x0A>`.
+/// Parses a byte token such as `<0x0A>`.
 fn byte_token(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }

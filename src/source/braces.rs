@@ -1,18 +1,18 @@
-//! Ranges in the names of sources: `train-{000..003}.tar` names four files.
+//! Numeric ranges in the names of sources: `train-{000..003}.tar` names four files.
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::stat;
 
-/// Most files that one name may stand for.
+/// Maximum number of files that one name may expand to.
 const MAX_FILES: u64 = 1 << 20;
 
-/// Replaces every source that has ranges in its path, and is not there under that very name, by those it stands for. A
-/// label given by hand goes before their names.
+/// Replaces every source with ranges in its path by the sources it expands to, unless the path exists under exactly
+/// that name. A label given by the user is put before their names.
 ///
 /// # Errors
 ///
-/// A range that is empty or too long.
+/// Returns an error if a range is empty or too long.
 pub fn expand(sources: &[SourceSpec]) -> Result<Vec<SourceSpec>> {
     let mut all = Vec::new();
     for source in sources {
@@ -34,7 +34,7 @@ pub fn expand(sources: &[SourceSpec]) -> Result<Vec<SourceSpec>> {
     Ok(all)
 }
 
-/// The first range of a text: what stands before, both ends, and what stands after.
+/// Returns the first range in `text`: the text before it, both bounds, and the text after it.
 fn range(text: &str) -> Option<(&str, &str, &str, &str)> {
     for (open, _) in text.match_indices('{') {
         let (inside, after) = text[open + 1..].split_once('}')?;
@@ -48,7 +48,8 @@ fn range(text: &str) -> Option<(&str, &str, &str, &str)> {
     None
 }
 
-/// All texts that `text` stands for: the last range counts fastest, with the digits of the first number.
+/// Expands the ranges in `text`. The last range varies fastest. Numbers have at least as many digits as the lower
+/// bound.
 fn paths(text: &str) -> Result<Vec<String>> {
     let Some((before, from, to, after)) = range(text) else { return Ok(vec![text.to_owned()]) };
     let wrong = || {

@@ -1,23 +1,23 @@
-//! What files are compressed with: by the end of their name, and by how their bytes begin.
+//! Detection of compression formats, by the ending of file names and by the first bytes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sample::{Reject, RejectCode};
 
-/// A kind of compression.
+/// A compression format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compression {
-    /// `.gz`, RFC 1952; members one after the other are one file.
+    /// `.gz` (RFC 1952). Consecutive members form one file.
     Gzip,
-    /// `.zst`, RFC 8878; frames one after the other are one file.
+    /// `.zst` (RFC 8878). Consecutive frames form one file.
     Zstd,
-    /// `.xz`; streams one after the other are one file.
+    /// `.xz`. Consecutive streams form one file.
     Xz,
-    /// `.bz2`; streams one after the other are one file.
+    /// `.bz2`. Consecutive streams form one file.
     Bzip2,
 }
 
-/// Ends of names.
+/// File extensions.
 const ENDS: [(&str, Compression); 4] = [
     (".gz", Compression::Gzip),
     (".zst", Compression::Zstd),
@@ -26,10 +26,10 @@ const ENDS: [(&str, Compression); 4] = [
 ];
 
 impl Compression {
-    /// Bytes that [`Self::sniff`] looks at.
+    /// Number of bytes that [`Self::sniff`] inspects.
     pub const SNIFFED_BYTES: usize = 10;
 
-    /// What the end of a name says, and the name without it. Upper and lower case are the same.
+    /// Returns `name` without its compression extension, and the format of that extension. Case is ignored.
     pub fn of_name(name: &str) -> (&str, Option<Self>) {
         for (end, compression) in ENDS {
             if let Some(at) = name.len().checked_sub(end.len())
@@ -42,22 +42,22 @@ impl Compression {
         (name, None)
     }
 
-    /// What bytes that begin with `head` are compressed with.
+    /// Returns the compression format of content that starts with `head`.
     pub fn sniff(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, 8, ..] => Some(Self::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
-            // A frame to be skipped, which may come first.
+            // A skippable frame, which may come first.
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
-            // The first block begins with the digits of π, an empty file with those of its square root.
+            // The first block starts with the digits of π; an empty file, with the digits of its square root.
             [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, ..]
             | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, 0x50, 0x90, ..] => Some(Self::Bzip2),
             _ => None,
         }
     }
 
-    /// The name of the format.
+    /// Returns the name of the format.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -67,12 +67,12 @@ impl Compression {
         }
     }
 
-    /// How names end.
+    /// Returns the file extension of the format.
     pub fn extension(self) -> &'static str {
         ENDS.iter().find(|(_, c)| *c == self).map_or("", |(end, _)| end)
     }
 
-    /// The reject of a file that is compressed though its name does not say so.
+    /// Returns the reject for a file that is compressed although its name does not indicate it.
     pub fn unexpected(self) -> Reject {
         let (name, end) = (self.name(), self.extension());
         let message = format!("the content is {name}, which the name does not say: call it {end}");

@@ -1,4 +1,4 @@
-//! Files named by a list: one path a line, or each path ended by a NUL byte.
+//! Lists of files: one path per line, or paths terminated by NUL bytes.
 //!
 //! The order of the list is the order of the records.
 
@@ -13,22 +13,22 @@ use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
 
-/// The name that means standard input.
+/// The name of standard input.
 const STDIN: &str = "-";
 
 /// A list of files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesFrom {
-    /// The list; `-` is standard input.
+    /// Path of the list; `-` is standard input.
     #[serde(with = "crate::stored_path")]
     pub list: PathBuf,
-    /// Paths end with a NUL byte instead of a line end.
+    /// Whether paths end with a NUL byte instead of a line end.
     pub null: bool,
 }
 
 impl FilesFrom {
-    /// The folder that the paths are relative to when nothing else is said: that of the list, or the working directory
-    /// for standard input.
+    /// Returns the default base folder of the paths: the folder of the list, or the working directory for standard
+    /// input.
     pub fn folder(&self) -> PathBuf {
         if self.is_stdin() { PathBuf::from(".") } else { super::folder_of(&self.list) }
     }
@@ -37,11 +37,11 @@ impl FilesFrom {
         self.list == Path::new(STDIN)
     }
 
-    /// The files in the order of the list. Empty lines name nothing.
+    /// Returns the files in the order of the list. Empty lines are ignored.
     ///
     /// # Errors
     ///
-    /// The list cannot be read; it names a file twice.
+    /// Returns an error if the list cannot be read or names a file twice.
     pub fn list(&self, source: &SourceSpec, follow_links: bool) -> Result<(Vec<SourceFile>, Vec<Detail>)> {
         let bytes = if self.is_stdin() {
             let mut bytes = Vec::new();
@@ -66,7 +66,7 @@ impl FilesFrom {
     }
 }
 
-/// The names in a list, with their line numbers from 1.
+/// Returns the names in a list with their line numbers, counted from 1.
 fn names(list: &[u8], null: bool) -> impl Iterator<Item = (usize, &[u8])> {
     let end = if null { b'\0' } else { b'\n' };
     list.split(move |&b| b == end)

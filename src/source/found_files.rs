@@ -1,15 +1,16 @@
-//! What a walk over sources finds.
+//! The result of listing sources.
 
 use super::file_list::FileList;
 use super::skipped::SkippedTypes;
 
-/// What a walk found.
+/// Files found in sources.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Files that the filter kept, in order: sources as given, files by path.
+    /// Files that pass the filter, in order: sources as given, files by path.
     pub files: FileList,
-    /// Files left out: not kept by the filter, hidden, links that are not followed, sockets and devices.
+    /// Skipped files: excluded by the filter, hidden, links that are not followed, sockets and devices.
     pub skipped: SkippedTypes,
-    /// Addresses of objects that were left out because their keys are no paths. They count as skipped.
+    /// Addresses of objects that are skipped because their keys are not valid paths. They are also counted in
+    /// `skipped`.
     pub unusable: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Patterns in the names of sources, for shells that do not expand them: `corpus/*/part-*.jsonl.zst`.
+//! Glob patterns in the names of sources, for shells that do not expand them: `corpus/*/part-*.jsonl.zst`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,22 +11,25 @@ use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::{ObjectUrl, contained, stat};
 
-/// What a pattern stands for.
+/// The sources after expansion of patterns.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Matches {
     /// The sources.
     pub sources: Vec<SourceSpec>,
-    /// Files that match and are not wanted.
+    /// Files that match a pattern but do not pass the filter.
     pub skipped: SkippedTypes,
 }
 
-/// Replaces every source that is a pattern, and not there under that very name, by what matches it, in byte order. The
-/// label of a match is its path from the first part with a wildcard on, so that it is that of a file named alone where
-/// only the last part has one; a label given by hand goes before it. Files that `keep` does not want are counted.
+/// Replaces every source that is a pattern by its matches, in byte order. A path that exists under exactly that name is
+/// not a pattern.
+///
+/// The label of a match is its path from the first component with a wildcard. If only the last component has one, this
+/// is the label of a file named directly. A label given by the user is put before it. Matches that do not pass `keep`
+/// are counted as skipped.
 ///
 /// # Errors
 ///
-/// A pattern that is none, matches nothing, or a folder that cannot be listed.
+/// Returns an error if a pattern is invalid or matches nothing, or if a folder cannot be listed.
 pub fn expand(sources: &[SourceSpec], keep: &dyn Fn(&str) -> bool) -> Result<Matches> {
     let mut all = Matches::default();
     for source in sources {

@@ -1,23 +1,24 @@
-//! A JSON array as lines of JSON, byte by byte: commas between elements become line ends, and line ends inside of elements
-//! spaces. No byte is added or left out, so offsets stay those of the file, and no element has to fit into memory.
+//! Rewrites a JSON array as lines of JSON, byte by byte: commas between elements become line ends, and line ends within
+//! elements become spaces. No byte is added or removed. Offsets therefore stay those of the file, and no element has to
+//! fit into memory.
 
-/// Position in the array, between calls.
+/// State of the rewriting between calls.
 #[derive(Debug, Default)]
 pub(super) struct ArrayLines {
     place: Place,
-    /// Open brackets and braces inside the array.
+    /// Number of open brackets and braces inside the array.
     depth: u64,
     is_escaped: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Place {
-    /// Before the first character that is no white space.
+    /// Before the first character that is not whitespace.
     #[default]
     Start,
-    /// The file is no array: its lines stay as they are.
+    /// The file is not an array: its lines stay unchanged.
     Lines,
-    /// In the array.
+    /// In the array, outside strings.
     Element,
     /// In a string in the array.
     String,
@@ -26,8 +27,8 @@ enum Place {
 }
 
 impl ArrayLines {
-    /// Rewrites the next bytes of the file. Returns how many of them come before anything that follows the array and is no white
-    /// space.
+    /// Rewrites the next bytes of the file. Returns the number of bytes before the first non-whitespace byte after the
+    /// array, or of all bytes if there is none.
     pub(super) fn rewrite(&mut self, bytes: &mut [u8]) -> usize {
         if self.place == Place::Lines {
             return bytes.len();
@@ -36,7 +37,7 @@ impl ArrayLines {
             let byte = &mut bytes[at];
             match self.place {
                 Place::Start => match *byte {
-                    // White space, and a byte order mark.
+                    // Whitespace or a byte order mark.
                     b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf => *byte = b' ',
                     b'[' => (*byte, self.place) = (b' ', Place::Element),
                     _ => {
@@ -67,7 +68,7 @@ impl ArrayLines {
         bytes.len()
     }
 
-    /// Whether the array has begun and not ended.
+    /// Returns whether the array has started and not ended.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.place, Place::Element | Place::String)
     }

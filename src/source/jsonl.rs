@@ -1,4 +1,4 @@
-//! The fields of one line of JSON.
+//! Extraction of the text and the key from a line of JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,31 +7,31 @@ use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use crate::sample::{Reject, RejectCode};
 
-/// The fields that are wanted.
+/// Names of the requested fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a> {
-    /// Field with the text.
+    /// Field that holds the text.
     pub text: &'a str,
-    /// Field with the key.
+    /// Field that holds the key.
     pub key: Option<&'a str>,
 }
 
-/// What a line holds.
+/// Fields of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LineFields<'a> {
     /// The text.
     pub text: Cow<'a, str>,
-    /// The key, when one was wanted.
+    /// The key, if requested.
     pub key: Option<String>,
 }
 
-/// Finds `fields` in a line (without its line end). Of a name that comes twice, the last one counts, as in most JSON
+/// Extracts `fields` from a line (without its line end). If a name occurs twice, the last value counts, as in most JSON
 /// readers.
 ///
 /// # Errors
 ///
-/// A [`Reject`] for a line that is empty, not UTF-8, not a JSON object, or lacks a wanted field of the right type. A key
-/// may be a string or an integer.
+/// Returns a [`Reject`] for a line that is empty, not UTF-8 or not a JSON object, or that lacks a requested field of
+/// the right type. A key may be a string or an integer.
 pub fn parse<'a>(line: &'a [u8], fields: Fields<'_>) -> Result<LineFields<'a>, Reject> {
     let line = std::str::from_utf8(line).map_err(|e| {
         Reject::new(RejectCode::InvalidUtf8, format!("byte {} of the line is not UTF-8", e.valid_up_to()))
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
     }
 }
 
-/// A member name, borrowed where it has no escapes.
+/// A member name, borrowed if it has no escapes.
 #[derive(Default)]
 struct NameSeed<'a>(Cow<'a, str>);
 

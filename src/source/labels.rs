@@ -1,4 +1,4 @@
-//! Class labels from the folders of a tree.
+//! Class labels from the folders of a source.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,24 @@ use super::splits::{Names, Splits, distinct, folders};
 use super::warning::Warning;
 use crate::error::{Error, Result};
 
-/// What the names of the listed files say.
+/// Splits and classes from the paths of the listed files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Folders {
-    /// The split of each file.
+    /// Splits of the files.
     pub splits: Splits,
-    /// Sorted class names, one list for all splits; `None` when no file has a class folder.
+    /// Class names, one list for all splits: sorted, or in the order of `--classes`. `None` if no file has a class
+    /// folder.
     pub class_names: Option<Vec<String>>,
-    /// What may not be meant.
+    /// Decisions that may be unintended.
     #[serde(skip)]
     pub warnings: Vec<Warning>,
-    /// Level of the folders that are classes, from 0.
+    /// Level of the class folders, from 0.
     class_level: Option<usize>,
     by_name: BTreeMap<String, u32>,
 }
 
 impl Folders {
-    /// Reads the splits of `files`, which have no classes yet.
+    /// Determines the splits of `files`, without classes.
     ///
     /// # Errors
     ///
@@ -39,11 +40,11 @@ impl Folders {
         Ok(Self { splits, class_names: None, warnings, class_level: None, by_name: BTreeMap::new() })
     }
 
-    /// Takes the folders of `files` for classes. With `classes` (from `--classes`) that list is used as it is.
+    /// Uses the folders of `files` as classes. If `classes` is given (`--classes`), that list is used unchanged.
     ///
     /// # Errors
     ///
-    /// A class list with a name twice, or where there are no class folders.
+    /// Returns an error if a class is listed twice, or a list is given although there are no class folders.
     pub fn with_classes(
         mut self,
         files: &ChosenFiles<'_>,
@@ -83,7 +84,8 @@ impl Folders {
         Ok(self)
     }
 
-    /// Name of the class folder of `file`, and its label; the label is `None` for a class that `--classes` lacks.
+    /// Returns the name of the class folder of `file`, and its label. The label is `None` for a class that is not in
+    /// `--classes`.
     pub fn label_of(&self, file: &SourceFile) -> Option<(String, Option<u32>)> {
         let name = folders(file).into_iter().nth(self.class_level?)?;
         let label = self.by_name.get(&name).copied();

@@ -1,4 +1,4 @@
-//! What the folders of a tree mean.
+//! The meaning of the folders of a source.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,18 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// What the folders of a tree mean.
+/// The meaning of the folders of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// The names of sources and folders decide: see [`Splits`](super::splits::Splits). Folders that are not splits are classes.
+    /// Inferred from the names of sources and folders: see [`Splits`](super::splits::Splits). Folders that are not
+    /// splits are classes.
     #[default]
     Auto,
     /// First-level folder = class; everything is in one split.
     Labels,
-    /// As [`Layout::Auto`], and where no name means a split: first-level folder = split. The folder below is the class.
+    /// As [`Layout::Auto`]; where no name denotes a split: first-level folder = split. The folder below is the class.
     Splits,
-    /// Names mean nothing.
+    /// Names have no meaning.
     Flat,
 }
 

@@ -1,7 +1,7 @@
 //! Whole lines of a byte range of a file, in pieces of bounded size.
 //!
-//! A line belongs to the range in which it starts. So any division of a file into ranges gives every line exactly once,
-//! and a range can be read without looking at the others.
+//! A line belongs to the range in which it starts. Any division of a file into ranges therefore yields every line
+//! exactly once, and each range can be read independently of the others.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -15,48 +15,48 @@ use crate::error::{Error, Result};
 /// A piece of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// Whole lines with their line ends (the last one of the file may lack it), from byte `offset` on.
+    /// Whole lines with their line ends (the last line of the file may have none), starting at byte `offset`.
     Lines {
         /// Offset in the file.
         offset: u64,
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// A line of `bytes` bytes, more than allowed, that was passed over.
+    /// A line of `bytes` bytes that was skipped, because it exceeds the limit.
     Overlong {
         /// Offset of the line in the file.
         offset: u64,
-        /// Its size.
+        /// Size of the line.
         bytes: u64,
     },
 }
 
-/// Reads [`Piece`]s of a range.
+/// Reader of the [`Piece`]s of a range.
 #[derive(Debug)]
 pub struct LineReader {
     file: OpenedFile,
-    /// Where the next line starts.
+    /// Offset of the next line.
     offset: u64,
-    /// What was read from there on already: the begin of a line whose end is not.
+    /// Bytes already read from there: the start of a line that is still incomplete.
     begun: Vec<u8>,
     /// Lines that start here or later belong to the next range.
     end: u64,
-    /// Size of the file when it was planned.
+    /// Planned size of the file.
     file_bytes: u64,
     max_line_bytes: u64,
 }
 
 impl LineReader {
-    /// Opens a file for the lines that start in `range`.
+    /// Opens a file to read the lines that start in `range`.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is not what it was when it was planned.
+    /// Returns an error if the file cannot be read or has changed since it was planned.
     pub fn open(planned: &PlannedFile, range: Range<u64>, max_line_bytes: u64) -> Result<Self> {
         Self::over(planned.open()?, range, max_line_bytes)
     }
 
-    /// Reads the lines of an open file that start in `range`.
+    /// Creates a reader of the lines of an open file that start in `range`.
     ///
     /// # Errors
     ///
@@ -67,13 +67,13 @@ impl LineReader {
         let mut reader =
             Self { file, offset: range.start, begun: Vec::new(), end: range.end, file_bytes, max_line_bytes };
         if range.start > 0 {
-            // The line that is under way at the start belongs to the range before.
+            // A line that is in progress at the start belongs to the previous range.
             reader.offset = reader.line_end(range.start - 1)?;
         }
         Ok(reader)
     }
 
-    /// Checks, after the last piece, that the file is still what was planned.
+    /// Checks, after the last piece, that the file has not changed since it was planned.
     ///
     /// # Errors
     ///
@@ -82,13 +82,13 @@ impl LineReader {
         self.file.check_unchanged()
     }
 
-    /// The next piece of about `target` bytes; `None` at the end of the range.
+    /// Returns the next piece of about `target` bytes; `None` at the end of the range.
     pub fn next(&mut self, target: usize) -> Result<Option<Piece>> {
         if self.offset >= self.end {
             return Ok(None);
         }
         let offset = self.offset;
-        // Up to the target, but no further than the first line end behind the range.
+        // Up to the target, but no further than the first line end after the range.
         let mut want = (target as u64).min(self.end - offset).max(1);
         let mut bytes = std::mem::take(&mut self.begun);
         loop {
@@ -98,7 +98,7 @@ impl LineReader {
                 break;
             }
             if let Some(last) = memrchr(b'\n', &bytes) {
-                // More would take as much memory again as a long line does.
+                // A longer rest would need as much memory again as a long line, so it is read again later.
                 if bytes.len() - last <= target {
                     self.begun.reserve_exact(target);
                     self.begun.extend_from_slice(&bytes[last + 1..]);
@@ -114,7 +114,7 @@ impl LineReader {
             }
             want = bytes.len() as u64 * 2;
         }
-        // A piece that reaches the end of the file may hold lines of the next range: give those back.
+        // A piece that reaches the end of the file may contain lines of the next range: these are dropped.
         if offset + bytes.len() as u64 > self.end {
             let inside = (self.end - offset - 1) as usize;
             if let Some(newline) = memchr(b'\n', &bytes[inside..]) {
@@ -128,7 +128,7 @@ impl LineReader {
         Ok(Some(Piece::Lines { offset, bytes }))
     }
 
-    /// Where the line that holds byte `from` ends: just behind its line end, or at the end of the file.
+    /// Returns the end of the line that contains byte `from`: the offset after its line end, or the end of the file.
     fn line_end(&self, from: u64) -> Result<u64> {
         let mut buffer = Vec::new();
         let mut offset = from;
@@ -143,7 +143,7 @@ impl LineReader {
         Ok(self.file_bytes)
     }
 
-    /// Reads on until `buffer`, which has the bytes of the file from `offset` on, has `until` of them.
+    /// Extends `buffer`, which holds the bytes of the file from `offset`, to `until` bytes.
     fn read(&self, buffer: &mut Vec<u8>, offset: u64, until: usize) -> Result<()> {
         buffer.reserve_exact(until.saturating_sub(buffer.len()));
         let read = super::retried(|| {

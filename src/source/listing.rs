@@ -1,7 +1,7 @@
-//! Files that are named one by one, by a list or by the rows of a metadata file, instead of being found by a walk.
+//! Files named individually, by a list or by the rows of a metadata file, instead of found by a walk.
 //!
-//! Nothing that is named goes uncounted: a name that leads to no file, or out of the folder it is relative to, is an
-//! item that is rejected. Naming a file twice is an error of the list, because a file gives one record.
+//! Every name counts as an item: a name that leads to no file, or out of its base folder, is a rejected item. Naming a
+//! file twice is an error of the list, because a file produces one record.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -22,39 +22,40 @@ use crate::printable::printable;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::storage::{ObjectUrl, stat};
 
-/// What is between the origin of a file and the number of a further row that names it.
+/// Separator between the origin of a file and the number of a further row that names it.
 const REPEATED: char = '#';
 
-/// What is known of a named file beside its bytes.
+/// Properties of a named file that come from the list or table.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
-    /// Why it cannot become a record, when that is known already.
+    /// Why the file cannot become a record, if already known.
     pub defect: Option<Box<Reject>>,
-    /// Its label, as an ordinal in the class names.
+    /// Label, as an index into the class names.
     pub label: Option<u32>,
-    /// One value per field that is kept.
+    /// One value per kept field.
     #[serde(with = "super::stored_values")]
     pub values: Box<[Value]>,
 }
 
-/// Turns names into files of one source.
+/// Resolves names to files of one source.
 pub struct Resolver<'a> {
     source: &'a SourceSpec,
-    /// The folder of the source without links, to recognise absolute names; `None` where they are not allowed.
+    /// Resolved path of the source folder, to recognise absolute names; `None` if they are not allowed.
     absolute: Option<PathBuf>,
     follow_links: bool,
-    /// Folders under the source, and whether a link leads to them.
+    /// Folders under the source, and whether their path goes through a symbolic link.
     through_link: HashMap<PathBuf, bool>,
     /// Set for a source in object storage.
     lookup: Option<Lookup>,
 }
 
 impl<'a> Resolver<'a> {
-    /// Names relative to the folder `source`; absolute ones inside it only with `allow_absolute`.
+    /// Creates a resolver of names relative to the folder `source`. Absolute names inside it are allowed only with
+    /// `allow_absolute`.
     ///
     /// # Errors
     ///
-    /// The folder is not there.
+    /// Returns an error if the folder does not exist.
     pub fn new(source: &'a SourceSpec, allow_absolute: bool, follow_links: bool) -> Result<Self> {
         if let Some(url) = ObjectUrl::parse(&source.path)? {
             return Ok(Self {
@@ -83,11 +84,11 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// The file that `name` means, or an entry of no bytes and the reason why there is none.
+    /// Returns the file that `name` refers to, or an empty entry and the reason why there is no file.
     ///
     /// # Errors
     ///
-    /// Only failures that are not the fault of the name.
+    /// Returns only errors that are not caused by the name.
     pub fn resolve(&mut self, name: &[u8]) -> Result<(SourceFile, Option<Reject>)> {
         let name = Path::new(OsStr::from_bytes(name));
         let Some(relative) = self.relative(name) else {
@@ -146,7 +147,7 @@ impl<'a> Resolver<'a> {
         Ok((nothing(relative, origin), Some(defect)))
     }
 
-    /// `name` without `.`, relative to the folder; `None` when it leads out of it or names nothing.
+    /// Returns `name` relative to the folder, without `.` components; `None` if it leads out of the folder or is empty.
     fn relative(&self, name: &Path) -> Option<PathBuf> {
         let is_absolute = name.is_absolute() || (self.lookup.is_some() && ObjectUrl::is_url(name));
         let name = if is_absolute { name.strip_prefix(self.absolute.as_ref()?).ok()? } else { name };
@@ -161,7 +162,7 @@ impl<'a> Resolver<'a> {
         (!relative.as_os_str().is_empty()).then_some(relative)
     }
 
-    /// Whether a folder above the file, and under the source, is a symbolic link.
+    /// Returns whether a folder between the source and the file is a symbolic link.
     fn is_through_link(&mut self, relative: &Path) -> Result<bool> {
         let Some(folder) = relative.parent().filter(|f| !f.as_os_str().is_empty()) else { return Ok(false) };
         if let Some(&known) = self.through_link.get(folder) {
@@ -179,12 +180,12 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The entry of an item that has no file.
+/// Returns the entry of an item without a file.
 pub fn nothing(relative: PathBuf, origin: String) -> SourceFile {
     SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, etag: None, member: None }
 }
 
-/// Whether the failure says that the name leads to no file.
+/// Returns whether the error means that the name leads to no file.
 pub(super) fn names_nothing(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
@@ -192,7 +193,8 @@ pub(super) fn names_nothing(error: &std::io::Error) -> bool {
     ) || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// Numbers the entries of a file that several rows of a table name, so that each has an origin of its own: `a.jpg`, `a.jpg#2`, `a.jpg#3`.
+/// Numbers the entries of files that several rows of a table name, so that each has its own origin: `a.jpg`, `a.jpg#2`,
+/// `a.jpg#3`.
 pub(super) fn number_repeats(files: &mut [SourceFile]) {
     let mut counts: HashMap<String, u64> = HashMap::new();
     for file in files {
@@ -204,7 +206,7 @@ pub(super) fn number_repeats(files: &mut [SourceFile]) {
     }
 }
 
-/// Refuses a file that is named twice. `place` says where the entry of an ordinal stands, as in `line 3`.
+/// Returns an error if a file is named twice. `place` returns the position of an entry in the list, such as `line 3`.
 pub(super) fn check_named_once(
     files: &[SourceFile],
     list: &Path,
@@ -226,7 +228,7 @@ pub(super) fn check_named_once(
 }
 
 impl SourceFile {
-    /// The origin of the file itself, without the number of a further row that names it.
+    /// Returns the origin of the file itself, without the number of a further row that names it.
     pub fn file_origin(&self) -> &str {
         let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         match (self.origin.rsplit_once(REPEATED), self.relative.file_name()) {

@@ -1,8 +1,8 @@
-//! Compressed data as the members they are made of.
+//! Readers of compressed data that consists of several members.
 //!
-//! Members of gzip, frames of zstd and streams of xz and bzip2 follow one another in a file. Each has a checksum of its
-//! own at its end. The readers here note where each member starts in the decompressed bytes, so that what came out of a
-//! damaged one can be told from the rest.
+//! A file may consist of consecutive gzip members, zstd frames, or xz or bzip2 streams. Each has its own checksum at
+//! its end. The readers record where each member starts in the decompressed bytes, so that the output of a damaged
+//! member can be separated from the rest.
 
 use std::io::{self, BufRead, Read};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use flate2::bufread::GzDecoder;
 use liblzma::stream::{Action, Status, Stream as XzStream};
 use zstd::stream::raw::{InBuffer, Operation, OutBuffer};
 
-/// Where members start in the decompressed bytes, as far as that is known.
+/// Where members start in the decompressed bytes, as far as known.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MemberStarts(Arc<Mutex<Vec<u64>>>);
 
@@ -21,7 +21,7 @@ impl MemberStarts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(start);
     }
 
-    /// Those that were not taken before, in order.
+    /// Returns the starts that were not taken before, in order.
     pub(super) fn take(&self) -> Vec<u64> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -29,10 +29,10 @@ impl MemberStarts {
 
 /// A decoder of one member.
 pub(super) trait Member<R>: Read + Sized {
-    /// Starts at the member that `raw` is at.
+    /// Creates a decoder of the member at the current position of `raw`.
     fn start(raw: R) -> io::Result<Self>;
 
-    /// What follows the member, after its end was read.
+    /// Returns the input after the member, once its end was read.
     fn rest(self) -> R;
 }
 
@@ -56,10 +56,10 @@ impl<R: BufRead> Member<R> for BzDecoder<R> {
     }
 }
 
-/// Members one after the other.
+/// Reader of consecutive members.
 pub(super) struct Members<R, M> {
     member: Option<M>,
-    /// What is read next, between members.
+    /// The input, between members.
     raw: Option<R>,
     starts: MemberStarts,
     produced: u64,
@@ -103,22 +103,23 @@ impl<R: BufRead, M: Member<R>> Read for Members<R, M> {
     }
 }
 
-/// Frames of zstd.
+/// Reader of consecutive zstd frames.
 pub(super) struct Frames<R> {
     raw: R,
     decoder: zstd::stream::raw::Decoder<'static>,
     starts: MemberStarts,
     produced: u64,
-    /// The last frame is complete, and no other has begun.
+    /// Whether the last frame is complete and no other has started.
     between: bool,
-    /// Bytes up to the end of the block. No more than these are decoded at once: when the checksum after the last block
-    /// is wrong, the library drops all that it gives in the same call.
+    /// Bytes up to the end of the block; no more are decoded at once. If the checksum after the last block is wrong,
+    /// the library drops all output of that call.
     wanted: usize,
-    /// More of the last block may come without input. It is asked for alone, for the same reason.
+    /// Whether the decoder may have more output of the last block, without input. It is flushed in a separate call, for
+    /// the same reason.
     flushing: bool,
 }
 
-/// Fewest bytes of a frame that say something.
+/// Minimum number of bytes from which the decoder can interpret the start of a frame.
 const FRAME_START_BYTES: usize = 5;
 
 impl<R: BufRead> Frames<R> {
@@ -161,7 +162,7 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// Streams of xz. The reader of the library drops what it has decoded when it meets damage.
+/// Reader of consecutive xz streams. The library's own reader drops decoded bytes when it meets damage.
 pub(super) struct XzStreams<R> {
     raw: R,
     stream: Option<XzStream>,
@@ -169,7 +170,7 @@ pub(super) struct XzStreams<R> {
     produced: u64,
     memory_bytes: u64,
     failure: Option<io::Error>,
-    /// A stream has ended, and zeros may follow.
+    /// Whether a stream has ended, so that zero padding may follow.
     ended: bool,
 }
 
@@ -178,7 +179,7 @@ impl<R: BufRead> XzStreams<R> {
         Self { raw, stream: None, starts, produced: 0, memory_bytes, failure: None, ended: false }
     }
 
-    /// Passes over zeros between streams, of which there are four or a multiple.
+    /// Skips the zero padding between streams, whose length is a multiple of four.
     fn padding(&mut self) -> io::Result<()> {
         let mut zeros = 0;
         loop {
@@ -271,7 +272,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// All bytes of a reader, and where its members start.
+    /// Returns all bytes of a reader, and where its members start.
     fn read(mut reader: impl Read, starts: &MemberStarts) -> io::Result<(Vec<u8>, Vec<u64>)> {
         let mut bytes = Vec::new();
         reader.read_to_end(&mut bytes)?;

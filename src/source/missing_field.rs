@@ -1,18 +1,18 @@
-//! Errors about fields and columns that are not there.
+//! Errors about missing fields and columns.
 
 use crate::error::Error;
 
-/// Names that a message lists.
+/// Maximum number of names that a message lists.
 const SHOWN_NAMES: usize = 20;
 
-/// The error of `option`, which names a column that a table does not have.
+/// Returns the error for `option`, which names a column that the table does not have.
 pub(crate) fn no_column(option: &'static str, wanted: &str, there: &[&str]) -> Error {
     Error::usage(format!("there is no column {wanted:?}; there are {}", quoted(there)))
         .of_option(option)
         .help(suggestion(wanted, there))
 }
 
-/// The names, as many as a person reads.
+/// Returns the quoted names. Beyond [`SHOWN_NAMES`], the rest is counted.
 pub(crate) fn quoted(names: &[&str]) -> String {
     let mut text =
         names.iter().take(SHOWN_NAMES).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
@@ -22,7 +22,7 @@ pub(crate) fn quoted(names: &[&str]) -> String {
     text
 }
 
-/// The name in `there` that was probably meant.
+/// Returns a suggestion of the name in `there` that was probably meant.
 pub(crate) fn suggestion(wanted: &str, there: &[&str]) -> String {
     let near = there.iter().map(|name| (distance(wanted, name), name)).min();
     match near.filter(|(distance, _)| *distance <= 1 + wanted.chars().count() / 4) {
@@ -31,10 +31,10 @@ pub(crate) fn suggestion(wanted: &str, there: &[&str]) -> String {
     }
 }
 
-/// Insertions, deletions and replacements of characters that turn `a` into `b`, without regard to case.
+/// Returns the Levenshtein distance between `a` and `b`, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().collect();
-    // Distances of the characters of `a` so far from each beginning of `b`.
+    // Distances between the characters of `a` so far and each prefix of `b`.
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, c) in a.to_lowercase().chars().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);

@@ -1,4 +1,4 @@
-//! Where items come from: the files of a source in a fixed order, and the items inside a file.
+//! Sources: their files in a fixed order, and the items in each file.
 
 pub mod braces;
 pub mod compression;
@@ -52,28 +52,28 @@ use rustix::io::Errno;
 use crate::decode::{is_unreadable_photo, sniff};
 use crate::error::{Error, Result};
 
-/// Pauses between attempts at an operation that failed in the operating system.
+/// Pauses between attempts of an operation that failed with an operating-system error, in milliseconds.
 const RETRY_PAUSES_MS: [u64; 2] = [50, 250];
 
-/// Attempts of this process that were repeated.
+/// Number of attempts that this process has repeated.
 static RETRIES: AtomicU64 = AtomicU64::new(0);
 
-/// How many operations on source files this process has repeated because they failed in the operating system.
+/// Returns how often this process has repeated an operation on a source file after an operating-system error.
 pub fn retries() -> u64 {
     RETRIES.load(Relaxed)
 }
 
-/// Whether a failure is there to stay: no such file, no permission, a link or a socket where a file was.
+/// Returns whether a failure is permanent: no such file, no permission, or a link or socket in place of the file.
 fn is_final(error: &io::Error) -> bool {
     let of = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
-        // Requests to object storage were repeated already.
+        // Requests to object storage have already been retried.
         || error.get_ref().is_some_and(|inner| inner.is::<Error>())
         || of(Errno::LOOP)
         || of(Errno::NXIO)
 }
 
-/// Runs `operation` again after a failure that may pass.
+/// Runs `operation`, and repeats it after failures that may be temporary.
 fn retried<T>(mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for pause in RETRY_PAUSES_MS {
         match operation() {
@@ -87,14 +87,14 @@ fn retried<T>(mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     operation()
 }
 
-/// Bytes of a file that are held while two are compared.
+/// Read buffer for each of two files that are compared, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Whether two files have the same bytes.
+/// Returns whether two files have the same content.
 ///
 /// # Errors
 ///
-/// One of them cannot be read, or is not what it was when it was planned.
+/// Returns an error if one of the files cannot be read or has changed since it was planned.
 pub fn same_content(one: &PlannedFile, other: &PlannedFile) -> Result<bool> {
     let (opened_one, opened_other) = (one.open()?, other.open()?);
     let mut a = BufReader::with_capacity(PIECE_BYTES, &opened_one);
@@ -117,29 +117,29 @@ pub fn same_content(one: &PlannedFile, other: &PlannedFile) -> Result<bool> {
     Ok(same)
 }
 
-/// Bytes of a file that are looked at when its name does not say what it is.
+/// Bytes inspected at the start of a file whose name does not indicate its type.
 const SNIFFED_BYTES: u64 = 4096;
 
-/// Whether the bytes at the start of a file are those of an image.
+/// Returns whether a file starts with the bytes of an image.
 ///
 /// # Errors
 ///
-/// The file cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn begins_as_image(path: &Path) -> Result<bool> {
     Ok(sniff(&start_of(path)?).is_some())
 }
 
-/// The same, also for AVIF and HEIC images, which cannot be decoded.
+/// As [`begins_as_image`], but also accepts AVIF and HEIC images, which cannot be decoded.
 ///
 /// # Errors
 ///
-/// The file cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn begins_as_any_image(file: &PlannedFile) -> Result<bool> {
     let start = file.start(SNIFFED_BYTES)?;
     Ok(sniff(&start).is_some() || is_unreadable_photo(&start))
 }
 
-/// The first bytes of a file.
+/// Reads the first [`SNIFFED_BYTES`] bytes of a file.
 fn start_of(path: &Path) -> Result<Vec<u8>> {
     let mut start = Vec::new();
     File::open(path)
@@ -148,7 +148,7 @@ fn start_of(path: &Path) -> Result<Vec<u8>> {
     Ok(start)
 }
 
-/// The folder that a file is in.
+/// Returns the folder that contains a file.
 fn folder_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),

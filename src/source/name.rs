@@ -1,10 +1,10 @@
-//! File names as text.
+//! Conversion of file names to text.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// `name` as UTF-8. A name that is not UTF-8 is percent-encoded: every byte that is not an ASCII letter, digit or one
-/// of `-._~` becomes `%XX`.
+/// Returns `name` as UTF-8. A name that is not UTF-8 is percent-encoded: every byte that is not an ASCII letter, digit
+/// or one of `-._~` becomes `%XX`.
 pub fn portable_name(name: &OsStr) -> String {
     if let Some(text) = name.to_str() {
         return text.to_owned();

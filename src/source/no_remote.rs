@@ -1,4 +1,4 @@
-//! Sources in object storage, in builds without it: there are none.
+//! Replacement for `remote.rs` in builds without object storage.
 
 use std::io;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use super::planned::PlannedFile;
 use crate::error::{Error, Result};
 use crate::storage::ObjectUrl;
 
-/// There is none.
+/// An open object, which never exists in this build.
 #[derive(Debug)]
 pub(super) enum OpenedObject {}
 

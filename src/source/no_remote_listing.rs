@@ -1,4 +1,4 @@
-//! Lists of sources in object storage, in builds without it: there are none.
+//! Replacement for `remote_listing.rs` in builds without object storage.
 
 use super::found_files::Listing;
 use super::planned::PlannedFile;
@@ -17,7 +17,7 @@ pub(super) fn list(
     refused(url)
 }
 
-/// Finds nothing.
+/// A lookup that always returns an error.
 #[derive(Debug)]
 pub(super) struct Lookup(ObjectUrl);
 

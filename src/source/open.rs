@@ -1,6 +1,6 @@
-//! Opening and reading source files: the only way to do it.
+//! Opening and reading of source files. All source files are read through this module.
 //!
-//! Only regular files are read: opening a FIFO or a device never blocks.
+//! Only regular files are read, and opening a FIFO or a device never blocks.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::Read;
@@ -18,19 +18,19 @@ use super::{remote, retried};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::ObjectUrl;
 
-/// Bytes of a file that are held while it is read piece by piece.
+/// Buffer size for reading a file in pieces, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
-/// What a person can do about a source that cannot be read.
+/// Help for a source that cannot be read.
 const READ_HELP: &str = "make the file readable, then run the same command with --resume";
-/// Names of what the process was started with: these may be pipes that a shell has opened.
+/// Paths of inherited files, which may be pipes that a shell has opened.
 const INHERITED: [&str; 3] = ["/dev/stdin", "/dev/fd", "/proc/self/fd"];
 
 impl PlannedFile {
-    /// The file at `path` as it is now, through any link.
+    /// Returns the current state of the file at `path`. Follows links.
     ///
     /// # Errors
     ///
-    /// There is none, or it is not a regular file.
+    /// Returns an error if there is no such file, or it is not a regular file.
     pub fn now(path: &Path) -> Result<Self> {
         let meta = retried(|| std::fs::metadata(path)).map_err(|e| Error::io("look at the file", path, e))?;
         check_regular(path, &meta)?;
@@ -46,7 +46,8 @@ impl PlannedFile {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`]: it cannot be opened, is not a regular file (any more), or has changed since it was planned.
+    /// Returns [`ErrorKind::Io`] if the file cannot be opened, is not a regular file (any more), or has changed since
+    /// it was planned.
     pub fn open(&self) -> Result<OpenedFile> {
         if let Some(url) = ObjectUrl::parse(&self.path)? {
             return Ok(OpenedFile::object(self, remote::open(self, url)?));
@@ -58,23 +59,24 @@ impl PlannedFile {
         Ok(OpenedFile::local(self, file, &meta))
     }
 
-    /// The whole of the file.
+    /// Reads the whole file.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] when it cannot be read, is gone, or is not what it was: never the item's fault.
+    /// Returns [`ErrorKind::Io`] if the file cannot be read, no longer exists, or has changed. This is never a defect
+    /// of the item.
     pub fn read(&self) -> Result<Vec<u8>> {
         let opened = self.open().map_err(with_help)?;
         self.read_opened(&opened)
     }
 
-    /// Opens the file and requests its bytes, where waiting for them takes long: in object storage. `None` elsewhere, and when it cannot
-    /// be opened, which the next attempt says.
+    /// Opens a file in object storage and requests its bytes, so that later reads need not wait. Returns `None` for
+    /// local files, and if the file cannot be opened; the next attempt to open it reports the error.
     pub fn open_ahead(&self) -> Option<OpenedFile> {
         self.open_range_ahead(0..self.bytes)
     }
 
-    /// As [`Self::open_ahead`], where only `range` is read.
+    /// As [`Self::open_ahead`], but requests only `range`.
     pub fn open_range_ahead(&self, range: Range<u64>) -> Option<OpenedFile> {
         if !ObjectUrl::is_url(&self.path) {
             return None;
@@ -84,14 +86,14 @@ impl PlannedFile {
         Some(opened)
     }
 
-    /// As [`Self::read`], of the file that was opened before.
+    /// As [`Self::read`], for a file that is already open.
     ///
     /// # Errors
     ///
     /// As [`Self::read`].
     pub fn read_opened(&self, opened: &OpenedFile) -> Result<Vec<u8>> {
         let fail = |e| with_help(Error::io("read", &self.path, e));
-        // One byte more than planned, to meet the end without a reader that looks for more room.
+        // One byte more than planned, so that reading meets the end of the file without growing the buffer.
         let mut bytes = Vec::with_capacity(usize::try_from(self.bytes).unwrap_or(0).saturating_add(1));
         let most = self.bytes.saturating_add(1);
         while (bytes.len() as u64) < most {
@@ -107,7 +109,7 @@ impl PlannedFile {
         Ok(bytes)
     }
 
-    /// The first bytes of the file, at most `most`.
+    /// Reads the first bytes of the file, at most `most`.
     ///
     /// # Errors
     ///
@@ -120,7 +122,7 @@ impl PlannedFile {
         Ok(start)
     }
 
-    /// XXH3-128 of the file.
+    /// Returns the XXH3-128 of the file.
     ///
     /// # Errors
     ///
@@ -145,12 +147,12 @@ impl PlannedFile {
     }
 }
 
-/// The whole of a file that is not part of a plan: a list of files, a table, a tokenizer. Pipes that the process
-/// inherited (`/dev/fd/63`, which a shell makes of `<(…)`) are read to their end.
+/// Reads the whole of a file that is not part of a plan, such as a list of files, a table or a tokenizer. Inherited
+/// pipes (such as `/dev/fd/63`, which a shell creates for `<(…)`) are read to their end.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`]: it cannot be read, is not a regular file, or changed while it was read.
+/// Returns [`ErrorKind::Io`] if the file cannot be read, is not a regular file, or changes while it is read.
 pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     if let Some(url) = ObjectUrl::parse(path)? {
         return match remote::look_at(&url)? {
@@ -174,7 +176,7 @@ fn with_help(error: Error) -> Error {
 }
 
 fn open(path: &Path, follow_links: bool) -> Result<File> {
-    // Of a FIFO, opening would wait for a writer.
+    // Without this flag, opening a FIFO would wait for a writer.
     let mut flags = OFlags::NONBLOCK;
     if !follow_links {
         flags |= OFlags::NOFOLLOW;
@@ -234,7 +236,7 @@ mod tests {
         let planned = file(dir.path(), "hello");
         assert_eq!(planned.read().unwrap(), b"hello");
         assert_eq!(planned.hash().unwrap(), xxhash_rust::xxh3::xxh3_128(b"hello"));
-        // The same size at another time.
+        // The same size, but a different time.
         std::fs::write(&planned.path, "world").unwrap();
         set_time(&planned.path, SystemTime::now() + Duration::from_secs(5));
         fails(planned.read(), "written to");

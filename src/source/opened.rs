@@ -1,4 +1,4 @@
-//! A source file that is being read, from a disk or from object storage.
+//! Open source files, on disk or in object storage.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -14,7 +14,7 @@ use super::remote::OpenedObject;
 use super::retried;
 use crate::error::{Error, Result};
 
-/// A source file that is being read.
+/// An open source file.
 #[derive(Debug)]
 pub struct OpenedFile {
     content: Content,
@@ -25,10 +25,10 @@ pub struct OpenedFile {
 enum Content {
     Local {
         file: File,
-        /// Device and inode: the file that was opened, until it is closed.
+        /// Device and inode, which identify the file as long as it is open.
         identity: (u64, u64),
     },
-    /// Every answer of the store is checked to be of the object that was planned.
+    /// Every response of the store is checked to be of the planned object.
     Object(OpenedObject),
 }
 
@@ -42,21 +42,21 @@ impl OpenedFile {
         Self { content: Content::Object(object), planned: planned.clone() }
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.planned.path
     }
 
-    /// Its size.
+    /// Returns the planned size in bytes.
     pub fn bytes(&self) -> u64 {
         self.planned.bytes
     }
 
-    /// Announces that `range` is read from its start on. In object storage, its bytes are requested ahead.
+    /// Announces that `range` will be read sequentially. In object storage, its bytes are requested ahead.
     ///
     /// # Errors
     ///
-    /// The system refuses a thread.
+    /// Returns an error if the system refuses to create a thread.
     pub fn will_read(&self, range: Range<u64>) -> Result<()> {
         match &self.content {
             Content::Local { .. } => Ok(()),
@@ -64,18 +64,18 @@ impl OpenedFile {
         }
     }
 
-    /// Announces that bytes are read several times. Of objects, up to `bytes` bytes are held.
+    /// Announces that bytes will be read several times. For objects, up to `bytes` bytes are kept in memory.
     pub fn hold(&self, bytes: u64) {
         if let Content::Object(object) = &self.content {
             object.hold(bytes);
         }
     }
 
-    /// Reads bytes from `offset` on into `buffer`; fewer than fit do not mean the end.
+    /// Reads bytes at `offset` into `buffer`. A short read does not mean the end of the file.
     ///
     /// # Errors
     ///
-    /// The file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.content {
             Content::Local { file, .. } => file.read_at(buffer, offset),
@@ -83,11 +83,11 @@ impl OpenedFile {
         }
     }
 
-    /// Fills `buffer` with the bytes from `offset` on.
+    /// Fills `buffer` with the bytes at `offset`.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or ends before.
+    /// Returns an error if the file cannot be read, or ends before `buffer` is full.
     pub fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buffer.is_empty() {
             match self.read_at(buffer, offset) {
@@ -103,7 +103,7 @@ impl OpenedFile {
         Ok(())
     }
 
-    /// Appends bytes from `offset` on to `buffer`, as many as it has room for, and returns how many.
+    /// Appends bytes at `offset` to `buffer`, up to its spare capacity, and returns their number.
     pub(super) fn append_at(&self, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
         match &self.content {
             Content::Local { file, .. } => loop {
@@ -121,7 +121,7 @@ impl OpenedFile {
         }
     }
 
-    /// Reads the bytes that follow those of the last call.
+    /// Reads the bytes after those of the previous call.
     pub(super) fn read_next(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.content {
             Content::Local { file, .. } => {
@@ -132,17 +132,17 @@ impl OpenedFile {
         }
     }
 
-    /// Reads `range`, piece by piece.
+    /// Returns a reader of `range`.
     pub(super) fn reader(&self, range: Range<u64>) -> RangeReader<'_> {
         RangeReader { opened: self, range }
     }
 
-    /// Checks that what was read is the file that was planned: to be called after the last byte, and before anything is
-    /// blamed on the bytes.
+    /// Checks that the file that was read is the planned file. Must be called after the last byte, and before damage is
+    /// reported.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind): it was written to, or another file is in its place.
+    /// Returns [`ErrorKind::Io`](crate::error::ErrorKind) if the file was written to, or replaced by another file.
     pub fn check_unchanged(&self) -> Result<()> {
         let Content::Local { file, identity } = &self.content else { return Ok(()) };
         let path = self.path();
@@ -166,7 +166,7 @@ impl Read for &OpenedFile {
     }
 }
 
-/// A range of a file.
+/// Reader of a byte range of a file.
 pub(super) struct RangeReader<'a> {
     opened: &'a OpenedFile,
     range: Range<u64>,

@@ -1,8 +1,8 @@
-//! Source files as they were planned.
+//! Source files as recorded in the plan.
 //!
-//! A source may change while it is read. Its size and time of change are compared with the plan when it is opened and
-//! again after its last byte was read, so that no record is made of two states of a file; what changed is a failure to
-//! read it, never a defect of an item. Of objects, the entity tag is compared with every answer of the store.
+//! A source may change while it is read. Its size and modification time are compared with the plan when it is opened,
+//! and again after its last byte was read. No record therefore mixes two states of a file. A change is a failure to
+//! read the file, never a defect of an item. For objects, the entity tag is compared with every response of the store.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -10,25 +10,25 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a person can do about a source that changed.
+/// Help for a source that changed.
 pub(super) const CHANGED_HELP: &str = "leave the sources alone during a run; start again with --overwrite";
 
 /// A source file as it was when the run was planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedFile {
-    /// Where it is.
+    /// Path, or address of an object.
     pub path: PathBuf,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Time of its last change, in nanoseconds since 1970.
+    /// Modification time, in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// Entity tag of an object, where its store has them.
+    /// Entity tag of an object, if its store provides one.
     pub etag: Option<String>,
     /// Whether `path` may be a symbolic link.
     pub follow_links: bool,
 }
 
-/// Time of the last change, in nanoseconds since 1970.
+/// Returns the modification time, in nanoseconds since 1970.
 pub(super) fn modified_ns(meta: &Metadata) -> i128 {
     i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec())
 }

@@ -6,14 +6,14 @@ use crate::storage::ObjectUrl;
 pub(super) use crate::storage::objects::ObjectReader as OpenedObject;
 use crate::storage::objects::{Bucket, Object};
 
-/// Opens the object that is planned as `planned`. Sends nothing.
+/// Opens the object `planned` at `url`. Sends no request.
 pub(super) fn open(planned: &PlannedFile, url: ObjectUrl) -> Result<OpenedObject> {
     let object =
         Object { bytes: planned.bytes, modified_ns: planned.modified_ns, etag: planned.etag.clone(), url };
     OpenedObject::open(&Bucket::of(&object.url)?, object)
 }
 
-/// The object at `url` as it is now.
+/// Returns the current state of the object at `url`; `None` if there is none.
 pub(super) fn look_at(url: &ObjectUrl) -> Result<Option<PlannedFile>> {
     Ok(Bucket::of(url)?.head(url)?.map(|object| planned(&object)))
 }

@@ -1,4 +1,4 @@
-//! Lists of sources in object storage.
+//! Listing of sources in object storage.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::options::SourceSpec;
 use crate::storage::ObjectUrl;
 use crate::storage::objects::{Bucket, FileListing, Object};
 
-/// Lists the objects of the source `spec` at `url`, whose ordinal is `source`, as a walk lists the files of a folder.
+/// Lists the objects of the source `spec` at `url`, with the ordinal `source`, as a walk lists the files of a folder.
 pub(super) fn list(
     spec: &SourceSpec,
     url: &ObjectUrl,
@@ -49,7 +49,7 @@ pub(super) fn list(
     Ok(())
 }
 
-/// Whether a walk of folders would keep the file. What is in a hidden folder is not even counted.
+/// Returns whether a walk of folders would keep the file. Files in hidden folders are not counted as skipped.
 fn is_wanted(relative: &str, keep: &dyn Fn(&str) -> bool, skipped: &mut SkippedTypes) -> bool {
     let (folders, name) = relative.rsplit_once('/').unwrap_or(("", relative));
     if folders.split('/').any(|folder| folder.starts_with('.')) {
@@ -74,17 +74,18 @@ fn file(source: u32, relative: &Path, origin: String, object: Object) -> SourceF
     }
 }
 
-/// Objects under an address by their key, for names that are looked up one by one.
+/// Finds objects under an address by name. The first names are looked up with one request each; then all objects are
+/// listed at once.
 #[derive(Debug)]
 pub(super) struct Lookup {
     url: ObjectUrl,
-    /// Names that were looked up with a request each.
+    /// Number of names looked up with one request each.
     requests: usize,
-    /// All objects, once many names are looked up.
+    /// All objects by key, once more than [`LOOKED_UP`] names were looked up.
     all: Option<std::collections::HashMap<String, PlannedFile>>,
 }
 
-/// Names that are looked up before all objects are listed instead.
+/// Number of names looked up one by one before all objects are listed instead.
 const LOOKED_UP: usize = 32;
 
 impl Lookup {
@@ -92,9 +93,9 @@ impl Lookup {
         Self { url, requests: 0, all: None }
     }
 
-    /// The object called `relative`; `None` when there is none.
+    /// Returns the object named `relative`; `None` if there is none.
     pub(super) fn find(&mut self, relative: &str) -> Result<Option<PlannedFile>> {
-        // A name that no object can have.
+        // No object can have this name.
         let Ok(url) = self.url.join(relative) else { return Ok(None) };
         if self.all.is_none() && (self.requests < LOOKED_UP || self.url.is_server()) {
             self.requests += 1;

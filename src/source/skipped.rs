@@ -1,4 +1,4 @@
-//! Files that are left out, counted by type, so that a message can say what was there instead.
+//! Counts of skipped files by type, so that a message can tell what a source contains instead.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::warning::listed;
 use crate::printable::printable;
 use crate::schema::Kind;
 
-/// What to do about types of files that `dsconvert images` does not read.
+/// Advice for file types that `dsconvert images` does not read.
 const ADVICE_FOR_IMAGES: &[(&[&str], &str)] = &[
     (
         &[".avif", ".heic", ".heif"],
@@ -24,7 +24,7 @@ const ADVICE_FOR_IMAGES: &[(&[&str], &str)] = &[
     (&[".txt", ".json"], "text is converted by `dsconvert text`"),
 ];
 
-/// What to do about types of files that `dsconvert text` does not read.
+/// Advice for file types that `dsconvert text` does not read.
 const ADVICE_FOR_TEXT: &[(&[&str], &str)] = &[
     (
         &[".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"],
@@ -38,23 +38,23 @@ const ADVICE_FOR_TEXT: &[(&[&str], &str)] = &[
 const PLAIN_TEXT: &str =
     "files of other types are read when a pattern names them: 'DIR/**/*.md' --input-format txt";
 
-/// Numbers of skipped files by what their names end with.
+/// Number of skipped files by the ending of their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SkippedTypes(BTreeMap<String, u64>);
 
 impl SkippedTypes {
-    /// Counts the file called `name`.
+    /// Counts the file `name`.
     pub(crate) fn add(&mut self, name: &str) {
         self.add_many(ending(name), 1);
     }
 
-    /// Counts a member of an archive, whose name is not known.
+    /// Counts a member of an archive whose name is not known.
     pub(crate) fn add_member(&mut self) {
         self.add_many("in archives".to_owned(), 1);
     }
 
-    /// Adds the files of `other`.
+    /// Adds the counts of `other`.
     pub(crate) fn extend(&mut self, other: &Self) {
         other.0.iter().for_each(|(ending, count)| self.add_many(ending.clone(), *count));
     }
@@ -63,7 +63,7 @@ impl SkippedTypes {
         *self.0.entry(ending).or_default() += count;
     }
 
-    /// What to do about files of these types, when nothing else was found for a dataset of `kind`.
+    /// Returns advice for these file types, if nothing else was found for a dataset of `kind`.
     pub(crate) fn advice(&self, kind: Kind) -> Option<String> {
         let table = match kind {
             Kind::Images => ADVICE_FOR_IMAGES,
@@ -75,18 +75,18 @@ impl SkippedTypes {
         let is_other = kind == Kind::Text && advice.is_empty() && self.0.keys().any(|e| e.starts_with('.'));
         match advice.is_empty() {
             false => Some(advice.join("; ")),
-            // Source code, markup, and whatever else is plain text under another name.
+            // Source code, markup and other plain text with a different extension.
             true => is_other.then(|| PLAIN_TEXT.to_owned()),
         }
     }
 
-    /// Number of files.
+    /// Returns the number of files.
     pub fn count(&self) -> u64 {
         self.0.values().sum()
     }
 }
 
-/// `2 .pdf, 1 .md`, the most frequent types first.
+/// Formats as `2 .pdf, 1 .md`, with the most frequent types first.
 impl fmt::Display for SkippedTypes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut types: Vec<_> = self.0.iter().collect();
@@ -96,7 +96,7 @@ impl fmt::Display for SkippedTypes {
     }
 }
 
-/// What the name of a file ends with, as `.txt.gz`; a name that starts with a dot is hidden.
+/// Returns the ending of a file name, such as `.txt.gz`. A name that starts with a dot is hidden.
 fn ending(name: &str) -> String {
     let name = name.rsplit('/').next().unwrap_or_default();
     if name.starts_with('.') {

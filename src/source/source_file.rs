@@ -1,4 +1,4 @@
-//! The files of sources, as a plan has them.
+//! Source files as stored in a plan.
 
 use std::path::PathBuf;
 
@@ -17,25 +17,25 @@ use crate::options::SourceSpec;
 pub struct SourceFile {
     /// Ordinal of the source.
     pub source: u32,
-    /// Path under the source; empty when the source is itself a file.
+    /// Path relative to the source; empty if the source itself is a file.
     #[serde(with = "crate::stored_path")]
     pub relative: PathBuf,
-    /// Label of the source and relative path, with `/`: the origin of what the file holds.
+    /// Origin of the items in the file: the label of the source and the relative path, joined by `/`.
     pub origin: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// Time of the last change, in nanoseconds since 1970: tells an unchanged file from a changed one.
+    /// Modification time, in nanoseconds since 1970; detects changed files.
     pub modified_ns: i128,
-    /// Entity tag of an object, where its store has them: changes with the content.
+    /// Entity tag of an object, if its store provides one; changes with the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
-    /// Where it is in a zip archive; `None` for a file of its own.
+    /// Location in a zip archive; `None` for a file outside archives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Box<ZipMember>>,
 }
 
 impl SourceFile {
-    /// Where the file is now, or the archive that it is in.
+    /// Returns the path of the file, or of the archive that contains it.
     pub fn path(&self, sources: &[SourceSpec]) -> PathBuf {
         let root = &sources[self.source as usize].path;
         let relative = match &self.member {
@@ -45,8 +45,8 @@ impl SourceFile {
         if relative.as_os_str().is_empty() { root.clone() } else { root.join(relative) }
     }
 
-    /// The file, or the archive that it is in, as it is to be opened. A source that is itself a file may be a link; others only
-    /// with `follow_links`.
+    /// Returns the file to open: the file itself, or the archive that contains it. A source that is itself a file may
+    /// be a symbolic link; other files only with `follow_links`.
     pub fn planned(&self, sources: &[SourceSpec], follow_links: bool) -> PlannedFile {
         let (bytes, is_named) = match &self.member {
             None => (self.bytes, self.is_named()),
@@ -61,16 +61,16 @@ impl SourceFile {
         }
     }
 
-    /// All bytes of the file.
+    /// Reads the whole file.
     ///
     /// # Errors
     ///
-    /// It cannot be read or has changed; in an archive, it may also be damaged.
+    /// Returns an error if the file cannot be read or has changed, or is damaged in its archive.
     pub fn read(&self, sources: &[SourceSpec], follow_links: bool) -> Result<Vec<u8>, Broken> {
         self.read_opened(sources, follow_links, None)
     }
 
-    /// As [`Self::read`], of the file that [`Self::open_ahead`] has opened.
+    /// As [`Self::read`], with `opened` as the result of [`Self::open_ahead`].
     ///
     /// # Errors
     ///
@@ -90,11 +90,11 @@ impl SourceFile {
         }
     }
 
-    /// The content of the file, decompressed, to be read piece by piece; `opened` is what [`Self::open_ahead`] has opened.
+    /// Returns a stream of the decompressed content, with `opened` as the result of [`Self::open_ahead`].
     ///
     /// # Errors
     ///
-    /// It cannot be read or has changed. Damage shows when the stream is read.
+    /// Returns an error if the file cannot be read or has changed. Damage is reported when the stream is read.
     pub fn stream(
         &self,
         sources: &[SourceSpec],
@@ -109,7 +109,7 @@ impl SourceFile {
         }
     }
 
-    /// Opens the file and requests its bytes, where waiting for them takes long: see [`PlannedFile::open_ahead`].
+    /// Opens a file in object storage and requests its bytes: see [`PlannedFile::open_ahead`].
     pub fn open_ahead(&self, sources: &[SourceSpec], follow_links: bool) -> Option<OpenedFile> {
         let planned = self.planned(sources, follow_links);
         match &self.member {
@@ -118,7 +118,7 @@ impl SourceFile {
         }
     }
 
-    /// Whether the source was named as a file.
+    /// Returns whether the file is itself the source.
     pub fn is_named(&self) -> bool {
         self.relative.as_os_str().is_empty()
     }

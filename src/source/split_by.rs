@@ -1,10 +1,10 @@
-//! What names the splits of files.
+//! Criteria that determine the splits of files.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What decides the split of a file.
+/// The criterion that determines the split of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SplitBy {
@@ -16,9 +16,9 @@ pub enum SplitBy {
     Folder,
     /// Names of shards: `data/SPLIT-00000-of-00001.parquet`.
     ShardName,
-    /// Words in the names of folders, at any level.
+    /// Words in folder names, at any level.
     FolderWord,
-    /// Words in the names of files.
+    /// Words in file names.
     FileName,
 }
 

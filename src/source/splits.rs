@@ -1,8 +1,8 @@
-//! Splits that the names of sources, folders and files say.
+//! Splits from the names of sources, folders and files.
 //!
-//! The words, and what separates them from the rest of a name, are those of the Hugging Face Hub, so that a folder in the
-//! layout of the Hub has the splits that `datasets.load_dataset` finds in it. Other than there, no file is left out: one
-//! that names no split is in the default split, with a warning.
+//! The split words and their separators are those of the Hugging Face Hub. A folder in the layout of the Hub has the
+//! splits that `datasets.load_dataset` finds in it. Unlike there, no file is left out: a file that names no split is in
+//! the default split, with a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Component;
@@ -19,10 +19,10 @@ use super::zip;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
 
-/// Split of items that belong to no other.
+/// Split of items that belong to no other split.
 pub const DEFAULT_SPLIT: &str = "train";
 
-/// Words that mean splits, and the splits they mean.
+/// Words that denote splits, and the splits they denote.
 const WORDS: [(&str, &str); 10] = [
     ("train", "train"),
     ("training", "train"),
@@ -36,43 +36,45 @@ const WORDS: [(&str, &str); 10] = [
     ("evaluation", "test"),
 ];
 
-/// Names of folders that can hardly mean anything but splits.
+/// Folder names that almost certainly denote splits.
 const USUAL: [&str; 5] = ["train", "val", "valid", "validation", "test"];
 
 /// The splits of the files of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Splits {
-    /// What decides the split of a file.
+    /// Criterion that determines the split of a file.
     pub by: SplitBy,
     /// Names of the splits, sorted.
     pub names: Vec<String>,
-    /// Split of a file that names none.
+    /// Split of files that name none.
     default: String,
-    /// Whether files that `by` says nothing of are looked at word by word.
+    /// Whether the words of their names are considered for files to which `by` assigns no split.
     words: bool,
 }
 
-/// What to look at.
+/// The names that are considered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
     /// Labels of sources and first-level folders.
     Folders,
-    /// Words in the names of folders and files, too.
+    /// Also words in the names of folders and files.
     Words,
 }
 
 impl Splits {
-    /// All items in `train`.
+    /// Returns splits with all items in `train`.
     pub fn none() -> Self {
         let default = DEFAULT_SPLIT.to_owned();
         Self { by: SplitBy::Nothing, names: vec![default.clone()], default, words: false }
     }
 
-    /// Reads the names of `files` as `layout` says, with what may not be meant.
+    /// Determines the splits of `files` according to `layout`. Returns them with warnings about decisions that may be
+    /// unintended.
     ///
     /// # Errors
     ///
-    /// [`Layout::Splits`] and a file that names no split; a folder that must be a split and cannot be called so.
+    /// Returns an error if a file names no split although [`Layout::Splits`] is given, or if a folder must be a split
+    /// and its name is not valid for one.
     pub fn find(files: &ChosenFiles<'_>, layout: Layout, names: Names) -> Result<(Self, Vec<Warning>)> {
         if matches!(layout, Layout::Flat | Layout::Labels) {
             return Ok((Self::none(), Vec::new()));
@@ -142,7 +144,7 @@ impl Splits {
         Ok((found, warnings))
     }
 
-    /// What names the splits of `files`, in the order of how plain it is.
+    /// Determines the criterion for the splits of `files`, trying the most explicit one first.
     fn decide(&self, files: &ChosenFiles<'_>, labels: usize, of_labels: &[Option<&str>]) -> SplitBy {
         if labels > 1 && of_labels.iter().all(Option::is_some) {
             return SplitBy::SourceLabel;
@@ -197,7 +199,7 @@ impl Splits {
                 }
                 SplitBy::FolderWord | SplitBy::FileName => {
                     let names = folders(file).into_iter().chain(file_name(file));
-                    // The Hub tells upper from lower case.
+                    // The Hub distinguishes case.
                     let shouted = names.filter(|n| n.contains(char::is_uppercase)).find_map(|name| {
                         let words: Vec<&str> = words(&name).collect();
                         let word = words.iter().find_map(|w| split_named(w).map(|split| (*w, split)));
@@ -221,7 +223,7 @@ impl Splits {
         }
     }
 
-    /// The split that `file` names.
+    /// Returns the split that `file` names.
     fn name_of(&self, file: &SourceFile) -> Option<String> {
         let word = || folder_word(file).or_else(|| file_word(file)).filter(|_| self.words).map(str::to_owned);
         match self.by {
@@ -237,20 +239,20 @@ impl Splits {
         }
     }
 
-    /// Ordinal in [`Splits::names`] of the split of `file`.
+    /// Returns the index in [`Splits::names`] of the split of `file`.
     pub fn of(&self, file: &SourceFile) -> usize {
         let name = self.name_of(file);
         let name = name.as_deref().unwrap_or(&self.default);
         self.names.iter().position(|n| n == name).unwrap_or(0)
     }
 
-    /// Whether the names of folders or files leave nothing for a division by hash to divide.
+    /// Returns whether names already define the splits, so that splitting by hash would conflict with them.
     pub fn are_given(&self) -> bool {
         self.by != SplitBy::Nothing && self.names != [DEFAULT_SPLIT]
     }
 }
 
-/// Names of the folders between the source and a file, outermost first.
+/// Returns the names of the folders between the source and a file, outermost first.
 pub(super) fn folders(file: &SourceFile) -> Vec<String> {
     let parts = file.relative.components().filter_map(|part| match part {
         Component::Normal(name) => Some(portable_name(name)),
@@ -263,7 +265,7 @@ pub(super) fn folders(file: &SourceFile) -> Vec<String> {
         if member.in_root && inside < names.len() {
             names.remove(inside);
         }
-        // `train.zip` means what a folder `train` means.
+        // `train.zip` has the same meaning as a folder `train`.
         if let Some(archive) = names[..inside].last_mut() {
             archive.truncate(zip::stem(archive).len());
         }
@@ -271,7 +273,8 @@ pub(super) fn folders(file: &SourceFile) -> Vec<String> {
     names
 }
 
-/// The part of the origin that the user named: the label of the source, or the part of it before the name of a match.
+/// Returns the part of the origin that the user named: the label of the source, or for a match of a pattern, the part
+/// of the label before the name of the match.
 fn label(file: &SourceFile) -> &str {
     let label = file.origin.split('/').next().unwrap_or_default();
     match &file.member {
@@ -284,49 +287,49 @@ fn file_name(file: &SourceFile) -> Option<String> {
     file.origin.rsplit('/').next().map(str::to_owned)
 }
 
-/// The distinct `names`. Collecting a set would hold all of them first, of which there is one for each file.
+/// Returns the distinct `names`. `collect` would first hold all of them, one for each file.
 pub(super) fn distinct(names: impl Iterator<Item = String>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     found.extend(names);
     found
 }
 
-/// The split that `name` means as a whole.
+/// Returns the split that `name` denotes as a whole.
 fn split_named(name: &str) -> Option<&'static str> {
     WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)).map(|(_, split)| *split)
 }
 
-/// Whether `name` as a whole means a split.
+/// Returns whether `name` denotes a split as a whole.
 pub(super) fn is_split_name(name: &str) -> bool {
     split_named(name).is_some()
 }
 
-/// Whether a folder of this name can hardly be anything but a split.
+/// Returns whether a folder of this name is almost certainly a split.
 pub(super) fn is_usual(name: &str) -> bool {
     USUAL.iter().any(|usual| usual.eq_ignore_ascii_case(name))
 }
 
-/// The parts of a name between what separates words on the Hub.
+/// Divides a name at the word separators of the Hub.
 fn words(name: &str) -> impl Iterator<Item = &str> {
     name.split(|c: char| "-._ ".contains(c) || c.is_ascii_digit())
 }
 
-/// The split of the outermost folder that names one.
+/// Returns the split of the outermost folder that names one.
 fn folder_word(file: &SourceFile) -> Option<&'static str> {
-    // A pattern leaves folders in the label of what it matches.
+    // The label of a match of a pattern may contain folders.
     let label = file.is_named().then(|| file.origin.rsplit_once('/').map(|(folders, _)| folders.split('/')));
     let of_label = label.flatten().into_iter().flatten().map(str::to_owned);
     of_label.chain(folders(file)).find_map(|name| words(&name).find_map(split_named))
 }
 
-/// The split that the file name says. On the Hub, something has to follow the word, if only the extension.
+/// Returns the split that the file name denotes. On the Hub, something must follow the word, if only the extension.
 fn file_word(file: &SourceFile) -> Option<&'static str> {
     let name = file_name(file)?;
     let words: Vec<&str> = words(&name).collect();
     words.split_last()?.1.iter().find_map(|word| split_named(word))
 }
 
-/// `SPLIT` in `data/SPLIT-00000-of-00001.parquet`.
+/// Returns `SPLIT` for `data/SPLIT-00000-of-00001.parquet`.
 fn shard_split(file: &SourceFile) -> Option<String> {
     let [folder] = &folders(file)[..] else { return None };
     let name = file_name(file).filter(|_| folder == "data")?;
@@ -343,7 +346,7 @@ fn shard_split(file: &SourceFile) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Files of sources by their origins; the source is the part before `|`, or the whole when there is none.
+    /// Creates source files from their origins; the source is the part before `|`, or the whole if there is none.
     fn files(paths: &[&str]) -> Vec<SourceFile> {
         paths
             .iter()

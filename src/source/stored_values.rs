@@ -1,4 +1,4 @@
-//! Values of kept fields in JSON, exactly: for `#[serde(with = "super::stored_values")]`.
+//! Exact JSON form of the values of kept fields, for `#[serde(with = "super::stored_values")]`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

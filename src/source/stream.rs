@@ -1,6 +1,7 @@
-//! The bytes of a file, whatever they are compressed with.
+//! The decompressed bytes of a file.
 //!
-//! A failure of the operating system is told apart from damage: it fails the unit, while damage is the fault of the file.
+//! Operating-system errors are distinguished from damage: an error fails the work unit, while damage is a defect of the
+//! file.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
@@ -21,16 +22,17 @@ use super::zip::{ZipDamage, ZipMember};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 
-/// Bytes read from the disk at a time.
+/// Size of the read buffer, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Bytes that one stored byte may become, beside [`FREE_BYTES`].
+/// Decompressed bytes allowed per stored byte, in addition to [`FREE_BYTES`].
 const MAX_RATIO: u64 = 1000;
-/// Bytes that any file may become.
+/// Decompressed bytes allowed for any file.
 const FREE_BYTES: u64 = 64 << 20;
-/// Memory that the decoder of xz may take: twice what its strongest preset asks for.
+/// Memory limit of the xz decoder, in bytes: twice what its strongest preset needs.
 const XZ_MEMORY_BYTES: u64 = 128 << 20;
 
-/// An input that remembers how much of it was used, and the failure that ended it. What is only read ahead does not count.
+/// Buffered input that records how many bytes were consumed, and the error that ended it. Bytes that are only buffered
+/// do not count.
 struct Watched {
     input: BufReader<Box<dyn Read + Send>>,
     seen: Arc<Seen>,
@@ -65,7 +67,7 @@ impl Read for Watched {
 impl BufRead for Watched {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         retried(|| self.input.fill_buf().map(|_| ())).map_err(|e| self.seen.failed(e))?;
-        // Does not read again: the buffer is filled, or this is the end.
+        // This does not read again: the buffer is filled, or this is the end.
         Ok(self.input.buffer())
     }
 
@@ -75,7 +77,7 @@ impl BufRead for Watched {
     }
 }
 
-/// A file that its reader and its stream share.
+/// Reader of a file that it shares with the stream.
 struct SharedFile(Arc<OpenedFile>);
 
 impl Read for SharedFile {
@@ -84,7 +86,7 @@ impl Read for SharedFile {
     }
 }
 
-/// Decompressed bytes.
+/// A stream of decompressed bytes.
 pub struct Stream {
     path: PathBuf,
     /// `None` for standard input.
@@ -94,18 +96,18 @@ pub struct Stream {
     members: MemberStarts,
     produced: u64,
     compressed: bool,
-    /// The content is not what its name says, or is damaged after the bytes that were given.
+    /// Set if the content does not match the file name, or is damaged after the bytes returned so far.
     misnamed: Option<Reject>,
-    /// Set where a JSON array is to be read as lines.
+    /// Set if a JSON array is read as lines.
     array: Option<ArrayLines>,
-    /// Bytes that [`Self::peek`] has read and that are not given yet.
+    /// Bytes that [`Self::peek`] has read and [`Self::fill`] has not yet returned.
     ahead: VecDeque<u8>,
 }
 
-/// Why bytes could not be read.
+/// The reason why bytes could not be read.
 #[derive(Debug)]
 pub enum Broken {
-    /// Not the fault of the file.
+    /// A failure that is not a defect of the file.
     Failed(Error),
     /// The file is damaged.
     Damaged(Reject),
@@ -116,27 +118,28 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// It cannot be opened, or is not what it was when it was planned. That its content is damaged shows when it is read.
+    /// Returns an error if the file cannot be opened or has changed since it was planned. Damaged content is reported
+    /// when it is read.
     pub fn open(planned: &PlannedFile, compression: Option<Compression>) -> Result<Self> {
         Self::of(planned.open()?, compression)
     }
 
-    /// Reads an open file.
+    /// Creates a stream of an open file.
     ///
     /// # Errors
     ///
-    /// It cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn of(opened: OpenedFile, compression: Option<Compression>) -> Result<Self> {
         let file = Arc::new(opened);
         let input = Box::new(SharedFile(Arc::clone(&file)));
         Ok(Self { file: Some(Arc::clone(&file)), ..Self::over(file.path(), input, compression)? })
     }
 
-    /// Reads a file of the zip archive `opened`.
+    /// Creates a stream of a file in the zip archive `opened`.
     ///
     /// # Errors
     ///
-    /// The archive cannot be read. That the file in it is damaged shows when it is read.
+    /// Returns an error if the archive cannot be read. Damage to the file in it is reported when it is read.
     pub fn of_member(
         opened: OpenedFile,
         member: &ZipMember,
@@ -156,7 +159,7 @@ impl Stream {
         Ok(Self { file: Some(Arc::clone(&file)), compressed: true, misnamed, ..stream })
     }
 
-    /// Checks, after the last byte, that the file is still what was planned. Standard input always is.
+    /// Checks, after the last byte, that the file has not changed since it was planned. Standard input always passes.
     ///
     /// # Errors
     ///
@@ -165,11 +168,11 @@ impl Stream {
         self.file.as_ref().map_or(Ok(()), |file| file.check_unchanged())
     }
 
-    /// Standard input.
+    /// Creates a stream of standard input.
     ///
     /// # Errors
     ///
-    /// It cannot be read.
+    /// Returns an error if standard input cannot be read.
     pub fn stdin(compression: Option<Compression>) -> Result<Self> {
         Self::over(Path::new("-"), Box::new(io::stdin()), compression)
     }
@@ -202,38 +205,39 @@ impl Stream {
         Ok(Self { path, file: None, reader, seen, members, produced, compressed, misnamed, array, ahead })
     }
 
-    /// Gives a file that is a JSON array as one line for each element, of the same bytes in all. A file that is no array stays as
-    /// it is.
+    /// Rewrites a file that is a JSON array as one line per element, with the same total number of bytes. Other files
+    /// stay unchanged.
     #[must_use]
     pub fn with_array_lines(self) -> Self {
         Self { array: Some(ArrayLines::default()), ..self }
     }
 
-    /// Bytes of the file that were used so far.
+    /// Returns the number of bytes consumed from the file so far, before decompression.
     pub fn raw_bytes(&self) -> u64 {
         self.seen.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the file is compressed.
+    /// Returns whether the file is compressed.
     pub fn is_compressed(&self) -> bool {
         self.compressed
     }
 
-    /// Decompressed bytes that were given so far.
+    /// Returns the number of decompressed bytes returned so far.
     pub fn position(&self) -> u64 {
         self.produced - self.ahead.len() as u64
     }
 
-    /// Where members of compressed data start in the decompressed bytes: those that were met since the last call.
+    /// Returns where compressed members start in the decompressed bytes, for the members found since the last call.
     pub fn take_member_starts(&self) -> Vec<u64> {
         self.members.take()
     }
 
-    /// Fills `buffer` as far as there are bytes, and says how far. After an error there is nothing more to read.
+    /// Fills `buffer` with as many bytes as are left, and returns their number. After an error, nothing more can be
+    /// read.
     ///
     /// # Errors
     ///
-    /// Bytes that came before damage are given first; the damage is told by the next call.
+    /// Bytes before damage are returned first; the next call returns the damage.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
         let ahead = self.ahead.len().min(buffer.len());
         self.ahead.read_exact(&mut buffer[..ahead]).map_err(|e| self.broken(&e))?;
@@ -250,11 +254,11 @@ impl Stream {
         }
     }
 
-    /// The next `most` bytes, or fewer at the end or before damage. They are still to be read by [`Self::fill`].
+    /// Returns the next `most` bytes, or fewer at the end or before damage. [`Self::fill`] still returns them.
     ///
     /// # Errors
     ///
-    /// Failures of the operating system, never damage.
+    /// Returns operating-system errors, never damage.
     pub fn peek(&mut self, most: usize) -> Result<&[u8]> {
         if let Some(more) = most.checked_sub(self.ahead.len()).filter(|&more| more > 0) {
             let mut bytes = vec![0; more];
@@ -268,7 +272,7 @@ impl Stream {
         Ok(&bytes[..most.min(bytes.len())])
     }
 
-    /// As [`Self::fill`], without the bytes that were read ahead.
+    /// As [`Self::fill`], but ignores the bytes that [`Self::peek`] has read.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
         if let Some(reject) = self.misnamed.clone() {
             return Err(Broken::Damaged(reject));
@@ -327,7 +331,7 @@ impl Stream {
     }
 }
 
-/// Says so when content that begins with `head` is compressed otherwise than its name says.
+/// Returns a reject if content that starts with `head` is not compressed as its name indicates.
 fn misnamed(head: &[u8], compression: Option<Compression>) -> Option<Reject> {
     let found = Compression::sniff(head);
     match (compression, found) {

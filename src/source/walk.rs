@@ -1,8 +1,8 @@
-//! The files of the sources, in a fixed order.
+//! Lists the files of sources in a fixed order.
 //!
-//! Entries of a directory sort by the bytes of their name, a directory as name + `/`. That is the order of full paths,
-//! and the one in which object stores list, so it does not depend on the file system. Sources in object storage are listed by
-//! `remote`.
+//! Entries of a directory are sorted by the bytes of their names, with `/` appended to the names of directories. This
+//! is the order of full paths and of object store listings, so it does not depend on the file system. Sources in object
+//! storage are listed by `remote_listing`.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -21,15 +21,16 @@ use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::{ObjectUrl, for_each_entry};
 
-/// Deepest folder nesting that is followed.
+/// Maximum nesting depth of folders.
 const MAX_DEPTH: usize = 256;
 
-/// Lists the files of all `sources` that `keep` (given the file name) wants. Names that begin with a dot are skipped,
-/// except for a source itself.
+/// Lists the files of all `sources` whose names pass `keep`. Names that start with a dot are skipped, except for a
+/// source itself.
 ///
 /// # Errors
 ///
-/// A source that is missing, a folder that cannot be listed, a loop of symbolic links.
+/// Returns an error if a source is missing, a folder cannot be listed or nests too deeply, or symbolic links form a
+/// loop.
 pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> bool) -> Result<Listing> {
     let mut listing = Listing::default();
     for (ordinal, source) in sources.iter().enumerate() {
@@ -70,7 +71,7 @@ struct Walk<'a> {
     source: u32,
     follow_links: bool,
     keep: &'a dyn Fn(&str) -> bool,
-    /// Device and inode of the folders above: meeting one again is a loop of links.
+    /// Device and inode of all enclosing folders. Meeting one again means a loop of links.
     ancestors: HashSet<(u64, u64)>,
     listing: &'a mut Listing,
 }
@@ -107,7 +108,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The entries of a folder that are files or folders, in order.
+    /// Returns the files and folders in a folder, in order.
     fn entries(&mut self, folder: &Path) -> Result<Vec<(OsString, Entry)>> {
         let mut entries = Vec::new();
         let fail = |e| Error::io("list the folder", folder, e);
@@ -148,7 +149,7 @@ impl Walk<'_> {
     }
 }
 
-/// What is known of an entry of a folder. All entries of one folder are in memory at a time.
+/// Metadata of a folder entry. All entries of one folder are in memory at the same time.
 enum Entry {
     File {
         bytes: u64,
@@ -168,7 +169,7 @@ impl Entry {
         }
     }
 
-    /// The bytes of the path that starts with the entry called `name`.
+    /// Returns the bytes by which the entry `name` is sorted.
     fn path<'a>(&self, name: &'a OsString) -> impl Iterator<Item = &'a u8> {
         let end: &[u8] = match self {
             Self::Folder { .. } => b"/",

@@ -1,6 +1,6 @@
-//! What a plan decided that its user may not have meant.
+//! Decisions of a plan that the user may not have intended.
 //!
-//! Warnings are for people and programs that run a conversion. They enter no file of a dataset.
+//! Warnings are for people and programs that run a conversion. They are not stored in the dataset.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,118 +11,120 @@ use super::split_by::SplitBy;
 use crate::printable::{printable, printable_path};
 use crate::schema::Kind;
 
-/// Names that a message lists before it counts the rest.
+/// Maximum number of names that a message lists; the rest is counted.
 const SHOWN_NAMES: usize = 4;
 
-/// Something that was decided, or left out, and may not be what is meant.
+/// A decision or an omission that may be unintended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Warning {
-    /// Folders (or files) are read as splits though their names are unusual for that.
+    /// Folders or files are treated as splits although their names are unusual for splits.
     UnusualSplitNames {
-        /// Pairs of the name and the split.
+        /// Pairs of name and split.
         names: Vec<(String, String)>,
     },
-    /// Folders beside those of splits become splits of their own.
+    /// Folders next to split folders become further splits.
     StrayFolders {
-        /// Their names.
+        /// Names of the folders.
         folders: Vec<String>,
     },
-    /// Files that name no split stand beside files that do.
+    /// Some files name no split, while others do.
     UnassignedFiles {
-        /// What names the splits of the other files.
+        /// Criterion that determines the splits of the other files.
         by: SplitBy,
-        /// How many there are.
+        /// Number of files.
         files: u64,
-        /// Origin of the first.
+        /// Origin of the first of these files.
         example: String,
-        /// The split they are put in.
+        /// The split they are assigned to.
         split: String,
     },
-    /// A folder that is named as a split is a class, as the folders beside it.
+    /// A folder named like a split is a class, like the folders next to it.
     SplitNamedClass {
-        /// Its name.
+        /// Name of the folder.
         folder: String,
-        /// The classes beside it.
+        /// The other classes.
         others: Vec<String>,
     },
-    /// Only some of the sources are named as splits, so none of them is one.
+    /// Only some of the sources are named like splits, so none of them is treated as a split.
     MixedSourceLabels {
         /// Labels that name splits.
         splits: Vec<String>,
         /// Labels that do not.
         others: Vec<String>,
     },
-    /// All items go to the split that the one source is named as.
+    /// All items are assigned to one split, because the only source is named like it.
     SplitOfSource {
         /// Label of the source.
         label: String,
         /// The split.
         split: String,
     },
-    /// A metadata file is in a folder with tar or Parquet files, or in a zip archive or beside one, and is not used.
+    /// A metadata file is not used, because it is in a folder with tar or Parquet files, in a zip archive, or next to
+    /// one.
     MetadataSkipped {
-        /// Where it is.
+        /// Path of the metadata file.
         path: PathBuf,
     },
-    /// Zip archives are in a folder with images or text, and are not read: they may be what these were unpacked from.
+    /// Zip archives in a folder with images or text are not read, because these may have been unpacked from them.
     ArchivesSkipped {
-        /// What is beside them.
+        /// Kind of the files next to them.
         kind: Kind,
-        /// One of them.
+        /// One of the archives.
         example: String,
     },
-    /// Objects are left out because their keys are no paths: they have empty parts, `..` or control characters.
+    /// Objects are skipped because their keys are not valid paths: they have empty components, `..` or control
+    /// characters.
     KeysSkipped {
-        /// How many there are.
+        /// Number of objects.
         objects: u64,
-        /// Address of the first.
+        /// Address of the first of these objects.
         example: String,
     },
     /// Columns of Parquet files with images are left out, because no field can hold them.
     ColumnsLeftOut {
-        /// Their names.
+        /// Names of the columns.
         columns: Vec<String>,
     },
-    /// Metadata files beside the images are used, and some images are in none of their rows.
+    /// Metadata files next to the images are used, and some images are in none of their rows.
     ImagesWithoutRow {
-        /// How many there are.
+        /// Number of images.
         images: u64,
-        /// Origin of the first.
+        /// Origin of the first of these images.
         example: String,
     },
-    /// Metadata files beside the images are used, so that the folders are not classes.
+    /// Metadata files next to the images are used, so the folders are not classes.
     FolderClassesUnused {
         /// Names of the folders.
         folders: Vec<String>,
-        /// Whether folders above them are splits.
+        /// Whether the folders above them are splits.
         in_splits: bool,
     },
-    /// None of the rows that were looked at has a field that is kept.
+    /// None of the inspected rows has a field that should be kept.
     FieldNotSeen {
-        /// Its name.
+        /// Name of the field.
         field: String,
-        /// Rows that were looked at.
+        /// Number of inspected rows.
         rows: u64,
-        /// Fields that they have.
+        /// Fields that these rows have.
         there: Vec<String>,
     },
 }
 
-/// An option that changes what is warned of.
+/// An option that changes the decision of a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remedy {
     /// Name of the option, with underscores.
     pub option: &'static str,
-    /// The value to set.
+    /// Value to set.
     pub value: &'static str,
-    /// What it does.
+    /// Effect of that value.
     pub effect: &'static str,
 }
 
 impl Warning {
-    /// Options that change what is warned of.
+    /// Returns the options that change the decision.
     pub fn remedies(&self) -> &'static [Remedy] {
         const FLAT: Remedy = Remedy { option: "layout", value: "flat", effect: "puts everything into train" };
         const SPLITS: Remedy =
@@ -163,7 +165,7 @@ impl Warning {
 }
 
 impl Warning {
-    /// About the objects at `addresses`, if there are any.
+    /// Returns the warning about the objects at `addresses`, if there are any.
     pub(crate) fn of_keys(addresses: &[String]) -> Option<Self> {
         let example = addresses.first()?.clone();
         Some(Self::KeysSkipped { objects: addresses.len() as u64, example })
@@ -249,7 +251,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The first of `names`, and how many more there are.
+/// Joins the first of `names`, and adds how many more there are.
 pub(crate) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     let count = names.len();
     let mut text = names.take(SHOWN_NAMES).collect::<Vec<_>>().join(", ");

@@ -1,16 +1,19 @@
-//! A model of a disk that loses its power.
+//! Model of a disk that loses power.
 //!
-//! What a file system promises (POSIX and the documented behaviour of Linux file systems), and nothing more:
+//! The model guarantees what a file system promises (POSIX and the documented behaviour of Linux file systems), and
+//! nothing more:
 //!
-//! * The content of a file is certain as of its last `fsync` or `fdatasync`. Of later writes, every block of 512 bytes may
-//!   be on the disk or not. The size may be the old one, the new one, or one between them at a multiple of 512; what was
-//!   never written reads as zeros. Of several writes to one block since the last sync, only the last is modelled.
-//! * A change of a directory (a created, renamed or removed entry) is certain after an `fsync` of this directory. A rename
-//!   is one change of two directories: both see it or neither does, and an `fsync` of either makes it certain.
-//! * An `fsync` of a file does not make its name certain, and an `fsync` of a directory not its own name in its parent.
-//! * What was not synced may be lost in any combination ([`Loss::Random`]) or, as on a file system with a journal, from some
-//!   change on ([`Loss::Journal`]). There, any sync makes all earlier changes of directories certain, but not the content
-//!   of other files.
+//! * The content of a file is durable as of its last `fsync` or `fdatasync`. Each block of 512 bytes that was written
+//!   later may be on the disk or not. The size may be the old one, the new one, or a multiple of 512 between them;
+//!   bytes that were never written read as zeros. If a block was written several times since the last sync, only the
+//!   last write is modelled.
+//! * A change of a directory (a created, renamed or removed entry) is durable after an `fsync` of this directory. A
+//!   rename is one change of two directories: both have it or neither does, and an `fsync` of either makes it durable.
+//! * An `fsync` of a file does not make its name durable, and an `fsync` of a directory does not do so for its own name
+//!   in its parent.
+//! * Changes that were not synced may be lost in any combination ([`Loss::Random`]) or, as on a journaling file system,
+//!   from some change on ([`Loss::Journal`]). There, any sync makes all earlier changes of directories durable, but not
+//!   the content of other files.
 //!
 //! Not modelled: disks that lose or alter what they have confirmed, and an `fsync` that fails.
 
@@ -21,20 +24,20 @@ use std::rc::Rc;
 use crate::record::Op;
 use crate::tree::Tree;
 
-/// Bytes that a disk writes as a whole.
+/// Size of the blocks that a disk writes as a whole.
 const BLOCK: usize = 512;
 
 /// Content of a file.
 type Bytes = Rc<Vec<u8>>;
-/// Everything on a disk: path and, for files, bytes.
+/// Content of a disk: paths and, for files, bytes.
 pub type Content = BTreeMap<String, Option<Bytes>>;
 
-/// What happens to that which is not certain.
+/// What a power cut does to changes that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// All of it is lost.
+    /// All changes are lost.
     Everything,
-    /// Changes of directories are kept, content of files is lost.
+    /// Changes of directories are kept, and the content of files is lost.
     Data,
     /// Every change of a directory and every block of a file may be kept or lost.
     Random,
@@ -46,7 +49,7 @@ impl Loss {
     pub const ALL: [Self; 4] = [Self::Everything, Self::Data, Self::Random, Self::Journal];
 }
 
-/// Number of a file or directory, whatever its names are.
+/// Number of a file or directory, independent of its names.
 type NodeId = usize;
 type Entries = BTreeMap<String, NodeId>;
 
@@ -57,21 +60,21 @@ enum Node {
 
 /// One change of directories.
 struct Change {
-    /// Directory, name, and what it names then.
+    /// Directory, name, and the node that the name refers to afterwards.
     edits: Vec<(NodeId, String, Option<NodeId>)>,
     certain: bool,
 }
 
 pub struct Disk {
-    /// The first is the root.
+    /// The first node is the root.
     nodes: Vec<Node>,
     changes: Vec<Change>,
-    /// Changes before the last sync of anything.
+    /// Number of changes before the last sync of any file or directory.
     journaled: usize,
 }
 
 impl Disk {
-    /// A disk on which `content` is certain.
+    /// Creates a disk on which `content` is durable.
     pub fn new(content: &Content) -> Self {
         let mut disk = Self { nodes: vec![Node::empty_dir()], changes: Vec::new(), journaled: 0 };
         for (path, bytes) in content {
@@ -116,7 +119,7 @@ impl Disk {
         }
     }
 
-    /// What is seen without a power cut.
+    /// Returns the content without a power cut.
     pub fn content(&self) -> Content {
         let entries = |node: NodeId| match &self.nodes[node] {
             Node::Dir { current, .. } => current.clone(),
@@ -125,7 +128,7 @@ impl Disk {
         self.walk(&entries, &mut |_, current| current.clone())
     }
 
-    /// What is there after the power was cut; `random` returns numbers below its argument.
+    /// Returns the content after a power cut. `random` returns numbers below its argument.
     pub fn after_power_cut(&self, loss: Loss, random: &mut dyn FnMut(usize) -> usize) -> Content {
         let kept = match loss {
             Loss::Journal => self.journaled + random(self.changes.len() - self.journaled + 1),
@@ -167,7 +170,7 @@ impl Disk {
         })
     }
 
-    /// Everything below the root, with the bytes that `bytes` makes of the synced and the current ones of a file.
+    /// Returns everything below the root. `bytes` computes the bytes of a file from the synced and the current ones.
     fn walk(
         &self,
         entries: &dyn Fn(NodeId) -> Entries,
@@ -235,7 +238,7 @@ impl Disk {
         })
     }
 
-    /// The directory that `path` is in, and its name there.
+    /// Returns the directory that contains `path`, and its name there.
     fn entry(&self, path: &str) -> (NodeId, String) {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         (self.find(dir).unwrap_or_else(|| panic!("{path} is in no directory")), name.to_owned())
@@ -255,7 +258,7 @@ impl Node {
     }
 }
 
-/// A file of which no write since the last sync is on the disk, but perhaps the new size.
+/// Returns a file without the writes since the last sync, but possibly with the new size.
 fn without_writes(synced: &[u8], current: &[u8], random: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
     let mut bytes = synced.to_vec();
     if random(2) == 0 {
@@ -264,7 +267,7 @@ fn without_writes(synced: &[u8], current: &[u8], random: &mut dyn FnMut(usize) -
     bytes
 }
 
-/// A file of which some of the blocks that were written since the last sync are on the disk.
+/// Returns a file with only some of the blocks that were written since the last sync.
 fn torn(synced: &[u8], current: &[u8], random: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
     let (least, most) = (synced.len().min(current.len()), synced.len().max(current.len()));
     let length = match random(3) {
@@ -285,7 +288,7 @@ fn torn(synced: &[u8], current: &[u8], random: &mut dyn FnMut(usize) -> usize) -
     bytes
 }
 
-/// Everything below `dir`.
+/// Reads everything below `dir`.
 pub fn content_of(dir: &Path) -> Content {
     let mut content = Content::new();
     let mut folders = vec![dir.to_owned()];
@@ -304,7 +307,7 @@ pub fn content_of(dir: &Path) -> Content {
     content
 }
 
-/// The files of the output directory, without those of the run.
+/// Returns the files of the output directory, without the work files of the run.
 pub fn visible(content: &Content) -> Tree {
     let files = content.iter().filter_map(|(path, bytes)| {
         let name = path.strip_prefix("out/")?;

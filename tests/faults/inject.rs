@@ -1,4 +1,4 @@
-//! The library that makes calls fail, and running the binary with it.
+//! The preloaded libraries that make calls fail or record them, and runs of the binary with them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,27 +11,27 @@ use std::time::{Duration, Instant};
 pub const KINDS: [&str; 11] =
     ["open", "read", "readdir", "write", "fsync", "rename", "unlink", "stat", "mkdir", "close", "mmap"];
 
-/// Longer than any run takes.
+/// Time limit of a run, longer than any run takes.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// What happens to the call.
+/// Effect of a fault on the call.
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
     Error {
         errno: i32,
         always: bool,
     },
-    /// Half of the bytes are transferred.
+    /// Only half of the bytes are transferred.
     Short,
     KillBefore,
     KillAfter,
 }
 
-/// One call that does not go well.
+/// A fault of one call.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {
     pub kind: &'static str,
-    /// From 1.
+    /// Number of the call, counted from 1.
     pub nth: u32,
     pub action: Action,
 }
@@ -53,7 +53,7 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// Has the library inject it into `command`.
+    /// Makes the library inject the fault into `command`.
     fn ask(&self, command: &mut Command) {
         let Self { kind, nth, action } = self;
         command.env("FAULT_KIND", kind).env("FAULT_NTH", nth.to_string());
@@ -71,13 +71,13 @@ impl Fault {
     }
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Ran {
     /// `None` after SIGKILL.
     pub status: Option<i32>,
     pub stderr: String,
-    /// The calls that were counted, or the one that was hit.
+    /// The calls that were counted, or the call that was hit.
     pub log: String,
 }
 
@@ -88,7 +88,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Compiles them into `dir`.
+    /// Compiles both into `dir`.
     pub fn compile(dir: &Path) -> Self {
         let compiled = |name: &str| {
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults").join(name);
@@ -119,17 +119,18 @@ impl Library {
         ran
     }
 
-    /// The binary with `args`, whose calls that change files below `dir` are appended to `log`.
+    /// Returns a command that runs the binary with `args`, and appends its calls that change files below `dir` to
+    /// `log`.
     pub fn recorded(&self, args: &[String], dir: &Path, log: &Path) -> Command {
         let mut command = command(args);
         command.env("LD_PRELOAD", &self.record).env("RECORD_DIR", dir).env("RECORD_LOG", log);
         command
     }
 
-    /// Runs the same, with a fault at a call on a file below `dir`.
+    /// Runs the command of [`Self::recorded`] with a fault at a call on a file below `dir`.
     pub fn recorded_until(&self, args: &[String], dir: &Path, log: &Path, fault: &Fault) -> Ran {
         let mut command = self.recorded(args, dir, log);
-        // A process that is killed after a call is killed after the record of it.
+        // `inject` comes first: a process that is killed after a call is killed after the record of the call.
         let mut both = self.inject.clone().into_os_string();
         both.push(":");
         both.push(&self.record);
@@ -139,7 +140,7 @@ impl Library {
     }
 }
 
-/// Runs the binary undisturbed.
+/// Runs the binary without faults.
 pub fn run_plainly(args: &[String]) -> Ran {
     run(command(args))
 }
@@ -151,7 +152,7 @@ pub fn start_all(commands: impl IntoIterator<Item = Command>) -> Vec<Ran> {
     running.into_iter().map(|run| run.join().unwrap()).collect()
 }
 
-/// Starts the binary undisturbed.
+/// Starts the binary without faults.
 pub fn start_plainly(args: &[String]) -> std::thread::JoinHandle<Ran> {
     let command = command(args);
     std::thread::spawn(move || run(command))
@@ -169,7 +170,7 @@ fn run(mut command: Command) -> Ran {
     let started = Instant::now();
     let mut child = command.spawn().unwrap();
     let mut pause = Duration::from_millis(2);
-    // What is printed is little: it fits the pipe.
+    // The output is small enough for the pipe.
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
@@ -187,7 +188,7 @@ fn run(mut command: Command) -> Ran {
     Ran { status: code, stderr, log: String::new() }
 }
 
-/// The number of calls of each kind in a log.
+/// Returns the number of calls of each kind in a log.
 pub fn counts(log: &str) -> BTreeMap<&'static str, u32> {
     let mut counts = BTreeMap::new();
     for line in log.lines() {

@@ -1,20 +1,21 @@
-//! Every call that touches files may fail, and the process may die at any of them.
+//! Fault injection: every call that touches files may fail, and the process may die at any of them.
 //!
-//! A small library in C (`inject.c`) is loaded into the real binary and makes the n-th call of one kind fail. After each
-//! fault: the exit status is one that is documented, no manifest is there unless the dataset is whole, and the same
+//! A small library in C (`inject.c`) is loaded into the real binary and makes the n-th call of one kind fail. After
+//! each fault, the exit status is a documented one, there is no manifest unless the dataset is whole, and the same
 //! command with `--resume` (or `--overwrite`) ends with the bytes of an undisturbed run.
 //!
-//! By default every call of some scenarios is tried with one fault, and a sample of the rest. Every call of every
-//! scenario, with one error, one error that lasts, and kills (`every` instead of `all`: with every error):
+//! By default, every call of some scenarios is tried with one fault, and a sample of the calls of the others. This
+//! command tries every call of every scenario with one error, one lasting error, and kills (`every` instead of `all`:
+//! with every error):
 //!
 //! ```sh
 //! DSCONVERT_FAULTS=all cargo test --test faults -- --nocapture
 //! ```
 //!
-//! The power may fail, too: the calls of a run are recorded (`record.c`) and replayed on a model of a disk (`disk.rs`) that
-//! loses what was not synced.
+//! Power cuts are tested, too: the calls of a run are recorded (`record.c`) and replayed on a model of a disk
+//! (`disk.rs`) that loses what was not synced.
 //!
-//! `DSCONVERT_FAULTS_SEED` chooses another sample, `DSCONVERT_FAULTS_ONLY` scenarios whose name contains it.
+//! `DSCONVERT_FAULTS_SEED` chooses another sample, and `DSCONVERT_FAULTS_ONLY` the scenarios whose name contains it.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "this is a test")]
@@ -40,9 +41,9 @@ use power::{Cuts, Tried};
 use random::Random;
 use scenario::Scenario;
 
-/// Runs at the same time.
+/// Number of runs at the same time.
 const THREADS: usize = 2;
-/// Faults of a scenario of which only a sample is tried.
+/// Number of faults to try in a scenario that is only sampled.
 const SAMPLE: usize = 20;
 
 const EIO: i32 = 5;
@@ -52,18 +53,18 @@ const ENOSPC: i32 = 28;
 const ESTALE: i32 = 116;
 const ERRORS: [i32; 5] = [EIO, ENOSPC, ESTALE, EAGAIN, EINTR];
 
-/// All faults at the `nth` call of `kind`.
+/// Returns all faults at the `nth` call of `kind`.
 fn faults(kind: &'static str, nth: u32) -> Vec<Fault> {
     let fault = |action| Fault { kind, nth, action };
     let mut faults: Vec<Fault> =
         ERRORS.iter().map(|&errno| fault(Action::Error { errno, always: false })).collect();
-    // A call that is interrupted for ever never ends.
+    // A call that is interrupted forever never ends.
     let lasting = ERRORS.iter().filter(|&&errno| errno != EINTR);
     faults.extend(lasting.map(|&errno| fault(Action::Error { errno, always: true })));
     if matches!(kind, "read" | "write") {
         faults.push(fault(Action::Short));
     }
-    // Being killed at a call that changes nothing is being killed at the next one that does.
+    // A kill at a call that changes nothing is the same as a kill at the next call that does.
     if matches!(kind, "open" | "write" | "fsync" | "rename" | "unlink" | "mkdir" | "close") {
         faults.extend([fault(Action::KillBefore), fault(Action::KillAfter)]);
     }
@@ -75,13 +76,13 @@ fn faults(kind: &'static str, nth: u32) -> Vec<Fault> {
 enum Extent {
     /// One at every call of some scenarios, and a sample of the rest.
     Sample,
-    /// One error, one that lasts and all others at every call of every scenario.
+    /// One error, one lasting error and all other faults at every call of every scenario.
     All,
-    /// All at every call of every scenario.
+    /// All faults at every call of every scenario.
     Every,
 }
 
-/// One error and one that lasts, of which `random` chooses, and all that are no errors.
+/// Keeps one error and one lasting error, chosen by `random`, and all faults that are not errors.
 fn few(faults: Vec<Fault>, random: &mut impl FnMut(usize) -> usize) -> Vec<Fault> {
     let (errors, mut few): (Vec<Fault>, Vec<Fault>) =
         faults.into_iter().partition(|fault| matches!(fault.action, Action::Error { .. }));
@@ -93,7 +94,7 @@ fn few(faults: Vec<Fault>, random: &mut impl FnMut(usize) -> usize) -> Vec<Fault
     few
 }
 
-/// The faults to try, of which there may be `counts` calls of each kind.
+/// Returns the faults to try, where a run makes `counts` calls of each kind.
 fn chosen(
     scenario: &Scenario,
     counts: &BTreeMap<&'static str, u32>,

@@ -1,4 +1,4 @@
-//! What is left after a power cut, and going on from there.
+//! Power cuts: checks what is left, and finishes the conversion from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,15 +11,15 @@ use crate::record::{Recording, log_of, read_ops};
 use crate::scenario::{copy, differences, merge_command, path, remove, run_command, told};
 use crate::tree::{Tree, tree};
 
-/// Attempts at recording a run that is killed: a thread may be killed between its call and the record of it.
+/// Maximum number of attempts to record a killed run: a thread may be killed between its call and the record of it.
 const ATTEMPTS: usize = 10;
 
 /// The commands of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steps {
-    /// `images` or `text`, with this option for what is there before.
+    /// `images` or `text`, with this option for the initial content of the output directory.
     Convert(&'static str),
-    /// `plan`, two times `run` at once, `merge`.
+    /// `plan`, two `run`s at the same time, `merge`.
     Parts,
 }
 
@@ -30,7 +30,7 @@ pub struct PowerCase {
     source: PathBuf,
     options: String,
     steps: Steps,
-    /// A directory with what the output directory holds before, and its visible files.
+    /// A directory with the initial content of the output directory, and its visible files.
     before: Option<(PathBuf, Tree)>,
     /// The output of an undisturbed run.
     whole: Tree,
@@ -39,26 +39,26 @@ pub struct PowerCase {
 /// How many power cuts are tried.
 #[derive(Debug, Clone, Copy)]
 pub struct Cuts {
-    /// Power cuts of one recording after which the conversion is finished; `None`: all.
+    /// Power cuts per recording after which the conversion is finished; `None` for all.
     pub finished: Option<usize>,
-    /// Kills of a case after which it is recorded again; `None`: one of each kind.
+    /// Kills per case after which it is recorded again; `None` for one of each kind.
     pub kills: Option<usize>,
 }
 
-/// What was tried of one case.
+/// Results of one case.
 #[derive(Debug, Default)]
 pub struct Tried {
     pub recordings: usize,
     pub calls: usize,
-    /// Contents of the disk that were checked.
+    /// Number of contents of the disk that were checked.
     pub checked: usize,
-    /// Contents from which the conversion was finished.
+    /// Number of contents from which the conversion was finished.
     pub finished: usize,
     pub failures: Vec<String>,
 }
 
 impl PowerCase {
-    /// A case with sources and options, in `root`. `before` is the output directory before.
+    /// Creates a case with sources and options, in `root`. `before` is the initial output directory.
     pub fn new(
         name: &str,
         root: &Path,
@@ -93,7 +93,7 @@ impl PowerCase {
         args
     }
 
-    /// The commands of each step; those of one step run at once.
+    /// Returns the commands of each step. The commands of one step run at the same time.
     fn steps(&self, out: &Path) -> Vec<Vec<Vec<String>>> {
         match self.steps {
             Steps::Convert(how) => vec![vec![self.convert(out, how)]],
@@ -106,10 +106,11 @@ impl PowerCase {
         }
     }
 
-    /// The commands that finish the conversion when `done` steps are done. `is_old`: what was there before still is.
+    /// Returns the commands that finish the conversion after `done` steps. With `is_old`, the initial content is still
+    /// there.
     fn rest(&self, out: &Path, done: usize, is_old: bool) -> Vec<Vec<String>> {
         match self.steps {
-            // A dataset of other options is still there as a whole, or its removal goes on.
+            // The dataset of other options is still whole, or its removal continues.
             Steps::Convert("--overwrite") if is_old => vec![self.convert(out, "--overwrite")],
             Steps::Convert("--resume=repair") => vec![self.convert(out, "--resume=repair")],
             Steps::Convert(_) => vec![self.convert(out, "--resume")],
@@ -129,7 +130,7 @@ impl PowerCase {
         let mut kills = self.kills(library, disk);
         if let Some(limit) = cuts.kills {
             random.shuffle(&mut kills);
-            // What decides whether there is a dataset or a finished unit, and the first directory.
+            // Kills that decide whether there is a dataset or a finished unit, and the one at the first directory.
             let is_key = |(_, _, what): &(usize, Fault, String)| {
                 ["/manifest.json", "/pending.json", "/attempt", "/out"].iter().any(|end| what.ends_with(end))
             };
@@ -177,7 +178,8 @@ impl PowerCase {
         recording
     }
 
-    /// Kills after calls that change a directory and are not synced yet, one for each file that is alike: step, fault, call.
+    /// Returns kills after calls that change a directory and are not synced yet, one for each group of similar files:
+    /// step, fault, call.
     fn kills(&self, library: &Library, disk: &Path) -> Vec<(usize, Fault, String)> {
         let out = self.place(disk);
         let log = log_of(disk);
@@ -203,7 +205,7 @@ impl PowerCase {
         kills
     }
 
-    /// Records a step that is killed by `fault`, and then all that finishes the conversion.
+    /// Records a step that is killed by `fault`, and then the commands that finish the conversion.
     fn record_after_kill(
         &self,
         library: &Library,
@@ -246,7 +248,8 @@ impl PowerCase {
         Err(format!("{name}: what the killed process did was never recorded as a whole"))
     }
 
-    /// Cuts the power after every call of a recording, and finishes the conversion from some of what is left.
+    /// Cuts the power after every call of a recording, and finishes the conversion from some of the contents that are
+    /// left.
     fn cut(
         &self,
         recording: &Recording,
@@ -278,7 +281,7 @@ impl PowerCase {
                     cut.checked_sub(1).map_or_else(String::new, |last| recording.ops[last].to_string()),
                 );
                 match self.check(&content, done) {
-                    // A step that has ended with exit status 0 is never done again.
+                    // A step that has ended with exit status 0 is never repeated.
                     Ok(()) if loss == Loss::Everything && recording.ends.contains_key(&cut) => {
                         promised.push((name, content, done));
                     }
@@ -300,7 +303,7 @@ impl PowerCase {
         }
     }
 
-    /// Checks what a power cut has left, when `done` steps had ended before.
+    /// Checks what a power cut has left after `done` steps had ended.
     fn check(&self, content: &Content, done: usize) -> Result<(), String> {
         let left = visible(content);
         let is_done = done >= if self.steps == Steps::Parts { 3 } else { 1 };
@@ -356,7 +359,7 @@ fn path_length(path: &Path) -> usize {
     path.to_str().unwrap().len()
 }
 
-/// A path without what tells units, parts and attempts apart.
+/// Removes from a path what distinguishes units, parts and attempts.
 fn without_numbers(path: &str) -> String {
     let names = path.split('/').map(|name| match name.starts_with("attempt-") {
         true => "attempt".to_owned(),

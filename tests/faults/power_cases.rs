@@ -1,4 +1,4 @@
-//! The conversions whose power is cut.
+//! The conversions that the power cuts interrupt.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use crate::power::{PowerCase, Steps};
 use crate::scenario::{IMAGES, RICH, SHARD_TABLE, TEXT, damage, path, remove};
 use crate::sources::{write_images, write_text};
 
-/// All kinds of conversions and states of the output directory. Sources and datasets are written below `root`.
+/// Returns all kinds of conversions and states of the output directory. Sources and datasets are written below `root`.
 pub fn all(root: &Path, library: &Library) -> Vec<PowerCase> {
     let (text, images) = (root.join("text"), root.join("images"));
     // Several units, so that several processes have something to do.
@@ -42,14 +42,14 @@ fn convert_text(out: &Path, source: &Path, options: &str) -> Vec<String> {
     words.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A dataset at `out`.
+/// Makes a dataset at `out`.
 fn dataset(out: &Path, source: &Path, options: &str) -> PathBuf {
     let ran = run_plainly(&convert_text(out, source, options));
     assert_eq!(ran.status, Some(0), "{}: {}", out.display(), ran.stderr);
     out.to_owned()
 }
 
-/// A run at `out` that was killed while its commit moved files to their place.
+/// Makes a run at `out` that was killed while its commit moved files to their place.
 fn killed_in_commit(out: &Path, source: &Path, library: &Library) -> PathBuf {
     let args = convert_text(out, source, &format!("{TEXT} --format arrow"));
     let log = out.with_extension("log");

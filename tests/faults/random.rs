@@ -1,6 +1,6 @@
-//! Choosing of what is tried.
+//! Pseudo-random choice of what to try.
 
-/// A generator of numbers that are the same for the same seed.
+/// A generator of numbers that depend only on the name and the seed.
 pub struct Random(u64);
 
 impl Random {

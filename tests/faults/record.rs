@@ -1,4 +1,4 @@
-//! What a run did to its files, call by call.
+//! Record of the calls by which a run changed its files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Content, Disk};
 
-/// A call that changed something. Paths are relative to the recorded directory, which itself is the empty path.
+/// A call that changed something. Paths are relative to the recorded directory, whose own path is empty.
 #[derive(Debug, Clone)]
 pub enum Op {
     /// The file exists now, whether it was created or only opened.
@@ -34,25 +34,25 @@ impl fmt::Display for Op {
     }
 }
 
-/// Calls of a case on a disk.
+/// Recorded calls of a case.
 pub struct Recording {
     pub name: String,
-    /// Where it began: durable.
+    /// Initial content of the disk, which is durable.
     pub initial: Content,
     pub ops: Vec<Op>,
-    /// The power fails after so many calls, or later.
+    /// Number of calls before the first power cut.
     pub first_cut: usize,
-    /// Steps that had ended with exit status 0 after so many calls.
+    /// Number of steps that had ended with exit status 0, by the number of calls.
     pub ends: BTreeMap<usize, usize>,
 }
 
 impl Recording {
-    /// Steps that are surely done after `cut` calls.
+    /// Returns the number of steps that are certainly done after `cut` calls.
     pub fn steps_done(&self, cut: usize) -> usize {
         self.ends.range(..=cut).map(|(_, &done)| done).max().unwrap_or_default()
     }
 
-    /// What the disk holds after all calls, without a power cut.
+    /// Returns the content of the disk after all calls, without a power cut.
     pub fn replayed(&self) -> Content {
         let mut disk = Disk::new(&self.initial);
         self.ops.iter().for_each(|op| disk.apply(op));
@@ -60,7 +60,7 @@ impl Recording {
     }
 }
 
-/// A new log beside `disk`.
+/// Creates a new log beside `disk`.
 pub fn log_of(disk: &Path) -> PathBuf {
     let log = disk.with_extension("log");
     let _ = std::fs::remove_file(&log);
@@ -68,7 +68,7 @@ pub fn log_of(disk: &Path) -> PathBuf {
     log
 }
 
-/// Reads the log that `record.c` wrote for calls below `dir`. The last record may be cut off, when the process was killed.
+/// Reads the log that `record.c` wrote for calls below `dir`. The last record may be cut off if the process was killed.
 pub fn read_ops(log: &Path, dir: &Path) -> Vec<Op> {
     let bytes = std::fs::read(log).unwrap();
     let mut left = &bytes[..];
@@ -80,7 +80,7 @@ pub fn read_ops(log: &Path, dir: &Path) -> Vec<Op> {
     ops
 }
 
-/// The first call in `log`, and what follows it. There is no call for a file that has no name any more.
+/// Returns the first call in `log`, and the rest of the log. There is no call for a file that was deleted.
 fn next_op<'a>(log: &'a [u8], dir: &str) -> Option<(Option<Op>, &'a [u8])> {
     let (&kind, log) = log.split_first()?;
     let (path, log) = next_path(log, dir)?;

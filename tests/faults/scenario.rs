@@ -1,4 +1,4 @@
-//! What the binary is doing when a call fails.
+//! Scenarios: what the binary does when a call fails.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,40 +26,40 @@ enum Tested {
     Verify(&'static str),
     /// `plan images` or `plan text`.
     Plan,
-    /// `run`, of all units.
+    /// `run` of all units.
     Run,
     /// The same, while another process converts the same units.
     RunBeside,
-    /// `merge`, of finished units.
+    /// `merge` of finished units.
     Merge,
     /// `--resume=repair` of a dataset with damaged shards.
     Repair,
 }
 
-/// What is in the output directory before.
+/// Initial content of the output directory.
 enum Before {
     Nothing,
     /// A plan.
     Planned,
     /// A plan whose units are finished.
     Converted,
-    /// A run that was killed at this share of its renames, in percent.
+    /// A run that was killed after this percentage of its renames.
     KilledRun(u32),
-    /// The dataset itself.
+    /// The finished dataset.
     Finished,
-    /// The dataset with an altered first shard, and without its last one.
+    /// The dataset with an altered first shard and without its last one.
     Damaged,
-    /// The same, and its shard table is altered.
+    /// The same, with an altered shard table.
     DamagedIndex,
-    /// A dataset of other options.
+    /// A dataset with other options.
     Other(&'static str),
-    /// The same, while it was being overwritten and was killed at this share of its unlinks, in percent.
+    /// The same, after an overwrite that was killed after this percentage of its unlinks.
     KilledOverwrite(&'static str, u32),
 }
 
 pub struct Scenario {
     pub name: String,
-    /// Whether every call is tried, and not only a sample.
+    /// Whether every call is tried, not only a sample.
     pub every_call: bool,
     root: PathBuf,
     source: PathBuf,
@@ -67,11 +67,11 @@ pub struct Scenario {
     options: String,
     before: Before,
     tested: Tested,
-    /// The directory before.
+    /// Copy of the initial output directory.
     template: Option<PathBuf>,
-    /// What the directory holds before, when it is a dataset.
+    /// Initial content of the output directory, if it is a dataset.
     old: Option<Tree>,
-    /// What an undisturbed run makes.
+    /// Output of an undisturbed run.
     whole: Tree,
 }
 
@@ -84,7 +84,7 @@ pub const KEYED: &str = "--tokenizer bytes --unit-bytes 4096 --key-field id --ke
 pub const IMAGES: &str = "--unit-bytes 4096 --shard-records 2 --encode keep --max-rejects 50%";
 const COPIES: &str = "--unit-bytes 4096 --encode keep --max-rejects 50% --dedup bytes --shuffle";
 
-/// All scenarios, small enough that every call of a run can fail.
+/// Returns all scenarios, which are small enough that every call of a run can fail.
 pub fn all(root: &Path) -> Vec<Scenario> {
     let text = root.join("text");
     let tables = root.join("tables");
@@ -199,7 +199,7 @@ impl Scenario {
         args
     }
 
-    /// The command under test.
+    /// Returns the command under test.
     fn command(&self, out: &Path) -> Vec<String> {
         match self.tested {
             Tested::Verify(access) => words(&["inspect", &path(out), "--verify", "--threads=1"])
@@ -222,8 +222,8 @@ impl Scenario {
         }
     }
 
-    /// The commands that turn what a fault has left into the dataset. After exit status 0, none of what the command does is
-    /// asked for again.
+    /// Returns the commands that finish the dataset from what a fault has left. After exit status 0, the work of the
+    /// command itself is not repeated.
     fn to_the_end(&self, out: &Path, end: End, is_old: bool) -> Vec<Vec<String>> {
         let again = end != End::Fine;
         match self.tested {
@@ -233,14 +233,14 @@ impl Scenario {
             Tested::Run | Tested::RunBeside | Tested::Merge => vec![merge_command(out)],
             Tested::Repair => vec![self.command(out)],
             Tested::Convert | Tested::Verify(_) => {
-                // A dataset of other options is still there as a whole, or its removal goes on.
+                // The dataset of other options is still whole, or its removal continues.
                 let how = if is_old { "--overwrite" } else { "--resume" };
                 vec![self.args(out, &self.options.replace("--resume=verify", ""), how)]
             }
         }
     }
 
-    /// Makes what an undisturbed run makes, and what is there before.
+    /// Makes the output of an undisturbed run, and the initial output directory.
     pub fn prepare(&mut self, library: &Library) {
         let options = self.options.replace("--resume=verify", "");
         let out = self.root.join("whole");
@@ -254,7 +254,7 @@ impl Scenario {
         remove(&template);
         let (log, target) = (self.root.join("template.log"), self.root.join("out-0"));
         remove(&target);
-        // Everything is run in one place, so that templates need not know where they are.
+        // Everything runs in the same place, so that templates do not depend on their location.
         let killed = |options: &str, more: &str, kind: &'static str, percent: u32, old: Option<&Path>| {
             old.inspect(|old| copy(old, &target));
             let args = self.args(&target, options, more);
@@ -269,7 +269,7 @@ impl Scenario {
         match self.before {
             Before::Nothing => return,
             Before::Planned | Before::Converted => {
-                // Everything is run in one place: a plan has absolute paths.
+                // Everything runs in the same place, because a plan has absolute paths.
                 let mut commands = vec![self.plan(&target, "")];
                 if matches!(self.before, Before::Converted) {
                     commands.push(run_command(&target));
@@ -295,7 +295,7 @@ impl Scenario {
             Before::Other(other) | Before::KilledOverwrite(other, _) => {
                 let old = self.root.join("old");
                 remove(&old);
-                // Another format, so that hardly a file has the same name.
+                // Another format, so that hardly any file has the same name.
                 let format = if options.contains("msgpack") { "protobuf" } else { "msgpack" };
                 let args = self.args(&old, other, &format!("--format {format}"));
                 let ran = run_plainly(&args);
@@ -319,7 +319,7 @@ impl Scenario {
         }
     }
 
-    /// Runs the command undisturbed, which must work; returns the number of calls of each kind.
+    /// Runs the command undisturbed, which must succeed, and returns the number of calls of each kind.
     pub fn count_calls(&self, library: &Library) -> BTreeMap<&'static str, u32> {
         let out = self.root.join("out-0");
         self.place(&out);
@@ -335,7 +335,7 @@ impl Scenario {
         counts
     }
 
-    /// Runs the command with `fault`, and then to its end; the error says what is wrong.
+    /// Runs the command with `fault`, then finishes the dataset. The error describes what is wrong.
     pub fn survives(&self, library: &Library, fault: &Fault, thread: usize) -> Result<End, String> {
         let out = self.root.join(format!("out-{thread}"));
         self.place(&out);
@@ -449,7 +449,7 @@ pub fn told(what: &str, ran: &Ran) -> String {
     format!("{what} ({:?}; {}; {})", ran.status, ran.log.trim(), ran.stderr.trim().replace('\n', " "))
 }
 
-/// The files that only one has, or that differ.
+/// Lists the files that only one tree has, or that differ.
 pub fn differences(a: &Tree, b: &Tree) -> String {
     let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
     let names = names.into_iter().filter(|name| a.get(*name) != b.get(*name));
@@ -480,7 +480,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Every file below `dir`, which need not be there.
+/// Returns every file below `dir`, which need not exist.
 fn tree_if_any(dir: &Path) -> Tree {
     if dir.exists() { tree(dir) } else { Tree::new() }
 }

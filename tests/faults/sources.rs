@@ -1,10 +1,10 @@
-//! The sources that are converted: small, so that a run makes a few hundred calls.
+//! Sources of the conversions: small, so that a run makes a few hundred calls.
 
 use std::path::Path;
 
 use crate::tree::tree;
 
-/// Documents in files of 1.5 kB, some of them the same as others in the same two files.
+/// Writes documents in files of 1.5 kB. Some are duplicates of others in the same two files.
 pub fn write_text(dir: &Path, files: usize) {
     std::fs::create_dir_all(dir).unwrap();
     for file in 0..files {
@@ -19,7 +19,7 @@ pub fn write_text(dir: &Path, files: usize) {
     }
 }
 
-/// The same documents in other kinds of files.
+/// Writes documents in other kinds of files.
 pub fn write_tables(dir: &Path) {
     use std::io::Write;
 
@@ -32,11 +32,11 @@ pub fn write_tables(dir: &Path) {
     gzip.write_all(lines.as_bytes()).unwrap();
     std::fs::write(dir.join("c.jsonl.gz"), gzip.finish().unwrap()).unwrap();
     std::fs::write(dir.join("d.jsonl.zst"), zstd::encode_all(lines.as_bytes(), 1).unwrap()).unwrap();
-    // Bytes that end too early: they are rejected, however reading goes.
+    // A file that ends too early: it is rejected, however it is read.
     std::fs::write(dir.join("e.jsonl.gz"), [0x1f, 0x8b, 8, 0, 0]).unwrap();
 }
 
-/// The smallest photographs of the fixtures in two classes, one of them twice, and a file that is no image.
+/// Writes the smallest photographs of the fixtures in two classes, one of them twice, and a file that is not an image.
 pub fn write_images(dir: &Path) {
     let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/photos");
     let mut images: Vec<(String, Vec<u8>)> = tree(&photos)

@@ -1,4 +1,4 @@
-"""What the peers share: the records, the crop, padding, and the clock."""
+"""Helpers that the peers share: the crop, batches, padding, and the clock."""
 
 import io
 import statistics
@@ -14,7 +14,7 @@ CROP = 224
 
 
 def crop(image):
-    """The middle of a picture, as an array: a file or a PIL image."""
+    """Returns the middle of a picture (a file or a PIL image) as an array."""
     if isinstance(image, (bytes, bytearray)):
         image = Image.open(io.BytesIO(image))
     left, top = (image.width - CROP) // 2, (image.height - CROP) // 2
@@ -22,12 +22,12 @@ def crop(image):
 
 
 def stack(items):
-    """A batch of pairs of picture and label."""
+    """Returns a batch of pairs of picture and label."""
     return torch.from_numpy(np.stack([crop(image) for image, _ in items])), torch.tensor([label for _, label in items])
 
 
 def pad(rows):
-    """A batch of documents in rows of one width, by numpy."""
+    """Returns a batch of documents, padded with numpy to rows of one width."""
     out = np.zeros((len(rows), max(map(len, rows))), np.int64)
     for row, ids in zip(out, rows):
         row[: len(ids)] = ids
@@ -43,7 +43,8 @@ def count_tokens(batch):
 
 
 def clock(epoch, count, seconds):
-    """Records per second in the first epoch and, by median, in later ones; elements of a padded epoch."""
+    """Returns records per second in the first epoch and, as the median, in later ones, and the elements of a padded
+    epoch."""
     rates, until = [], time.perf_counter() + seconds
     while len(rates) < 3 or time.perf_counter() < until:
         begin, records, elements = time.perf_counter(), 0, 0

@@ -6,7 +6,7 @@ from litdata.streaming import downloader
 
 from common import BATCH_DOCUMENTS, BATCH_IMAGES, pad, stack
 
-# LitData has no option for servers without TLS. Worker processes that are spawned import this, too.
+# LitData has no option for servers without TLS. Spawned worker processes import this module, too.
 getattr(downloader, "_OBSTORE_CLIENT_OPTIONS", {})["allow_http"] = "true"
 
 

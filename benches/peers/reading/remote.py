@@ -3,11 +3,11 @@
     cargo build --release --bin objects --package dsconvert-test-objects
     python benches/peers/reading/remote.py FOLDER --server target/release/objects
 
-FOLDER is a folder of photographs, which are taken as often as needed until there are --megabytes. dsconvert writes them into an
-arrow dataset as they are, and each peer writes the same bytes into its own files. For each measurement the server of
-tests/objects starts with these files, a limit of its bandwidth and a latency for each request, and the peer reads two epochs in
-random order with an empty cache folder: undecoded images in batches of 64. *Share of the line*: bytes of images per second of
-the first epoch, which includes opening the dataset, divided by the bandwidth.
+FOLDER is a folder of photographs, which are repeated until there are --megabytes. dsconvert writes them unchanged into
+an arrow dataset, and each peer writes the same bytes into its own files. For each measurement, the server of
+tests/objects serves these files with limited bandwidth and a latency for each request. The peer reads two epochs of
+undecoded images in random order, in batches of 64, with an empty cache folder. *Share of the line* is the image bytes
+per second of the first epoch, which includes opening the dataset, divided by the bandwidth.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Images:
 
 
 def convert(folder, work, megabytes):
-    """A dataset of the images of a folder, each as often as needed."""
+    """Converts the images of a folder, repeated as often as needed."""
     originals = sorted(path for path in folder.rglob("*") if path.is_file())
     size, number = 0, 0
     while size < megabytes * 1e6:
@@ -56,7 +56,7 @@ def convert(folder, work, megabytes):
 
 
 def epoch(batches):
-    """Seconds, images and bytes of an epoch."""
+    """Returns the seconds, images and bytes of an epoch."""
     started, images, size = time.perf_counter(), 0, 0
     for batch in batches:
         images, size = images + len(batch), size + sum(map(len, batch))

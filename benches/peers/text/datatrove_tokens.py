@@ -1,4 +1,4 @@
-"""datatrove's `DocumentTokenizer`: CORPUS TOKENIZER OUT CORES. Its unit of parallel work is a file, so it gets one a core."""
+"""datatrove's `DocumentTokenizer`: CORPUS TOKENIZER OUT CORES. It parallelizes over files, so it gets one per core."""
 
 import pathlib
 import sys

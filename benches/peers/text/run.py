@@ -1,10 +1,10 @@
-"""Tokenizing a corpus with dsconvert and its peers, one after the other in one run.
+"""Tokenizes a corpus with dsconvert and its peers, one after the other in one run.
 
     python run.py CORPUS.jsonl --tokenizer tokenizer.json [--cores 1 2] [--dsconvert PATH] [--peer-megabytes 24]
 
-Every tool is run as a process of its own, on so many cores that it is pinned to; the fastest of the rounds counts. What
-is slow gets only the first megabytes of the corpus: its speed does not depend on the size. A tool that is not
-installed is left out and named. `gigatoken` keeps its ids in memory and writes nothing; all others write a dataset.
+Every tool runs in a separate process, pinned to the given number of cores; the fastest round counts. Slow tools get
+only the first megabytes of the corpus, because their speed does not depend on its size. A tool that is not installed is
+named and left out. `gigatoken` keeps its ids in memory and writes nothing; all others write a dataset.
 """
 
 import argparse
@@ -18,13 +18,13 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).parent
-# Name, the module that must be there, and whether the whole corpus is for it.
+# Name, required module, and whether the peer gets the whole corpus.
 PEERS = [("gigatoken_ids", "gigatoken", True), ("datasets_map", "datasets", False), ("datatrove_tokens", "datatrove", False)]
 FORMATS = ["parquet", "arrow", "msgpack", "protobuf"]
 
 
 def seconds(command, cores, rounds, out):
-    """The fastest of the rounds, on so many cores; each writes to an empty folder."""
+    """Returns the seconds of the fastest round on `cores` cores. Each round writes to an empty folder."""
     everything = sorted(os.sched_getaffinity(0))
     best = float("inf")
     for _ in range(rounds):
@@ -40,7 +40,7 @@ def seconds(command, cores, rounds, out):
 
 
 def head(corpus, megabytes, folder):
-    """The first lines of the corpus, about so many megabytes."""
+    """Writes the first lines of the corpus, about `megabytes` megabytes, to a file."""
     path = folder / "head.jsonl"
     with open(corpus, "rb") as source, open(path, "wb") as target:
         while target.tell() < megabytes * 1e6 and (line := source.readline()):
@@ -77,7 +77,7 @@ def main():
                 rounds = args.rounds if is_fast else 1
                 try:
                     rows.append((name, cores, corpus, seconds(command, cores, rounds, out)))
-                except subprocess.CalledProcessError:  # it has said why: not every peer takes every tokenizer
+                except subprocess.CalledProcessError:  # it has printed why: not every peer supports every tokenizer
                     print(f"{name} is left out: it failed", file=sys.stderr)
         print(f"{'':24}{'cores':>6}{'MB':>8}{'MB/s':>9}{'parquet is':>14}")
         for name, cores, corpus, took in rows:

@@ -1,8 +1,8 @@
-//! Memory of Rust, lent to Python: the one place with `unsafe`.
+//! Rust memory lent to Python: the only module with `unsafe` code.
 //!
-//! A [`Buffer`] speaks Python's buffer protocol, so `numpy.asarray` makes an array of it without a copy, and torch a
-//! tensor of that. The array keeps the `Buffer` alive, and the `Buffer` keeps what it owns: a mapped shard, or an array of
-//! a batch, whose memory goes back to the pool of the loader only then.
+//! A [`Buffer`] implements Python's buffer protocol, so `numpy.asarray` makes an array of it without a copy, and torch
+//! makes a tensor of that array. The array keeps the `Buffer` alive, and the `Buffer` keeps its owner alive: a mapped
+//! shard, or an array of a batch, whose memory returns to the loader's pool only then.
 
 #![allow(unsafe_code)]
 
@@ -22,13 +22,13 @@ const NATIVE: bool = cfg!(target_endian = "little");
 /// Type of the items of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// As in the module `struct`.
+    /// Format character, as in Python's module `struct`.
     format: &'static CStr,
     bytes: usize,
 }
 
 impl Item {
-    // Little-endian, as in the files; the native characters give dtypes that look like the usual ones.
+    // Little-endian, as in the files. Native format characters give the usual dtypes.
     pub(crate) const U16: Self = Self { format: if NATIVE { c"H" } else { c"<H" }, bytes: 2 };
     pub(crate) const U32: Self = Self { format: if NATIVE { c"I" } else { c"<I" }, bytes: 4 };
     pub(crate) const U64: Self = Self { format: if NATIVE { c"Q" } else { c"<Q" }, bytes: 8 };
@@ -47,13 +47,13 @@ impl Item {
     }
 }
 
-/// What owns the memory of a buffer.
+/// Owner of the memory of a buffer.
 #[derive(Debug)]
 enum Owner {
     /// Bytes of a shard, which others may view, too.
     #[expect(dead_code, reason = "it is kept for the memory it owns")]
     Shared(Bytes),
-    /// An array of a batch, which nobody else has.
+    /// An array of a batch, which has no other owner.
     #[expect(dead_code, reason = "it is kept for the memory it owns")]
     Sole(Array),
 }
@@ -62,7 +62,7 @@ enum Owner {
 #[pyclass(frozen, module = "dsconvert._native")]
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    /// The first item. Valid as long as `owner`, which is never touched; for `Sole`, it may be written.
+    /// Pointer to the first item. Valid as long as `owner`, which is never accessed. Writable for `Sole`.
     start: *mut u8,
     owner: Owner,
     item: Item,
@@ -70,27 +70,27 @@ pub(crate) struct Buffer {
     strides: Box<[isize]>,
 }
 
-// SAFETY: `start` points into what `owner` owns, and both kinds of owner are `Send` and `Sync`. Rust neither reads nor
+// SAFETY: `start` points into memory of `owner`, and both kinds of owner are `Send` and `Sync`. Rust neither reads nor
 // writes through it; Python does, by its own rules for buffers.
 unsafe impl Send for Buffer {}
-// SAFETY: as above; nothing of a `Buffer` changes after it was made.
+// SAFETY: as above; a `Buffer` does not change after its creation.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// A view of `bytes` as a row of items; what is behind the last whole item is not part of it.
+    /// Creates a view of `bytes` as a row of items, without the bytes after the last whole item.
     pub(crate) fn shared(bytes: Bytes, item: Item) -> Self {
         let shape = vec![bytes.len() / item.bytes];
         Self::new(bytes.as_ptr().cast_mut(), Owner::Shared(bytes), item, &shape)
     }
 
-    /// The memory of `array`. Moving the array does not move its memory.
+    /// Creates a buffer of the memory of `array`. Moving the array does not move its memory.
     pub(crate) fn sole(mut array: Array) -> Self {
         let (item, shape) = (Item::of(array.dtype()), array.shape().to_vec());
         Self::new(array.as_mut_ptr(), Owner::Sole(array), item, &shape)
     }
 
     fn new(start: *mut u8, owner: Owner, item: Item, shape: &[usize]) -> Self {
-        // No size of anything in memory is above `isize::MAX`.
+        // No size of anything in memory exceeds `isize::MAX`.
         let shape: Box<[isize]> = shape.iter().map(|&n| n as isize).collect();
         let mut strides = shape.clone();
         let mut stride = item.bytes as isize;
@@ -138,22 +138,22 @@ impl Buffer {
             suboffsets: ptr::null_mut(),
             internal: ptr::null_mut(),
         };
-        // SAFETY: `view` is valid, see above. All pointers in it are into `this`, which never changes (the class is
+        // SAFETY: `view` is valid, see above. All pointers in it point into `this`, which never changes (the class is
         // frozen) and lives as long as the view, which owns a reference to it. Python does not write through `format`,
-        // `shape` and `strides`, and writes through `buf` only when the buffer is not read-only: then nobody else has
-        // that memory.
+        // `shape` and `strides`. It writes through `buf` only if the buffer is not read-only: that memory has no other
+        // owner then.
         unsafe { view.write(filled) };
         Ok(())
     }
 }
 
-/// The numpy array that views `buffer`.
+/// Returns a numpy array that views `buffer`.
 pub(crate) fn to_numpy(py: Python<'_>, buffer: Buffer) -> PyResult<Bound<'_, PyAny>> {
     static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     ASARRAY.import(py, "numpy", "asarray")?.call1((buffer,))
 }
 
-/// The torch tensor that views `buffer`, which must be writable: torch knows no other.
+/// Returns a torch tensor that views `buffer`, which must be writable: torch has no read-only tensors.
 pub(crate) fn to_torch(py: Python<'_>, buffer: Buffer) -> PyResult<Bound<'_, PyAny>> {
     static FROM_NUMPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     FROM_NUMPY.import(py, "torch", "from_numpy")?.call1((to_numpy(py, buffer)?,))

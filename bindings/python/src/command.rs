@@ -1,4 +1,4 @@
-//! The command `dsconvert`, which the wheel carries.
+//! The command `dsconvert`, which the wheel contains.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use crate::error::raise;
 
 /// Runs the command line `argv`, whose first item is the name of the program, and returns its exit status.
 ///
-/// Conversions watch for SIGINT and SIGTERM themselves: the caller sees to it that Python's own handler does not.
+/// Conversions handle SIGINT and SIGTERM themselves, so the caller must disable Python's own handler.
 #[pyfunction]
 pub(crate) fn run_command(py: Python<'_>, argv: Vec<OsString>) -> u8 {
     py.detach(|| dsconvert::cli::run(argv))

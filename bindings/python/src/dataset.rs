@@ -1,4 +1,4 @@
-//! Handles on datasets and their splits.
+//! Python handles of datasets and their splits.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ impl Dataset {
         py.detach(|| options.open(path)).map(Self).map_err(raise)
     }
 
-    /// Fingerprint of what the dataset was made from.
+    /// Fingerprint of the sources and options of the dataset.
     #[getter]
     fn fingerprint(&self) -> &str {
         &self.0.manifest().fingerprint
@@ -88,7 +88,7 @@ impl Dataset {
         self.0.splits().map(|split| split.name().to_owned()).collect()
     }
 
-    /// The split called `name`, with all fields or those named. With `decode`, images are arrays.
+    /// Returns the split called `name`, with all fields or the given ones. With `decode`, images are arrays.
     #[pyo3(signature = (name, fields=None, decode=false))]
     fn split(
         &self,
@@ -104,7 +104,7 @@ impl Dataset {
             split = split.select(&fields).map_err(raise)?;
             names = Names::of(py, split.schema());
             if decode && fields.contains(&IMAGE) {
-                // Needed to decode, and not handed out: they stand behind the fields that have a name.
+                // Needed for decoding, but not returned: they come after the fields that have a name.
                 fields.extend(
                     [WIDTH, HEIGHT].iter().filter(|name| !fields.contains(name)).copied().collect::<Vec<_>>(),
                 );
@@ -114,7 +114,7 @@ impl Dataset {
         Ok(Split { names, split, decode })
     }
 
-    /// Counts, sizes, lengths and histograms, as JSON.
+    /// Returns counts, sizes, lengths and histograms, as JSON.
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| {
             let description = self.0.describe()?;
@@ -124,7 +124,7 @@ impl Dataset {
         .map_err(raise)
     }
 
-    /// A compact description as HTML, for notebooks.
+    /// Returns a compact description as HTML, for notebooks.
     fn summary_html(&self, py: Python<'_>) -> PyResult<String> {
         let options = ReportOptions {
             thumbnails: NOTEBOOK_THUMBNAILS,
@@ -136,7 +136,7 @@ impl Dataset {
     }
 }
 
-/// Thumbnails of each split in a notebook.
+/// Thumbnails per split in a notebook.
 const NOTEBOOK_THUMBNAILS: usize = 12;
 
 /// One split of a dataset.
@@ -149,7 +149,7 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// The handle of the library.
+    /// Returns the library's handle.
     pub(crate) fn inner(&self) -> &reader::Split {
         &self.split
     }
@@ -158,7 +158,7 @@ impl Split {
 #[pymethods]
 impl Split {
     fn __len__(&self) -> usize {
-        // A split with more records than addresses cannot be indexed anyway.
+        // A split with more records than `usize::MAX` cannot be indexed anyway.
         usize::try_from(self.split.len()).unwrap_or(usize::MAX)
     }
 
@@ -169,14 +169,14 @@ impl Split {
         fields.map(|field| (field.name.clone(), field.ty.name())).collect()
     }
 
-    /// The record with the ordinal `record`.
+    /// Returns the record with the ordinal `record`.
     fn get<'py>(&self, py: Python<'py>, record: u64) -> PyResult<Bound<'py, PyDict>> {
         let record =
             py.detach(|| Decoded::new(&self.split, self.split.get(record)?, self.decode)).map_err(raise)?;
         self.names.dict(py, record)
     }
 
-    /// The records with the ordinals `records`, in that order.
+    /// Returns the records with the ordinals `records`, in that order.
     fn get_many<'py>(&self, py: Python<'py>, records: Vec<u64>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let decoded = || {
             let records = self.split.get_many(&records)?.into_iter();
@@ -186,7 +186,7 @@ impl Split {
         records.into_iter().map(|record| self.names.dict(py, record)).collect()
     }
 
-    /// All records in order, each shard and row group read once.
+    /// Iterates over all records in order, reading each shard and row group once.
     fn records(&self, py: Python<'_>) -> Records {
         Records {
             records: Mutex::new(self.split.iter()),
@@ -196,15 +196,15 @@ impl Split {
         }
     }
 
-    /// The length of a record, from the index.
+    /// Returns the length of a record, from the index.
     fn length(&self, py: Python<'_>, record: u64) -> PyResult<u64> {
         py.detach(|| self.split.length(record)).map_err(raise)
     }
 
-    /// The lengths of all records, as an array.
+    /// Returns the lengths of all records, as an array.
     fn lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let lengths = py.detach(|| {
-            self.split.record_index()?; // it knows better than the manifest how many there are
+            self.split.record_index()?; // more reliable than the manifest about their number
             let mut bytes = Vec::with_capacity(self.__len__().saturating_mul(size_of::<u64>()));
             for record in 0..self.split.len() {
                 bytes.extend_from_slice(&self.split.length(record)?.to_le_bytes());
@@ -215,7 +215,7 @@ impl Split {
     }
 }
 
-/// The records of a split, one after the other.
+/// Iterator over the records of a split.
 #[pyclass(frozen, module = "dsconvert._native")]
 pub(crate) struct Records {
     records: Mutex<reader::Records>,
@@ -231,7 +231,7 @@ impl Records {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        // A thread that panicked here left the iterator between two records.
+        // A panic in here left the iterator between two records, so it can continue.
         let next = || {
             let record = self.records.lock().unwrap_or_else(PoisonError::into_inner).next()?;
             Some(record.and_then(|record| Decoded::new(&self.split, record, self.decode)))

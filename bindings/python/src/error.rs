@@ -1,4 +1,4 @@
-//! Errors of the library as exceptions of the package.
+//! Conversion of library errors to exceptions of the package.
 
 use std::io;
 
@@ -7,12 +7,12 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
-/// The exception for `error`: see `dsconvert.errors`. Shaped for `map_err`.
+/// Returns the exception for `error`; see `dsconvert.errors`. Takes `error` by value for `map_err`.
 pub(crate) fn raise(error: Error) -> PyErr {
     Python::attach(|py| exception(py, &error).map_or_else(|failed| failed, PyErr::from_value))
 }
 
-/// The name of a kind, and of the exception class that stands for it.
+/// Returns the name of a kind, and of its exception class.
 fn names(kind: ErrorKind) -> (&'static str, &'static str) {
     match kind {
         ErrorKind::Usage => ("usage", "UsageError"),
@@ -29,7 +29,7 @@ fn names(kind: ErrorKind) -> (&'static str, &'static str) {
 
 fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
     if let Some(raised) = std::error::Error::source(error).and_then(|source| source.downcast_ref::<PyErr>()) {
-        // An exception of a function that the user gave: it is raised as it is, with where it happened as a note.
+        // An exception of a user's function is raised unchanged, with a note of where it happened.
         let raised = raised.clone_ref(py).into_value(py).into_bound(py).into_any();
         raised.call_method1("add_note", (error.to_string(),))?;
         return Ok(raised);
@@ -49,7 +49,7 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
     module.getattr(class)?.call((error.to_string(),), Some(&keywords))
 }
 
-/// The number of the system's error, when it caused this one.
+/// Returns the number of the system error that caused `error`, if there is one.
 fn errno(error: &Error) -> Option<i32> {
     std::error::Error::source(error)?.downcast_ref::<io::Error>()?.raw_os_error()
 }

@@ -1,8 +1,8 @@
 //! The native half of the Python package `dsconvert`.
 //!
-//! It stays thin: what is a matter of Python (ranks, epochs, pickling, torch) is written in Python, in
-//! `python/dsconvert`; here are the handles on the Rust library, the memory that is lent to numpy, and the errors.
-//! Whatever takes time runs without the interpreter's lock.
+//! It stays thin. Everything specific to Python (ranks, epochs, pickling, torch) is written in Python, in
+//! `python/dsconvert`. This crate has the handles of the Rust library, the memory lent to numpy, and the errors. Long
+//! operations run without the interpreter's lock.
 
 mod buffer;
 mod command;
@@ -18,12 +18,12 @@ use pyo3::prelude::pymodule;
 /// The version of the package.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The native half of dsconvert. Its classes are used by those of the package, which are what users see.
+/// The native half of dsconvert. The public classes of the package wrap its classes.
 #[pymodule(gil_used = true)]
 mod _native {
     use pyo3::prelude::*;
 
-    /// Adds what is no function or class.
+    /// Adds everything that is not a function or a class.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", super::VERSION)

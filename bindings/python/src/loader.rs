@@ -1,4 +1,4 @@
-//! The handle on a loader: batches as dictionaries of arrays, made while Python does something else.
+//! Python handle of a loader: returns batches as dictionaries of arrays, which are made in the background.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::error::raise;
 use crate::options::{Given, batch_options, pack_options};
 use crate::record::view;
 
-/// How long Python is not asked whether a signal came.
+/// Interval between checks for Python signals.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Batches of one split for one rank.
@@ -34,14 +34,14 @@ pub(crate) struct Loader {
 #[derive(Debug)]
 struct State {
     loader: loader::Loader,
-    /// What the last batch was, and the state before the first batch of its step.
+    /// Information about the last batch, and the state before the first batch of its step.
     last: Option<(Info, LoaderState)>,
-    /// What is wrong with the images of its blank rows.
+    /// Errors of the images of its blank rows.
     blank: Vec<String>,
 }
 
-/// What is known of a batch beside its arrays: epoch, step, micro-batch, rows, filler rows, tokens, longest length and
-/// the ordinals of its records, and of those of those whose row is blank.
+/// Information about a batch beyond its arrays: epoch, step, micro-batch, rows, filler rows, tokens, longest length,
+/// the ordinals of its records, and the ordinals of the records whose rows are blank.
 type Info = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>, Vec<u64>);
 
 /// Rows, tokens, padded tokens, labels.
@@ -55,8 +55,8 @@ impl Loader {
 
 #[pymethods]
 impl Loader {
-    /// `options` is a JSON object of the options that were given. `finish` is called with each batch, as a dictionary
-    /// and as what [`Loader::last`] returns, on the thread that made it; its result takes the place of the batch.
+    /// `options` is a JSON object of the given options. `finish` is called on the thread that made a batch, with the
+    /// batch as a dictionary and with the information that [`Loader::last`] returns. Its result replaces the batch.
     #[new]
     #[pyo3(signature = (split, options, layout, as_torch, finish=None))]
     fn new(
@@ -82,7 +82,7 @@ impl Loader {
         Ok(Self { state: Mutex::new(state), as_torch })
     }
 
-    /// The next batch; `None` when the epoch is over.
+    /// Returns the next batch, or `None` at the end of the epoch.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         loop {
             match py.detach(|| self.lock().next()).map_err(raise)? {
@@ -98,22 +98,22 @@ impl Loader {
         }
     }
 
-    /// Number of batches of an epoch.
+    /// Returns the number of batches per epoch.
     fn len(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.lock().loader.len()).map_err(raise)
     }
 
-    /// Number of batches that are left in the epoch.
+    /// Returns the number of batches left in the epoch.
     fn remaining(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.lock().loader.remaining()).map_err(raise)
     }
 
-    /// Number of global steps of an epoch.
+    /// Returns the number of global steps per epoch.
     fn steps(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.lock().loader.steps()).map_err(raise)
     }
 
-    /// Micro-batches of a global step, over all ranks.
+    /// Micro-batches per global step, over all ranks.
     #[getter]
     fn micro_batches(&self) -> u64 {
         self.lock().loader.micro_batches()
@@ -129,22 +129,23 @@ impl Loader {
         py.detach(|| self.lock().loader.set_epoch(epoch)).map_err(raise)
     }
 
-    /// What was handed out, as JSON.
+    /// Returns the state after the returned batches, as JSON.
     fn state(&self) -> PyResult<String> {
         json(&self.lock().loader.state())
     }
 
-    /// The same in a child of the process it was made in, where a thread that is not there may hold the lock for ever.
+    /// Returns the state in a forked child process, where a thread that no longer exists may hold the lock forever.
+    /// Returns `None` if so.
     fn state_of_parent(&self) -> PyResult<Option<String>> {
         self.state.try_lock().ok().map(|state| json(&state.loader.state())).transpose()
     }
 
-    /// Ends the threads and forgets what they have prepared.
+    /// Stops the threads and drops the batches they have prepared.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| self.lock().loader.stop());
     }
 
-    /// Goes to where a saved state was.
+    /// Goes to the position of a saved state.
     fn restore(&self, py: Python<'_>, state: &str) -> PyResult<()> {
         let state: LoaderState = serde_json::from_str(state)
             .map_err(|e| raise(Error::usage("this is no state of a loader").caused_by(e)))?;
@@ -156,17 +157,17 @@ impl Loader {
         .map_err(raise)
     }
 
-    /// What the last batch was.
+    /// Returns information about the last batch.
     fn last(&self) -> Option<Info> {
         self.lock().last.as_ref().map(|(info, _)| info.clone())
     }
 
-    /// What is wrong with the images of the blank rows of the last batch, row by row.
+    /// Returns the errors of the images of the blank rows of the last batch, row by row.
     fn blank(&self) -> Vec<String> {
         self.lock().blank.clone()
     }
 
-    /// Rows, tokens, padded tokens and, when packed, labels of the step of the last batch, over all ranks.
+    /// Returns the rows, tokens, padded tokens and, when packed, labels of the step of the last batch, over all ranks.
     fn totals(&self, py: Python<'_>) -> PyResult<Option<Totals>> {
         py.detach(|| self.lock().totals()).map_err(raise)
     }
@@ -174,12 +175,12 @@ impl Loader {
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        // Its threads may wait for the interpreter's lock, which the thread that drops it holds.
+        // Detached, because the loader's threads may wait for the interpreter's lock, which this thread holds.
         let _ = Python::try_attach(|py| py.detach(|| self.lock().loader.stop()));
     }
 }
 
-/// The batch with what `finish` made of it attached.
+/// Returns the batch with the result of `finish` attached.
 fn finished(mut batch: loader::Batch, finish: &Py<PyAny>, as_torch: bool) -> Result<loader::Batch> {
     let (info, columns) = (info_of(&batch), batch.take_columns());
     let made = Python::try_attach(|py| -> PyResult<Py<PyAny>> {
@@ -258,7 +259,7 @@ impl State {
     }
 }
 
-/// The columns as a dictionary of arrays or tensors.
+/// Returns the columns as a dictionary of arrays or tensors.
 fn dict<'py>(
     py: Python<'py>,
     columns: Vec<(String, Column)>,
@@ -271,7 +272,7 @@ fn dict<'py>(
     Ok(dict)
 }
 
-/// Arrays are handed over, lists are copied.
+/// Converts a column. Arrays are moved, lists are copied.
 fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, PyAny>> {
     Ok(match column {
         Column::Array(array) if as_torch => to_torch(py, Buffer::sole(array))?,
@@ -299,7 +300,7 @@ fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, 
     })
 }
 
-/// Options that only images have.
+/// Options that apply only to images.
 const IMAGE_OPTIONS: [&str; 9] = [
     "decode",
     "center_crop",
@@ -312,7 +313,7 @@ const IMAGE_OPTIONS: [&str; 9] = [
     "undecodable",
 ];
 
-/// Options that only text has.
+/// Options that apply only to text.
 const TEXT_OPTIONS: [&str; 10] = [
     "seq_len",
     "packing",
@@ -326,7 +327,7 @@ const TEXT_OPTIONS: [&str; 10] = [
     "stored_packing",
 ];
 
-/// The options of a loader, of which some are those of its plan.
+/// Parses the options of a loader, including those of its plan.
 fn loader_options(json: &str, layout: Layout, split: &dsconvert::reader::Split) -> Result<LoaderOptions> {
     let mut given = Given::parse(json)?;
     match split.schema().kind {
@@ -379,7 +380,7 @@ impl Side {
         }
     }
 
-    /// Height and width of the option `name`.
+    /// Returns height and width, which must be valid for the option `name`.
     fn checked(&self, name: &str) -> Result<(u32, u32)> {
         let (height, width) = self.sides();
         if [height, width].iter().all(|side| (1..=MAX_CROP).contains(side)) {
@@ -390,7 +391,7 @@ impl Side {
     }
 }
 
-/// The least and largest number of the option `name`, which are within `limits`.
+/// Returns the smallest and largest number of the option `name`, which must be within `limits`.
 fn range(given: &mut Given, name: &str, default: (f64, f64), limits: (f64, f64)) -> Result<(f64, f64)> {
     let (least, most) = given.take(name)?.unwrap_or(default);
     if limits.0 <= least && least <= most && most <= limits.1 {

@@ -1,7 +1,7 @@
-//! The options of samplers and loaders, as Python passes them: one JSON object of those that were given.
+//! Options of samplers and loaders, which Python passes as one JSON object of the given ones.
 //!
-//! What is not given has the default of the library. An option of the wrong type, with a value that is none, or that has
-//! nothing to do with the others is a usage error that names it.
+//! An option that is not given has the default of the library. An option of the wrong type, with an invalid value, or
+//! that does not apply to the others is a usage error that names it.
 
 use dsconvert::error::{Error, Result};
 use dsconvert::packing::Packing;
@@ -12,17 +12,17 @@ use dsconvert::reader::batch::{
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Options that were given and not yet taken.
+/// Given options that are not yet taken.
 #[derive(Debug)]
 pub(crate) struct Given(Map<String, Value>);
 
 impl Given {
-    /// The options in a JSON object.
+    /// Parses the options in a JSON object.
     pub(crate) fn parse(json: &str) -> Result<Self> {
         serde_json::from_str(json).map(Self).map_err(|e| Error::usage("the options are no JSON").caused_by(e))
     }
 
-    /// Takes the option `name`, when it was given.
+    /// Takes the option `name`, if it was given.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>> {
         let Some(value) = self.0.remove(name) else { return Ok(None) };
         let said = value.to_string();
@@ -30,12 +30,12 @@ impl Given {
         serde_json::from_value(value).map(Some).map_err(wrong)
     }
 
-    /// Whether the option `name` was given and not yet taken.
+    /// Returns whether the option `name` was given and not yet taken.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Refuses the options `names`, which do not apply for the reason `why`.
+    /// Rejects the options `names`, which do not apply for the reason `why`.
     pub(crate) fn refuse(&self, names: &[&str], why: &str) -> Result<()> {
         match names.iter().find(|name| self.has(name)) {
             Some(name) => Err(Error::usage(format!("{name} does not apply: {why}"))),
@@ -43,7 +43,7 @@ impl Given {
         }
     }
 
-    /// Refuses what nobody has taken, and names the option that it belongs to.
+    /// Rejects options that were not taken, and names the option that they belong to.
     pub(crate) fn finish(self) -> Result<()> {
         let Some(name) = self.0.keys().next() else { return Ok(()) };
         let why = match name.as_str() {
@@ -58,7 +58,7 @@ impl Given {
     }
 }
 
-/// The options of a plan of batches.
+/// Parses the options of a batch plan.
 pub(crate) fn batch_options(given: &mut Given) -> Result<BatchOptions> {
     let mut options = BatchOptions::new(size(given)?);
     match options.size {
@@ -107,7 +107,7 @@ const UNPACKED_OPTIONS: [&str; 11] = [
     "pad_to_multiple_of",
 ];
 
-/// The options of a plan of packed rows of `seq_len`.
+/// Parses the options of a plan of packed rows of `seq_len` tokens.
 pub(crate) fn pack_options(given: &mut Given, seq_len: u64) -> Result<PackOptions> {
     given.refuse(&UNPACKED_OPTIONS, "with seq_len, rows are packed")?;
     let Some(batch_size) = given.take("batch_size")? else {
@@ -144,7 +144,7 @@ fn size(given: &mut Given) -> Result<BatchSize> {
     }
 }
 
-/// `none`, `length`, `geometric`, `windows`, or the boundaries themselves.
+/// Parses `bucket`: `none`, `length`, `geometric`, `windows`, or a list of boundaries.
 fn bucket(given: &mut Given) -> Result<Option<BucketBy>> {
     Ok(Some(match given.take::<Value>("bucket")? {
         None => match given.take("max_waste")? {
@@ -177,7 +177,7 @@ fn bucket(given: &mut Given) -> Result<Option<BucketBy>> {
     }))
 }
 
-/// `true`, `false`, `full`, `none` or `block`.
+/// Parses `shuffle`: `true`, `false`, `full`, `none` or `block`.
 fn shuffle(given: &mut Given) -> Result<Option<Shuffle>> {
     let Some(value) = given.take::<Value>("shuffle")? else { return Ok(None) };
     Ok(Some(match value {

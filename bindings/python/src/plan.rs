@@ -1,4 +1,4 @@
-//! Plans of batches, for those who keep their own dataset.
+//! Python handle of batch plans, for use with your own dataset.
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader;
@@ -10,7 +10,7 @@ use crate::dataset::Split;
 use crate::error::raise;
 use crate::options::{Given, batch_options};
 
-/// The lengths behind a plan.
+/// Source of the lengths of a plan.
 #[derive(Debug)]
 enum Source {
     Split(reader::Split),
@@ -44,21 +44,21 @@ impl Lengths for Source {
     }
 }
 
-/// What a plan takes the lengths from.
+/// Python argument with the lengths of a plan.
 #[derive(FromPyObject)]
 pub(crate) enum Lengthy<'py> {
     Split(Bound<'py, Split>),
     Lengths(Vec<u64>),
 }
 
-/// Which records each batch holds: a function of lengths, options, seed, epoch and step.
+/// Batch plan: the records of each batch, as a function of lengths, options, seed, epoch and step.
 #[pyclass(frozen, module = "dsconvert._native")]
 #[derive(Debug)]
 pub(crate) struct Plan(BatchPlan<Source>);
 
 #[pymethods]
 impl Plan {
-    /// `options` is a JSON object of the options that were given.
+    /// Creates a plan. `options` is a JSON object of the given options.
     #[new]
     fn new(py: Python<'_>, source: Lengthy<'_>, options: &str) -> PyResult<Self> {
         let (dataset, source) = match source {
@@ -84,25 +84,25 @@ impl Plan {
         .map_err(raise)
     }
 
-    /// Global steps of an epoch.
+    /// Global steps per epoch.
     #[getter]
     fn steps(&self) -> u64 {
         self.0.steps()
     }
 
-    /// Ordinals of the records of micro-batch `index` of a step.
+    /// Returns the ordinals of the records of micro-batch `index` of a step.
     fn batch(&self, py: Python<'_>, epoch: u64, step: u64, index: u64) -> PyResult<Vec<u64>> {
         let batch = py.detach(|| self.0.micro_batch(Position { epoch, step }, index));
         batch.map(|batch| batch.records).map_err(raise)
     }
 
-    /// Records, tokens and padded tokens of a step, over all ranks.
+    /// Returns the records, tokens and padded tokens of a step, over all ranks.
     fn totals(&self, py: Python<'_>, epoch: u64, step: u64) -> PyResult<(u64, u64, u64)> {
         let totals = py.detach(|| self.0.totals(Position { epoch, step })).map_err(raise)?;
         Ok((totals.records, totals.tokens, totals.padded_tokens))
     }
 
-    /// What `epoch` does with the records: names and numbers.
+    /// Returns names and numbers of what happens to the records in `epoch`.
     fn counts(&self, epoch: u64) -> Vec<(&'static str, u64)> {
         let counts = self.0.counts(epoch);
         vec![
@@ -115,14 +115,14 @@ impl Plan {
         ]
     }
 
-    /// The state of a loader at a step of which some micro-batches are done, as JSON.
+    /// Returns the state of a loader, as JSON, at a step with some micro-batches done.
     fn state(&self, epoch: u64, step: u64, micro_batches_done: u64) -> PyResult<String> {
         let plan = SavedPlan::Records(self.0.state(Position { epoch, step }).map_err(raise)?);
         let state = LoaderState { plan, micro_batches_done };
         serde_json::to_string(&state).map_err(|e| raise(Error::corrupt("the state is no JSON").caused_by(e)))
     }
 
-    /// Epoch and step where a saved state goes on, and how many micro-batches of the step are done.
+    /// Returns the epoch and step where a saved state continues, and the number of micro-batches done in that step.
     fn resume(&self, state: &str) -> PyResult<(u64, u64, u64)> {
         let no_state = || Error::usage("this is no state of a batch sampler");
         let state: LoaderState = serde_json::from_str(state).map_err(|e| raise(no_state().caused_by(e)))?;
@@ -132,8 +132,8 @@ impl Plan {
     }
 }
 
-/// The micro-batches of a step of `micro_batches` that process `rank` of `world_size` does, in order. Groups of
-/// `replication` neighbouring processes do the same ones.
+/// Returns those of the `micro_batches` of a step that process `rank` of `world_size` handles, in order. Groups of
+/// `replication` adjacent processes handle the same ones.
 #[pyfunction]
 pub(crate) fn share(rank: i64, world_size: i64, replication: i64, micro_batches: i64) -> PyResult<Vec<u64>> {
     let share = || {

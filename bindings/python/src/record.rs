@@ -1,4 +1,4 @@
-//! Records as dictionaries.
+//! Records as Python dictionaries.
 
 use bytes::Bytes;
 use dsconvert::error::Result;
@@ -15,12 +15,12 @@ use crate::buffer::{Buffer, Item, to_numpy};
 #[derive(Debug)]
 pub(crate) struct Decoded {
     record: Record,
-    /// Its field and what becomes of it.
+    /// Index of the image's field, and the decoded image.
     image: Option<(usize, Array)>,
 }
 
 impl Decoded {
-    /// Decodes the image of `record`, which is of `split`, when that is wanted and it has one.
+    /// Decodes the image of `record`, a record of `split`, if `decode` is set and there is an image.
     pub(crate) fn new(split: &Split, record: Record, decode: bool) -> Result<Self> {
         let place = record.schema().index_of(IMAGE).filter(|_| decode);
         let image = place.map(|place| Ok((place, decode_image(split, &record)?))).transpose()?;
@@ -28,7 +28,7 @@ impl Decoded {
     }
 }
 
-/// The names of the fields as Python strings, made once: dictionaries of records share them.
+/// Field names as Python strings, created once and shared by the dictionaries of records.
 #[derive(Debug)]
 pub(crate) struct Names(Vec<Py<PyString>>);
 
@@ -45,7 +45,7 @@ impl Names {
         Self(self.0.iter().map(|name| name.clone_ref(py)).collect())
     }
 
-    /// Names and values, in order. Values that have no name are left out.
+    /// Returns a dictionary of names and values, in order. Values without a name are left out.
     pub(crate) fn dict<'py>(&self, py: Python<'py>, decoded: Decoded) -> PyResult<Bound<'py, PyDict>> {
         let Decoded { record, image } = decoded;
         let dict = PyDict::new(py);
@@ -61,7 +61,7 @@ impl Names {
     }
 }
 
-/// Texts and encoded images are copied, since `str` and `bytes` own what they hold; token ids are viewed.
+/// Converts a value. Texts and encoded images are copied, because `str` and `bytes` own their content; ids are viewed.
 fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
@@ -75,8 +75,8 @@ fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
     })
 }
 
-/// The ids where they lie. Streams of records have them at any byte: what is not aligned is copied, because programs
-/// that get an array by its address may rely on it.
+/// Returns a view of the ids. Streams of records have them at any byte offset, so ids that are not aligned are copied:
+/// programs that access an array by its address may rely on alignment.
 pub(crate) fn view(ids: &Ids) -> Buffer {
     let item = match ids.width() {
         IdWidth::U16 => Item::U16,

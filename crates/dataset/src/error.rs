@@ -1,58 +1,58 @@
-//! The one error type of the library.
+//! The error type shared by all dsconvert crates.
 //!
-//! An error says **what** went wrong, **where** (file, byte offset or line, shard, row) and, when there is something
-//! a person can do, **what to do**. The [`ErrorKind`] is for programs: the command maps it to an exit status, the
-//! Python package to an exception class.
+//! An error describes **what** went wrong, **where** (file, byte offset or line, shard, row) and, if a person can fix
+//! it, **what to do**. [`ErrorKind`] is for programs: the command maps it to an exit status, the Python package to an
+//! exception class.
 //!
-//! A defect of one item's bytes is not an error but a [`Reject`](crate::sample::Reject).
+//! A defect in the bytes of one item is not an error but a [`Reject`](crate::sample::Reject).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::printable::{printable_path, printable_text};
 
-/// Result of every fallible function of the library.
+/// Result of the library's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What sort of failure it is.
+/// Category of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The caller asked for something that cannot be: options that contradict each other, two items with one key.
+    /// Invalid input from the caller: for example contradictory options or two items with the same key.
     Usage,
-    /// The operating system could not read or write.
+    /// The operating system failed to read or write.
     Io,
-    /// Bytes of a dataset are not what its manifest, index or format promises.
+    /// The bytes of a dataset contradict its manifest, index or format.
     Corrupt,
-    /// The file is whole but made by a newer version, or uses a feature this build lacks.
+    /// The file is intact but was written by a newer version or uses a feature that this build lacks.
     Unsupported,
-    /// The run committed nothing: no record came out, too many rejects, a unit failed.
+    /// The run committed nothing: it produced no record, had too many rejects, or a unit failed.
     NotCommitted,
-    /// An ordinal, row or byte range that does not exist.
+    /// The requested ordinal, row or byte range does not exist.
     OutOfRange,
-    /// Stopped by a signal; the number is the signal's.
+    /// Stopped by the signal with this number.
     Interrupted(i32),
-    /// A bug in dsconvert or in a library that it uses, to be reported.
+    /// A bug in dsconvert or in one of its dependencies; users should report it.
     Internal,
 }
 
-/// Where it went wrong. Every part is optional; what is known is printed.
+/// Location of an error. Every part is optional; the known parts are printed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// File or directory.
     pub path: Option<PathBuf>,
-    /// Byte offset in that file.
+    /// Byte offset in `path`.
     pub offset: Option<u64>,
     /// Name of the shard.
     pub shard: Option<String>,
-    /// Ordinal of the record in its split or, with a shard, in its shard.
+    /// Ordinal of the record: within `shard` if that is set, otherwise within its split.
     pub row: Option<u64>,
 }
 
-/// What a person can do about a bug.
+/// Help text for bugs.
 const BUG: &str = "this is a bug in dsconvert: please report it, with this message and the command";
 
-/// An error with its place and its remedy.
+/// An error with its location and help text.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
@@ -67,7 +67,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of `kind` that says `message` (one sentence, no full stop).
+    /// Creates an error of `kind` with `message` (one sentence, no full stop).
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -79,23 +79,24 @@ impl Error {
         }))
     }
 
-    /// A [`ErrorKind::Usage`] error.
+    /// Creates an [`ErrorKind::Usage`] error.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Usage, message)
     }
 
-    /// A [`ErrorKind::Corrupt`] error.
+    /// Creates an [`ErrorKind::Corrupt`] error.
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
     }
 
-    /// A [`ErrorKind::Internal`] error: a state that cannot be, or a panic.
+    /// Creates an [`ErrorKind::Internal`] error, for an impossible state or a panic.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message).help(BUG)
     }
 
-    /// A [`ErrorKind::Io`] error at `path`: `doing` reads as "cannot {doing}". An error of this type that came through the traits of
-    /// `std::io` stays what it was.
+    /// Creates an [`ErrorKind::Io`] error at `path`; `doing` completes "cannot {doing}".
+    ///
+    /// If `source` wraps an [`Error`] that passed through `std::io` traits, returns that error unchanged.
     pub fn io(doing: &str, path: &Path, source: std::io::Error) -> Self {
         let source = match source.downcast::<Self>() {
             Ok(error) => return error,
@@ -104,72 +105,72 @@ impl Error {
         Self::new(ErrorKind::Io, format!("cannot {doing}")).at_path(path).caused_by(source)
     }
 
-    /// Names the file.
+    /// Sets the file.
     #[must_use]
     pub fn at_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.0.place.path = Some(path.into());
         self
     }
 
-    /// Names the option whose value cannot be used, as the library calls it: `text_field`.
+    /// Sets the option whose value is invalid, under its library name: `text_field`.
     #[must_use]
     pub fn of_option(mut self, option: &'static str) -> Self {
         self.0.option = Some(option);
         self
     }
 
-    /// Names the byte offset.
+    /// Sets the byte offset.
     #[must_use]
     pub fn at_offset(mut self, offset: u64) -> Self {
         self.0.place.offset = Some(offset);
         self
     }
 
-    /// Names the shard.
+    /// Sets the shard.
     #[must_use]
     pub fn at_shard(mut self, shard: impl Into<String>) -> Self {
         self.0.place.shard = Some(shard.into());
         self
     }
 
-    /// Names the row.
+    /// Sets the row.
     #[must_use]
     pub fn at_row(mut self, row: u64) -> Self {
         self.0.place.row = Some(row);
         self
     }
 
-    /// Says what the person can do.
+    /// Sets the help text.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.0.help = Some(help.into());
         self
     }
 
-    /// Keeps the error that caused this one.
+    /// Sets the underlying error.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }
 
-    /// What sort of failure it is.
+    /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Where it went wrong.
+    /// Returns where the error occurred.
     pub fn place(&self) -> &Place {
         &self.0.place
     }
 
-    /// What the person can do, when there is something.
+    /// Returns the help text, if any.
     pub fn remedy(&self) -> Option<&str> {
         self.0.help.as_deref()
     }
 
-    /// Of an error that the caller of the library would have to answer for, although this crate made the value: an
-    /// internal error. Others stay as they are.
+    /// Turns a usage error into an internal error and leaves other kinds unchanged. Use it where dsconvert itself
+    /// supplied the invalid value, so the caller is not to blame.
     #[must_use]
     pub fn never_usage(mut self) -> Self {
         if self.0.kind == ErrorKind::Usage {
@@ -179,7 +180,7 @@ impl Error {
         self
     }
 
-    /// Whether writing failed because the disk or a quota is full.
+    /// Returns whether a write failed because the disk or a quota is full.
     pub fn is_disk_full(&self) -> bool {
         self.0.source.as_deref().and_then(|e| e.downcast_ref::<std::io::Error>()).is_some_and(|e| {
             matches!(e.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
@@ -194,11 +195,11 @@ impl fmt::Display for Error {
 }
 
 impl Error {
-    /// The error as [`Display`](fmt::Display) shows it, with its option as `name` writes it: `--text-field` on a command
-    /// line.
+    /// Formats the error like [`Display`](fmt::Display), with the option rewritten by `name`, for example as
+    /// `--text-field` on a command line.
     pub fn with_option_as(&self, name: impl Fn(&str) -> String) -> String {
         let mut text = String::new();
-        // Writing to a string never fails.
+        // Writing to a string cannot fail.
         let _ = self.write(&mut text, name);
         text
     }
@@ -221,7 +222,7 @@ impl Error {
         if let Some(option) = option {
             write!(f, "{}: ", name(option))?;
         }
-        // Messages may quote file names, and may have several lines.
+        // Messages may quote file names and may span several lines.
         f.write_str(&printable_text(message))?;
         if let Some(source) = source {
             write!(f, ": {}", printable_text(&source.to_string()))?;

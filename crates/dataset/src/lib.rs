@@ -1,4 +1,4 @@
-//! The parts of a dsconvert dataset, for writers and readers alike.
+//! Building blocks of a dsconvert dataset, for both writers and readers.
 //!
 //! | module | contents |
 //! |---|---|
@@ -7,12 +7,12 @@
 //! | [`mod@format`] | shards in Arrow, Parquet, msgpack and protobuf |
 //! | [`index`] | record index, length-sorted index, shard table |
 //! | [`manifest`] | the committed manifest |
-//! | [`packing`] | packing of documents into rows of one length |
-//! | [`storage`] | whole-or-absent files, directories, locks, memory maps |
+//! | [`packing`] | packing of documents into rows of equal length |
+//! | [`storage`] | atomically written files, directories, locks, memory maps |
 //! | [`error`] | the error type of all dsconvert crates |
 //!
-//! [`panics`], [`threads`] and [`printable`] are what the other crates share besides: contained panics, starting threads
-//! where the system may refuse them, and safe printing of file names.
+//! Helpers shared with the other crates: [`panics`] contains panics, [`threads`] starts threads where the system may
+//! refuse them, and [`printable`] escapes file names for display.
 //!
 //! Programs that read datasets use `dsconvert-reader`; the converter is `dsconvert`.
 

@@ -1,11 +1,11 @@
-//! Contained panics.
+//! Panic containment.
 //!
-//! A panic is a bug, in this crate or in a library that it uses. While the bytes of one item are decoded or encoded, a
-//! panic rejects the item; everywhere else it ends the run with an internal error. In both cases the thread goes on and
-//! returns a result, so that no other thread waits for it in vain.
+//! A panic is a bug in this crate or in one of its dependencies. A panic while the bytes of one item are decoded or
+//! encoded rejects that item; anywhere else it ends the run with an internal error. Either way the thread survives and
+//! returns a result, so no other thread waits for it forever.
 //!
-//! The library never replaces the panic hook of its program. A program that does not want contained panics on standard
-//! error asks [`note`] in its own hook, as the command does (`cli/hook.rs`).
+//! The library never replaces the program's panic hook. To keep contained panics off standard error, a program calls
+//! [`note`] in its own hook, as the command does (`cli/hook.rs`).
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -14,29 +14,30 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
 
-/// Characters of a panic's message that are kept: some messages print whole buffers.
+/// Maximum characters kept of a panic message; some messages print whole buffers.
 const MAX_MESSAGE_CHARS: usize = 300;
 
 thread_local! {
-    /// Nested calls of [`caught`] on this thread.
+    /// Number of nested [`caught`] calls on this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// Source line of the last contained panic, as far as a hook noted it.
+    /// Source location of the last contained panic, if the panic hook called [`note`].
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A panic that was caught.
+/// A caught panic.
 #[derive(Debug)]
 pub struct Panic {
     message: String,
-    /// Only for messages to people: it may hold a path of the machine that built the program.
+    /// Only for messages shown to people: it may contain a path of the build machine.
     place: Option<String>,
 }
 
-/// Runs `work` and returns its panic instead of unwinding further. What `work` changed may be half done afterwards: the
-/// caller gives it up or makes it anew.
+/// Runs `work` and returns its panic, if any, instead of unwinding further.
+///
+/// After a panic, state modified by `work` may be inconsistent: the caller discards or rebuilds it.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     let deeper = |by: fn(usize) -> usize| {
-        // Gone at the end of a thread, where nothing is caught any more.
+        // Fails during thread teardown, when nothing is caught any more.
         let _ = DEPTH.try_with(|depth| depth.set(by(depth.get())));
     };
     deeper(|depth| depth + 1);
@@ -48,12 +49,14 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     })
 }
 
-/// Runs `work` on the bytes of one item; a panic is a reject of that item.
+/// Runs `work` on the bytes of one item and turns a panic into a reject of that item.
 pub fn contained<T>(work: impl FnOnce() -> Result<T, Reject>) -> Result<T, Reject> {
     caught(work).unwrap_or_else(|panic| Err(panic.into_reject()))
 }
 
-/// For a panic hook: whether the panic on this thread is contained, so that nothing need be printed.
+/// Records the location of a contained panic. Call it from a panic hook.
+///
+/// Returns whether the panic on this thread is contained, so the hook can skip printing it.
 pub fn note(location: Option<&std::panic::Location<'_>>) -> bool {
     let is_contained = DEPTH.try_with(Cell::get).is_ok_and(|depth| depth > 0);
     if is_contained {
@@ -63,14 +66,14 @@ pub fn note(location: Option<&std::panic::Location<'_>>) -> bool {
 }
 
 impl Panic {
-    /// The internal error of a bug that was met while `doing` something.
+    /// Converts the panic into an internal error: a bug hit while `doing` something.
     pub fn into_error(self, doing: &str) -> Error {
         let Self { message, place } = self;
         let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
         Error::internal(format!("a panic while {doing}: {message}{place}"))
     }
 
-    /// The reject of an item. Its message is part of a dataset: it names no path.
+    /// Converts the panic into a reject. The message omits the source location because rejects are part of the dataset.
     pub fn into_reject(self) -> Reject {
         Reject::new(
             RejectCode::DecoderPanicked,
@@ -78,7 +81,7 @@ impl Panic {
         )
     }
 
-    /// What the panic said.
+    /// Returns the panic message.
     pub fn into_message(self) -> String {
         self.message
     }

@@ -1,14 +1,14 @@
-//! Names of files as they are shown to people.
+//! Escaping of file names for display.
 //!
-//! A file name may hold line ends and terminal escape sequences. Printed as they are, they would forge lines of output or
-//! change the terminal, so they are shown as escapes: `\n`, `\u{1b}`.
+//! A file name may contain line breaks and terminal escape sequences. Printed verbatim, they could forge lines of
+//! output or alter the terminal, so they are escaped: `\n`, `\u{1b}`.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Whether `c` changes how other characters are shown instead of being shown itself.
+/// Returns whether `c` is invisible and changes how other characters are displayed.
 fn is_control(c: char) -> bool {
-    // Line separators and marks of writing direction are no control characters by category.
+    // By Unicode category, line separators and bidirectional formatting characters are not control characters.
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -27,17 +27,17 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// `name` with all control characters escaped: it stays on one line.
+/// Escapes all control characters in `name`, so it stays on one line.
 pub fn printable(name: &str) -> Cow<'_, str> {
     escaped(name, is_control)
 }
 
-/// `text` with all control characters escaped but line ends and tabs, for messages of several lines.
+/// Escapes all control characters in `text` except line breaks and tabs, for multi-line messages.
 pub fn printable_text(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_control(c) && c != '\n' && c != '\t')
 }
 
-/// `path` with all control characters escaped.
+/// Escapes all control characters in `path`.
 pub fn printable_path(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }

@@ -1,13 +1,13 @@
-//! Records and rejects: what an item becomes.
+//! Records and rejects: the possible results of converting an item.
 //!
-//! A [`Record`] is a row of [`Value`]s in schema order. The same type is written by the converter and handed out by the
-//! reader. Its texts, bytes and token ids are reference-counted slices ([`Bytes`]), so a record read from a memory map
-//! is a view, not a copy.
+//! A [`Record`] is a row of [`Value`]s in schema order. The converter writes the same type that the reader returns.
+//! Text, bytes and token ids are reference-counted slices ([`Bytes`]), so a record read from a memory map is a view,
+//! not a copy.
 //!
 //! # Canonical form
 //!
-//! The CRC32C in the record index covers the *canonical form* of a record, which is the same in all formats: for each
-//! field in schema order one presence byte (0 null, 1 present) and, when present:
+//! The CRC32C in the record index covers the *canonical form* of a record, which is identical in all formats. For each
+//! field in schema order it has one presence byte (0 null, 1 present) and, if present, the value:
 //!
 //! | type | bytes |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | `bool`, integers, `label` | the value as i64 or u64, LE (bool: 0 or 1) |
 //! | `float32`, `float64` | the bits of the value as binary64, LE |
 //!
-//! Its size in bytes is the record's *canonical size*, from which shard cuts are decided.
+//! Its size in bytes is the *canonical size* of the record; shard boundaries are based on it.
 
 mod ids;
 
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use ids::{Ids, PackedIds};
 
-/// One value of a record. Its bytes are shared ([`Bytes`]) or, for the time of a look, borrowed (`&[u8]`).
+/// One value of a record. Its bytes are shared ([`Bytes`]) or, for short-lived access, borrowed (`&[u8]`).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<B: AsRef<[u8]> = Bytes> {
     /// Missing.
@@ -36,7 +36,7 @@ pub enum Value<B: AsRef<[u8]> = Bytes> {
     Int(i64),
     /// `uint32`, `uint64`.
     UInt(u64),
-    /// `float32` (held exactly), `float64`.
+    /// `float32` (stored exactly), `float64`.
     Float(f64),
     /// `string`, `json`.
     Text(Text<B>),
@@ -51,20 +51,24 @@ pub enum Value<B: AsRef<[u8]> = Bytes> {
 pub struct Text<B = Bytes>(B);
 
 impl<B: AsRef<[u8]>> Text<B> {
-    /// Text over `bytes`, when they are UTF-8.
+    /// Creates a text from `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `bytes` are not UTF-8.
     pub fn new(bytes: B) -> Result<Self, std::str::Utf8Error> {
         std::str::from_utf8(bytes.as_ref())?;
         Ok(Self(bytes))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
-        // Every constructor has checked the bytes, and they cannot be written through `Bytes`. A memory map whose
-        // file someone else changes could still break it: then the text is shown as empty rather than as nonsense.
+        // Every constructor validated the bytes, and `Bytes` is immutable. Only another process that modifies a mapped
+        // file can invalidate them; the text then reads as empty.
         std::str::from_utf8(self.0.as_ref()).unwrap_or_default()
     }
 
-    /// The UTF-8 bytes.
+    /// Returns the UTF-8 bytes.
     pub fn as_bytes(&self) -> &B {
         &self.0
     }
@@ -96,7 +100,7 @@ pub struct Record<B: AsRef<[u8]> = Bytes> {
 }
 
 impl<B: AsRef<[u8]>> Record<B> {
-    /// Size of the canonical form in bytes.
+    /// Returns the size of the canonical form in bytes.
     pub fn canonical_size(&self) -> u64 {
         self.values
             .iter()
@@ -110,13 +114,13 @@ impl<B: AsRef<[u8]>> Record<B> {
             .sum()
     }
 
-    /// CRC32C (Castagnoli, RFC 3720) of the canonical form.
+    /// Returns the CRC32C (Castagnoli, RFC 3720) of the canonical form.
     pub fn crc32c(&self) -> u32 {
         crc32c_of(&self.values)
     }
 }
 
-/// [`Record::crc32c`] of the record of these values.
+/// Returns [`Record::crc32c`] for a record with these `values`.
 pub fn crc32c_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u32 {
     values.iter().fold(0, |crc, value| match value {
         Value::Null => crc32c::crc32c_append(crc, &[0]),
@@ -140,22 +144,22 @@ fn counted(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(scalar(crc, bytes.len() as u64), bytes)
 }
 
-/// Why the bytes of an item cannot become a record. The codes are stable: scripts read them in `rejects.jsonl`.
+/// Reason why an item was rejected. The codes are stable because scripts read them from `rejects.jsonl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RejectCode {
-    /// No bytes at all, or a document without a character.
+    /// No bytes at all, or a document without characters.
     Empty,
-    /// The content is of no type the command reads, though the name says so.
+    /// The name has a supported type, but the content does not.
     UnknownType,
-    /// The file ends before its content does.
+    /// The file is truncated.
     Truncated,
-    /// The content contradicts its format.
+    /// The content violates its format.
     Corrupt,
-    /// A kind of content the format allows and this build cannot decode.
+    /// Content that the format allows but this build cannot decode.
     Unsupported,
-    /// More pixels, bytes, scans or nesting than the limits allow.
+    /// More pixels, bytes, scans or nesting levels than the limits allow.
     TooLarge,
     /// A line or file that is not UTF-8.
     InvalidUtf8,
@@ -163,28 +167,28 @@ pub enum RejectCode {
     InvalidJson,
     /// The named field is missing or null.
     MissingField,
-    /// The named field is of another type.
+    /// The named field has the wrong type.
     WrongType,
     /// A field value that does not fit the declared type.
     InvalidValue,
-    /// A class name that is not in the list of classes.
+    /// A class name that is not in the class list.
     UnknownLabel,
     /// Longer than `--max-length` with `--overflow reject`.
     TooLong,
-    /// Text that contains the string of a special token, with `--special-in-text error`.
+    /// Text containing the string of a special token, with `--special-in-text error`.
     SpecialToken,
     /// An animated image, with `--animated reject`.
     Animated,
-    /// A file that the metadata names is not there.
+    /// A file listed in the metadata does not exist.
     MissingFile,
-    /// A container member whose path is absolute, contains `..`, or is a link.
+    /// A container member that is a link, or whose path is absolute or contains `..`.
     UnsafePath,
     /// The code that decodes or encodes the item panicked on its bytes.
     DecoderPanicked,
 }
 
 impl RejectCode {
-    /// The name in `rejects.jsonl`.
+    /// Returns the name used in `rejects.jsonl`.
     pub fn name(self) -> &'static str {
         match self {
             RejectCode::Empty => "empty",
@@ -209,17 +213,17 @@ impl RejectCode {
     }
 }
 
-/// An item that cannot become a record because of what its bytes are.
+/// An item whose bytes cannot become a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reject {
-    /// Stable reason.
+    /// Stable reason code.
     pub code: RejectCode,
-    /// One sentence for a person.
+    /// One sentence for people.
     pub message: String,
 }
 
 impl Reject {
-    /// A reject for `code` that says `message`.
+    /// Creates a reject with `code` and `message`.
     pub fn new(code: RejectCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -230,7 +234,7 @@ mod tests {
     use super::*;
     use crate::schema::IdWidth;
 
-    /// The canonical form is a promise to every dataset written: this test never changes.
+    /// Every dataset depends on the canonical form: this test never changes.
     #[test]
     fn canonical_form_never_changes() {
         let record = Record {

@@ -1,4 +1,4 @@
-//! What the records of a dataset look like: its kind, its fields and their types.
+//! Schema of a dataset: its kind, its fields and their types.
 //!
 //! The schema is part of the manifest. `docs/reference/format-records.md` shows each type in each format.
 
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Name of the field that identifies a record; unique in a dataset.
+/// Name of the field that identifies a record; unique within a dataset.
 pub const KEY: &str = "key";
-/// Name of the field that says where a record came from.
+/// Name of the field that holds the origin of a record.
 pub const ORIGIN: &str = "origin";
 /// Name of the image field.
 pub const IMAGE: &str = "image";
@@ -23,7 +23,7 @@ pub const INPUT_IDS: &str = "input_ids";
 /// Name of the field that holds the number of tokens.
 pub const LENGTH: &str = "length";
 
-/// What a dataset is made of.
+/// Content of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -34,7 +34,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name used in manifests and on the command line.
+    /// Returns the name used in manifests and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Images => "images",
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// The unit in which lengths of this kind are counted.
+    /// Returns the unit for lengths of this kind.
     pub fn length_unit(self) -> LengthUnit {
         match self {
             Kind::Images => LengthUnit::Pixels,
@@ -51,11 +51,11 @@ impl Kind {
     }
 }
 
-/// What a length counts.
+/// Unit of a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LengthUnit {
-    /// Token ids of one record.
+    /// Token ids in one record.
     Tokens,
     /// Width × height of the stored image.
     Pixels,
@@ -64,7 +64,7 @@ pub enum LengthUnit {
 }
 
 impl LengthUnit {
-    /// The plural noun.
+    /// Returns the plural name of the unit.
     pub fn name(self) -> &'static str {
         match self {
             LengthUnit::Tokens => "tokens",
@@ -74,7 +74,7 @@ impl LengthUnit {
     }
 }
 
-/// How many bytes one stored token id takes.
+/// Size of one stored token id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IdWidth {
@@ -85,7 +85,7 @@ pub enum IdWidth {
 }
 
 impl IdWidth {
-    /// Bytes per id.
+    /// Returns the bytes per id.
     pub fn bytes(self) -> usize {
         match self {
             IdWidth::U16 => 2,
@@ -93,13 +93,14 @@ impl IdWidth {
         }
     }
 
-    /// The narrowest width that holds `max_id`. `max_id` must include added tokens: choosing from the vocabulary
-    /// size alone wraps silently.
+    /// Returns the narrowest width that holds `max_id`.
+    ///
+    /// `max_id` must include added tokens: a width chosen from the vocabulary size alone would silently wrap ids.
     pub fn for_max_id(max_id: u32) -> Self {
         if max_id <= u32::from(u16::MAX) { IdWidth::U16 } else { IdWidth::U32 }
     }
 
-    /// The width of `bytes` per id, as stored in msgpack and protobuf records.
+    /// Returns the width with `bytes` per id, as stored in msgpack and protobuf records.
     pub fn from_bytes(bytes: u64) -> Option<Self> {
         match bytes {
             2 => Some(IdWidth::U16),
@@ -115,7 +116,7 @@ impl IdWidth {
 pub enum FieldType {
     /// UTF-8 text.
     String,
-    /// Uninterpreted bytes.
+    /// Arbitrary bytes.
     Binary,
     /// UTF-8 text that holds one JSON value.
     Json,
@@ -135,20 +136,20 @@ pub enum FieldType {
     Float64,
     /// One encoded image (JPEG, PNG, …).
     Image,
-    /// One PNG file of the size of the record's image, whose samples are classes or other values, not colours.
+    /// One PNG file with the size of the record's image; its samples are classes or other values, not colours.
     Mask,
     /// Index into [`Schema::class_names`].
     Label,
-    /// A list of token ids (or of other unsigned numbers, as `cu_seqlens`), two bytes each.
+    /// List of token ids or other unsigned numbers such as `cu_seqlens`, two bytes each.
     #[serde(rename = "ids<u16>")]
     IdsU16,
-    /// A list of token ids (or of other unsigned numbers), four bytes each.
+    /// List of token ids or other unsigned numbers, four bytes each.
     #[serde(rename = "ids<u32>")]
     IdsU32,
 }
 
 impl FieldType {
-    /// The list type whose ids are `width` wide.
+    /// Returns the list type for ids of `width`.
     pub fn ids(width: IdWidth) -> Self {
         match width {
             IdWidth::U16 => FieldType::IdsU16,
@@ -156,7 +157,7 @@ impl FieldType {
         }
     }
 
-    /// The width of the ids, when this is a list of ids.
+    /// Returns the width of the ids if this is a list of ids.
     pub fn id_width(self) -> Option<IdWidth> {
         match self {
             FieldType::IdsU16 => Some(IdWidth::U16),
@@ -165,12 +166,12 @@ impl FieldType {
         }
     }
 
-    /// Whether a value is the bytes of an image file.
+    /// Returns whether values are the bytes of an image file.
     pub fn is_image_file(self) -> bool {
         matches!(self, FieldType::Image | FieldType::Mask)
     }
 
-    /// The name used in manifests, on the command line and in messages.
+    /// Returns the name used in manifests, on the command line and in messages.
     pub fn name(self) -> &'static str {
         match self {
             FieldType::String => "string",
@@ -196,22 +197,22 @@ impl FieldType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Field {
-    /// Name, unique in the schema.
+    /// Name, unique within the schema.
     pub name: String,
     /// Type of the value.
     #[serde(rename = "type")]
     pub ty: FieldType,
-    /// Whether a record may lack it.
+    /// Whether the value may be null.
     pub nullable: bool,
 }
 
 impl Field {
-    /// A field that every record has.
+    /// Creates a non-nullable field.
     pub fn required(name: &str, ty: FieldType) -> Self {
         Self { name: name.to_owned(), ty, nullable: false }
     }
 
-    /// A field that a record may lack.
+    /// Creates a nullable field.
     pub fn nullable(name: &str, ty: FieldType) -> Self {
         Self { name: name.to_owned(), ty, nullable: true }
     }
@@ -219,22 +220,22 @@ impl Field {
 
 /// Kind, fields in stored order, and class names.
 ///
-/// The built-in fields come first: `key`, then `image, width, height[, label]` or `input_ids, length`, then `origin`,
-/// then what the user asked to keep.
+/// The built-in fields come first: `key`, then `image, width, height[, label]` or `input_ids, length`, then `origin`.
+/// Fields that the user chose to keep follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schema {
-    /// What the dataset is made of.
+    /// Content of the dataset.
     pub kind: Kind,
     /// Fields in stored order.
     pub fields: Vec<Field>,
-    /// Names of the classes, in label order; empty when there is no `label` field.
+    /// Class names in label order; empty if there is no `label` field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_names: Vec<String>,
 }
 
 impl Schema {
-    /// Schema of an image dataset. `class_names` is `None` when the items have no labels.
+    /// Creates the schema of an image dataset. `class_names` is `None` if the items have no labels.
     pub fn images(class_names: Option<Vec<String>>, extra: Vec<Field>) -> Result<Self> {
         let mut fields = vec![
             Field::required(KEY, FieldType::String),
@@ -250,7 +251,7 @@ impl Schema {
         Self { kind: Kind::Images, fields, class_names: class_names.unwrap_or_default() }.checked()
     }
 
-    /// Schema of a text dataset whose ids are `width` wide.
+    /// Creates the schema of a text dataset with ids of `width`.
     pub fn text(width: IdWidth, extra: Vec<Field>) -> Result<Self> {
         let mut fields = vec![
             Field::required(KEY, FieldType::String),
@@ -262,12 +263,12 @@ impl Schema {
         Self { kind: Kind::Text, fields, class_names: Vec::new() }.checked()
     }
 
-    /// Position of the field called `name`.
+    /// Returns the position of the field `name`.
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|f| f.name == name)
     }
 
-    /// As [`Self::checked`], for a schema that was read: what nobody may ask for is damage there.
+    /// Like [`Self::checked`], but for a schema read from a file: invalid input there means damage, not misuse.
     pub(crate) fn checked_as_read(self) -> Result<Self> {
         self.checked().map_err(|e| match e.kind() {
             ErrorKind::Usage => Error::corrupt(format!("the schema contradicts itself: {e}")),
@@ -275,7 +276,7 @@ impl Schema {
         })
     }
 
-    /// Checks what every schema promises: unique names and the built-in fields of its kind.
+    /// Checks the invariants of every schema: unique names and the built-in fields of its kind.
     pub fn checked(self) -> Result<Self> {
         for (i, field) in self.fields.iter().enumerate() {
             if self.fields[..i].iter().any(|f| f.name == field.name) {

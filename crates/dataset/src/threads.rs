@@ -1,30 +1,31 @@
-//! Starting threads where the system may refuse them.
+//! Starting threads when the system may refuse them.
 //!
-//! `std::thread::spawn` and `Scope::spawn` panic when there is no thread to be had (`EAGAIN`), so nothing here uses
-//! them. Work that many threads share goes on with fewer.
+//! `std::thread::spawn` and `Scope::spawn` panic when the system cannot create a thread (`EAGAIN`), so this crate
+//! avoids them. Work shared by several threads proceeds with fewer.
 
 use std::io;
 use std::thread::Builder;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A thread called `name`, to be started.
+/// Returns a builder for a thread called `name`.
 pub fn named(name: &str) -> Builder {
     Builder::new().name(name.to_owned())
 }
 
-/// The error of a thread that was needed and could not be started.
+/// Returns the error for a required thread that could not be started.
 pub fn refused(error: io::Error) -> Error {
     Error::new(ErrorKind::Io, "cannot start a thread")
         .caused_by(error)
         .help("allow this user or container more processes and threads (ulimit -u), or use fewer threads")
 }
 
-/// Starts up to `count` threads by `start`, which gets their ordinals: as many as the system allows.
+/// Starts up to `count` threads with `start`, which receives each ordinal. Stops at the first one that the system
+/// refuses.
 ///
 /// # Errors
 ///
-/// Not even one could be started.
+/// Fails if the system refuses even the first thread.
 pub fn start_up_to<H>(count: usize, mut start: impl FnMut(usize) -> io::Result<H>) -> Result<Vec<H>> {
     let mut started = Vec::with_capacity(count);
     for ordinal in 0..count {

@@ -1,7 +1,8 @@
-//! Altered shards give errors or records: never a panic, never an allocation out of proportion to the file.
+//! Tests that damaged shards give errors or records: never a panic, and never an allocation out of proportion to the
+//! file.
 
-#![allow(unsafe_code)] // A counting allocator.
-#![allow(clippy::unwrap_used)] // The exception for tests does not see helpers.
+#![allow(unsafe_code)] // For the counting allocator.
+#![allow(clippy::unwrap_used)] // The exemption for tests does not cover helper functions.
 
 mod common;
 
@@ -19,12 +20,12 @@ use dsconvert_dataset::storage::Blob;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
-/// Remembers the largest request.
+/// Allocator that records the largest request.
 struct Counting;
 
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system allocator unchanged.
+// SAFETY: every call is passed to the system allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
@@ -44,10 +45,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What libraries allocate whatever the file says (contexts of zstd, buffers of one batch).
+/// Allocations that libraries make regardless of the file (zstd contexts, buffers of one batch).
 const FIXED_BYTES: usize = 16 << 20;
 
-/// Everything a program can do with a shard. Errors are expected; the records that come out count.
+/// Uses a shard in every way a program can. Ignores errors and returns the number of records read.
 fn use_shard(format: Format, schema: &Arc<Schema>, bytes: Bytes, placed: &[Placed]) -> usize {
     let blob = Blob::from_bytes(Path::new("damaged"), bytes);
     let _ = sniff(&blob);
@@ -79,7 +80,7 @@ fn shards() -> Vec<Shard> {
     shards
 }
 
-/// A small generator, so that a failing case can be repeated.
+/// A small generator that makes failing cases reproducible.
 struct Random(u64);
 
 impl Random {
@@ -91,7 +92,7 @@ impl Random {
     }
 }
 
-/// Damaged shards to try of each; a long search is `DSCONVERT_DAMAGE_CASES=200000`.
+/// Number of damaged variants to try per shard. For a long search, set `DSCONVERT_DAMAGE_CASES=200000`.
 fn cases() -> usize {
     std::env::var("DSCONVERT_DAMAGE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1500)
 }
@@ -105,7 +106,7 @@ fn damaged_shards_give_errors_or_records() {
         for case in 0..cases() {
             let mut bytes = whole.clone();
             for _ in 0..1 + random.below(3) {
-                // Half of the damage goes to the last part, where footers are.
+                // Half of the damage goes to the end, where footers are.
                 let from = if random.below(2) == 0 { 0 } else { bytes.len().saturating_sub(3000) };
                 let at = from + random.below(bytes.len() - from);
                 match random.below(4) {
@@ -137,18 +138,18 @@ fn every_truncation_is_noticed() {
             let blob = Blob::from_bytes(Path::new("short"), Bytes::copy_from_slice(&whole[..len]));
             let read =
                 open(format, schema.clone(), blob).and_then(|r| r.scan()?.collect::<Result<Vec<_>, _>>());
-            // Frames may end at the cut: then fewer records come out, which the record index notices.
+            // A cut may fall between frames: fewer records are then read, which the record index detects.
             let noticed = read.map_or(true, |records| records.len() < placed.len());
             assert!(noticed, "{format} cut to {len} bytes");
         }
     }
 }
 
-/// A list column whose page has fewer levels than its header says: skipping rows in it never ended.
+/// In a list column whose page has fewer levels than its header claims, skipping rows used to never return.
 #[test]
 fn a_page_with_too_few_levels_is_an_error() {
     let bytes = Bytes::from_static(include_bytes!("common/short-levels.parquet"));
-    // The file is older than masks.
+    // The file predates mask fields.
     let mut schema = images_with_everything();
     schema.fields.retain(|field| field.ty != FieldType::Mask);
     let reader =
@@ -158,7 +159,7 @@ fn a_page_with_too_few_levels_is_an_error() {
     assert!(reader.scan().unwrap().any(|record| record.is_err()));
 }
 
-/// After skipping a value that is longer than its page, the `parquet` crate allocated a negative size.
+/// After skipping a value longer than its page, the `parquet` crate used to allocate a negative size.
 #[test]
 fn a_value_longer_than_its_page_is_an_error() {
     let schema = Schema::images(None, vec![]).unwrap();

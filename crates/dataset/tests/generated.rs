@@ -1,4 +1,4 @@
-//! The committed protobuf code is what `proto/` says. No `protoc` is needed: protox compiles the proto file in Rust.
+//! Checks that the committed protobuf code matches `proto/`. Needs no `protoc`: protox compiles the proto file in Rust.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! What is written in any format comes back equal, in any order of reading.
+//! Tests that records written in any format are read back unchanged, in any order.
 
-#![allow(clippy::unwrap_used)] // The exception for tests does not see helpers.
+#![allow(clippy::unwrap_used)] // The exemption for tests does not cover helper functions.
 
 mod common;
 
@@ -15,7 +15,7 @@ use dsconvert_dataset::schema::{Field, FieldType, IdWidth, Schema};
 use dsconvert_dataset::storage::{Access, Blob, NewFile};
 use proptest::prelude::*;
 
-/// Writes, and reads back in every way there is.
+/// Writes records and reads them back in every possible way.
 fn round_trip(format: Format, schema: &Schema, records: &[Record], order: &[usize]) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("shard");
@@ -70,7 +70,7 @@ fn text_record(i: usize, tokens: usize) -> Record {
 fn row_groups_and_batches_are_crossed() {
     let schema = Schema::text(IdWidth::U16, vec![]).unwrap();
     let mut records: Vec<Record> = (0..20_000).map(|i| text_record(i, i % 7)).collect();
-    // One that is larger than a batch and a row group may be with others beside it.
+    // A record larger than a batch or row group with several records may be.
     records.insert(5_000, text_record(5, 10 << 20));
     let order: Vec<usize> = (0..300).map(|i| i * 7919).collect();
     let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,12 @@
-//! This decoder, libjpeg-turbo-rs and zune-jpeg on the same files, per core: `cargo bench -p dsconvert-jpeg`.
+//! Compares this decoder with libjpeg-turbo-rs and zune-jpeg on the same files, per core. Run with
+//! `cargo bench -p dsconvert-jpeg`.
 //!
-//! `DSCONVERT_BENCH_IMAGES` names a folder of JPEG files, whose tree is read; without it, the photographs of the
-//! repository are used. `DSCONVERT_BENCH_ROUNDS` (default 20) says how often each file goes through each decoder.
+//! `DSCONVERT_BENCH_IMAGES` is a folder of JPEG files, which is read recursively. Without it, the benchmark uses the
+//! photographs of the repository. `DSCONVERT_BENCH_ROUNDS` (default 20) is the number of times each decoder decodes
+//! each file.
 //!
-//! One thread runs all decoders in turn on each file, and the fastest of a file's rounds counts: other load on the machine
-//! hits all decoders alike and mostly cancels out. Compare ratios; absolute figures depend on the machine.
+//! One thread runs all decoders in turn on each file, and the fastest round of a file counts. Other load on the machine
+//! affects all decoders alike and mostly cancels out. Compare ratios; absolute figures depend on the machine.
 #![allow(clippy::print_stdout, reason = "a benchmark reports on standard output")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark may stop at the first surprise")]
 
@@ -17,12 +19,12 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-/// What the decoders do.
+/// A task for the decoders.
 #[derive(Clone, Copy)]
 enum Task {
-    /// RGB pixels of the whole image.
+    /// Decode the whole image to RGB.
     Whole(Scale),
-    /// The middle half of the width and of the height.
+    /// Decode the middle half of the width and of the height to RGB.
     Middle,
 }
 
@@ -36,7 +38,7 @@ impl Task {
     }
 }
 
-/// One file.
+/// A JPEG file and its size.
 struct File {
     bytes: Vec<u8>,
     width: usize,
@@ -52,7 +54,7 @@ impl File {
 
 trait Engine {
     fn name(&self) -> &'static str;
-    /// Decodes `file` into a buffer of its own; false when it cannot.
+    /// Decodes `file` into the engine's own buffer. Returns false if the engine cannot do it.
     fn decode(&mut self, file: &File, task: Task) -> bool;
 }
 
@@ -129,7 +131,7 @@ impl Engine for Zune {
     }
 }
 
-/// JPEG files of the folder and its folders, in order of their paths.
+/// Reads the JPEG files in `folder` and its subfolders, in path order.
 fn read_folder(folder: &Path, files: &mut Vec<File>) {
     let mut entries: Vec<_> = std::fs::read_dir(folder).expect("the folder can be read").flatten().collect();
     entries.sort_by_key(std::fs::DirEntry::path);
@@ -165,7 +167,7 @@ fn run(task: Task, files: &[File], rounds: usize) {
     println!("{:<20} {:>10} {:>10} {:>10}", "decoder", "images/s", "Mpixel/s", "of first");
     let mut first = None;
     for (engine, best) in engines.iter().zip(&best) {
-        // Only files that every engine of the task decodes count.
+        // Only files that this engine decodes count.
         let done: Vec<(&File, Duration)> =
             files.iter().zip(best).filter_map(|(file, time)| time.map(|time| (file, time))).collect();
         if done.is_empty() {

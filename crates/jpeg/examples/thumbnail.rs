@@ -1,4 +1,4 @@
-//! Writes an eighth of a JPEG's size as a PPM file: `cargo run --example thumbnail -- photo.jpg thumbnail.ppm`.
+//! Writes a JPEG at 1/8 of its size as a PPM file: `cargo run --example thumbnail -- photo.jpg thumbnail.ppm`.
 
 use std::io::Write;
 

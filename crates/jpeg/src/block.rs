@@ -1,15 +1,15 @@
-//! Blocks of 8×8 coefficients and the order in which they are stored.
+//! Blocks of 8×8 coefficients and their memory layout.
 
-/// Coefficients of a block. Row and column are at [`index_of`].
+/// Coefficients of a block. [`index_of`] maps a row and a column to an index.
 pub(crate) type Block = [i16; 64];
 
-/// The index of a coefficient in a [`Block`]: rows 0 and 4, 1 and 5, 2 and 6, 3 and 7 are interleaved, as the transform
-/// needs them together.
+/// Returns the index of a coefficient in a [`Block`]. Rows 0 and 4, 1 and 5, 2 and 6, 3 and 7 are interleaved, because
+/// the transform needs them together.
 pub(crate) const fn index_of(row: usize, column: usize) -> usize {
     row % 4 * 16 + column * 2 + row / 4
 }
 
-/// The index in a [`Block`] of each coefficient in zigzag order.
+/// [`Block`] index of each coefficient, in zigzag order.
 pub(crate) static ZIGZAG_INDEX: [u8; 64] = {
     let mut indexes = [0; 64];
     let mut n = 0;
@@ -20,14 +20,14 @@ pub(crate) static ZIGZAG_INDEX: [u8; 64] = {
     indexes
 };
 
-/// Row and column of each coefficient in zigzag order.
+/// Row and column of each coefficient, in zigzag order.
 const ZIGZAG: [(usize, usize); 64] = {
     let mut order = [(0, 0); 64];
     let (mut n, mut sum) = (0, 0);
     while sum < 15 {
         let mut step = 0;
         while step <= sum {
-            // Diagonals alternate between up and down.
+            // Diagonals alternate between upward and downward.
             let (row, column) = if sum % 2 == 0 { (sum - step, step) } else { (step, sum - step) };
             if row < 8 && column < 8 {
                 order[n] = (row, column);
@@ -45,7 +45,7 @@ const ZIGZAG: [(usize, usize); 64] = {
 pub(crate) struct QuantTable(pub(crate) Block);
 
 impl QuantTable {
-    /// From values in zigzag order. Those that do not fit in 15 bits wrap, as in libjpeg-turbo.
+    /// Creates a table from values in zigzag order. Values that do not fit in 15 bits wrap, as in libjpeg-turbo.
     pub(crate) fn new<V: Copy + Into<u16>>(stored: &[V; 64]) -> Self {
         let mut table = [0; 64];
         for (&index, &stored) in ZIGZAG_INDEX.iter().zip(stored) {

@@ -1,16 +1,16 @@
-//! Color conversion.
+//! Color conversion between YCbCr, RGB, CMYK and luma.
 
 /// Fractional bits of the constants.
 const SCALE_BITS: u32 = 16;
 const HALF: i32 = 1 << (SCALE_BITS - 1);
-/// 1.402 − 1, −0.344136, 1 − 0.714136 and 1.772 − 2 in 16 fractional bits (ITU T.871). Without the whole numbers, 16 bits
-/// hold each product.
+/// 1.402 − 1, −0.344136, 1 − 0.714136 and 1.772 − 2 with 16 fractional bits (ITU T.871). Without their integer parts,
+/// the constants fit in 16 bits, and 16-bit multiplications are enough for each product.
 const CR_TO_RED: i32 = 26_345;
 const CB_TO_GREEN: i32 = -22_554;
 const CR_TO_GREEN: i32 = 18_734;
 const CB_TO_BLUE: i32 = -14_942;
 
-/// Converts one pixel from YCbCr to RGB (ITU T.871), rounded as libjpeg does it: `floor(x + ½)`.
+/// Converts one pixel from YCbCr to RGB (ITU T.871), rounding like libjpeg: `floor(x + ½)`.
 // Red and blue are doubled, and halved last, so that 16 bits are enough for the rounded sum.
 #[inline(always)]
 pub(crate) fn ycbcr_to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
@@ -21,7 +21,7 @@ pub(crate) fn ycbcr_to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
         .map(|v| v.clamp(0, 255) as u8)
 }
 
-/// The luma of an RGB color by the weights of JPEG (BT.601): 0.299, 0.587 and 0.114, in 16 fractional bits.
+/// Returns the luma of an RGB color with the weights of JPEG (BT.601): 0.299, 0.587 and 0.114, with 16 fractional bits.
 ///
 /// ```
 /// assert_eq!(dsconvert_jpeg::luma([255, 0, 0]), 76);
@@ -31,8 +31,8 @@ pub fn luma([r, g, b]: [u8; 3]) -> u8 {
     (sum >> 16) as u8
 }
 
-/// Converts pixels of CMYK samples, 255 being full ink, to RGB without a color profile: each channel is what its ink and
-/// black together let through. Stops at the end of the shorter buffer.
+/// Converts CMYK pixels, with 255 as full ink, to RGB without a color profile. Each RGB channel is the light that its
+/// ink and black together let through. Stops at the end of the shorter buffer.
 ///
 /// ```
 /// let mut rgb = [0; 6];

@@ -1,4 +1,4 @@
-//! The decoder of all 8-bit JPEGs with Huffman codes.
+//! The decoder of all 8-bit JPEGs with Huffman coding.
 
 use crate::baseline::{BaselineDecoder, BaselineRequest};
 use crate::color::{cmyk_to_rgb, invert_cmyk, luma};
@@ -11,19 +11,19 @@ use crate::pixel_format::PixelFormat;
 use crate::region::Region;
 use crate::structure::Layout;
 
-/// Decodes images one after the other; keeps buffers and tables.
+/// Decodes JPEG images, and keeps its buffers and tables from one image to the next.
 ///
-/// Common baseline files go through [`BaselineDecoder`], all others through [`Layout::decode`]. The pixels do not depend
-/// on which of them decodes.
+/// Common baseline files are decoded by [`BaselineDecoder`], all others by [`Layout::decode`]. The pixels do not depend
+/// on which of the two is used.
 #[derive(Debug, Default)]
 pub struct Decoder {
     baseline: BaselineDecoder,
-    /// CMYK samples before their conversion.
+    /// CMYK samples before color conversion.
     cmyk: Vec<u8>,
 }
 
 impl Decoder {
-    /// A decoder without buffers yet.
+    /// Creates a decoder, without allocating buffers.
     pub fn new() -> Self {
         Self::default()
     }
@@ -39,8 +39,8 @@ impl Decoder {
         Ok(Image { info, pixels })
     }
 
-    /// As [`decode`](Self::decode), replacing the content of `pixels`. Reusing the buffer saves its allocation. On failure
-    /// its content is unspecified.
+    /// Decodes like [`decode`](Self::decode), and replaces the content of `pixels`. Reusing the buffer saves an
+    /// allocation. On failure, its content is unspecified.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Decoder {
         options: &DecodeOptions,
         pixels: &mut Vec<u8>,
     ) -> Result<ImageInfo, Error> {
-        // The baseline decoder declines all damage, so that it may go first even in a lenient decode.
+        // The baseline decoder declines any damage, so a lenient decode can also try it first.
         if let Some(info) = self.decode_baseline(bytes, options, pixels)? {
             return Ok(info);
         }
@@ -65,7 +65,7 @@ impl Decoder {
         Ok(ImageInfo { width: region.width, height: region.height, ..info })
     }
 
-    /// Decodes a common file; `None` when it is none or damaged.
+    /// Decodes a common baseline file; returns `None` for any other or damaged file.
     fn decode_baseline(
         &mut self,
         bytes: &[u8],
@@ -96,7 +96,7 @@ impl Decoder {
         }))
     }
 
-    /// Decodes any file, without its region.
+    /// Decodes the whole image of any file, ignoring the region.
     fn decode_layout(
         &mut self,
         layout: &Layout<'_>,
@@ -137,7 +137,7 @@ impl Decoder {
     }
 }
 
-/// The region of an image of `width` × `height` stored pixels, at the scale of `options`.
+/// Returns the region to decode of an image of `width` × `height` stored pixels, at the scale of `options`.
 fn region(options: &DecodeOptions, width: usize, height: usize) -> Result<Region, Error> {
     if width as u64 * height as u64 > options.max_pixels {
         let message = format!("the image has {width}×{height} pixels, the limit is {}", options.max_pixels);
@@ -153,8 +153,8 @@ fn region(options: &DecodeOptions, width: usize, height: usize) -> Result<Region
     Ok(region)
 }
 
-/// Fails when a file is too small for its blocks, each of which takes a bit or more: its header must not decide alone how
-/// much memory is allocated.
+/// Fails if a file is too small for its blocks, each of which takes at least one bit. This keeps a header alone from
+/// deciding how much memory is allocated.
 fn check_file_size(blocks: usize, bytes: &[u8]) -> Result<(), Error> {
     if blocks / 8 > bytes.len() {
         let message = format!("a file of {} bytes cannot hold the {blocks} blocks of its image", bytes.len());
@@ -163,14 +163,14 @@ fn check_file_size(blocks: usize, bytes: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The blocks of all components.
+/// Returns the number of blocks of all components.
 fn block_count(layout: &Layout<'_>) -> usize {
     let (max_h, max_v) = layout.max_factors();
     let mcus = layout.width().div_ceil(8 * max_h) * layout.height().div_ceil(8 * max_v);
     layout.components().iter().map(|c| c.horizontal * c.vertical).sum::<usize>() * mcus
 }
 
-/// Keeps the pixels of `region`.
+/// Removes all pixels outside `region`.
 fn crop(pixels: &mut Vec<u8>, info: ImageInfo, region: Region) {
     if region == Region::whole(info.width, info.height) {
         return;

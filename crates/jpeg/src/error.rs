@@ -1,25 +1,25 @@
-//! Errors.
+//! The error type of this crate.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What kind of failure an [`Error`] is. The kinds are stable; messages may change between versions.
+/// The kind of an [`Error`]. The kinds are stable; messages may change between versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The file ends before its content does.
+    /// The file ends before its content is complete.
     Truncated,
     /// The content contradicts the format.
     Corrupt,
     /// The format allows the content, but this crate does not decode it.
     Unsupported,
-    /// The image passes a limit, or its buffers cannot be allocated.
+    /// The image exceeds a limit, or its buffers cannot be allocated.
     TooLarge,
-    /// The request does not fit the image, such as a region outside of it.
+    /// The request does not fit the image; for example, its region is outside the image.
     InvalidRequest,
 }
 
-/// Why a file was not decoded. Displays as a message for people, without a trailing period.
+/// The reason why a file was not decoded. Displays as a human-readable message without a trailing period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -27,7 +27,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// The kind of failure.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -36,7 +36,7 @@ impl Error {
         Self { kind, message: message.into() }
     }
 
-    /// The file ends inside `what`.
+    /// Creates an error for a file that ends inside `what`.
     pub(crate) fn truncated(what: &str) -> Self {
         Self::new(ErrorKind::Truncated, format!("the file ends inside {what}"))
     }

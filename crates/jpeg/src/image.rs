@@ -9,9 +9,9 @@ pub struct ImageInfo {
     pub width: usize,
     /// Height in pixels.
     pub height: usize,
-    /// The samples of a pixel.
+    /// Pixel format.
     pub format: PixelFormat,
-    /// Whether damage was concealed. Only lenient decodes do so.
+    /// Whether damage was concealed. Only lenient decodes conceal damage.
     pub is_damaged: bool,
 }
 
@@ -20,6 +20,6 @@ pub struct ImageInfo {
 pub struct Image {
     /// Size and format.
     pub info: ImageInfo,
-    /// 8-bit samples, interleaved, rows from top to bottom without gaps.
+    /// Interleaved 8-bit samples, rows from top to bottom without gaps.
     pub pixels: Vec<u8>,
 }

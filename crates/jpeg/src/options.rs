@@ -1,13 +1,13 @@
-//! Options of a decode.
+//! Decoding options.
 
 use crate::pixel_format::PixelFormat;
 use crate::region::Region;
 use crate::scale::Scale;
 
-/// Pixels up to which images are decoded unless an option says otherwise.
+/// Default limit of the number of pixels of an image.
 const DEFAULT_MAX_PIXELS: u64 = 1 << 27;
 
-/// What [`Decoder::decode`](crate::Decoder::decode) decodes, and how strictly.
+/// Selects what [`Decoder::decode`](crate::Decoder::decode) decodes, and how strictly.
 ///
 /// ```
 /// use dsconvert_jpeg::{DecodeOptions, PixelFormat, Scale};
@@ -38,40 +38,44 @@ impl Default for DecodeOptions {
 }
 
 impl DecodeOptions {
-    /// The whole image at full size, in gray if it is stored so, else in RGB; damage is an error.
+    /// Creates the default options: the whole image at full size, in grayscale if it is stored that way, otherwise in
+    /// RGB. Damage is an error.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The size of the output.
+    /// Sets the scale of the output.
     pub fn scale(self, scale: Scale) -> Self {
         Self { scale, ..self }
     }
 
-    /// The samples of the output. CMYK images are converted to RGB and gray without a color profile. Only CMYK images can
-    /// be decoded to [`PixelFormat::Cmyk`]; 255 is then full ink, however the file stores it.
+    /// Sets the pixel format of the output. CMYK images are converted to RGB and gray without a color profile. Only
+    /// CMYK images can be decoded to [`PixelFormat::Cmyk`]; 255 is then full ink, however the file stores it.
     pub fn format(self, format: PixelFormat) -> Self {
         Self { format: Some(format), ..self }
     }
 
-    /// The part to decode, in pixels of the scaled image. Common JPEGs are decoded only down to its last row.
+    /// Sets the part to decode, in pixels of the scaled image. Common JPEGs are decoded only down to the last row of
+    /// the region.
     pub fn region(self, region: Region) -> Self {
         Self { region: Some(region), ..self }
     }
 
-    /// Whether the file is read to its end, even below the region, so that damage anywhere is an error. Costs time.
+    /// Sets whether the file is read to its end, even below the region, so that damage anywhere is an error. This takes
+    /// extra time.
     pub fn reads_to_end(self, reads_to_end: bool) -> Self {
         Self { reads_to_end, ..self }
     }
 
-    /// Whether damage is concealed instead of being an error: what cannot be decoded is gray, or as coarse as the scans
-    /// before it. [`ImageInfo::is_damaged`](crate::ImageInfo::is_damaged) reports it.
+    /// Sets whether damage is concealed instead of being an error: parts that cannot be decoded are gray, or as coarse
+    /// as the scans before them. [`ImageInfo::is_damaged`](crate::ImageInfo::is_damaged) reports it.
     pub fn lenient(self, is_lenient: bool) -> Self {
         Self { is_lenient, ..self }
     }
 
-    /// Images of more stored pixels are [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge); 2²⁷ if not set. It bounds the
-    /// memory: at most about 20 bytes per pixel, for a progressive CMYK file.
+    /// Limits the number of stored pixels, 2²⁷ by default. Larger images are
+    /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge). The limit bounds memory use: at most about 20 bytes per
+    /// pixel, for a progressive CMYK file.
     pub fn max_pixels(self, max_pixels: u64) -> Self {
         Self { max_pixels, ..self }
     }

@@ -1,6 +1,6 @@
 //! Formats of decoded pixels.
 
-/// The samples of a decoded pixel: 8 bits each, interleaved.
+/// Samples of a decoded pixel: 8 bits each, interleaved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PixelFormat {
     /// One sample: luma.
@@ -12,7 +12,7 @@ pub enum PixelFormat {
 }
 
 impl PixelFormat {
-    /// Samples per pixel.
+    /// Returns the number of samples per pixel.
     pub fn channels(self) -> usize {
         match self {
             Self::Gray => 1,

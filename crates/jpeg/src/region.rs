@@ -14,12 +14,12 @@ pub struct Region {
 }
 
 impl Region {
-    /// All of an image of `width` × `height` pixels.
+    /// Returns the region that covers an image of `width` × `height` pixels.
     pub fn whole(width: usize, height: usize) -> Self {
         Self { left: 0, top: 0, width, height }
     }
 
-    /// Whether it has pixels, and all of them lie in an image of `width` × `height` pixels.
+    /// Returns whether the region is not empty and lies inside an image of `width` × `height` pixels.
     pub(crate) fn fits(self, width: usize, height: usize) -> bool {
         let fits = |start: usize, length: usize, all: usize| {
             length > 0 && start.checked_add(length).is_some_and(|end| end <= all)

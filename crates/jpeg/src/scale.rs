@@ -1,9 +1,9 @@
-//! Reduced sizes.
+//! Scales of decoded images.
 
-/// The size of the decoded image in relation to the stored one. Sides are rounded up.
+/// The size of the decoded image relative to the stored one. Sides are rounded up.
 ///
-/// A reduced decode costs less than a full one and an ordinary resize: blocks are transformed to 4×4, 2×2 or 1×1 samples
-/// instead of 8×8.
+/// A reduced decode is cheaper than a full decode and an ordinary resize: blocks are transformed to 4×4, 2×2 or 1×1
+/// samples instead of 8×8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Scale {
     /// Every pixel.
@@ -18,7 +18,7 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// The scale that divides sides by `denominator`: 1, 2, 4 or 8.
+    /// Returns the scale that divides sides by `denominator`: 1, 2, 4 or 8.
     pub fn from_denominator(denominator: u32) -> Option<Self> {
         match denominator {
             1 => Some(Self::Full),
@@ -29,7 +29,7 @@ impl Scale {
         }
     }
 
-    /// What sides are divided by.
+    /// Returns the number by which sides are divided.
     pub fn denominator(self) -> usize {
         match self {
             Self::Full => 1,
@@ -39,7 +39,7 @@ impl Scale {
         }
     }
 
-    /// A side of the decoded image.
+    /// Returns the length of a decoded side, given the stored length.
     ///
     /// ```
     /// use dsconvert_jpeg::Scale;
@@ -50,7 +50,7 @@ impl Scale {
         side.div_ceil(self.denominator())
     }
 
-    /// Samples on a side of a block that has 8 at full size.
+    /// Returns the samples per side of a block that has 8 at full size.
     pub(crate) fn block_side(self) -> usize {
         8 / self.denominator()
     }

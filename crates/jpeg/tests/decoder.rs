@@ -1,5 +1,5 @@
-//! The public decoder against libjpeg-turbo, on generated files and on the photographs of the repository.
-#![allow(clippy::unwrap_used)] // The exception for tests does not see helpers.
+//! Compares the public decoder with libjpeg-turbo, on generated files and on the photographs of the repository.
+#![allow(clippy::unwrap_used)] // The exception for tests does not cover helper functions.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use dsconvert_jpeg::{
 use libjpeg_turbo_rs::{Decoder as Turbo, Encoder, PixelFormat as TurboFormat, ScalingFactor, Subsampling};
 use proptest::prelude::*;
 
-/// Waves, with noise that depends on `seed`.
+/// Creates a picture of waves with noise that depends on `seed`.
 fn picture(width: usize, height: usize, channels: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let samples = (0..width * height * channels).map(|n| {
@@ -30,7 +30,7 @@ fn turbo_format(format: PixelFormat) -> TurboFormat {
     }
 }
 
-/// The pixels of the strict decoder of libjpeg-turbo.
+/// Decodes with the strict decoder of libjpeg-turbo.
 fn reference(bytes: &[u8], scale: Scale, format: PixelFormat) -> Option<Vec<u8>> {
     let mut decoder = Turbo::new(bytes).ok()?;
     decoder.set_scale(ScalingFactor::try_new(1, scale.denominator() as u32).ok()?);
@@ -102,7 +102,7 @@ proptest! {
         prop_assert!(image.pixels == crop(&expected, width, region, format.channels()));
     }
 
-    /// Whatever happens to a file, no decode panics, and a lenient one keeps the pixels of a strict one.
+    /// No damage makes a decode panic, and a lenient decode returns the pixels of a successful strict decode.
     #[test]
     fn damage_is_survived(
         (width, height) in (5usize..60, 5usize..60),
@@ -138,7 +138,7 @@ proptest! {
     }
 }
 
-/// Every file under `folder` that starts as a JPEG.
+/// Collects every file under `folder` that starts like a JPEG.
 fn jpegs(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

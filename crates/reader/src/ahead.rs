@@ -1,10 +1,10 @@
-//! Reading ahead, for loops that ask for one record after another.
+//! Read-ahead for loops that request one record after another.
 //!
-//! A single record of a parquet shard costs a page of each column, which it shares with its neighbours. Who asks for the
-//! next record after the last one will want the neighbours too: they are decoded together and kept. Random access never
-//! comes here, so it pays nothing.
+//! A single record of a Parquet shard costs one page of each column, which it shares with its neighbours. A caller that
+//! requests consecutive records will need the neighbours, too, so they are decoded together and kept. Random access
+//! does not trigger read-ahead and pays nothing for it.
 //!
-//! The lock is never waited for (see [`shards`](super::shards)).
+//! The lock is non-blocking (see [`shards`](super::shards)).
 
 use std::sync::Mutex;
 
@@ -18,24 +18,24 @@ pub(super) struct Ahead {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The record after the last one that was asked for; 0 before the first.
+    /// The ordinal after that of the last requested record; 0 before the first request.
     next: u64,
-    /// Consecutive records.
+    /// Consecutive records that were read ahead.
     block: Vec<Record>,
 }
 
-/// What is known of a record that is asked for.
+/// The result of [`Ahead::seek`].
 pub(super) enum Sought {
-    /// It was read ahead.
+    /// The record was read ahead.
     Found(Record),
-    /// It comes after the last one, so those after it will be wanted as well.
+    /// The record follows the last requested one, so the records after it will probably be requested, too.
     Continues,
-    /// Nothing.
+    /// Neither is the case: the record is read on its own.
     Alone,
 }
 
 impl Ahead {
-    /// Looks for `record`, and remembers that it was asked for.
+    /// Looks up `record` and remembers that it was requested.
     pub(super) fn seek(&self, record: u64) -> Sought {
         let Ok(mut state) = self.state.try_lock() else { return Sought::Alone };
         let continues = record > 0 && state.next == record;
@@ -48,7 +48,7 @@ impl Ahead {
         }
     }
 
-    /// Keeps consecutive records, instead of those that were kept.
+    /// Keeps consecutive records in place of the previous block.
     pub(super) fn keep(&self, block: Vec<Record>) {
         if let Ok(mut state) = self.state.try_lock() {
             state.block = block;

@@ -1,10 +1,10 @@
-//! Whether a record is the one that was written.
+//! Checks that a record is the one that was written.
 
 use dsconvert_dataset::index::IndexEntry;
 use dsconvert_dataset::sample::{Value, crc32c_of};
 use dsconvert_dataset::schema::{HEIGHT, INPUT_IDS, Kind, LENGTH, Schema, WIDTH};
 
-/// Whether `values` are those of the record that `entry` describes; the error is one sentence.
+/// Checks that `values` are those of the record that `entry` describes. The error is one sentence.
 pub(super) fn check_record<B: AsRef<[u8]>>(
     schema: &Schema,
     entry: &IndexEntry,
@@ -30,7 +30,7 @@ pub(super) fn check_record<B: AsRef<[u8]>>(
     Ok(())
 }
 
-/// The length of a record, from its own values: the number of ids, or width × height.
+/// Returns the length of a record according to its own values: the number of ids, or width × height.
 pub(super) fn own_length<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<u64, String> {
     match schema.kind {
         Kind::Images => {

@@ -1,7 +1,7 @@
-//! Comparing index files with the SHA-256 in the manifest.
+//! Checks index files against the SHA-256 in the manifest.
 //!
-//! A record has a checksum of its own, but a length that comes from an index alone does not. So an index file is hashed
-//! once, before the first value of it is returned by itself.
+//! A record has its own checksum, but a length that comes from an index alone has none. An index file is therefore
+//! hashed once, before its first value is returned on its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +12,7 @@ use dsconvert_dataset::storage::Blob;
 use super::common::Common;
 use super::hash::check_sha256;
 
-/// The parts of the indexes of a split that were hashed.
+/// Flags of the index files of a split that were hashed.
 #[derive(Debug, Default)]
 pub(super) struct CheckedIndexes {
     pub(super) records: AtomicBool,
@@ -21,7 +21,7 @@ pub(super) struct CheckedIndexes {
 }
 
 impl CheckedIndexes {
-    /// The same parts, for another handle on the same files.
+    /// Returns the same flags, for another handle on the same files.
     pub(super) fn copy(&self) -> Self {
         let copy = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Acquire));
         Self {
@@ -33,8 +33,8 @@ impl CheckedIndexes {
 }
 
 impl Common {
-    /// Compares `blobs` with the hashes of `files`, unless that was done (`done`) or checksums are not verified. Threads
-    /// that come at the same time do it twice, because a lock could be held for ever in the child of a fork.
+    /// Compares `blobs` with the hashes of `files`, unless this was done before (`done`) or checksums are not verified.
+    /// Concurrent callers repeat the work, because a lock could stay locked forever in the child of a fork.
     pub(super) fn check_files<'a>(
         &self,
         done: &AtomicBool,

@@ -1,4 +1,4 @@
-//! What all splits of a dataset share.
+//! State shared by all splits of a dataset.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use dsconvert_dataset::storage::{Blob, Location};
 
 use super::open_options::OpenOptions;
 
-/// An opened dataset, as all its splits see it.
+/// The parts of an opened dataset that all its splits share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) location: Location,
@@ -22,17 +22,17 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// The directory or address, for messages.
+    /// Returns the directory or address, for messages.
     pub(super) fn path(&self) -> &Path {
         self.location.path()
     }
 
-    /// Opens a file that the manifest or the shard table lists.
+    /// Opens a file listed in the manifest or the shard table.
     pub(super) fn open(&self, path: &str, bytes: u64, sha256: &str) -> Result<Blob> {
         self.location.open(path, bytes, sha256, self.options.access)
     }
 
-    /// Opens files of an index.
+    /// Opens the files of an index.
     pub(super) fn segments(&self, files: &[IndexFile]) -> Result<Vec<Segment>> {
         let open = |f: &IndexFile| self.location.open_whole(&f.path, f.bytes, &f.sha256, self.options.access);
         files.iter().map(|f| Ok(Segment { blob: open(f)?, records: f.records })).collect()

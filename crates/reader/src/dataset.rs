@@ -1,4 +1,4 @@
-//! Opening a dataset.
+//! Opens datasets and lists their splits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,16 +16,17 @@ use super::open_options::OpenOptions;
 use super::split::{Split, SplitState};
 
 impl OpenOptions {
-    /// Opens the dataset in the directory `path`, or at an address in object storage, as `s3://bucket/dataset` (with the feature
-    /// `remote`).
+    /// Opens the dataset in the directory `path`, or at an address in object storage such as `s3://bucket/dataset`
+    /// (with the feature `remote`).
     ///
-    /// Reads the manifest and the shard table; every other file is opened when it is first needed, and its size is
+    /// Reads the manifest and the shard table. Every other file is opened when it is first needed, and its size is
     /// checked then.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] when there is no dataset, [`ErrorKind::Unsupported`] when it is of a newer version or needs a
-    /// feature that this build lacks, [`ErrorKind::Usage`] when an option does not apply, [`ErrorKind::Corrupt`] when manifest and shard table contradict each other.
+    /// [`ErrorKind::Io`] when there is no dataset, [`ErrorKind::Unsupported`] when it has a newer version or needs a
+    /// feature that this build lacks, [`ErrorKind::Usage`] when an option does not apply, [`ErrorKind::Corrupt`] when
+    /// the manifest and the shard table contradict each other.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dataset> {
         let location = Location::new(path.as_ref(), &self.remote)?;
         let dir = location.path();
@@ -33,7 +34,7 @@ impl OpenOptions {
         format::check_built(manifest.format).map_err(|e| e.at_path(dir))?;
         let file = &manifest.shard_table;
         let blob = location.open(&file.path, file.bytes, &file.sha256, self.access)?;
-        // Read once, so that what was hashed is what is parsed.
+        // Read once, so that the bytes that are hashed are the bytes that are parsed.
         let blob = Blob::from_bytes(blob.path(), blob.read(0, blob.len())?);
         check_sha256(&blob, &file.sha256, |_| {})?;
         let shards = ShardTable::read(Segment { blob, records: file.records })?;
@@ -44,7 +45,7 @@ impl OpenOptions {
     }
 }
 
-/// A committed dataset, opened. Cloning is cheap.
+/// An opened, committed dataset. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Dataset {
     common: Arc<Common>,
@@ -56,7 +57,7 @@ impl Dataset {
     ///
     /// # Errors
     ///
-    /// As [`OpenOptions::open`].
+    /// Same as [`OpenOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         OpenOptions::new().open(path)
     }
@@ -67,7 +68,7 @@ impl Dataset {
         Self { common, splits }
     }
 
-    /// The same dataset, whose records are not compared with their checksums: for looking at some fields of many records.
+    /// Returns the same dataset without checksum verification, for reading a few fields of many records.
     #[must_use]
     pub fn unverified(&self) -> Self {
         let Common { location, manifest, shards, schema, options } = &*self.common;
@@ -76,55 +77,55 @@ impl Dataset {
         Self::of(Arc::new(Common { location, manifest, shards, schema: Arc::clone(schema), options }))
     }
 
-    /// The directory or address.
+    /// Returns the directory or address.
     pub fn path(&self) -> &Path {
         self.common.path()
     }
 
-    /// Where its files are.
+    /// Returns the location of the dataset's files.
     pub fn location(&self) -> &Location {
         &self.common.location
     }
 
-    /// Opens a file that the manifest lists beside shards and indexes, as `rejects.jsonl`.
+    /// Opens a file that the manifest lists in addition to shards and indexes, such as `rejects.jsonl`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] when it is missing, [`ErrorKind::Corrupt`] when its size is another one.
+    /// [`ErrorKind::Io`] when it is missing, [`ErrorKind::Corrupt`] when its size differs from the manifest.
     pub fn open_file(&self, file: &FileEntry) -> Result<Blob> {
         self.common.open(&file.path, file.bytes, &file.sha256)
     }
 
-    /// What the dataset says about itself.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.common.manifest
     }
 
-    /// Kind, fields and class names.
+    /// Returns the schema: kind, fields and class names.
     pub fn schema(&self) -> &Schema {
         &self.common.schema
     }
 
-    /// Names of the classes, in label order; empty when there are no labels.
+    /// Returns the names of the classes in label order. Empty if there are no labels.
     pub fn class_names(&self) -> &[String] {
         &self.common.schema.class_names
     }
 
-    /// All shards.
+    /// Returns the table of all shards.
     pub fn shards(&self) -> &ShardTable {
         &self.common.shards
     }
 
-    /// The splits, in the order of their names.
+    /// Returns the splits, sorted by name.
     pub fn splits(&self) -> impl ExactSizeIterator<Item = Split> {
         self.splits.iter().map(|split| Split::whole(Arc::clone(split)))
     }
 
-    /// The split called `name`.
+    /// Returns the split `name`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when there is none; the remedy lists those there are.
+    /// [`ErrorKind::Usage`] when there is no such split; the remedy lists the existing ones.
     pub fn split(&self, name: &str) -> Result<Split> {
         self.splits().find(|s| s.name() == name).ok_or_else(|| {
             let names: Vec<&str> = self.common.manifest.splits.keys().map(String::as_str).collect();
@@ -139,7 +140,7 @@ impl Dataset {
     }
 }
 
-/// Whether the shard table is that of the manifest.
+/// Checks that the shard table matches the manifest.
 fn check_shards(manifest: &Manifest, shards: &ShardTable) -> Result<()> {
     let unit = manifest.kind().length_unit();
     for (name, split) in &manifest.splits {

@@ -1,4 +1,4 @@
-//! What there is to say about a dataset or a shard, as data: `dsconvert inspect` prints it, as text or as JSON.
+//! Descriptions of datasets and shards as data. `dsconvert inspect` prints them as text or JSON.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,14 +14,14 @@ use serde::Serialize;
 use super::check::own_length;
 use super::{Dataset, ShardFile, Split};
 
-/// Most buckets of a histogram: what fits a terminal.
+/// Maximum number of buckets of a histogram: as many as fit a terminal.
 pub const MAX_HISTOGRAM_BUCKETS: usize = 20;
-/// Doublings from the shortest to the longest length below which buckets are equally wide.
+/// Buckets are equally wide below this many doublings from the shortest to the longest length.
 const LINEAR_OCTAVES: u32 = 4;
-/// Buckets that equally wide ones aim at; alignment may add one.
+/// Target number of equally wide buckets; alignment may add one.
 const LINEAR_BUCKETS: u64 = 16;
 
-/// A dataset or a shard. In JSON the key `object` tells which.
+/// The description of a dataset or a shard. In JSON, the key `object` tells them apart.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "object", rename_all = "lowercase")]
 pub enum Description {
@@ -31,26 +31,26 @@ pub enum Description {
     Shard(Box<ShardDescription>),
 }
 
-/// A dataset.
+/// The description of a dataset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DatasetDescription {
-    /// What it is made of.
+    /// Kind of the records: images or text.
     pub kind: Kind,
-    /// How shards are encoded.
+    /// Format of the shards.
     pub format: Format,
-    /// Records of all splits.
+    /// Number of records in all splits.
     pub records: u64,
-    /// Shards of all splits.
+    /// Number of shards in all splits.
     pub shards: u64,
-    /// Bytes of all shards.
+    /// Size of all shards in bytes.
     pub bytes: u64,
-    /// Outcomes of all items.
+    /// Numbers of items by outcome, over all items.
     #[serde(flatten)]
     pub counts: Counts,
     /// Number of rejects by reason code.
     pub reject_codes: BTreeMap<String, u64>,
-    /// What became of the content in ways worth knowing.
+    /// Counts of noteworthy observations about the content, by name.
     pub notes: BTreeMap<String, u64>,
     /// The splits by name.
     pub splits: BTreeMap<String, SplitDescription>,
@@ -58,20 +58,20 @@ pub struct DatasetDescription {
     pub schema: Schema,
     /// The semantic options of the run.
     pub options: serde_json::Value,
-    /// The tokenizer that made the ids.
+    /// The tokenizer that produced the ids.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<serde_json::Value>,
-    /// What the records were made from.
+    /// The sources that the records were made from.
     pub sources: Sources,
     /// Hash of options and sources.
     pub fingerprint: String,
-    /// Version of the dsconvert that wrote it.
+    /// Version of dsconvert that wrote the dataset.
     pub dsconvert: String,
     /// Version of the manifest.
     pub manifest_version: u32,
 }
 
-/// A split.
+/// The description of a split.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SplitDescription {
@@ -79,54 +79,54 @@ pub struct SplitDescription {
     pub records: u64,
     /// Number of shards.
     pub shards: u64,
-    /// Bytes of its shards.
+    /// Size of the shards in bytes.
     pub bytes: u64,
-    /// Outcomes of the items that belong here.
+    /// Numbers of items by outcome, over the items of this split.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Distribution of the lengths in a few numbers.
+    /// Summary statistics of the lengths.
     pub length: LengthSummary,
-    /// Distribution of the lengths in at most [`MAX_HISTOGRAM_BUCKETS`] buckets.
+    /// Histogram of the lengths, in at most [`MAX_HISTOGRAM_BUCKETS`] buckets.
     pub histogram: Vec<HistogramBucket>,
 }
 
-/// A shard.
+/// The description of a shard.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ShardDescription {
-    /// What it is made of.
+    /// Kind of the records: images or text.
     pub kind: Kind,
-    /// How it is encoded.
+    /// Format of the shard.
     pub format: Format,
     /// Number of records.
     pub records: u64,
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Distribution of the lengths in a few numbers.
+    /// Summary statistics of the lengths.
     pub length: LengthSummary,
-    /// Distribution of the lengths in at most [`MAX_HISTOGRAM_BUCKETS`] buckets.
+    /// Histogram of the lengths, in at most [`MAX_HISTOGRAM_BUCKETS`] buckets.
     pub histogram: Vec<HistogramBucket>,
-    /// The schema, as far as the shard tells.
+    /// The schema, as far as it can be inferred from the shard.
     pub schema: Schema,
 }
 
-/// A range of lengths and how many records have one of them.
+/// A range of lengths and the number of records in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct HistogramBucket {
-    /// Shortest length that belongs here.
+    /// Shortest length in the bucket.
     pub from: u64,
-    /// Shortest length that belongs to the next bucket.
+    /// Shortest length in the next bucket.
     pub to: u64,
     /// Number of records.
     pub records: u64,
 }
 
-/// Describes what is at `path`: the dataset when it is a directory (or its `manifest.json`), the shard when it is a
-/// file. A shard is read as a whole, of a dataset only the manifest and the histograms.
+/// Describes the dataset at `path` if it is a directory (or its `manifest.json`), or the shard if it is a file. A shard
+/// is read completely; of a dataset, only the manifest and the histograms are read.
 ///
 /// # Errors
 ///
-/// As [`Dataset::open`] and [`ShardFile::open`].
+/// Same as [`Dataset::open`] and [`ShardFile::open`].
 pub fn describe(path: impl AsRef<Path>, access: Access) -> Result<Description> {
     let path = path.as_ref();
     let manifest = path.file_name().is_some_and(|name| name == MANIFEST_NAME);
@@ -141,7 +141,7 @@ pub fn describe(path: impl AsRef<Path>, access: Access) -> Result<Description> {
 }
 
 impl Dataset {
-    /// What there is to say about it.
+    /// Describes the dataset.
     ///
     /// # Errors
     ///
@@ -173,11 +173,11 @@ impl Dataset {
 }
 
 impl Split {
-    /// What there is to say about it.
+    /// Describes the split.
     ///
     /// # Errors
     ///
-    /// As [`Split::length_index`].
+    /// Same as [`Split::length_index`].
     pub fn describe(&self) -> Result<SplitDescription> {
         let info = self.info().ok_or_else(|| Error::corrupt("the manifest lost a split"))?;
         let lengths = self.histogram_index()?;
@@ -200,11 +200,12 @@ impl Split {
 }
 
 impl ShardFile {
-    /// What there is to say about it. Reads all of its records.
+    /// Describes the shard. Reads all its records.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) with the row of the first record that cannot be read.
+    /// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind), with the row of the first record that cannot be
+    /// read.
     pub fn describe(&self) -> Result<ShardDescription> {
         let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
         let mut records = 0;
@@ -238,7 +239,8 @@ impl ShardFile {
     }
 }
 
-/// Buckets from the shortest to the longest length. `shorter_than` counts the records below a length.
+/// Returns the buckets from the shortest to the longest length. `shorter_than` returns the number of records below a
+/// length.
 fn histogram(
     shortest: u64,
     longest: u64,
@@ -254,8 +256,8 @@ fn histogram(
     Ok(buckets)
 }
 
-/// Ends of the buckets: multiples of a power of two when the lengths are alike, powers of two (or of four, eight, …)
-/// otherwise. The last one is above `longest`.
+/// Returns the ends of the buckets: multiples of a power of two when the lengths are similar, otherwise powers of two
+/// (or of four, eight, …). The last end is above `longest`.
 fn boundaries(shortest: u64, longest: u64) -> Vec<u64> {
     let octaves = longest.max(1).ilog2() - shortest.clamp(1, longest.max(1)).ilog2();
     let width = (longest.saturating_sub(shortest) / LINEAR_BUCKETS)
@@ -284,7 +286,7 @@ fn boundaries(shortest: u64, longest: u64) -> Vec<u64> {
     ends
 }
 
-/// How many doublings a bucket spans, so that there are not too many buckets.
+/// Returns how many doublings a bucket spans, so that there are not too many buckets.
 fn doublings(shortest: u64, longest: u64) -> u32 {
     let (low, high) = (shortest.max(1).ilog2(), longest.max(1).ilog2());
     let zero = u32::from(shortest == 0);

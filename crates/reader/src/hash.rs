@@ -1,18 +1,18 @@
-//! Hashing files that are already open.
+//! Hashes files that are already open.
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::storage::Blob;
 use sha2::{Digest, Sha256};
 
-/// Bytes hashed between two looks at the progress.
+/// Bytes hashed between two progress reports.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Checks that the SHA-256 of `blob` is `expected` (lower-case hexadecimal). `each_chunk` is told the bytes that were
-/// hashed since the last call.
+/// Checks that the SHA-256 of `blob` is `expected` (lower-case hexadecimal). `each_chunk` is called with the number of
+/// bytes hashed since its last call.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when it is another.
+/// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when the hash differs.
 pub(super) fn check_sha256(blob: &Blob, expected: &str, mut each_chunk: impl FnMut(u64)) -> Result<()> {
     let mut hash = Sha256::new();
     let mut offset = 0;

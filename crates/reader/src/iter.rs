@@ -1,4 +1,4 @@
-//! Reading records in order.
+//! Iterates over records in order.
 
 use std::iter::FusedIterator;
 use std::ops::{Bound, Range, RangeBounds};
@@ -10,20 +10,20 @@ use super::ahead::Sought;
 use super::record::Record;
 use super::split::Split;
 
-/// Most records that are read together.
+/// Maximum number of records that are read together.
 const BLOCK_RECORDS: u64 = 16_384;
-/// Bytes (as the record index gives them) after which no more records are read together.
+/// Maximum size in bytes (according to the record index) of records that are read together.
 const BLOCK_BYTES: u64 = 16 << 20;
 
-/// Records of a split in order, read in blocks: at most one row group (parquet) or record batch (arrow), or some
-/// megabytes of frames. Memory is that of one block.
+/// Iterator over the records of a split, in order. It reads in blocks: at most one row group (Parquet) or record batch
+/// (Arrow), or a few megabytes of frames. It holds one block in memory.
 ///
-/// A record that cannot be read is an error in its place; those after it still come. An index that cannot be read ends
-/// the iteration.
+/// A record that cannot be read yields an error in its position, and the iteration continues. An index that cannot be
+/// read ends the iteration.
 #[derive(Debug)]
 pub struct Records {
     split: Split,
-    /// Not yet read.
+    /// Ordinals that are not read yet.
     rest: Range<u64>,
     block: std::vec::IntoIter<Result<Record>>,
 }
@@ -38,7 +38,7 @@ impl Records {
         let ordinals: Vec<u64> = (self.rest.start..end).collect();
         let block = match self.split.get_each(&ordinals) {
             Ok(block) => block,
-            // One of them cannot be looked up, or the shard not be opened.
+            // A record cannot be looked up, or its shard cannot be opened.
             Err(_) => ordinals.iter().map(|&i| self.split.get(i)).collect(),
         };
         self.rest.start = end;
@@ -48,16 +48,16 @@ impl Records {
 }
 
 impl Split {
-    /// All records in order. Each shard and row group is read once; see [`Records`].
+    /// Returns an iterator over all records, in order. Each shard and row group is read once; see [`Records`].
     pub fn iter(&self) -> Records {
         Records::new(self.clone(), 0..self.len())
     }
 
-    /// The records whose ordinals are in `range`, in order.
+    /// Returns an iterator over the records whose ordinals are in `range`, in order.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`] when there are not so many records.
+    /// [`ErrorKind::OutOfRange`] when the split has fewer records.
     pub fn iter_range(&self, range: impl RangeBounds<u64>) -> Result<Records> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
@@ -76,8 +76,8 @@ impl Split {
         Ok(Records::new(self.clone(), start..end))
     }
 
-    /// The record with the ordinal `record`, when it continues a sequence and can be read; those after it are read with it, as many
-    /// as `most_bytes` allow.
+    /// Returns the record with the ordinal `record` if it was read ahead, or if it continues a sequence and can be
+    /// read. In the latter case, the records after it are read as well, up to `most_bytes`.
     pub(super) fn get_ahead(&self, record: u64, most_bytes: u64) -> Option<Record> {
         if most_bytes == 0 || record >= self.len() {
             return None;
@@ -89,7 +89,7 @@ impl Split {
         }
         let end = block_end(self, record..self.len(), most_bytes).ok()?;
         let ordinals: Vec<u64> = (record..end).collect();
-        // Up to the first that cannot be read: that one gives its error when it is asked for.
+        // Only records before the first that cannot be read: its error is returned when it is requested.
         let block: Vec<Record> = self.get_each(&ordinals).ok()?.into_iter().map_while(Result::ok).collect();
         let first = block.first().cloned();
         self.ahead().keep(block);
@@ -97,8 +97,8 @@ impl Split {
     }
 }
 
-/// Where a block ends that begins with the first of `records` (not empty): at the end of its row group or record batch,
-/// or before it has more than `most_bytes` or [`BLOCK_RECORDS`], but not before it has one record.
+/// Returns the end of the block that starts with the first of `records` (not empty). A block ends with its row group or
+/// record batch, or before it exceeds `most_bytes` or [`BLOCK_RECORDS`]. It has at least one record.
 fn block_end(split: &Split, records: Range<u64>, most_bytes: u64) -> Result<u64> {
     let start = records.start;
     let most = records.end.min(start.saturating_add(BLOCK_RECORDS));

@@ -1,7 +1,7 @@
-//! Token ids as they lie in the shards, for as long as somebody looks.
+//! Borrows token ids from the shards without copying them.
 //!
-//! A [`Record`] owns its values: each is a view that counts itself, and threads that read from one map wait for each other
-//! at that count. Who only copies ids to where a batch wants them, needs none of it.
+//! A [`Record`] owns its values: each is a reference-counted view, and threads that read from one map contend for that
+//! count. Code that only copies ids into a batch does not need it.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// Those of `records`, in field `place`.
+    /// Borrows the token ids in field `place` of `records`.
     pub(super) fn of(records: &'a [Record], place: usize) -> Result<Vec<Self>> {
         let of_record = |record: &'a Record| match record.values().get(place) {
             Some(Value::Ids(ids)) => Ok(Self { record: record.ordinal(), ids: ids.lend() }),
@@ -35,32 +35,34 @@ impl<'a> Tokens<'a> {
 }
 
 impl Split {
-    /// Calls `visit` with the token ids of each of `records`, in that order, where they lie in memory if the format
-    /// allows. Threads that only copy ids do not wait for each other, as they would at the reference counts of a
-    /// [`Record`]. Records are checked as those of [`Split::get`].
+    /// Calls `visit` with the token ids of each of `records`, in that order, borrowed from memory if the format allows.
+    /// Threads that only copy ids do not contend for reference counts, as they would with a [`Record`]. Records are
+    /// checked as in [`Split::get`].
     ///
     /// # Errors
     ///
-    /// As [`Split::get_many`]; [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the split has no token ids.
+    /// Same as [`Split::get_many`]; [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the split has no
+    /// token ids.
     pub fn visit_ids(&self, records: &[u64], mut visit: impl FnMut(Ids<&[u8]>)) -> Result<()> {
         let place = self.schema().index_of(INPUT_IDS);
         let place = place.ok_or_else(|| Error::usage("the records have no field \"input_ids\""))?;
         self.with_ids(records, place, |all| all.iter().for_each(|one| visit(one.ids.clone())))
     }
 
-    /// What `look` makes of the token ids of `records`, in that order, which are in field `place`. Records are checked as
-    /// those of [`Split::get`].
+    /// Calls `look` with the token ids in field `place` of `records`, in that order, and returns its result. Records
+    /// are checked as in [`Split::get`].
     ///
     /// # Errors
     ///
-    /// As [`Split::get_many`]; [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when a record has no ids there.
+    /// Same as [`Split::get_many`]; [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when a record has no ids in
+    /// that field.
     pub(super) fn with_ids<T>(
         &self,
         records: &[u64],
         place: usize,
         look: impl FnOnce(&[Tokens<'_>]) -> T,
     ) -> Result<T> {
-        // From far away, ids are fetched together.
+        // From object storage, whole records are fetched together.
         if let Some(stored) = self.stored_place(place)
             && !self.state.common.location.is_remote()
         {
@@ -76,8 +78,8 @@ impl Split {
         Ok(look(&Tokens::of(&self.get_many(records)?, place)?))
     }
 
-    /// The ids of records that were looked up, by the place each has, when all of them can be borrowed and are as they
-    /// should be. `readers` are those of `shards`.
+    /// Returns the ids of located records in the requested order, if all of them can be borrowed and pass their checks.
+    /// `readers` are the readers of `shards`.
     fn lend_ids<'a>(
         &self,
         shards: &[&[(Located, usize)]],
@@ -114,7 +116,7 @@ mod tests {
     use dsconvert_dataset::schema::Kind;
     use dsconvert_dataset::storage::Access;
 
-    /// What lies in memory as it was written is not copied; what does not comes out the same.
+    /// Ids that are in memory as they were written are not copied; others have the same values.
     #[test]
     fn ids_are_lent_where_they_lie_in_memory() {
         for format in Format::ALL {

@@ -1,4 +1,4 @@
-//! Finding records by their length.
+//! Finds records by length.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use dsconvert_dataset::index::{LengthIndex, LengthRun};
 use super::split::Split;
 
 impl Split {
-    /// The length index. Its files are compared with their checksums at the first call.
+    /// Returns the length index. Its files are compared with their checksums on the first call.
     ///
     /// # Errors
     ///
-    /// As [`LengthIndex::open`]; [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) also when a file is not the one that was
-    /// written.
+    /// Same as [`LengthIndex::open`]; also [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when a file does
+    /// not match its checksum.
     pub fn length_index(&self) -> Result<&LengthIndex> {
         let index = self.histogram_index()?;
         let files = self.info().map_or(&[][..], |s| &s.length_index);
@@ -21,7 +21,7 @@ impl Split {
         Ok(index)
     }
 
-    /// The length index, of which only the histogram was compared with its checksum.
+    /// Returns the length index after comparing only its histogram with the checksum.
     pub(super) fn histogram_index(&self) -> Result<&LengthIndex> {
         let index = self.unchecked_length_index()?;
         let files = self.info().map_or(&[][..], |s| std::slice::from_ref(&s.length_histogram));
@@ -29,7 +29,7 @@ impl Split {
         Ok(index)
     }
 
-    /// The length index, for callers that check it themselves.
+    /// Returns the length index without checking its files, for callers that check them.
     pub(super) fn unchecked_length_index(&self) -> Result<&LengthIndex> {
         if let Some(index) = self.state.lengths.get() {
             return Ok(index);
@@ -46,19 +46,20 @@ impl Split {
         Ok(self.state.lengths.get_or_init(|| index))
     }
 
-    /// The record at `rank` when all are sorted by length, shortest first.
+    /// Returns the record at `rank` when all records are sorted by length, shortest first.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`](dsconvert_dataset::error::ErrorKind) when there are not so many records, [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when the indexes disagree.
+    /// [`ErrorKind::OutOfRange`](dsconvert_dataset::error::ErrorKind) when there are fewer records,
+    /// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when the indexes disagree.
     pub fn by_length(&self, rank: u64) -> Result<u64> {
         let record = self.ranked(rank)?;
         let length = self.length_index()?.length_at(rank)?;
         self.check_length(record, length..length.saturating_add(1))
     }
 
-    /// The record at `rank`, between those beside it. The order is strict, by length and then by ordinal: no other record
-    /// than the right one fits there, so an altered index neither repeats a record nor leaves one out.
+    /// Returns the record at `rank` after comparing it with its neighbours. The order is strict, by length and then by
+    /// ordinal, so only the right record fits there: an altered index neither repeats nor omits a record.
     pub(super) fn ranked(&self, rank: u64) -> Result<u64> {
         self.check_range(rank)?;
         let (index, lengths) = (self.length_index()?, self.record_index()?);
@@ -74,8 +75,8 @@ impl Split {
         Err(self.indexes_disagree().at_row(found.1))
     }
 
-    /// The ordinals of all records whose length is in `lengths`: shortest first, records of one length in record order.
-    /// An item that is an error is the last.
+    /// Returns the ordinals of all records whose length is in `lengths`: shortest first, records of equal length in
+    /// record order. An error is the last item.
     ///
     /// # Errors
     ///
@@ -94,11 +95,11 @@ impl Split {
         }))
     }
 
-    /// The lengths that occur, ascending, and how many records have each.
+    /// Returns the lengths that occur, in ascending order, with the number of records of each.
     ///
     /// # Errors
     ///
-    /// As [`Split::length_index`].
+    /// Same as [`Split::length_index`].
     pub fn histogram(&self) -> Result<impl Iterator<Item = Result<LengthRun>> + '_> {
         self.histogram_index()?.histogram()
     }

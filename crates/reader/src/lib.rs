@@ -1,4 +1,4 @@
-//! Reading datasets: what a training loop uses.
+//! Reads dsconvert datasets in training loops.
 //!
 //! # Quick start
 //!
@@ -7,15 +7,16 @@
 //! dsconvert-reader = { version = "0.1", default-features = false, features = ["msgpack"] }
 //! ```
 //!
-//! Each format is a feature (`arrow`, `msgpack`, `parquet`, `protobuf`; all on by default), and so is decoding of images
-//! (`decode`, off by default). A dataset of a format that is left out is refused when it is opened. [`loader`] has batches,
-//! prefetch threads and exact resume; `examples/training-loop` in the repository is a complete program.
+//! Each format is a feature (`arrow`, `msgpack`, `parquet`, `protobuf`; all on by default), and so is decoding of
+//! images (`decode`, off by default). A dataset whose format is disabled is refused when it is opened. [`loader`]
+//! provides batches, prefetch threads and exact resume; `examples/training-loop` in the repository is a complete
+//! program.
 //!
 //! # Records
 //!
-//! A [`Dataset`] is opened once; its [`Split`]s are cheap handles that any number of threads read from. A record is
-//! found through the record index with one look-up, read where it lies, and compared with its checksum before it is
-//! handed out: a file that was altered gives an error that names the shard and the row, never another record.
+//! A [`Dataset`] is opened once; its [`Split`]s are cheap handles that any number of threads can read from. A record is
+//! located by one lookup in the record index, read in place, and compared with its checksum before it is returned. An
+//! altered file causes an error that names the shard and the row; it never yields a wrong record.
 //!
 //! ```
 //! # mod testing { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/dataset.rs")); }
@@ -30,7 +31,7 @@
 //! let ids: Vec<u32> = first.input_ids().map(|ids| ids.iter().collect()).unwrap_or_default();
 //! println!("{} has {} tokens: {ids:?}", first.key().unwrap_or_default(), train.length(0)?);
 //!
-//! // Many at once: each shard and row group is visited once, the order is yours.
+//! // Many at once, in any order: each shard and row group is visited once.
 //! let batch = train.get_many(&[5, 0, 5])?;
 //! assert_eq!(batch[0], batch[2]);
 //!
@@ -48,8 +49,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/reference/reader.md` in the repository is the guide. Nothing here needs the tokenizer or command line
-//! dependencies.
+//! `docs/reference/reader.md` in the repository is the reference. This crate needs none of the tokenizer or command
+//! line dependencies.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

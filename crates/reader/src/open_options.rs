@@ -1,19 +1,20 @@
-//! How a dataset is opened and read.
+//! Options for opening and reading a dataset.
 
 use std::path::PathBuf;
 
 use dsconvert_dataset::storage::{Access, RemoteOptions};
 
-/// Shards of a split that stay mapped, by default. Maps cost address space, not memory; Linux allows a process 65,530.
+/// Default number of shards of a split that stay mapped. Maps cost address space, not memory; Linux allows 65,530 per
+/// process.
 pub const DEFAULT_MAPPED_SHARDS: usize = 4096;
-/// Shards of a split that stay open when they are not mapped, by default. Systems allow a process 1024 open files, or
-/// 256.
+/// Default number of shards of a split that stay open when they are not mapped. Systems allow a process 1024 open
+/// files, or 256.
 pub const DEFAULT_OPEN_SHARDS: usize = 64;
 
-/// Bytes of records that a loop of `get` over a parquet split reads ahead, by default.
+/// Default size in bytes of the records that a loop of `get` over a Parquet split reads ahead.
 pub const DEFAULT_READ_AHEAD_BYTES: u64 = 4 << 20;
 
-/// How a dataset is read.
+/// Options for opening and reading a dataset.
 ///
 /// ```no_run
 /// use dsconvert_reader::OpenOptions;
@@ -44,66 +45,66 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// The defaults.
+    /// Creates the default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether files are mapped ([`Access::Map`], the default) or read. Reading copies, but a file that another process
-    /// cuts short is then an error and not the end of this process.
+    /// Sets whether files are mapped ([`Access::Map`], the default) or read. Reading copies, but a file that another
+    /// process truncates then causes an error instead of ending this process.
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// Whether every record is compared with its checksum (the default is that it is).
+    /// Sets whether every record is compared with its checksum (default: true).
     #[must_use]
     pub fn verify_checksums(mut self, verify: bool) -> Self {
         self.verify_checksums = verify;
         self
     }
 
-    /// How many shards of each split stay open. The default is [`DEFAULT_MAPPED_SHARDS`] when mapped, else
-    /// [`DEFAULT_OPEN_SHARDS`].
+    /// Sets how many shards of each split stay open. The default is [`DEFAULT_MAPPED_SHARDS`] if files are mapped,
+    /// otherwise [`DEFAULT_OPEN_SHARDS`].
     #[must_use]
     pub fn open_shards(mut self, most: usize) -> Self {
         self.open_shards = Some(most);
         self
     }
 
-    /// Bytes of decoded records that a parquet split may keep when it is asked for one record after another
-    /// ([`DEFAULT_READ_AHEAD_BYTES`]); 0 reads nothing ahead. Other formats have no need of it.
+    /// Sets the size in bytes of the decoded records that a Parquet split may keep when consecutive records are
+    /// requested (default: [`DEFAULT_READ_AHEAD_BYTES`]). 0 disables read-ahead. Other formats do not need it.
     #[must_use]
     pub fn read_ahead_bytes(mut self, bytes: u64) -> Self {
         self.read_ahead_bytes = bytes;
         self
     }
 
-    /// Keeps what is read from object storage in the directory `dir`, for later reads and for all processes of this machine.
-    /// Without it, some 256 MiB are kept in memory.
+    /// Caches what is read from object storage in the directory `dir`, for later reads and for all processes on this
+    /// machine. Without it, about 256 MiB are cached in memory.
     #[must_use]
     pub fn cache_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.remote.cache_dir = Some(dir.into());
         self
     }
 
-    /// Bytes that the cache may hold, 64 GiB by default: the least recently opened shards are removed.
+    /// Sets the maximum size of the cache in bytes (default: 64 GiB). The least recently opened shards are removed.
     #[must_use]
     pub fn cache_bytes(mut self, most: u64) -> Self {
         self.remote.cache_bytes = Some(most);
         self
     }
 
-    /// Sets an option of the object store, as `endpoint_url`, `region` or `access_key_id`. It comes before the variable of the
-    /// environment (`AWS_ENDPOINT_URL`, …).
+    /// Sets an option of the object store, such as `endpoint_url`, `region` or `access_key_id`. It takes precedence
+    /// over the environment variable (`AWS_ENDPOINT_URL`, …).
     #[must_use]
     pub fn storage_option(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.remote.settings.push((name.into(), value.into()));
         self
     }
 
-    /// How many shards of a split with `shards` of them stay open.
+    /// Returns how many of the `shards` shards of a split stay open.
     pub(super) fn slots(&self, shards: usize) -> usize {
         let most = self.open_shards.unwrap_or(match self.access {
             Access::Map => DEFAULT_MAPPED_SHARDS,

@@ -1,4 +1,4 @@
-//! A record as the reader hands it out.
+//! Records returned by the reader.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use dsconvert_dataset::schema::{
 
 /// One record with the names and types of its fields.
 ///
-/// Texts, bytes and token ids are views into the shard where its format allows (arrow, msgpack, protobuf), so a record
-/// is cheap to clone and keeps its shard open while it lives.
+/// Where the format allows (arrow, msgpack, protobuf), texts, bytes and token ids are views into the shard. A record is
+/// therefore cheap to clone, and keeps its shard open until it is dropped.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     schema: Arc<Schema>,
@@ -20,43 +20,43 @@ pub struct Record {
 }
 
 impl Record {
-    /// A record whose `values` are those of `schema`, in its order.
+    /// Creates a record from the `values` of the fields of `schema`, in schema order.
     pub(super) fn new(schema: Arc<Schema>, ordinal: u64, values: Vec<Value>) -> Self {
         Self { schema, ordinal, values }
     }
 
-    /// Its ordinal in the split.
+    /// Returns the ordinal of the record in its split.
     pub fn ordinal(&self) -> u64 {
         self.ordinal
     }
 
-    /// The fields it has: all of the dataset, or those that were selected.
+    /// Returns the schema of the record: all fields of the dataset, or the selected ones.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// The value of the field called `name`; `None` when there is no such field. A value that is missing in this record
-    /// is [`Value::Null`].
+    /// Returns the value of the field `name`, or `None` if there is no such field. A value that is missing in this
+    /// record is [`Value::Null`].
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.values.get(self.schema.index_of(name)?)
     }
 
-    /// The values in the order of the fields.
+    /// Returns the values in field order.
     pub fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// Names and values, in order.
+    /// Returns the name, type and value of each field, in order.
     pub fn fields(&self) -> impl ExactSizeIterator<Item = (&str, FieldType, &Value)> {
         self.schema.fields.iter().zip(&self.values).map(|(f, v)| (f.name.as_str(), f.ty, v))
     }
 
-    /// The values alone.
+    /// Returns the values without the schema.
     pub fn into_inner(self) -> sample::Record {
         sample::Record { values: self.values }
     }
 
-    /// The text of a `string` or `json` field.
+    /// Returns the text of a `string` or `json` field.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.get(name)? {
             Value::Text(text) => Some(text.as_str()),
@@ -64,7 +64,7 @@ impl Record {
         }
     }
 
-    /// The bytes of a `binary` or `image` field.
+    /// Returns the bytes of a `binary` or `image` field.
     pub fn bytes(&self, name: &str) -> Option<&Bytes> {
         match self.get(name)? {
             Value::Bytes(bytes) => Some(bytes),
@@ -72,7 +72,7 @@ impl Record {
         }
     }
 
-    /// The ids of a field that is a list of ids.
+    /// Returns the ids of a field that is a list of ids.
     pub fn ids(&self, name: &str) -> Option<&Ids> {
         match self.get(name)? {
             Value::Ids(ids) => Some(ids),
@@ -80,7 +80,7 @@ impl Record {
         }
     }
 
-    /// The number in an integer field, when `i64` holds it.
+    /// Returns the value of an integer field, if it fits into `i64`.
     pub fn integer(&self, name: &str) -> Option<i64> {
         match *self.get(name)? {
             Value::Int(i) => Some(i),
@@ -89,7 +89,7 @@ impl Record {
         }
     }
 
-    /// The number in a floating-point field.
+    /// Returns the value of a floating-point field.
     pub fn float(&self, name: &str) -> Option<f64> {
         match *self.get(name)? {
             Value::Float(x) => Some(x),
@@ -97,47 +97,48 @@ impl Record {
         }
     }
 
-    /// What identifies the record.
+    /// Returns the key that identifies the record.
     pub fn key(&self) -> Option<&str> {
         self.text(KEY)
     }
 
-    /// Where the record came from.
+    /// Returns where the record came from.
     pub fn origin(&self) -> Option<&str> {
         self.text(ORIGIN)
     }
 
-    /// The encoded image (JPEG, PNG, …).
+    /// Returns the encoded image (JPEG, PNG, …).
     pub fn image(&self) -> Option<&Bytes> {
         self.bytes(IMAGE)
     }
 
-    /// Width of the image in pixels.
+    /// Returns the width of the image in pixels.
     pub fn width(&self) -> Option<u32> {
         self.integer(WIDTH)?.try_into().ok()
     }
 
-    /// Height of the image in pixels.
+    /// Returns the height of the image in pixels.
     pub fn height(&self) -> Option<u32> {
         self.integer(HEIGHT)?.try_into().ok()
     }
 
-    /// The class: an index into [`Schema::class_names`]. `None` also for a record without one.
+    /// Returns the class, as an index into [`Schema::class_names`]. Also `None` for a record without a class.
     pub fn label(&self) -> Option<usize> {
         self.integer(LABEL)?.try_into().ok()
     }
 
-    /// The name of the class.
+    /// Returns the name of the class.
     pub fn class_name(&self) -> Option<&str> {
         self.schema.class_names.get(self.label()?).map(String::as_str)
     }
 
-    /// The token ids.
+    /// Returns the token ids.
     pub fn input_ids(&self) -> Option<&Ids> {
         self.ids(INPUT_IDS)
     }
 
-    /// The stored number of tokens. [`Split::length`](super::Split::length) knows it without reading the record.
+    /// Returns the stored number of tokens. [`Split::length`](super::Split::length) returns it without reading the
+    /// record.
     pub fn length(&self) -> Option<u32> {
         self.integer(LENGTH)?.try_into().ok()
     }

@@ -1,4 +1,4 @@
-//! One shard by itself, without the dataset it belongs to.
+//! Opens a single shard without its dataset.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use dsconvert_dataset::storage::{Access, Blob};
 
 use super::record::Record;
 
-/// A shard file, opened by itself: for looking at it, not for training. Its format and schema are found out from its
-/// content, there are no indexes and so no checksums, and its records come in order only.
+/// A shard file opened on its own, for inspection, not for training. Its format and schema are inferred from its
+/// content. There are no indexes and therefore no checksums, and records can only be read in order.
 pub struct ShardFile {
     blob: Blob,
     format: Format,
@@ -24,7 +24,7 @@ impl ShardFile {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] when there is none, [`ErrorKind::Unsupported`] when it is none,
+    /// [`ErrorKind::Io`] when there is no such file, [`ErrorKind::Unsupported`] when it is not a shard,
     /// [`ErrorKind::Corrupt`] when it is damaged.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
         let path = path.as_ref();
@@ -39,31 +39,31 @@ impl ShardFile {
         Ok(Self { blob, format, schema, reader })
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.blob.path()
     }
 
-    /// Size of the file.
+    /// Returns the size of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.blob.len()
     }
 
-    /// Its format.
+    /// Returns the format of the shard.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Its schema, as far as its content tells ([`format::infer_schema`]).
+    /// Returns the schema, as far as it can be inferred from the content ([`format::infer_schema`]).
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// Its records in order. An item that is an error is the last.
+    /// Returns the records in order. An error is the last item.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] when it cannot be read at all.
+    /// [`ErrorKind::Corrupt`] when the shard cannot be read at all.
     pub fn records(&self) -> Result<impl Iterator<Item = Result<Record>> + '_> {
         let records = (0..).zip(self.reader.scan()?);
         Ok(records.map(|(row, next)| match next {

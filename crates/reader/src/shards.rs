@@ -1,11 +1,11 @@
-//! Opened shards, kept for the next record.
+//! Cache of the open shards of a split.
 //!
-//! A split may have more shards than a process may have open files or maps, so only so many stay open. A shard has one
-//! slot it can be in (its ordinal modulo the number of slots); another shard that needs the slot takes it over, and the
-//! old one closes when the last record that views it is gone.
+//! A split may have more shards than a process may have open files or maps, so only a limited number stays open. Each
+//! shard has one slot (its ordinal modulo the number of slots). Another shard that needs the slot replaces it, and the
+//! old shard closes when the last record that views it is dropped.
 //!
-//! Nothing here blocks: a process that was forked while another thread held a slot would wait forever. A caller that
-//! finds a slot taken opens the shard for itself.
+//! Locks are non-blocking: a process that was forked while another thread held a slot would wait forever. A caller that
+//! finds a slot locked opens the shard for itself.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -22,12 +22,12 @@ pub(super) struct OpenShards {
 }
 
 impl OpenShards {
-    /// Room for `most` open shards, at least one.
+    /// Creates a cache of `most` open shards, at least one.
     pub(super) fn new(most: usize) -> Self {
         Self { slots: std::iter::repeat_with(Slot::default).take(most.max(1)).collect() }
     }
 
-    /// The shard with the ordinal `shard`, opened by `open` when it is not yet.
+    /// Returns the shard with the ordinal `shard`, opened by `open` if it is not open yet.
     pub(super) fn get(
         &self,
         shard: u32,
@@ -41,7 +41,7 @@ impl OpenShards {
             return Ok(reader);
         }
         let reader: Arc<dyn ShardReader> = Arc::from(open()?);
-        // What was in the slot is dropped here, after the slot was let go: closing may take a system call.
+        // The previous shard is dropped here, after the slot is unlocked: closing may take a system call.
         let _old = self.with_slot(shard, |slot| slot.replace((shard, Arc::clone(&reader))));
         Ok(reader)
     }

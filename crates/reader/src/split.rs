@@ -1,4 +1,4 @@
-//! One split of an opened dataset: finding, reading and checking records.
+//! Splits of an opened dataset: locates, reads and checks records.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use super::common::Common;
 use super::record::Record;
 use super::shards::OpenShards;
 
-/// What all handles of one split share.
+/// State shared by all handles of one split.
 pub(super) struct SplitState {
     pub(super) common: Arc<Common>,
     name: String,
@@ -45,7 +45,7 @@ impl fmt::Debug for SplitState {
     }
 }
 
-/// The fields a handle gives.
+/// The fields that a handle returns.
 #[derive(Debug)]
 struct View {
     schema: Arc<Schema>,
@@ -54,11 +54,11 @@ struct View {
     ahead: Ahead,
 }
 
-/// A handle on one split of a dataset. Cloning is cheap; threads may share one.
+/// A handle to one split of a dataset. Cloning is cheap, and threads may share a handle.
 ///
-/// Opening starts no thread, nothing is locked for longer than it takes to copy a pointer, and files are read at
-/// positions and not through a shared offset: a handle that was made before `fork` works in parent and child, as long as
-/// no other thread reads through it at that very moment. A [`Loader`](super::loader::Loader) needs no such care.
+/// Opening starts no threads, locks are held only while a pointer is copied, and files are read at explicit positions
+/// instead of a shared offset. A handle created before `fork` therefore works in parent and child, unless another
+/// thread reads through it at the moment of the fork. A [`Loader`](super::loader::Loader) needs no such care.
 #[derive(Debug, Clone)]
 pub struct Split {
     pub(super) state: Arc<SplitState>,
@@ -66,14 +66,14 @@ pub struct Split {
 }
 
 impl Split {
-    /// A handle that gives all fields.
+    /// Creates a handle that returns all fields.
     pub(super) fn whole(state: Arc<SplitState>) -> Self {
         let view = View { schema: Arc::clone(&state.common.schema), columns: None, ahead: Ahead::default() };
         Self { state, view: Arc::new(view) }
     }
 
-    /// The same handle with nothing in common that a thread of another process may have locked: for the child of a
-    /// fork. It opens indexes and shards again when they are needed.
+    /// Returns a handle for the child of a fork: it shares nothing that a thread of the parent may have locked. It
+    /// reopens indexes and shards when they are needed.
     pub(super) fn detached(&self) -> Self {
         let mut state = SplitState::new(Arc::clone(&self.state.common), self.state.name.clone());
         state.checked = self.state.checked.copy();
@@ -85,37 +85,37 @@ impl Split {
         Self { state: Arc::new(state), view: Arc::new(view) }
     }
 
-    /// Name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.state.name
     }
 
-    /// What the manifest says about it: counts, bytes, distribution of lengths.
+    /// Returns the entry of the split in the manifest: counts, bytes, distribution of lengths.
     pub fn info(&self) -> Option<&manifest::Split> {
         self.state.common.manifest.splits.get(self.name())
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> u64 {
         self.info().map_or(0, |s| s.records)
     }
 
-    /// Whether there is none.
+    /// Returns whether the split has no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The fields its records have: all, or those selected.
+    /// Returns the schema of the records: all fields, or the selected ones.
     pub fn schema(&self) -> &Schema {
         &self.view.schema
     }
 
-    /// The manifest of its dataset.
+    /// Returns the manifest of the dataset.
     pub(super) fn manifest(&self) -> &manifest::Manifest {
         &self.state.common.manifest
     }
 
-    /// Names this split of this dataset in saved states: the fingerprint in the manifest, and the name of the split.
+    /// Returns the identifier of this split in saved states: the fingerprint in the manifest and the name of the split.
     pub fn fingerprint(&self) -> String {
         format!("{}/{}", self.state.common.manifest.fingerprint, self.name())
     }
@@ -124,7 +124,7 @@ impl Split {
         &self.view.ahead
     }
 
-    /// The place in a stored record of the field at `place` of a record of this handle.
+    /// Maps the index of a field in the records of this handle to its index in stored records.
     pub(super) fn stored_place(&self, place: usize) -> Option<usize> {
         match &self.view.columns {
             None => Some(place),
@@ -132,8 +132,8 @@ impl Split {
         }
     }
 
-    /// The fields to decode, in stored order; `None` for all. The checksum of a record covers all its fields, so fewer are
-    /// decoded only when checksums are not verified.
+    /// Returns the fields to decode, in stored order; `None` for all. The checksum of a record covers all its fields,
+    /// so a subset is decoded only when checksums are not verified.
     fn decoded_columns(&self) -> Option<Vec<usize>> {
         if self.state.common.options.verifies() {
             return None;
@@ -148,19 +148,18 @@ impl Split {
         self.state.common.manifest.format
     }
 
-    /// Its shards in record order.
+    /// Returns the shards in record order.
     pub fn shards(&self) -> &[ShardEntry] {
         self.state.common.shards.split(self.name()).map_or(&[], |s| s.shards())
     }
 
-    /// The same split, whose records have only the fields `names`, in that order. Records are checked like those of the
-    /// whole split, which takes reading all their fields. With
-    /// [`verify_checksums(false)`](super::OpenOptions::verify_checksums), only the selected fields of parquet shards are
-    /// decoded.
+    /// Returns the same split with only the fields `names`, in that order. Records are still checked as a whole, which
+    /// requires reading all their fields. With [`verify_checksums(false)`](super::OpenOptions::verify_checksums), only
+    /// the selected fields of Parquet shards are decoded.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when there is no such field; the remedy lists those there are.
+    /// [`ErrorKind::Usage`] when there is no such field; the remedy lists the existing ones.
     pub fn select(&self, names: &[&str]) -> Result<Split> {
         let stored = &self.state.common.schema;
         let find = |name: &&str| {
@@ -177,11 +176,11 @@ impl Split {
         Ok(Self { state: Arc::clone(&self.state), view: Arc::new(view) })
     }
 
-    /// The record index. Its files are compared with their checksums at the first call.
+    /// Returns the record index. Its files are compared with their checksums on the first call.
     ///
     /// # Errors
     ///
-    /// As [`RecordIndex::open`]; [`ErrorKind::Corrupt`] also when a file is not the one that was written.
+    /// Same as [`RecordIndex::open`]; also [`ErrorKind::Corrupt`] when a file does not match its checksum.
     pub fn record_index(&self) -> Result<&RecordIndex> {
         let index = self.unchecked_record_index()?;
         let files = self.info().map_or(&[][..], |s| &s.record_index);
@@ -189,7 +188,7 @@ impl Split {
         Ok(index)
     }
 
-    /// The record index, for looking up records that have checksums of their own.
+    /// Returns the record index without checking its files, for looking up records that have their own checksums.
     pub(super) fn unchecked_record_index(&self) -> Result<&RecordIndex> {
         if let Some(index) = self.state.records.get() {
             return Ok(index);
@@ -200,7 +199,7 @@ impl Split {
         Ok(self.state.records.get_or_init(|| index))
     }
 
-    /// The position of a record, its length and its checksum, from the [`Split::record_index`].
+    /// Returns the position, length and checksum of a record from the [`Split::record_index`].
     ///
     /// # Errors
     ///
@@ -210,8 +209,8 @@ impl Split {
         self.record_index()?.get(record)
     }
 
-    /// The length of a record, in the unit of the kind ([`Kind::length_unit`](dsconvert_dataset::schema::Kind::length_unit)), from the
-    /// [`Split::record_index`].
+    /// Returns the length of a record from the [`Split::record_index`], in the unit of the dataset's kind
+    /// ([`Kind::length_unit`](dsconvert_dataset::schema::Kind::length_unit)).
     ///
     /// # Errors
     ///
@@ -221,14 +220,14 @@ impl Split {
         self.record_index()?.length(record)
     }
 
-    /// The record with the ordinal `record`.
+    /// Returns the record with the ordinal `record`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`] when there is none, [`ErrorKind::Corrupt`] when its bytes are not those that were
-    /// written, [`ErrorKind::Io`] when they cannot be read. The latter two name shard and row.
+    /// [`ErrorKind::OutOfRange`] when there is no such record, [`ErrorKind::Corrupt`] when its bytes are not those that
+    /// were written, [`ErrorKind::Io`] when they cannot be read. The latter two name the shard and the row.
     pub fn get(&self, record: u64) -> Result<Record> {
-        // Only parquet has something to gain: its records are compressed together.
+        // Only Parquet benefits: its records are compressed together.
         if self.format() == Format::Parquet
             && let Some(record) = self.get_ahead(record, self.state.common.options.ahead_bytes())
         {
@@ -240,22 +239,22 @@ impl Split {
         self.finish(&found, values)
     }
 
-    /// The records with the ordinals `records`, in that order; repeats are allowed. Every shard and row group is
+    /// Returns the records with the ordinals `records`, in that order. Repeats are allowed. Each shard and row group is
     /// visited once, in its order on disk.
     ///
     /// # Errors
     ///
-    /// As [`Split::get`], for one of those that fail.
+    /// Same as [`Split::get`], for one of the records that fail.
     pub fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
         self.get_each(records)?.into_iter().collect()
     }
 
-    /// As [`Split::get_many`], but a record that cannot be read is an error in its place.
+    /// Same as [`Split::get_many`], but a record that cannot be read is an error in its position.
     pub(super) fn get_each(&self, records: &[u64]) -> Result<Vec<Result<Record>>> {
         let wanted = self.locate_all(records)?;
         let mut out: Vec<Option<Result<Record>>> =
             std::iter::repeat_with(|| None).take(records.len()).collect();
-        // Once more than a few must be fetched from far away, many are at a time.
+        // If reads had to go to object storage since the last check, fetch the records concurrently.
         if self.state.common.location.has_fetched() && wanted.len() > 1 {
             self.warm(&wanted);
         }
@@ -267,7 +266,7 @@ impl Split {
         Ok(out.into_iter().map(|record| record.unwrap_or_else(missing)).collect())
     }
 
-    /// Reads records of one shard, sorted by place, into their places in `out`.
+    /// Reads records of one shard, sorted by position, into their slots in `out`.
     fn get_of_shard(&self, wanted: &[(Located, usize)], out: &mut [Option<Result<Record>>]) -> Result<()> {
         let Some((first, _)) = wanted.first() else { return Ok(()) };
         let reader = self.open_shard(first.entry.shard)?;
@@ -277,14 +276,14 @@ impl Split {
             distinct.iter().filter_map(|same| Some(same.first()?.0.entry.placed())).collect();
         let values = match self.read_many(&*reader, &placed) {
             Ok(values) if values.len() == placed.len() => values.into_iter().map(Ok).collect(),
-            // One at a time, to find out which it was.
+            // Read one at a time to find out which record failed.
             _ => placed.iter().map(|&at| self.read_one(&*reader, at)).collect::<Vec<_>>(),
         };
         for (same, values) in distinct.iter().zip(values) {
             let Some((found, first)) = same.first() else { continue };
             match values.map_err(|e| self.at(e, found)).and_then(|values| self.finish(found, values)) {
                 Ok(record) => same.iter().for_each(|(_, place)| put(out, *place, Ok(record.clone()))),
-                // Errors cannot be copied: the first place in the order asked for has it.
+                // Errors cannot be cloned: the first occurrence in the requested order gets it.
                 Err(e) => put(out, *first, Err(e)),
             }
         }
@@ -313,7 +312,7 @@ impl Split {
         Err(Error::new(ErrorKind::OutOfRange, what).at_row(record))
     }
 
-    /// Looks a record up. Record index and shard table must agree on the shard.
+    /// Looks up a record. The record index and the shard table must agree on the shard.
     fn locate(&self, record: u64) -> Result<Located> {
         self.check_range(record)?;
         let entry = self.unchecked_record_index()?.get(record)?;
@@ -331,7 +330,7 @@ impl Split {
         Ok(found)
     }
 
-    /// Looks records up, each with its place in `records`, and puts them in their order on disk.
+    /// Looks up records, each with its index in `records`, and sorts them by position on disk.
     pub(super) fn locate_all(&self, records: &[u64]) -> Result<Vec<(Located, usize)>> {
         let mut found = Vec::with_capacity(records.len());
         for (place, &record) in records.iter().enumerate() {
@@ -343,7 +342,7 @@ impl Split {
         Ok(found)
     }
 
-    /// The shard with the ordinal `shard`, from those that are open.
+    /// Returns the shard with the ordinal `shard`, opening it if necessary.
     pub(super) fn open_shard(&self, shard: u32) -> Result<Arc<dyn ShardReader>> {
         self.state.open.get(shard, || {
             let common = &self.state.common;
@@ -358,7 +357,7 @@ impl Split {
         })
     }
 
-    /// Checks the stored values of a record and makes a record of this handle from them.
+    /// Checks the stored values of a record and creates a record of this handle from them.
     fn finish(&self, found: &Located, stored: sample::Record) -> Result<Record> {
         if self.state.common.options.verifies() {
             check_record(&self.state.common.schema, &found.entry, &stored.values)
@@ -374,7 +373,7 @@ impl Split {
         Ok(Record::new(Arc::clone(&self.view.schema), found.record, values))
     }
 
-    /// Says that `error` is about the record with the ordinal `record`.
+    /// Adds the shard and row of the record with the ordinal `record` to `error`.
     pub(super) fn at_record(&self, error: Error, record: u64) -> Error {
         match self.locate(record) {
             Ok(found) => self.at(error, &found),
@@ -397,15 +396,15 @@ fn put(out: &mut [Option<Result<Record>>], place: usize, record: Result<Record>)
     }
 }
 
-/// A record that was looked up.
+/// A record that was located.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Located {
     /// Ordinal in the split.
     pub(super) record: u64,
-    /// Ordinal in the shard.
+    /// Row in the shard.
     row: u64,
     pub(super) entry: IndexEntry,
 }
 
-/// What to do when records and indexes disagree.
+/// Remedy when records and indexes disagree.
 const ALTERED: &str = "the shard or an index was altered; `dsconvert inspect --verify` tells which, restore it or convert again";

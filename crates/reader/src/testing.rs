@@ -1,5 +1,5 @@
-//! Small datasets for tests, written with the lower-level parts only.
+//! Small datasets for tests, written with the low-level API only.
 
-// `dataset.rs` is also part of the documentation tests and of tests and benchmarks outside of the crate.
+// `dataset.rs` is also included by doctests, and by tests and benchmarks outside the crate.
 
 include!("testing/dataset.rs");

@@ -1,4 +1,4 @@
-//! Tests of the reader as a whole, on real files of all formats.
+//! Tests of the whole reader on real files of all formats.
 
 mod columns;
 mod damage;
@@ -27,7 +27,7 @@ fn dataset(format: Format, kind: Kind) -> (tempfile::TempDir, Dataset) {
     (dir, dataset)
 }
 
-/// All formats and kinds.
+/// Returns all combinations of format and kind.
 pub(super) fn all() -> impl Iterator<Item = (Format, Kind)> {
     Format::ALL.into_iter().flat_map(|format| KINDS.map(|kind| (format, kind)))
 }
@@ -36,7 +36,7 @@ fn inner(record: Result<Record>) -> sample::Record {
     record.unwrap().into_inner()
 }
 
-/// All files of a directory, sorted.
+/// Returns all files below a directory, sorted.
 pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -47,7 +47,7 @@ pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Where a whole dataset is; written once, since every written file waits for the disk.
+/// Returns the directory of an intact dataset. It is written only once, since every written file waits for the disk.
 pub(super) fn pristine(format: Format, kind: Kind) -> PathBuf {
     static WRITTEN: Mutex<Vec<(Format, Kind, tempfile::TempDir)>> = Mutex::new(Vec::new());
     let mut written = WRITTEN.lock().unwrap();
@@ -60,7 +60,7 @@ pub(super) fn pristine(format: Format, kind: Kind) -> PathBuf {
     path
 }
 
-/// A copy that may be altered.
+/// Copies a dataset into a directory where it may be altered.
 pub(super) fn copy(from: &Path) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for file in files(from) {

@@ -1,12 +1,12 @@
-//! Flipped bits in a shard give errors, never a wrong record, and never end the process.
+//! Flipped bits in a shard cause errors, never a wrong record, and never end the process.
 //!
-//! A failed allocation and a stack overflow abort the process, so the flips are made in processes of their own, whose
-//! address space is limited. They run this test binary again.
+//! A failed allocation or a stack overflow aborts the process, so the flips are made in child processes with a limited
+//! address space. They run this test binary again.
 
-#![allow(clippy::unwrap_used)] // The exception for tests does not see helpers.
+#![allow(clippy::unwrap_used)] // The exception for tests does not cover helpers.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code)] // This test uses its part.
+#[allow(dead_code)] // This test uses only a part.
 mod testing {
     include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/dataset.rs"));
 }
@@ -25,20 +25,20 @@ use dsconvert_reader::schema::{INPUT_IDS, Kind};
 use dsconvert_reader::{Dataset, Record};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Bytes at either end of a shard in which every byte is flipped.
+/// Number of bytes at either end of a shard in which a bit of every byte is flipped.
 const END_BYTES: u64 = 4 << 10;
 /// Address space of a process: far above what these shards need, far below what damage may claim.
 const ADDRESS_SPACE: u64 = 3 << 30;
-/// Time in which the flips of one dataset end, on a busy machine.
+/// Time in which the flips of one dataset finish, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(900);
 /// Records of a dataset, all in one shard.
 const RECORDS: u64 = 10;
-/// Names the dataset for a child.
+/// Environment variable that names the dataset for a child.
 const CASE: &str = "DSCONVERT_FLIPS_CASE";
-/// Names the file in which a child notes how far it got and what failed.
+/// Environment variable that names the file in which a child notes its progress and failures.
 const REPORT: &str = "DSCONVERT_FLIPS_REPORT";
 
-/// Record `i`, with enough bytes for several pages.
+/// Returns record `i`, with enough bytes for several pages.
 fn record(kind: Kind, i: u64) -> sample::Record {
     let mut record = testing::record(kind, i);
     if kind == Kind::Images {
@@ -94,7 +94,7 @@ fn one_process() {
     let (format, kind) = cases()[case];
     let report = std::path::PathBuf::from(std::env::var_os(REPORT).unwrap());
     limit_address_space();
-    // The decoders report some damage by a panic that is caught: a line for each would hide the rest.
+    // The decoders report some damage by a panic that is caught. Printing each one would hide everything else.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let flipped = std::panic::catch_unwind(|| flip_all(format, kind, &report));
@@ -128,7 +128,7 @@ fn flip_all(format: Format, kind: Kind, report: &Path) -> Vec<String> {
     for at in (0..len).filter(|&at| at < END_BYTES || at + END_BYTES >= len) {
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
-        // A different bit for neighbours, so that all bits of lengths are met.
+        // Neighbouring bytes get different bits flipped, so that all bits of lengths are covered.
         let flipped = [byte[0] ^ 1 << (at * 5 % 8)];
         file.write_all_at(&flipped, at).unwrap();
         report.write_all_at(format!("byte {at:8}").as_bytes(), 0).unwrap();
@@ -143,7 +143,7 @@ fn flip_all(format: Format, kind: Kind, report: &Path) -> Vec<String> {
     failed
 }
 
-/// Reads everything in every way: `Ok` with whether nothing failed, or the description of a wrong record.
+/// Reads everything in every way. Returns whether nothing failed, or the description of a wrong record.
 fn use_dataset(dir: &Path, kind: Kind, expected: &[sample::Record]) -> Result<bool, String> {
     let Ok(dataset) = Dataset::open(dir) else { return Ok(false) };
     let Ok(split) = dataset.split("train") else { return Ok(false) };
@@ -208,7 +208,7 @@ fn ids(value: &Value) -> Option<Vec<i64>> {
     }
 }
 
-/// The ids of a row of a padded batch, without the padding.
+/// Returns the ids of a row of a padded batch, without the padding.
 fn ids_of_row(batch: &dsconvert_reader::loader::Batch, row: usize) -> Option<Vec<i64>> {
     let ids = batch.array(INPUT_IDS)?.as_slice::<i64>()?;
     let lengths = batch.array("lengths")?.as_slice::<i64>()?;

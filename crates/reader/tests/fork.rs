@@ -1,10 +1,10 @@
-//! A loader goes through `fork` while its threads work: the child goes on where it stood, and so does the parent.
+//! Forks while the threads of a loader work: child and parent both continue from the same position.
 //!
-//! Only the thread that forks lives on in the child. Whatever another one had locked stays locked there, so a child that
-//! waits for it waits for ever: an alarm ends it, and fails the test.
+//! Only the thread that forks exists in the child. Locks that other threads held stay locked there, so a child that
+//! waits for one waits forever. An alarm ends such a child and fails the test.
 
 #![allow(unsafe_code)] // fork has no safe form.
-#![allow(clippy::unwrap_used)] // The exception for tests does not see helpers.
+#![allow(clippy::unwrap_used)] // The exception for tests does not cover helpers.
 #![cfg(unix)]
 
 mod testing {
@@ -20,14 +20,15 @@ use dsconvert_reader::format::Format;
 use dsconvert_reader::loader::{Batch, Batching, Loader, LoaderOptions};
 use dsconvert_reader::schema::Kind;
 
-/// Seconds until a child counts as stuck.
+/// Seconds after which a child counts as stuck.
 const PATIENCE: u32 = 60;
-/// Children of each format and kind of batches: whether a lock is held when the process forks is a matter of luck.
+/// Number of children for each format and kind of batches. Several, because it is a matter of chance whether a lock is
+/// held when the process forks.
 const CHILDREN: usize = 12;
 
-/// Runs `work` in a child. Whether it returned, and did not panic or wait for ever.
+/// Runs `work` in a child. Returns whether it completed, without a panic or an endless wait.
 fn in_child(work: impl FnOnce()) -> bool {
-    // SAFETY: the child runs on its own copy of the memory, and leaves by `_exit`, before anything of the test harness.
+    // SAFETY: the child runs on its own copy of the memory, and exits by `_exit`, before any code of the test harness.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
@@ -38,7 +39,7 @@ fn in_child(work: impl FnOnce()) -> bool {
         unsafe { libc::_exit(status) };
     }
     let mut status = 0;
-    // SAFETY: `status` may be written.
+    // SAFETY: `status` is valid for writing.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     status == 0
 }

@@ -1,28 +1,28 @@
-//! Distributions of times.
+//! Probability distributions of load and step times.
 
 use crate::error::Error;
 use crate::math::{exp, ln, sqrt};
 use crate::random::{Random, Stream};
 use crate::time::{MAX_CV, MAX_TIME_NS};
 
-/// Family of a distribution.
+/// Family of a [`TimeDistribution`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shape {
     /// Always the mean.
     #[default]
     Constant,
-    /// Normal. Values that are not positive are drawn again, which raises the mean: by 3% at a cv of 0.5.
+    /// Normal. Non-positive values are redrawn, which raises the mean: by 3% at a cv of 0.5.
     Normal,
     /// Lognormal: never negative, with a long tail of slow batches.
     Lognormal,
     /// Exponential, whose cv is always 1.
     Exponential,
-    /// Gamma: a sum of independent exponential parts, as of samples that are loaded one after another.
+    /// Gamma: a sum of independent exponential parts, such as samples loaded one after another.
     Gamma,
 }
 
 impl Shape {
-    /// All of them, by name.
+    /// All shapes, with their names.
     pub const ALL: [(&'static str, Self); 5] = [
         ("constant", Self::Constant),
         ("normal", Self::Normal),
@@ -31,7 +31,7 @@ impl Shape {
         ("gamma", Self::Gamma),
     ];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Constant => "constant",
@@ -50,17 +50,17 @@ pub struct TimeDistribution {
     pub shape: Shape,
     /// Mean in nanoseconds.
     pub mean_ns: u64,
-    /// Coefficient of variation: standard deviation ÷ mean. Without effect on [`Shape::Constant`].
+    /// Coefficient of variation: standard deviation ÷ mean. Ignored by [`Shape::Constant`].
     pub cv: f64,
 }
 
 impl TimeDistribution {
-    /// Always `mean_ns`.
+    /// Creates a distribution that always returns `mean_ns`.
     pub fn constant(mean_ns: u64) -> Self {
         Self { shape: Shape::Constant, mean_ns, cv: 0.0 }
     }
 
-    /// A distribution of `shape`.
+    /// Creates a distribution.
     pub fn new(shape: Shape, mean_ns: u64, cv: f64) -> Self {
         Self { shape, mean_ns, cv }
     }
@@ -82,7 +82,7 @@ impl TimeDistribution {
         Ok(())
     }
 
-    /// Mean of what is drawn, in nanoseconds.
+    /// Mean of the drawn times, in nanoseconds; above `mean_ns` for [`Shape::Normal`].
     pub(crate) fn drawn_mean_ns(&self) -> f64 {
         let mean = self.mean_ns as f64;
         if self.shape == Shape::Normal && self.cv > 0.0 { mean * truncated_mean(self.cv) } else { mean }
@@ -114,11 +114,11 @@ impl TimeDistribution {
     }
 }
 
-/// Mean of a normal variable of mean 1 and standard deviation `cv`, given that it is positive.
+/// Mean of a normal variable with mean 1 and standard deviation `cv`, given that it is positive.
 fn truncated_mean(cv: f64) -> f64 {
     let z = 1.0 / cv;
     let density = exp(-0.5 * z * z) / 2.506_628_274_631;
-    // Abramowitz and Stegun 26.2.17: exact to 7.5e-8.
+    // Abramowitz and Stegun 26.2.17: absolute error below 7.5e-8.
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let tail = density
         * t
@@ -127,7 +127,7 @@ fn truncated_mean(cv: f64) -> f64 {
     1.0 + cv * density / (1.0 - tail)
 }
 
-/// Rounds to whole nanoseconds, at least 1 and at most an hour.
+/// Rounds to whole nanoseconds, clamped to 1 ns to 1 hour.
 pub(crate) fn round_ns(ns: f64) -> u64 {
     let rounded = (ns + 0.5).floor();
     if rounded < 1.0 {
@@ -139,7 +139,7 @@ pub(crate) fn round_ns(ns: f64) -> u64 {
     }
 }
 
-/// Produces the time of one step after another.
+/// Draws successive step times.
 #[derive(Debug)]
 pub(crate) struct StepSampler {
     step: TimeDistribution,

@@ -1,9 +1,11 @@
+//! The error type of the crate.
+
 use std::fmt;
 
-/// An option or a trace that cannot be simulated.
+/// An invalid option or load trace.
 ///
-/// The message names the value and the limit; [`option`](Self::option) names the field of [`Options`](crate::Options),
-/// in kebab case, so that a command can turn it into its own flag.
+/// The message names the value and the limit; [`option`](Self::option) names the option in kebab case, so that a
+/// command can turn it into its own flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     option: &'static str,
@@ -21,17 +23,17 @@ impl Error {
         self
     }
 
-    /// The option at fault, such as `load` or `workers`.
+    /// Returns the option at fault, such as `load-ms` or `workers`.
     pub fn option(&self) -> &'static str {
         self.option
     }
 
-    /// What to do about it.
+    /// Returns a suggestion that fixes the error.
     pub fn remedy(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// The message without the name of the option.
+    /// Returns the message without the option name.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -1,4 +1,4 @@
-//! JSON of options, reports and verdicts, written by hand: the crate has no dependencies.
+//! JSON output for options, reports and verdicts, written by hand because the crate has no dependencies.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::verdict::Verdict;
 pub(crate) struct Object(String);
 
 impl Object {
-    /// Adds a member whose value is JSON already.
+    /// Adds a member whose value is already JSON.
     pub(crate) fn raw(mut self, name: &str, value: impl std::fmt::Display) -> Self {
         self.0.push(if self.0.is_empty() { '{' } else { ',' });
         let _ = write!(self.0, "\"{name}\":{value}");
@@ -41,7 +41,7 @@ impl Object {
     }
 }
 
-/// A JSON string that is also safe inside an HTML `<script>` element.
+/// Quotes `text` as a JSON string that is also safe inside an HTML `<script>` element.
 pub(crate) fn string(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -75,7 +75,8 @@ fn distribution(times: &TimeDistribution) -> String {
         .finish()
 }
 
-/// The options as `page/simulate.js` reads them. Of a trace, only the first `used` load times are written.
+/// Writes the options in the form that `page/simulate.js` reads. Only the first `used` load times of a trace are
+/// written.
 pub(crate) fn options(options: &Options, used: usize) -> String {
     let load = match &options.load {
         LoadTimes::Drawn(times) => distribution(times),
@@ -115,7 +116,7 @@ pub(crate) fn options(options: &Options, used: usize) -> String {
 }
 
 impl Options {
-    /// The options as JSON: all of them, in nanoseconds; the seed as a low and a high half of 32 bits.
+    /// Returns all options as JSON, with times in nanoseconds and the seed as its low and high 32 bits.
     ///
     /// `page/simulate.js` reads this form.
     pub fn to_json(&self) -> String {
@@ -124,7 +125,7 @@ impl Options {
 }
 
 impl Report {
-    /// Report and verdict as one JSON object. Times are in milliseconds, shares between 0 and 1.
+    /// Returns report and verdict as one JSON object. Times are in milliseconds, shares between 0 and 1.
     ///
     /// ```
     /// use dsconvert_simulate::{Options, Verdict, simulate};

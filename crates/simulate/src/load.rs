@@ -1,21 +1,21 @@
-//! Load times of batches: drawn or measured, and runs of slow batches.
+//! Load times of batches, drawn or measured, and runs of slow batches.
 
 use crate::distribution::{TimeDistribution, round_ns};
 use crate::error::Error;
 use crate::random::{Random, Stream};
 use crate::trace::LoadTrace;
 
-/// Where load times come from.
+/// Source of load times.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LoadTimes {
     /// Drawn independently for each batch.
     Drawn(TimeDistribution),
-    /// Measured.
+    /// Measured times.
     Trace(LoadTrace),
 }
 
 impl LoadTimes {
-    /// Mean of what is drawn, in nanoseconds, without slow runs.
+    /// Returns the mean load time in nanoseconds, without slow runs.
     pub fn mean_ns(&self) -> f64 {
         match self {
             Self::Drawn(load) => load.drawn_mean_ns(),
@@ -25,7 +25,7 @@ impl LoadTimes {
         }
     }
 
-    /// The same times multiplied by `factor`.
+    /// Returns the same times multiplied by `factor`.
     pub(crate) fn scaled(&self, factor: f64) -> Self {
         match self {
             Self::Drawn(load) => {
@@ -36,21 +36,21 @@ impl LoadTimes {
     }
 }
 
-/// Runs of slow batches: large images that lie side by side, or a disk that is busy for a while.
+/// Runs of slow batches, for example from adjacent large images or a disk that is busy for a while.
 ///
-/// A two-state Markov chain over consecutive batches. The load times of a slow batch are multiplied by `factor`.
+/// A two-state Markov chain over consecutive batches. The load time of a slow batch is multiplied by `factor`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SlowRuns {
     /// Share of batches that are slow, between 0 and 1.
     pub share: f64,
-    /// How many times longer a slow batch takes.
+    /// Factor by which a slow batch takes longer.
     pub factor: f64,
     /// Mean number of consecutive slow batches.
     pub length: f64,
 }
 
 impl SlowRuns {
-    /// Mean of the multiplier over all batches.
+    /// Returns the mean multiplier over all batches.
     pub fn mean_factor(&self) -> f64 {
         1.0 + self.share * (self.factor - 1.0)
     }
@@ -73,7 +73,7 @@ impl SlowRuns {
     }
 }
 
-/// Produces the load time of one batch after another.
+/// Produces the load times of successive batches.
 #[derive(Debug)]
 pub(crate) struct LoadSampler<'a> {
     load: &'a LoadTimes,

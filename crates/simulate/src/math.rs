@@ -1,8 +1,8 @@
 //! Portable `ln`, `exp` and `sqrt`.
 //!
 //! The functions of the platform's libm and of JavaScript's `Math` differ in the last bit between systems and browsers.
-//! These use only additions, multiplications, divisions and comparisons, which IEEE 754 defines exactly, so that
-//! `page/simulate.js` repeats them bit for bit. The polynomials are those of FreeBSD's msun.
+//! These use only basic arithmetic, comparisons and `floor`, which IEEE 754 and ECMAScript define exactly,
+//! so `page/simulate.js` repeats them bit for bit. The polynomials are those of FreeBSD's msun.
 
 const LN2_HI: f64 = 0.693_147_180_369_123_8;
 const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
@@ -36,7 +36,7 @@ pub(crate) fn ln(x: f64) -> f64 {
     k * LN2_HI - ((half_square - (rest + k * LN2_LO)) - f)
 }
 
-/// e to the power of `x`: 0 below −700, and the value at 700 above 700.
+/// e to the power of `x`: 0 below −700; above 700, the value at 700.
 pub(crate) fn exp(x: f64) -> f64 {
     if x < -700.0 {
         return 0.0;
@@ -65,7 +65,7 @@ pub(crate) fn exp(x: f64) -> f64 {
     y
 }
 
-/// Square root of a number that is not negative. ECMAScript leaves the last bit of `Math.sqrt` to the browser.
+/// Square root of a non-negative number. ECMAScript leaves the last bit of `Math.sqrt` to the browser.
 pub(crate) fn sqrt(x: f64) -> f64 {
     if x <= 0.0 { 0.0 } else { exp(0.5 * ln(x)) }
 }

@@ -1,37 +1,37 @@
-//! What is simulated: the loader, its times, the model, and when the run stops.
+//! Simulation options: the loader, its times, the model, and the end of the run.
 
 use crate::distribution::TimeDistribution;
 use crate::error::Error;
 use crate::load::{LoadTimes, SlowRuns};
 use crate::time::{MAX_TIME_NS, ns_from_ms};
 
-/// The most workers that can be simulated.
+/// Maximum number of workers.
 pub const MAX_WORKERS: u32 = 1024;
-/// The largest prefetch factor.
+/// Maximum prefetch factor.
 pub const MAX_PREFETCH: u32 = 256;
-/// The largest shared queue.
+/// Maximum capacity of the shared queue.
 pub const MAX_QUEUE: u32 = MAX_WORKERS * MAX_PREFETCH;
-/// The longest run: 1,000,000 s. Times stay below 2⁵³ ns, so that JavaScript represents them exactly.
+/// Maximum length of a run: 1,000,000 s. Times stay below 2⁵³ ns, so JavaScript represents them exactly.
 pub const MAX_RUN_NS: u64 = 1_000_000_000_000_000;
-/// The most batches that one run delivers.
+/// Maximum number of batches that a run delivers.
 pub const MAX_BATCHES: u64 = 1_000_000;
 /// How batches are assigned to workers and delivered to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
     /// PyTorch's default. Batch *k* belongs to worker *k* mod *W*; at most prefetch × *W* batches are outstanding, and
-    /// they are delivered in order. A new batch is assigned when the model takes one.
+    /// they are delivered in order. When the model takes a batch, a new one is assigned.
     #[default]
     Pytorch,
-    /// PyTorch's `in_order=False`. Batches are delivered as they are completed; a new one goes to the next worker in
-    /// turn that has fewer than prefetch outstanding batches.
+    /// PyTorch's `in_order=False`. Batches are delivered as they complete; a new one goes to the next worker in
+    /// round-robin order with fewer than prefetch outstanding batches.
     Completed,
-    /// One shared bounded queue. A free worker takes the next batch at once; a worker whose batch does not fit into the
-    /// queue holds it and waits.
+    /// One shared bounded queue. A free worker starts the next batch at once; a worker that finishes a batch while the
+    /// queue is full holds it and waits.
     Pool,
 }
 
 impl Order {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pytorch => "pytorch",
@@ -41,16 +41,16 @@ impl Order {
     }
 }
 
-/// When the run ends.
+/// End of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// After so much simulated time. A step that ends exactly then counts.
+    /// After this much simulated time, in nanoseconds. A step that ends exactly then counts.
     AfterNs(u64),
-    /// When the model has finished so many batches. The loader has no more to load.
+    /// When the model has finished this many batches. The loader loads no more than that.
     Batches(u64),
 }
 
-/// Everything that decides a run. All times are in integer nanoseconds.
+/// Parameters of a simulation. All times are integer nanoseconds.
 ///
 /// # Examples
 ///
@@ -66,29 +66,29 @@ pub enum Stop {
 pub struct Options {
     /// Worker processes or threads.
     pub workers: u32,
-    /// Outstanding batches per worker, for [`Order::Pytorch`] and [`Order::Completed`].
+    /// Outstanding batches per worker for [`Order::Pytorch`] and [`Order::Completed`].
     pub prefetch: u32,
-    /// Assignment and delivery.
+    /// Order of assignment and delivery.
     pub order: Order,
-    /// Capacity of the shared queue of [`Order::Pool`]; `None` is prefetch × workers.
+    /// Capacity of the shared queue for [`Order::Pool`]; `None` means prefetch × workers.
     pub queue: Option<u32>,
-    /// Time that one worker needs to load one batch.
+    /// Time that a worker needs to load a batch.
     pub load: LoadTimes,
-    /// Runs of slow batches on top of `load`.
+    /// Runs of slow batches, applied on top of `load`.
     pub slow: Option<SlowRuns>,
-    /// Time that the model computes on one batch.
+    /// Compute time of the model per batch.
     pub step: TimeDistribution,
-    /// Time to copy a batch to the device. The model computes nothing meanwhile.
+    /// Time to copy a batch to the device. The model does not compute meanwhile.
     pub transfer_ns: u64,
     /// Time before a worker can start its first batch.
     pub startup_ns: u64,
-    /// Additional delay of each worker's start against the one before it.
+    /// Delay of each worker's start after that of the previous worker.
     pub stagger_ns: u64,
-    /// Processor cores that the workers share; `None` is one for each worker.
+    /// CPU cores that the workers share; `None` means one per worker.
     pub cores: Option<u32>,
-    /// Whether the model computes on one of `cores`, and slows down with the workers when there are not enough.
+    /// Whether the model computes on one of `cores` and slows down with the workers when cores are scarce.
     pub step_core: bool,
-    /// Granularity of the clock: everything ends at a multiple of it. 1 is an exact clock.
+    /// Granularity of the clock: loads, transfers and steps end at a multiple of it. 1 means an exact clock.
     pub tick_ns: u64,
     /// Seed of all random times.
     pub seed: u64,
@@ -97,7 +97,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Constant times in milliseconds, and the defaults: PyTorch's order, prefetch 2, exact clock, 30 s.
+    /// Creates options with constant times in milliseconds and these defaults: PyTorch's order, prefetch 2, exact
+    /// clock, 30 s.
     ///
     /// # Errors
     ///
@@ -124,7 +125,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Capacity of the shared queue of [`Order::Pool`].
+    /// Returns the capacity of the shared queue for [`Order::Pool`].
     pub fn queue_capacity(&self) -> u32 {
         self.queue.unwrap_or_else(|| self.prefetch.saturating_mul(self.workers))
     }
@@ -133,7 +134,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// The first option that is out of range.
+    /// Returns an error for the first option that is out of range.
     pub fn check(&self) -> Result<(), Error> {
         check_count("workers", self.workers, MAX_WORKERS)?;
         check_count("prefetch", self.prefetch, MAX_PREFETCH)?;

@@ -6,9 +6,9 @@ use crate::json;
 use crate::run::Run;
 use crate::svg::{escape, timeline_svg};
 
-/// The most batches of a run that is shown as a page, and the most workers that one shows.
+/// Maximum number of batches in the run that a page shows.
 pub const MAX_PAGE_BATCHES: usize = 20_000;
-/// More cells than this cannot be told apart.
+/// Maximum number of workers that a page shows: more cells cannot be told apart.
 const MAX_PAGE_WORKERS: u32 = 64;
 
 const TEMPLATE: &str = include_str!("../page/page.html");
@@ -18,7 +18,7 @@ const WORDS: &str = include_str!("../page/words.js");
 const CHART: &str = include_str!("../page/chart.js");
 const VIEW: &str = include_str!("../page/view.js");
 
-/// Makes a self-contained page, with `title`, that animates `run` and repeats it with other options.
+/// Returns a self-contained HTML page, with `title`, that animates `run` and reruns it with other options.
 ///
 /// ```
 /// use dsconvert_simulate::{Options, page_html, simulate};
@@ -50,11 +50,11 @@ pub fn page_html(run: &Run, title: &str) -> Result<String, Error> {
         )
         .help("simulate a shorter time"));
     }
-    // The sliders may make the run longer than it is here; a trace then repeats as it does in the crate only if it is
-    // embedded as a whole, or as much of it as any run of a page uses.
+    // The sliders can make the run longer. It then matches the crate only if the page embeds the whole trace, or at
+    // least as much of it as any run of a page uses.
     let options = json::options(run.options(), MAX_PAGE_BATCHES * 2);
     let mut html = String::with_capacity(200_000);
-    // Each placeholder is replaced once, from left to right, so that inserted text is never searched.
+    // Replaces placeholders from left to right, so inserted text is never searched for placeholders.
     let mut rest = TEMPLATE;
     while let Some((before, after)) = rest.split_once("{{") {
         html.push_str(before);

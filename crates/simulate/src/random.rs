@@ -1,10 +1,10 @@
-//! Random numbers: xoshiro128++ and the distributions on top of it.
+//! Random numbers: xoshiro128++ and distributions based on it.
 //!
-//! 32-bit words keep the generator exact and fast in JavaScript, whose integers end at 2⁵³.
+//! 32-bit words keep the generator exact and fast in JavaScript, whose numbers hold exact integers only up to 2⁵³.
 
 use crate::math::{exp, ln, sqrt};
 
-/// Independent sequences of one seed.
+/// Independent random sequences derived from one seed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stream {
     Load = 1,
@@ -12,7 +12,7 @@ pub(crate) enum Stream {
     Step = 3,
 }
 
-/// xoshiro128++ of Blackman and Vigna.
+/// The xoshiro128++ generator by Blackman and Vigna.
 #[derive(Debug, Clone)]
 pub(crate) struct Random([u32; 4]);
 
@@ -34,7 +34,7 @@ impl Random {
             h = h.wrapping_add(0x9e37_79b9);
             *word = mix(h);
         }
-        // The all-zero state is the one that never leaves itself.
+        // From the all-zero state, the generator would only return zeros.
         if state == [0; 4] {
             state[0] = 1;
         }
@@ -73,12 +73,12 @@ impl Random {
         }
     }
 
-    /// Exponential of mean 1.
+    /// Exponential with mean 1.
     pub(crate) fn exponential(&mut self) -> f64 {
         -ln(self.uniform())
     }
 
-    /// Gamma of `shape` and scale 1, by Marsaglia and Tsang's method.
+    /// Gamma with `shape` and scale 1, by Marsaglia and Tsang's method.
     pub(crate) fn gamma(&mut self, shape: f64) -> f64 {
         if shape < 1.0 {
             let larger = self.gamma(shape + 1.0);

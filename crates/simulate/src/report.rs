@@ -3,72 +3,72 @@
 use crate::options::Options;
 use crate::run::Run;
 
-/// Waits of the model for data, after the first batch.
+/// Times that the model waits for data after its first batch.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Stalls {
-    /// How often the model waited.
+    /// Number of stalls.
     pub count: u64,
-    /// Total time.
+    /// Total length.
     pub total_ns: u64,
     /// Mean length.
     pub mean_ns: f64,
-    /// Length of the longest one.
+    /// Length of the longest stall.
     pub longest_ns: u64,
-    /// Mean time from the start of one stall to the start of the next; `None` with fewer than two.
+    /// Mean time between the starts of consecutive stalls; `None` with fewer than two.
     pub period_ns: Option<f64>,
 }
 
-/// Finished batches that the model has not taken yet.
+/// Queue of finished batches that the model has not taken yet.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Queue {
-    /// Mean number of deliverable batches, over time.
+    /// Time-averaged number of deliverable batches.
     pub mean: f64,
-    /// The largest number of deliverable batches.
+    /// Maximum number of deliverable batches.
     pub most: u64,
-    /// Share of the time in which no batch was deliverable.
+    /// Share of the time with no deliverable batch.
     pub empty_share: f64,
-    /// Mean number of finished batches that were held back: by a missing earlier batch, or by a full queue.
+    /// Time-averaged number of finished batches held back by a missing earlier batch or a full queue.
     pub held_mean: f64,
 }
 
 /// Summary of a [`Run`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// Batches whose step ended.
+    /// Number of batches whose step ended.
     pub batches: u64,
     /// Simulated time.
     pub duration_ns: u64,
-    /// Share of the time in which the model did not compute: waits and transfers.
+    /// Share of the time that the model did not compute: waits and transfers.
     pub idle_share: f64,
-    /// Share of the time in which the model waited for data.
+    /// Share of the time that the model waited for data.
     pub wait_share: f64,
-    /// Share of the time in which batches were copied to the device.
+    /// Share of the time spent copying batches to the device.
     pub transfer_share: f64,
-    /// When the model received its first batch.
+    /// Time at which the model took its first batch.
     pub first_batch_ns: Option<u64>,
-    /// Share of the time after the first batch in which the model waited for data.
+    /// Share of the time after the first batch that the model waited for data; 1 if there was no batch.
     pub stall_share: f64,
-    /// Batches per second of the whole run.
+    /// Batches per second over the whole run.
     pub batches_per_second: f64,
-    /// Waits after the first batch.
+    /// Waits for data after the first batch.
     pub stalls: Stalls,
     /// Occupancy of the queue.
     pub queue: Queue,
-    /// Mean share of the time in which a worker was loading.
+    /// Share of the time that a worker was loading, averaged over workers.
     pub loading_share: f64,
-    /// Batches per second that the workers could load at most.
+    /// Maximum batches per second that the workers could load.
     pub loader_limit: f64,
-    /// Batches per second that the model could consume at most.
+    /// Maximum batches per second that the model could consume.
     pub model_limit: f64,
 }
 
-/// Length of the part of `from..to` before `end`; `to` is open if it is `None`.
+/// Length of the part of `from..to` before `end`. A missing `to` counts as `end`; a missing `from` gives 0.
 fn clipped(from: Option<u64>, to: Option<u64>, end: u64) -> u64 {
     from.map_or(0, |from| to.unwrap_or(end).min(end).saturating_sub(from))
 }
 
 impl Run {
-    /// Summary of the run.
+    /// Summarizes the run.
     pub fn report(&self) -> Report {
         Report::of(self)
     }
@@ -130,7 +130,7 @@ pub(crate) fn loader_limit(options: &Options) -> f64 {
     f64::from(parallel) * 1e9 / mean_load_ns(options)
 }
 
-/// Mean load time with slow runs.
+/// Mean load time in nanoseconds, including slow runs.
 pub(crate) fn mean_load_ns(options: &Options) -> f64 {
     options.load.mean_ns() * options.slow.map_or(1.0, |slow| slow.mean_factor())
 }
@@ -139,8 +139,8 @@ pub(crate) fn model_limit(options: &Options) -> f64 {
     1e9 / (options.step.mean_ns + options.transfer_ns) as f64
 }
 
-/// The waits between the end of one step and the next batch. `taken` has when batches were taken and when their steps
-/// ended, in order. A wait at the end of the run counts.
+/// Computes the waits between the end of a step and the next batch. `taken` lists the times at which batches were taken
+/// and at which their steps ended, in order. A wait at the end of the run counts.
 fn stalls(taken: &[(u64, Option<u64>)], end: u64) -> Stalls {
     let mut stalls = Stalls::default();
     let (mut first, mut last) = (0, 0);
@@ -168,9 +168,9 @@ fn stalls(taken: &[(u64, Option<u64>)], end: u64) -> Stalls {
     stalls
 }
 
-/// The largest number of queued batches, and the time in which there was none.
+/// Returns the maximum number of queued batches, and the time with an empty queue.
 fn occupancy(mut changes: Vec<(u64, i64)>, end: u64) -> (u64, u64) {
-    // At one time, arrivals come before departures.
+    // At equal times, arrivals come before departures.
     changes.sort_unstable_by_key(|&(at, change)| (at, -change));
     let (mut now, mut count, mut most, mut empty) = (0, 0_i64, 0, 0);
     for (at, change) in changes {

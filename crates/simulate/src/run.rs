@@ -1,25 +1,25 @@
-//! What happened in a run: batches and events.
+//! Results of a simulation: batches and events.
 
 use std::fmt;
 
 use crate::options::Options;
 
-/// One batch on its way from a worker to the model. Times are `None` if the run ended before.
+/// Timestamps of one batch on its way from a worker to the model; `None` for events after the end of the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Batch {
     /// The worker that loads it.
     pub worker: u32,
-    /// Work of loading it: the time it takes on a core of its own.
+    /// Work to load it: the load time on a core of its own.
     pub load_ns: u64,
-    /// The worker started to load it.
+    /// The worker started loading.
     pub start_ns: Option<u64>,
-    /// Value of the work clock at the start; see [`Run::progress`].
+    /// Work clock when loading started; see [`Run::progress`].
     pub start_work_ns: u64,
-    /// The worker finished loading it.
+    /// The worker finished loading.
     pub done_ns: Option<u64>,
-    /// It could be delivered: all batches before it were done, or it entered the shared queue.
+    /// The batch became deliverable. In order, this is when all batches before it were done.
     pub queued_ns: Option<u64>,
-    /// The model took it out of the queue.
+    /// The model took the batch from the queue.
     pub taken_ns: Option<u64>,
     /// The transfer ended and the step started.
     pub step_ns: Option<u64>,
@@ -30,9 +30,9 @@ pub struct Batch {
 /// Kind of an [`Event`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// A worker starts to load a batch.
+    /// A worker starts loading a batch.
     Start,
-    /// A worker has loaded a batch.
+    /// A worker finishes loading a batch.
     Done,
     /// A batch becomes deliverable.
     Queue,
@@ -45,7 +45,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The name in logs.
+    /// Returns the name in event logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -58,12 +58,12 @@ impl EventKind {
     }
 }
 
-/// One line of the event log: `TIME_NS KIND BATCH WORKER`.
+/// One entry of the event log, displayed as `TIME_NS KIND BATCH WORKER`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When.
+    /// Simulated time.
     pub ns: u64,
-    /// What.
+    /// Kind of event.
     pub kind: EventKind,
     /// The batch, counted from 0.
     pub batch: u32,
@@ -77,7 +77,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// A point of the work clock, which runs slower than time while cores are shared.
+/// A point of the work clock, which is slower than simulated time while cores are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SpeedChange {
     pub(crate) ns: u64,
@@ -96,32 +96,32 @@ pub struct Run {
 }
 
 impl Run {
-    /// What was simulated.
+    /// Returns the options of the run.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Simulated time of the whole run.
+    /// Returns the simulated time at the end of the run.
     pub fn end_ns(&self) -> u64 {
         self.end_ns
     }
 
-    /// Batches whose step ended.
+    /// Returns the number of batches whose step ended.
     pub fn finished(&self) -> u64 {
         self.finished
     }
 
-    /// All batches that were assigned to workers, in order of assignment.
+    /// Returns all batches assigned to workers, in order of assignment.
     pub fn batches(&self) -> &[Batch] {
         &self.batches
     }
 
-    /// Everything that happened, in order; see [ties](crate#ties).
+    /// Returns all events in order; see [ties](crate#ties).
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// How much of `batch` is loaded at time `ns`, between 0 and 1.
+    /// Returns the loaded share of `batch` at time `ns`, between 0 and 1.
     ///
     /// ```
     /// use dsconvert_simulate::{Options, simulate};
@@ -144,7 +144,7 @@ impl Run {
         }
     }
 
-    /// The work clock at time `ns`.
+    /// Returns the work clock at time `ns`.
     fn work_at(&self, ns: u64) -> u64 {
         let after = self.speed.partition_point(|point| point.ns <= ns);
         match (after.checked_sub(1).and_then(|i| self.speed.get(i)), self.speed.get(after)) {

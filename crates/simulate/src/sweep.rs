@@ -1,4 +1,4 @@
-//! Throughput against one parameter.
+//! Parameter sweeps: throughput as a function of one parameter.
 
 use std::str::FromStr;
 
@@ -8,10 +8,10 @@ use crate::json::Object;
 use crate::options::{MAX_PREFETCH, MAX_WORKERS, Options};
 use crate::report::Report;
 
-/// The most points of a sweep.
+/// Maximum number of points in a sweep.
 const MAX_POINTS: usize = 256;
 
-/// What a sweep varies.
+/// Parameter that a sweep varies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SweepParameter {
     /// [`Options::workers`].
@@ -21,7 +21,7 @@ pub enum SweepParameter {
 }
 
 impl SweepParameter {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Workers => "workers",
@@ -30,7 +30,7 @@ impl SweepParameter {
     }
 }
 
-/// A parameter and its values: `workers=1..16`, both ends included, or `workers=1,2,4,8`.
+/// A parameter and its values, parsed from `workers=1..16` (both ends included) or `workers=1,2,4,8`.
 ///
 /// ```
 /// use dsconvert_simulate::{SweepParameter, SweepRange};
@@ -42,9 +42,9 @@ impl SweepParameter {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SweepRange {
-    /// What is varied.
+    /// The varied parameter.
     pub parameter: SweepParameter,
-    /// Its values, in the order they are simulated.
+    /// Its values, in simulation order.
     pub values: Vec<u32>,
 }
 
@@ -85,14 +85,14 @@ impl FromStr for SweepRange {
 pub struct SweepPoint {
     /// Value of the parameter.
     pub value: u32,
-    /// What happened.
+    /// Summary of the run.
     pub report: Report,
 }
 
 /// A finished sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
-    /// What was varied.
+    /// The varied parameter.
     pub parameter: SweepParameter,
     /// The runs.
     pub points: Vec<SweepPoint>,
@@ -114,7 +114,7 @@ impl Sweep {
     ///
     /// # Errors
     ///
-    /// Those of [`simulate`].
+    /// Returns the errors of [`simulate`].
     pub fn run(options: &Options, range: &SweepRange) -> Result<Self, Error> {
         let points = range
             .values
@@ -130,7 +130,7 @@ impl Sweep {
         Ok(Self { parameter: range.parameter, points })
     }
 
-    /// The sweep as JSON: `{"parameter": …, "points": [{"value", "batches", …}]}`.
+    /// Returns the sweep as JSON: `{"parameter": …, "points": [{"value", "batches", …}]}`.
     pub fn to_json(&self) -> String {
         let points: Vec<String> = self
             .points

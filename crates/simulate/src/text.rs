@@ -1,4 +1,4 @@
-//! Report and verdict as text for a terminal.
+//! Terminal output of reports, verdicts and sweeps.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::verdict::{Verdict, number, percent};
 
 const BAR_WIDTH: usize = 40;
 
-/// A time with a unit that fits its size.
+/// Formats a time in s, ms or µs, depending on its magnitude.
 pub(crate) fn time(ns: f64) -> String {
     if ns >= 1e9 {
         format!("{} s", number(ns / 1e9))

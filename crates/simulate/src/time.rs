@@ -1,10 +1,10 @@
-//! Times in nanoseconds, and what they may be.
+//! Conversion of times to nanoseconds, and limits of times.
 
 use crate::error::Error;
 
-/// The longest single time: one hour.
+/// Maximum of a single time: one hour.
 pub const MAX_TIME_NS: u64 = 3_600_000_000_000;
-/// The largest coefficient of variation.
+/// Maximum coefficient of variation.
 pub const MAX_CV: f64 = 10.0;
 
 const NS_PER_MS: f64 = 1e6;

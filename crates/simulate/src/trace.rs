@@ -1,4 +1,4 @@
-//! Measured load times, and the text they are read from.
+//! Measured load times and their text format.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::distribution::round_ns;
 use crate::error::Error;
 use crate::time::{MAX_TIME_NS, ns_from_ms};
 
-/// The most load times of a trace.
+/// Maximum number of load times in a trace.
 const MAX_TRACE: usize = 10_000_000;
 
 /// Measured load times. Batch *k* takes entry *k* modulo the length.
@@ -14,18 +14,18 @@ const MAX_TRACE: usize = 10_000_000;
 pub struct LoadTrace(Arc<[u64]>);
 
 impl LoadTrace {
-    /// A trace of these nanoseconds.
+    /// Creates a trace of load times in nanoseconds.
     ///
     /// # Errors
     ///
-    /// If it is empty, or a time is 0 or above an hour.
+    /// If `ns` is empty, or a time is 0 or more than an hour.
     pub fn new(ns: impl Into<Arc<[u64]>>) -> Result<Self, Error> {
         let trace = Self(ns.into());
         trace.check()?;
         Ok(trace)
     }
 
-    /// The times in nanoseconds.
+    /// Returns the times in nanoseconds.
     pub fn ns(&self) -> &[u64] {
         &self.0
     }
@@ -43,19 +43,19 @@ impl LoadTrace {
         }
     }
 
-    /// The load time of `batch`.
+    /// Returns the load time of `batch`.
     pub(crate) fn of_batch(&self, batch: usize) -> u64 {
         self.0.get(batch % self.0.len()).copied().unwrap_or(1)
     }
 
-    /// The same times multiplied by `factor`.
+    /// Returns the same times multiplied by `factor`.
     pub(crate) fn scaled(&self, factor: f64) -> Self {
         Self(self.0.iter().map(|&ns| round_ns(ns as f64 * factor)).collect())
     }
 
-    /// Parses a trace: one load time per line, in milliseconds, in the order of the batches.
+    /// Parses a trace: one load time per line, in milliseconds, in batch order.
     ///
-    /// A line is a number (`123.4`) or a JSON object with a number under `load_ms` or `ms`, as of a log in JSON lines
+    /// A line is a number (`123.4`) or a JSON object with a number under `load_ms` or `ms`, as in a JSON Lines log
     /// (`{"batch": 7, "load_ms": 123.4}`). Blank lines and lines that start with `#` are skipped.
     ///
     /// ```
@@ -69,7 +69,7 @@ impl LoadTrace {
     ///
     /// # Errors
     ///
-    /// If a line has another form, a time is not positive or above an hour, or there is no line.
+    /// If a line has another form, a time is not positive or is more than an hour, or there are no load times.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut times = Vec::new();
         for (i, line) in text.lines().enumerate() {
@@ -104,14 +104,14 @@ impl LoadTrace {
     }
 }
 
-/// A number as JSON has it; `inf` and `nan` are none.
+/// Parses a decimal number; `inf` and `nan` are rejected.
 fn parse_number(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
     text.parse().ok().filter(|_| plain)
 }
 
-/// The text of the number under `load_ms` or `ms` in a JSON object, at its top level. Strings and nested values are
-/// skipped; only the structure needed for that is checked.
+/// Returns the raw value of the top-level member `load_ms`, or else `ms`, of a JSON object. Only as much of the
+/// structure is checked as is needed to skip strings and nested values.
 fn field(line: &str) -> Option<&str> {
     let inner = line.strip_prefix('{')?.strip_suffix('}')?;
     let mut fallback = None;
@@ -126,7 +126,7 @@ fn field(line: &str) -> Option<&str> {
     fallback
 }
 
-/// Splits the members of an object into names, without quotes, and trimmed values.
+/// Splits the members of an object into unquoted names and trimmed values.
 fn members(inner: &str) -> Option<Vec<(&str, &str)>> {
     let (mut found, mut depth, mut in_string, mut escaped) = (Vec::new(), 0_i32, false, false);
     let mut start = 0;

@@ -1,17 +1,17 @@
-//! Which part limits a run, and what would change that.
+//! Verdicts: the bottleneck of a run and possible remedies.
 
 use crate::engine::simulate;
 use crate::options::{MAX_PREFETCH, MAX_QUEUE, MAX_WORKERS, Options, Order, Stop};
 use crate::report::{Report, loader_limit, mean_load_ns, model_limit};
 use crate::run::Run;
 
-/// A model that waits for less than this share of the time after its first batch is not limited by loading.
+/// Maximum share of the time after its first batch that a model may wait without counting as limited by loading.
 pub const STALL_TOLERANCE: f64 = 0.01;
 
-/// Runs of the search for a remedy are no longer than this.
+/// Maximum number of batches in a run of the search for remedies.
 const SEARCH_BATCHES: u64 = 5_000;
 
-/// What limits throughput.
+/// The part that limits throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bottleneck {
     /// The workers load fewer batches per second than the model consumes.
@@ -19,14 +19,14 @@ pub enum Bottleneck {
     /// The workers are fast enough on average, but the model still waits: load times vary, or too few batches are
     /// loaded ahead.
     Uneven,
-    /// Loader and model are equally fast, within 10%. The model does not wait, but nothing is in reserve.
+    /// Loader and model are equally fast, within 10%. The model does not wait, but the loader has no reserve.
     Balanced,
     /// The model does not wait.
     Model,
 }
 
 impl Bottleneck {
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Loading => "loading",
@@ -42,26 +42,27 @@ impl Bottleneck {
 pub struct Verdict {
     /// What limits throughput.
     pub bottleneck: Bottleneck,
-    /// The smallest number of workers with which the model hardly waits; `None` if there is none.
+    /// The smallest number of workers with which the model hardly waits; `None` if no number suffices or more are not
+    /// needed.
     pub workers_needed: Option<u32>,
-    /// How many times faster loading would have to be; `None` if that does not help or is not needed.
+    /// Required speedup of loading; `None` if it does not help or is not needed.
     pub speedup_needed: Option<f64>,
     /// The smallest prefetch factor (or shared queue) with which the model hardly waits, for [`Bottleneck::Uneven`].
     pub prefetch_needed: Option<u32>,
-    /// Whether delivery as completed would do, for [`Bottleneck::Uneven`].
+    /// Whether delivery as completed would suffice, for [`Bottleneck::Uneven`].
     pub completed_order_helps: bool,
     /// The verdict in words.
     pub summary: String,
 }
 
-/// Whether the model hardly waits after its first batch.
+/// Returns whether the model hardly waits after its first batch.
 fn flows(report: &Report) -> bool {
     report.stall_share <= STALL_TOLERANCE
 }
 
-/// Whether the model hardly waits with `options`, once the first batches have passed.
+/// Returns whether the model hardly waits with `options`, once the first batches have passed.
 ///
-/// The capacity has to suffice, too: a short run can live on the batches that were loaded ahead.
+/// The loader's capacity must suffice too, because prefetched batches can hide a slow loader in a short run.
 fn would_flow(options: &Options) -> bool {
     if loader_limit(options) < model_limit(options) * (1.0 - 1e-9) {
         return false;
@@ -74,7 +75,7 @@ fn would_flow(options: &Options) -> bool {
     simulate(&options).is_ok_and(|run| late_stall_share(&run) <= STALL_TOLERANCE)
 }
 
-/// Share of time in which the model waits during the second half of its batches.
+/// Share of the time that the model waits during the second half of its batches.
 fn late_stall_share(run: &Run) -> f64 {
     let mut taken: Vec<(u64, u64)> =
         run.batches.iter().filter_map(|b| Some((b.taken_ns?, b.end_ns?))).collect();
@@ -86,7 +87,7 @@ fn late_stall_share(run: &Run) -> f64 {
 }
 
 impl Verdict {
-    /// Judges `run`, and simulates variants of it to find remedies.
+    /// Finds the bottleneck of `run`, and simulates variants of it to find remedies.
     ///
     /// ```
     /// use dsconvert_simulate::{Bottleneck, Options, Verdict, simulate};
@@ -100,9 +101,9 @@ impl Verdict {
     pub fn of(run: &Run) -> Self {
         let report = run.report();
         let options = &run.options;
-        // Equal means are computed as equal quotients, so nothing but a real surplus counts.
+        // Equal means give equal quotients, so the ratio differs from 1 only if the means differ.
         let ratio = loader_limit(options) / model_limit(options);
-        // A short run can live on the batches that were loaded ahead.
+        // The ratio is checked too, because prefetched batches can hide a slow loader in a short run.
         let bottleneck = if flows(&report) && ratio >= 1.0 - STALL_TOLERANCE {
             if ratio < 1.1 { Bottleneck::Balanced } else { Bottleneck::Model }
         } else if ratio < 1.0 - 1e-9 || report.first_batch_ns.is_none() {
@@ -130,7 +131,7 @@ impl Verdict {
     }
 
     fn search(&mut self, options: &Options) {
-        // A staggered start takes as long as before, whatever the number of workers.
+        // Keeps the total length of the staggered start, whatever the number of workers.
         let spread = options.stagger_ns * u64::from(options.workers);
         let workers = |n: u32| Options { workers: n, stagger_ns: spread / u64::from(n), ..options.clone() };
         self.workers_needed = smallest(options.workers + 1, MAX_WORKERS, |n| would_flow(&workers(n)));
@@ -215,18 +216,18 @@ impl Verdict {
     }
 }
 
-/// Cores that are needed to load as fast as the model consumes.
+/// Number of cores needed to load as fast as the model consumes.
 fn model_cores(options: &Options) -> u32 {
     (mean_load_ns(options) * model_limit(options) / 1e9 - 1e-9).ceil() as u32
 }
 
-/// The options that the search varies: long enough that the delay of the first batches does not decide.
+/// Options of the search: the run is long enough that the delay of the first batches does not dominate.
 fn search_options(options: &Options, report: &Report) -> Options {
     let batches = (report.duration_ns as f64 / 1e9 * model_limit(options)).ceil() as u64;
     Options { stop: Stop::Batches(batches.clamp(200, SEARCH_BATCHES)), ..options.clone() }
 }
 
-/// The smallest number of `least..=most` for which `works` holds, if it holds from some number on.
+/// Returns the smallest number in `least..=most` for which `works` holds. `works` must be monotonic.
 fn smallest(least: u32, most: u32, works: impl Fn(u32) -> bool) -> Option<u32> {
     let (mut low, mut high) = (least, least);
     while !works(high) {
@@ -243,7 +244,7 @@ fn smallest(least: u32, most: u32, works: impl Fn(u32) -> bool) -> Option<u32> {
     Some(high)
 }
 
-/// The smallest speed-up of loading that removes the bottleneck, to about 1%.
+/// Returns the smallest speedup of loading that removes the bottleneck, to within about 1%; `None` if it is above 1024.
 fn speedup(options: &Options) -> Option<f64> {
     let works =
         |factor: f64| would_flow(&Options { load: options.load.scaled(1.0 / factor), ..options.clone() });
@@ -266,7 +267,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// Three significant digits, without trailing zeros.
+/// Formats a number with three significant digits (four decimals below 1), without trailing zeros.
 pub(crate) fn number(x: f64) -> String {
     let digits = if x >= 100.0 {
         0

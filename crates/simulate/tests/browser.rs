@@ -1,4 +1,4 @@
-//! Pages and pictures in headless Chromium; `browser.mjs` says what is checked.
+//! Tests of pages and pictures in headless Chromium; `browser.mjs` contains the checks.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -117,7 +117,7 @@ fn pages_and_pictures_work_in_a_browser() {
     write(dir.path());
     let mut command = Command::new("node");
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser.mjs")).arg(dir.path());
-    // For a person who wants to look at them.
+    // Saves screenshots for manual inspection.
     command.args(std::env::var_os("DSCONVERT_SCREENSHOTS"));
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
@@ -137,7 +137,7 @@ fn what_a_page_cannot_show_is_an_error() {
 #[test]
 fn a_page_needs_nothing_else() {
     let html = page_html(&simulate(&base(700.0)).unwrap(), HOSTILE).unwrap();
-    // The title is there as text only, with its braces.
+    // The title appears only as text, including its braces.
     assert!(!html.contains("<img") && !html.contains("<script>window"));
     assert_eq!(html.matches("{{").count(), html.matches("{{view}} ").count());
     let scripts: Vec<&str> = html.split("<script").skip(1).collect();

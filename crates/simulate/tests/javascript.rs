@@ -1,4 +1,4 @@
-//! The simulator of the page gives the crate's event logs.
+//! Tests that the page's JavaScript simulator produces the same event logs as the crate.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -40,7 +40,7 @@ fn event_logs_are_identical_for_1000_random_options() {
     let mut all = Vec::new();
     while all.len() < 1_000 {
         let mut options = dice.options();
-        // Bound the length by the faster of loader and model; a few microseconds of load would give millions of batches.
+        // Limit the run to about 300 steps; steps of a few microseconds would give millions of batches.
         if let Stop::AfterNs(ns) = options.stop {
             let fastest = (options.step.mean_ns + options.transfer_ns).max(options.tick_ns);
             options.stop = Stop::AfterNs(ns.min(300 * fastest).max(1));
@@ -76,6 +76,6 @@ fn event_logs_are_identical_for_1000_random_options() {
         panic!("options {i}, line {line}: {ours:?} here, {theirs:?} in JavaScript\n{}", options.to_json());
     }
     assert_eq!(rest, "");
-    // The comparison is worth something only if most runs did something.
+    // The comparison is meaningful only if most runs finished batches.
     assert!(events > 100_000 && finished > 800, "{events} events, {finished} runs");
 }

@@ -1,4 +1,4 @@
-//! Closed forms, published runs and queueing bounds.
+//! Tests of the simulator against closed forms, published runs and queueing theory.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -26,7 +26,7 @@ fn batches(options: &Options) -> u64 {
     simulate(options).unwrap().finished()
 }
 
-/// Mean numbers of batches over seeds, at mean load times of 2000, 700 and 350 ms.
+/// Mean number of batches over 100 seeds, at mean load times of 2000, 700 and 350 ms.
 fn means(options: impl Fn(u64, u64) -> Options) -> [f64; 3] {
     [2000, 700, 350]
         .map(|load_ms| (0..100).map(|seed| batches(&options(load_ms, seed)) as f64).sum::<f64>() / 100.0)
@@ -72,12 +72,12 @@ fn the_regular_stall_has_its_period_and_length() {
     let run = simulate(&base(2000.0)).unwrap();
     let stalls = run.report().stalls;
     assert_eq!((stalls.mean_ns, stalls.period_ns), (1300e6, Some(2000e6)));
-    // Started one after another, the workers stall the model as long in total, but before every batch.
+    // Staggered workers stall the model for the same total time, but before every batch.
     let staggered = simulate(&Options { stagger_ns: 2000 * MS / 7, ..base(2000.0) }).unwrap();
     let stalls = staggered.report().stalls;
     assert!((stalls.mean_ns / 1e6 - 185.7).abs() < 0.1 && stalls.count == staggered.finished());
     assert_eq!(staggered.finished(), run.finished());
-    // Random times hide the regular stall: lengths differ, and the bottleneck stays.
+    // Random times hide the regular stall, but the bottleneck stays the same.
     let random = simulate(&drawn(Shape::Lognormal, 2000, 0.5, 1)).unwrap();
     assert!(random.finished() <= run.finished());
     assert_eq!(Verdict::of(&random).bottleneck, Bottleneck::Loading);
@@ -102,7 +102,7 @@ fn verdicts_name_the_bottleneck_and_the_remedy() {
     assert!(short.summary.starts_with("no batch arrived"), "{short}");
     let lucky = verdict(&Options { stop: Stop::Batches(7), ..base(2000.0) });
     assert!(lucky.summary.starts_with("loading would be the bottleneck of a longer run"), "{lucky}");
-    // The remedies are true.
+    // The suggested remedy works.
     let more = Options { workers: 20, ..base(2000.0) };
     assert_ne!(verdict(&more).bottleneck, Bottleneck::Loading);
 }
@@ -137,10 +137,10 @@ fn a_step_on_the_cpu_shares_the_cores_of_the_workers() {
             stop: Stop::Batches(20),
             ..Options::new(100.0, 100.0, workers).unwrap()
         };
-        // Shares of nanoseconds are rounded.
+        // Fractions of a nanosecond are rounded.
         assert!(simulate(&options).unwrap().end_ns().abs_diff(20 * 200 * MS) < 1_000);
     }
-    // The first load has a core for itself. Then the first step shares it with the second load, and both take 200 ms.
+    // The first load has the core to itself. Then the first step shares it with the second load, and both take 200 ms.
     let options = Options {
         cores: Some(1),
         step_core: true,
@@ -151,12 +151,12 @@ fn a_step_on_the_cpu_shares_the_cores_of_the_workers() {
     assert_eq!((run.batches()[0].step_ns, run.batches()[0].end_ns), (Some(100 * MS), Some(300 * MS)));
     assert_eq!(run.batches()[1].done_ns, Some(300 * MS));
     assert!((run.progress(1, 200 * MS) - 0.5).abs() < 1e-6);
-    // With a core for each, nothing changes.
+    // With enough cores for all, nothing changes.
     let shared = Options { cores: Some(3), step_core: true, ..base(200.0) };
     let free = Options { workers: 2, ..base(200.0) };
     let shared = Options { workers: 2, ..shared };
     assert_eq!(simulate(&shared).unwrap().events(), simulate(&free).unwrap().events());
-    // There must be cores to share.
+    // Sharing needs a limited number of cores.
     assert!(Options { step_core: true, ..base(200.0) }.check().is_err());
 }
 
@@ -189,7 +189,7 @@ fn limits_end_a_run_with_an_error() {
     assert_eq!(simulate(&endless).unwrap_err().option(), "batches");
 }
 
-/// What holds for every run.
+/// Checks invariants that hold for every run.
 fn check_invariants(run: &Run) {
     let options = run.options();
     let report = run.report();
@@ -216,7 +216,7 @@ fn check_invariants(run: &Run) {
         }
         assert!(queued >= 0 && loading <= i64::from(options.workers));
         if options.order == Order::Pool {
-            // A batch that finishes may pass through a full queue only when the model takes one.
+            // A finished batch enters a full queue only when the model takes one.
             assert!(queued <= i64::from(options.queue_capacity()));
         } else {
             assert!(outstanding <= i64::from(outstanding_limit));
@@ -262,15 +262,15 @@ fn invariants_hold_for_random_options() {
 }
 
 proptest! {
-    /// Batches up to `T`, for constant times: the first at `load + step`, then one every `max(load ÷ workers, step)` in
-    /// groups of `workers`.
+    /// Number of batches in 30 s with constant times: the first ends at `load + step`, then one every
+    /// `max(load ÷ workers, step)`, in groups of `workers`.
     #[test]
     fn constant_times_have_a_closed_form(load in 1_u64..3_000, step in 1_u64..300, workers in 1_u32..12, order in 0..3_usize) {
         let seconds = 30_u64;
         let options = Options { order: ORDERS[order], ..Options::new(load as f64, step as f64, workers).unwrap() };
         let found = batches(&options);
         let end = seconds * 1_000;
-        // The k-th batch is ready at the end of the load of its group, if the workers never wait.
+        // Batch k is ready when its worker has finished loading, which starts once the batch is assigned.
         let mut expected = 0;
         let mut free = 0;
         let prefetch = 2_u64;
@@ -293,12 +293,11 @@ proptest! {
         }
         let bound = (end as f64 / step as f64).min(f64::from(workers) * end as f64 / load as f64);
         prop_assert!(found as f64 <= bound + 1e-9);
-        // Nothing is lost but the start and at most one group.
+        // Only the start-up and at most one group are lost.
         prop_assert!(found as f64 >= bound - f64::from(workers) - load as f64 / step as f64 - 2.0);
     }
 
-    /// No order loads faster than all workers at work, or consumes faster than the model; in order is never faster than as
-    /// completed by more than what is in flight.
+    /// In every order, throughput stays below the limit of all workers and that of the model.
     #[test]
     fn throughput_stays_below_both_limits(seed in any::<u64>(), cv in 0.0..2.0_f64, workers in 1_u32..16, load in 5_u64..400) {
         for order in ORDERS {
@@ -316,7 +315,7 @@ proptest! {
         }
     }
 
-    /// One worker, prefetch 1, no queueing: every cycle is a load, or a step if that is longer.
+    /// One worker, prefetch 1, no queueing: every cycle lasts as long as the longer of load and step.
     #[test]
     fn a_single_worker_alternates_with_the_model(loads in proptest::collection::vec(1_u64..500, 1..40), step in 1_u64..500) {
         let n = loads.len() as u64;
@@ -343,7 +342,8 @@ proptest! {
     }
 }
 
-/// M/D/1 with a large shared queue fed by many slow exponential workers is close to Pollaczek-Khinchine below saturation.
+/// A large shared queue fed by many slow exponential workers is close to M/D/1: below saturation, its mean length
+/// follows the Pollaczek–Khinchine formula.
 #[test]
 fn many_exponential_workers_make_a_poisson_process() {
     let workers = 500;

@@ -1,13 +1,14 @@
-//! The fast engines beside the reference, on one core.
+//! Benchmark of the fast engines against the reference, on one core.
 //!
 //! ```text
 //! DSCONVERT_BENCH_TOKENIZERS=gpt2.json:bert.json DSCONVERT_BENCH_TEXTS=en.jsonl:code.txt cargo bench -p dsconvert-tokens --bench encode
 //! ```
 //!
-//! Texts are `.jsonl` (field `text`) or anything else (one document per file). Without the variables, a small tokenizer and
-//! a text are made here. `DSCONVERT_BENCH_REFERENCE_MB` (default 1) limits what the reference encodes, for it is slow; 0
-//! means everything, which is the differential test. Columns: MB/s of the reference, of the fast engine's first pass with
-//! an empty cache, of its second pass; the ratio of first pass and reference; documents whose ids differ.
+//! Texts are `.jsonl` files (field `text`) or any other files (one document each). Without the variables, a small
+//! tokenizer and a text are generated. `DSCONVERT_BENCH_REFERENCE_MB` (default 1) limits the text that the slow
+//! reference encodes; 0 means all of it, which is the differential test. Columns: MB/s of the reference, of the fast
+//! engine's first pass with an empty cache, and of its second pass; the ratio of first pass to reference; the number of
+//! documents whose ids differ.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 
@@ -16,9 +17,9 @@ use std::time::Instant;
 
 use dsconvert_tokens::{EngineChoice, Scratch, Tokenizer, TokenizerOptions};
 
-/// Bytes of the reference's share, unless `DSCONVERT_BENCH_REFERENCE_MB` says otherwise.
+/// Default of `DSCONVERT_BENCH_REFERENCE_MB`.
 const REFERENCE_MB: usize = 1;
-/// Measurements of each; the middle one counts.
+/// Number of measurements; the median is reported.
 const ROUNDS: usize = 3;
 
 fn main() {
@@ -60,12 +61,12 @@ fn measure(name: &str, json: &[u8], text: &str, documents: &[String], limit: usi
     let options = TokenizerOptions { engine: EngineChoice::Reference, ..Default::default() };
     let reference = Tokenizer::from_json(json.to_vec(), options).unwrap();
     let bytes: usize = documents.iter().map(String::len).sum();
-    // Spread over the whole text: the first difference of an engine can be far from its head.
+    // The sample is spread over the whole text, because the first difference can be far from its start.
     let sample: Vec<&String> = documents.iter().step_by(bytes.div_ceil(limit).max(1)).collect();
     let sampled: usize = sample.iter().map(|d| d.len()).sum();
 
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
-    // In turns, so that a busy machine slows all of them.
+    // Alternates between the engines, so that a busy machine slows all of them.
     for _ in 0..ROUNDS {
         let mut scratch = tokenizer.scratch();
         times[1].push(bytes as f64 / encode_all(&tokenizer, documents, &mut scratch));
@@ -93,7 +94,7 @@ fn measure(name: &str, json: &[u8], text: &str, documents: &[String], limit: usi
     );
 }
 
-/// Seconds to encode all documents.
+/// Encodes all documents and returns the time in seconds.
 fn encode_all<S: AsRef<str>>(tokenizer: &Tokenizer, documents: &[S], scratch: &mut Scratch) -> f64 {
     let mut out = Vec::new();
     let start = Clock::start();
@@ -105,7 +106,8 @@ fn encode_all<S: AsRef<str>>(tokenizer: &Tokenizer, documents: &[S], scratch: &m
     start.seconds()
 }
 
-/// Time on the processor where the system tells it (other programs may be running), otherwise on the wall.
+/// Clock for CPU time where the system reports it, because other programs may be running; otherwise for wall-clock
+/// time.
 struct Clock {
     wall: Instant,
     processor: Option<f64>,
@@ -146,7 +148,7 @@ fn documents(path: &str) -> Vec<String> {
         .collect()
 }
 
-/// Words of a made-up language: frequent short ones, rare long ones.
+/// Generates words of an invented language: frequent short ones and rare long ones.
 fn made_text() -> Vec<String> {
     let syllables = ["ba", "do", "ki", "ru", "sha", "ten", "wo", "lim", "qu", "é", "ost", "ing"];
     let mut state = 1u64;
@@ -168,7 +170,7 @@ fn made_text() -> Vec<String> {
         .collect()
 }
 
-/// A byte-level BPE tokenizer trained on `text`.
+/// Trains a byte-level BPE tokenizer on `text`.
 fn made_tokenizer(text: &[String]) -> Vec<u8> {
     use tokenizers::models::bpe::{BPE, BpeTrainer};
     use tokenizers::pre_tokenizers::byte_level::ByteLevel;

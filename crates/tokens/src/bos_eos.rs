@@ -1,8 +1,8 @@
-//! The BOS and EOS tokens.
+//! Detection of the BOS and EOS tokens.
 //!
-//! In this order: the token the user names; what the post-processor puts before or after a sequence; a special token
-//! with a well-known name. `<|endoftext|>`, which some models use for both, is a beginning only when no other is there.
-//! When two names fit, loading fails.
+//! The sources, in this order: the token that the user names; the token that the post-processor puts before or after a
+//! sequence; a special token with a well-known name. `<|endoftext|>`, which some models use for both, is BOS only if
+//! there is no other candidate. If several tokens match and one is to be added, loading fails.
 
 use serde_json::Value;
 
@@ -11,10 +11,10 @@ use crate::info::SpecialToken;
 
 type Result<T> = std::result::Result<T, LoadError>;
 
-/// Well-known names of the token that begins a sequence.
+/// Well-known names of BOS tokens.
 const BOS_NAMES: [&str; 8] =
     ["<s>", "<|begin_of_text|>", "<bos>", "<BOS>", "[BOS]", "[CLS]", "<|startoftext|>", "<|bos|>"];
-/// Well-known names of the token that ends a sequence.
+/// Well-known names of EOS tokens.
 const EOS_NAMES: [&str; 9] = [
     "</s>",
     "<|end_of_text|>",
@@ -26,21 +26,21 @@ const EOS_NAMES: [&str; 9] = [
     "<|eos|>",
     "<|end▁of▁sentence|>",
 ];
-/// Begins a sequence when nothing else does.
+/// BOS if there is no other candidate.
 const BOS_LAST_RESORT: &str = "<|endoftext|>";
-/// What is known of one end.
+/// Result of the search for BOS or EOS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FoundToken {
-    /// This token.
+    /// Exactly one token matches.
     Token(SpecialToken),
-    /// None fits.
+    /// No token matches.
     None,
-    /// Several fit.
+    /// Several tokens match.
     Several(Vec<String>),
 }
 
 impl FoundToken {
-    /// The token, when exactly one fits.
+    /// Returns the token if exactly one matches.
     pub(crate) fn token(self) -> Option<SpecialToken> {
         match self {
             FoundToken::Token(token) => Some(token),
@@ -49,7 +49,7 @@ impl FoundToken {
     }
 }
 
-/// Finds the token of `end`. `id_of` looks a string up in the whole vocabulary.
+/// Finds the token for `end`. `id_of` looks up a string in the whole vocabulary.
 pub(crate) fn find(
     end: SequenceEnd,
     named: Option<&str>,
@@ -91,7 +91,7 @@ pub(crate) fn find(
     })
 }
 
-/// The token that must be there because it is to be added.
+/// Returns the token to be added at `end`, or an error unless exactly one matches.
 pub(crate) fn required(
     end: SequenceEnd,
     found: &FoundToken,
@@ -134,7 +134,7 @@ fn around_sequence(post_processor: &Value, end: SequenceEnd, out: &mut Vec<Strin
     }
 }
 
-/// The pieces of a template: special tokens by name, `None` for the sequence. Written as a list or as one string.
+/// Parses a template, which is a list or one string, into pieces: special tokens by name, `None` for the sequence.
 fn template_pieces(single: Option<&Value>) -> Vec<Option<String>> {
     match single {
         Some(Value::Array(pieces)) => pieces

@@ -1,9 +1,9 @@
-//! The BPE model of a `tokenizer.json` that another file is converted to.
+//! Serialization of BPE models for files that are converted to a `tokenizer.json`.
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-/// The member `model`.
+/// The member `model` of a `tokenizer.json`.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "BPE")]
 pub(crate) struct BpeModel<S: AsRef<str> + Serialize> {
@@ -19,7 +19,7 @@ pub(crate) struct BpeModel<S: AsRef<str> + Serialize> {
     pub(crate) merges: Vec<(S, S)>,
 }
 
-/// Writes `vocab` as an object in the order of the ids, so that the bytes of a file depend on nothing else.
+/// Writes `vocab` as an object in the order of the ids, so that the bytes of the file are deterministic.
 fn as_map<K: AsRef<str>, S: Serializer>(vocab: &[(K, u32)], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(vocab.len()))?;
     for (token, id) in vocab {

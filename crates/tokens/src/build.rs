@@ -1,4 +1,4 @@
-//! Making a [`Tokenizer`]: what is added around a document, which engine works.
+//! Construction of a [`Tokenizer`]: the tokens added around documents, and the choice of the engine.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::sentencepiece::{self, SentencePiece};
 use crate::special::{self, SpecialTokenFinder};
 use crate::tokenizer::{Base, Tokenizer};
 
-/// Model type of [`Tokenizer::bytes`].
+/// Model type of [`Tokenizer::bytes`] in [`TokenizerInfo::model`].
 pub const BYTES: &str = "bytes";
 
 type Result<T> = std::result::Result<T, LoadError>;
@@ -33,11 +33,12 @@ type Result<T> = std::result::Result<T, LoadError>;
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(0);
 
 impl Tokenizer {
-    /// The tokenizer that `json` was kept of: the `tokenizer.json`, or nothing for [`Tokenizer::bytes`].
+    /// Recreates a tokenizer from its stored [`json`](Self::json): a `tokenizer.json`, or `None` for
+    /// [`Tokenizer::bytes`].
     ///
     /// # Errors
     ///
-    /// As [`Tokenizer::from_json`] and [`Tokenizer::bytes`].
+    /// Returns the errors of [`Tokenizer::from_json`] and [`Tokenizer::bytes`].
     pub fn stored(json: Option<Vec<u8>>, options: TokenizerOptions) -> Result<Self> {
         match json {
             Some(json) => Self::from_json(json, options),
@@ -45,12 +46,13 @@ impl Tokenizer {
         }
     }
 
-    /// The bytes of the UTF-8 text as ids 0 to 255. With [`add_bos`](TokenizerOptions::add_bos) and
-    /// [`add_eos`](TokenizerOptions::add_eos), 256 comes before and 257 after every document.
+    /// Creates a tokenizer whose ids are the bytes of the UTF-8 text, 0 to 255. With
+    /// [`add_bos`](TokenizerOptions::add_bos) and [`add_eos`](TokenizerOptions::add_eos), it adds 256 before and 257
+    /// after every document.
     ///
     /// # Errors
     ///
-    /// Options that only a tokenizer with a file can follow.
+    /// If an option needs a `tokenizer.json`: a named BOS or EOS token, or special tokens.
     pub fn bytes(options: TokenizerOptions) -> Result<Self> {
         if options.bos_token.is_some() || options.eos_token.is_some() || options.add_special_tokens {
             return Err(LoadError::BytesHasNoSpecialTokens);
@@ -82,14 +84,15 @@ impl Tokenizer {
         })
     }
 
-    /// The tokenizer of a `tokenizer.json`. Truncation, padding and dropout written inside are switched off.
+    /// Loads a `tokenizer.json`. Its truncation, padding and dropout are switched off.
     ///
-    /// A file that [`sentencepiece_to_json`](crate::sentencepiece_to_json) made encodes as the SentencePiece model in it does.
+    /// A file written by [`sentencepiece_to_json`](crate::sentencepiece_to_json) encodes like the SentencePiece model
+    /// in it.
     ///
     /// # Errors
     ///
-    /// The file is malformed or of an unknown type, BOS or EOS is to be added and cannot be determined, or
-    /// [`EngineChoice::Fast`] is asked for and no fast engine makes the ids of the reference.
+    /// If the file is malformed or of an unknown type, if BOS or EOS is to be added and cannot be determined, or if
+    /// [`EngineChoice::Fast`] is set and no fast engine produces the ids of the reference.
     pub fn from_json(json: Vec<u8>, options: TokenizerOptions) -> Result<Self> {
         if let Some(model) = sentencepiece::embedded(&json)? {
             return Self::from_embedded(json, model, options);
@@ -167,7 +170,7 @@ impl Tokenizer {
 }
 
 impl Tokenizer {
-    /// The tokenizer of the SentencePiece `model` that `json` holds.
+    /// Creates the tokenizer for the SentencePiece `model` embedded in `json`.
     fn from_embedded(json: Vec<u8>, model: SentencePiece, options: TokenizerOptions) -> Result<Self> {
         if options.special_in_text == SpecialInText::Parse {
             return Err(LoadError::ParsedControls);
@@ -214,7 +217,7 @@ impl Tokenizer {
     }
 }
 
-/// Does both, at the same time where there is more than one processor and a thread to be had.
+/// Runs both closures, in parallel if there is more than one CPU and a thread can be started.
 fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
     let is_single = available_parallelism().is_ok_and(|count| count.get() == 1);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).thread_name(|_| "tables".to_owned());
@@ -233,20 +236,20 @@ fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -
     }
 }
 
-/// The largest id of the tokenizer that the draft is of.
+/// Returns the largest id of the tokenizer, given its draft.
 fn max_id(draft: &Draft, tokenizer: &tokenizers::Tokenizer) -> u32 {
     let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder().keys();
     added.copied().fold(draft.max_id(), u32::max)
 }
 
-/// The engine of a plan.
+/// The chosen engine.
 struct Chosen {
     fast: Option<Box<dyn Engine>>,
-    /// Why there is no fast one although it was allowed.
+    /// Reason why there is no fast engine although one was allowed.
     note: Option<String>,
 }
 
-/// A fast engine that has passed the proof, or the reason why the reference makes the ids although a fast engine was allowed.
+/// Chooses a fast engine that passes the proof, or the reference and the reason if a fast engine was allowed.
 fn choose(
     choice: EngineChoice,
     parts: &EngineParts<'_>,
@@ -267,9 +270,9 @@ fn choose(
     }
 }
 
-/// What the post-processor puts before and after a sequence, found by trying.
+/// Determines the ids that the post-processor adds before and after a sequence, by encoding a short text.
 fn post_processed(tokenizer: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
-    // The first text that becomes any id at all.
+    // Uses the first text that has any ids.
     for probe in ["a", "the", "0", "\u{2581}", " "] {
         let (Ok(plain), Ok(whole)) =
             (tokenizer.encode_fast(probe, false), tokenizer.encode_fast(probe, true))

@@ -1,7 +1,7 @@
-//! The compiled character map of a normalizer: a double-array trie of strings, and what replaces each of them.
+//! The compiled character map of a normalizer: a double-array trie of strings and their replacements.
 //!
-//! The layout is that of Darts-clone 0.32: `u32` size of the trie in bytes, its units, then the replacements, each ended by a
-//! zero byte. All numbers are little endian.
+//! The layout is that of Darts-clone 0.32: the size of the trie in bytes as `u32`, its units, then the replacements,
+//! each terminated by a zero byte. All numbers are little-endian.
 
 use std::ops::ControlFlow;
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 use tokenizers::normalizers::Precompiled;
 use unicode_segmentation::UnicodeSegmentation;
 
-/// Bytes of the longest grapheme cluster that the reference looks up as a whole.
+/// Maximum size in bytes of a grapheme cluster that the reference looks up as a whole.
 const MAPPED_CLUSTER_BYTES: usize = 5;
 
-/// Replacements of strings.
+/// Map from strings to their replacements.
 pub(crate) struct Charsmap {
     units: Vec<u32>,
     replacements: Vec<u8>,
@@ -33,7 +33,7 @@ impl Unit {
         (self.0 & 0x7fff_ffff) as usize
     }
 
-    /// A byte; larger for units that hold a value.
+    /// Returns the byte of the unit, or a larger number for a unit that holds a value.
     fn label(self) -> u32 {
         self.0 & 0x8000_00ff
     }
@@ -44,7 +44,7 @@ impl Unit {
 }
 
 impl Charsmap {
-    /// The map in `blob`, or what is wrong with it.
+    /// Reads the map in `blob`. The error describes the problem.
     pub(crate) fn new(blob: &[u8]) -> Result<Self, String> {
         let broken = || "its character map is damaged".to_owned();
         let (size, rest) = blob.split_first_chunk::<4>().ok_or_else(broken)?;
@@ -57,14 +57,14 @@ impl Charsmap {
         Ok(Self { units, replacements: replacements.to_vec() })
     }
 
-    /// The map of a `Precompiled` normalizer; `None` if it is damaged.
+    /// Reads the map of a `Precompiled` normalizer; returns `None` if it is damaged.
     pub(crate) fn of(normalizer: &Precompiled) -> Option<Self> {
         let file = serde_json::to_value(normalizer).ok()?;
         let text = file.get("precompiled_charsmap").and_then(Value::as_str)?;
         Self::new(&STANDARD.decode(text).ok()?).ok()
     }
 
-    /// Bytes of the longest replacement.
+    /// Returns the size of the longest replacement in bytes.
     pub(crate) fn longest_replacement(&self) -> usize {
         self.replacements.split(|&byte| byte == 0).map(<[u8]>::len).max().unwrap_or(0)
     }
@@ -73,7 +73,7 @@ impl Charsmap {
         self.units.get(at).copied().map(Unit)
     }
 
-    /// The replacement of the longest string of the map that `text` begins with, and the length of that string.
+    /// Finds the longest mapped string that `text` starts with. Returns its replacement and its length.
     pub(crate) fn longest(&self, text: &[u8]) -> Option<(&[u8], usize)> {
         let mut at = self.unit(0)?.offset();
         let mut found = None;
@@ -91,18 +91,18 @@ impl Charsmap {
         Some((&replacement[..end], length))
     }
 
-    /// The replacement of the *shortest* string of the map that `text` begins with, which is how the reference reads the map.
+    /// Returns the replacement of the *shortest* mapped string that `text` starts with, as the reference does.
     pub(crate) fn shortest(&self, text: &str) -> Option<&str> {
         self.walk(text.as_bytes()).ok().flatten().and_then(|value| self.replacement(value))
     }
 
-    /// Whether a string of the map begins `text`, or begins with it.
+    /// Returns whether `text` starts with a mapped string, or a mapped string starts with `text`.
     pub(crate) fn is_prefix(&self, text: &str) -> bool {
         self.walk(text.as_bytes()).is_ok()
     }
 
-    /// Where the replacement of the shortest string that `text` begins with is stored, or `None` when `text` ends before
-    /// such a string does. The error says that no string of the map begins like `text`.
+    /// Returns the offset of the replacement of the shortest mapped string that `text` starts with, or `None` if `text`
+    /// ends before such a string does. The error means that no mapped string matches.
     fn walk(&self, text: &[u8]) -> Result<Option<usize>, ()> {
         let mut at = self.unit(0).ok_or(())?.offset();
         for &byte in text.iter().take_while(|&&byte| byte != 0) {
@@ -122,8 +122,8 @@ impl Charsmap {
         std::str::from_utf8(&replacement[..end]).ok()
     }
 
-    /// Calls `each` with the parts of `text` as the reference leaves them: it looks up short grapheme clusters as a whole and
-    /// the characters of others one by one.
+    /// Calls `each` with the parts of the mapped `text`. Like the reference, it looks up short grapheme clusters as a
+    /// whole, and the characters of all other clusters one by one.
     pub(crate) fn map_clusters<B>(
         &self,
         text: &str,
@@ -144,7 +144,7 @@ impl Charsmap {
         ControlFlow::Continue(())
     }
 
-    /// Whether a string of the map begins with `byte`.
+    /// Returns whether a mapped string starts with `byte`.
     pub(crate) fn has_root(&self, byte: u8) -> bool {
         let unit = self.unit(0).and_then(|root| self.unit(root.offset() ^ usize::from(byte)));
         unit.is_some_and(|unit| unit.label() == u32::from(byte))

@@ -1,11 +1,11 @@
-//! The two kinds of failure: a tokenizer that cannot be loaded, a text that cannot be encoded.
+//! Errors of loading a tokenizer and of encoding a text.
 
 use std::error::Error;
 
 use crate::info::SpecialToken;
 use crate::outline::MODEL_TYPES;
 
-/// Special tokens listed in an error message.
+/// Maximum number of special tokens listed in an error message.
 const LISTED_TOKENS: usize = 20;
 
 /// One end of a sequence.
@@ -33,28 +33,30 @@ impl SequenceEnd {
     }
 }
 
-/// Why a tokenizer cannot be made from this file with these options.
+/// Error of loading a tokenizer from a file with given options.
 ///
-/// [`Display`](std::fmt::Display) says what is wrong, [`source`](Error::source) returns the cause, where a library reported one,
-/// and [`help`](Self::help) what to do. Messages name fields of [`TokenizerOptions`](crate::TokenizerOptions) in backticks.
+/// [`Display`](std::fmt::Display) shows the problem, [`source`](Error::source) returns the cause if a library reported
+/// one, and [`help`](Self::help) returns a remedy. Messages name fields of
+/// [`TokenizerOptions`](crate::TokenizerOptions) in backticks.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The file, or a part of it, cannot be parsed or used.
     #[error("{problem}")]
     Malformed {
-        /// What cannot be done with it.
+        /// Description of the problem.
         problem: &'static str,
-        /// What the parser or the reference reported.
+        /// Error reported by the parser or the reference.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The parser of the reference panicked: parts of the file refer to parts that are missing. Holds the panic message.
+    /// The parser of the reference panicked because parts of the file refer to missing parts. Contains the panic
+    /// message.
     #[error("the tokenizer.json contradicts itself: loading it failed ({0})")]
     Inconsistent(String),
     /// The file has no model.
     #[error("the tokenizer.json has no \"model\"")]
     MissingModel,
-    /// The type of the model is none of those that [`MODEL_TYPES`](crate::MODEL_TYPES) lists. Holds the type, as JSON.
+    /// The model type is not in [`MODEL_TYPES`](crate::MODEL_TYPES). Contains the type as JSON.
     #[error("the tokenizer.json has a model of the unknown type {0}")]
     UnknownModelType(String),
     /// The model has no vocabulary.
@@ -67,49 +69,50 @@ pub enum LoadError {
     /// the vocabulary.
     #[error("the tokenizer has no token {token:?}")]
     UnknownToken {
-        /// The name that was given.
+        /// The given name.
         token: String,
         /// The special tokens of the tokenizer.
         special_tokens: Vec<SpecialToken>,
     },
-    /// BOS or EOS is to be added, and the tokenizer has no token for it.
+    /// BOS or EOS is to be added, but the tokenizer has no token for it.
     #[error("the tokenizer does not say which token {} a sequence", end.verb())]
     NoSequenceToken {
-        /// Which end.
+        /// BOS or EOS.
         end: SequenceEnd,
         /// The special tokens of the tokenizer.
         special_tokens: Vec<SpecialToken>,
     },
-    /// BOS or EOS is to be added, and several tokens could be meant.
+    /// BOS or EOS is to be added, but several tokens match.
     #[error("several tokens could be the one that {} a sequence: {}", end.verb(), candidates.join(", "))]
     AmbiguousSequenceToken {
-        /// Which end.
+        /// BOS or EOS.
         end: SequenceEnd,
-        /// The tokens.
+        /// The matching tokens.
         candidates: Vec<String>,
     },
-    /// `add_special_tokens` together with `add_bos` or `add_eos`.
+    /// `add_special_tokens` is set together with `add_bos` or `add_eos`.
     #[error("`add_special_tokens` excludes `add_bos` and `add_eos`")]
     ConflictingOptions,
-    /// An option that [`Tokenizer::bytes`](crate::Tokenizer::bytes) cannot follow.
+    /// [`Tokenizer::bytes`](crate::Tokenizer::bytes) does not support an option.
     #[error("the tokenizer \"bytes\" has no named and no special tokens")]
     BytesHasNoSpecialTokens,
-    /// `add_special_tokens` with a post-processor whose tokens depend on the text.
+    /// `add_special_tokens` is set, but the tokens of the post-processor depend on the text.
     #[error("the post-processor of the tokenizer does not put fixed tokens around a sequence")]
     UnclearPostProcessor,
-    /// A SentencePiece model is damaged, or of a type that this crate does not encode with. Holds the reason.
+    /// A SentencePiece model is damaged or of an unsupported type. Contains the reason.
     #[error("the SentencePiece model cannot be used: {0}")]
     UnusableModel(String),
-    /// A tiktoken file is damaged, or no `tokenizer.json` has exactly its ids. Holds the reason.
+    /// A tiktoken file is damaged, or no `tokenizer.json` can produce exactly its ids. Contains the reason.
     #[error("the tiktoken file cannot be used: {0}")]
     UnusableRanks(String),
-    /// [`SpecialInText::Parse`](crate::SpecialInText::Parse) with a SentencePiece model, in which no text is a control symbol.
+    /// [`SpecialInText::Parse`](crate::SpecialInText::Parse) is set for a SentencePiece model, which never parses
+    /// control symbols in a text.
     #[error(
         "SentencePiece models never parse control symbols in a text, so `special_in_text` cannot be parse"
     )]
     ParsedControls,
-    /// [`EngineChoice::Fast`](crate::EngineChoice::Fast) with a tokenizer that has no fast engine, or whose engine failed the
-    /// proof. Holds the reason.
+    /// [`EngineChoice::Fast`](crate::EngineChoice::Fast) is set, but the tokenizer has no fast engine, or its engine
+    /// failed the proof. Contains the reason.
     #[error("the fast engine cannot work with this tokenizer: {0}")]
     NoFastEngine(String),
 }
@@ -119,7 +122,7 @@ impl LoadError {
         LoadError::Malformed { problem, source: source.into() }
     }
 
-    /// What to do about it, when there is something.
+    /// Returns a remedy, if there is one.
     pub fn help(&self) -> Option<String> {
         Some(match self {
             LoadError::MissingModel => {
@@ -160,39 +163,40 @@ fn listed(special: &[SpecialToken]) -> String {
     format!("its special tokens are {}{more}", names.join(" "))
 }
 
-/// Why a text has no ids.
+/// Error of encoding a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The text contains the string of a special token, with [`SpecialInText::Error`](crate::SpecialInText::Error).
+    /// The text contains the string of a special token, and [`SpecialInText::Error`](crate::SpecialInText::Error) is
+    /// set.
     #[error("the text contains the special token {0:?}")]
     SpecialToken(String),
     /// The text contains the internal name of a control token; see [`SpecialInText::Text`](crate::SpecialInText::Text).
     #[error("the text spells the hidden name of a control token")]
     HiddenName,
-    /// Only the reference can encode the text, and it is longer than
-    /// [`max_reference_bytes`](crate::TokenizerOptions::max_reference_bytes), before or after normalization.
+    /// Only the reference can encode the text, but the text is longer than
+    /// [`max_reference_bytes`](crate::TokenizerOptions::max_reference_bytes) before or after normalization.
     #[error("{}", too_large(*bytes, *limit))]
     TooLarge {
         /// Size of the text in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// One word of the text has 4 GiB or more.
+    /// A word of the text has 4 GiB or more.
     #[error("the document has a word of more than 2^32 - 1 bytes")]
     WordTooLong,
-    /// The reference reported an error, for example a word outside the vocabulary of a tokenizer without an unknown
-    /// token. Holds its message.
+    /// The reference returned an error, for example for a word that is not in the vocabulary of a tokenizer without an
+    /// unknown token. Contains its message.
     #[error("the tokenizer cannot encode this text: {0}")]
     Unsupported(String),
-    /// The [`IdSink`](crate::IdSink) refused the ids. Holds its reason.
+    /// The [`IdSink`](crate::IdSink) refused the ids. Contains its reason.
     #[error("{0}")]
     Refused(String),
-    /// An engine cut a character in two: a bug in this crate. Holds what was cut.
+    /// An engine cut a text inside a character, which is a bug in this crate. Contains what was cut.
     #[error("{0} was cut inside a character")]
     SplitCharacter(&'static str),
-    /// The reference, or an engine, panicked. Holds the panic message.
+    /// The reference or an engine panicked. Contains the panic message.
     #[error("a panic while the text was encoded: {0}")]
     Panicked(String),
 }

@@ -1,4 +1,4 @@
-//! A tokenizer whose engine is wrong on purpose.
+//! A tokenizer with a deliberately wrong engine, for tests.
 
 use crate::engine::bytes::Bytes;
 use crate::engine::{Engine, Outcome};
@@ -9,12 +9,12 @@ use crate::scratch::Scratch;
 use crate::tokenizer::Tokenizer;
 
 impl Tokenizer {
-    /// [`Tokenizer::bytes`] with an engine that drops the last id of texts that contain `word`, for tests of what a
-    /// program does when [`verify`](Self::verify) finds wrong ids.
+    /// Creates [`Tokenizer::bytes`] with an engine that drops the last id of texts that contain `word`, to test how a
+    /// program reacts when [`verify`](Self::verify) finds wrong ids.
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes).
+    /// Returns the errors of [`bytes`](Self::bytes).
     pub fn bytes_with_fault(word: &'static str, options: TokenizerOptions) -> Result<Self, LoadError> {
         let mut tokenizer = Self::bytes(options)?;
         tokenizer.fast = Some(Box::new(Faulty(word)));

@@ -1,8 +1,8 @@
-//! A bound on the size of normalized texts, checked before each step of the reference's normalizer allocates.
+//! A limit on the size of normalized texts, checked before each step of the reference's normalizer allocates.
 //!
-//! A `Replace` may write kilobytes for each character, and several of them multiply. Most documents are so short that the
-//! worst case fits; the others are normalized once more, by the same added tokens and steps, and every step that can grow a
-//! text much is measured first.
+//! A `Replace` step may write kilobytes for each character, and several of them multiply. Most documents are so short
+//! that even the worst case fits. The others are normalized an extra time, with the same added tokens and steps, and
+//! the result of every step that can grow a text a lot is measured in advance.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use unicode_normalization_alignments::UnicodeNormalization;
 
 use crate::charsmap::Charsmap;
 
-/// How many times longer text may become, in bytes of UTF-8, by canonical and by compatibility normal forms (UAX #15), and
-/// by the steps that change characters one at a time.
+/// Maximum growth factors in bytes of UTF-8, for canonical and compatibility normal forms (UAX #15), and for steps that
+/// change characters one at a time.
 const CANONICAL: u64 = 3;
 const COMPATIBILITY: u64 = 11;
 const CHARACTERS: u64 = 9;
 
-/// The steps of a normalizer, as far as their results can be measured.
+/// The steps of a normalizer, with the data to measure their results.
 pub(crate) struct Growth {
     steps: Vec<Step>,
 }
@@ -39,12 +39,12 @@ enum Kind {
     Prepend(u64),
     Form(Form),
     Precompiled {
-        /// `None` if it is damaged.
+        /// `None` if the map is damaged.
         map: Option<Charsmap>,
         longest: u64,
     },
     ByteLevel,
-    /// Changes characters one at a time, so its result is measured after it.
+    /// Changes characters one at a time, so its growth is bounded and its result is measured afterwards.
     Characters,
 }
 
@@ -62,7 +62,7 @@ enum Form {
 }
 
 impl Growth {
-    /// The steps of a normalizer.
+    /// Collects the steps of a normalizer.
     pub(crate) fn new(normalizer: Option<&NormalizerWrapper>) -> Self {
         let mut steps = Vec::new();
         if let Some(normalizer) = normalizer {
@@ -71,7 +71,8 @@ impl Growth {
         Self { steps }
     }
 
-    /// Whether `text` has at most `most` bytes, as it is and after each step. `added` cuts it as the reference does.
+    /// Returns whether `text` has at most `most` bytes, before the first step and after each step. `added` splits it as
+    /// in the reference.
     pub(crate) fn fits(&self, text: &str, added: &AddedVocabulary, most: u64) -> bool {
         if text.len() as u64 > most {
             return false;
@@ -84,9 +85,9 @@ impl Growth {
         !measured.exceeded.into_inner()
     }
 
-    /// A bound on the bytes of a text of `bytes` bytes after any of the steps.
+    /// Returns an upper bound on the size of a text of `bytes` bytes after any of the steps.
     fn worst_case(&self, bytes: u64) -> u64 {
-        // The text may be cut at added tokens, and each part is normalized.
+        // The text may be split at added tokens, and each part is normalized.
         let parts = bytes.saturating_add(1);
         let worst = |bytes: u64, step: &Step| match &step.kind {
             Kind::Replace { pattern: Pattern::String(pattern), content_bytes } if !pattern.is_empty() => {
@@ -135,24 +136,25 @@ fn collect(normalizer: &NormalizerWrapper, steps: &mut Vec<Step>) {
     steps.push(Step { normalizer: normalizer.clone(), kind });
 }
 
-/// The pattern of a `Replace`. The empty string stands for one that cannot be read: nothing is replaced more often.
+/// Reads the pattern of a `Replace`. An unreadable pattern counts as the empty string, the worst case: nothing matches
+/// more often.
 fn pattern(replace: &Value) -> Pattern {
     let of = |kind: &str| replace.get("pattern")?.get(kind)?.as_str();
     let regex = of("Regex").and_then(|regex| SysRegex::new(regex).ok());
     regex.map_or_else(|| Pattern::String(of("String").unwrap_or_default().to_owned()), Pattern::Regex)
 }
 
-/// The normalizer, until a text is too long; then every text is empty.
+/// Normalizer that measures each step. Once the limit is exceeded, it makes every text empty.
 struct Measured<'a> {
     steps: &'a [Step],
     most: u64,
-    /// Bytes of the parts of the document that are normalized.
+    /// Bytes of the parts of the document that are already normalized.
     done: AtomicU64,
     exceeded: AtomicBool,
 }
 
 impl Measured<'_> {
-    /// Takes note if a part of `bytes` bytes does not fit beside the others.
+    /// Returns whether a part of `bytes` bytes fits in addition to the others, and records it if not.
     fn check(&self, bytes: u64) -> bool {
         let fits = self.done.load(Ordering::Relaxed).saturating_add(bytes) <= self.most;
         if !fits {
@@ -173,7 +175,7 @@ impl Normalizer for Measured<'_> {
                 text.clear();
                 return Ok(());
             }
-            // On an error the reference continues with the text as it is.
+            // On an error, the reference continues with the current text.
             if normalizer.normalize(text).is_err() {
                 break;
             }
@@ -188,8 +190,8 @@ impl Normalizer for Measured<'_> {
 }
 
 impl Kind {
-    /// Bytes of `text` after the step; more than `most` where it is more. What changes characters one at a time may leave up
-    /// to [`CHARACTERS`] times as many.
+    /// Returns the size of `text` in bytes after the step, or any number above `most` if it is larger than that. For
+    /// [`Kind::Characters`], it returns the size before the step; the result may be up to [`CHARACTERS`] times as long.
     fn bytes_after(&self, text: &str, most: u64) -> u64 {
         let before = text.len() as u64;
         if before == 0 {
@@ -226,7 +228,7 @@ impl Kind {
                     Form::Nfkd => chars(&mut text.nfkd().map(|(c, _)| c)),
                 }
             }
-            // A damaged map: what the reference makes of it is measured afterwards.
+            // The map is damaged, so the reference's result is measured afterwards.
             Kind::Precompiled { map: None, .. } => before,
             Kind::Precompiled { map: Some(map), .. } => {
                 let mut bytes = 0;

@@ -1,11 +1,11 @@
 //! A set of ids that is queried once per token.
 
-/// A bit per id.
+/// A bitmap with one bit per id.
 #[derive(Debug, Default)]
 pub(crate) struct IdSet(Vec<u64>);
 
 impl IdSet {
-    /// The set of `ids`, all of which are ids of a loaded vocabulary.
+    /// Creates the set of `ids`. They must be ids of a loaded vocabulary, because the largest determines the size.
     pub(crate) fn new(ids: &[u32]) -> Self {
         let words = ids.iter().max().map_or(0, |&max| max as usize / 64 + 1);
         let mut set = vec![0u64; words];

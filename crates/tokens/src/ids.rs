@@ -1,25 +1,26 @@
-//! Where ids are written to and compared from.
+//! Destinations of encoded ids, and sources of ids to compare.
 
 use std::ops::Range;
 
 use crate::error::EncodeError;
 
-/// Receives the ids of texts. `Vec<u32>` is one; implement it to store ids in another width or place without a copy.
+/// Receives the ids of texts. `Vec<u32>` implements it; other implementations can store ids in another width or place
+/// without a copy.
 pub trait IdSink {
-    /// Number of ids received.
+    /// Returns the number of ids received.
     fn count(&self) -> usize;
 
     /// Appends ids.
     ///
     /// # Errors
     ///
-    /// [`EncodeError::Refused`] when an id cannot be stored. The text then has no ids.
+    /// [`EncodeError::Refused`] if an id cannot be stored. Encoding the text then fails.
     fn append(&mut self, ids: &[u32]) -> Result<(), EncodeError>;
 
-    /// Keeps the first `count` ids.
+    /// Keeps only the first `count` ids.
     fn truncate(&mut self, count: usize);
 
-    /// Reserves room for `additional` ids.
+    /// Reserves capacity for `additional` ids.
     fn reserve(&mut self, additional: usize);
 }
 
@@ -42,13 +43,13 @@ impl IdSink for Vec<u32> {
     }
 }
 
-/// Ids of one text, to be compared with the reference by [`Tokenizer::verify`](crate::Tokenizer::verify). Slices and vectors
-/// of `u32` are such ids.
+/// Ids of one text that [`Tokenizer::verify`](crate::Tokenizer::verify) compares with the reference. Implemented for
+/// slices and vectors of `u32`.
 pub trait IdSource {
-    /// Number of ids.
+    /// Returns the number of ids.
     fn id_count(&self) -> usize;
 
-    /// Whether the ids in `range` are exactly `expected`; false when the range is out of bounds.
+    /// Returns whether the ids in `range` are exactly `expected`; false if the range is out of bounds.
     fn is_equal(&self, range: Range<usize>, expected: &[u32]) -> bool;
 }
 

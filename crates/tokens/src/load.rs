@@ -1,6 +1,7 @@
-//! Reading a `tokenizer.json`: what is wrong with it is said in a sentence, what it must not do is switched off.
+//! Loading of a `tokenizer.json`, with clear error messages.
 //!
-//! Switched off: truncation, padding, and the dropout of BPE, whose random merges would give other ids every time.
+//! Truncation, padding and BPE dropout are switched off; the random merges of dropout would give different ids every
+//! time.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -20,14 +21,14 @@ use crate::unigram_scores::{self, UnigramModel};
 
 type Result<T> = std::result::Result<T, LoadError>;
 
-/// A tokenizer that the reference accepted.
+/// A tokenizer loaded by the reference.
 pub(crate) struct Loaded {
     pub(crate) tokenizer: tokenizers::Tokenizer,
     pub(crate) outline: Outline,
 }
 
 impl Loaded {
-    /// Name of the model type, as in the file format.
+    /// Returns the name of the model type, as in the file format.
     pub(crate) fn model_type(&self) -> &'static str {
         match self.tokenizer.get_model() {
             ModelWrapper::BPE(_) => "BPE",
@@ -37,19 +38,19 @@ impl Loaded {
         }
     }
 
-    /// Index of the unknown token of a Unigram model.
+    /// Returns the index of the unknown token of a Unigram model.
     pub(crate) fn unigram_unk_id(&self) -> Option<usize> {
         self.outline.model.as_ref().and_then(|m| m.unk_id)
     }
 }
 
-/// Loads the tokenizer in `json`, or says why not.
+/// Loads the tokenizer in `json`.
 pub(crate) fn load(json: &[u8]) -> Result<Loaded> {
     let outline: Outline = serde_json::from_slice(json).map_err(|e| {
         LoadError::malformed("the tokenizer is not a JSON object of the tokenizer.json kind", e)
     })?;
     check(outline.model.as_ref())?;
-    // The parsers of some parts index into tables that the file itself provides.
+    // The parsers of some parts index into tables from the file, so they can panic.
     let ty = outline.model.as_ref().and_then(|model| model.ty.as_ref()).and_then(Value::as_str);
     let mut tokenizer = caught(|| read(json, ty))
         .map_err(LoadError::Inconsistent)?
@@ -71,11 +72,11 @@ pub(crate) fn load(json: &[u8]) -> Result<Loaded> {
     Ok(Loaded { tokenizer, outline })
 }
 
-/// The tokenizer in `json`, whose model says that it is of type `ty`. The scores of a Unigram model are those of
+/// Reads the tokenizer in `json`, whose model type is `ty`. The scores of a Unigram model are read by
 /// [`unigram_scores`].
 ///
-/// Reading a model of any type, the reference makes two copies of it first, to look at its type: of 0.6 s that the file of
-/// Llama 3 took, these were a third. The readers of each type do without, and are its own too.
+/// To find the type of a model, the reference's general reader first makes two copies of it; these took a third of the
+/// 0.6 s for the file of Llama 3. The reference's readers for specific types, used here, make no such copies.
 fn read(json: &[u8], ty: Option<&str>) -> tokenizers::Result<tokenizers::Tokenizer> {
     let known = match ty {
         Some("BPE") => read_as::<ReadModel<BPE>>(json).or_else(|| read_as::<BPE>(json)),
@@ -87,7 +88,7 @@ fn read(json: &[u8], ty: Option<&str>) -> tokenizers::Result<tokenizers::Tokeniz
     if let Some(tokenizer) = known {
         return Ok(tokenizer);
     }
-    // The reference's own reader says what is wrong with a file, and accepts one whose model has no type.
+    // The reference's general reader reports errors, and accepts a model without a type.
     let mut tokenizer = tokenizers::Tokenizer::from_bytes(json)?;
     if matches!(tokenizer.get_model(), ModelWrapper::Unigram(_)) {
         tokenizer.with_model(serde_json::from_slice::<unigram_scores::File>(json)?.model);
@@ -101,13 +102,13 @@ fn read_as<M: DeserializeOwned + Model + Into<ModelWrapper>>(json: &[u8]) -> Opt
     serde_json::from_slice::<Of<M>>(json).ok().map(Into::into)
 }
 
-/// The mistakes that deserve a better sentence than the reference's.
+/// Checks for errors that need a clearer message than the reference's.
 fn check(model: Option<&ModelOutline>) -> Result<()> {
     let Some(model) = model else {
         return Err(LoadError::MissingModel);
     };
     match &model.ty {
-        // Files from before the type was written: the reference tells by the fields.
+        // Old files have no type; the reference determines it from the fields.
         None => {}
         Some(Value::String(ty)) if MODEL_TYPES.contains(&ty.as_str()) => {}
         Some(ty) => return Err(LoadError::UnknownModelType(ty.to_string())),
@@ -131,7 +132,7 @@ mod tests {
             add_token(&mut file, "<dog>", true, false);
             let ty = file["model"]["type"].as_str().unwrap().to_owned();
             if ty == "Unigram" {
-                // Numbers that every parser reads alike.
+                // All parsers read these numbers alike.
                 for (number, piece) in file["model"]["vocab"].as_array_mut().unwrap().iter_mut().enumerate() {
                     piece[1] = json!(-0.25 * number as f64);
                 }
@@ -147,7 +148,7 @@ mod tests {
                 _ => read_as::<UnigramModel>(&json),
             };
             assert_eq!(quick.map(|quick| written(&quick)), Some(written(&usual)), "{ty}");
-            // The same words for what is wrong.
+            // The error messages are the same.
             file["model"]["vocab"] = json!(7);
             let json = bytes(&file);
             let why = |result: tokenizers::Result<tokenizers::Tokenizer>| result.unwrap_err().to_string();

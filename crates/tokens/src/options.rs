@@ -1,15 +1,14 @@
-//! What the caller decides.
+//! Options of a tokenizer.
 
 use serde::{Deserialize, Serialize};
 
-/// Texts in a million that [`Verify::Sample`] selects: 0.1%.
+/// Number of texts per million that [`Verify::Sample`] selects: 0.1%.
 pub const VERIFY_PER_MILLION: u64 = 1_000;
 
 /// Default of [`max_reference_bytes`](TokenizerOptions::max_reference_bytes): 4 MiB.
 pub const DEFAULT_MAX_REFERENCE_BYTES: u64 = 4 << 20;
 
-/// Options of a [`Tokenizer`](crate::Tokenizer). The default adds nothing to the text and lets nothing in it act as a
-/// control token.
+/// Options of a [`Tokenizer`](crate::Tokenizer). By default, no tokens are added, and no text acts as a control token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TokenizerOptions {
@@ -17,34 +16,34 @@ pub struct TokenizerOptions {
     pub add_bos: bool,
     /// Adds the end-of-sequence token after every text.
     pub add_eos: bool,
-    /// Adds around every text what the post-processor of the tokenizer adds. Excludes the two options above.
+    /// Adds the post-processor's tokens around every text. Excludes the two options above.
     pub add_special_tokens: bool,
-    /// The token that [`add_bos`](Self::add_bos) adds. Needed only when the tokenizer does not determine it.
+    /// The token that [`add_bos`](Self::add_bos) adds. Needed only if the tokenizer does not determine it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bos_token: Option<String>,
-    /// The token that [`add_eos`](Self::add_eos) adds. Needed only when the tokenizer does not determine it.
+    /// The token that [`add_eos`](Self::add_eos) adds. Needed only if the tokenizer does not determine it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eos_token: Option<String>,
-    /// What the string of a special token means inside a text.
+    /// Treatment of the strings of special tokens in a text.
     pub special_in_text: SpecialInText,
-    /// Which engine makes the ids.
+    /// The engine that produces the ids.
     pub engine: EngineChoice,
-    /// Which texts [`Tokenizer::verify`](crate::Tokenizer::verify) compares with the reference.
+    /// The texts that [`Tokenizer::verify`](crate::Tokenizer::verify) compares with the reference.
     pub verify: Verify,
-    /// Longest text that the reference encodes, in bytes before and after normalization;
-    /// [`DEFAULT_MAX_REFERENCE_BYTES`] when not given. The reference takes about 150 bytes of memory for each of them.
+    /// Maximum size of a text that the reference encodes, in bytes, before and after normalization;
+    /// [`DEFAULT_MAX_REFERENCE_BYTES`] by default. The reference needs about 150 bytes of memory per byte of text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_reference_bytes: Option<u64>,
 }
 
 impl TokenizerOptions {
-    /// [`max_reference_bytes`](Self::max_reference_bytes), or its default.
+    /// Returns [`max_reference_bytes`](Self::max_reference_bytes), or its default.
     pub fn max_reference_bytes(&self) -> u64 {
         self.max_reference_bytes.unwrap_or(DEFAULT_MAX_REFERENCE_BYTES)
     }
 }
 
-/// What the string of a special token, `<|endoftext|>` for example, means inside a text.
+/// Treatment of the strings of special tokens, such as `<|endoftext|>`, in a text.
 ///
 /// Added tokens that are not special always match.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,8 +51,8 @@ impl TokenizerOptions {
 pub enum SpecialInText {
     /// Ordinary characters: no text can inject a control token.
     ///
-    /// Where the model itself has control tokens in its vocabulary, they get an internal name, `control token N` between U+0000 and
-    /// U+10FFFF on both sides. A text that spells such a name is refused with
+    /// Control tokens in the model's own vocabulary get an internal name: `control token N`, with U+0000 and U+10FFFF
+    /// before and after it. A text that spells such a name is refused with
     /// [`EncodeError::HiddenName`](crate::EncodeError::HiddenName).
     #[default]
     Text,
@@ -63,11 +62,11 @@ pub enum SpecialInText {
     Error,
 }
 
-/// Which engine makes the ids. All engines make the same ids: this is a choice between speed and trust.
+/// Choice of the engine. All engines produce the same ids, so this is a choice between speed and trust.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineChoice {
-    /// The fast engine if there is one for this tokenizer and it passes the proof, otherwise the reference.
+    /// The fast engine if the tokenizer has one that passes the proof, otherwise the reference.
     #[default]
     Auto,
     /// The reference, `tokenizers` at version [`REFERENCE_VERSION`](crate::REFERENCE_VERSION).
@@ -76,11 +75,11 @@ pub enum EngineChoice {
     Fast,
 }
 
-/// Which texts [`Tokenizer::verify`](crate::Tokenizer::verify) compares with the reference.
+/// Selection of the texts that [`Tokenizer::verify`](crate::Tokenizer::verify) compares with the reference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
-    /// [`VERIFY_PER_MILLION`] texts, and windows of long ones, of a million, selected by a hash that the caller passes.
+    /// [`VERIFY_PER_MILLION`] of a million texts, or windows of long texts, selected by a hash that the caller passes.
     #[default]
     Sample,
     /// Every text.
@@ -88,10 +87,11 @@ pub enum Verify {
 }
 
 impl Verify {
-    /// Whether the text that `key_hash` (64 well-mixed bits) identifies is compared.
+    /// Returns whether to compare the text identified by `key_hash` (64 well-mixed bits).
     pub fn selects(self, key_hash: u64) -> bool {
         match self {
-            // The high bits, by multiplication: `%` would favour nothing here, but low bits often pick splits.
+            // Multiplication selects by the high bits. `%` would be unbiased too, but low bits often choose dataset
+            // splits.
             Verify::Sample => (u128::from(key_hash) * 1_000_000) >> 64 < u128::from(VERIFY_PER_MILLION),
             Verify::All => true,
         }

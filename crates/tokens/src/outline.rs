@@ -1,26 +1,26 @@
-//! The parts of a `tokenizer.json` that this crate reads itself; the reference reads the rest.
+//! The parts of a `tokenizer.json` that this crate parses itself; the reference parses the rest.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// The model types that can be loaded.
+/// The supported model types.
 pub const MODEL_TYPES: [&str; 4] = ["BPE", "WordPiece", "Unigram", "WordLevel"];
 
-/// The character that SentencePiece models write for a space.
+/// The character that represents a space in SentencePiece models.
 pub(crate) const METASPACE: char = '\u{2581}';
 
-/// The top level of the file.
+/// Top-level members of the file.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Outline {
     pub(crate) model: Option<ModelOutline>,
-    /// As written.
+    /// The unparsed normalizer.
     #[serde(default)]
     pub(crate) normalizer: Value,
-    /// As written.
+    /// The unparsed pre-tokenizer.
     #[serde(default)]
     pub(crate) pre_tokenizer: Value,
-    /// As written.
+    /// The unparsed post-processor.
     #[serde(default)]
     pub(crate) post_processor: Value,
 }
@@ -34,7 +34,7 @@ pub(crate) struct ModelOutline {
     pub(crate) unk_id: Option<usize>,
 }
 
-/// The steps of a normalizer in order: none if there is no normalizer, one if it is not a sequence.
+/// Returns the steps of a normalizer in order: none if there is no normalizer, one if it is not a sequence.
 pub(crate) fn normalizers(normalizer: &Value) -> &[Value] {
     match normalizer.get("normalizers").and_then(Value::as_array) {
         Some(parts) => parts,
@@ -43,7 +43,7 @@ pub(crate) fn normalizers(normalizer: &Value) -> &[Value] {
     }
 }
 
-/// The `type` of a part of the file.
+/// Returns the `type` of a part of the file.
 pub(crate) fn type_of(part: &Value) -> Option<&str> {
     part.get("type").and_then(Value::as_str)
 }

@@ -1,28 +1,30 @@
-//! Contained panics: a panic of the reference, or a bug in an engine, becomes an error of the tokenizer or the text at hand.
+//! Containment of panics: a panic of the reference, or of an engine with a bug, becomes an error of the tokenizer or
+//! the text.
 
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Characters of a panic message that are kept: some messages print whole buffers.
+/// Maximum length of a panic message in characters; some messages print whole buffers.
 const MAX_MESSAGE_CHARS: usize = 300;
 
 thread_local! {
-    /// Nested calls of [`caught`] on this thread.
+    /// Number of nested [`caught`] calls on this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether a panic on this thread would be caught by this crate and returned as an error.
+/// Returns whether this crate would catch a panic on this thread and return it as an error.
 ///
-/// For the panic hook of a program that does not want such panics on standard error. This crate never changes the hook.
+/// A program's panic hook can use it to keep such panics off standard error. This crate never changes the hook.
 pub fn is_panic_contained() -> bool {
     DEPTH.try_with(Cell::get).is_ok_and(|depth| depth > 0)
 }
 
-/// Runs `work`; the error is the message of its panic. Whatever `work` modified may be half done: the caller discards it.
+/// Runs `work` and returns its panic message as an error. The caller must discard everything that `work` modified,
+/// because it may be left half modified.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let deeper = |by: fn(usize) -> usize| {
-        // Inaccessible at the end of a thread, where nothing is caught any more.
+        // Access fails while the thread exits, when nothing is caught anymore.
         let _ = DEPTH.try_with(|depth| depth.set(by(depth.get())));
     };
     deeper(|depth| depth + 1);

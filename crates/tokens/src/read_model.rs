@@ -1,4 +1,4 @@
-//! Models that are read another way than by the reference's own readers, and are its models all the same.
+//! Faster or more exact readers for models of the reference.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use tokenizers::{Model, ModelWrapper, Token};
 
 use crate::engine::fast::draft::Merge;
 
-/// A model of the reference. It is a [`Model`] only so that the reference's reader of whole files takes it in place of its own.
+/// A model of the reference. It implements [`Model`] only so that the reference's file reader accepts it in place of
+/// its own.
 pub(crate) struct ReadModel<M>(pub(crate) M);
 
 impl<M: Into<ModelWrapper>> From<ReadModel<M>> for ModelWrapper {
@@ -52,7 +53,7 @@ impl<M: Model> Model for ReadModel<M> {
     }
 }
 
-/// A BPE model as a `tokenizer.json` has it.
+/// A BPE model as stored in a `tokenizer.json`.
 #[derive(Deserialize)]
 struct StoredBpe<'a> {
     #[serde(default)]
@@ -74,8 +75,9 @@ struct StoredBpe<'a> {
     merges: Vec<Merge<'a>>,
 }
 
-/// The reference's reader copies every merge before it knows whether they are pairs or lines: with the 280,000 merges of
-/// Llama 3, a fifth of the time that loading takes. This one refuses what it does not know, and the reference's reads it then.
+/// The reference's reader copies every merge to determine whether merges are pairs or lines. For the 280,000 merges of
+/// Llama 3, that is a fifth of the loading time. This reader refuses models that it does not support; the caller then
+/// falls back to the reference's reader.
 impl<'de> Deserialize<'de> for ReadModel<BPE> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let stored = StoredBpe::deserialize(deserializer)?;

@@ -1,9 +1,9 @@
-//! The ids of a whole text. A long one is encoded segment by segment, with the help of the idle threads
-//! of the pool in which this is called.
+//! Encoding of whole texts. Long texts are encoded segment by segment, with the help of idle threads of the current
+//! thread pool.
 //!
-//! The engine decides where a text can be divided ([`Engine::divide`]), and the ids are the same however it is divided and
-//! whichever thread encodes a segment. The `u32` ids of an engine take more memory than the caller's [`IdSink`] may need, so those
-//! of a long text never exist all at once.
+//! The engine determines where a text can be divided ([`Engine::divide`]). The ids depend neither on the division nor
+//! on the thread that encodes a segment. The `u32` ids of an engine may need more memory than the caller's [`IdSink`],
+//! so the ids of a long text never all exist at once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,16 +19,16 @@ use crate::panics::caught;
 use crate::scratch::Scratch;
 use crate::stats::Segment;
 
-/// Bytes of a segment; a shorter text is never divided.
+/// Target size of a segment in bytes; shorter texts are never divided.
 pub(crate) const SEGMENT_BYTES: usize = 1 << 16;
 
-/// Most ids that the buffer of a thread has room for when nothing is encoded.
+/// Maximum capacity that a thread's id buffer keeps between texts.
 const KEPT_IDS: usize = 1 << 20;
 
-/// Bytes of text per id, at least, for reserving room for the ids of a text or a segment.
+/// Assumed minimum number of bytes per id, for reserving capacity for the ids of a text or a segment.
 const BYTES_PER_ID: usize = 2;
 
-/// The first and the last id of the text itself, and what it was divided into.
+/// First and last id of the text itself, without added tokens, and its segments.
 #[derive(Default)]
 pub(crate) struct Ends {
     pub(crate) first: Option<u32>,
@@ -43,17 +43,17 @@ impl Ends {
     }
 }
 
-/// The ids of a segment; `None` when the engine declines it.
+/// Ids of a segment; `None` if the engine declines it.
 type Made = Result<Option<Vec<u32>>, EncodeError>;
 
-/// A text that several threads encode.
+/// A text divided into segments, which several threads may encode.
 struct Divided<'a> {
     engine: &'a dyn Engine,
     text: &'a str,
     segments: Vec<Range<usize>>,
     /// The first segment that no thread has started.
     next: AtomicUsize,
-    /// Segments that are done and not handed out.
+    /// Finished segments that are not yet appended to the output.
     made: Mutex<BTreeMap<usize, Made>>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Divided<'a> {
     }
 }
 
-/// A text, cut between words if `divides`.
+/// Splits a long text between words if `divides` is set; otherwise returns it whole.
 pub(crate) fn cut_between_words(text: &str, divides: bool) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -89,23 +89,23 @@ pub(crate) fn cut_between_words(text: &str, divides: bool) -> impl Iterator<Item
     })
 }
 
-/// What surrounds the ids of every text, and what must not be among them.
+/// Encoder of texts with the ids that surround every text and the ids that must not occur in it.
 pub(crate) struct SegmentEncoder<'a> {
-    /// Ids before and after the text.
+    /// Ids added before and after every text.
     pub(crate) prefix: &'a [u32],
     pub(crate) suffix: &'a [u32],
-    /// Control tokens that text must not become.
+    /// Control tokens that a text must not produce.
     pub(crate) hidden: &'a IdSet,
 }
 
-/// Number of other threads of the pool in which this is called; 0 elsewhere.
+/// Returns the number of other threads in the current thread pool; 0 outside of a pool.
 fn helpers() -> usize {
     rayon::current_thread_index().map_or(0, |_| rayon::current_num_threads() - 1)
 }
 
 impl SegmentEncoder<'_> {
-    /// Appends all ids to `out`; `None` when the engine declines. The caller removes what is appended then or before an
-    /// error.
+    /// Appends all ids to `out`, or returns `None` if the engine declines the text. In that case and on an error, the
+    /// caller removes the ids appended so far.
     pub(crate) fn encode(
         &self,
         engine: &dyn Engine,
@@ -156,7 +156,7 @@ impl SegmentEncoder<'_> {
         out.reserve(divided.text.len() / BYTES_PER_ID);
         out.append(self.prefix)?;
         let (mut ends, mut given) = (Ends::default(), 0);
-        // Hands out segments in order, as far as they are done. The first one that failed is always reached: those before
+        // Appends finished segments in order. The first failed segment is always reached, because all segments before
         // it were started before it.
         let mut give = || -> Result<bool, EncodeError> {
             loop {
@@ -180,7 +180,7 @@ impl SegmentEncoder<'_> {
         };
         let going_on = match helpers().min(divided.segments.len() - 1) {
             0 => encode_own(scratch),
-            // A thread that has nothing else to do takes one of these; what nobody takes ends at once.
+            // Idle threads run these helper tasks; a helper that starts after the last segment returns at once.
             helpers => rayon::in_place_scope(|scope| {
                 for _ in 0..helpers {
                     let mut scratch = scratch.sibling();
@@ -196,7 +196,7 @@ impl SegmentEncoder<'_> {
         Ok(Some(ends))
     }
 
-    /// Encodes the next segment; false when there is none.
+    /// Encodes the next segment; returns false if none is left.
     fn encode_next(&self, divided: &Divided<'_>, scratch: &mut Scratch) -> bool {
         let at = divided.next.fetch_add(1, Ordering::Relaxed);
         let Some(text) = divided.segments.get(at).and_then(|segment| divided.text.get(segment.clone()))
@@ -219,7 +219,7 @@ impl SegmentEncoder<'_> {
         true
     }
 
-    /// Control tokens that the text must not become.
+    /// Returns an error if `ids` contain a control token that the text must not produce.
     fn check_hidden(&self, ids: &[u32]) -> Result<(), EncodeError> {
         if !self.hidden.is_empty() && ids.iter().any(|&id| self.hidden.contains(id)) {
             return Err(EncodeError::HiddenName);

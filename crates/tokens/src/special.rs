@@ -1,16 +1,16 @@
-//! Special tokens: finding their strings in raw text, and making sure that text cannot become one.
+//! Special tokens: finding their strings in raw text, and preventing text from producing them.
 //!
-//! Three ways lead from the characters of a document to a control token:
+//! A document could produce a control token in three ways:
 //!
-//! 1. The string matches an added token. The reference does not match special added tokens while
+//! 1. A string matches an added token. The reference does not match special added tokens while
 //!    `encode_special_tokens` is set (the match still hides shorter added tokens inside it).
-//! 2. The model itself has the token in its vocabulary and meets its string: `</s>` is an ordinary piece to a Unigram
-//!    model, `[CLS]` a whole word to a WordLevel model. [`hide_controls`] gives such entries a name that text does not
-//!    contain.
-//! 3. Someone writes that name into a document. [`IdSet`] detects the id afterwards, and the text is refused.
+//! 2. A string matches a control token in the model's own vocabulary: `</s>` is an ordinary piece for a Unigram model,
+//!    and `[CLS]` is a whole word for a WordLevel model. [`hide_controls`] renames such entries to a name that text
+//!    does not contain.
+//! 3. A document contains that name. [`IdSet`] detects the id afterwards, and the text is refused.
 //!
-//! What the merges of a BPE model produce from ordinary characters stays as it is: some tokenizers mark plain words as
-//! special. So does the unknown token, which any text may produce.
+//! Tokens that the merges of a BPE model produce from ordinary characters are allowed, because some tokenizers mark
+//! plain words as special. So is the unknown token, which any text may produce.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,7 +31,7 @@ use crate::outline::{METASPACE, normalizers};
 
 type Result<T> = std::result::Result<T, LoadError>;
 
-/// The special added tokens, by id.
+/// Returns the special added tokens, sorted by id.
 pub(crate) fn special_tokens(added: &AddedVocabulary) -> Vec<SpecialToken> {
     let mut tokens: Vec<_> = added
         .get_added_tokens_decoder()
@@ -45,21 +45,21 @@ pub(crate) fn special_tokens(added: &AddedVocabulary) -> Vec<SpecialToken> {
 
 /// Finds the strings of special tokens in raw text.
 pub(crate) enum SpecialTokenFinder {
-    /// There are none to find.
+    /// There are no special tokens.
     Nothing,
-    /// Their strings can be searched in the text as it is.
+    /// The strings can be searched for in the raw text.
     Strings(Box<AhoCorasick>, Vec<SpecialToken>),
-    /// Some match only after normalization, so the reference searches.
+    /// Some strings match only after normalization, so the reference searches for them.
     ByReference {
-        /// Strings of which a text contains one if it contains a token; `None` when the reference must search every text.
+        /// Every text with a token contains one of these strings. `None` if the reference must search every text.
         cores: Option<Box<AhoCorasick>>,
-        /// No token has white space, so none lies across a space.
+        /// No token contains white space, so none crosses a space.
         within_words: bool,
     },
 }
 
 impl SpecialTokenFinder {
-    /// A finder for the special tokens of a tokenizer.
+    /// Creates a finder for the special tokens of a tokenizer.
     pub(crate) fn new(loaded: &Loaded) -> Result<Self> {
         let Loaded { tokenizer, outline } = loaded;
         let added = tokenizer.get_added_vocabulary();
@@ -81,7 +81,7 @@ impl SpecialTokenFinder {
         Self::of_strings(&tokens)
     }
 
-    /// A finder for tokens whose strings are in the text as it is.
+    /// Creates a finder for tokens whose strings are searched for in the raw text.
     pub(crate) fn of_strings(tokens: &[SpecialToken]) -> Result<Self> {
         if tokens.is_empty() {
             return Ok(SpecialTokenFinder::Nothing);
@@ -96,9 +96,9 @@ fn automaton(strings: &[&str]) -> Result<AhoCorasick> {
     built.map_err(|e| LoadError::malformed("the special tokens of the tokenizer cannot be searched for", e))
 }
 
-/// What a text has for certain if the token is found in it after normalization: the longest part of the token that the
-/// normalizer leaves as it is. `None` when there is none, or the normalizer does more than to write spaces in another way, as
-/// those of SentencePiece models do.
+/// Returns the longest part of `token` that the normalizer leaves unchanged. A text contains it if `token` is found in
+/// the normalized text. `None` if there is no such part, or if the normalizer does more than write spaces differently,
+/// as those of SentencePiece models do.
 fn untouched<'t>(token: &'t str, normalizer: &Value) -> Option<&'t str> {
     let mut written = " ".to_owned();
     for part in normalizers(normalizer) {
@@ -113,12 +113,12 @@ fn untouched<'t>(token: &'t str, normalizer: &Value) -> Option<&'t str> {
     parts.max_by_key(|part| part.len()).filter(|part| !part.is_empty())
 }
 
-/// A name that no document contains by accident.
+/// Returns a name that no document contains by accident.
 fn hidden_name(i: usize) -> String {
     format!("\u{0}\u{10FFFF}control token {i}\u{10FFFF}\u{0}")
 }
 
-/// Gives the control tokens in the model's own vocabulary a name that text does not contain, and returns their ids.
+/// Renames the control tokens in the model's own vocabulary to names that text does not contain, and returns their ids.
 pub(crate) fn hide_controls(loaded: &mut Loaded, json: &[u8]) -> Result<IdSet> {
     let tokens = special_tokens(loaded.tokenizer.get_added_vocabulary());
     let in_model: Vec<_> = tokens
@@ -145,7 +145,7 @@ pub(crate) fn hide_controls(loaded: &mut Loaded, json: &[u8]) -> Result<IdSet> {
 
 type Hidden = (ModelWrapper, Vec<u32>);
 
-/// Renames `tokens` in `vocab`; returns their ids.
+/// Renames `tokens` in `vocab`. Returns the new vocabulary and the ids of the tokens.
 fn rename(vocab: HashMap<String, u32>, tokens: Vec<String>) -> (AHashMap<String, u32>, Vec<u32>) {
     let tokens: HashSet<String> = tokens.into_iter().collect();
     let mut ids = Vec::new();
@@ -204,7 +204,8 @@ fn without_controls_unigram(model: &Unigram, tokens: Vec<String>, unk: Option<us
     Ok((rebuilt(Unigram::from(pieces, unk, model.byte_fallback()))?, ids))
 }
 
-/// Only a BPE model that looks whole words up before merging can meet a control token that its merges do not make.
+/// Hides control tokens of a BPE model. A model can produce a control token without merging only if it looks up whole
+/// words first (`ignore_merges`); other models stay unchanged.
 fn without_controls_bpe(model: &BPE, tokens: &[String], json: &[u8]) -> Result<Option<Hidden>> {
     if !model.ignore_merges {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Small tokenizers of every kind, trained by code on a page of text, for tests.
+//! Test helpers: small tokenizers of every kind, trained on a page of text.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::{AddedToken, Model, Tokenizer};
 
-/// What the tokenizers learn from.
+/// Training text of the tokenizers.
 pub(crate) const PAGE: &str = "The quick brown fox jumps over the lazy dog; the dog's owner isn't pleased, they've \
     said. Don't I'll we're 1234 5678 90 numbers: 3.14159, 2026-11-20.\n\tdef encode(text):\n        return text\r\n\r\n \
     Größe naïve café über straße. Привет, мир! Это предложение написано по-русски. 日本語のテキスト、中文文本。 한국어 문장. \
@@ -30,7 +30,7 @@ fn special(names: &[&str]) -> Vec<AddedToken> {
     names.iter().map(|n| AddedToken::from(*n, true)).collect()
 }
 
-/// Byte-level BPE as gpt2 has it, with `<|endoftext|>`.
+/// Byte-level BPE like GPT-2, with `<|endoftext|>`.
 pub(crate) fn bpe() -> Value {
     let mut tokenizer = Tokenizer::new(BPE::default());
     tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
@@ -44,7 +44,7 @@ pub(crate) fn bpe() -> Value {
     trained(tokenizer, trainer)
 }
 
-/// The same vocabulary behind the split pattern `pattern`.
+/// [`bpe`] with the split pattern `pattern`.
 pub(crate) fn bpe_with_pattern(pattern: &str, ignore_merges: bool) -> Value {
     let mut value = bpe();
     value["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
@@ -54,8 +54,8 @@ pub(crate) fn bpe_with_pattern(pattern: &str, ignore_merges: bool) -> Value {
     value
 }
 
-/// BPE over characters as Llama 2 has it: spaces become `▁`, unknown characters bytes. With `crosses`, tokens have spaces
-/// inside, too.
+/// Character BPE like Llama 2: spaces become `▁`, unknown characters become bytes. With `crosses`, tokens may have
+/// spaces in the middle.
 pub(crate) fn char_bpe(crosses: bool) -> Value {
     let mut tokenizer = Tokenizer::new(BPE::default());
     tokenizer.with_pre_tokenizer(Some(Metaspace::new('\u{2581}', PrependScheme::Always, !crosses)));
@@ -67,7 +67,7 @@ pub(crate) fn char_bpe(crosses: bool) -> Value {
         .build();
     let mut value = trained(tokenizer, trainer);
     let vocab = value["model"]["vocab"].as_object_mut().unwrap();
-    // A run of spaces is a token, the last of them made by no merge of the trainer.
+    // Adds byte tokens, and a token for two spaces, which the trainer's merges do not produce.
     let bytes = (0..=255).map(|byte| format!("<0x{byte:02X}>"));
     for token in bytes.chain(["\u{2581}\u{2581}".to_owned()]) {
         let next = vocab.len();
@@ -87,7 +87,7 @@ pub(crate) fn char_bpe(crosses: bool) -> Value {
     value
 }
 
-/// The same behind Metaspace, which prepends as `scheme` says.
+/// [`char_bpe`] with a Metaspace pre-tokenizer and its prepend scheme `scheme`.
 pub(crate) fn char_bpe_behind_metaspace(scheme: &str, split: bool, crosses: bool) -> Value {
     let mut value = char_bpe(crosses);
     value["normalizer"] = Value::Null;
@@ -96,7 +96,7 @@ pub(crate) fn char_bpe_behind_metaspace(scheme: &str, split: bool, crosses: bool
     value
 }
 
-/// WordPiece as BERT has it.
+/// WordPiece like BERT.
 pub(crate) fn wordpiece() -> Value {
     let mut tokenizer = Tokenizer::new(WordPiece::builder().build().unwrap());
     tokenizer.with_normalizer(Some(BertNormalizer::default())).unwrap();
@@ -116,7 +116,7 @@ pub(crate) fn wordpiece() -> Value {
     value
 }
 
-/// WordLevel, split at white space.
+/// WordLevel with splits at white space.
 pub(crate) fn wordlevel() -> Value {
     let model = WordLevel::builder().unk_token("[UNK]".to_owned()).build().unwrap();
     let mut tokenizer = Tokenizer::new(model);
@@ -126,7 +126,7 @@ pub(crate) fn wordlevel() -> Value {
     trained(tokenizer, trainer.build().unwrap())
 }
 
-/// Unigram as T5 has it.
+/// Unigram like T5.
 pub(crate) fn unigram() -> Value {
     let mut tokenizer = Tokenizer::new(Unigram::default());
     tokenizer.with_pre_tokenizer(Some(Metaspace::default()));
@@ -140,12 +140,12 @@ pub(crate) fn unigram() -> Value {
     trained(tokenizer, trainer)
 }
 
-/// The file.
+/// Serializes a tokenizer to its file.
 pub(crate) fn bytes(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).unwrap()
 }
 
-/// Adds one token to `added_tokens`; its id is the next free one.
+/// Adds a token to `added_tokens`. Returns its id: that of the existing token, or else the next free id.
 pub(crate) fn add_token(value: &mut Value, content: &str, special: bool, normalized: bool) -> u32 {
     let tokenizer: Tokenizer = serde_json::from_value(value.clone()).unwrap();
     let id = tokenizer.token_to_id(content).unwrap_or_else(|| {
@@ -159,11 +159,12 @@ pub(crate) fn add_token(value: &mut Value, content: &str, special: bool, normali
     id
 }
 
-/// A `Precompiled` normalizer that replaces each key by its value.
+/// Returns a `Precompiled` normalizer that replaces each key by its value.
 ///
-/// The character map of SentencePiece is a byte count, a double array of 32-bit units, and the values, each ended by a
-/// NUL. A unit holds a label in its lowest byte, then a bit that says whether a value belongs to it, and from bit 10 on
-/// what to XOR its own place with to get to its children; the value's place in the blob stands at child 0.
+/// A SentencePiece character map consists of a byte count, a double array of 32-bit units, and the values, each
+/// terminated by a NUL. The lowest byte of a unit is its label, and bit 8 is set if it has a value. From bit 10 on, it
+/// contains the number to XOR with its own index to get the index of its children. Child 0 contains the offset of the
+/// value.
 pub(crate) fn precompiled(map: &[(&str, &str)]) -> Value {
     const BLOCK: usize = 256;
     let mut units = vec![0u32; 2 * BLOCK];
@@ -193,7 +194,7 @@ pub(crate) fn precompiled(map: &[(&str, &str)]) -> Value {
     serde_json::to_value(NormalizerWrapper::Precompiled(Precompiled::from(&bytes).unwrap())).unwrap()
 }
 
-/// Text made of what split patterns, normalizers and models distinguish.
+/// Strategy for texts made of pieces that split patterns, normalizers and models treat differently.
 pub(crate) fn tricky() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         " ",

@@ -1,4 +1,4 @@
-//! What a tokenizer promises, on small tokenizers of every kind.
+//! Tests of the guarantees of [`Tokenizer`], on small tokenizers of every kind.
 
 use std::sync::LazyLock;
 
@@ -128,7 +128,7 @@ fn added_tokens_that_are_not_special_always_match() {
     }
 }
 
-/// The model of these tokenizers has the control tokens in its own vocabulary.
+/// The models of these tokenizers have the control tokens in their own vocabulary.
 #[test]
 fn no_model_makes_a_control_token_from_text() {
     for (value, text, control) in
@@ -157,7 +157,7 @@ fn whole_word_lookup_of_bpe_makes_no_control_token() {
 fn the_hidden_name_of_a_control_token_is_refused() {
     let t = tokenizer(&wordlevel(), with(SpecialInText::Text));
     let name = "\u{0}\u{10FFFF}control token 2\u{10FFFF}\u{0}";
-    // Split at its spaces it is three unknown words; as one word it would be the token.
+    // Split at its spaces, the name is three unknown words; as one word, it would be the token.
     assert!(encode(&t, name).0.iter().all(|&id| id == 0));
     let mut value = wordlevel();
     value["pre_tokenizer"] = Value::Null;
@@ -335,7 +335,7 @@ fn a_text_that_a_normalizer_makes_too_long_is_refused_before_it_does() {
                     "{message}"
                 );
             }
-            // The strings of special tokens are searched for in normalized text.
+            // This special token is searched for in normalized text.
             add_token(&mut value, "<nbr>", true, true);
             refused(&value, with(SpecialInText::Error), &text);
         }
@@ -370,7 +370,7 @@ fn special_tokens_of_a_long_document_are_counted_piece_by_piece() {
     let text = "the quick </s> brown<s>fox jumps ".repeat(10_000);
     let counted = encode(&tokenizer, &text).1.special_in_text;
     assert!(counted >= 10_000);
-    // The reference is asked about all of the text at once.
+    // Here, the reference searches the whole text at once.
     let whole = TokenizerOptions { engine: EngineChoice::Reference, ..Default::default() };
     let whole = Tokenizer::from_json(bytes(&value), whole).unwrap();
     assert_eq!(encode(&whole, &text).1.special_in_text, counted);

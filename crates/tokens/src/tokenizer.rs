@@ -1,4 +1,4 @@
-//! The tokenizer: which engine encodes a text, what is added around it, what special tokens in it mean.
+//! The tokenizer: applies the engine, the added BOS and EOS tokens, and the policy for special tokens in texts.
 
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ pub struct Tokenizer {
     pub(crate) options: TokenizerOptions,
     pub(crate) json: Option<Vec<u8>>,
     pub(crate) info: TokenizerInfo,
-    /// Ids before and after every text.
+    /// Ids added before and after every text.
     pub(crate) prefix: Vec<u32>,
     pub(crate) suffix: Vec<u32>,
     pub(crate) finder: SpecialTokenFinder,
-    /// Control tokens that text must not become.
+    /// Control tokens that a text must not produce.
     pub(crate) hidden: IdSet,
     pub(crate) reference: Base,
     pub(crate) fast: Option<Box<dyn Engine>>,
-    /// Distinguishes the scratch of this tokenizer from that of another.
+    /// Distinguishes the scratches of this tokenizer from those of others.
     pub(crate) serial: u64,
 }
 
-/// The engine whose ids are right by definition.
+/// The engine whose ids are correct by definition.
 pub(crate) enum Base {
     Bytes(Bytes),
     Reference(Arc<Reference>),
@@ -54,27 +54,27 @@ impl Base {
 }
 
 impl Tokenizer {
-    /// The exact bytes of the `tokenizer.json`; `None` for [`Tokenizer::bytes`].
+    /// Returns the exact bytes of the `tokenizer.json`; `None` for [`Tokenizer::bytes`].
     pub fn json(&self) -> Option<&[u8]> {
         self.json.as_deref()
     }
 
-    /// The model, its size, the engine, BOS and EOS.
+    /// Returns the description of the model, the engine, BOS and EOS.
     pub fn info(&self) -> &TokenizerInfo {
         &self.info
     }
 
-    /// The options that the tokenizer was made with.
+    /// Returns the options that the tokenizer was created with.
     pub fn options(&self) -> &TokenizerOptions {
         &self.options
     }
 
-    /// Number of ids that are added around every text.
+    /// Returns the number of ids added around every text.
     pub fn added_per_document(&self) -> usize {
         self.prefix.len() + self.suffix.len()
     }
 
-    /// Buffers and the word cache for one thread. Keep it from text to text.
+    /// Creates the buffers and the word cache for one thread. Reuse them for all texts.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(self.serial)
     }
@@ -83,7 +83,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// The text has no ids, and `out` is as it was. See [`EncodeError`] for the reasons.
+    /// If the text cannot be encoded; `out` is then unchanged. See [`EncodeError`] for the reasons.
     pub fn encode(
         &self,
         text: &str,
@@ -93,11 +93,11 @@ impl Tokenizer {
         self.encode_by(self.fast.as_deref(), text, scratch, out)
     }
 
-    /// The same, with the slow reference.
+    /// Like [`encode`](Self::encode), but uses the slow reference.
     ///
     /// # Errors
     ///
-    /// As [`encode`](Self::encode).
+    /// Returns the errors of [`encode`](Self::encode).
     pub fn encode_reference(
         &self,
         text: &str,
@@ -138,7 +138,7 @@ impl Tokenizer {
         })
     }
 
-    /// Whether `text` is short enough for the reference.
+    /// Returns whether `text` is short enough for the reference.
     pub(crate) fn is_for_reference(&self, text: &str) -> bool {
         match &self.reference {
             Base::Bytes(_) | Base::SentencePiece(_) => true,
@@ -146,7 +146,7 @@ impl Tokenizer {
         }
     }
 
-    /// The number of special tokens whose strings are in the text, or the error that the policy asks for.
+    /// Counts the special-token strings in the text, or returns an error if the policy forbids them.
     fn special_in_text(&self, text: &str) -> Result<u64, EncodeError> {
         let (count, first) = match (&self.finder, &self.reference) {
             (SpecialTokenFinder::Strings(automaton, tokens), _) => {
@@ -166,7 +166,8 @@ impl Tokenizer {
             }
             (SpecialTokenFinder::ByReference { within_words, .. }, Base::Reference(reference)) => {
                 let (mut count, mut first) = (0, None);
-                // With a normalizer that a fast engine knows, the text between two words has no effect on them.
+                // Fast engines support only normalizers for which a text can be divided between two words without an
+                // effect.
                 let divides = *within_words && self.fast.is_some();
                 for part in cut_between_words(text, divides) {
                     let found = reference.special_tokens_in(part)?;

@@ -1,9 +1,9 @@
-//! Unigram models with the scores that the published `tokenizers` package reads.
+//! Reads Unigram models with the same scores as the published `tokenizers` package.
 //!
-//! That package builds `serde_json` without its feature `float_roundtrip`, so a score of 16 or more digits may be one unit
-//! in the last place away from the nearest number. Such a unit decides which of two segmentations wins. Cargo enables a
-//! feature for every crate of a build at once, so neither this crate nor a program that embeds it can rely on the feature
-//! being off for the reference. The scores are therefore parsed here, by the same arithmetic as in the package.
+//! That package builds `serde_json` without its feature `float_roundtrip`, so a score of 16 or more digits may differ
+//! from the nearest number by one unit in the last place. This difference can decide between two segmentations. Cargo
+//! enables a feature for all crates of a build, so neither this crate nor a program that embeds it can rely on the
+//! feature being off for the reference. Therefore this module parses the scores itself, with the package's arithmetic.
 
 use std::sync::LazyLock;
 
@@ -14,10 +14,10 @@ use tokenizers::models::unigram::Unigram;
 
 use crate::read_model::ReadModel;
 
-/// A Unigram model, read with the scores of the package.
+/// A Unigram model with the scores of the package.
 pub(crate) type UnigramModel = ReadModel<Unigram>;
 
-/// The model of a `tokenizer.json`.
+/// A `tokenizer.json`, of which only the model is read.
 #[derive(Deserialize)]
 pub(crate) struct File {
     pub(crate) model: UnigramModel,
@@ -45,13 +45,14 @@ impl<'de> Deserialize<'de> for UnigramModel {
     }
 }
 
-/// The powers of ten that are 64-bit floats, each the nearest one.
+/// The powers of ten in the range of 64-bit floats, each rounded to the nearest float.
 static POWERS: LazyLock<Vec<f64>> =
     LazyLock::new(|| (0..=MAX_POWER).map(|e| format!("1e{e}").parse().unwrap_or(f64::INFINITY)).collect());
 const MAX_POWER: i32 = 308;
 
-/// The value of a JSON number as `serde_json` computes it without `float_roundtrip`: the digits that fit 64 bits, times or
-/// divided by a power of ten, each step rounded. `None` for other JSON, and for numbers out of range.
+/// Computes the value of a JSON number like `serde_json` without `float_roundtrip`: the digits that fit into 64 bits
+/// are multiplied or divided by a power of ten, and each step is rounded. `None` for other JSON and for numbers out of
+/// range.
 fn parse(json: &str) -> Option<f64> {
     let (unsigned, is_negative) = match json.strip_prefix('-') {
         Some(rest) => (rest, true),
@@ -75,7 +76,7 @@ fn parse(json: &str) -> Option<f64> {
     Some(if is_negative { -value } else { value })
 }
 
-/// `number` followed by as many digits of `text` as fit, and how many those are.
+/// Appends as many digits of `text` to `number` as fit. Returns the result and their count.
 fn append_digits(number: u64, text: &str) -> (u64, usize) {
     let (mut number, mut taken) = (number, 0);
     for digit in text.bytes().map(|byte| u64::from(byte.wrapping_sub(b'0'))) {
@@ -90,7 +91,7 @@ fn saturated(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// An exponent, clamped to the range of `i32`.
+/// Parses an exponent, clamped to the range of `i32`.
 fn parse_exponent(text: &str) -> Option<i32> {
     let (digits, is_negative) = match text.strip_prefix('-') {
         Some(rest) => (rest, true),
@@ -101,7 +102,7 @@ fn parse_exponent(text: &str) -> Option<i32> {
     is_number.then_some(if is_negative { -size } else { size })
 }
 
-/// `digits` times ten to the power of `power`.
+/// Returns `digits` times ten to the power of `power`.
 fn scaled(digits: u64, mut power: i32) -> Option<f64> {
     let mut value = digits as f64;
     loop {
@@ -124,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers and what `tokenizers` 0.23.2 of PyPI reads them as, bit by bit.
+    /// Numbers and their bits as read by `tokenizers` 0.23.2 from PyPI.
     const READ: &[(&str, u64)] = &[
         ("0", 0x0000_0000_0000_0000),
         ("-0", 0x8000_0000_0000_0000),

@@ -1,8 +1,9 @@
-//! Comparing ids with the reference: whole texts, and windows of long ones, because the reference takes about 150 bytes of memory
-//! per byte of text.
+//! Comparison of ids with the reference. Long texts are compared in windows, because the reference needs about 150
+//! bytes of memory per byte of text.
 //!
-//! A window is a run of consecutive segments, and shares its last segment with the next window. So the reference sees both sides of
-//! every place where segments meet. Only at its own two ends does a window rely on the engine, which says where a text can be divided.
+//! A window is a run of consecutive segments that shares its last segment with the next window. Therefore every
+//! boundary between segments lies inside a window. Only at its two ends does a window rely on the engine, which
+//! determines where a text can be divided.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -12,31 +13,32 @@ use crate::segments::SEGMENT_BYTES;
 use crate::stats::{EncodeStats, Segment};
 use crate::tokenizer::Tokenizer;
 
-/// Segments of a window.
+/// Number of segments in a window.
 const WINDOW_SEGMENTS: usize = 4;
 
-/// Bytes of the longest document that is compared as a whole although it could be divided.
+/// Maximum size in bytes of a document that is compared as a whole although it could be divided.
 const WHOLE_BYTES: usize = WINDOW_SEGMENTS * SEGMENT_BYTES;
 
 /// The result of [`Tokenizer::verify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
-    /// Bytes that the reference encoded.
+    /// Number of bytes encoded by the reference.
     pub bytes: u64,
-    /// A selected text, or window, is above [`max_reference_bytes`](crate::TokenizerOptions::max_reference_bytes) and was not compared.
+    /// A selected text or window was not compared, because it is above
+    /// [`max_reference_bytes`](crate::TokenizerOptions::max_reference_bytes).
     pub too_long: bool,
-    /// No compared id differs from that of the reference.
+    /// All compared ids equal those of the reference.
     pub is_right: bool,
 }
 
 impl Tokenizer {
-    /// Whether [`TokenizerOptions::verify`](crate::TokenizerOptions::verify) selects the text that `key_hash` (64 well-mixed bits)
-    /// identifies. Always false when the reference makes the ids anyway.
+    /// Returns whether [`TokenizerOptions::verify`](crate::TokenizerOptions::verify) selects the text identified by
+    /// `key_hash` (64 well-mixed bits). Always false if the tokenizer has no fast engine.
     pub fn should_verify(&self, key_hash: u64) -> bool {
         self.fast.is_some() && self.options.verify.selects(key_hash)
     }
 
-    /// Whether the reference returns exactly `ids` for `text`; false when it returns an error.
+    /// Returns whether the reference produces exactly `ids` for `text`; false if it returns an error.
     pub fn matches_reference(
         &self,
         text: &str,
@@ -47,11 +49,11 @@ impl Tokenizer {
         self.encode_reference(text, scratch, &mut expected).is_ok() && ids.into_iter().eq(expected)
     }
 
-    /// Compares `ids` with the reference: those that [`encode`](Self::encode) gave for `text` when it returned `stats`.
+    /// Compares `ids` with the reference. `ids` and `stats` are the results of [`encode`](Self::encode) for `text`.
     ///
-    /// [`TokenizerOptions::verify`](crate::TokenizerOptions::verify) and `key_hash`, 64 well-mixed bits that identify the
-    /// text, decide whether the text, or which windows of a long one, are compared. Most calls compare nothing and cost
-    /// nothing.
+    /// [`TokenizerOptions::verify`](crate::TokenizerOptions::verify) and `key_hash`, 64 well-mixed bits that identify
+    /// the text, select whether the text, or which windows of a long text, are compared. Most calls compare nothing and
+    /// cost almost nothing.
     pub fn verify(
         &self,
         key_hash: u64,
@@ -91,7 +93,7 @@ impl Tokenizer {
 }
 
 impl Verified {
-    /// Counts `text`, if the reference may encode it.
+    /// Returns whether the reference may encode `text`, and counts its bytes or records that it is too long.
     fn may_ask(&mut self, tokenizer: &Tokenizer, text: &str) -> bool {
         let may = tokenizer.is_for_reference(text);
         match may {
@@ -102,7 +104,7 @@ impl Verified {
     }
 }
 
-/// The windows of a document of more than one segment.
+/// Returns the windows of a document with more than one segment.
 fn windows(segments: &[Segment]) -> impl Iterator<Item = Segment> {
     let last = segments.len().saturating_sub(1);
     (0..last).step_by(WINDOW_SEGMENTS - 1).filter_map(move |from| {

@@ -1,12 +1,12 @@
-//! How long `bench` and `headspace` measure.
+//! Arguments of `bench` and `headspace` for the duration of measurements.
 
 use crate::bench::{Bench, Effort};
 use crate::cli::print;
 
-/// Seconds above which the user is told how long it will take.
+/// Expected duration, in seconds, above which it is announced to the user.
 const LONG_SECONDS: f64 = 5.0;
 
-/// Length and number of rounds.
+/// Duration and number of rounds.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct EffortArgs {
     /// Seconds of a round
@@ -41,13 +41,13 @@ pub(in crate::cli) struct EffortArgs {
 }
 
 impl EffortArgs {
-    /// The length of a round.
+    /// Returns the length of a round.
     pub(in crate::cli) fn effort(&self) -> Effort {
         self.items.map_or(Effort::Seconds(self.seconds), Effort::Items)
     }
 }
 
-/// Tells the user to wait, if measuring takes long.
+/// Announces the expected duration if it exceeds [`LONG_SECONDS`].
 pub(in crate::cli) fn announce(bench: &Bench) {
     if let Some(seconds) = bench.expected_seconds().filter(|seconds| *seconds > LONG_SECONDS) {
         print::say(format!("measuring for about {seconds:.0} s"));

@@ -1,4 +1,4 @@
-//! `dsconvert bench`: how fast images, text or a dataset can be read.
+//! `dsconvert bench`: measures how fast images, text or a dataset can be read.
 
 mod effort_args;
 mod target_args;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::options::{DEFAULT_SEED, default_threads};
 use crate::storage::write_file;
 
-/// The hidden argument that makes a process answer requests.
+/// Hidden argument with which a process serves requests for rounds.
 const JOB_FLAG: &str = "--serve-rounds";
 
 const EXAMPLES: &str = "\
@@ -99,7 +99,7 @@ pub(super) struct Args {
     serve_rounds: bool,
 }
 
-/// Parses `1,2,4` or `1..4`.
+/// Parses a list such as `1,2,4` or a range such as `1..4`.
 pub(super) fn counts(flag: &str, text: &str, least: u64, most: u64) -> Result<Vec<u64>> {
     let bad = |what: &str| {
         Error::usage(format!("{flag}: `{what}` is not a number from {least} to {most}"))
@@ -153,7 +153,7 @@ impl Args {
         Ok(counts("--threads", text, 1, most)?.into_iter().map(|n| n as usize).collect())
     }
 
-    /// Finds the targets and checks everything.
+    /// Finds the targets and checks the options.
     fn bench(&self) -> Result<Bench> {
         let targets = self.target.find(&self.path, self.against.as_deref())?;
         let kinds: Vec<TargetKind> = targets.iter().map(|target| target.kind()).collect();
@@ -178,7 +178,7 @@ impl Args {
     }
 }
 
-/// This command again, as a process that answers requests.
+/// Returns this command with [`JOB_FLAG`], for a child process that serves rounds.
 fn job() -> Command {
     let mut args = std::env::args_os();
     let mut command = Command::new(args.next().unwrap_or_else(|| "dsconvert".into()));
@@ -186,7 +186,7 @@ fn job() -> Command {
     command
 }
 
-/// Runs it.
+/// Runs `dsconvert bench`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
     let bench = args.bench()?;
     if args.serve_rounds {

@@ -1,4 +1,4 @@
-//! How `bench` and `headspace` read what they measure.
+//! Arguments of `bench` and `headspace` for reading what they measure.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::options::check_local;
 use crate::transform::image::ImageOptions;
 use crate::transform::text::TokenizerOptions;
 
-/// Items of a batch by default.
+/// Default number of items per batch.
 const DEFAULT_BATCH: u64 = 32;
 
-/// How raw files are delivered, and in which batches.
+/// How raw files are processed and batched.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct TargetArgs {
     /// Split to read of datasets [default: all]
@@ -78,12 +78,12 @@ impl TargetArgs {
         self.batch_tokens.map_or(BenchBatchSize::Items(items), BenchBatchSize::Tokens)
     }
 
-    /// Finds `path` and what it is compared with. Each of the two is read as the other one was converted, if that is a
-    /// dataset.
+    /// Finds the target `path` and, if given, the target `against`. If one of them is a dataset, options that are not
+    /// given come from its conversion and apply to the other.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) for a URL, and where there is nothing to measure.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) for a URL, and if there is nothing to measure.
     pub(in crate::cli) fn find(&self, path: &Path, against: Option<&Path>) -> Result<Vec<BenchTarget>> {
         check_local("PATH", path)?;
         let Some(against) = against else { return Ok(vec![BenchTarget::find(path, &self.options(None)?)?]) };
@@ -92,7 +92,7 @@ impl TargetArgs {
         Ok(vec![target(path, against)?, target(against, path)?])
     }
 
-    /// The options of a target; what is not given is taken from `like`, if that is a dataset.
+    /// Returns the options of a target. Options that are not given come from `like`, if it is a dataset.
     fn options(&self, like: Option<&Path>) -> Result<TargetOptions> {
         let tokenizer = self.tokenizer.as_deref().map(|name| {
             let options =
@@ -112,7 +112,7 @@ impl TargetArgs {
         }
     }
 
-    /// The pixel options, if any is given.
+    /// Returns the pixel options, if any of them is given.
     fn image(&self) -> Result<Option<ImageOptions>> {
         let given = [&self.resize, &self.filter, &self.crop, &self.pad];
         if given.iter().all(|text| text.is_none()) && !self.enlarge {

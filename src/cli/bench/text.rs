@@ -7,10 +7,10 @@ use indicatif::{HumanCount, HumanDuration};
 use crate::bench::{BenchReport, Measurement, Probe, Residency, Spread, TargetReport};
 use crate::printable::printable;
 
-/// Residency from which plain reads come from memory.
+/// Residency at or above which plain reads count as reads from the page cache.
 const CACHED: f64 = 0.99;
 
-/// `12,345` or `1.23`, to three significant digits below 1,000.
+/// Formats as `12,345` or `1.23`: three significant digits from 1 to 1,000, and three decimals below 1.
 fn number(x: f64) -> String {
     match x {
         x if x >= 1000.0 => HumanCount(x.round() as u64).to_string(),
@@ -33,7 +33,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// `±` half the distance between the extremes, as a share of the median.
+/// Formats the median and `±` half the distance between the extremes, as a share of the median.
 fn spread(found: &Spread) -> String {
     format!("{} ±{}", number(found.median), percent(found.spread / 2.0))
 }
@@ -42,7 +42,7 @@ fn residency(found: Option<&Residency>) -> String {
     found.map_or_else(|| "unknown".to_owned(), |r| percent(r.share))
 }
 
-/// Columns of text, aligned by their widest cell: the first ones to the left, numbers to the right.
+/// Formats rows with aligned columns: the first `left` columns to the left, the others to the right.
 fn table(rows: &[Vec<String>], left: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -66,7 +66,7 @@ fn table(rows: &[Vec<String>], left: usize) -> String {
     text
 }
 
-/// The whole report. Writing to a string cannot fail.
+/// Formats the whole report. Results of `writeln!` are ignored, because writing to a string cannot fail.
 pub(super) fn report(report: &BenchReport) -> String {
     let mut text = String::new();
     for target in &report.targets {
@@ -140,7 +140,7 @@ fn describe(target: &TargetReport, text: &mut String) {
     }
 }
 
-/// The cells that tell a measurement from others.
+/// Returns the cells that identify a measurement.
 fn key(measurement: &Measurement, several: bool) -> Vec<String> {
     let mut cells = Vec::new();
     if several {
@@ -202,7 +202,7 @@ fn comparison(report: &BenchReport) -> String {
     let [Some(a), Some(b)] = [report.targets.first(), report.targets.get(1)] else { return text };
     for found in &report.comparison {
         let Spread { median, min, max, .. } = found.speedup;
-        // The faster one comes first.
+        // The faster target comes first.
         let (fast, slow, median, min, max) = match median >= 1.0 {
             true => (a, b, median, min, max),
             false => (b, a, 1.0 / median, 1.0 / max, 1.0 / min),

@@ -1,4 +1,4 @@
-//! `dsconvert headspace`: how much training would gain from faster loading.
+//! `dsconvert headspace`: estimates how much training would gain from faster loading.
 
 mod text;
 
@@ -15,7 +15,7 @@ use crate::bench::{
 use crate::error::{Error, Result};
 use crate::options::{DEFAULT_SEED, default_threads};
 
-/// Most workers that are considered.
+/// Maximum number of workers to consider.
 const MAX_WORKERS: u64 = dsconvert_simulate::MAX_WORKERS as u64;
 
 const EXAMPLES: &str = "\
@@ -75,7 +75,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// 0, 1, 2, 4, … up to `cores`, and `cores`.
+/// Returns 0, the powers of two below `cores`, and `cores`.
 fn default_workers(cores: u32) -> Vec<u32> {
     let powers = std::iter::successors(Some(1u32), |n| n.checked_mul(2)).take_while(|n| *n < cores);
     std::iter::once(0).chain(powers).chain([cores]).collect()
@@ -97,7 +97,8 @@ impl Args {
         })
     }
 
-    /// Measures batches in random order on one thread, of both targets in turns; and padding, of text.
+    /// Measures batches on one thread, alternating between the targets, and the padding of text. The order is random,
+    /// or sequential if files are compressed.
     fn measure(&self, path: &std::path::Path) -> Result<(BenchReport, Option<PaddingTime>)> {
         let targets = self.target.find(path, self.against.as_deref())?;
         let compressed = targets.iter().any(|target| target.is_compressed());
@@ -115,7 +116,7 @@ impl Args {
         };
         let bench = Bench::new(targets, options)?;
         announce(&bench);
-        // One job needs no other process.
+        // A single job starts no child process, so this command never runs.
         let report = bench.run(|| std::process::Command::new("true"))?;
         let padding = match bench.padding()? {
             Some(known) => Some(PaddingTime::new(known.random, Some(known.bucketed), self.step_ms)),
@@ -128,7 +129,7 @@ impl Args {
     }
 }
 
-/// The load times of the measurement of `target` in its first order.
+/// Returns the path and the load times of the first measurement of `target`.
 fn trace_of(report: &BenchReport, target: usize) -> Result<(String, LoadTrace)> {
     let found = report.measurements.iter().find(|m| m.target == target);
     let found = found.ok_or_else(|| Error::internal("a target was not measured"))?;
@@ -137,7 +138,7 @@ fn trace_of(report: &BenchReport, target: usize) -> Result<(String, LoadTrace)> 
     Ok((found.path.clone(), trace.map_err(|e| Error::internal("load times are no trace").caused_by(e))?))
 }
 
-/// Says which flag an error belongs to.
+/// Turns the option name at the start of an error into its flag.
 fn flagged(error: Error) -> Error {
     let text = error.to_string();
     let is_option = text
@@ -153,10 +154,10 @@ fn flagged(error: Error) -> Error {
     }
 }
 
-/// Runs it.
+/// Runs `dsconvert headspace`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
     let options = args.options()?;
-    // Refused before anything is measured.
+    // Rejects invalid options before anything is measured.
     options.check().map_err(flagged)?;
     let found = match (&args.path, &args.trace) {
         (_, Some(file)) => {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::bench::{Headspace, LoadingOutcome};
 use crate::printable::printable;
 
-/// The whole report. Writing to a string cannot fail.
+/// Formats the whole report. Results of `writeln!` are ignored, because writing to a string cannot fail.
 pub(super) fn report(found: &Headspace) -> String {
     let mut text = String::new();
     let outcomes = std::iter::once(&found.loading).chain(&found.against);

@@ -1,4 +1,4 @@
-//! `--card`: a `README.md` with which the Hugging Face Hub and `datasets.load_dataset` open the directory as it is.
+//! `--card`: writes a `README.md` so that the Hugging Face Hub and `datasets.load_dataset` open the directory as is.
 
 use std::fmt::{Display, Write as _};
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::report::format::{count, plural};
 use crate::schema::{FieldType, Kind, LABEL, Schema};
 use crate::storage::{Access, lstat, write_file};
 
-/// Name of the card in the directory of the dataset. The Hub asks for it.
+/// File name of the card in the directory of the dataset, as the Hub requires.
 const CARD_NAME: &str = "README.md";
 
 /// Writes the card into the directory of the dataset.
@@ -36,7 +36,7 @@ pub(super) fn exec(path: &Path, access: Access, out: &mut Out) -> Result<()> {
     writeln!(out, "wrote {}", printable_path(&file)).map_err(print_error)
 }
 
-/// Lines of text.
+/// Text that is built line by line.
 struct Lines(String);
 
 impl Lines {
@@ -66,7 +66,7 @@ fn card(dataset: &Dataset) -> Result<String> {
     Ok(card.0)
 }
 
-/// The YAML that the Hub and `datasets` read.
+/// Adds the YAML metadata that the Hub and `datasets` read.
 fn add_metadata(card: &mut Lines, d: &DatasetDescription) {
     card.add("# Choose a license: https://huggingface.co/docs/hub/repositories-licenses");
     card.add("license: other");
@@ -77,7 +77,7 @@ fn add_metadata(card: &mut Lines, d: &DatasetDescription) {
     }
     card.add(format_args!("size_categories:\n- {}", size_category(d.records)));
     card.add("configs:\n- config_name: default\n  data_files:");
-    // Splits without records have no shards, and `datasets` refuses patterns that match nothing.
+    // Splits without records have no shards, and `datasets` rejects patterns that match nothing.
     let splits = || d.splits.iter().filter(|(_, split)| split.records > 0);
     for (name, _) in splits() {
         card.add(format_args!("  - split: {name}\n    path: {name}/*.{}", d.format.extension()));
@@ -96,7 +96,7 @@ fn add_metadata(card: &mut Lines, d: &DatasetDescription) {
     card.add(format_args!("  download_size: {}\n  dataset_size: {}", d.bytes, d.bytes));
 }
 
-/// What people read.
+/// Adds the Markdown text below the metadata.
 fn add_text(card: &mut Lines, d: &DatasetDescription) {
     let sources = printable(&d.sources.labels.join(", ")).into_owned();
     card.add(format_args!(
@@ -135,7 +135,7 @@ fn add_text(card: &mut Lines, d: &DatasetDescription) {
     card.add("\n## Sources and license\n\nDescribe where the data comes from, and who may use it for what.");
 }
 
-/// The type of a field as `datasets` writes it in YAML.
+/// Returns the type of a field in the YAML of `datasets`.
 fn feature(ty: FieldType, schema: &Schema) -> String {
     match ty {
         FieldType::Image | FieldType::Mask => "dtype: image".to_owned(),
@@ -151,18 +151,18 @@ fn feature(ty: FieldType, schema: &Schema) -> String {
     }
 }
 
-/// A string of YAML. JSON strings are strings of YAML.
+/// Quotes text as a YAML string. Every JSON string is a YAML string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Text that is no markup.
+/// Escapes the characters that Markdown treats as markup.
 fn markdown(text: &str) -> String {
     let special = |c: char| "\\`*_{}[]<>()#+!|~$&".contains(c);
     text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// The size as the Hub names it.
+/// Returns the Hub's size category for a number of records.
 fn size_category(records: u64) -> &'static str {
     match records {
         0..1_000 => "n<1K",

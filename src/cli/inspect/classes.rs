@@ -1,4 +1,4 @@
-//! Numbers of records by class, of each split.
+//! Records per class in each split.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::report::format::plural;
 use crate::schema::LABEL;
 use crate::storage::Access;
 
-/// Counts of the splits of a dataset; empty without labels.
+/// Label counts of each split of a dataset. Empty for datasets without labels.
 #[derive(Default)]
 pub(super) struct ClassCounts {
     names: Vec<String>,
@@ -23,7 +23,7 @@ pub(super) struct ClassCounts {
 }
 
 impl ClassCounts {
-    /// Reads the labels of what is described at `path`. Damage is a warning: the rest is described all the same.
+    /// Reads the labels of the dataset at `path`. Damage causes a warning, so that everything else is still described.
     pub(super) fn of(path: &Path, description: &Description, access: Access) -> Result<Self> {
         let Description::Dataset(described) = description else { return Ok(Self::default()) };
         if described.schema.index_of(LABEL).is_none() {
@@ -67,7 +67,7 @@ impl ClassCounts {
         Ok(())
     }
 
-    /// The description as JSON, with `classes`, `unlabelled` and `labels_read` in each split.
+    /// Returns the description as JSON, with `classes`, `unlabelled` and `labels_read` in each split.
     pub(super) fn add_to(&self, description: &Description) -> Result<Json> {
         let json = serde_json::to_value(description);
         let mut json = json.map_err(|e| Error::internal("the description has no JSON").caused_by(e))?;

@@ -1,4 +1,4 @@
-//! Descriptions for people.
+//! Human-readable descriptions of datasets and shards.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,9 +12,9 @@ use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescr
 use crate::report::format::plural;
 use crate::schema::Schema;
 
-/// Characters of the longest bar.
+/// Length of the longest bar, in characters.
 const BAR_WIDTH: u64 = 40;
-/// Class names that are printed before the rest is counted.
+/// Maximum number of class names to print; the others are counted.
 const SHOWN_CLASSES: usize = 8;
 
 pub(super) fn print(
@@ -113,7 +113,7 @@ fn print_schema(schema: &Schema, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Members of a JSON object, one a line, nested objects indented; what is null is left out.
+/// Prints the members of a JSON object, one per line, with nested objects indented. Null members are omitted.
 fn print_options(value: &serde_json::Value, depth: usize, out: &mut impl Write) -> io::Result<()> {
     for (name, value) in value.as_object().into_iter().flatten() {
         let indent = "  ".repeat(depth);
@@ -159,7 +159,7 @@ pub(in crate::cli) fn print_histogram(histogram: &[HistogramBucket], out: &mut i
     let width = histogram.iter().map(|b| label(b).len()).max().unwrap_or(0);
     let counts = histogram.iter().map(|b| HumanCount(b.records).to_string().len()).max().unwrap_or(0);
     for bucket in histogram {
-        // A bucket that holds anything shows at least a sliver.
+        // Rounding up gives every non-empty bucket a visible bar.
         let cells = (u128::from(bucket.records) * u128::from(BAR_WIDTH)).div_ceil(u128::from(most)) as usize;
         let line = format!(
             "  {:>width$} – {:>width$}  {:>counts$}  {}",

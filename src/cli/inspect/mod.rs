@@ -1,4 +1,4 @@
-//! `dsconvert inspect`: what is in a dataset or shard, is it whole, show me.
+//! `dsconvert inspect`: describes, verifies and repairs datasets, and shows their records.
 
 mod card;
 mod classes;
@@ -98,7 +98,7 @@ impl Args {
     }
 }
 
-/// Standard output, with errors that name it.
+/// Buffered standard output; [`print_error`] wraps its errors.
 type Out = BufWriter<io::StdoutLock<'static>>;
 
 fn print_error(e: io::Error) -> Error {
@@ -111,7 +111,7 @@ fn print_json(out: &mut Out, value: &impl serde::Serialize) -> Result<()> {
     writeln!(out).map_err(print_error)
 }
 
-/// Runs it.
+/// Runs `dsconvert inspect`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
     if args.card {
         crate::options::check_local("PATH", &args.path)?;
@@ -144,7 +144,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
     Ok(ending)
 }
 
-/// Verifies, and repairs what is wrong if that is wanted.
+/// Verifies and, with `--repair`, repairs what is damaged and verifies again.
 fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Ending> {
     let threads = args.threads.unwrap_or_else(default_threads);
     let Some(sources) = &args.repair else {
@@ -169,7 +169,7 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
     verify::exec(&args.path, access, threads, false, out)
 }
 
-/// Whether `path` is a shard rather than a dataset.
+/// Returns whether `path` is a shard rather than a dataset.
 fn is_shard(path: &Path) -> Result<bool> {
     Ok(is_file(path)? && path.file_name().is_none_or(|name| name != crate::manifest::MANIFEST_NAME))
 }
@@ -178,18 +178,18 @@ fn is_file(path: &Path) -> Result<bool> {
     Ok(stat(path)?.is_some_and(|meta| meta.is_file()))
 }
 
-/// The directory of the dataset at `path`, which may also name its manifest.
+/// Returns the directory of the dataset at `path`, which may be the path of its manifest.
 fn dir_of(path: &Path) -> Result<&Path> {
     Ok(if is_file(path)? { path.parent().unwrap_or(path) } else { path })
 }
 
-/// The dataset at `path`, which may also name its manifest.
+/// Opens the dataset at `path`, which may be the path of its manifest.
 fn open_dataset(path: &Path, access: Access) -> Result<Dataset> {
     let dir = dir_of(path)?;
     crate::reader::OpenOptions::new().access(access).open(dir)
 }
 
-/// The split that was asked for, else `train`, else the first.
+/// Returns the split `name`, by default `train`, or else the first split.
 fn split_of(dataset: &Dataset, name: Option<&str>) -> Result<Split> {
     let named = name.or_else(|| dataset.manifest().splits.contains_key("train").then_some("train"));
     match named {

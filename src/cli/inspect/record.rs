@@ -1,4 +1,4 @@
-//! One record for people, for programs, and into a file.
+//! Output of one record: as text, as JSON, or into a file.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,15 +13,15 @@ use crate::sample::Value;
 use crate::schema::{FieldType, IMAGE, INPUT_IDS};
 use crate::transform::image::sniff;
 
-/// Ids that are printed before the rest is counted.
+/// Maximum number of ids to print; the others are counted.
 const SHOWN_IDS: usize = 16;
-/// Characters of a text that are printed.
+/// Maximum number of characters of a text to print.
 const SHOWN_CHARACTERS: usize = 200;
 
-/// Characters of a decoded document that are printed.
+/// Maximum number of characters of a decoded document to print.
 const SHOWN_TEXT: usize = 2000;
 
-/// Prints a record, long values cut; with the `text` of its ids in place of them.
+/// Prints a record with long values truncated, and with `text`, if given, in place of its ids.
 pub(super) fn print(record: &Record, text: Option<&str>, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "record {}", record.ordinal())?;
     for (name, ty, value) in record.fields() {
@@ -68,7 +68,7 @@ fn print_text(text: &str, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// The text with control characters shown as escapes, cut after some characters: a dataset must not drive a terminal.
+/// Truncates text and escapes its control characters, so that a dataset cannot control the terminal.
 fn cut(text: &str) -> String {
     let mut shown = printable(&text.chars().take(SHOWN_CHARACTERS).collect::<String>()).into_owned();
     if text.chars().nth(SHOWN_CHARACTERS).is_some() {
@@ -77,7 +77,7 @@ fn cut(text: &str) -> String {
     shown
 }
 
-/// The whole record, with the `text` of its ids, but for images and other bytes, of which the size is given.
+/// Returns the whole record as JSON, with the `text` of its ids. Images and other bytes are given by size and type.
 pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
     let mut fields = Map::new();
     fields.insert("record".to_owned(), json!(record.ordinal()));
@@ -102,7 +102,7 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
     Json::Object(fields)
 }
 
-/// Writes the image, or the ids as a JSON list, to a file that the user named.
+/// Writes the image, or the ids as a JSON list, to `file`.
 pub(super) fn extract(record: &Record, file: &Path) -> Result<()> {
     let content = match (record.get(IMAGE), record.get(INPUT_IDS)) {
         (Some(Value::Bytes(bytes)), _) => bytes.to_vec(),

@@ -1,4 +1,4 @@
-//! `--head`, `--record` and `--sample`, with `--text`: which records are shown, and how.
+//! `--head`, `--record`, `--sample` and `--text`: selects and shows records.
 
 use std::io::Write;
 
@@ -8,10 +8,10 @@ use crate::reader::{Dataset, Record, ShardFile};
 use crate::report::{Vocabulary, seeded};
 use crate::storage::Access;
 
-/// Records that `--text` shows when no number is given.
+/// Number of records that `--text` shows by default.
 const SHOWN_TEXTS: u64 = 5;
 
-/// Shows the records that were asked for.
+/// Shows the requested records.
 pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     if is_shard(&args.path)? {
         return of_shard(args, access, out);
@@ -34,7 +34,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     split.iter().take(show.most()).try_for_each(|record| show.record(&record?, out))
 }
 
-/// A shard alone: its records in order, and no tokenizer.
+/// Shows records of a single shard, in order and without a tokenizer.
 fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     if args.text {
         return Err(Error::usage("--text needs the tokenizer, which a shard does not hold")
@@ -68,7 +68,7 @@ fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     show.record(&record, out)
 }
 
-/// The vocabulary that the ids of the dataset are decoded with.
+/// Returns the vocabulary for decoding the ids of the dataset.
 fn vocabulary(args: &Args, dataset: &Dataset) -> Result<Vocabulary> {
     if dataset.manifest().tokenizer.is_none() {
         return Err(
@@ -84,12 +84,12 @@ fn vocabulary(args: &Args, dataset: &Dataset) -> Result<Vocabulary> {
 /// How records are shown.
 struct Show<'a> {
     args: &'a Args,
-    /// With `--text`.
+    /// Present with `--text`.
     vocabulary: Option<Vocabulary>,
 }
 
 impl Show<'_> {
-    /// The most records that are shown in order.
+    /// Returns the maximum number of records to show in order.
     fn most(&self) -> usize {
         usize::try_from(self.args.head.unwrap_or(SHOWN_TEXTS)).unwrap_or(usize::MAX)
     }

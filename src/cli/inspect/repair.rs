@@ -1,4 +1,4 @@
-//! `dsconvert inspect --verify --repair`: runs the command that made a dataset again, as its manifest tells it, with
+//! `dsconvert inspect --verify --repair`: reads the command that made a dataset from its manifest and runs it with
 //! `--resume=repair`.
 
 use std::ffi::OsString;
@@ -12,14 +12,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, TOKENIZER_NAME};
 use crate::storage::stat;
 
-/// Objects in the options of a manifest whose members are options.
+/// Objects among a manifest's options whose members are options themselves.
 const GROUPS: [&str; 3] = ["image", "output", "tokenization"];
-/// What a manifest tells of a conversion beside its options, or in another way. The repair compares all of it with what it
-/// finds.
+/// Manifest entries that are not command-line options, or that are recorded in another form. The repair compares all of
+/// them with what it finds.
 const NO_OPTIONS: [&str; 3] = ["tokenizer", "reference", "image_fields"];
-/// An option that the manifest has under another name than the command.
+/// Option with one name in the manifest and another on the command line.
 const VERIFY_IDS: (&str, &str) = ("verify", "verify_ids");
-/// Options whose files the manifest does not hold.
+/// Options whose input files are not in the manifest, with the words for the error message.
 const OF_FILES: [(&str, &str); 4] = [
     ("files_from", "from a list of files"),
     ("stdin", "from standard input"),
@@ -27,11 +27,11 @@ const OF_FILES: [(&str, &str); 4] = [
     ("classes", "with a list of classes"),
 ];
 
-/// Repairs the dataset in `dir` from `sources`, which have to be as they were.
+/// Repairs the dataset in `dir` from `sources`, which must be unchanged.
 ///
 /// # Errors
 ///
-/// As the command that made the dataset; [`ErrorKind::Unsupported`] when the manifest does not tell all of it.
+/// Those of the command that made the dataset; [`ErrorKind::Unsupported`] if the manifest does not record all of it.
 pub(super) fn exec(dir: &Path, sources: &[PathBuf], threads: Option<usize>) -> Result<Ending> {
     let manifest = Manifest::read(dir)?;
     let mut command = command_of(dir, &manifest, sources)?;
@@ -39,7 +39,7 @@ pub(super) fn exec(dir: &Path, sources: &[PathBuf], threads: Option<usize>) -> R
     convert(command)
 }
 
-/// The command that repairs the dataset in `dir`, whose manifest is `manifest`.
+/// Returns the command that repairs the dataset in `dir` with the given `manifest`.
 fn command_of(dir: &Path, manifest: &Manifest, sources: &[PathBuf]) -> Result<Vec<OsString>> {
     let kind = manifest.kind().name();
     let mut command: Vec<OsString> = vec!["dsconvert".into(), kind.into()];
@@ -58,7 +58,7 @@ fn command_of(dir: &Path, manifest: &Manifest, sources: &[PathBuf]) -> Result<Ve
         let known = known.find_subcommand(kind).ok_or_else(|| Error::internal("the command is gone"))?;
         add_options(options, known, &mut command)?;
     }
-    // Behind the options, so that a name that begins with a dash is one.
+    // Sources come after the options and `--`, so that a name that starts with a dash is a name.
     command.push("--".into());
     command.extend(sources.iter().map(|source| source.clone().into_os_string()));
     Ok(command)
@@ -77,7 +77,7 @@ fn add_options(
                 add_options(members, known, command)?;
                 continue;
             }
-            // Found as it was found before.
+            // Metadata files beside the images are found again the same way.
             ("metadata", _) if is_beside_images => continue,
             (name, _) if NO_OPTIONS.contains(&name) => continue,
             _ => {}
@@ -101,12 +101,12 @@ fn add_options(
     Ok(())
 }
 
-/// A value as it is written on the command line.
+/// Formats an option's value for the command line.
 fn text_of(option: &str, value: &Value) -> Result<String> {
     let item = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
-        // A field that is kept, with its type.
+        // A field to keep, with its type.
         Value::Object(field) => {
             let name = field.get("name")?.as_str()?;
             let ty = field.get("type").and_then(Value::as_str);

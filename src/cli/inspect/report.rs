@@ -1,4 +1,4 @@
-//! `--html`, `--plot` and `--contact-sheet`.
+//! `--html`, `--plot` and `--contact-sheet`: reports about a dataset.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::source::read_file;
 use crate::storage::{Access, write_file};
 use crate::tokenizer_files;
 
-/// Files that a report is written to, and what it shows.
+/// The files of a report, and what it shows.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Reports")]
 pub(super) struct ReportArgs {
@@ -47,7 +47,7 @@ pub(super) struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Whether anything is to be written.
+    /// Returns whether a report is requested.
     pub(super) fn is_asked_for(&self) -> bool {
         self.html.is_some() || self.contact_sheet.is_some() || self.plot.is_some()
     }
@@ -56,12 +56,12 @@ impl ReportArgs {
         self.seed
     }
 
-    /// The bytes of `--tokenizer`.
+    /// Returns the `tokenizer.json` bytes of `--tokenizer`.
     pub(super) fn tokenizer(&self) -> Result<Option<Vec<u8>>> {
         self.tokenizer.as_deref().map(read_tokenizer).transpose()
     }
 
-    /// Refuses `--tokenizer` where nothing is decoded.
+    /// Rejects `--tokenizer` if nothing is decoded.
     pub(super) fn check_tokenizer(&self, text: bool) -> Result<()> {
         if self.tokenizer.is_some() && self.html.is_none() && !text {
             return Err(Error::usage("--tokenizer is for --html and --text, which decode ids"));
@@ -69,14 +69,14 @@ impl ReportArgs {
         Ok(())
     }
 
-    /// The files to be written, with their flags.
+    /// Returns the files to write, with their flags.
     fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         [("--html", &self.html), ("--contact-sheet", &self.contact_sheet), ("--plot", &self.plot)]
             .into_iter()
             .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     }
 
-    /// Refuses files that would overwrite each other or a file that is read.
+    /// Rejects files that would overwrite each other or a file that is read, and files inside the dataset.
     fn check(&self, dataset: &Path) -> Result<()> {
         let files: Vec<(&str, &Path)> = self.files().collect();
         for (at, (flag, path)) in files.iter().enumerate() {
@@ -99,13 +99,13 @@ impl ReportArgs {
     }
 }
 
-/// Refuses a file inside a dataset, whose directory holds what its manifest lists and nothing else.
+/// Rejects a file inside a dataset, whose directory holds only what its manifest lists.
 pub(in crate::cli) fn inside(flag: &str, file: &Path, dataset: &Path) -> Result<()> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // A folder that is not there yet, or cannot be examined, is found out when the file is written.
+    // A missing or inaccessible folder causes an error when the file is written.
     let (Ok(folder), Ok(dataset)) = (folder.canonicalize(), dataset.canonicalize()) else { return Ok(()) };
     if folder.starts_with(&dataset) {
         return Err(Error::usage(format!("{flag}: the file would be inside the dataset"))
@@ -115,7 +115,7 @@ pub(in crate::cli) fn inside(flag: &str, file: &Path, dataset: &Path) -> Result<
     Ok(())
 }
 
-/// Gathers the report and writes what was asked for.
+/// Gathers the report and writes the requested files.
 pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     let wanted = &args.report;
     if is_shard(&args.path)? {
@@ -170,7 +170,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     written.iter().try_for_each(|line| writeln!(out, "{line}")).map_err(print_error)
 }
 
-/// The tokenizer at a path or of a name, as the bytes of a `tokenizer.json`.
+/// Reads the tokenizer with this path or name, and returns it as the bytes of a `tokenizer.json`.
 fn read_tokenizer(path: &Path) -> Result<Vec<u8>> {
     check_local("--tokenizer", path)?;
     match path.to_str() {

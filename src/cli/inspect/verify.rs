@@ -1,4 +1,4 @@
-//! `dsconvert inspect --verify`
+//! `dsconvert inspect --verify`: checks a dataset or a shard and prints the problems.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::reader::{Record, ShardFile, VerifyOptions, verify};
 use crate::storage::Access;
 use crate::transform::image::{Encode, ImageOptions, ImageOutcome, ImageScratch, ImageTransform};
 
-/// Runs it.
+/// Verifies the dataset or shard at `path`.
 pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out: &mut Out) -> Result<Ending> {
     if is_shard(path)? {
         return verify_shard(path, access, json, out);
@@ -74,7 +74,7 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
     Ok(if report.is_ok() { Ending::Fine } else { Ending::NotVerified })
 }
 
-/// A shard alone has no checksums: its records are decoded, that is all that can be said.
+/// Verifies a single shard. It has no checksums, so the check is only that its records decode.
 fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Result<Ending> {
     let transform = decoder()?;
     let mut records = 0u64;
@@ -82,7 +82,7 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
     for record in ShardFile::open(path, access)?.records()? {
         match record {
             Ok(record) => {
-                // Raw pixels cannot be told from a damaged image without the dataset's options.
+                // Raw pixels cannot be distinguished from a damaged image without the dataset's options.
                 let whole =
                     record.image().is_none_or(|image| crate::transform::image::sniff(image).is_some());
                 if whole && let Err(why) = check_image(&record, &transform, None) {
@@ -110,7 +110,7 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
     Ok(if problem.is_none() { Ending::Fine } else { Ending::NotVerified })
 }
 
-/// A transform that changes nothing but decodes everything.
+/// Returns a transform that decodes every image and changes none.
 fn decoder() -> Result<ImageTransform> {
     ImageTransform::new(ImageOptions {
         encode: Encode::Keep,
@@ -119,7 +119,7 @@ fn decoder() -> Result<ImageTransform> {
     })
 }
 
-/// Decodes the image of a record, and compares its size with the fields. Records without an image are fine.
+/// Decodes the image of a record and compares its size with the fields. Records without an image pass.
 fn check_image(record: &Record, transform: &ImageTransform, raw: Option<u64>) -> Result<(), String> {
     let (Some(image), Some(width), Some(height)) = (record.image(), record.width(), record.height()) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Arguments of `dsconvert simulate`, and the options they describe.
+//! Arguments of `dsconvert simulate`, and the simulator options they describe.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use sim::{
 use super::usage;
 use crate::error::{Error, Result};
 
-/// The largest file of load times.
+/// Maximum size of a file of load times.
 const MAX_TRACE_BYTES: u64 = 256 << 20;
 const NS_PER_SECOND: f64 = 1e9;
 
@@ -175,7 +175,7 @@ fn positive_ms(text: &str) -> std::result::Result<u64, String> {
 /// Delay between the starts of two workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stagger {
-    /// The starts are spread over one mean load time.
+    /// Starts are spread over one mean load time.
     Even,
     Ns(u64),
 }
@@ -196,7 +196,7 @@ fn order(text: &str) -> std::result::Result<Order, String> {
         .ok_or_else(|| "expected one of pytorch, completed, pool".to_owned())
 }
 
-/// The distribution that `--{part}-distribution` and `--{part}-cv` describe.
+/// Returns the distribution that `--{part}-distribution` and `--{part}-cv` describe.
 fn distribution(part: &str, mean_ns: u64, shape: Option<Shape>, cv: Option<f64>) -> Result<TimeDistribution> {
     let constant = cv.is_none_or(|cv| cv == 0.0);
     match (shape, cv) {

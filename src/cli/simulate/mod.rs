@@ -1,4 +1,4 @@
-//! `dsconvert simulate`: how long a model waits for its data loader.
+//! `dsconvert simulate`: simulates how long a model waits for its data loader.
 
 mod args;
 
@@ -13,7 +13,7 @@ use super::Ending;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::write_file;
 
-/// An error of the simulator, with the flag it belongs to.
+/// Converts an error of the simulator, and names the flag it belongs to.
 fn usage(error: &sim::Error) -> Error {
     let flagged = Error::usage(format!("--{}: {}", error.option(), error.message()));
     match error.remedy() {
@@ -22,7 +22,7 @@ fn usage(error: &sim::Error) -> Error {
     }
 }
 
-/// Runs it.
+/// Runs `dsconvert simulate`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
     let text = output(args)?;
     io::stdout()
@@ -32,7 +32,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
     Ok(Ending::Fine)
 }
 
-/// Writes the files that were asked for, and returns what the command prints.
+/// Writes the requested files, and returns the text that the command prints.
 pub(super) fn output(args: &Args) -> Result<String> {
     if args.svg.is_some() && args.svg == args.html {
         return Err(Error::usage("--svg and --html name the same file"));
@@ -47,7 +47,7 @@ pub(super) fn output(args: &Args) -> Result<String> {
 
 fn simulate(args: &Args, options: &Options) -> Result<String> {
     let run = sim::simulate(options).map_err(|e| usage(&e))?;
-    // Nothing is written if one of the files cannot be made.
+    // Built before any file is written, so that a failure writes nothing.
     let html =
         args.html.as_ref().map(|_| sim::page_html(&run, &args.title)).transpose().map_err(|e| usage(&e))?;
     if let Some(path) = &args.svg {

@@ -1,4 +1,4 @@
-//! What is printed at the end of a run, and instead of one.
+//! Summaries of runs, stored plans and dry runs.
 
 mod plan;
 mod prediction;
@@ -16,10 +16,10 @@ use crate::printable::{printable, printable_path};
 use crate::report::format::{count, plural};
 use crate::source::warning::listed;
 
-/// Class names that are printed before the rest is left out.
+/// Maximum number of class names to print.
 const SHOWN_CLASSES: usize = 8;
 
-/// Lines of text.
+/// Text that is built line by line.
 #[derive(Default)]
 struct Lines(String);
 
@@ -30,7 +30,7 @@ impl Lines {
     }
 }
 
-/// Names of the splits, with what decides them.
+/// Formats the names of the splits, and what assigns records to them.
 fn splits(plan: &PlanSummary) -> String {
     let counts = plan.split_files.iter().flatten().map(|n| format!(" ({})", plural(*n, "file")));
     let counts = counts.chain(std::iter::repeat(String::new()));
@@ -44,7 +44,7 @@ fn splits(plan: &PlanSummary) -> String {
     format!("{}{by}", names.join(", "))
 }
 
-/// The metadata files that are used, with the fields they add.
+/// Formats the metadata files in use, with the fields they add.
 fn metadata(plan: &PlanSummary) -> Option<String> {
     if plan.metadata.is_empty() {
         return None;
@@ -55,13 +55,13 @@ fn metadata(plan: &PlanSummary) -> Option<String> {
     Some(format!("{files} ({fields})"))
 }
 
-/// The fields of further images, when there are any.
+/// Formats the fields of additional images, if there are any.
 fn image_fields(plan: &PlanSummary) -> Option<String> {
     let fields = listed(plan.image_fields.iter().map(|field| printable(field).into_owned()));
     (!fields.is_empty()).then_some(fields)
 }
 
-/// `5 classes: dunes 6, flowers 1,200 and 3 more`, where `records` counts the records of a label.
+/// Formats classes as `5 classes: dunes 6, flowers 1,200 and 3 more`. `records` returns the count of a label.
 pub(super) fn class_counts(names: &[String], records: impl Fn(usize) -> u64) -> String {
     let shown = names.iter().enumerate().take(SHOWN_CLASSES);
     let shown: Vec<String> =
@@ -72,7 +72,7 @@ pub(super) fn class_counts(names: &[String], records: impl Fn(usize) -> u64) -> 
     format!("{} {classes}: {}{more}", count(number as u64), shown.join(", "))
 }
 
-/// The path as a word of a shell command.
+/// Quotes a path as a word of a shell command.
 fn shell_word(path: &Path) -> String {
     let text = printable_path(path);
     let is_plain = |c: char| c.is_alphanumeric() || "._/-+,:@%".contains(c);

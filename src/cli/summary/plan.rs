@@ -1,4 +1,4 @@
-//! The plan of a dry run, its warnings, and the plan that was stored.
+//! The plan of a dry run, its warnings, and a stored plan.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::pipeline::{PlanSummary, Warning};
 use crate::printable::{printable, printable_path};
 use crate::report::format::plural;
 
-/// The plan of a dry run.
+/// Formats the plan of a dry run.
 pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
     let mut lines = Lines::default();
     let items =
@@ -35,7 +35,7 @@ pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
     lines.0
 }
 
-/// Number and names of classes.
+/// Formats the number and the names of classes.
 fn class_names(classes: &[String]) -> String {
     let shown: Vec<_> = classes.iter().take(SHOWN_CLASSES).map(|name| printable(name)).collect();
     let more = if classes.len() > SHOWN_CLASSES { ", …" } else { "" };
@@ -45,7 +45,7 @@ fn class_names(classes: &[String]) -> String {
     }
 }
 
-/// What the plan decided and may not be meant, with the flags that change it.
+/// Formats warnings about decisions of the plan that may be unintended, with the flags that change them.
 pub(in crate::cli) fn warnings(warnings: &[Warning]) -> Vec<String> {
     let text = |warning: &Warning| {
         let mut text = printable(&warning.to_string()).into_owned();
@@ -58,7 +58,7 @@ pub(in crate::cli) fn warnings(warnings: &[Warning]) -> Vec<String> {
     warnings.iter().map(text).collect()
 }
 
-/// A plan that was stored, and how to go on.
+/// Formats a stored plan, and how to continue.
 pub(in crate::cli) fn stored(units: u32, plan: &PlanSummary, out: &Path) -> String {
     let mut lines = Lines::default();
     lines.add(format!(

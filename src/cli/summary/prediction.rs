@@ -1,4 +1,4 @@
-//! What a sample says about a run.
+//! Prediction of a run from a sample.
 
 use indicatif::{HumanBytes, HumanCount};
 
@@ -6,7 +6,7 @@ use super::Lines;
 use crate::pipeline::{Estimate, Prediction};
 use crate::report::format::plural;
 
-/// What a sample says about the run.
+/// Formats the prediction of a run from a sample.
 pub(in crate::cli) fn prediction(prediction: &Prediction, threads: usize, dedup: bool) -> String {
     let mut lines = Lines::default();
     let count = |e: Estimate| spread(e, |x| HumanCount(x.round() as u64).to_string());
@@ -35,7 +35,7 @@ pub(in crate::cli) fn prediction(prediction: &Prediction, threads: usize, dedup:
     lines.0
 }
 
-/// `12 (10 to 14)`, or only the value when it is certain.
+/// Formats an estimate as `12 (10 to 14)`, or as the value alone if it is certain.
 fn spread(e: Estimate, text: impl Fn(f64) -> String) -> String {
     let (value, low, high) = (text(e.value), text(e.low), text(e.high));
     if low == high { value } else { format!("{value} ({low} to {high})") }

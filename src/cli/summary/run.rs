@@ -1,4 +1,4 @@
-//! What a run did.
+//! Summary of a finished run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::report::format::plural;
 use crate::schema::LABEL;
 use crate::source::skipped::SkippedTypes;
 
-/// What a run did.
+/// Formats the summary of a run.
 pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, elapsed: Duration) -> String {
     let manifest = &report.manifest;
     let Some(totals) = &report.totals else { return was_complete(report, out) };
@@ -47,7 +47,7 @@ pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, el
     lines.0
 }
 
-/// What a merge committed.
+/// Formats the summary of a merge.
 pub(in crate::cli) fn merged(report: &Report, took: &RunReport, out: &Path) -> String {
     let manifest = &report.manifest;
     let Some(totals) = &report.totals else { return was_complete(report, out) };
@@ -59,7 +59,7 @@ pub(in crate::cli) fn merged(report: &Report, took: &RunReport, out: &Path) -> S
     lines.0 + &times(took) + &next_step(out)
 }
 
-/// What to do with a dataset that is committed.
+/// Formats the next step for a committed dataset.
 pub(in crate::cli) fn next_step(out: &Path) -> String {
     format!("to check every byte: dsconvert inspect {} --verify\n", shell_word(out))
 }
@@ -74,7 +74,7 @@ fn was_complete(report: &Report, out: &Path) -> String {
     }
 }
 
-/// `29 of 30 items converted, 1 rejected; 1 file skipped: 1 .txt`
+/// Formats counts as `29 of 30 items converted, 1 rejected; 1 file skipped: 1 .txt`.
 fn outcomes(manifest: &Manifest, skipped: &SkippedTypes) -> String {
     let counts = &manifest.counts;
     let mut text = format!("{} of {} converted", HumanCount(counts.converted), plural(counts.found, "item"));
@@ -144,7 +144,7 @@ fn add_rejects(lines: &mut Lines, manifest: &Manifest, out: &Path) {
     }
 }
 
-/// Where the time of a run went, in one line; nothing when there was nothing to do.
+/// Formats in one line how the run spent its time. Empty if there was nothing to do.
 pub(in crate::cli) fn times(took: &RunReport) -> String {
     let stages = took.thread_seconds.of_workers();
     let all: f64 = stages.iter().map(|stage| stage.1).sum();

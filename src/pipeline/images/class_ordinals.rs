@@ -1,4 +1,4 @@
-//! The classes of labels.
+//! Mapping from labels to class ordinals.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::source::image_table::ImageColumns;
 
-/// The ordinals of classes.
+/// The ordinals of classes, by name.
 pub(super) struct ClassOrdinals {
     by_name: HashMap<String, usize>,
 }
@@ -17,7 +17,7 @@ impl ClassOrdinals {
         Self { by_name: names.iter().cloned().zip(0..).collect() }
     }
 
-    /// The value of a label.
+    /// Returns the record value of a label.
     pub(super) fn value(&self, columns: &ImageColumns, label: &Json) -> Result<Value, Reject> {
         let Some(class) = columns.class_of(label)? else { return Ok(Value::Null) };
         let found = match columns.declared_classes {
@@ -27,7 +27,7 @@ impl ClassOrdinals {
         Ok(Value::Int(found as i64))
     }
 
-    /// The ordinal of the class that `label` names, or that it is the ordinal of.
+    /// Returns the ordinal of the class given by `label`, which is its name or its ordinal.
     pub(super) fn ordinal(&self, label: &str) -> Result<usize, Reject> {
         let ordinal = || label.parse().ok().filter(|n| *n < self.by_name.len());
         self.by_name.get(label).copied().or_else(ordinal).ok_or_else(|| unknown(label))

@@ -1,4 +1,4 @@
-//! Images on their way into records.
+//! Conversion of images to records.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -36,26 +36,26 @@ use crate::source::webdataset::is_tar;
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Header, ImageScratch};
 
-/// An image with all that is known of it.
+/// An image with its metadata.
 pub(super) struct Item {
     pub(super) origin: String,
     pub(super) bytes: Bytes,
     pub(super) label: Value,
-    /// Values of the fields that not every dataset has.
+    /// Values of the fields that only some datasets have.
     pub(super) values: Vec<Value>,
-    /// Further images, one per [`ImageField`](super::image_fields::ImageField) of the job; none for files and rows.
+    /// Further images, one per [`ImageField`](super::image_fields::ImageField) of the job; empty for files and rows.
     pub(super) further: Vec<Option<Bytes>>,
 }
 
-/// The running conversion.
+/// A running conversion of images.
 pub(in crate::pipeline) struct Images<'a> {
     pub(super) job: &'a ImagesJob,
-    /// The classes of labels in Parquet files.
+    /// Ordinals of the classes of labels in Parquet files.
     pub(super) classes: ClassOrdinals,
     pixels: Pool,
-    /// Bytes of buffers that a worker keeps from image to image.
+    /// Bytes of buffers that a worker keeps for the next image.
     kept_bytes: usize,
-    /// Ordinals of the files that are left out, and of those that stay instead.
+    /// Ordinals of the files that are excluded as duplicates, each with the ordinal of the file that is kept.
     duplicates: OnceLock<BTreeMap<usize, usize>>,
 }
 
@@ -98,7 +98,7 @@ impl Conversion for Images<'_> {
     }
 }
 
-/// The tasks of a unit: of one container, or of several files.
+/// Returns the tasks of a unit, which consists of one container or of several files.
 pub(super) fn feed(job: &ImagesJob, files: Range<usize>) -> Result<Box<dyn Feed<Task> + '_>> {
     let first = job.file(files.start)?;
     Ok(match job.is_container(&first) {
@@ -149,7 +149,7 @@ impl<'a> Images<'a> {
             let path = file.path(&self.job.options.sources);
             let name = if file.member.is_some() { file.relative.file_name() } else { path.file_name() };
             let name = name.map(crate::source::portable_name).unwrap_or_default();
-            // What is named one by one is an item, whatever it is.
+            // A file named by a list or by rows is an item, whatever its content.
             if detail.is_none()
                 && transform::sniff(&bytes).is_none()
                 && !transform::is_unreadable_photo(&bytes)
@@ -173,7 +173,7 @@ impl<'a> Images<'a> {
         Ok(())
     }
 
-    /// The outcome of a file.
+    /// Returns the outcome of a file.
     fn file(
         &self,
         file: &SourceFile,
@@ -195,7 +195,7 @@ impl<'a> Images<'a> {
         };
         let values = match detail {
             Some(detail) => detail.values.to_vec(),
-            // Fields that only samples from tar files have.
+            // These fields have values only in samples from tar files.
             None => vec![Value::Null; self.job.extra_fields - self.job.image_fields.len()],
         };
         let sample =
@@ -203,8 +203,8 @@ impl<'a> Images<'a> {
         self.image(sample, split, scratch, out)
     }
 
-    /// Converts a large image on a thread of its own. The allocator keeps for each thread what that thread has freed; so
-    /// it keeps it for as many threads as there are large images under way, and not for every worker that ever met one.
+    /// Converts a large image on a separate thread. The allocator retains freed memory per thread. This way, it does so
+    /// only for as many threads as there are large images in progress, not for every worker that ever converted one.
     fn convert_apart(
         &self,
         bytes: &Bytes,
@@ -215,11 +215,11 @@ impl<'a> Images<'a> {
             let apart = threads::named("large image").spawn_scoped(scope, convert).ok()?;
             Some(apart.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
-        // Without a thread to spare, saving memory matters less than going on.
+        // If no thread can be started, continuing matters more than saving memory.
         apart.unwrap_or_else(|| self.job.transform.convert(bytes, scratch))
     }
 
-    /// Converts an image with the memory that its header says it needs.
+    /// Converts an image, after reserving the memory that it needs according to its header.
     fn convert_within(
         &self,
         bytes: &Bytes,
@@ -234,7 +234,7 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// Converts a further image of the sample whose image has the header `image`, with the same geometry.
+    /// Converts a further image of a sample, with the same geometry as the main image, whose header is `image`.
     fn further_image(
         &self,
         field: &ImageField,
@@ -259,14 +259,14 @@ impl<'a> Images<'a> {
         }
         match self.convert_within(bytes, &header, scratch).map_err(of_member)? {
             transform::ImageOutcome::Converted(image) => Ok(image.bytes),
-            // Of the size of its image, which is not filtered.
+            // It has the size of its main image, which was not filtered.
             transform::ImageOutcome::Filtered(reason) => {
                 Err(of_member(Reject::new(RejectCode::InvalidValue, reason.name())))
             }
         }
     }
 
-    /// The outcome of an image with all that is known of it.
+    /// Returns the outcome of an image with its metadata.
     pub(super) fn image(
         &self,
         sample: Item,

@@ -1,4 +1,4 @@
-//! From rows of Parquet files to records.
+//! Conversion of rows of Parquet files to records.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use crate::source::image_table::{ImageColumns, ImageRow};
 use crate::transform::image::ImageScratch;
 
 impl Images<'_> {
-    /// Converts rows.
+    /// Converts the rows of a task.
     pub(super) fn table(&self, task: TableTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
         out.source_bytes += task.source_bytes;
         let file = &*task.file;
@@ -53,7 +53,7 @@ impl Images<'_> {
     }
 }
 
-/// The bytes of a value that are added to the hash of the content.
+/// Returns the bytes of a value that are added to the content hash.
 fn bytes_of(value: &Value) -> Bytes {
     match value {
         Value::Bytes(bytes) => bytes.clone(),

@@ -1,4 +1,4 @@
-//! From samples of tar files to records.
+//! Conversion of samples in tar files to records.
 
 use bytes::Bytes;
 
@@ -14,12 +14,12 @@ use crate::source::webdataset::{NextSample, Sample};
 use crate::transform::image::{self as transform, ImageScratch};
 
 impl Images<'_> {
-    /// Converts samples, and counts those that have bytes of the last member of compressed data.
+    /// Converts samples, and counts the converted ones with bytes from the last compressed member.
     pub(super) fn tar(&self, task: TarTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
         out.source_bytes += task.source_bytes;
         let mut converted = 0;
         for (start, found) in task.found {
-            // Until another sample starts before it, this may be the one in which the member starts.
+            // Restart the count: the member may start in this sample, or in a later one that also starts before it.
             if task.member.is_some_and(|member| start <= member) {
                 converted = 0;
             }
@@ -31,7 +31,7 @@ impl Images<'_> {
         out.member = Member { starts: task.member.is_some(), converted, damaged: task.damaged };
     }
 
-    /// Adds the outcome of one sample, or of what is in its place.
+    /// Adds the outcome of a sample, or of a rejected or skipped part of the file.
     fn tar_item(&self, file: &SourceFile, found: NextSample, scratch: &mut ImageScratch, out: &mut Outcomes) {
         let origin_of = |name: &str| format!("{}#{name}", file.origin);
         let (origin, converted) = match found {
@@ -68,7 +68,7 @@ impl Images<'_> {
     }
 }
 
-/// The images of a sample and its fields; `None` when it has neither. With `classes`, the class is the label.
+/// Returns the image of a sample and its fields; `None` if it has neither. With `classes`, the class is the label.
 fn item(
     origin: &str,
     sample: Sample,
@@ -125,7 +125,7 @@ fn text_of<'a>(extension: &str, bytes: &'a Bytes) -> Result<&'a str, Reject> {
     })
 }
 
-/// The value of a member that becomes a field.
+/// Returns the value of a member that becomes a field.
 fn value(extension: &str, bytes: &Bytes) -> Result<Value, Reject> {
     let text = text_of(extension, bytes)?;
     match extension {

@@ -1,11 +1,12 @@
-//! Runs of files: units and tasks.
+//! Division of the listing into units, and of units into tasks.
 
 use std::borrow::Borrow;
 use std::ops::Range;
 
 use crate::source::source_file::SourceFile;
 
-/// Cuts the listing into runs of at most `max_files` files and about `max_bytes` bytes; some files stand alone.
+/// Divides the listing into ranges of at most `max_files` files and about `max_bytes` bytes. Files for which `alone`
+/// returns true have their own range.
 pub(super) fn divide(
     files: impl Iterator<Item = impl Borrow<SourceFile>>,
     max_files: usize,

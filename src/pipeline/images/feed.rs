@@ -9,12 +9,12 @@ use crate::error::Result;
 use crate::pipeline::conversion::Feed;
 use crate::source::file_list::Iter;
 
-/// Files of one task.
+/// Maximum number of files per task.
 const TASK_FILES: usize = 8;
-/// Source bytes of one task, unless one file alone has more.
+/// Source bytes per task, unless a single file has more.
 const TASK_BYTES: u64 = 1 << 20;
 
-/// Groups of files.
+/// Feed of a unit of files, in groups.
 pub(super) struct FileFeed<'a> {
     job: &'a ImagesJob,
     /// Ordinal of the next file, which is the first of the next task.
@@ -38,7 +38,7 @@ impl<'a> FileFeed<'a> {
     }
 }
 
-/// A task that is not made yet.
+/// A task that is not yet created.
 struct PlannedTask {
     /// Bytes that the task holds: its files, and about as much again for the records.
     bytes: u64,

@@ -1,4 +1,4 @@
-//! What the sources of images hold, and how the plan describes it.
+//! Search for images in the sources, and the description of the conversion for the plan.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -32,49 +32,49 @@ use crate::source::webdataset::is_tar;
 use crate::source::zip::{Archives, ExpandedListing, is_archive, is_image_name};
 use crate::transform::image::has_image_extension;
 
-/// Files of a folder that are looked into when no name says what they are.
+/// Maximum number of files per folder that are inspected if no file name in it identifies an image.
 const SNIFFED_FILES: usize = 16;
 
-/// What the sources hold.
+/// The images found in the sources.
 #[derive(Default)]
 pub(super) struct FoundImages {
     pub(super) files: FileList,
-    /// One per file, or none at all.
+    /// One per file, or empty.
     pub(super) details: Vec<Detail>,
     pub(super) skipped: SkippedTypes,
-    /// Fields that the details have values for.
+    /// Fields for which the details have values.
     pub(super) fields: Vec<Field>,
-    /// Further images of samples in tar files; the last of the fields.
+    /// Further images of samples in tar files. They are the last of the fields.
     pub(super) image_fields: Vec<ImageField>,
     /// The classes of the labels in the details.
     pub(super) class_names: Option<Vec<String>>,
     /// Hash of the metadata.
     pub(super) content: Option<u128>,
-    /// Whether the files are those of a walk, and not named by a list or by rows.
+    /// Whether the files were found by walking the sources rather than named by a list or by rows.
     pub(super) walked: bool,
     /// Metadata files whose rows name the files.
     pub(super) tables: Vec<PathBuf>,
-    /// Whether Parquet files among the files have images in their rows.
+    /// Whether Parquet files among the files contain images.
     pub(super) image_tables: bool,
-    /// Whether those were found by the walk, and not named.
+    /// Whether the metadata files were found by the walk rather than named.
     pub(super) by_itself: bool,
-    /// What the search decided and may not be meant.
+    /// Decisions of the search that may not be intended.
     pub(super) warnings: Vec<Warning>,
 }
 
 impl FoundImages {
-    /// What the folders mean. Labels of metadata replace classes from folders; metadata that the walk found does so
-    /// even without labels, unless folders are asked for.
+    /// Interprets the folders. Labels in metadata replace classes from folders. Metadata found by the walk does so even
+    /// without labels, unless the options request folders.
     pub(super) fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
         let layout = options.layout;
         let placed = match self.walked {
             true => images_among(&self.files, options, self.image_tables),
-            // What has no safe path is in no folder either.
+            // A listed file without a safe path is not in a folder either.
             false => ChosenFiles::filtered(&self.files, |f| !f.is_named()),
         };
         let is_table = |f: &SourceFile| self.image_tables && is_parquet(&f.origin);
         let images = placed.also(|f| !(self.walked && (is_tar(&f.origin) || is_table(f))));
-        // What the name of one image says of a split is chance; a tar file is named for what is in it.
+        // A split in the name of a single image may be a coincidence, but a tar file is named for its content.
         let names = if images.is_empty() && !placed.is_empty() { Names::Words } else { Names::Folders };
         let mut folders = Folders::of(&placed, layout, names)?;
         if self.class_names.is_some() {
@@ -104,8 +104,8 @@ impl FoundImages {
     }
 }
 
-/// The files that may be images or tar files: what lies beside them says nothing of splits and classes. Where no name in
-/// a folder is that of an image, some of its files are looked into.
+/// Returns the files that may be images or tar files; other files do not affect splits and classes. In folders where no
+/// file name is that of an image, some files are inspected.
 fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: bool) -> ChosenFiles<'a> {
     let by_name = |f: &SourceFile| {
         let name = f.origin.rsplit('/').next().unwrap_or_default();
@@ -118,7 +118,7 @@ fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: 
             named.insert(parent(&file).to_owned());
         }
     }
-    // Files looked into and whether one of them is an image, by folder.
+    // Number of inspected files, and whether one of them is an image, by folder.
     let mut looked: HashMap<String, (usize, bool)> = HashMap::new();
     ChosenFiles::filtered(files, |file| {
         if by_name(file) || named.contains(parent(file)) {
@@ -127,21 +127,21 @@ fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: 
         let (count, found) = looked.entry(parent(file).to_owned()).or_default();
         if !*found && *count < SNIFFED_FILES {
             *count += 1;
-            // A file that cannot be read is a failure of the run, not of the plan.
+            // An unreadable file is an error of the run, not of the plan.
             *found = begins_as_any_image(&planned(file)).unwrap_or(true);
         }
-        // A folder with more files may have images among the others.
+        // A folder with more files may have images among the uninspected ones.
         *found || *count == SNIFFED_FILES
     })
 }
 
-/// Whether the file is one that describes the images beside it.
+/// Returns whether the file is a metadata file that describes the images next to it.
 fn is_table(file: &SourceFile) -> bool {
     let name = file.origin.rsplit('/').next().unwrap_or_default();
     !file.is_named() && BESIDE_NAMES.contains(&name)
 }
 
-/// Adds to an error about metadata that was found by itself how to do without.
+/// Adds help to an error about metadata that was found by the walk: how to convert without it.
 pub(super) fn tables_help(error: Error) -> Error {
     if error.kind() != ErrorKind::Usage {
         return error;
@@ -152,7 +152,7 @@ pub(super) fn tables_help(error: Error) -> Error {
     )
 }
 
-/// Origin of the folder that `file` is in.
+/// Returns the origin of the folder that contains `file`.
 fn parent(file: &SourceFile) -> &str {
     file.origin.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
@@ -178,7 +178,7 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
     }
 }
 
-/// What a walk of the sources finds.
+/// Returns the images found by walking the sources.
 fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
     let listing = list(sources, options.follow_symlinks, &|_| true)?;
@@ -203,7 +203,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     }
     if tables.is_empty() {
         let (files, skipped) = (listing.files, listing.skipped);
-        // Given classes are those of samples where there are no folders that could be classes.
+        // Without folders that could be classes, `--classes` names the classes of samples.
         let is_labelled = tars
             && options.layout != Layout::Labels
             && images_among(&files, options, false).iter().all(|f| is_tar(&f.origin));
@@ -233,7 +233,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     Ok(FoundImages { skipped, tables, warnings, by_itself: true, ..FoundImages::of(named) })
 }
 
-/// The further images of samples in tar files.
+/// Returns the further images of samples in tar files.
 fn image_fields(files: &FileList, options: &ImagesOptions) -> Result<Vec<ImageField>> {
     let mut tars = files.iter().filter(|f| is_tar(&f.origin));
     match (&options.image_fields, tars.next()) {
@@ -243,7 +243,7 @@ fn image_fields(files: &FileList, options: &ImagesOptions) -> Result<Vec<ImageFi
     }
 }
 
-/// The listing with the images in zip archives.
+/// Expands the zip archives of a listing into their images.
 fn with_archives(listing: Listing, options: &ImagesOptions, warnings: &mut Vec<Warning>) -> Result<Listing> {
     let archives = Archives {
         sources: &options.sources,
@@ -259,7 +259,7 @@ fn with_archives(listing: Listing, options: &ImagesOptions, warnings: &mut Vec<W
     Ok(listing)
 }
 
-/// The result of a walk that finds Parquet files with images.
+/// Returns the result of a walk that found Parquet files with images.
 fn of_tables(
     found: FoundTables,
     listing: Listing,
@@ -300,7 +300,7 @@ impl FoundImages {
     }
 }
 
-/// The folder that names are relative to.
+/// Returns the folder that names are relative to.
 fn one_folder(sources: &[SourceSpec]) -> Result<&SourceSpec> {
     match sources {
         [one] => Ok(one),
@@ -312,7 +312,7 @@ fn one_folder(sources: &[SourceSpec]) -> Result<&SourceSpec> {
     }
 }
 
-/// Puts the files in an order that `seed` decides.
+/// Shuffles the files, as determined by `seed`.
 pub(super) fn shuffle(files: &mut FileList, details: &mut Vec<Detail>, seed: u64) {
     let detailed = !details.is_empty();
     let missing = files.len() - details.len();
@@ -325,7 +325,7 @@ pub(super) fn shuffle(files: &mut FileList, details: &mut Vec<Detail>, seed: u64
     }
 }
 
-/// The semantic options, by the names of their flags.
+/// Describes the options that affect the dataset, by the names of their flags.
 pub(super) fn describe(
     options: &ImagesOptions,
     content: Option<u128>,
@@ -344,7 +344,7 @@ pub(super) fn describe(
     if let Some(dedup) = options.dedup {
         described["dedup"] = as_json(serde_json::to_value(dedup))?;
     }
-    // Datasets without further images are described as they always were.
+    // Omitted if empty, so that the description of datasets without further images never changes.
     if !image_fields.is_empty() {
         described["image_fields"] = as_json(serde_json::to_value(image_fields))?;
     }
@@ -358,7 +358,7 @@ pub(super) fn describe(
                 described["metadata"] = json!({ "beside_images": true, "content": content });
             }
         }
-        // The plan has the list, file by file.
+        // The list itself is in the plan, file by file.
         Naming::FilesFrom(_) => described["files_from"] = json!(true),
         Naming::Metadata(table) => {
             let keep = table

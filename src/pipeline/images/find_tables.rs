@@ -1,4 +1,4 @@
-//! Parquet files with images among the sources.
+//! Search for Parquet files with images in the sources.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,17 @@ use crate::source::image_table::{ImageColumns, ImageTable, class_names, is_parqu
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
 
-/// The Parquet files with images among the sources.
+/// The Parquet files with images in the sources.
 pub(super) struct FoundTables {
     pub(super) fields: Vec<Field>,
     pub(super) class_names: Option<Vec<String>>,
-    /// Columns that no field can hold.
+    /// Columns whose type no field can hold.
     pub(super) left_out: Vec<String>,
     /// Ordinals of Parquet files without images.
     pub(super) others: BTreeSet<usize>,
 }
 
-/// Looks into the Parquet files among `files`; `None` when none has images.
+/// Inspects the Parquet files among `files`; `None` if none contains images.
 pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<Option<FoundTables>> {
     let mut found: Vec<(SourceFile, ImageTable)> = Vec::new();
     let mut others = BTreeSet::new();
@@ -30,7 +30,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<O
             Ok(None) => {
                 others.insert(ordinal);
             }
-            // One that is damaged is rejected when its turn comes.
+            // A damaged file is rejected during the conversion.
             Err(Broken::Damaged(_)) => {}
             Err(Broken::Failed(error)) => return Err(error),
         }
@@ -51,7 +51,8 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<O
     }))
 }
 
-/// Class names: those of the option, else those that the files declare, else the distinct labels of all rows.
+/// Returns the class names: those of the option, else those declared by the files, else the distinct labels of all
+/// rows.
 fn classes(
     found: &[(SourceFile, ImageTable)],
     columns: &ImageColumns,

@@ -1,4 +1,4 @@
-//! Further images of the samples in tar files: which members become which fields.
+//! Further images of samples in tar files: the members that become fields.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,39 +11,39 @@ use crate::source::PlannedFile;
 use crate::source::webdataset::{NextSample, Sample, Samples};
 use crate::transform::image::{self as transform, ImageType};
 
-/// Samples that are looked into for further images.
+/// Number of samples that are inspected for further images.
 const LOOKED_SAMPLES: usize = 16;
-/// Names of fields that every dataset may have, or samples from tar files.
+/// Field names reserved for every dataset, or for samples from tar files.
 const TAKEN: [&str; 9] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN, "json", "txt", "cls"];
-/// What the image of a sample may be called beside others: `0001.rgb.jpg`.
+/// Names of the main image of a sample that has several: `0001.rgb.jpg`.
 const MAIN_NAMES: [&str; 5] = [IMAGE, "img", "rgb", "input", "photo"];
 
 /// Further images of samples in tar files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImageFields {
-    /// Those that the first samples of the first tar file have.
+    /// The further images of the first samples of the first tar file.
     #[default]
     Auto,
-    /// None: a sample with two images is rejected.
+    /// None. Samples with two images are rejected.
     None,
     /// These members.
     Listed(Vec<ImageField>),
 }
 
-/// A member of a sample that is an image beside the image, and becomes a field.
+/// A member of a sample that is a further image and becomes a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageField {
     /// Name of the field.
     pub name: String,
-    /// What follows the first dot in the name of the member, in lower case: `seg.png`.
+    /// The part of the member's name after its first dot, in lower case: `seg.png`.
     pub member: String,
-    /// An image, or a mask.
+    /// Either an image or a mask.
     #[serde(rename = "type")]
     pub ty: FieldType,
 }
 
 impl ImageField {
-    /// The field of `member`, with the defaults for what is not said.
+    /// Creates the field of `member`, with defaults for the name and the type.
     fn new(name: Option<&str>, member: &str, ty: Option<FieldType>) -> Self {
         let member = member.to_ascii_lowercase();
         let is_png = member == "png" || member.ends_with(".png");
@@ -59,7 +59,7 @@ impl ImageField {
         Self { name, member, ty }
     }
 
-    /// The field in the schema. Samples may lack it.
+    /// Returns the field in the schema. It is nullable, because samples may lack the member.
     pub(super) fn field(&self) -> Field {
         Field::nullable(&self.name, self.ty)
     }
@@ -119,11 +119,11 @@ impl fmt::Display for ImageFields {
     }
 }
 
-/// The further images that the first samples of a tar file have. Damage of the file shows when it is converted.
+/// Returns the further images of the first samples of a tar file. A damaged file is reported when it is converted.
 ///
 /// # Errors
 ///
-/// The file cannot be read.
+/// Fails if the file cannot be read.
 pub(super) fn look_into(tar: &PlannedFile) -> Result<Vec<ImageField>> {
     let mut samples = Samples::open(tar)?;
     let mut fields: Vec<ImageField> = Vec::new();
@@ -139,13 +139,13 @@ pub(super) fn look_into(tar: &PlannedFile) -> Result<Vec<ImageField>> {
             }
         }
     }
-    // Not in the order of the members, which may differ from sample to sample.
+    // Sorted by name, because the order of the members may differ between samples.
     fields.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(fields)
 }
 
-/// The images of a sample beside its image: the one with a plain extension, or with the usual name of an image. None where
-/// that is not clear.
+/// Returns the further images of a sample: all except the main image, which is the only one with a plain extension or
+/// with a usual name. Returns none if that is ambiguous.
 fn further_images(sample: &Sample) -> Vec<ImageField> {
     let is_image = |member: &str| transform::has_image_extension(&format!("x.{member}"));
     let stem = |member: &str| member.rsplit_once('.').map(|(stem, _)| stem.to_owned());
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(found(&["jpg", "seg.png", "txt", "depth.map.png"]), ["seg", "depth_map"]);
         assert_eq!(found(&["rgb.png", "seg.png"]), ["seg"]);
         assert_eq!(found(&["png"]), [""; 0]);
-        // Which one is the image?
+        // The main image is ambiguous.
         assert_eq!(found(&["jpg", "png"]), [""; 0]);
         assert_eq!(found(&["left.png", "right.png"]), [""; 0]);
     }

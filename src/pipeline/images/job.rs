@@ -24,25 +24,26 @@ use crate::source::source_file::SourceFile;
 use crate::source::webdataset::is_tar;
 use crate::transform::image::ImageTransform;
 
-/// Files of one unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera files.
+/// Maximum number of files per unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera
+/// files.
 pub(super) const UNIT_FILES: usize = 16_384;
 /// Default of `--unit-bytes`.
 const UNIT_BYTES: u64 = 2 << 30;
-/// Sets the permutation of `--shuffle` apart from the split hash, which has the same seed.
+/// Decorrelates the permutation of `--shuffle` from the split hash, which has the same seed.
 const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4531;
 
 /// A planned conversion of images.
 pub struct ImagesJob {
     pub(super) options: ImagesOptions,
-    /// Semantic options as the manifest shows them.
+    /// Options that affect the dataset, as shown in the manifest.
     pub(super) described: serde_json::Value,
     /// In record order.
     pub(super) files: FileList,
-    /// One per file when files are named one by one, otherwise empty.
+    /// One per file if files are named by a list or by rows, otherwise empty.
     pub(super) details: Vec<Detail>,
-    /// Whether the files are those of a walk, and not named by a list or by rows.
+    /// Whether the files were found by walking the sources rather than named by a list or by rows.
     pub(super) walked: bool,
-    /// Whether Parquet files among the files have images in their rows.
+    /// Whether Parquet files among the files contain images.
     pub(super) image_tables: bool,
     pub(super) skipped: SkippedTypes,
     /// Metadata files whose rows name the items.
@@ -51,19 +52,19 @@ pub struct ImagesJob {
     pub(super) splits: Vec<String>,
     pub(super) units: Vec<Range<usize>>,
     pub(super) schema: Arc<Schema>,
-    /// Fields after those that every dataset of images has.
+    /// Number of fields beyond those of every image dataset.
     pub(super) extra_fields: usize,
-    /// Further images of samples in tar files; the last of the fields.
+    /// Further images of samples in tar files. They are the last of the fields.
     pub(super) image_fields: Vec<ImageField>,
     pub(super) transform: ImageTransform,
 }
 
 impl ImagesJob {
-    /// Lists the sources and divides them.
+    /// Lists the sources and divides them into units.
     ///
     /// # Errors
     ///
-    /// Sources that are missing or cannot be listed; two files with one key; options that contradict each other.
+    /// Fails if sources are missing or cannot be listed, two files have the same key, or options contradict each other.
     pub fn plan(mut options: ImagesOptions) -> Result<Self> {
         check_sources(&options.sources)?;
         options.sources = braces::expand(&options.sources)?;
@@ -122,12 +123,13 @@ impl ImagesJob {
         })
     }
 
-    /// Whether the file holds several items: a tar file, or a Parquet file with images. One that is named as an image does not.
+    /// Returns whether the file holds several items: a tar file, or a Parquet file with images. Files named by a list
+    /// or by rows never do.
     pub(super) fn is_container(&self, file: &SourceFile) -> bool {
         self.walked && (is_tar(&file.origin) || (self.image_tables && is_parquet(&file.origin)))
     }
 
-    /// The file with this ordinal.
+    /// Returns the file with this ordinal.
     pub(super) fn file(&self, ordinal: usize) -> Result<SourceFile> {
         self.files.get(ordinal).ok_or_else(|| Error::internal("a unit has a file that is not in the plan"))
     }
@@ -136,7 +138,8 @@ impl ImagesJob {
         file.planned(&self.options.sources, self.options.follow_symlinks)
     }
 
-    /// Requests the bytes of `files`, where waiting for them takes long. The first one has the ordinal `first`.
+    /// Requests the bytes of `files` in advance if the sources are in object storage. `first` is the ordinal of the
+    /// first file.
     pub(super) fn open_ahead(&self, first: usize, files: &[SourceFile]) -> Vec<Option<OpenedFile>> {
         if !is_remote(&self.options.sources) {
             return Vec::new();
@@ -148,11 +151,11 @@ impl ImagesJob {
     }
 
     pub(super) fn split_of(&self, file: &SourceFile) -> u16 {
-        // Records of one image are in one split.
+        // All records of one image are in the same split.
         self.split_of_item(file, file.file_origin())
     }
 
-    /// Split of the item called `origin` in `file`.
+    /// Returns the split of the item with this `origin` in `file`.
     pub(super) fn split_of_item(&self, file: &SourceFile, origin: &str) -> u16 {
         let split = match &self.options.output.split {
             Some(spec) => spec.split_of(origin, self.options.output.seed),
@@ -162,7 +165,7 @@ impl ImagesJob {
     }
 }
 
-/// Source bytes at which a unit is full.
+/// Returns the source bytes at which a unit is full.
 pub(super) fn unit_bytes(output: &OutputOptions) -> u64 {
     output.unit_bytes.unwrap_or(UNIT_BYTES)
 }

@@ -1,4 +1,4 @@
-//! Images: one item per file, found by a walk or named by a list.
+//! Images: files found by a walk or named by a list, samples in tar files, and rows of Parquet files.
 //!
 //! ```text
 //! sources ─▶ files (find) ─▶ units (job) ─▶ tasks (feed, tars, tables) ─▶ records (convert, convert_tar, convert_table)

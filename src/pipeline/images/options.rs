@@ -1,4 +1,4 @@
-//! What a conversion of images is told.
+//! Options of a conversion of images.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,23 +13,23 @@ use crate::transform::image::ImageOptions;
 /// Options of a conversion of images.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ImagesOptions {
-    /// Files and folders; the one folder that names are relative to, when files are named one by one.
+    /// Files and folders. If files are named by a list or by rows, the one folder that the names are relative to.
     pub sources: Vec<SourceSpec>,
     /// How files are found.
     pub naming: Naming,
     /// Whether symbolic links are followed.
     pub follow_symlinks: bool,
-    /// What the folders mean.
+    /// Meaning of the folders.
     pub layout: Layout,
     /// Class names in label order, instead of the sorted folder names.
     pub classes: Option<Vec<String>>,
-    /// Columns of tables whose values become lists: rows that name one image give one record.
+    /// Columns of tables whose values become lists: all rows that name the same image form one record.
     pub list_fields: Vec<String>,
     /// Further images of samples in tar files.
     pub image_fields: ImageFields,
     /// How images are decoded, changed and encoded.
     pub image: ImageOptions,
-    /// What makes an item a duplicate, which is left out.
+    /// Criterion for duplicates, which are excluded.
     pub dedup: Option<Dedup>,
     /// How the records are stored.
     pub output: OutputOptions,
@@ -38,20 +38,20 @@ pub struct ImagesOptions {
 /// How the files of the sources are found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Naming {
-    /// The sources are walked. Where `metadata.csv`, `.jsonl` or `.parquet` files are beside images, their rows name the
-    /// items, as in `ImageFolder` of Hugging Face `datasets`.
+    /// The sources are walked. If there are `metadata.csv`, `.jsonl` or `.parquet` files next to images, their rows
+    /// name the items, as in `ImageFolder` of Hugging Face `datasets`.
     #[default]
     Walk,
     /// The sources are walked, and metadata files are ignored.
     WalkOnly,
-    /// A list names them.
+    /// A list names the files.
     FilesFrom(FilesFrom),
-    /// The rows of a table name them.
+    /// The rows of a table name the files.
     Metadata(MetadataFile),
 }
 
 impl Naming {
-    /// Whether the sources are walked, so that the output must lie apart from them.
+    /// Returns whether the sources are walked. The output must then not overlap them.
     pub fn walks(&self) -> bool {
         matches!(self, Self::Walk | Self::WalkOnly)
     }

@@ -1,9 +1,9 @@
-//! What a run would give, from a sample that is converted in memory.
+//! Prediction of a run, from a sample that is converted in memory.
 //!
-//! The sample depends on names alone: files are taken in the order of the hash of their origin, so it is the same in
-//! every run, and a larger sample holds every smaller one. Tar files cannot be entered in the middle: of a few of them,
-//! by the same order, the first samples are taken. The two kinds are estimated apart, files by their number and tar files
-//! by their bytes, and added up.
+//! The sample depends only on names: files are taken in the order of the hash of their origin. So it is the same in
+//! every run, and a larger sample contains every smaller one. Tar files cannot be read from the middle, so the first
+//! samples of a few tar files are taken, chosen by the same order. Files and tar files are estimated separately, by
+//! number and by bytes, and the estimates are summed.
 
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -22,18 +22,19 @@ use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::source::source_file::SourceFile;
 
-/// Sets the order of the sample apart from other uses of hashed origins.
+/// Decorrelates the order of the sample from other uses of hashed origins.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;
-/// Tar files that a sample looks into.
+/// Maximum number of tar files in a sample.
 const SAMPLED_TARS: usize = 8;
 
 impl ImagesJob {
-    /// Converts about `sample` items in memory, and says what a run under `run` would give. Writes nothing. Duplicates
-    /// are not looked for.
+    /// Converts about `sample` items in memory, and predicts the result of a run with the options `run`. Writes
+    /// nothing, and does not search for duplicates.
     ///
     /// # Errors
     ///
-    /// A sample of fewer than [`MIN_SAMPLE`](crate::pipeline::MIN_SAMPLE) items; sources that cannot be read.
+    /// Fails if the sample has fewer than [`MIN_SAMPLE`](crate::pipeline::MIN_SAMPLE) items, or if sources cannot be
+    /// read.
     pub fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
         check_sample(sample)?;
         let workers = Workers::start(run.threads)?;
@@ -65,9 +66,10 @@ impl ImagesJob {
         })
     }
 
-    /// Ordinals of the first `count` of the files that `is_wanted` keeps, in the order of the hash of their origins.
+    /// Returns the ordinals of the first `count` files for which `is_wanted` returns true, in the order of the hash of
+    /// their origins.
     fn first_by_hash(&self, count: usize, is_wanted: impl Fn(&SourceFile) -> bool) -> Vec<usize> {
-        // The largest hash is on top.
+        // Max-heap: the largest hash is on top.
         let mut first = BinaryHeap::new();
         for (ordinal, file) in self.files.iter().enumerate().filter(|(_, file)| is_wanted(file)) {
             first.push((xxh3_64_with_seed(file.origin.as_bytes(), SAMPLE_SALT), ordinal));
@@ -78,8 +80,8 @@ impl ImagesJob {
         first.into_sorted_vec().into_iter().map(|(_, ordinal)| ordinal).collect()
     }
 
-    /// Tasks with the first `items` items of a tar or Parquet file, about; each with the bytes it stands for and the seconds that
-    /// reading it took.
+    /// Returns tasks with approximately the first `items` items of a tar or Parquet file, each with the bytes it
+    /// represents and the seconds spent reading it.
     fn head_of_tar(
         &self,
         ordinal: usize,
@@ -108,7 +110,7 @@ impl ImagesJob {
     }
 }
 
-/// Shards are cut by unit and split. `bytes` gives the spread.
+/// Estimates the number of shards, which are cut by unit and split. `bytes` determines the spread.
 fn shards(
     job: &ImagesJob,
     files: &Stratum,

@@ -1,4 +1,4 @@
-//! The fields of a record of an image. Only this file knows their order.
+//! The fields of an image record. Their order is defined only in this file.
 
 use bytes::Bytes;
 
@@ -7,19 +7,19 @@ use crate::sample::{Record, Value};
 
 /// A converted image.
 pub(super) struct ImageRow {
-    /// Key and origin.
+    /// Used as the key and the origin.
     pub(super) origin: String,
     pub(super) image: Bytes,
     pub(super) width: u32,
     pub(super) height: u32,
-    /// The class, or null for an unlabelled image; `None` when the dataset has no labels.
+    /// The class, or null for an unlabelled image; `None` if the dataset has no labels.
     pub(super) label: Option<Value>,
-    /// Fields that not every dataset has, in the order of the schema.
+    /// Fields that only some datasets have, in the order of the schema.
     pub(super) more: Vec<Value>,
 }
 
 impl ImageRow {
-    /// The record, for the split with the ordinal `split`. Its length is the number of pixels.
+    /// Creates the record, for the split with the ordinal `split`. Its length is the number of pixels.
     pub(super) fn converted(self, split: u16) -> Converted {
         let Self { origin, image, width, height, label, more } = self;
         let name = || Value::Text(origin.as_str().into());

@@ -1,4 +1,4 @@
-//! How a planned conversion of images is run.
+//! Runs of a planned conversion of images.
 
 use super::convert::Images;
 use super::job::ImagesJob;

@@ -1,4 +1,4 @@
-//! A planned conversion of images as another process needs it.
+//! Storage of a planned conversion of images for other processes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::source::labels::Folders;
 use crate::source::source_file::SourceFile;
 use crate::transform::image::ImageTransform;
 
-/// What a stored job holds beside its header and listing.
+/// The first line specific to images in a stored job.
 #[derive(Serialize, Deserialize)]
 struct StoredImages<'a> {
     options: Cow<'a, ImagesOptions>,
@@ -26,7 +26,7 @@ struct StoredImages<'a> {
     extra_fields: usize,
     image_fields: Cow<'a, [ImageField]>,
     image_tables: bool,
-    /// Number of lines with [`Detail`](crate::source::listing::Detail)s that follow.
+    /// Number of lines with a [`Detail`](crate::source::listing::Detail) that follow.
     details: usize,
 }
 
@@ -86,7 +86,7 @@ impl StoredJob for ImagesJob {
             transform: ImageTransform::new(options.image.clone())?,
             walked: options.naming.walks() && details.is_empty(),
             image_tables: stored.image_tables,
-            // Only the plan tells of them.
+            // Used only in the summary of the plan.
             tables: Vec::new(),
             options,
             described: header.options,

@@ -1,4 +1,4 @@
-//! Images in Parquet files: one file is one unit, which its feed reads row group by row group.
+//! Images in Parquet files. Each file is a unit, which its feed reads one row group at a time.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::source::image_table::{FoundRows, ImageBatch, ImageRows, ImageTable};
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
 
-/// Bytes of the rows of one task, about, unless one row alone has more.
+/// Approximate bytes of the rows of a task, unless a single row has more.
 const TASK_BYTES: u64 = 1 << 20;
 
-/// The rows of one Parquet file.
+/// Feed of the rows of a Parquet file.
 pub(super) struct TableFeed {
     file: Arc<SourceFile>,
     row_count: u64,
     rows: Option<ImageRows>,
-    /// Rows of which no task is made yet.
+    /// Rows that are not yet in a task.
     pending: Option<ImageBatch>,
-    /// What is wrong with the whole file.
+    /// Why the whole file is rejected.
     broken: Option<Reject>,
-    /// Rows that tasks were made of already.
+    /// Number of rows that are already in tasks.
     fed: u64,
 }
 
@@ -43,7 +43,7 @@ impl TableFeed {
         Ok(Self { file: Arc::new(file), row_count, rows, pending: None, broken, fed: 0 })
     }
 
-    /// A task, and the bytes it holds: the rows, and about as much again for the records.
+    /// Creates a task. Returns it with the bytes that it holds: the rows, and about as much again for the records.
     fn task(&mut self, found: TableRows, rows: u64, bytes: u64) -> Option<(Task, u64)> {
         let share = |rows: u64| {
             (u128::from(self.file.bytes) * u128::from(rows) / u128::from(self.row_count.max(1))) as u64

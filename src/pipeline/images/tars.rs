@@ -1,4 +1,4 @@
-//! Images in tar files: one tar file is one unit, which its feed reads as a stream.
+//! Images in tar files. Each tar file is a unit, which its feed reads as a stream.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::pipeline::conversion::Feed;
 use crate::source::source_file::SourceFile;
 use crate::source::webdataset::{NextSample, Samples};
 
-/// Samples of one task.
+/// Maximum number of samples per task.
 const TASK_SAMPLES: usize = 8;
-/// Bytes of the members of one task, unless one sample alone has more.
+/// Bytes of the members per task, unless a single sample has more.
 const TASK_BYTES: u64 = 1 << 20;
 
-/// The samples of one tar file.
+/// Feed of the samples of a tar file.
 pub(super) struct TarFeed {
     file: Arc<SourceFile>,
     samples: Samples,
-    /// Bytes of the tar file that tasks were made of already.
+    /// Bytes of the tar file that are already in tasks.
     fed: u64,
 }
 

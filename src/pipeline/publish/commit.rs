@@ -1,4 +1,4 @@
-//! The commit of a dataset in object storage, and what it leaves.
+//! Commit of a dataset in object storage, cleanup after a run, and checks of committed datasets.
 
 use std::path::Path;
 
@@ -14,11 +14,12 @@ use crate::pipeline::stop::Stop;
 use crate::storage::{Access, Written, create_dir, resolve};
 
 impl Remote {
-    /// Commits: all shards of `units` are checked, the files in `staged` sent, and then the manifest, whose bytes are `json`.
+    /// Commits the dataset: checks all shards of `units`, uploads the files in `staged`, then creates the manifest with
+    /// the content `json`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotCommitted`](crate::error::ErrorKind) when another dataset was committed in the meantime.
+    /// [`ErrorKind::NotCommitted`](crate::error::ErrorKind) if another dataset was committed meanwhile.
     pub(in crate::pipeline) fn commit(
         &self,
         units: &[UnitResult],
@@ -27,7 +28,8 @@ impl Remote {
         json: Vec<u8>,
         stop: &Stop,
     ) -> Result<()> {
-        // One request per thousand objects. What it does not show as written is asked for by itself.
+        // A listing takes one request per thousand objects. Objects that it does not show as written are requested
+        // individually.
         let listing = self.listing(None)?;
         for_all(units, "checking shards", stop, |unit| {
             for (name, bytes) in shards(unit) {
@@ -50,19 +52,20 @@ impl Remote {
         )
     }
 
-    /// Deletes what only a run needs.
+    /// Deletes the objects that only a run needs.
     pub(in crate::pipeline) fn remove_work(&self) -> Result<()> {
         let objects = self.bucket.list(&self.object(WORK_NAME)?)?;
         for_all(&objects, "deleting objects", &Stop::default(), |object| self.bucket.delete(&object.url))
     }
 
-    /// Deletes all of a run of which nothing is worth keeping: the shards of `units`, and what only a run needs.
+    /// Deletes everything of a run that is not worth keeping: the shards of `units`, and the objects that only a run
+    /// needs.
     pub(in crate::pipeline) fn abandon(&self, units: &[UnitResult]) -> Result<()> {
         if self.manifest()?.is_some() {
             return Ok(());
         }
         let stop = Stop::default();
-        // No unit counts as finished whose shards are gone.
+        // Unit results are deleted before shards, so that no unit counts as finished without its shards.
         for_all(units, "deleting units", &stop, |unit| self.remove_unit(unit.unit))?;
         for_all(units, "deleting shards", &stop, |unit| {
             shards(unit).try_for_each(|(name, _)| self.bucket.delete(&self.object(&name)?))
@@ -70,8 +73,8 @@ impl Remote {
         self.remove_work()
     }
 
-    /// The first file of a committed dataset whose size is not the one that was written: its name, and how it differs.
-    /// `scratch` is a local folder for the table of shards.
+    /// Returns the files of a committed dataset whose size is not the one that was written, each with its name and the
+    /// difference. `scratch` is a local folder for the shard table.
     pub(in crate::pipeline) fn find_damaged(
         &self,
         manifest: &Manifest,

@@ -1,22 +1,22 @@
 //! Datasets in object storage.
 //!
-//! A run always works in a local output directory. When the output is an address, that directory is a [`ScratchDir`] of the
-//! process, and [`Remote`] copies between it and the store. The store alone decides what is finished: a scratch directory that
-//! is lost costs the units in flight, and any machine can go on.
+//! A run always works in a local output directory. If the output is an address, that directory is a [`ScratchDir`] of
+//! the process, and [`Remote`] copies files between it and the store. Only the store determines what is finished:
+//! losing a scratch directory costs only the units in progress, and any machine can continue.
 //!
 //! | object under the output's prefix | when |
 //! |---|---|
 //! | `.dsconvert/<plan>/plan.jsonl`, `job.jsonl`, `tokenizer.json` | planning; `<plan>` is the identity of the plan |
-//! | `.dsconvert/plan.json` | after them, create-only: which plan this prefix belongs to |
-//! | `.dsconvert/<plan>/duplicates`, `duplicates.sha256` | after the pass that looks for duplicates |
-//! | `<split>/<shard>` | a shard is closed |
-//! | `.dsconvert/units/<unit>/…` | a unit is finished: its small files, then `unit.json`, create-only |
+//! | `.dsconvert/plan.json` | after them, create-only: the plan that this prefix belongs to |
+//! | `.dsconvert/<plan>/duplicates`, `duplicates.sha256` | after the pass that finds duplicates |
+//! | `<split>/<shard>` | when a shard is closed |
+//! | `.dsconvert/units/<unit>/…` | when a unit is finished: its small files, then `unit.json`, create-only |
 //! | `index/…`, `rejects.jsonl`, … | commit, after all shards were checked |
 //! | `manifest.json` | last, create-only |
 //!
-//! After the commit, everything under `.dsconvert/` is deleted. Two processes that work on one plan write the same bytes
-//! under the same names. A second plan is refused by the create-only `plan.json` while a run lasts, and by the manifest
-//! afterwards.
+//! After the commit, everything under `.dsconvert/` is deleted. Two processes that work on the same plan write the same
+//! bytes under the same names. A second plan is refused by the create-only `plan.json` during a run, and by the
+//! manifest afterwards.
 
 mod commit;
 mod plan;

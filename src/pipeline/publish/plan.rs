@@ -1,4 +1,4 @@
-//! The plan in object storage.
+//! Storage of the plan in object storage.
 
 use std::path::Path;
 
@@ -17,25 +17,25 @@ use crate::pipeline::stop::Stop;
 use crate::storage::lstat;
 use crate::storage::objects::Created;
 
-/// Name of the object that says which plan a prefix belongs to, in the working folder.
+/// Name of the object, in the working folder, that identifies the plan of a prefix.
 const PLAN_ID_NAME: &str = "plan.json";
-/// The largest such object.
+/// Maximum size of this object.
 const PLAN_ID_BYTES: u64 = 1 << 10;
-/// Digits of the identity of a plan.
+/// Number of hexadecimal digits in the identity of a plan.
 const ID_DIGITS: usize = 64;
-/// The hash beside the list of duplicates, without which the list is not used. It is written after the list.
+/// Name of the hash of the list of duplicates. It is written after the list, which is not used without it.
 const DUPLICATES_HASH_NAME: &str = "duplicates.sha256";
 
-/// What `plan.json` holds.
+/// Content of `plan.json`.
 #[derive(Serialize, Deserialize)]
 struct PlanId {
     plan: String,
 }
 
 impl Remote {
-    /// Where a run stands.
+    /// Returns the state of the prefix at the start of a run.
     pub(in crate::pipeline) fn start(&self) -> Result<Start> {
-        // A commit deletes the plan after it has written the manifest: looked at in this order, one of them is seen.
+        // A commit deletes the plan after writing the manifest. In this order, at least one of them is seen.
         let plan = self.plan()?;
         Ok(match (self.manifest()?, plan) {
             (Some(manifest), _) => Start::Committed(Box::new(manifest)),
@@ -44,7 +44,7 @@ impl Remote {
         })
     }
 
-    /// Identity of the plan of this prefix, if it has one.
+    /// Returns the identity of the plan of this prefix, if it has one.
     pub(in crate::pipeline) fn plan(&self) -> Result<Option<String>> {
         let url = self.object(&work(PLAN_ID_NAME))?;
         let Some((json, _)) = self.bucket.find(&url, PLAN_ID_BYTES)? else { return Ok(None) };
@@ -56,7 +56,7 @@ impl Remote {
         Ok(Some(id))
     }
 
-    /// Refuses `plan` when it is not that of this prefix; the error names the first difference.
+    /// Refuses `plan` if this prefix has another one; the error names the first difference.
     pub(in crate::pipeline) fn check_same_plan(
         &self,
         plan: &Plan<'_>,
@@ -73,12 +73,12 @@ impl Remote {
         }
     }
 
-    /// Sends the plan `id`, which is in the working directory `work`, and takes the prefix for it.
+    /// Uploads the plan `id` from the working directory `work_dir`, and claims the prefix for it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] when the store cannot create an object only once; [`ErrorKind::NotCommitted`] when another run
-    /// has taken the prefix in the meantime.
+    /// [`ErrorKind::Unsupported`] if the store has no create-only writes; [`ErrorKind::NotCommitted`] if another run
+    /// has claimed the prefix meanwhile.
     pub(in crate::pipeline) fn store_plan(&self, work_dir: &Path, id: &str, stop: &Stop) -> Result<()> {
         self.probe()?;
         self.store_job(work_dir, id, stop)?;
@@ -95,7 +95,7 @@ impl Remote {
         if created != Created::Other && self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_none() {
             return Ok(());
         }
-        // What was sent belongs to no run, unless another process has stored the same plan.
+        // The uploaded objects belong to no run, unless another process has stored the same plan.
         if created != Created::Same {
             for name in [PLAN_NAME, JOB_NAME, TOKENIZER_NAME] {
                 self.bucket.delete(&self.object(&of_plan(id, name))?)?;
@@ -103,7 +103,7 @@ impl Remote {
         }
         match created {
             Created::Other => Err(taken("another run has started to write to this prefix")),
-            // The plan of the run that was committed is gone, so this one could be created.
+            // The plan could be created because the plan of the committed run is already deleted.
             Created::New => {
                 self.bucket.delete(&url)?;
                 Err(taken("another run has committed a dataset in this prefix"))
@@ -112,7 +112,7 @@ impl Remote {
         }
     }
 
-    /// Sends what other processes need to run the units of the plan `id`.
+    /// Uploads the data that other processes need to run the units of the plan `id`.
     pub(in crate::pipeline) fn store_job(&self, work: &Path, id: &str, stop: &Stop) -> Result<()> {
         for name in [TOKENIZER_NAME, JOB_NAME] {
             if lstat(&work.join(name))?.is_some() {
@@ -122,7 +122,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Fetches the stored job to the working directory `work`. Returns whether there is one.
+    /// Downloads the stored job to the working directory `work`. Returns whether there is one.
     pub(in crate::pipeline) fn fetch_job(&self, work: &Path) -> Result<bool> {
         let Some(id) = self.plan()? else { return Ok(false) };
         self.download(&of_plan(&id, JOB_NAME), None, &work.join(JOB_NAME))?;
@@ -133,7 +133,7 @@ impl Remote {
         Ok(true)
     }
 
-    /// Fetches what an earlier process found in the pass over all sources, if one did.
+    /// Downloads the duplicates that an earlier process found in the pass over all sources, if there are any.
     pub(in crate::pipeline) fn fetch_prepared(&self, work: &Path, id: &str) -> Result<()> {
         let hash = of_plan(id, DUPLICATES_HASH_NAME);
         if let Some(object) = self.bucket.head(&self.object(&hash)?)? {
@@ -143,7 +143,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Sends what the pass over all sources has found, if there was one.
+    /// Uploads the duplicates found in the pass over all sources, if there was one.
     pub(in crate::pipeline) fn store_prepared(&self, work: &Path, id: &str, stop: &Stop) -> Result<()> {
         for name in [DUPLICATES_NAME, DUPLICATES_HASH_NAME] {
             if lstat(&work.join(name))?.is_some() {
@@ -153,12 +153,12 @@ impl Remote {
         Ok(())
     }
 
-    /// Checks that an object is created only once: all that two processes do at a time relies on it.
+    /// Checks that create-only writes work: all coordination between concurrent processes relies on them.
     fn probe(&self) -> Result<()> {
         let url = self.object(&work(&format!("probe-{:016x}", random())))?;
         let once = || -> Result<bool> {
             self.bucket.create(&url, &Bytes::from_static(b"first\n"))?;
-            // When the first stays, the second is found to be another.
+            // If the first object is kept, the second is reported as different.
             Ok(self.bucket.create(&url, &Bytes::from_static(b"second\n"))? == Created::Other)
         };
         let result = once();
@@ -173,12 +173,12 @@ impl Remote {
     }
 }
 
-/// Name of an object in the working folder.
+/// Returns the name of an object in the working folder.
 fn work(name: &str) -> String {
     format!("{WORK_NAME}/{name}")
 }
 
-/// Name of an object of the plan `id`.
+/// Returns the name of an object of the plan `id`.
 fn of_plan(id: &str, name: &str) -> String {
     work(&format!("{id}/{name}"))
 }

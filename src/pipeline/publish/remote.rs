@@ -13,9 +13,9 @@ use crate::pipeline::output::{WORK_NAME, overlap, refuse_overlap};
 use crate::storage::ObjectUrl;
 use crate::storage::objects::{Bucket, Created};
 
-/// How often a prefix is looked at that seems to hold something else.
+/// Number of checks before a prefix is considered to hold unrelated objects.
 const LOOKS: u32 = 3;
-/// The time between two looks.
+/// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// An output in object storage.
@@ -25,22 +25,22 @@ pub(in crate::pipeline) struct Remote {
     pub(super) bucket: Bucket,
 }
 
-/// What a prefix holds.
+/// Contents of a prefix.
 enum Held {
     Nothing,
     Dataset,
-    /// A run that has not finished.
+    /// An unfinished run.
     Run,
     Other,
 }
 
 impl Remote {
-    /// The output `out`, if it is an address. Sends nothing.
+    /// Returns the output `out` if it is an address. Sends no requests.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind): nothing can be written to this address, or the environment does not
-    /// describe its store.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if this address cannot be written to, or the environment does not
+    /// configure its store.
     pub(in crate::pipeline) fn of(out: &Path) -> Result<Option<Self>> {
         let Some(url) = ObjectUrl::parse(out).map_err(|e| e.of_option("out"))? else { return Ok(None) };
         if url.is_server() {
@@ -53,18 +53,18 @@ impl Remote {
         Ok(Some(Self { url, bucket }))
     }
 
-    /// Where the dataset is, for messages.
+    /// Returns the location of the dataset, for messages.
     pub(in crate::pipeline) fn path(&self) -> &Path {
         self.url.as_path()
     }
 
-    /// The address of the object called `name` under the prefix.
+    /// Returns the address of the object called `name` under the prefix.
     pub(super) fn object(&self, name: &str) -> Result<ObjectUrl> {
         self.url.join(name)
     }
 
-    /// Refuses what can be refused without writing: what has no meaning for object storage, sources that overlap the output,
-    /// and a prefix in use.
+    /// Refuses everything that can be refused without writing: options that object storage does not support, sources
+    /// that overlap the output, and a prefix in use.
     pub(in crate::pipeline) fn check(
         &self,
         existing: Existing,
@@ -106,7 +106,7 @@ impl Remote {
         Err(Error::usage(what).at_path(self.path()).help(help))
     }
 
-    /// Refuses what cannot be done with a dataset in object storage.
+    /// Refuses options that datasets in object storage do not support.
     pub(in crate::pipeline) fn check_existing(&self, existing: Existing) -> Result<()> {
         let (what, help) = match existing {
             Existing::Refuse | Existing::Resume(ResumeCheck::Sizes) => return Ok(()),
@@ -125,14 +125,14 @@ impl Remote {
         Err(Error::usage(what).at_path(self.path()).help(help))
     }
 
-    /// What is under the prefix. Another run may start, or end, between the requests: no order of them is right for both, so
-    /// what seems to be of no dataset is looked at again.
+    /// Returns the contents of the prefix. Another run may start or end between the requests, and no order of the
+    /// requests is right for both. So contents that appear unrelated to a dataset are checked again.
     fn held(&self) -> Result<Held> {
         for _ in 0..LOOKS {
             if !self.bucket.holds(&self.url)? {
                 return Ok(Held::Nothing);
             }
-            // A run removes its working objects after it has written the manifest.
+            // A run removes its working objects after writing the manifest.
             let is_run = self.bucket.holds(&self.object(WORK_NAME)?)?;
             if self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_some() {
                 return Ok(Held::Dataset);
@@ -145,14 +145,14 @@ impl Remote {
         Ok(Held::Other)
     }
 
-    /// The manifest, when the dataset is committed.
+    /// Returns the manifest if the dataset is committed.
     pub(in crate::pipeline) fn manifest(&self) -> Result<Option<Manifest>> {
         let url = self.object(MANIFEST_NAME)?;
         let found = self.bucket.find(&url, MAX_MANIFEST_BYTES)?;
         found.map(|(json, _)| Manifest::parse(&json).map_err(|e| e.at_path(url.as_path()))).transpose()
     }
 
-    /// Creates an object that must not be there with another content; the error says that `what` is.
+    /// Creates an object that must not already exist with other content. If it does, `what` is the error message.
     pub(super) fn create(&self, url: &ObjectUrl, content: Vec<u8>, what: &str, help: &str) -> Result<()> {
         match self.bucket.create(url, &Bytes::from(content))? {
             Created::New | Created::Same => Ok(()),
@@ -163,12 +163,12 @@ impl Remote {
     }
 }
 
-/// Whether the cause may be that another process has committed the dataset, and has removed what this one needed.
+/// Returns whether another process may have committed the dataset and removed objects that this process needed.
 pub(in crate::pipeline) fn may_be_overtaken(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io | ErrorKind::NotCommitted)
 }
 
-/// The error of a run whose output is `out`: its advice is one that can be followed there.
+/// Adapts the help of an error to the output `out`: object storage has neither `--overwrite` nor `--resume=repair`.
 pub(in crate::pipeline) fn advised(error: Error, out: &Path) -> Error {
     let replaces = |help: &str| help.contains("--overwrite") || help.contains("--resume=repair");
     if ObjectUrl::is_url(out) && error.remedy().is_some_and(replaces) {

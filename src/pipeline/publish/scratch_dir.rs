@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::storage::{DirLock, create_dir, list_dir, lstat, remove_dir_all, rename};
 
-/// Name of the lock in a scratch directory. It is held as long as its process lives.
+/// Name of the lock file in a scratch directory. The lock is held until the process ends.
 const LOCK_NAME: &str = "lock";
-/// First part of the name of a directory that has no lock yet.
+/// Name prefix of a directory that is not locked yet.
 const UNLOCKED: &str = "new-";
 
-/// A directory of this process alone. Dropped, it is removed; when its process is killed, the next one on the same machine
-/// removes it.
+/// A local directory of one process. It is removed on drop or, after its process was killed, by the next process on the
+/// same machine.
 #[derive(Debug)]
 pub(in crate::pipeline) struct ScratchDir {
     path: PathBuf,
@@ -23,7 +23,7 @@ pub(in crate::pipeline) struct ScratchDir {
 }
 
 impl ScratchDir {
-    /// A new directory below `parent` or, without one, below the system's directory for temporary files.
+    /// Creates a directory in `parent` or, without one, in the system's directory for temporary files.
     pub(in crate::pipeline) fn create(parent: Option<&Path>) -> Result<Self> {
         let root = Self::root(parent);
         create_private(&root)?;
@@ -32,13 +32,13 @@ impl ScratchDir {
         let unlocked = root.join(format!("{UNLOCKED}{name}"));
         create_dir(&unlocked)?;
         let lock = DirLock::acquire(&unlocked.join(LOCK_NAME))?;
-        // Only under this name is it a directory that may be found dead, and then it has its lock already.
+        // Only directories with this name may be removed as dead, and by then the directory is locked.
         let path = root.join(name);
         rename(&unlocked, &path)?;
         Ok(Self { path, _lock: lock })
     }
 
-    /// The directory of all scratch directories of this user.
+    /// Returns the parent of all scratch directories of this user.
     pub(in crate::pipeline) fn root(parent: Option<&Path>) -> PathBuf {
         let user = rustix::process::getuid().as_raw();
         let temporary = std::env::temp_dir();
@@ -52,13 +52,13 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // What stays is removed by the next process.
+        // Leftovers are removed by the next process.
         let _ = remove_dir_all(&self.path);
     }
 }
 
-/// Creates `root` for this user alone. A directory for temporary files is shared by all users: someone else may have put
-/// something in this place.
+/// Creates `root` for this user only. The directory for temporary files is shared by all users, so another user may
+/// have created something at this path.
 fn create_private(root: &Path) -> Result<()> {
     if let Some(parent) = root.parent() {
         create_dir(parent)?;
@@ -78,7 +78,7 @@ fn create_private(root: &Path) -> Result<()> {
 
 const HELP: &str = "name a folder for files that wait to be sent with --scratch";
 
-/// Removes the directories of processes of this machine that have died. Locks do not reach other machines everywhere.
+/// Removes the directories of dead processes on this machine. Locks do not work across machines on every file system.
 fn remove_dead(root: &Path) {
     let prefix = format!("{}-", host());
     for entry in list_dir(root).unwrap_or_default() {
@@ -86,20 +86,20 @@ fn remove_dead(root: &Path) {
             continue;
         }
         if let Ok(_lock) = DirLock::acquire(&entry.path.join(LOCK_NAME)) {
-            // Whoever looks next tries again.
+            // The next process tries again.
             let _ = remove_dir_all(&entry.path);
         }
     }
 }
 
-/// The name of this machine, as part of a file name.
+/// Returns the name of this machine as part of a file name.
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || ".-".contains(*c)).collect();
     if name.is_empty() || name.starts_with(UNLOCKED) { format!("host{name}") } else { name }
 }
 
-/// 64 random bits: the hash of no input depends only on the keys of the `RandomState`.
+/// Returns 64 random bits: the hash of empty input depends only on the keys of the `RandomState`.
 pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

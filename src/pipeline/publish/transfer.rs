@@ -1,4 +1,4 @@
-//! Files to objects, and objects to files.
+//! Uploads of files to objects, and downloads of objects to files.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,20 +12,21 @@ use crate::pipeline::workers;
 use crate::storage::objects::is_cut_short;
 use crate::storage::{NewFile, Written};
 
-/// Bytes that are read from a file at a time.
+/// Bytes read from a file at a time.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Bytes of one request, and of an object that is fetched by a single one.
+/// Maximum bytes per request. Objects up to this size are downloaded with a single request.
 const REQUEST_BYTES: u64 = 8 << 20;
-/// Bytes of an object that are fetched together.
+/// Bytes of an object that are downloaded concurrently.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// Small requests that are under way at a time.
+/// Number of small requests in progress at a time.
 const REQUESTS: usize = 16;
 
-/// How often the upload of a file is tried from its beginning.
+/// Number of attempts to upload a file from its start.
 const UPLOADS_OF_A_FILE: usize = 5;
 
 impl Remote {
-    /// Sends the file `from` to the object called `name`. `expected` is what was written to the file.
+    /// Uploads the file `from` to the object called `name`. `expected` describes the content that was written to the
+    /// file.
     pub(in crate::pipeline) fn upload(
         &self,
         from: &Path,
@@ -33,7 +34,7 @@ impl Remote {
         expected: Option<&Written>,
         stop: &Stop,
     ) -> Result<()> {
-        // The client tries single requests again, but an answer about a whole upload that breaks off ends the upload.
+        // The client retries single requests, but if the response to a whole upload is cut short, the upload fails.
         for _ in 1..UPLOADS_OF_A_FILE {
             match self.try_upload(from, name, expected, stop) {
                 Err(error) if error.kind() == ErrorKind::Io && is_cut_short(&error) => {}
@@ -73,7 +74,7 @@ impl Remote {
         }
     }
 
-    /// Fetches the object called `name` to the file `to`; `bytes` is its size, when that is known.
+    /// Downloads the object called `name` to the file `to`. `bytes` is the size of the object, if known.
     pub(super) fn download(&self, name: &str, bytes: Option<u64>, to: &Path) -> Result<Written> {
         let url = self.object(name)?;
         let bytes = match bytes {
@@ -105,7 +106,7 @@ impl Remote {
     }
 }
 
-/// Calls `each` with all `items`, [`REQUESTS`] at a time, in no order.
+/// Calls `each` with all `items`, up to [`REQUESTS`] at a time, in any order.
 pub(super) fn for_all<T: Sync>(
     items: &[T],
     doing: &str,

@@ -13,14 +13,14 @@ use crate::pipeline::output::WORK_NAME;
 use crate::pipeline::stop::Stop;
 use crate::storage::{Written, create_dir, remove_dir_all, write_file};
 
-/// Shards and units that are sent at a time. Each takes up to 40 MiB of memory.
+/// Number of shards and units uploaded at a time. Each takes up to 40 MiB of memory.
 pub(in crate::pipeline) const UPLOADS: usize = 4;
-/// The largest `unit.json` that is read.
+/// Maximum size of a `unit.json`.
 const RESULT_BYTES: u64 = 1 << 30;
-/// Objects are listed, rather than asked for one by one, for at least this share of all units.
+/// Objects are listed instead of requested individually if at least one in this many units is checked.
 const LISTED_SHARE: usize = 4;
 
-/// What a listing says of objects, by their name under the prefix.
+/// Objects of a listing, by their name under the prefix.
 pub(super) struct Listing(HashMap<String, ListedObject>);
 
 #[derive(Clone, Copy)]
@@ -30,14 +30,15 @@ struct ListedObject {
 }
 
 impl Listing {
-    /// Whether the object `name` has `bytes` bytes. Otherwise it is asked for: a listing may lag behind.
+    /// Returns whether the object `name` is listed with `bytes` bytes. Otherwise, it is requested: a listing may be
+    /// outdated.
     fn has(&self, name: &str, bytes: u64) -> bool {
         self.0.get(name).is_some_and(|object| object.bytes == bytes)
     }
 }
 
 impl Remote {
-    /// Lists the objects under `folder`, or all.
+    /// Lists the objects under `folder`, or all objects.
     pub(super) fn listing(&self, folder: Option<&str>) -> Result<Listing> {
         let url = folder.map_or_else(|| Ok(self.url.clone()), |folder| self.object(folder))?;
         let skipped = self.url.as_str().len() + 1;
@@ -48,7 +49,7 @@ impl Remote {
         Ok(Listing(found.collect()))
     }
 
-    /// Calls `found` with the states of `units`, of `planned` in all, under the plan `plan`.
+    /// Calls `found` with the states of `units`, out of `planned` units, under the plan `plan`.
     pub(in crate::pipeline) fn check_units(
         &self,
         units: &[u32],
@@ -57,7 +58,8 @@ impl Remote {
         stop: &Stop,
         found: &(dyn Fn(u32, UnitState) + Sync),
     ) -> Result<()> {
-        // A part of a large plan asks for its own units, so that a thousand parts do not list everything each.
+        // A small part of a large plan requests only its own units, so that a thousand parts do not each list
+        // everything.
         let is_share = units.len() * LISTED_SHARE >= planned as usize;
         let listing = is_share.then(|| self.listing(None)).transpose()?;
         for_all(units, "checking finished units", stop, |&unit| {
@@ -85,7 +87,7 @@ impl Remote {
         Ok(state)
     }
 
-    /// How an object differs from the one with `bytes` bytes that was written.
+    /// Returns how an object differs from the one with `bytes` bytes that was written.
     pub(super) fn object_difference(
         &self,
         name: &str,
@@ -104,12 +106,12 @@ impl Remote {
         })
     }
 
-    /// Has a unit count as unfinished.
+    /// Marks a unit as unfinished, by deleting its result.
     pub(in crate::pipeline) fn remove_unit(&self, unit: u32) -> Result<()> {
         self.bucket.delete(&self.object(&unit_object(unit, RESULT_NAME))?)
     }
 
-    /// Finishes a unit whose shards are sent: its small files are in `dir`. The last request makes it final.
+    /// Finishes a unit whose shards are uploaded. Its small files are in `dir`. The last request makes it final.
     pub(in crate::pipeline) fn finish_unit(
         &self,
         result: &UnitResult,
@@ -128,7 +130,7 @@ impl Remote {
         )
     }
 
-    /// Fetches the small files of those of `units` units that this process has not converted.
+    /// Downloads the small files of the units that this process has not converted, out of `units` units.
     pub(in crate::pipeline) fn fetch_units(
         &self,
         dirs: &UnitDirs,
@@ -161,14 +163,15 @@ impl Remote {
         })
     }
 
-    /// The error of a unit whose object `name` differs.
+    /// Returns the error for a unit whose object `name` differs.
     pub(super) fn unusable(&self, unit: u32, name: &str, why: &str) -> Error {
         Error::corrupt(format!("unit {unit} cannot be committed: {name} {why}"))
             .at_path(self.path())
             .help("run the same command with --resume: the unit is converted again")
     }
 
-    /// Sizes and times of the results of all finished units, for callers that only inspect them.
+    /// Returns the results of all finished units and their modification times in nanoseconds, for callers that only
+    /// inspect them.
     pub(in crate::pipeline) fn finished_units(
         &self,
         plan: &str,
@@ -194,7 +197,7 @@ impl Remote {
         Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Fetches a shard to the file `to`.
+    /// Downloads a shard to the file `to`.
     pub(in crate::pipeline) fn fetch_shard(
         &self,
         split: &str,
@@ -206,19 +209,19 @@ impl Remote {
     }
 }
 
-/// Names and sizes of the shards of a unit.
+/// Returns the names and sizes of the shards of a unit.
 pub(super) fn shards(result: &UnitResult) -> impl Iterator<Item = (String, u64)> + '_ {
     result.splits.iter().flat_map(|split| {
         split.shards.iter().map(|shard| (shard_path(&split.name, &shard.name), shard.bytes))
     })
 }
 
-/// Name of an object of a unit.
+/// Returns the name of an object of a unit.
 fn unit_object(unit: u32, name: &str) -> String {
     format!("{WORK_NAME}/units/{unit:06}/{name}")
 }
 
-/// The unit whose result is called `name`.
+/// Returns the unit whose result is called `name`.
 fn finished(name: &str) -> Option<u32> {
     let unit = name.strip_prefix(WORK_NAME)?.strip_prefix("/units/")?.strip_suffix(RESULT_NAME)?;
     let unit = unit.strip_suffix('/')?.parse().ok()?;

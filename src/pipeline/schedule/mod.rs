@@ -1,21 +1,27 @@
-//! The order of work: feed, convert, write in order.
+//! The scheduler: feeds tasks, converts them, and writes their outcomes in order.
 //!
-//! A *worker* is a task of the thread pool that does one action after another, always the most urgent one: write outcomes that are
-//! next in order, else see to it that a task of the oldest unit that has room waits for each worker, else convert such a task,
-//! else open another unit ([`state`]). When there is none, it ends; a worker that finds an action starts another worker, as
-//! long as there are fewer than threads. So one thread alone does the whole job without handing anything over, several threads
-//! share one unit without waiting for one of them to read, and when writing one unit becomes the bottleneck the next one is
-//! begun. A thread without a worker is free for segments of long documents.
+//! A *worker* is a task of the thread pool that executes one action after another, always the one with the highest
+//! priority ([`state`]):
 //!
-//! Order is kept by numbers: the tasks of a unit are counted as they are fed, and only the worker that holds the
-//! unit's sink writes, in that order. Memory is bounded by the bytes that tasks hold from being fed to being written;
-//! the tasks of a unit are fed in order, so the one that must be written next always has its share already.
+//! 1. write the outcomes that are next in order;
+//! 2. feed a task, if the oldest unit with room has fewer tasks waiting than there are threads;
+//! 3. convert a waiting task;
+//! 4. open another unit.
 //!
-//! No worker waits for another one. In particular none waits for the disk or for object storage: closed shards are left to the
-//! thread that called [`run`], and nothing more is written while it has too many. Only large images wait for memory, which is
+//! A worker ends when there is no action. A worker that finds an action starts another worker, up to the number of
+//! threads. So a single thread does the whole job without handovers. Several threads share one unit without waiting for
+//! a reader thread, and the next unit is started when writing becomes the bottleneck. Threads without a worker are free
+//! for segments of long documents.
+//!
+//! Tasks of a unit are numbered as they are fed, and only the worker that holds the unit's sink writes, in that order.
+//! Memory is bounded by the bytes that tasks hold from being fed to being written. Because tasks are fed in order, the
+//! next one to write already holds its share.
+//!
+//! Workers do not wait for each other, nor for the disk or object storage. Closed shards are left to the thread that
+//! called [`run`]; while too many are queued there, nothing more is written. Only large images wait for memory. It is
 //! held by images that are being converted, and these wait for nothing.
 //!
-//! A panic in a worker ends the run: it becomes its error, and all workers end with their present action.
+//! A panic in a worker ends the run: it becomes the error of the run, and all workers end after their current action.
 
 mod state;
 mod worker;
@@ -38,28 +44,29 @@ use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::panics::caught;
 
-/// What the workers are told.
+/// Settings and resources shared by all workers.
 pub(super) struct Schedule<'a, C: Conversion> {
     pub conversion: &'a C,
     pub workers: &'a Workers,
-    /// What tasks hold from being fed to being written.
+    /// Memory that tasks hold from being fed to being written.
     pub memory: Pool,
     pub progress: &'a Progress,
     pub stop: &'a Stop,
-    /// Starts the sink of a unit.
+    /// Creates the sink of a unit.
     pub sink: &'a (dyn Fn(u32) -> Result<UnitSink> + Sync),
-    /// With object storage: shards and units that are sent at a time.
+    /// Number of shards and units uploaded at a time; `None` without object storage.
     pub uploads: Option<usize>,
 }
 
-/// Units that could not be finished, with the reason: their sources could not be read.
+/// Units that failed because their sources could not be read, with the error.
 pub(super) type FailedUnits = Vec<(u32, Error)>;
 
-/// Does all `units`, in about this order.
+/// Processes all `units`, in approximately this order.
 ///
 /// # Errors
 ///
-/// When output cannot be written, the run is stopped, or a thread panics. Failures to read sources only fail their unit.
+/// Fails if output cannot be written, the run is stopped, or a thread panics. If sources cannot be read, only their
+/// unit fails.
 pub(super) fn run<C: Conversion>(schedule: &Schedule<'_, C>, units: Vec<u32>) -> Result<FailedUnits> {
     let shared = Shared {
         schedule,

@@ -1,4 +1,4 @@
-//! What is under way, and what is most urgent.
+//! Scheduler state: open units, their tasks, and the choice of the next action.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -11,29 +11,29 @@ use crate::pipeline::memory::{Pool, Reservation};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::unit::UnitSink;
 
-/// Tasks of one unit that may be under way or waiting to be written, per thread: so many can be done while one is that
-/// takes long. Memory has its own limit.
+/// Maximum tasks per thread that a unit may have in progress or waiting to be written: other tasks proceed while one
+/// slow task runs. Memory has its own limit.
 const WINDOW_PER_THREAD: usize = 16;
 
-/// A further unit is begun beside the ones under way for this many threads.
+/// Threads per additional unit that is open at the same time.
 const THREADS_PER_UNIT: usize = 4;
 
-/// Closed shards that may wait for the disk before nothing more is written.
+/// Maximum number of closed shards that wait for the disk before writing pauses.
 const MAX_CLOSING: usize = 4;
 
-/// Tasks of type `T` and the units they belong to.
+/// State of a scheduler for tasks of type `T`.
 pub(super) struct State<'c, T> {
     todo: VecDeque<u32>,
     pub(super) open: Vec<OpenUnit<'c, T>>,
-    /// Units being opened right now.
+    /// Number of units that are being opened.
     pub(super) opening: usize,
-    /// Shards and units to be made final, in order.
+    /// Shards and units to finalize, in order.
     pub(super) closing: VecDeque<Closing>,
     pub(super) failed: FailedUnits,
     pub(super) fatal: Option<Error>,
     threads: usize,
     workers: usize,
-    /// How long threads had no worker, all together, until this instant.
+    /// Total time during which threads had no worker, and the instant up to which it is counted.
     idle: (Duration, Instant),
 }
 
@@ -42,14 +42,14 @@ pub(super) struct OpenUnit<'c, T> {
     /// `None` while a worker feeds from it, and at the end.
     pub(super) feed: Option<Box<dyn Feed<T> + 'c>>,
     pub(super) exhausted: bool,
-    /// Tasks that are not started, in order.
+    /// Tasks that have not been started, in order.
     pub(super) waiting: VecDeque<Numbered<T>>,
-    /// `None` while a worker writes.
+    /// `None` while a worker writes to it.
     pub(super) sink: Option<Box<UnitSink>>,
-    /// Number of the next task to be fed, and to be written.
+    /// Numbers of the next task to feed and of the next task to write.
     pub(super) fed: u64,
     pub(super) written: u64,
-    /// Outcomes that wait for earlier ones, with what their tasks hold.
+    /// Outcomes that wait for earlier ones, with the memory that their tasks hold.
     pub(super) ready: BTreeMap<u64, (Outcomes, Reservation)>,
     pub(super) careful: bool,
     pub(super) failure: Option<UnitFailure>,
@@ -66,7 +66,7 @@ pub(super) enum UnitFailure {
     Redo,
 }
 
-/// What a worker does next.
+/// The next step of a worker.
 pub(super) enum Action<'c, T> {
     Write { unit: u32, sink: Box<UnitSink>, ready: Vec<(Outcomes, Reservation)>, finished: bool },
     Feed { unit: u32, feed: Box<dyn Feed<T> + 'c> },
@@ -103,7 +103,7 @@ impl<'c, T> State<'c, T> {
         }
     }
 
-    /// Whether all units were written or have failed.
+    /// Returns whether all units were written or have failed.
     pub(super) fn is_done(&self) -> bool {
         self.open.is_empty() && self.opening == 0 && self.todo.is_empty()
     }
@@ -112,7 +112,7 @@ impl<'c, T> State<'c, T> {
         self.workers > 0
     }
 
-    /// Counts one more worker, if there may be one more.
+    /// Counts another worker, if fewer are running than there are threads. Returns whether it did.
     pub(super) fn add_worker(&mut self) -> bool {
         let may = self.workers < self.threads;
         if may {
@@ -127,7 +127,7 @@ impl<'c, T> State<'c, T> {
         self.workers -= 1;
     }
 
-    /// How long threads had no worker until now, all together.
+    /// Returns the total time so far during which threads had no worker.
     pub(super) fn idle_time(&mut self) -> Duration {
         let (sum, since) = self.idle;
         let now = Instant::now();
@@ -135,7 +135,8 @@ impl<'c, T> State<'c, T> {
         self.idle.0
     }
 
-    /// What is most urgent; `None` when nothing can be done before a worker ends an action, a shard is final, or at all.
+    /// Returns the action with the highest priority. `None` if there is nothing to do until a worker finishes an action
+    /// or a shard is finalized, or nothing at all.
     pub(super) fn next_action(&mut self, memory: &Pool) -> Option<Action<'c, T>> {
         if self.fatal.is_some() {
             return None;
@@ -176,7 +177,7 @@ impl<'c, T> State<'c, T> {
         None
     }
 
-    /// Takes a unit that failed off the list once no worker holds a part of it: to be opened again, or to end the run.
+    /// Removes a failed unit once no worker holds a part of it. It is reopened, recorded as failed, or ends the run.
     fn drop_failed(&mut self) -> Option<Option<Action<'c, T>>> {
         let at = self.open.iter().position(|u| {
             let at_rest = (u.ready.len() + u.waiting.len()) as u64;

@@ -1,4 +1,4 @@
-//! Panics and impossible answers of a conversion end the run, and never hang it.
+//! Tests that panics and invalid results of a conversion end the run instead of hanging it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::sample::{Ids, Record, Value};
 use crate::schema::{IdWidth, Schema};
 use crate::storage::Writeback;
 
-/// Tasks of each unit.
+/// Number of tasks per unit.
 const TASKS: u64 = 20;
 
-/// Where the conversion of the test fails.
+/// Where the test conversion fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fails {
     Never,
@@ -26,11 +26,11 @@ enum Fails {
     InOpen,
     InFeed,
     InConvert,
-    /// In one task, while another one waits for the end of the run.
+    /// In one task, while another one waits until the run is stopped.
     WhileOthersWork,
-    /// It asks for a careful attempt after a careful attempt.
+    /// It requests another careful attempt after a careful attempt.
     AlwaysRedoes,
-    /// It makes a record that no schema allows.
+    /// It produces a record that no schema allows.
     InWrite,
 }
 

@@ -1,4 +1,4 @@
-//! What a worker does.
+//! Workers, which execute the actions of the scheduler.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,25 +24,26 @@ thread_local! {
     static WORKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What all workers of a run share.
+/// Data shared by all workers of a run.
 pub(super) struct Shared<'a, 'c, C: Conversion> {
     pub(super) schedule: &'a Schedule<'c, C>,
     pub(super) state: Mutex<State<'c, C::Task>>,
-    /// Told when there is something to be closed, and when a worker ends.
+    /// Notified when there is something to close, and when a worker ends.
     pub(super) for_closing: Condvar,
-    /// Of workers that ended, for those that start.
+    /// Scratches of workers that ended, reused by workers that start.
     pub(super) scratches: Mutex<Vec<C::Scratch>>,
 }
 
 impl<'c, C: Conversion> Shared<'_, 'c, C> {
-    /// Starts a worker, if there may be one more.
+    /// Starts a worker, if fewer are running than there are threads.
     pub(super) fn start_worker<'s>(&'s self, state: &mut State<'c, C::Task>, scope: &Scope<'s>) {
         if state.add_worker() {
             scope.spawn(move |scope| self.work(scope));
         }
     }
 
-    /// What has to become final, in order, until all workers have ended. Every one makes room for more to be written.
+    /// Returns the shards and units to finalize, in order, until all workers have ended. Taking one makes room for
+    /// further writes.
     pub(super) fn closed<'s>(&'s self, scope: &Scope<'s>) -> impl Iterator<Item = Closing> {
         std::iter::from_fn(move || {
             let mut state = self.lock();
@@ -60,8 +61,9 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
     }
 
     fn work<'s>(&'s self, scope: &Scope<'s>) {
-        // This thread waits for segments of a document, and took a worker meanwhile. The worker below on its stack looks for
-        // further actions soon, so no action is forgotten; and a thread has one document at a time in memory.
+        // While this thread waited for segments of a document, it picked up another worker. That worker ends here: the
+        // one below it on the stack looks for further actions soon, so none is missed. This way, a thread has only one
+        // document at a time in memory.
         if WORKS.replace(true) {
             self.end_worker(&mut self.lock());
             return;
@@ -93,7 +95,7 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
                 self.end_worker(&mut state);
                 break;
             };
-            // There may be more than one.
+            // There may be another action.
             self.start_worker(&mut state, scope);
             drop(state);
             let result = match action {
@@ -109,7 +111,7 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
                 Action::Open { unit, careful } => self.open(unit, careful),
             };
             if let Err(error) = result {
-                // What is written was made here: if it does not fit, that is no fault of the user.
+                // The output is produced here, so an error in it is not the user's fault.
                 self.lock().fatal.get_or_insert(error.never_usage());
             }
         }
@@ -184,7 +186,7 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
         let converted = self.schedule.conversion.convert(task, scratch, &mut outcomes);
         self.timing().add(Activity::Transform, timer.elapsed().saturating_sub(outcomes.reading));
         self.timing().add(Activity::Read, outcomes.reading);
-        // The outcomes may be larger than what they were made of.
+        // The outcomes may be larger than their input.
         let held = held.at_least(outcomes.memory_bytes());
         let mut state = self.lock();
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
@@ -216,7 +218,7 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
             sink.write(outcomes, &mut closed)?;
         }
         self.timing().end_activity(Activity::Write, timer);
-        // Handed over before anyone else can go on with the unit: its shards go before its end.
+        // Before another worker can continue with the unit: its shards must be queued before its end.
         self.hand_over(closed.drain(..).map(Closing::shard));
         let mut state = self.lock();
         let Some(at) = state.open.iter().position(|u| u.unit == unit) else { return Ok(()) };
@@ -235,7 +237,7 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
         Ok(())
     }
 
-    /// Leaves files to the thread that waits for the disk.
+    /// Queues files for the thread that waits for the disk.
     fn hand_over(&self, closed: impl Iterator<Item = Closing>) {
         self.lock().closing.extend(closed);
         self.for_closing.notify_one();

@@ -1,4 +1,4 @@
-//! From documents to records: normal form, token ids, lengths.
+//! Conversion of documents to records: normalization, token ids, lengths.
 
 use std::ops::Range;
 use std::path::Path;
@@ -27,10 +27,10 @@ use crate::pipeline::workers::Workers;
 use crate::sample::{Ids, PackedIds, Reject, RejectCode, Text, Value};
 use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, id_width, rejected};
 
-/// The running conversion.
+/// A running conversion of text.
 pub(in crate::pipeline) struct Texts<'a> {
     job: &'a TextJob,
-    /// With `--dedup`, once they are found.
+    /// The duplicates, with `--dedup`, once they are found.
     duplicates: OnceLock<DuplicatesFile>,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// What a worker keeps from task to task.
+/// State that a worker keeps from task to task.
 pub(in crate::pipeline) struct Worker {
     tokens: Scratch,
     ids: PackedIds,
@@ -102,7 +102,7 @@ impl Conversion for Texts<'_> {
     }
 }
 
-/// Makes records of documents.
+/// Converter of documents to records.
 struct Documents<'a> {
     job: &'a TextJob,
     tokens: &'a mut Scratch,
@@ -112,16 +112,16 @@ struct Documents<'a> {
     member: MemberCount,
 }
 
-/// Counts the converted documents that have bytes of the last compressed member of a piece.
+/// Counter of the converted documents with bytes from the last compressed member of a piece.
 struct MemberCount {
     start: Option<u64>,
     converted: u64,
 }
 
 impl MemberCount {
-    /// A document starts at `mark`.
+    /// Called for each document, which starts at `mark`.
     fn document(&mut self, mark: Option<u64>) {
-        // Until another document starts before it, this may be the one in which the member starts.
+        // Restart the count: the member may start in this document, or in a later one that also starts before it.
         if self.start.is_some_and(|start| mark.unwrap_or(0) <= start) {
             self.converted = 0;
         }
@@ -206,17 +206,17 @@ impl Items for Documents<'_> {
     }
 }
 
-/// What names the records of a document.
+/// The key and origin of the records of a document, and their split.
 struct Identity {
     split: u16,
     key: Text,
     origin: Text,
-    /// Whether its key may be that of another record.
+    /// Whether another record may have the same key.
     hashed: bool,
 }
 
 impl Documents<'_> {
-    /// Runs `work` on one document; a panic rejects the document.
+    /// Runs `work` on one document. A panic rejects the document.
     fn contained<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Reject>) -> Result<T, Reject> {
         caught(|| work(self)).unwrap_or_else(|panic| {
             self.tokens.renew();
@@ -228,7 +228,7 @@ impl Documents<'_> {
     fn encode(&mut self, text: &str) -> Result<(Ids, EncodeStats), Reject> {
         let tokenizer = &self.job.options.tokenizer;
         let (tokens, ids) = (&mut *self.tokens, &mut *self.ids);
-        // A document that became nothing but what is added around it leaves that behind.
+        // If the previous document was rejected because only added tokens came out, its ids are still in the buffer.
         ids.truncate(0);
         if text.is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the document is empty"));
@@ -245,7 +245,7 @@ impl Documents<'_> {
         Ok((ids.take(), stats))
     }
 
-    /// Compares with the reference what was chosen for it.
+    /// Compares the ids with those of the reference tokenizer, if the document is chosen for verification.
     fn verify(
         &mut self,
         key: &str,
@@ -269,7 +269,7 @@ impl Documents<'_> {
         if verified.is_right { Converting::Done } else { Converting::RedoUnit }
     }
 
-    /// Makes records of the ids.
+    /// Adds the records of a document, given its ids.
     fn records(
         &self,
         identity: &Identity,
@@ -308,7 +308,7 @@ impl Documents<'_> {
             }
             Overflow::Split { stride } => {
                 out.note("split");
-                // Less than `most`, which was checked.
+                // The stride is less than `most`, which was checked with the options.
                 let step = most.saturating_sub(stride as usize).max(1);
                 let mut start = 0;
                 loop {
@@ -326,7 +326,7 @@ impl Documents<'_> {
         }
     }
 
-    /// The record of `ids`: of a whole document, or of the piece of one that begins at the token `start`.
+    /// Creates the record of `ids`: a whole document, or the piece of a document that starts at token `start`.
     fn record(
         &self,
         identity: &Identity,
@@ -349,11 +349,12 @@ impl Documents<'_> {
     }
 }
 
-/// Some of the ids of a document. A copy, because a piece may be kept for long where all of it would be too much.
+/// Copies a range of the ids of a document, because a piece may be kept for long, and sharing would keep all ids in
+/// memory.
 fn part(ids: &Ids, range: Range<usize>) -> Result<Ids, Reject> {
     ids.copy_of(range)
         .ok_or_else(|| Reject::new(RejectCode::Unsupported, "a piece has more tokens than its document"))
 }
 
-/// Sets the choice of documents to verify apart from other hashes of the key.
+/// Decorrelates the choice of documents to verify from other hashes of the key.
 const VERIFY_SEED: u64 = 0x5645_5249_4659_3031;

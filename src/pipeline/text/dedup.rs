@@ -1,8 +1,9 @@
-//! Which documents are the same as earlier ones: a pass over all texts before the first unit.
+//! Deduplication of documents: a pass over all texts before the first unit.
 //!
-//! A text stands for itself by its SHA-256, after `--normalize`: no two texts with the same one are known, by chance or
-//! malice, so that what is equal here is equal, and nothing has to be read a second time to be sure; compressed files
-//! cannot be read from the middle. The hashes are sorted on disk, and what they say is kept there, unit by unit.
+//! Texts are identified by their SHA-256 after `--normalize`. No two texts with the same hash are known, neither by
+//! chance nor by malice, so texts with equal hashes are considered equal without reading them again. Reading them again
+//! would be expensive, because compressed files cannot be read from the middle. The hashes are sorted on disk, and the
+//! duplicates are stored there by unit.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -29,10 +30,10 @@ use crate::sample::Reject;
 use crate::storage::NewFile;
 
 const HASH_BYTES: usize = 32;
-/// Hash and place of a document.
+/// Size of a row: hash and place of a document.
 const TEXT_BYTES: usize = HASH_BYTES + PLACE_BYTES;
-/// Looks through all units for duplicates; of equal documents, the first in the order of the records stays. What an
-/// earlier attempt at the same plan has found is used again.
+/// Finds the duplicates in all units. Of equal documents, the first in record order is kept. Duplicates found by an
+/// earlier attempt at the same plan are reused.
 pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -> Result<DuplicatesFile> {
     let path = work.join(FILE_NAME);
     if is_kept(&path)? {
@@ -71,7 +72,7 @@ pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -
     write(job, path, pairs)
 }
 
-/// Keeps the pairs for the units.
+/// Stores the pairs by unit.
 fn write(job: &TextJob, path: PathBuf, pairs: ExternalSort<PAIR_BYTES>) -> Result<DuplicatesFile> {
     let mut file = NewFile::create(&path)?;
     let mut starts = Starts::new(job);
@@ -84,7 +85,7 @@ fn write(job: &TextJob, path: PathBuf, pairs: ExternalSort<PAIR_BYTES>) -> Resul
     Ok(DuplicatesFile { path, starts: starts.finish() })
 }
 
-/// The pairs that were kept before.
+/// Reads the stored duplicates of an earlier attempt.
 fn found_before(job: &TextJob, path: PathBuf) -> Result<DuplicatesFile> {
     let fail = |e| Error::io("read the duplicates", &path, e);
     let mut file = BufReader::new(File::open(&path).map_err(fail)?);
@@ -98,7 +99,7 @@ fn found_before(job: &TextJob, path: PathBuf) -> Result<DuplicatesFile> {
     Ok(DuplicatesFile { starts: starts.finish(), path })
 }
 
-/// Finds out where the pairs of each unit begin.
+/// Builder of the offsets at which the pairs of each unit start.
 struct Starts<'a> {
     job: &'a TextJob,
     starts: Vec<u64>,
@@ -124,7 +125,7 @@ impl<'a> Starts<'a> {
     }
 }
 
-/// Collects the hashes of the texts of a task.
+/// Collector of the hashes of the texts of a task.
 struct Hashes<'a> {
     job: &'a TextJob,
     rows: Vec<[u8; TEXT_BYTES]>,
@@ -132,7 +133,7 @@ struct Hashes<'a> {
 
 impl Items for Hashes<'_> {
     fn item(&mut self, place: Place, item: Result<Document<'_>, Reject>, _: &mut Outcomes) -> Converting {
-        // What is rejected is the same as nothing.
+        // Rejected items are not duplicates of anything.
         let options = &self.job.options;
         if let Ok(document) = item
             && let Ok(text) = options.normalize.apply(&document.text, options.max_document_bytes)

@@ -1,4 +1,4 @@
-//! Which documents are the same as earlier ones, on disk: pairs of places, in order.
+//! The file of duplicate documents: pairs of places, in order.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -7,32 +7,32 @@ use std::path::PathBuf;
 use super::place::Place;
 use crate::error::{Error, Result};
 
-/// A place: part and mark, big-endian, so that places sort in the order of the records.
+/// Size of a place: part and mark, big-endian, so that places sort in record order.
 pub(super) const PLACE_BYTES: usize = 4 + 8;
-/// Place of a duplicate, and of the document that stays.
+/// Size of a pair: the place of a duplicate, and the place of the document that is kept.
 pub(super) const PAIR_BYTES: usize = 2 * PLACE_BYTES;
 
-/// Duplicates, ascending, with the documents that stay.
+/// Duplicates, ascending, each with the document that is kept.
 #[derive(Default)]
 pub(in crate::pipeline) struct Duplicates(Vec<(Place, Place)>);
 
 impl Duplicates {
-    /// The document that stays instead of the one at `place`.
+    /// Returns the document that is kept instead of the one at `place`; `None` if that is no duplicate.
     pub(super) fn of(&self, place: Place) -> Option<Place> {
         let at = self.0.binary_search_by_key(&place, |(duplicate, _)| *duplicate).ok()?;
         self.0.get(at).map(|(_, first)| *first)
     }
 }
 
-/// The duplicates of all units, in a file.
+/// The file with the duplicates of all units.
 pub(super) struct DuplicatesFile {
     pub(super) path: PathBuf,
-    /// Where the pairs of each unit begin, and where the last one ends.
+    /// Index of the first pair of each unit, and the number of all pairs.
     pub(super) starts: Vec<u64>,
 }
 
 impl DuplicatesFile {
-    /// The duplicates of `unit`.
+    /// Opens the duplicates of `unit`.
     pub(super) fn unit(&self, unit: u32) -> Result<DuplicatesReader> {
         let fail = |e| Error::io("read the duplicates", &self.path, e);
         let start_of = |unit: usize| self.starts.get(unit).copied().unwrap_or_default();
@@ -44,17 +44,17 @@ impl DuplicatesFile {
     }
 }
 
-/// The duplicates of a unit, one after the other: however many there are, few are held at a time.
+/// Reader of the duplicates of a unit, which holds only a few in memory at a time.
 pub(super) struct DuplicatesReader {
     path: PathBuf,
     file: BufReader<File>,
-    /// Pairs that are not read yet.
+    /// Number of pairs that are not yet read.
     left: u64,
     next: Option<(Place, Place)>,
 }
 
 impl DuplicatesReader {
-    /// The duplicates that stand before `end` and were not given yet.
+    /// Returns the duplicates before `end` that were not returned yet.
     pub(super) fn before(&mut self, end: Place) -> Result<Duplicates> {
         let mut found = Vec::new();
         loop {
@@ -82,16 +82,16 @@ impl DuplicatesReader {
     }
 }
 
-/// A place as it is stored.
+/// Encodes a place.
 pub(super) fn bytes_of(place: Place) -> [u8; PLACE_BYTES] {
     let mut bytes = [0; PLACE_BYTES];
     bytes[..4].copy_from_slice(&(place.part as u32).to_be_bytes());
-    // Offsets and rows are below 2⁶⁴ − 1; 0 stands for the whole file.
+    // Offsets and rows are below 2⁶⁴ − 1; 0 means the whole file.
     bytes[4..].copy_from_slice(&place.mark.map_or(0, |mark| mark.saturating_add(1)).to_be_bytes());
     bytes
 }
 
-/// The place in `bytes`.
+/// Decodes a place.
 pub(super) fn place(bytes: &[u8]) -> Place {
     let part = u32::from_be_bytes(std::array::from_fn(|i| bytes[i])) as usize;
     let mark = u64::from_be_bytes(std::array::from_fn(|i| bytes[4 + i]));

@@ -1,4 +1,4 @@
-//! The pieces of a unit's files, in order.
+//! The feed of a unit: pieces of its files, in order.
 
 use std::collections::VecDeque;
 
@@ -12,15 +12,15 @@ use crate::options::is_remote;
 use crate::pipeline::conversion::Feed;
 use crate::source::opened::OpenedFile;
 
-/// Files in object storage that are opened before their turn, and the bytes that they may hold.
+/// Limits on the files in object storage that are opened in advance: their number, and the bytes that they may hold.
 const FILES_AHEAD: usize = 32;
 const BYTES_AHEAD: u64 = 32 << 20;
 
-/// Pieces of the parts of a unit.
+/// Feed of the pieces of the parts of a unit.
 pub(super) struct PartFeed<'a> {
     job: &'a TextJob,
     parts: std::ops::Range<usize>,
-    /// The files of the first of `parts`, with the bytes that they may hold.
+    /// Opened files of the next `parts`, with the bytes that they may hold.
     ahead: VecDeque<(Option<OpenedFile>, u64)>,
     open: Option<(usize, Reader<'a>)>,
     careful: bool,
@@ -55,7 +55,7 @@ impl<'a> PartFeed<'a> {
         }
     }
 
-    /// The file of the next part, where those of several parts are on their way at a time.
+    /// Returns the opened file of the next part, and opens the files of further parts in advance.
     fn open_ahead(&mut self) -> Option<OpenedFile> {
         if !self.is_remote {
             return None;

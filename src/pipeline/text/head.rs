@@ -1,7 +1,8 @@
-//! A look at the first rows of files, so that the wrong name of a field ends a run before it starts.
+//! Check of the first rows of files, so that a wrong field name ends a run before it starts.
 //!
-//! Tables with a schema are not looked at here: their columns are known when they are listed. Of lines of JSON and tables of
-//! separated values, the first rows of a few files are read. A field that none of them has is taken for a wrong name.
+//! Tables with a schema are not checked here, because their columns are known when they are listed. Of JSON Lines files
+//! and tables of separated values, the first rows of a few files are examined. A field that none of them has is
+//! considered misspelled.
 
 use std::path::Path as FilePath;
 
@@ -17,18 +18,18 @@ use crate::source::text::kind::Format;
 use crate::source::text::rows;
 use crate::source::warning::Warning;
 
-/// Rows that are looked at in all.
+/// Maximum number of rows examined per file.
 const ROWS: usize = 1000;
-/// Files that are looked at, evenly spaced in the listing.
+/// Maximum number of files examined, evenly spaced in the listing.
 const FILES: usize = 16;
 /// Bytes of a file that are read at first.
 const FIRST_BYTES: usize = 64 << 10;
-/// Bytes of a file that are read, unless fewer have all rows that are looked at.
+/// Maximum bytes of a file that are read; fewer are enough if they contain all rows to examine.
 const FILE_BYTES: usize = 1 << 20;
-/// Names of fields that are remembered for messages.
+/// Maximum number of field names listed in messages.
 const NAMES: usize = 64;
 
-/// A field that is asked for.
+/// A requested field.
 struct Asked<'a> {
     name: &'a str,
     path: Path,
@@ -41,23 +42,23 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What the rows that were looked at have.
+/// Results of examining rows.
 struct Head<'a> {
     text: Asked<'a>,
     key: Option<Asked<'a>>,
     kept: Vec<Asked<'a>>,
-    /// Names of fields as they first appear.
+    /// Field names in the order in which they first appear.
     there: Vec<String>,
     rows: u64,
-    /// Whether all rows of all files were looked at.
+    /// Whether all rows of all files were examined.
     complete: bool,
 }
 
-/// Looks at the first rows of `files`, or of standard input, whose bytes stay to be read.
+/// Examines the first rows of `files`, or of standard input, whose bytes can still be read afterwards.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) when none of the rows has a field that is asked for; standard input that
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) if no examined row has a requested field. Also fails if standard input
 /// cannot be read.
 pub(super) fn check(
     options: &TextOptions,
@@ -72,7 +73,7 @@ pub(super) fn check(
     };
     let with_fields: Vec<usize> = (0..files.len()).filter(|&at| has_fields(&details[at])).collect();
     let looked_at = with_fields.len().min(FILES);
-    // A table with a schema has all columns that are kept, or it would have been refused.
+    // A table with a schema has all kept columns, or it would have been refused.
     let has_columns = details.iter().any(|detail| detail.columns.is_some());
     let mut head = Head {
         text: Asked::new(&options.text_field),
@@ -93,7 +94,7 @@ pub(super) fn check(
     }
     for at in 0..looked_at {
         let file = with_fields[at * with_fields.len() / looked_at];
-        // What cannot be read is told by the run, which tries again.
+        // The run reads unreadable files again, and reports the error.
         let kind = details[file].kind;
         let read = files[file]
             .stream(sources, options.follow_symlinks, None, kind.compression)
@@ -105,11 +106,11 @@ pub(super) fn check(
 }
 
 impl<'a> Head<'a> {
-    /// Looks at the first rows of a file; returns whether these are all.
+    /// Examines the first rows of a file. Returns whether these are all rows.
     fn read(&mut self, stream: &mut Stream, format: Format) -> Result<bool> {
         let mut most = FIRST_BYTES;
         loop {
-            // What a slow pipe has to give before anything is said is kept small.
+            // Few bytes are read at first, so that a slow pipe does not delay the first messages.
             let bytes = stream.peek(most)?;
             let is_end = bytes.len() < most;
             if is_end || most == FILE_BYTES || bytes.iter().filter(|&&b| b == b'\n').count() >= ROWS {
@@ -119,10 +120,10 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Looks at the rows that a file starts with; returns whether these are all.
+    /// Examines the rows at the start of a file. Returns whether these are all rows.
     fn rows(&mut self, bytes: &[u8], is_end: bool, format: Format) -> bool {
         if !format.is_json() {
-            // All that is to be known is in the first line.
+            // The first line has the names of all columns.
             if let Some(names) = rows::names(format, bytes) {
                 self.rows += 1;
                 self.columns(&names);
@@ -147,7 +148,7 @@ impl<'a> Head<'a> {
         names.iter().for_each(|name| self.there(name));
     }
 
-    /// Looks at a line of JSON; returns whether it is an object.
+    /// Examines a line of JSON. Returns whether it is an object.
     fn line(&mut self, line: &[u8]) -> bool {
         let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
         let line = String::from_utf8_lossy(line);

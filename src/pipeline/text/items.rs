@@ -1,4 +1,4 @@
-//! From pieces of files to documents: UTF-8, lines, fields, rows.
+//! Extraction of documents from pieces of files: UTF-8, lines, fields, rows.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -22,36 +22,36 @@ use crate::source::stream::Broken;
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, Format};
 
-/// A document of a source, before anything is done to its text.
+/// A document of a source, before its text is processed.
 pub(super) struct Document<'a> {
     pub(super) key: Option<String>,
     pub(super) text: Cow<'a, str>,
-    /// Values of the fields that are kept.
+    /// Values of the kept fields.
     pub(super) kept: Vec<Value>,
 }
 
-/// Is told of every item of a task, in order.
+/// A consumer of the items of a task, called for each item in order.
 pub(super) trait Items {
-    /// A document, or why there is none.
+    /// Called with a document, or with the reason why there is none.
     fn item(&mut self, place: Place, item: Result<Document<'_>, Reject>, out: &mut Outcomes) -> Converting;
 }
 
 impl TextJob {
-    /// The origin of what stands at `place`.
+    /// Returns the origin of the item at `place`.
     pub(super) fn origin(&self, place: Place) -> String {
         let origin = &self.files[self.parts[place.part].file].origin;
         match place.mark {
             None => origin.clone(),
-            // Of its size at once; `format!` would grow it twice.
+            // Allocates once; `format!` would grow the string twice.
             Some(mark) => [origin, "#", &mark.to_string()].concat(),
         }
     }
 
-    /// Takes a task apart.
+    /// Passes the items of a task to `items`.
     ///
     /// # Errors
     ///
-    /// Only for failures that are not the fault of an item's bytes.
+    /// Fails only for reasons other than the bytes of an item.
     pub(super) fn take_apart(
         &self,
         task: Task,
@@ -114,14 +114,14 @@ impl TextJob {
         })
     }
 
-    /// The mark of what stands at `offset` of a file of text.
+    /// Returns the mark of the document at `offset` in a text file.
     fn mark(&self, part: usize, offset: u64) -> Option<u64> {
         let is_whole = self.details[self.parts[part].file].kind.format == Format::Text
             && self.options.documents == Documents::File;
         (!is_whole).then_some(offset)
     }
 
-    /// A file that is a document.
+    /// Converts a file that is one document.
     fn file(
         &self,
         part: usize,
@@ -149,7 +149,7 @@ impl TextJob {
         Ok(items.item(place, document, out))
     }
 
-    /// Documents of plain text.
+    /// Converts the documents of plain text.
     fn texts(
         &self,
         part: usize,
@@ -204,7 +204,7 @@ impl TextJob {
     fn json_line(&self, place: Place, line: &[u8], items: &mut impl Items, out: &mut Outcomes) -> Converting {
         let replaced = match self.options.replace_invalid_utf8 {
             true => self.utf8(line, "the line", out),
-            // Looked at by the parser, which names the line.
+            // The parser validates the line itself.
             false => Ok(Cow::Borrowed("")),
         };
         let line = match &replaced {
@@ -227,7 +227,7 @@ impl TextJob {
         items.item(place, document, out)
     }
 
-    /// Bytes as text, mended if that is wanted.
+    /// Decodes bytes as text, replacing invalid UTF-8 if requested.
     fn utf8<'a>(&self, bytes: &'a [u8], what: &str, out: &mut Outcomes) -> Result<Cow<'a, str>, Reject> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Cow::Borrowed(text)),
@@ -255,7 +255,7 @@ impl TextJob {
     }
 }
 
-/// The first document of a file starts after a byte order mark.
+/// Removes the byte order mark from the first document of a file.
 fn without_mark(offset: u64, bytes: &[u8]) -> &[u8] {
     if offset == 0 { bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes) } else { bytes }
 }
@@ -264,7 +264,7 @@ fn not_utf8(what: &str, error: &std::str::Utf8Error) -> Reject {
     Reject::new(RejectCode::InvalidUtf8, format!("byte {} of {what} is not UTF-8", error.valid_up_to()))
 }
 
-/// How plain text is divided.
+/// Returns the rule that divides plain text into documents.
 pub(super) fn rule(documents: &Documents) -> Rule {
     match documents {
         Documents::File => Rule::Whole,

@@ -1,4 +1,4 @@
-//! Text corpora: documents in files of text, lines of JSON, and tables.
+//! Text corpora: documents in text files, JSON Lines files and tables.
 //!
 //! ```text
 //! sources ─▶ parts of files (plan) ─▶ pieces (parts, feed) ─▶ documents (items) ─▶ token ids, records (convert)
@@ -60,45 +60,45 @@ const UNIT_BYTES: u64 = 256 << 20;
 pub struct TextJob {
     options: TextOptions,
     described: serde_json::Value,
-    /// With patterns replaced by what they stand for.
+    /// Sources after expansion of patterns and ranges.
     sources: Vec<SourceSpec>,
     files: Vec<SourceFile>,
     /// One per file.
     details: Vec<TextFile>,
     skipped: SkippedTypes,
     splits: Vec<String>,
-    /// What decides the split of a file, where no hash does.
+    /// What determines the split of a file; `None`: a hash.
     split_by: Option<SplitBy>,
-    /// Split of each file, where no hash decides.
+    /// Split of each file; empty if a hash determines it.
     file_splits: Vec<u16>,
     warnings: Vec<Warning>,
     /// In record order.
     parts: Vec<Part>,
-    /// Ranges of `parts`.
+    /// Each unit is a range of `parts`.
     units: Vec<Range<usize>>,
     schema: Arc<Schema>,
-    /// Fields that are kept.
+    /// Kept fields.
     fields: Vec<Field>,
-    /// How plain text is divided.
+    /// The rule that divides plain text into documents.
     rule: Rule,
-    /// What is looked for in a line of JSON, when it is more than one member of the line.
+    /// Requested paths in a line of JSON; `None` if the text and the key are top-level members and no fields are kept.
     wanted: Option<json::WantedPaths>,
-    /// Standard input, when it is the source and not read yet.
+    /// Standard input, if it is the source and not yet read.
     stdin: Mutex<Option<Stream>>,
 }
 
-/// Source bytes at which a unit is full.
+/// Returns the source bytes at which a unit is full.
 fn unit_bytes(output: &OutputOptions) -> u64 {
     output.unit_bytes.unwrap_or(UNIT_BYTES)
 }
 
 impl TextJob {
-    /// Lists the sources and divides them.
+    /// Lists the sources and divides them into units.
     ///
     /// # Errors
     ///
-    /// Sources that are missing, cannot be listed, or are named but of no type that is read; two files with one origin;
-    /// columns that tables do not have.
+    /// Fails if sources are missing, cannot be listed, or are explicitly named but of an unknown type; if two files
+    /// have the same origin; or if tables lack requested columns.
     pub fn plan(options: TextOptions) -> Result<Self> {
         options.check()?;
         let found = plan::find(&options, unit_bytes(&options.output))?;
@@ -148,17 +148,17 @@ impl TextJob {
         })
     }
 
-    /// Whether the file is one document.
+    /// Returns whether the whole file is one document.
     fn is_document(&self, file: &TextFile) -> bool {
         file.kind.format == Format::Text && self.options.documents == Documents::File
     }
 
-    /// The file with this ordinal, as it is to be read.
+    /// Returns the file with this ordinal, as planned.
     fn planned(&self, file: usize) -> PlannedFile {
         self.files[file].planned(&self.sources, self.options.follow_symlinks)
     }
 
-    /// Opens the file of `part` and requests its bytes, where waiting for them takes long.
+    /// Opens the file of `part` and requests its bytes in advance, if it is in object storage.
     fn open_ahead(&self, part: &Part) -> Option<OpenedFile> {
         let (file, detail) = (&self.files[part.file], &self.details[part.file]);
         let is_too_long = self.is_document(detail) && file.bytes > self.options.max_document_bytes;
@@ -171,12 +171,12 @@ impl TextJob {
         }
     }
 
-    /// Standard input with what the plan has read of it, the first time.
+    /// Returns standard input, including the bytes that the plan has examined. `None` after the first call.
     fn take_stdin(&self) -> Option<Stream> {
         self.stdin.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Split of the item called `key` in the part of a file.
+    /// Returns the split of the item with this `key` in the part with the ordinal `part`.
     fn split_of(&self, part: usize, key: &str) -> u16 {
         let output = &self.options.output;
         match &output.split {
@@ -186,10 +186,11 @@ impl TextJob {
     }
 }
 
-/// Fields of the rows of `--pack`, which tell their documents apart.
+/// Fields of the rows of `--pack`, which mark the boundaries of their documents.
 pub(super) const PACK_FIELDS: [&str; 2] = ["cu_seqlens", "piece_starts"];
 
-/// What is looked for in lines of JSON; `None` when it is only members of the line, for which there is a faster way.
+/// Returns the requested paths in lines of JSON. `None` if only top-level members are requested, for which there is a
+/// faster parser.
 fn wanted_members(options: &TextOptions, fields: &[Field]) -> Option<json::WantedPaths> {
     let text = json::Path::new(&options.text_field);
     let key = options.key_field.as_deref().map(json::Path::new);

@@ -1,4 +1,4 @@
-//! What `dsconvert text` is told.
+//! Options of a conversion of text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,40 +19,40 @@ use crate::transform::text::{Normalize, Tokenizer};
 pub const DEFAULT_MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 /// Default of `--text-field`.
 pub const DEFAULT_TEXT_FIELD: &str = "text";
-/// Longest row of `--pack`, in tokens.
+/// Maximum length of the rows of `--pack`, in tokens.
 pub const MAX_PACK_TOKENS: u64 = 1 << 20;
 
-/// What `dsconvert text` is told.
+/// Options of a conversion of text.
 pub struct TextOptions {
-    /// Files and folders; the one folder that names are relative to, when files are named by a list.
+    /// Files and folders. If files are named by a list, the one folder that the names are relative to.
     pub sources: Vec<SourceSpec>,
     /// How files are found.
     pub input: TextInput,
-    /// What standard input and files that are named one by one are, whatever they are called.
+    /// Format of standard input and explicitly named files, regardless of their names.
     pub input_format: Option<FileKind>,
     /// Whether symbolic links are followed.
     pub follow_symlinks: bool,
-    /// Whether the names of sources, folders and files say splits.
+    /// Whether the names of sources, folders and files determine splits.
     pub layout: Layout,
-    /// What a document is in plain text.
+    /// How plain text is divided into documents.
     pub documents: Documents,
-    /// Makes the ids.
+    /// The tokenizer.
     pub tokenizer: Tokenizer,
-    /// Field or column with the text.
+    /// Field or column that holds the text.
     pub text_field: String,
-    /// Field or column with the key, instead of the origin.
+    /// Field or column that holds the key, which replaces the origin.
     pub key_field: Option<String>,
-    /// Fields or columns that are carried into the records.
+    /// Fields or columns that are copied to the records.
     pub keep_fields: Vec<Keep>,
-    /// Put U+FFFD in the place of what is not UTF-8, instead of rejecting the document.
+    /// Whether invalid UTF-8 is replaced with U+FFFD, instead of rejecting the document.
     pub replace_invalid_utf8: bool,
-    /// Longest document.
+    /// Maximum size of a document, in bytes.
     pub max_document_bytes: u64,
-    /// What happens to the text before anything else.
+    /// Unicode normalization of the text, applied first.
     pub normalize: Normalize,
-    /// How the ids of a document become records.
+    /// How the token ids of a document become records.
     pub shape: TextShape,
-    /// Leave out documents whose text is that of an earlier one.
+    /// Whether documents with the same text as an earlier one are excluded.
     pub dedup: bool,
     /// How the records are stored.
     pub output: OutputOptions,
@@ -64,29 +64,29 @@ pub enum TextInput {
     /// The sources are walked.
     #[default]
     Walk,
-    /// A list names them.
+    /// A list names the files.
     FilesFrom(FilesFrom),
-    /// The one source is standard input.
+    /// The only source is standard input.
     Stdin,
 }
 
-/// How the ids of a document become records.
+/// How the token ids of a document become records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextShape {
-    /// Documents with fewer or more tokens are left out.
+    /// Documents with fewer or more tokens are filtered.
     pub filter_length: Option<LengthRange>,
-    /// Tokens of the longest record, and what happens to longer documents.
+    /// Maximum tokens per record, and the treatment of longer documents.
     pub max_length: Option<(u32, Overflow)>,
-    /// Records are rows of so many tokens, filled with documents.
+    /// If set, records are rows of this many tokens, filled with documents.
     pub pack: Option<(u32, Packing)>,
 }
 
-/// Both ends are inside.
+/// An inclusive range of lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthRange {
-    /// Fewest tokens.
+    /// Minimum number of tokens.
     pub min: u64,
-    /// Most tokens.
+    /// Maximum number of tokens.
     pub max: u64,
 }
 
@@ -114,15 +114,15 @@ impl fmt::Display for LengthRange {
     }
 }
 
-/// What happens to documents of more tokens than a record may have.
+/// Treatment of documents with more tokens than a record may have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// They are cut.
+    /// They are truncated.
     #[default]
     Truncate,
-    /// They become several records; each begins with the last `stride` tokens of the one before.
+    /// They are split into several records. Each starts with the last `stride` tokens of the previous one.
     Split {
-        /// Tokens that neighbours share.
+        /// Number of tokens shared by adjacent records.
         stride: u32,
     },
     /// They are rejected.
@@ -168,7 +168,7 @@ impl Serialize for Overflow {
 }
 
 impl TextShape {
-    /// Whether a document may become several records, or a record may hold several documents.
+    /// Returns whether a document may become several records, or a record may hold several documents.
     pub(super) fn has_pieces(&self) -> bool {
         self.pack.is_some() || matches!(self.max_length, Some((_, Overflow::Split { .. })))
     }
@@ -192,7 +192,7 @@ impl TextShape {
 }
 
 impl TextOptions {
-    /// The defaults of the command line.
+    /// Creates options with the defaults of the command line.
     pub fn new(sources: Vec<SourceSpec>, tokenizer: Tokenizer, output: OutputOptions) -> Self {
         Self {
             sources,
@@ -255,8 +255,8 @@ impl TextOptions {
         Ok(())
     }
 
-    /// The semantic options, by the names of their flags. Those that came later than the first datasets are left out
-    /// where they have no effect, so that fingerprints stay.
+    /// Describes the options that affect the dataset, by the names of their flags. Options that were introduced after
+    /// the first datasets are omitted if they have no effect, so that fingerprints stay the same.
     pub(super) fn describe(&self) -> Result<serde_json::Value> {
         let as_json = |value: serde_json::Result<serde_json::Value>| {
             value.map_err(|e| Error::usage("the options cannot be written as JSON").caused_by(e))
@@ -274,7 +274,7 @@ impl TextOptions {
         let mut add = |name: &str, value: serde_json::Value| described[name] = value;
         match self.input {
             TextInput::Walk => {}
-            // The plan has the list, file by file.
+            // The list itself is in the plan, file by file.
             TextInput::FilesFrom(_) => add("files_from", json!(true)),
             TextInput::Stdin => add("stdin", json!(true)),
         }

@@ -1,7 +1,7 @@
-//! Documents of a unit in rows of one length, as `--pack` stores them.
+//! Packing of the documents of a unit into rows of equal length, for `--pack`.
 //!
-//! The rows are those of [`crate::packing`]: documents are gathered until a window is full, packed, and given back as
-//! records. A window never spans units, so a unit depends on nothing else. Padding is not stored.
+//! The rows are those of [`crate::packing`]: documents are collected until a window is full, then packed and returned
+//! as records. A window never spans units, so each unit is independent. Padding is not stored.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,18 @@ use crate::pipeline::stage::{Next, Stage};
 use crate::sample::{Ids, Value};
 use crate::schema::IdWidth;
 
-/// Most documents of a window.
+/// Maximum number of documents in a window.
 const WINDOW_DOCUMENTS: usize = 65_536;
-/// Tokens that fill a window.
+/// Number of tokens that fills a window.
 const WINDOW_TOKENS: u64 = 4 << 20;
 
-/// Rows of so many tokens, and how documents get into them.
+/// Number of tokens per row, and the packing method.
 pub(super) type Pack = (u32, Packing);
 
-/// Turns the documents of a unit into rows.
+/// Stage that packs the documents of a unit into rows.
 pub(super) struct PackDocuments {
     pack: Pack,
-    /// One for each split that has documents.
+    /// One packer per split that has documents.
     packers: BTreeMap<u16, Packer>,
 }
 
@@ -61,26 +61,26 @@ impl Stage for PackDocuments {
     }
 }
 
-/// Packs the documents of one split of a unit.
+/// Packer for the documents of one split of a unit.
 struct Packer {
     split: u16,
     pack: Pack,
     documents: Vec<TextRow>,
     tokens: u64,
-    /// Tokens of the first document that are in rows already.
+    /// Tokens of the first document that are already in rows.
     skipped: u64,
     pub(super) counts: PackCounts,
 }
 
-/// What became of the documents.
+/// Statistics of the packed rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PackCounts {
     pub(super) rows: u64,
     /// Tokens in the rows.
     pub(super) tokens: u64,
-    /// Tokens that the rows have room for.
+    /// Token capacity of the rows.
     pub(super) places: u64,
-    /// Documents that are in several rows.
+    /// Documents that are divided among several rows.
     pub(super) cut: u64,
 }
 
@@ -89,12 +89,13 @@ impl Packer {
         Self { split, pack, documents: Vec::new(), tokens: 0, skipped: 0, counts: PackCounts::default() }
     }
 
-    /// Adds a document; gives back rows when a window is full.
+    /// Adds a document. Returns rows if a window is full.
     pub(super) fn push(&mut self, converted: Converted) -> Result<Vec<Converted>> {
         let row = TextRow::of(converted.record);
         let mut document = row.ok_or_else(|| Error::internal("what is to be packed is no document"))?;
         self.tokens += document.ids.len() as u64;
-        // Other documents may share its buffer, and are gone long before a window is full.
+        // Copied, because other documents may share the buffer, and their ids would stay in memory until the window is
+        // full.
         if let Some(ids) = document.ids.copy_of(0..document.ids.len()) {
             document.ids = ids;
         }
@@ -103,7 +104,7 @@ impl Packer {
         if full { self.rows(false) } else { Ok(Vec::new()) }
     }
 
-    /// The rows of what is left.
+    /// Returns the rows of the remaining documents.
     pub(super) fn finish(&mut self) -> Result<Vec<Converted>> {
         self.rows(true)
     }
@@ -142,7 +143,7 @@ impl Packer {
             let inputs = piece.inputs();
             let bytes = inputs.start as usize * width.bytes()..inputs.end as usize * width.bytes();
             ids.extend_from_slice(document(piece.document)?.ids.as_bytes().get(bytes).ok_or_else(lost)?);
-            // A row has fewer than 2³² tokens, and so has a document.
+            // A row has fewer than 2³² tokens, and so does a document.
             end += piece.len as u32;
             ends.push(end);
             starts.push(piece.start as u32);

@@ -1,4 +1,4 @@
-//! Reading a part of a file, piece by piece.
+//! Reader of a part of a file, piece by piece.
 
 use std::sync::Arc;
 
@@ -19,36 +19,37 @@ use crate::source::text::cut::{Cut, Cutter, Rule};
 use crate::source::text::kind::{Documents, Format};
 use crate::source::text::rows::{self, Header};
 
-/// Source bytes of one task.
+/// Source bytes per task.
 const TASK_BYTES: usize = 256 << 10;
-/// Bytes held for one source byte: the text, its fields, ids and record.
+/// Bytes held per source byte: the text, its fields, ids and record.
 const BYTES_HELD_PER_BYTE: u64 = 8;
-/// Rows of one task, however short they are.
+/// Maximum number of rows per task, however short they are.
 const TASK_ROWS: usize = 4096;
-/// Bytes that a piece holds unless one document is longer.
+/// Bytes that a piece holds, unless a single document is longer.
 pub(super) const NEXT_BYTES: u64 = TASK_BYTES as u64 * BYTES_HELD_PER_BYTE;
 
-/// What a task is about.
+/// Input of a task.
 pub(super) enum Work {
-    /// Whole documents of text, or lines of JSON.
+    /// Whole documents of plain text, or lines of JSON.
     Piece(Piece),
     /// Rows of a table of separated values.
     Rows { header: Arc<Header>, offset: u64, bytes: Vec<u8> },
-    /// A plain file that is one document, to be read; opened where its bytes are on their way.
+    /// A plain file that is one document and still has to be read. It is already opened if its bytes were requested in
+    /// advance.
     File(Option<OpenedFile>),
-    /// Rows of a table of Arrow.
+    /// Rows of a Parquet or Arrow table.
     Batch { columns: Arc<Columns>, rows: RowBatch },
-    /// Nothing can be read from `mark` on, or of the whole file.
+    /// Nothing can be read, from `mark` on or in the whole file.
     Defect { mark: Option<u64>, reject: Reject },
 }
 
 impl Work {
-    /// Whether the file is damaged here.
+    /// Returns whether the file is damaged at this point.
     pub(super) fn is_corrupt(&self) -> bool {
         matches!(self, Work::Defect { reject, .. } if reject.code == RejectCode::Corrupt)
     }
 
-    /// The first mark that is none of its documents'.
+    /// Returns the first mark after its documents.
     pub(super) fn end(&self) -> u64 {
         match self {
             Work::Piece(Piece::Lines { offset, bytes }) | Work::Rows { offset, bytes, .. } => {
@@ -62,10 +63,11 @@ impl Work {
     }
 }
 
-/// Work, the bytes of the file it stands for, and those it holds.
+/// Work with the bytes of the file attributed to it, and the bytes that it holds.
 pub(super) struct Step {
     pub(super) work: Work,
-    /// Of compressed files: the start of the last member that `work` has bytes of, when it is another one than before.
+    /// For compressed files: the start of the last member that contributed bytes to `work`, if it differs from the one
+    /// before.
     pub(super) member: Option<u64>,
     pub(super) source_bytes: u64,
     pub(super) held: u64,
@@ -77,9 +79,9 @@ impl Step {
     }
 }
 
-/// Reads a part.
+/// Reader of a part.
 pub(super) enum Reader<'a> {
-    /// One step, and then the end.
+    /// A single step.
     Once(Option<Step>),
     Lines(LineReader),
     Cuts {
@@ -90,7 +92,7 @@ pub(super) enum Reader<'a> {
         table: Table<'a>,
         read: u64,
     },
-    /// `rest` was read and is not given yet; `memory_bytes` of it are counted to no task so far.
+    /// `rest` was read but not yet returned. `memory_bytes` of it are not yet attributed to a task.
     Batches {
         source: Source,
         read: u64,
@@ -100,7 +102,7 @@ pub(super) enum Reader<'a> {
     },
 }
 
-/// A table of separated values, whose header is read first.
+/// A table of separated values. Its header is read first.
 pub(super) struct Table<'a> {
     cutter: Cutter,
     format: Format,
@@ -145,9 +147,9 @@ impl Table<'_> {
     }
 }
 
-/// Where record batches come from.
+/// A source of record batches.
 pub(super) enum Source {
-    /// Row groups, and the bytes that they stand for.
+    /// Row groups, and the source bytes attributed to them.
     Parquet(Groups, u64),
     Arrow(Batches),
 }
@@ -169,7 +171,7 @@ impl Source {
 }
 
 impl<'a> Reader<'a> {
-    /// Opens a part; `opened` is its file, if [`TextJob::open_ahead`] has opened it.
+    /// Opens a part. `opened` is its file, if [`TextJob::open_ahead`] has opened it.
     fn open(job: &'a TextJob, part: &Part, mut opened: Option<OpenedFile>) -> Result<Self, Broken> {
         let (options, file, detail) = (&job.options, &job.files[part.file], &job.details[part.file]);
         let once =
@@ -197,7 +199,7 @@ impl<'a> Reader<'a> {
             let opened = opened.map_or_else(|| planned.open(), Ok).map_err(Broken::Failed)?;
             if let Some(found) = sniff(&opened).map_err(Broken::Failed)? {
                 opened.check_unchanged().map_err(Broken::Failed)?;
-                // One reject for the file, whatever it is divided into.
+                // One reject for the whole file, however many parts it is divided into.
                 let reject = Work::Defect { mark: None, reject: found.unexpected() };
                 return if bytes.start == 0 { once(reject, file.bytes, 0) } else { Ok(Self::Once(None)) };
             }
@@ -243,7 +245,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Opens a part; one that cannot be read, because its content is damaged, is one reject.
+    /// Opens a part. A part whose content is too damaged to be read becomes one reject.
     pub(super) fn open_or_reject(job: &'a TextJob, part: &Part, opened: Option<OpenedFile>) -> Result<Self> {
         match Self::open(job, part, opened) {
             Ok(reader) => Ok(reader),
@@ -259,10 +261,10 @@ impl<'a> Reader<'a> {
         Self::Batches { source, read: 0, rest: None, memory_bytes: 0, columns: Arc::new(columns) }
     }
 
-    /// Checks, after the last step, that the file is still what was planned.
+    /// Checks that the file is still as planned; called after the last step.
     pub(super) fn check_unchanged(&self) -> Result<()> {
         match self {
-            // Checked by the code that reads the file.
+            // The code that reads the file checks it.
             Self::Once(_) => Ok(()),
             Self::Lines(reader) => reader.check_unchanged(),
             Self::Cuts { cutter, .. } => cutter.check_unchanged(),
@@ -322,7 +324,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A step of a stream of which `raw_bytes` bytes are read, `read` of them for the steps before.
+/// Creates a step of a stream. `raw_bytes` bytes of the stream were read, `read` of them for earlier steps.
 fn step(work: Work, read: &mut u64, raw_bytes: u64) -> Step {
     let source_bytes = raw_bytes - std::mem::replace(read, raw_bytes);
     Step { held: held(&work), work, member: None, source_bytes }
@@ -336,7 +338,7 @@ fn held(work: &Work) -> u64 {
     bytes.saturating_mul(BYTES_HELD_PER_BYTE)
 }
 
-/// What the file is compressed with, by how it begins.
+/// Returns the compression format of the file, detected from its first bytes.
 fn sniff(opened: &OpenedFile) -> Result<Option<Compression>> {
     let mut head = [0; Compression::SNIFFED_BYTES];
     let read = opened.read_at(&mut head, 0).map_err(|e| Error::io("read", opened.path(), e))?;

@@ -1,9 +1,9 @@
-//! Where documents stand.
+//! Location of documents in the sources.
 
-/// Where a document stands: in which part, and at which byte or row of its file.
+/// The location of a document: its part, and the byte offset or row in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) part: usize,
-    /// `None` for the whole file.
+    /// Byte offset or row; `None` if the document is the whole file.
     pub(super) mark: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! The files of the sources, divided.
+//! The files of the sources, and their division into parts and units.
 
 use std::ops::Range;
 use std::path::Path;
@@ -25,22 +25,22 @@ use crate::source::warning::Warning;
 use crate::source::zip::{Archives, ExpandedListing, is_archive, is_zip};
 use crate::source::{PlannedFile, braces, globs};
 
-/// Source bytes of the pieces that `--shuffle` puts in a keyed order.
+/// Source bytes of the pieces that `--shuffle` reorders.
 const SHUFFLE_PIECE_BYTES: u64 = 8 << 20;
-/// Files, or pieces of divided files, at which a unit is full.
+/// Maximum number of files, or pieces of divided files, per unit.
 pub(super) const UNIT_PIECES: usize = 65_536;
-/// Sets the order of pieces apart from the split hash, which has the same seed.
+/// Decorrelates the order of pieces from the split hash, which has the same seed.
 const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4532;
-/// Bytes of text that a compressed byte counts for when files are grouped.
+/// Estimated bytes of text per compressed byte, used to group files into units.
 const COMPRESSION: u64 = 4;
 
-/// A file and what is known of it.
+/// The kind of a file, and what is known of its content.
 #[derive(Serialize, Deserialize)]
 pub(super) struct TextFile {
     pub(super) kind: FileKind,
-    /// Why nothing of it can be read, when that is known already.
+    /// Why the file cannot be read, if already known.
     pub(super) defect: Option<Reject>,
-    /// Tables of Arrow: where the columns stand.
+    /// For Parquet and Arrow files: the positions of the columns.
     pub(super) columns: Option<Columns>,
 }
 
@@ -49,19 +49,19 @@ pub(super) struct TextFile {
 pub(super) struct Part {
     pub(super) file: usize,
     pub(super) extent: Extent,
-    /// Bytes of text it counts for.
+    /// Estimated bytes of text.
     pub(super) weight: u64,
-    /// Bytes of the file it stands for.
+    /// Bytes of the file attributed to the part.
     pub(super) source_bytes: u64,
 }
 
-/// How much of a file a part is.
+/// The extent of a part in its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Extent {
     Whole,
     /// The lines that start in a range of bytes.
     Lines(Range<u64>),
-    /// Row groups of a Parquet file.
+    /// A range of row groups of a Parquet file.
     Groups(Range<usize>),
 }
 
@@ -75,23 +75,23 @@ impl Extent {
     }
 }
 
-/// What the sources hold.
+/// The files of the sources, divided into parts and units.
 pub(super) struct PlannedText {
-    /// With patterns and ranges replaced by what they stand for.
+    /// Sources after expansion of patterns and ranges.
     pub(super) sources: Vec<SourceSpec>,
     pub(super) files: Vec<SourceFile>,
     /// One per file.
     pub(super) details: Vec<TextFile>,
     pub(super) skipped: SkippedTypes,
-    /// As in [`Listing`](crate::source::found_files::Listing).
+    /// See [`Listing`](crate::source::found_files::Listing).
     pub(super) unusable: Vec<String>,
-    /// What the search decided and may not be meant.
+    /// Decisions of the search that may not be intended.
     pub(super) warnings: Vec<Warning>,
-    /// Fields that are kept.
+    /// Kept fields.
     pub(super) fields: Vec<Field>,
     /// In record order.
     pub(super) parts: Vec<Part>,
-    /// Ranges of `parts`.
+    /// Each unit is a range of `parts`.
     pub(super) units: Vec<Range<usize>>,
 }
 
@@ -124,15 +124,15 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
     Ok(PlannedText { units, sources, files, details, skipped, unusable, warnings, fields, parts })
 }
 
-/// The files of the sources.
+/// The files of the sources, before they are divided.
 struct Listed {
     sources: Vec<SourceSpec>,
     files: Vec<SourceFile>,
-    /// One per file that is named by a list.
+    /// One per file if a list names the files, otherwise empty.
     defects: Vec<Option<Reject>>,
     skipped: SkippedTypes,
     unusable: Vec<String>,
-    /// What the search decided and may not be meant.
+    /// Decisions of the search that may not be intended.
     warnings: Vec<Warning>,
 }
 
@@ -166,7 +166,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             Ok(Listed { sources, files, defects, skipped, unusable: Vec::new(), warnings: Vec::new() })
         }
         TextInput::Walk => {
-            // What a pattern matches is named, as if the shell had expanded it.
+            // A file that matches a pattern counts as explicitly named, as if the shell had expanded the pattern.
             let named = |name: &str| {
                 options.input_format.is_some() || FileKind::of_named(name).is_some() || is_zip(name)
             };
@@ -201,18 +201,18 @@ fn listed(options: &TextOptions) -> Result<Listed> {
     }
 }
 
-/// What a file is: by `--input-format`, when it is named one by one, else by its name.
+/// Returns the kind of a file: for explicitly named files, that of `--input-format` if given; otherwise by its name.
 fn kind_of(options: &TextOptions, named: bool, path: &Path) -> Option<FileKind> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let of_name = if named { FileKind::of_named } else { FileKind::of_name };
     options.input_format.filter(|_| named).or_else(|| of_name(&name))
 }
 
-/// Looks at the files, one by one.
+/// Examines the files one by one, and divides them into parts.
 struct Finder<'a> {
     options: &'a TextOptions,
     part_bytes: u64,
-    /// Types of the fields that are kept, as far as they are known.
+    /// Types of the kept fields, as far as they are known.
     types: &'a mut [Option<FieldType>],
     parts: Vec<Part>,
 }
@@ -272,7 +272,7 @@ impl Finder<'_> {
         Ok(detail)
     }
 
-    /// Whether a file can be cut at any line end.
+    /// Returns whether a file can be divided at any line end.
     fn is_divisible(&self, kind: FileKind) -> bool {
         kind.compression.is_none()
             && match kind.format {
@@ -293,7 +293,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Cuts a Parquet file between row groups.
+    /// Divides a Parquet file between row groups.
     fn parquet(&mut self, ordinal: usize, file: &PlannedFile) -> Result<Option<Columns>, Broken> {
         let table = ParquetFile::open(file)?;
         let columns = self.columns(table.schema()).map_err(Broken::Failed)?;
@@ -317,7 +317,7 @@ impl Finder<'_> {
         self.columns(Batches::open(file)?.schema()).map(Some).map_err(Broken::Failed)
     }
 
-    /// Finds the columns that are wanted, and takes note of their types.
+    /// Finds the requested columns, and records their types.
     fn columns(&mut self, schema: &Schema) -> Result<Columns> {
         let (columns, found) = wanted_columns(self.options).columns(schema)?;
         for ((known, found), keep) in self.types.iter_mut().zip(found).zip(&self.options.keep_fields) {
@@ -328,7 +328,7 @@ impl Finder<'_> {
     }
 }
 
-/// The columns of tables that are wanted.
+/// Returns the columns to request from tables.
 pub(super) fn wanted_columns(options: &TextOptions) -> WantedColumns {
     WantedColumns {
         text: options.text_field.clone(),
@@ -337,7 +337,7 @@ pub(super) fn wanted_columns(options: &TextOptions) -> WantedColumns {
     }
 }
 
-/// Refuses a column of another type than its field.
+/// Refuses a column whose type differs from that of its field.
 pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Result<()> {
     if found == wanted {
         return Ok(());
@@ -346,7 +346,7 @@ pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Res
         .help("a field has one type: leave the type out of --keep-fields, or convert the files apart"))
 }
 
-/// Groups small parts into units.
+/// Groups adjacent parts into units.
 fn group(parts: &[Part], max_bytes: u64) -> Vec<Range<usize>> {
     let mut units = Vec::new();
     let (mut start, mut bytes) = (0, 0u64);

@@ -1,8 +1,8 @@
-//! What a run would give, from a sample of documents that are converted in memory.
+//! Prediction of a run, from a sample of documents that is converted in memory.
 //!
-//! Files of one kind (format and compression) are a stratum. The sample of a stratum consists of places, in the order of a
-//! hash: pieces of files of lines, row groups of Parquet files, and other files as a whole, of which only the first steps
-//! are read. So the sample is the same in every run, and a larger sample holds every smaller one.
+//! Files of the same kind (format and compression) form a stratum. The sample of a stratum consists of places, in the
+//! order of a hash: pieces of line-based files, row groups of Parquet files, and other files as a whole, of which only
+//! the first steps are read. So the sample is the same in every run, and a larger sample contains every smaller one.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -29,21 +29,21 @@ use crate::source::stream::Broken;
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::kind::{FileKind, Format};
 
-/// Bytes of a place in a file of lines: some documents, so that a sample has many places.
+/// Bytes of a place in a line-based file. A place holds few documents, so that a sample has many places.
 const PLACE_BYTES: u64 = 16 << 10;
-/// Places that are converted together; the sample is large enough or not after all of them.
+/// Number of places that are converted together. The sample size is checked after each wave.
 const WAVE: usize = 8;
-/// Steps of all files of a stratum that are read as a whole, and of one of them at least.
+/// Number of steps read from all whole-file parts of a stratum together, and at least from each.
 const STEPS: u64 = 16;
 const LEAST_STEPS: u64 = 4;
-/// Sets the order of the sample apart from other uses of the hash.
+/// Decorrelates the order of the sample from other uses of the hash.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3032;
 
-/// The parts of the files of one kind.
+/// The parts of the files of one kind, which form a stratum.
 struct Group {
     kind: FileKind,
     parts: Vec<usize>,
-    /// Number of places in all parts up to each.
+    /// Cumulative number of places up to and including each part.
     ends: Vec<u64>,
     /// In the unit of [`TextJob::size`].
     size: f64,
@@ -51,13 +51,13 @@ struct Group {
 }
 
 impl TextJob {
-    /// Converts about `sample` documents in memory, and says what a run under `run` would give. Writes nothing. Duplicates
-    /// are not looked for.
+    /// Converts about `sample` documents in memory, and predicts the result of a run with the options `run`. Writes
+    /// nothing, and does not search for duplicates.
     ///
     /// # Errors
     ///
-    /// A sample of fewer than [`MIN_SAMPLE`](crate::pipeline::MIN_SAMPLE) documents; standard input, which can be read only
-    /// once; sources that cannot be read.
+    /// Fails if the sample has fewer than [`MIN_SAMPLE`](crate::pipeline::MIN_SAMPLE) documents; for standard input,
+    /// which can be read only once; or if sources cannot be read.
     pub fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
         check_sample(sample)?;
         if self.options.input == TextInput::Stdin {
@@ -101,7 +101,7 @@ impl TextJob {
         Ok(prediction)
     }
 
-    /// The parts by the kind of their file.
+    /// Groups the parts by the kind of their file.
     fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for (ordinal, part) in self.parts.iter().enumerate() {
@@ -119,7 +119,7 @@ impl TextJob {
         groups
     }
 
-    /// What a part counts for in its stratum: bytes of the file, or of Parquet the decoded bytes of the columns.
+    /// Returns the size of a part in its stratum: bytes of the file or, for Parquet, decoded bytes of the columns.
     fn size(&self, part: &Part) -> f64 {
         match self.details[part.file].kind.format {
             Format::Parquet => part.weight as f64,
@@ -127,7 +127,7 @@ impl TextJob {
         }
     }
 
-    /// The tasks of a place.
+    /// Returns the tasks of a place.
     fn tasks(&self, group: &Group, place: u64) -> Result<Vec<SampleTask<Task>>> {
         let at = group.ends.partition_point(|&end| end <= place);
         let ordinal = group.parts[at];
@@ -154,7 +154,7 @@ impl TextJob {
         }
     }
 
-    /// The first rows of a row group.
+    /// Returns a task with the first rows of a row group.
     fn row_group(&self, ordinal: usize, part: &Part, group: usize) -> Result<Vec<SampleTask<Task>>> {
         let started = Instant::now();
         let sizes = match (ParquetFile::open(&self.planned(part.file)), &self.details[part.file].columns) {
@@ -173,8 +173,8 @@ impl TextJob {
         Ok(vec![SampleTask { size, seconds, tasks: vec![task(ordinal, step)] }])
     }
 
-    /// The first `most` steps of a file that is read from its start. Steps that stand for no bytes of the file belong to the
-    /// one before: the rows of one record batch.
+    /// Returns the first `most` steps of a file that is read from its start. Steps without source bytes belong to the
+    /// previous step: they are further rows of the same record batch.
     fn first_steps(&self, ordinal: usize, part: &Part, most: u64) -> Result<Vec<SampleTask<Task>>> {
         let mut reader = self.reader(part)?;
         let mut tasks: Vec<SampleTask<Task>> = Vec::new();
@@ -198,7 +198,8 @@ impl TextJob {
         Reader::open_or_reject(self, part, None)
     }
 
-    /// Shards are cut by unit and split, so each of these is rounded up alone. `bytes` gives the spread.
+    /// Estimates the number of shards. Shards are cut by unit and split, so each of these is rounded up separately.
+    /// `bytes` determines the spread.
     fn shards(
         &self,
         groups: &[Group],
@@ -232,7 +233,7 @@ impl TextJob {
     }
 }
 
-/// Number of places in a part.
+/// Returns the number of places in a part.
 fn places(part: &Part) -> u64 {
     match &part.extent {
         Extent::Whole => 1,
@@ -241,7 +242,7 @@ fn places(part: &Part) -> u64 {
     }
 }
 
-/// All places below `count`, in the order of a hash.
+/// Returns all places below `count`, in the order of a hash.
 fn places_in_order(count: u64) -> impl Iterator<Item = u64> {
     let (mut seen, mut draw) = (BTreeSet::new(), 0u64);
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! The fields of a record of token ids. Only this file knows their order.
+//! The fields of a text record. Their order is defined only in this file.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -10,12 +10,12 @@ pub(super) struct TextRow {
     pub(super) key: Text,
     pub(super) ids: Ids,
     pub(super) origin: Text,
-    /// Fields that not every dataset has, in the order of the schema.
+    /// Fields that only some datasets have, in the order of the schema.
     pub(super) more: Vec<Value>,
 }
 
 impl TextRow {
-    /// The row that a record was made of; `None` when it is no record of token ids.
+    /// Returns the row of a record; `None` if it is not a text record.
     pub(super) fn of(record: Record) -> Option<Self> {
         let mut values = record.values.into_iter();
         match (values.next(), values.next(), values.next(), values.next()) {
@@ -29,7 +29,8 @@ impl TextRow {
         }
     }
 
-    /// The record, for the split with the ordinal `split`. `hashed`: whether other records may have the same key.
+    /// Creates the record, for the split with the ordinal `split`. `hashed`: whether other records may have the same
+    /// key.
     pub(super) fn converted(self, split: u16, hashed: bool) -> Converted {
         let Self { key, ids, origin, more } = self;
         let length = ids.len() as u64;
@@ -40,7 +41,7 @@ impl TextRow {
     }
 }
 
-/// Key or origin of the piece of a document that begins at the token `start`.
+/// Returns the key or origin of the piece of a document that starts at token `start`.
 pub(super) fn piece_name(name: &str, start: u64) -> String {
     format!("{name}@{start}")
 }

@@ -1,4 +1,4 @@
-//! A planned conversion of text as another process needs it.
+//! Storage of a planned conversion of text for other processes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::source::split_by::SplitBy;
 use crate::source::text::kind::{Documents, FileKind};
 use crate::transform::text::{Normalize, Tokenizer, TokenizerOptions, usage_error};
 
-/// What a stored job holds beside its header and listing. One line per file and one per part follow.
+/// The first line specific to text in a stored job. One line per file and one per part follow.
 #[derive(Serialize, Deserialize)]
 struct StoredText<'a> {
     input: TextInput,

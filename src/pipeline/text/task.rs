@@ -1,20 +1,20 @@
-//! Pieces of work.
+//! Tasks of a conversion of text.
 
 use super::duplicates_file::Duplicates;
 use super::parts::Work;
 
-/// A piece of work.
+/// A task of a conversion of text.
 pub(in crate::pipeline) struct Task {
     /// Ordinal of the part.
     pub(super) part: usize,
     pub(super) work: Work,
-    /// Start of a compressed member, as in [`Step`].
+    /// Start of a compressed member, as in [`Step`](super::parts::Step).
     pub(super) member: Option<u64>,
-    /// Bytes of the file that it stands for.
+    /// Bytes of the file attributed to the task.
     pub(super) source_bytes: u64,
     pub(super) careful: bool,
-    /// The first one of its unit.
+    /// Whether it is the first task of its unit.
     pub(super) is_first: bool,
-    /// Those among its documents, with `--dedup`.
+    /// The duplicates among its documents, with `--dedup`.
     pub(super) duplicates: Duplicates,
 }

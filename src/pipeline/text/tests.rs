@@ -1,4 +1,4 @@
-//! What a run does when its engine is wrong.
+//! Tests of wrong tokenizer output, and of refused URLs.
 
 use super::*;
 use crate::options::{DEFAULT_MEMORY_BYTES, MaxRejects, OutputOptions};
@@ -9,7 +9,7 @@ use crate::source::metadata::MetadataFile;
 use crate::transform::image::ImageOptions;
 use crate::transform::text::{Tokenizer, TokenizerOptions, Verify};
 
-/// Documents of a unit.
+/// Number of documents per unit.
 const DOCUMENTS: u64 = 40;
 
 #[test]
@@ -17,7 +17,7 @@ fn a_unit_whose_engine_is_caught_is_done_again_by_the_reference_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let sources = dir.path().join("in");
     std::fs::create_dir(&sources).unwrap();
-    // Units of their own. The wrong word is in the middle of the second.
+    // Each file is a unit. The wrong word is in the middle of the second one.
     for (name, word) in [("a.txt", "right"), ("b.txt", "wrong"), ("c.txt", "right")] {
         let line = |i| if i == DOCUMENTS / 2 { word.to_owned() } else { format!("{i:0200}") };
         let lines: Vec<String> = (0..DOCUMENTS).map(line).collect();
@@ -49,7 +49,7 @@ fn a_unit_whose_engine_is_caught_is_done_again_by_the_reference_and_counted() {
         assert_eq!(units, 3);
         assert_eq!(manifest.notes.get("units_redone"), Some(&1));
         assert_eq!(manifest.notes.get("encoded_by_reference"), Some(&DOCUMENTS));
-        // Not those of the unit that was done again: there is nothing left to compare.
+        // Documents of the redone unit are not verified, because they were encoded by the reference itself.
         assert_eq!(manifest.notes.get("verified_documents"), Some(&(2 * DOCUMENTS)));
         assert_eq!(manifest.counts.converted, 3 * DOCUMENTS);
     }

@@ -1,4 +1,4 @@
-//! How many records each class has.
+//! Records per class.
 
 use super::Problems;
 use super::sample::evenly_spaced;
@@ -6,25 +6,25 @@ use crate::error::{Error, Result};
 use crate::reader::{Dataset, Split};
 use crate::schema::LABEL;
 
-/// Records whose label is read.
+/// Maximum number of records whose labels are read.
 const MAX_RECORDS: u64 = 100_000;
-/// Records that are read together.
+/// Number of records that are read together.
 const CHUNK: usize = 2048;
-/// Classes that are listed.
+/// Maximum number of classes to list.
 pub(in crate::report) const SHOWN_CLASSES: usize = 50;
 
 /// Class balance of a split.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Classes {
-    /// The most frequent classes by name, with their records; ties in the order of labels.
+    /// The most frequent classes by name, with their numbers of records. Ties are in label order.
     pub top: Vec<(String, u64)>,
     /// Number of classes of the dataset.
     pub classes: u64,
     /// Classes without a record among those that were read.
     pub empty: u64,
-    /// Records of the least frequent class that has any.
+    /// Records of the least frequent class that is not empty.
     pub least: u64,
-    /// Records of the class in the middle of those that have any.
+    /// Records of the median class among those that are not empty.
     pub median: u64,
     /// Records without a label.
     pub unlabelled: u64,
@@ -32,10 +32,10 @@ pub struct Classes {
     pub read: u64,
 }
 
-/// Numbers of records by label, of all records of a split or of evenly spaced ones.
+/// Records per label, counted over all records of a split or over an evenly spaced sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LabelCounts {
-    /// By label.
+    /// Number of records by label.
     pub(crate) counts: Vec<u64>,
     /// Records without a label.
     pub(crate) unlabelled: u64,
@@ -44,20 +44,20 @@ pub(crate) struct LabelCounts {
 }
 
 impl LabelCounts {
-    /// Reads the labels of `split`. Records that cannot be read are given to `unreadable` and not counted.
+    /// Reads the labels of `split`. Records that cannot be read are passed to `unreadable` and not counted.
     ///
     /// # Errors
     ///
-    /// When the dataset cannot be opened.
+    /// If the dataset cannot be opened.
     pub(crate) fn of(dataset: &Dataset, split: &Split, unreadable: &mut dyn FnMut(&Error)) -> Result<Self> {
-        // Without checksums, only the labels of parquet shards are decoded; `inspect --verify` checks the bytes.
+        // Without checksums, parquet shards decode only the labels; `inspect --verify` checks the bytes.
         let labels = dataset.unverified().split(split.name())?.select(&[LABEL])?;
         let mut found = Self { counts: vec![0; dataset.class_names().len()], ..Self::default() };
         let wanted: Vec<u64> = evenly_spaced(split.len(), MAX_RECORDS).collect();
         for chunk in wanted.chunks(CHUNK) {
             match labels.get_many(chunk) {
                 Ok(records) => records.iter().for_each(|record| found.add(record.label())),
-                // One by one: the others are counted.
+                // Reads the records one by one, so that the readable ones are counted.
                 Err(_) => {
                     for &ordinal in chunk {
                         match labels.get(ordinal) {
@@ -80,7 +80,8 @@ impl LabelCounts {
     }
 }
 
-/// Counts the labels of all records, or of evenly spaced ones. `None` when the dataset has no labels.
+/// Counts the labels of all records or of an evenly spaced sample. Returns `None` if the dataset has no labels, or if
+/// they cannot be read.
 pub(super) fn gather(dataset: &Dataset, split: &Split, problems: &mut Problems) -> Option<Classes> {
     let names = dataset.class_names();
     dataset.schema().index_of(LABEL)?;

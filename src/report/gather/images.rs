@@ -8,21 +8,21 @@ use crate::reader::{Dataset, Record, Split};
 use crate::report::histogram::Histogram;
 use crate::report::thumbnail::Thumbnails;
 
-/// Records whose size is read from the index.
+/// Maximum number of records whose size is read from the index.
 const MAX_RECORDS: u64 = 100_000;
-/// Pixels of the longer side of a thumbnail on the page.
+/// Longer side of a thumbnail on the page, in pixels.
 const THUMBNAIL_SIDE: u32 = 192;
 
-/// Images of a split.
+/// Statistics and examples of the images of a split.
 #[derive(Debug, Default)]
 pub struct ImageStats {
-    /// Width and height in pixels of the records that were looked up, in record order.
+    /// Width and height in pixels of the sampled records, in record order.
     pub sizes: Vec<(u32, u32)>,
     /// Width ÷ height.
     pub aspect: Histogram,
-    /// Stored bytes of a record.
+    /// Stored bytes per record.
     pub bytes: Histogram,
-    /// Class balance, when the records have labels.
+    /// Class balance, if the records have labels.
     pub classes: Option<Classes>,
     /// Examples, in record order.
     pub thumbnails: Vec<Thumbnail>,
@@ -33,9 +33,9 @@ pub struct ImageStats {
 pub struct Thumbnail {
     /// Ordinal of the record in its split.
     pub record: u64,
-    /// Its key.
+    /// Key of the record.
     pub key: String,
-    /// Name of its class.
+    /// Name of the record's class.
     pub class: Option<String>,
     /// Width and height of the stored image in pixels.
     pub size: (u32, u32),

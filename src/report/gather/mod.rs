@@ -1,4 +1,4 @@
-//! The statistics of a dataset, gathered once, in bounded memory.
+//! Statistics of a dataset, gathered once and in bounded memory.
 
 mod classes;
 mod images;
@@ -25,27 +25,27 @@ use crate::reader::{Dataset, OpenOptions, Split};
 use crate::schema::Kind;
 use crate::storage::{Access, resolve, stat};
 
-/// Splits that are shown in detail.
+/// Maximum number of splits to show in detail.
 pub(super) const MAX_SPLITS: usize = 12;
-/// Problems that are listed; the others are counted.
+/// Maximum number of problems to list; the others are counted.
 const MAX_PROBLEMS: usize = 20;
 
-/// What a report shows.
+/// Options of a report.
 #[derive(Debug, Clone)]
 pub struct ReportOptions<'a> {
-    /// Decides which records are shown as examples.
+    /// Seed that selects the records shown as examples.
     pub seed: u64,
     /// How files are read.
     pub access: Access,
-    /// Only this split is looked into.
+    /// Restricts the report to this split.
     pub split: Option<&'a str>,
     /// Bytes of the `tokenizer.json` that made the ids, for a dataset that does not hold it.
     pub tokenizer: Option<&'a [u8]>,
-    /// Thumbnails of each split.
+    /// Thumbnails per split.
     pub thumbnails: usize,
-    /// Decoded documents of each split.
+    /// Decoded documents per split.
     pub documents: usize,
-    /// Only what is quick to read: no token counts, no padding, no classes.
+    /// Reads only what is quick to read: no token counts, no padding, no classes.
     pub compact: bool,
 }
 
@@ -63,53 +63,53 @@ impl Default for ReportOptions<'_> {
     }
 }
 
-/// A dataset in numbers and examples.
+/// Statistics and examples of a dataset.
 #[derive(Debug)]
 pub struct DatasetReport {
     /// Name of the directory.
     pub name: String,
-    /// What the dataset says about itself.
+    /// Manifest of the dataset.
     pub manifest: Manifest,
     /// Seed of the examples.
     pub seed: u64,
-    /// The splits that were looked into.
+    /// Reports of the splits that were read.
     pub splits: Vec<SplitReport>,
     /// Examples of rejects, by reason.
     pub rejects: Vec<RejectExamples>,
-    /// Why ids cannot be shown as text.
+    /// Reason why ids cannot be shown as text.
     pub no_text: Option<String>,
-    /// What could not be read, one sentence each.
+    /// Parts that could not be read, one sentence each.
     pub problems: Problems,
 }
 
-/// A split in numbers and examples.
+/// Statistics and examples of a split.
 #[derive(Debug)]
 pub struct SplitReport {
-    /// Name.
+    /// Name of the split.
     pub name: String,
-    /// What the manifest says of it.
+    /// Entry of the split in the manifest.
     pub info: SplitInfo,
-    /// Lengths of all records, in the unit of the kind; from the length index.
+    /// Lengths of all records from the length index, in the unit of the kind.
     pub lengths: Option<Histogram>,
-    /// Of images.
+    /// Statistics of images.
     pub images: Option<ImageStats>,
-    /// Of text.
+    /// Statistics of text.
     pub text: Option<TextStats>,
 }
 
-/// What went wrong, without repetition.
+/// Problems found in a dataset, without duplicates.
 #[derive(Debug, Default, Clone)]
 pub struct Problems {
-    /// The first ones.
+    /// The first problems.
     pub listed: Vec<String>,
-    /// How many more there are.
+    /// Number of further problems.
     pub more: u64,
-    /// Shards that are listed already, by name.
+    /// Names of shards that are already listed.
     shards: BTreeSet<String>,
 }
 
 impl Problems {
-    /// Whether there is none.
+    /// Returns whether there are no problems.
     pub fn is_empty(&self) -> bool {
         self.listed.is_empty()
     }
@@ -121,7 +121,7 @@ impl Problems {
         if self.listed.len() < MAX_PROBLEMS { self.listed.push(problem) } else { self.more += 1 }
     }
 
-    /// Adds that a record cannot be read: once for each shard that cannot be opened.
+    /// Adds an unreadable record as a problem, but only once for each shard that cannot be opened.
     fn unreadable(&mut self, error: &Error) {
         match &error.place().shard {
             Some(shard) if error.place().row.is_none() => {
@@ -133,30 +133,30 @@ impl Problems {
         }
     }
 
-    /// Keeps the value, or the error as a problem with `what`.
+    /// Returns the value, or adds the error as a problem prefixed with `what`.
     pub(super) fn kept<T>(&mut self, what: &str, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.add(format!("{what}: {error}"))).ok()
     }
 }
 
 impl DatasetReport {
-    /// Reads what a report needs of the dataset in the directory `path`. Damage of shards, indexes and other files is listed
-    /// in the report.
+    /// Gathers a report of the dataset in the directory `path`. Damage to shards, indexes and other files is listed in
+    /// the report.
     ///
     /// # Errors
     ///
-    /// When the dataset cannot be opened at all, has no split of the given name, or the given tokenizer is not the one
+    /// If the dataset cannot be opened at all, has no split of the given name, or the given tokenizer is not the one
     /// that made its ids.
     pub fn gather(path: &Path, options: &ReportOptions<'_>) -> Result<Self> {
         let dataset = OpenOptions::new().access(options.access).open(path)?;
         Self::of(&dataset, options)
     }
 
-    /// As [`DatasetReport::gather`], of an opened dataset.
+    /// Like [`DatasetReport::gather`], for an open dataset.
     ///
     /// # Errors
     ///
-    /// As [`DatasetReport::gather`].
+    /// Those of [`DatasetReport::gather`].
     pub fn of(dataset: &Dataset, options: &ReportOptions<'_>) -> Result<Self> {
         let manifest = dataset.manifest().clone();
         let mut problems = Problems::default();
@@ -195,16 +195,16 @@ impl DatasetReport {
     }
 }
 
-/// The last component of the path; of `.` that of the directory it stands for.
+/// Returns the last component of the path; for a path such as `.`, the name of that directory.
 fn name_of(path: &Path) -> String {
     let named = path.file_name().map(std::ffi::OsStr::to_os_string);
     let named = named.or_else(|| path.canonicalize().ok()?.file_name().map(std::ffi::OsStr::to_os_string));
     named.map_or_else(|| "dataset".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Lists shards that are missing or of another size. Their content is checked where records are read.
+/// Lists shards that are missing or have the wrong size. Their content is checked when records are read.
 fn check_shards(dataset: &Dataset, problems: &mut Problems) {
-    // An object cannot be cut short. That one is gone shows when its records are read.
+    // An object cannot be truncated, and a missing one is noticed when its records are read.
     if dataset.location().is_remote() {
         return;
     }
@@ -275,10 +275,10 @@ fn empty_split(kind: Kind) -> SplitInfo {
     }
 }
 
-/// The histogram of all lengths. Lengths that occur are at most as many as records, but as many bytes as the index has:
-/// neighbours are merged where there are more than [`MAX_RUNS`].
+/// Returns the histogram of all lengths. There may be as many distinct lengths as records, so all lengths after the
+/// first `MAX_RUNS` are counted as the last of these.
 fn lengths(split: &Split) -> Result<Histogram> {
-    /// Most distinct lengths that are kept apart.
+    /// Maximum number of distinct lengths to keep apart.
     const MAX_RUNS: usize = 1 << 20;
     let mut values: Vec<(f64, u64)> = Vec::new();
     for run in split.histogram()? {

@@ -1,4 +1,4 @@
-//! How much of a batch is padding, against its size.
+//! Padding of batches as a function of their size.
 
 use super::sample::evenly_spaced;
 use crate::error::Result;
@@ -6,27 +6,27 @@ use crate::index::LengthRun;
 use crate::reader::Split;
 use crate::reader::batch::{BatchSize, LengthsInMemory, PackOptions, PackPlan, padding};
 
-/// Records that stand for all.
+/// Maximum number of sampled records.
 const SAMPLE_RECORDS: u64 = 1 << 15;
-/// Records of a batch.
+/// Batch sizes in records.
 const BATCH_SIZES: [u64; 8] = [1, 4, 8, 16, 32, 64, 128, 256];
-/// Tokens of a batch, padding included.
+/// Batch sizes in tokens, padding included.
 const BUDGETS: [u64; 8] = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
-/// Batches of an epoch below which nothing is drawn.
+/// Minimum number of batches per epoch for a batch size to be drawn.
 const LEAST_BATCHES: u64 = 4;
-/// Shortest and longest rows of packed batches.
+/// Shortest and longest rows of packed batches, in tokens.
 const ROW_TOKENS: std::ops::RangeInclusive<u64> = 64..=131_072;
 
-/// Shares of padding, from 0 to 1.
+/// Padding curves: shares of padding from 0 to 1.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Curves {
-    /// Batch size, then padding of random, bucketed and packed batches.
+    /// Batch size in records, then the padding of random, bucketed and packed batches.
     pub by_records: Vec<(u64, [f64; 3])>,
-    /// The same against the token budget.
+    /// The same by token budget.
     pub by_tokens: Vec<(u64, [f64; 3])>,
-    /// Tokens of the packed rows in `by_records`.
+    /// Tokens per packed row in `by_records`.
     pub row_tokens: u64,
-    /// Records that stand for all; `None` when all were used.
+    /// Number of sampled records; `None` if all were used.
     pub sampled: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Curves {
     pub const NAMES: [&'static str; 3] = ["random", "bucketed", "packed"];
 }
 
-/// The curves of `split`, by the plans of the loader itself.
+/// Computes the curves of `split` with the loader's own batch plans.
 pub(super) fn gather(split: &Split) -> Result<Curves> {
     let lengths = sample(split)?;
     let sampled = (lengths.len() as u64) < split.len();
@@ -45,14 +45,14 @@ pub(super) fn gather(split: &Split) -> Result<Curves> {
     let mut curves =
         Curves { row_tokens, sampled: sampled.then_some(lengths.len() as u64), ..Curves::default() };
     let packed_rows = packed(&lengths, row_tokens)?;
-    // An epoch of a few batches says more of the last one than of padding.
+    // With only a few batches per epoch, the last one distorts the padding.
     let records = lengths.len() as u64;
     for size in BATCH_SIZES.into_iter().filter(|size| *size == 1 || *size * LEAST_BATCHES <= records) {
         let found = padding(lengths.len() as u64, runs(&lengths), BatchSize::BatchSize(size))?;
         curves.by_records.push((size, [found.random, found.bucketed, packed_rows]));
     }
     let tokens = lengths.iter().fold(0u64, |sum, length| sum.saturating_add(*length));
-    // A budget below most records would only show batches of one record.
+    // A budget below the length of most records would only show batches of one record.
     let least = p99.clamp(1, *BUDGETS.last().unwrap_or(&1)).min(longest);
     for budget in BUDGETS.into_iter().filter(|budget| *budget >= least && *budget * LEAST_BATCHES <= tokens) {
         let found = padding(lengths.len() as u64, runs(&lengths), BatchSize::MaxTokens(budget))?;
@@ -61,7 +61,7 @@ pub(super) fn gather(split: &Split) -> Result<Curves> {
     Ok(curves)
 }
 
-/// Lengths at evenly spaced ranks, ascending.
+/// Returns the lengths at evenly spaced ranks, ascending.
 fn sample(split: &Split) -> Result<Vec<u64>> {
     let mut ranks = evenly_spaced(split.len(), SAMPLE_RECORDS).peekable();
     let mut lengths = Vec::new();
@@ -75,7 +75,7 @@ fn sample(split: &Split) -> Result<Vec<u64>> {
     Ok(lengths)
 }
 
-/// The lengths as runs.
+/// Groups equal lengths into runs.
 fn runs(lengths: &[u64]) -> impl Iterator<Item = Result<LengthRun>> {
     let mut first_rank = 0;
     lengths.chunk_by(|a, b| a == b).map(move |same| {
@@ -86,7 +86,7 @@ fn runs(lengths: &[u64]) -> impl Iterator<Item = Result<LengthRun>> {
     })
 }
 
-/// Share of rows of `row_tokens` that holds no token when documents are packed by best fit.
+/// Returns the share of token positions left empty when documents are packed by best fit into rows of `row_tokens`.
 fn packed(lengths: &[u64], row_tokens: u64) -> Result<f64> {
     let tokens: u64 = lengths.iter().fold(0, |sum, length| sum.saturating_add(*length));
     if tokens == 0 {

@@ -10,21 +10,21 @@ use crate::reader::Dataset;
 
 /// Name of the file that lists rejects.
 const REJECTS_NAME: &str = "rejects.jsonl";
-/// Examples of one reason.
+/// Maximum number of examples per reason.
 const EXAMPLES: usize = 5;
-/// Bytes of the list that are read.
+/// Maximum number of bytes of the list to read.
 const MAX_BYTES: u64 = 32 << 20;
-/// Longest line that is read.
+/// Maximum length of a line, in bytes.
 const MAX_LINE: u64 = 1 << 20;
 
-/// Rejects of one reason.
+/// Rejects with the same reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RejectExamples {
-    /// The reason.
+    /// Reason code.
     pub code: String,
-    /// How many there are.
+    /// Number of rejects.
     pub count: u64,
-    /// Origin and message of the first ones.
+    /// Origin and message of the first rejects.
     pub examples: Vec<(String, String)>,
 }
 
@@ -35,7 +35,7 @@ struct Line {
     message: String,
 }
 
-/// The first rejects of every reason, the most frequent reason first.
+/// Returns the first rejects of every reason, the most frequent reason first.
 pub(super) fn examples(dataset: &Dataset, problems: &mut Problems) -> Vec<RejectExamples> {
     let manifest = dataset.manifest();
     let mut found: Vec<RejectExamples> = manifest

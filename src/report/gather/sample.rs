@@ -1,14 +1,14 @@
-//! Which records stand for all.
+//! Selection of sample records.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// At most `most` ordinals of `records`, evenly spaced, ascending: the middle of each of as many equal parts.
+/// Returns at most `most` evenly spaced ordinals below `records`, ascending: the middles of that many equal parts.
 pub(in crate::report) fn evenly_spaced(records: u64, most: u64) -> impl Iterator<Item = u64> {
     let wanted = records.min(most);
     (0..wanted).map(move |i| place(records, wanted, 2 * u128::from(i) + 1, 2))
 }
 
-/// At most `most` ordinals of `records`, ascending: one of each of as many equal parts, chosen by `seed`.
+/// Returns at most `most` ordinals below `records`, ascending: one of each of that many equal parts, chosen by `seed`.
 pub(crate) fn seeded(records: u64, most: u64, seed: u64) -> Vec<u64> {
     let wanted = records.min(most);
     let chosen = |i: u64| {

@@ -1,4 +1,4 @@
-//! Tokens and decoded documents.
+//! Token statistics and decoded documents.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,33 +9,33 @@ use super::{Problems, ReportOptions};
 use crate::reader::Split;
 use crate::report::vocabulary::{TokenText, Vocabulary};
 
-/// Records whose tokens are counted.
+/// Maximum number of records whose tokens are counted.
 const MAX_RECORDS: u64 = 20_000;
-/// Tokens that are counted.
+/// Approximate maximum number of tokens to count.
 const MAX_TOKENS: u64 = 10_000_000;
-/// Different tokens that are counted apart.
+/// Maximum number of distinct tokens to count.
 const MAX_DISTINCT: usize = 1 << 22;
-/// Records that are read together.
+/// Number of records that are read together.
 const CHUNK: usize = 256;
-/// Tokens that are listed.
+/// Maximum number of tokens to list.
 const SHOWN_TOKENS: usize = 40;
-/// Tokens of a document that are shown.
+/// Maximum number of tokens of a document to show.
 const DOCUMENT_TOKENS: usize = 240;
 
-/// Text of a split.
+/// Statistics and examples of the text of a split.
 #[derive(Debug, Default)]
 pub struct TextStats {
     /// Records whose tokens were counted.
     pub records: u64,
     /// Tokens that were counted.
     pub tokens: u64,
-    /// Most tokens of a record that were counted; `None` when all were.
+    /// Maximum number of tokens counted per record; `None` if all were counted.
     pub most_per_record: Option<u64>,
-    /// Different tokens among these.
+    /// Number of distinct tokens among these.
     pub distinct: u64,
     /// The most frequent tokens.
     pub top: Vec<TokenCount>,
-    /// Bytes of text that a token stands for; `None` when ids cannot be turned into text.
+    /// Mean bytes of text per token; `None` if ids cannot be decoded.
     pub bytes_per_token: Option<f64>,
     /// Examples, in record order.
     pub documents: Vec<DecodedSample>,
@@ -46,31 +46,31 @@ pub struct TextStats {
 /// A token and how often it occurs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenCount {
-    /// The id.
+    /// Token id.
     pub id: u32,
-    /// Its occurrences.
+    /// Number of occurrences.
     pub count: u64,
-    /// What it stands for.
+    /// Text of the token.
     pub shown: ShownToken,
 }
 
-/// A token as it is shown.
+/// Display form of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ShownToken {
-    /// The bytes of text it stands for; `None` when they are not known.
+    /// Bytes of the token's text; `None` if unknown.
     pub bytes: Option<Vec<u8>>,
-    /// It is a special token.
+    /// Whether it is a special token.
     pub special: bool,
 }
 
-/// The beginning of a document, token by token.
+/// The first tokens of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodedSample {
     /// Ordinal of the record in its split.
     pub record: u64,
-    /// Its key.
+    /// Key of the record.
     pub key: String,
-    /// Tokens of the whole record.
+    /// Number of tokens of the whole record.
     pub length: u64,
     /// The first tokens.
     pub tokens: Vec<(u32, ShownToken)>,
@@ -120,7 +120,7 @@ fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, 
     let most = ((MAX_TOKENS as f64 / mean) as u64).clamp(1, MAX_RECORDS);
     let wanted: Vec<u64> = evenly_spaced(split.len(), most).collect();
     let mut counts: HashMap<u32, u64> = HashMap::new();
-    // Of long records as many tokens as keep the sum in bounds.
+    // Long records are cut, so that the total number of tokens stays bounded.
     let total = split.info().map_or(u64::MAX, |info| info.length.total);
     stats.most_per_record = (total > 2 * MAX_TOKENS).then(|| 2 * MAX_TOKENS / (wanted.len() as u64).max(1));
     let each = stats.most_per_record.map_or(usize::MAX, |most| most as usize);

@@ -1,11 +1,11 @@
-//! Classes and thumbnails.
+//! Page sections for classes and thumbnails.
 
 use super::parts::{add, bar, base64};
 use crate::report::escape::{clipped, escape};
 use crate::report::format::{count, percent, plural, three};
 use crate::report::gather::{Classes, ImageStats, Thumbnail};
 
-/// Characters of a class name.
+/// Maximum number of characters of a class name.
 const NAME_CHARACTERS: usize = 80;
 
 pub(super) fn section(out: &mut String, images: &ImageStats) {
@@ -25,7 +25,7 @@ pub(super) fn section(out: &mut String, images: &ImageStats) {
     }
 }
 
-/// Thumbnails side by side.
+/// Appends thumbnails side by side.
 pub(super) fn contact_sheet(out: &mut String, thumbnails: &[Thumbnail]) {
     out.push_str("<div class=\"sheet\">\n");
     for image in thumbnails {

@@ -1,4 +1,4 @@
-//! The HTML page of a dataset: one file that needs nothing else, without scripts.
+//! The HTML page of a dataset: one self-contained file without scripts.
 
 mod images;
 mod overview;
@@ -17,13 +17,13 @@ use super::gather::DatasetReport;
 use super::run::RunReport;
 use super::svg;
 
-/// Style of the page; that of the plots follows.
+/// Style of the page; the style of the plots is appended to it.
 const STYLE: &str = include_str!("style.css");
 
-/// The page of `report`, with the run reports of its conversion: one, or those of its parts.
+/// Returns the HTML page of `report`, with the run reports of its conversion: one, or those of its parts.
 ///
-/// It loads nothing: pictures are data, the content security policy allows no other, and only the one style sheet whose
-/// hash it names.
+/// The page loads nothing: pictures are `data:` URLs. Its content security policy allows no other pictures, and only
+/// the style sheet whose hash it names.
 pub fn page_html(report: &DatasetReport, runs: &[RunReport]) -> String {
     let style = format!("{STYLE}{}", svg::STYLE);
     let mut body = String::new();
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_policy_names_the_style_that_is_there() {
-        // The end of the element would end the style sheet.
+        // A closing tag would end the style sheet.
         assert!(!STYLE.contains("</") && !svg::STYLE.contains("</"));
         // A policy without 'unsafe-inline' forbids style attributes.
         for source in [

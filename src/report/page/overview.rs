@@ -1,4 +1,4 @@
-//! What is said of the dataset as a whole.
+//! Page sections about the dataset as a whole.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use crate::report::format::{bytes, count, plural, three};
 use crate::report::gather::{DatasetReport, Problems};
 use crate::schema::Kind;
 
-/// Rows of a table of splits, fields or options.
+/// Maximum number of rows in a table of splits, fields or options.
 const MAX_ROWS: usize = 200;
 
-/// Splits, without those that were not asked for.
+/// Returns the total records, shards, bytes and lengths of all splits in the manifest.
 fn totals(report: &DatasetReport) -> (u64, u64, u64, u64) {
     report.manifest.splits.values().fold((0, 0, 0, 0), |sum, split| {
         (
@@ -23,14 +23,14 @@ fn totals(report: &DatasetReport) -> (u64, u64, u64, u64) {
     })
 }
 
-/// One line about the dataset.
+/// Returns one line about the dataset.
 pub(super) fn lead(report: &DatasetReport) -> String {
     let manifest = &report.manifest;
     let kind = if manifest.kind() == Kind::Images { "Image dataset" } else { "Text dataset" };
     format!("{kind} in {} shards, written by dsconvert {}", manifest.format, manifest.dsconvert)
 }
 
-/// The numbers at the top.
+/// Returns the tiles at the top of the page: names and values.
 pub(super) fn tiles(report: &DatasetReport) -> Vec<(&'static str, String)> {
     let manifest = &report.manifest;
     let (records, shards, size, length) = totals(report);
@@ -248,7 +248,7 @@ pub(super) fn options(out: &mut String, report: &DatasetReport) {
     out.push_str("</div>\n</div>\n");
 }
 
-/// Members of an object, nested names joined by points; what is null is left out.
+/// Appends a table of the members of an object, with nested names joined by dots. Null members are omitted.
 pub(super) fn table_of(out: &mut String, value: &Value) {
     let mut rows = Vec::new();
     flatten("", value, 0, &mut rows);
@@ -265,7 +265,7 @@ pub(super) fn table_of(out: &mut String, value: &Value) {
 }
 
 fn flatten(name: &str, value: &Value, depth: usize, rows: &mut Vec<(String, String)>) {
-    /// Levels of names that are joined.
+    /// Maximum depth of joined names.
     const MAX_DEPTH: usize = 8;
     if rows.len() > MAX_ROWS {
         return;

@@ -1,4 +1,4 @@
-//! Pieces that sections share.
+//! HTML building blocks that the sections share.
 
 use std::fmt::{self, Write};
 
@@ -7,17 +7,17 @@ use crate::report::format::{count, percent};
 use crate::report::histogram::Histogram;
 use crate::report::svg::bar_range;
 
-/// Appends markup. Text of a dataset must have been escaped.
+/// Appends markup. Text of a dataset must already be escaped.
 pub(super) fn add(out: &mut String, markup: fmt::Arguments<'_>) {
     let _ = out.write_fmt(markup);
 }
 
-/// A heading with an address inside the page.
+/// Appends a heading with an anchor.
 pub(super) fn heading(out: &mut String, id: &str, title: &str) {
     add(out, format_args!("<h2 id=\"{id}\">{}</h2>\n", escape(title)));
 }
 
-/// Tiles: name and value.
+/// Appends tiles of names and values.
 pub(super) fn numbers(out: &mut String, tiles: &[(&str, String)]) {
     out.push_str("<dl class=\"numbers\">\n");
     for (name, value) in tiles {
@@ -26,7 +26,7 @@ pub(super) fn numbers(out: &mut String, tiles: &[(&str, String)]) {
     out.push_str("</dl>\n");
 }
 
-/// A table of names and values.
+/// Appends a table of names and values.
 pub(super) fn pairs(out: &mut String, rows: impl IntoIterator<Item = (String, String)>) {
     out.push_str("<table class=\"wide\"><tbody>\n");
     for (name, value) in rows {
@@ -42,12 +42,12 @@ pub(super) fn pairs(out: &mut String, rows: impl IntoIterator<Item = (String, St
     out.push_str("</tbody></table>\n");
 }
 
-/// Escaped text that may be divided after points and underscores.
+/// Allows line breaks after dots and underscores in escaped text.
 fn breakable(escaped: &str) -> String {
     escaped.replace('.', ".<wbr>").replace('_', "_<wbr>")
 }
 
-/// A bar of `share` (0 to 1) of the width of its cell.
+/// Returns a table cell with a bar over `share` (0 to 1) of its width.
 pub(super) fn bar(share: f64) -> String {
     let width = (share * 100.0).clamp(if share > 0.0 { 0.6 } else { 0.0 }, 100.0);
     format!(
@@ -56,7 +56,7 @@ pub(super) fn bar(share: f64) -> String {
     )
 }
 
-/// The numbers of a histogram as a table, closed.
+/// Appends the numbers of a histogram as a collapsed table.
 pub(super) fn data(out: &mut String, histogram: &Histogram, unit: &str, things: &str, whole: bool) {
     out.push_str("<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
     add(
@@ -79,7 +79,7 @@ pub(super) fn data(out: &mut String, histogram: &Histogram, unit: &str, things: 
     out.push_str("</tbody></table></div></details>\n");
 }
 
-/// Base64 with padding, as data addresses and hashes have it.
+/// Encodes Base64 with padding, as in `data:` URLs and policy hashes.
 pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,4 +1,4 @@
-//! The run report.
+//! Page section for one run report.
 
 use super::overview::table_of;
 use super::parts::{add, heading, numbers, pairs};
@@ -76,7 +76,8 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport)
     out.push_str("</section>\n</div>\n");
 }
 
-/// Whether the report is that of another dataset. A part does not have the fingerprint of all sources, but its options.
+/// Returns whether the run report belongs to another dataset. A part has no fingerprint of all sources, so its options
+/// and its number of planned units are compared.
 pub(super) fn is_of_other_dataset(report: &DatasetReport, run: &RunReport) -> bool {
     let manifest = &report.manifest;
     match &run.part {
@@ -88,7 +89,7 @@ pub(super) fn is_of_other_dataset(report: &DatasetReport, run: &RunReport) -> bo
     }
 }
 
-/// Repeated reads and requests.
+/// Returns the number of repeated reads and requests.
 pub(super) fn retries(run: &RunReport) -> u64 {
     run.retries.saturating_add(run.request_retries)
 }
@@ -97,12 +98,12 @@ pub(super) fn per_second(value: f64) -> String {
     format!("{}/s", bytes(value.max(0.0) as u64))
 }
 
-/// The time, unless it is none that can be measured.
+/// Replaces times that are negative or not finite by 0.
 pub(super) fn sane(time: f64) -> f64 {
     if time.is_finite() { time.max(0.0) } else { 0.0 }
 }
 
-/// Shares of the workers' time, as a bar with a key.
+/// Appends the shares of the workers' time as a bar with a legend.
 pub(super) fn worker_times(out: &mut String, times: &ActivityTimes, on: &str) {
     let stages = times.of_workers();
     let all: f64 = stages.iter().map(|stage| sane(stage.1)).sum();

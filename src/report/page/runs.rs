@@ -1,4 +1,4 @@
-//! Several run reports: the parts of one conversion.
+//! Page section for several run reports: the parts of one conversion.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use crate::report::format::{bytes, count, percent, plural, seconds, short};
 use crate::report::gather::DatasetReport;
 use crate::report::run::{ActivityTimes, RunReport};
 
-/// Rows of the table of parts. Of more parts, the slowest are shown.
+/// Maximum number of rows in the table of parts. If there are more, the slowest are shown.
 const MAX_ROWS: usize = 200;
 
 pub(super) fn section(out: &mut String, report: &DatasetReport, runs: &[RunReport]) {
@@ -62,9 +62,9 @@ fn warnings(out: &mut String, report: &DatasetReport, runs: &[RunReport]) {
 /// Sums over all runs.
 struct Sums {
     times: ActivityTimes,
-    /// When the first run started.
+    /// Start of the first run.
     started_at: f64,
-    /// From the start of the first run to the end of the last one.
+    /// Time from the start of the first run to the end of the last one.
     elapsed: f64,
     items: u64,
     bytes_in: u64,
@@ -86,7 +86,7 @@ impl Sums {
         }
         let started_at = runs.iter().map(|run| sane(run.started_at)).fold(f64::INFINITY, f64::min);
         let ended = runs.iter().map(|run| sane(run.started_at) + sane(run.seconds.total)).fold(0.0, f64::max);
-        // A merge counts what the parts have counted.
+        // A merge would count again what the parts have counted.
         let sum = |of: fn(&RunReport) -> u64| {
             let converting = runs.iter().filter(|run| !run.was_complete && run.command != "merge");
             converting.fold(0u64, |sum, run| sum.saturating_add(of(run)))

@@ -1,4 +1,4 @@
-//! What is said of a split.
+//! Page section for a split.
 
 use super::parts::{add, data, heading};
 use super::{images, text};
@@ -39,7 +39,7 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
     out.push_str("</section>\n");
 }
 
-/// A mean of whole numbers.
+/// Formats the mean of integers.
 fn mean(value: f64) -> String {
     if value < 1000.0 { format!("{value:.1}") } else { count(value.round() as u64) }
 }

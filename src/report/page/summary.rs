@@ -1,4 +1,4 @@
-//! The summary of a dataset in a notebook.
+//! Summary of a dataset for notebooks.
 
 use super::images::contact_sheet;
 use super::overview::{lead, tiles};
@@ -8,13 +8,13 @@ use crate::report::format::{bytes, count};
 use crate::report::gather::DatasetReport;
 use crate::report::svg::{self, plots_of};
 
-/// Splits, fields and problems that are listed.
+/// Maximum number of splits, fields and problems to list.
 const MAX_ROWS: usize = 20;
 
-/// Colours follow the text of the notebook, whose theme is not that of the system.
+/// Style of the summary. Colours follow the text of the notebook, whose theme may differ from the system's.
 const STYLE: &str = include_str!("summary.css");
 
-/// A compact description of a dataset, as an HTML fragment: for `_repr_html_` of notebooks.
+/// Returns a compact description of a dataset as an HTML fragment, for `_repr_html_` in notebooks.
 pub fn summary_html(report: &DatasetReport) -> String {
     let manifest = &report.manifest;
     let mut out = format!("<div class=\"dsc-summary\">\n<style>{}{STYLE}</style>\n", svg::STYLE);

@@ -1,13 +1,13 @@
-//! Tokens and documents.
+//! Page sections for tokens and documents.
 
 use super::parts::{add, bar};
 use crate::report::escape::{clipped, push_escaped};
 use crate::report::format::{count, percent, plural, three};
 use crate::report::gather::{Curves, DatasetReport, ShownToken, TextStats};
 
-/// Classes of neighbouring tokens.
+/// CSS classes that alternate between adjacent tokens.
 const TINTS: [char; 5] = ['a', 'b', 'c', 'd', 'e'];
-/// Characters of a token in the list of frequent ones.
+/// Maximum number of characters of a token in the list of frequent ones.
 const TOKEN_CHARACTERS: usize = 40;
 
 pub(super) fn section(out: &mut String, report: &DatasetReport, text: &TextStats) {
@@ -97,8 +97,8 @@ fn shown(token: &ShownToken) -> String {
     out
 }
 
-/// Appends the text of a token: line ends, tabs and bytes that are no characters by themselves are marked. With `breaks`, line
-/// ends are also line ends of the page.
+/// Appends the text of a token. Line ends, tabs and bytes that are not valid UTF-8 are marked. With `breaks`, line ends
+/// also break the line on the page.
 fn push_bytes(out: &mut String, bytes: &[u8], breaks: bool) {
     for chunk in bytes.utf8_chunks() {
         for piece in chunk.valid().split_inclusive(['\n', '\t']) {
@@ -116,7 +116,7 @@ fn push_bytes(out: &mut String, bytes: &[u8], breaks: bool) {
     }
 }
 
-/// The numbers of a padding plot.
+/// Appends the numbers of a padding plot as a collapsed table.
 pub(super) fn padding_data(out: &mut String, points: &[(u64, [f64; 3])], unit: &str) {
     add(
         out,

@@ -6,16 +6,16 @@ use super::{RUN_REPORT_VERSION, RunReport};
 use crate::error::{Error, Result};
 use crate::storage::{Access, Blob, list_dir, stat};
 
-/// Largest run report that is read.
+/// Maximum size of a run report.
 const MAX_REPORT_BYTES: u64 = 16 << 20;
-/// Most reports that are read.
+/// Maximum number of run reports.
 const MAX_REPORTS: usize = 1 << 17;
 
-/// The run reports in `paths`: files, and folders whose files `*.json` are reports, in the order of their names.
+/// Reads the run reports in `paths`: files, and folders whose `*.json` files are reports, in the order of their names.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) when a file is not a run report of a known version, a folder holds none,
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) if a file is not a run report of a known version, a folder holds none,
 /// or one file is named twice.
 pub fn run_reports(paths: &[PathBuf]) -> Result<Vec<RunReport>> {
     let mut files = Vec::new();
@@ -49,7 +49,7 @@ impl RunReport {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when the file is no run report of a known version.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the file is not a run report of a known version.
     pub fn read(path: &Path) -> Result<Self> {
         let no_report = || Error::usage("the file is not a run report").at_path(path);
         let blob = Blob::open(path, Access::Read, None)?;

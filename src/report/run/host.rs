@@ -1,4 +1,4 @@
-//! What is known of the machine. Every fact is missing where the system does not tell it.
+//! Facts about the machine. A fact is missing if the system does not provide it.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::storage::ObjectUrl;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
-    /// Name in the network.
+    /// Host name.
     pub name: Option<String>,
     /// Model of the processor.
     pub cpu: Option<String>,
@@ -21,12 +21,12 @@ pub struct Host {
     pub memory_bytes: Option<u64>,
     /// Name and release of the kernel.
     pub kernel: Option<String>,
-    /// Type of the file system of the output; in object storage, the scheme of its address.
+    /// Type of the file system of the output; for object storage, the scheme of its URL.
     pub file_system: Option<String>,
 }
 
 impl Host {
-    /// This machine, with the file system that `out` is on.
+    /// Describes this machine and the file system of `out`.
     pub fn of(out: &Path) -> Self {
         let read = |path: &str| fs::read_to_string(path).ok();
         let trimmed = |path: &str| read(path).map(|text| text.trim().to_owned());
@@ -51,12 +51,12 @@ impl Host {
     }
 }
 
-/// Most memory that this process had at one time (`VmHWM`), where the system tells it.
+/// Returns the peak memory of this process (`VmHWM`), if the system reports it.
 pub fn peak_memory_bytes() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
 }
 
-/// The value of the first line `name: value`.
+/// Returns the value of the first line `name: value`.
 fn value_of(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -64,16 +64,17 @@ fn value_of(text: &str, name: &str) -> Option<String> {
     })
 }
 
-/// The bytes of the line `name: 123 kB`.
+/// Returns the bytes of the line `name: 123 kB`.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     value_of(text, name)?.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Type of the file system of `path`: that of the deepest mount point above it; among equals, the last one mounted.
+/// Returns the type of the file system of `path`: that of the deepest mount point above it, and among equals that of
+/// the last one mounted.
 fn file_system(mounts: &str, path: &Path) -> Option<String> {
     let mounted = mounts.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
-        // Spaces in names are written as octal escapes.
+        // Spaces in names are octal escapes.
         let point = mount.split(' ').nth(4)?.replace("\\040", " ");
         path.starts_with(&point).then(|| (point.len(), kind.split(' ').next().unwrap_or_default().to_owned()))
     });

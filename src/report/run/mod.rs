@@ -1,7 +1,7 @@
-//! What a conversion took: time, memory, retries, on which machine.
+//! Run reports: time, memory, retries and machine of a conversion.
 //!
-//! A run report is operational. It is written beside the dataset and never into it, so that the same sources and options
-//! give the same bytes on any machine.
+//! A run report is operational data. It is written beside the dataset and never into it, so that the same sources and
+//! options give the same bytes on any machine.
 
 mod files;
 mod host;
@@ -23,43 +23,43 @@ use crate::pipeline::{Activity, Phase, Progress, Report};
 use crate::schema::Kind;
 use crate::source::retries;
 
-/// Version of the run report.
+/// Version of the run report format.
 pub const RUN_REPORT_VERSION: u32 = 1;
 
-/// What a run took.
+/// Time, memory and counts of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunReport {
-    /// [`RUN_REPORT_VERSION`].
+    /// Format version: [`RUN_REPORT_VERSION`].
     pub run_report: u32,
-    /// Version of the dsconvert that ran.
+    /// Version of dsconvert.
     pub dsconvert: String,
     /// The subcommand that ran: `images`, `text`, `run` or `merge`.
     pub command: String,
-    /// When it started, in seconds since 1970 by the clock of its machine.
+    /// Start time in seconds since 1970, by the clock of its machine.
     pub started_at: f64,
     /// `images` or `text`.
     pub kind: String,
-    /// Fingerprint of the dataset; empty for a part, which does not have all of it.
+    /// Fingerprint of the dataset. Empty for a part, which does not have all of it.
     pub fingerprint: String,
-    /// The dataset was committed before this run, which had nothing to do.
+    /// Whether the dataset was committed before this run, which then had nothing to do.
     pub was_complete: bool,
     /// The units of a part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<PartUnits>,
     /// Wall-clock time of the phases of the run, in seconds.
     pub seconds: Phases,
-    /// Time that all threads together spent while units were converted, in seconds.
+    /// Total time of all threads while units were converted, in seconds.
     pub thread_seconds: ActivityTimes,
-    /// Items, source bytes and output bytes per second of the whole run; source bytes are those that this run read.
+    /// Items, source bytes and output bytes per second of the whole run. Source bytes are those that this run read.
     pub rates: Rates,
-    /// Outcomes of all items of the dataset. This and the following counts of a part are those of the units it converted.
+    /// Outcomes of all items of the dataset. For a part, this and the following counts cover the units it converted.
     pub counts: Counts,
     /// Number of rejects by reason code.
     pub reject_codes: BTreeMap<String, u64>,
     /// Records of the dataset.
     pub records: u64,
-    /// Items that this run converted, and those of units that were finished before.
+    /// Items that this run converted, plus those of units finished before.
     pub items: u64,
     /// Bytes of the source files.
     pub bytes_in: u64,
@@ -71,15 +71,15 @@ pub struct RunReport {
     /// Tokens of all records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Most memory that the process had at one time, where the system tells it.
+    /// Peak memory of the process, if the system reports it.
     pub peak_memory_bytes: Option<u64>,
-    /// Operations on source files that were repeated because they failed.
+    /// Operations on source files that were repeated after a failure.
     pub retries: u64,
-    /// Requests to object storage that were sent again because they failed.
+    /// Requests to object storage that were sent again after a failure.
     pub request_retries: u64,
     /// Worker threads.
     pub threads: usize,
-    /// Limit of the memory in flight; 0 where there is none.
+    /// Limit of the memory in flight; 0 if there is none.
     pub memory_bytes: u64,
     /// The machine.
     pub host: Host,
@@ -87,11 +87,11 @@ pub struct RunReport {
     pub options: serde_json::Value,
 }
 
-/// Wall-clock seconds of the parts of a run.
+/// Wall-clock seconds of the phases of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Phases {
-    /// Listing the sources and dividing them into units; loading a tokenizer is not part of it.
+    /// Listing the sources and dividing them into units, without loading a tokenizer.
     pub plan: f64,
     /// Checking finished units and finding duplicates.
     pub prepare: f64,
@@ -113,14 +113,14 @@ pub struct ActivityTimes {
     pub transform: f64,
     /// Encoding and writing shards.
     pub write: f64,
-    /// Making shards durable, on a thread of its own.
+    /// Making shards durable, on a separate thread.
     pub sync: f64,
-    /// Workers without work.
+    /// Workers waiting for work.
     pub wait: f64,
 }
 
 impl ActivityTimes {
-    /// Names and times of what workers did.
+    /// Returns the names and times of the workers' activities.
     pub fn of_workers(&self) -> [(&'static str, f64); 4] {
         [
             ("reading", self.read),
@@ -131,7 +131,7 @@ impl ActivityTimes {
     }
 }
 
-/// Per second of the whole run.
+/// Rates per second over the whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rates {
@@ -179,7 +179,7 @@ impl Default for RunReport {
     }
 }
 
-/// What a run may use.
+/// Resource limits of a run.
 #[derive(Debug, Clone, Copy)]
 struct RunLimits {
     threads: usize,
@@ -187,7 +187,7 @@ struct RunLimits {
 }
 
 impl RunReport {
-    /// The report of a conversion that has ended: what it did, how long its plan and all of it took.
+    /// Creates the report of a finished conversion. `plan` and `total` are the times of planning and of the whole run.
     pub fn new(
         done: &Report,
         run: &RunOptions,
@@ -210,7 +210,7 @@ impl RunReport {
         report
     }
 
-    /// What was measured of a run that took `total`, without its dataset.
+    /// Creates a report of what was measured in a run that took `total`, without its dataset.
     fn measured(
         command: &str,
         limits: RunLimits,
@@ -252,7 +252,7 @@ impl RunReport {
         }
     }
 
-    /// Adds what is known of the dataset that was committed.
+    /// Adds the facts about the committed dataset.
     fn add_dataset(&mut self, done: &Report) {
         let manifest = &done.manifest;
         let sum = |of: fn(&Split) -> u64| {
@@ -272,11 +272,11 @@ impl RunReport {
         self.options = manifest.options.clone();
     }
 
-    /// The report as JSON.
+    /// Returns the report as JSON.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Internal`](crate::error::ErrorKind) when it is none.
+    /// [`ErrorKind::Internal`](crate::error::ErrorKind) if it cannot be serialized.
     pub fn to_json(&self) -> Result<Vec<u8>> {
         let mut json = serde_json::to_vec_pretty(self)
             .map_err(|e| Error::internal("the run report cannot be written as JSON").caused_by(e))?;

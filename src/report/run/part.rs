@@ -10,24 +10,24 @@ use crate::options::RunOptions;
 use crate::pipeline::{PartReport, Progress, Report, Selection};
 use crate::schema::Kind;
 
-/// The units of a plan that a part was to convert.
+/// Units of a plan that a part has to convert.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PartUnits {
-    /// Identity of the plan; missing when the dataset was committed before.
+    /// Identity of the plan; missing if the dataset was committed before.
     pub plan: Option<String>,
-    /// What was selected: `2/8`, units as `3,7-9`, or `all`.
+    /// Selected units: a part as `2/8`, units as `3,7-9`, or `all`.
     pub selection: String,
-    /// Units that were selected.
+    /// Number of selected units.
     pub units: u32,
-    /// Those that this process converted. The others were finished before.
+    /// Number of units that this process converted. The others were finished before.
     pub converted: u32,
-    /// Units of the whole plan.
+    /// Number of units in the whole plan.
     pub planned: u32,
 }
 
 impl RunReport {
-    /// The report of `dsconvert run`: what one process converted.
+    /// Creates the report of `dsconvert run`: what one process converted.
     pub fn of_part(
         part: &PartReport,
         selection: &Selection,
@@ -68,7 +68,7 @@ impl RunReport {
         }
     }
 
-    /// The report of `dsconvert merge`, which converts nothing: its rates are 0.
+    /// Creates the report of `dsconvert merge`, which converts nothing: its rates are 0.
     pub fn of_merge(done: &Report, out: &Path, threads: usize, progress: &Progress, total: Duration) -> Self {
         let limits = RunLimits { threads, memory_bytes: 0 };
         let mut report = Self::measured("merge", limits, out, progress, Duration::ZERO, total);

@@ -1,10 +1,10 @@
-//! Histograms.
+//! Histogram plots.
 
 use super::{Axis, BOTTOM, HEIGHT, LEFT, Plot, RIGHT, TOP, WIDTH};
 use crate::report::format::{count, plural, short};
 use crate::report::histogram::{Bin, Histogram};
 
-/// Draws how many `things` have which value. `unit` is the title of the horizontal axis; `whole` values are integers.
+/// Draws a histogram of `things` by value. `unit` is the title of the horizontal axis; `whole` values are integers.
 pub(in crate::report) fn histogram(
     histogram: &Histogram,
     title: &str,
@@ -14,14 +14,14 @@ pub(in crate::report) fn histogram(
 ) -> Plot {
     let first = histogram.bins.first().map_or(0.0, |bin| bin.from);
     let last = histogram.bins.last().map_or(1.0, |bin| bin.to);
-    // A bin that starts at 0 is as wide as the others there.
+    // On a logarithmic axis, a first bin that starts at 0 is drawn as wide as the next one.
     let start = match histogram.logarithmic && first <= 0.0 {
         true => histogram.bins.get(1).map_or(0.5, |bin| bin.from * bin.from / bin.to),
         false => first,
     };
     let x = match (histogram.logarithmic, whole) {
         (true, _) => Axis::logarithmic(start, last),
-        // One value is a bar in the middle.
+        // A single value is a bar in the middle.
         (false, true) if histogram.bins.len() == 1 => {
             let room = (first / 50.0).ceil().max(3.0);
             Axis::whole((first - room).max(0.0), last + room)
@@ -42,7 +42,7 @@ pub(in crate::report) fn histogram(
     let bottom = HEIGHT - BOTTOM;
     for bin in histogram.bins.iter().filter(|bin| bin.count > 0) {
         let (left, right) = (plot.px(bin.from.max(start)), plot.px(bin.to));
-        // What occurs shows at least a sliver.
+        // Every non-empty bin is visible.
         let top = plot.py(bin.count as f64).min(bottom - 1.0);
         let gap = if right - left > 4.0 { 1.0 } else { 0.0 };
         plot.add(format_args!(
@@ -56,7 +56,7 @@ pub(in crate::report) fn histogram(
     if histogram.bins.len() > 1 {
         let at = plot.px(histogram.median.max(start));
         plot.add(format_args!("<path class=\"dsc-guide\" d=\"M{at:.1} {TOP}V{bottom:.1}\"/>"));
-        // The label stands where there is more room.
+        // The label is placed on the side with more room.
         let (class, x) = if at < (LEFT + WIDTH - RIGHT) / 2.0 {
             ("dsc-tick", at + 5.0)
         } else {
@@ -67,7 +67,7 @@ pub(in crate::report) fn histogram(
     plot
 }
 
-/// `64–127`, `0.5–0.6` or `7`.
+/// Formats the range of a bin as `64–127`, `0.5–0.6` or `7`.
 pub(in crate::report) fn range(bin: &Bin, whole: bool) -> String {
     if whole {
         let (from, to) = (bin.from as u64, (bin.to as u64).saturating_sub(1));

@@ -1,10 +1,10 @@
-//! Padding against the size of a batch.
+//! Plots of padding by batch size.
 
 use super::{Axis, LEFT, Plot};
 use crate::report::format::{count, percent};
 use crate::report::gather::Curves;
 
-/// Where the keys of the curves start.
+/// Horizontal positions of the legend entries.
 const LEGEND: [f64; 3] = [244.0, 318.0, 402.0];
 
 /// Draws the padding of random, bucketed and packed batches.
@@ -42,7 +42,7 @@ pub(in crate::report) fn padding_curves(points: &[(u64, [f64; 3])], title: &str,
     plot
 }
 
-/// `64`, `4Ki`
+/// Formats a value as `64` or `4Ki`.
 fn binary(value: u64) -> String {
     match value {
         v if v >= 1024 && v.is_multiple_of(1024) => format!("{}Ki", v / 1024),

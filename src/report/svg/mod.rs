@@ -1,7 +1,7 @@
-//! Plots as SVG, with axes, units and titles.
+//! SVG plots with axes, units and titles.
 //!
-//! All plots of a page have one size, so that they fit side by side on a desk and below each other on a phone. Colours
-//! are CSS classes with a dark variant.
+//! All plots of a page have the same size, so that they fit side by side on a desktop and below each other on a phone.
+//! Colours are CSS classes with a dark variant.
 
 mod bars;
 mod curves;
@@ -27,26 +27,26 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 48.0;
 
-/// Style of the classes that plots use; `:root` of a page, or the style of a file.
+/// Style of the CSS classes that plots use, in a page or in a file of plots.
 pub(super) const STYLE: &str = include_str!("plots.css");
 
-/// Positions of values on an axis.
+/// Axis of a plot: maps values to positions.
 #[derive(Debug, Clone)]
 pub(super) struct Axis {
     from: f64,
     to: f64,
     logarithmic: bool,
-    /// Values that have a label, and the labels.
+    /// Labelled values and their labels.
     ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// An axis with round labels.
+    /// Creates a linear axis with round labels.
     fn linear(from: f64, to: f64) -> Self {
         Self::stepped(from, to, 0.0)
     }
 
-    /// An axis whose labels are whole numbers.
+    /// Creates a linear axis with integer labels.
     fn whole(from: f64, to: f64) -> Self {
         Self::stepped(from, to, 1.0)
     }
@@ -57,12 +57,12 @@ impl Axis {
         let first = (from / step).ceil();
         let ticks = (0..64).map(|i| (first + f64::from(i)) * step).take_while(|v| *v <= to * (1.0 + 1e-9));
         let mut ticks: Vec<(f64, String)> = ticks.map(|v| (v, short(v))).collect();
-        // Neighbours that round to one label would say the same of different places.
+        // Adjacent ticks that round to the same label would be ambiguous.
         ticks.dedup_by(|later, earlier| later.1 == earlier.1);
         Self { from, to, logarithmic: false, ticks }
     }
 
-    /// A logarithmic axis; `from` is above 0.
+    /// Creates a logarithmic axis. `from` must be above 0.
     fn logarithmic(from: f64, to: f64) -> Self {
         let from = from.max(f64::MIN_POSITIVE);
         let to = if to > from { to } else { from * 10.0 };
@@ -76,7 +76,7 @@ impl Axis {
         Self { from, to, logarithmic: true, ticks: inside.map(|v| (v, short(v))).collect() }
     }
 
-    /// A logarithmic axis whose labels are given.
+    /// Creates a logarithmic axis with labels at `values`.
     fn powers(values: &[u64], label: impl Fn(u64) -> String) -> Self {
         let (from, to) = (values.first().copied().unwrap_or(1), values.last().copied().unwrap_or(2));
         let to = if to > from { to as f64 } else { from as f64 * 2.0 };
@@ -84,7 +84,7 @@ impl Axis {
         Self { from: (from as f64).max(1.0), to, logarithmic: true, ticks }
     }
 
-    /// Where `value` is, from 0 to 1.
+    /// Returns the position of `value`, from 0 to 1.
     fn at(&self, value: f64) -> f64 {
         let share = match self.logarithmic {
             true => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
@@ -135,7 +135,7 @@ impl Plot {
         self.add(format_args!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(text)));
     }
 
-    /// Title, grid, labels and units.
+    /// Draws title, grid, labels and units.
     fn frame(&mut self, x_unit: &str, y_unit: &str) {
         let title = self.title.clone();
         self.text(LEFT, 22.0, "dsc-title", &title);
@@ -149,7 +149,7 @@ impl Plot {
         for (value, label) in self.x.ticks.clone() {
             let x = self.px(value);
             self.add(format_args!("<path class=\"dsc-axis\" d=\"M{x:.1} {bottom:.1}v4\"/>"));
-            // A label that would touch the one before is left out.
+            // A label that would touch the previous one is left out.
             let half = 3.6 * label.chars().count() as f64;
             if x - half > free_from {
                 self.text(x, bottom + 17.0, "dsc-tick dsc-middle", &label);
@@ -165,7 +165,7 @@ impl Plot {
         ));
     }
 
-    /// The `svg` element; `place` puts it inside another one.
+    /// Returns the `svg` element. `place` positions it inside another one.
     pub(super) fn finish(&self, place: Option<(f64, f64)>) -> String {
         let (title, description) = (escape(&self.title), escape(&self.description));
         let place = match place {

@@ -1,20 +1,20 @@
-//! Width against height.
+//! Scatter plot of width and height.
 
 use std::collections::BTreeMap;
 
 use super::{Axis, BOTTOM, HEIGHT, LEFT, Plot, TOP};
 use crate::report::format::{count, plural};
 
-/// Pixels of the cells whose images share a dot.
+/// Side of a cell, in units of the view box. Images in the same cell share a dot.
 const CELL: f64 = 7.0;
 /// Radius of the largest dot.
 const LARGEST: f64 = 11.0;
-/// Radius of a single image.
+/// Radius of the dot of a single image.
 const SMALLEST: f64 = 2.2;
-/// Ratio of the largest side to the smallest above which the axes are logarithmic.
+/// Ratio of the largest to the smallest side above which the axes are logarithmic.
 const LOGARITHMIC_RATIO: f64 = 12.0;
 
-/// Images whose sizes are close.
+/// Images of similar size.
 #[derive(Default)]
 struct Cell {
     images: u64,
@@ -22,7 +22,7 @@ struct Cell {
     height: u64,
 }
 
-/// Draws the sizes of images in pixels. Images of about one size are one dot, whose area grows with their number.
+/// Draws the sizes of images in pixels. Images of similar size share a dot, whose area grows with their number.
 pub(in crate::report) fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
     let sides = |side: fn(&(u32, u32)) -> u32| {
         let all = || sizes.iter().map(side);
@@ -60,13 +60,13 @@ pub(in crate::report) fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
         cell.height += u64::from(height);
     }
     let most = cells.values().map(|cell| cell.images).max().unwrap_or(1);
-    // Large dots first, so that none hides another.
+    // Large dots are drawn first, so that they do not hide smaller ones.
     let mut cells: Vec<Cell> = cells.into_values().collect();
     cells.sort_by_key(|cell| std::cmp::Reverse(cell.images));
     for cell in cells {
         let (width, height) =
             (cell.width as f64 / cell.images as f64, cell.height as f64 / cell.images as f64);
-        // All of one size are one large dot; few images are small dots, however many share one.
+        // Dots are scaled by the fullest cell, but by at least 20 images, so that a few images stay small dots.
         let share = ((cell.images - 1) as f64 / (most.max(20) - 1) as f64).sqrt();
         let radius = SMALLEST + (LARGEST - SMALLEST) * share;
         let (x, y) = (plot.px(width), plot.py(height));
@@ -80,7 +80,7 @@ pub(in crate::report) fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
     plot
 }
 
-/// A dashed line through all squares.
+/// Draws a dashed line where width equals height.
 fn square(plot: &mut Plot) {
     let (from, to) = (plot.x.from.max(plot.y.from), plot.x.to.min(plot.y.to));
     if from < to {

@@ -1,4 +1,4 @@
-//! All plots of a dataset in one file.
+//! All plots of a dataset in one SVG file.
 
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ use crate::report::format::{count, plural};
 use crate::report::gather::{DatasetReport, SplitReport};
 use crate::schema::Kind;
 
-/// Plots of a row.
+/// Plots per row.
 const COLUMNS: usize = 2;
 /// Height of a heading.
 const HEADING: f64 = 44.0;
-/// Characters of a name in a heading.
+/// Maximum number of characters of a name in a heading.
 const NAME_CHARACTERS: usize = 60;
 
-/// The plots of a split, in the order of the page.
+/// Returns the plots of a split, in the order of the page.
 pub(in crate::report) fn plots_of(split: &SplitReport) -> Vec<Plot> {
     let mut plots = Vec::new();
     if let Some(images) = &split.images {
@@ -41,7 +41,7 @@ pub(in crate::report) fn plots_of(split: &SplitReport) -> Vec<Plot> {
     plots
 }
 
-/// The plots of all splits that were gathered: sizes and histograms of images, lengths and padding of text.
+/// Returns an SVG with the plots of all gathered splits: sizes and histograms of images, lengths and padding of text.
 pub fn plots_svg(report: &DatasetReport) -> String {
     let mut body = String::new();
     let mut y = 0.0;

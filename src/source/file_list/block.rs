@@ -1,7 +1,8 @@
-//! A compressed run of source files.
+//! Compressed blocks of source files.
 //!
-//! Names are stored as what differs from the name before, numbers as variable-length integers, modification times as
-//! differences. Names and numbers are compressed apart, because the digits of random numbers compress badly beside text.
+//! Names are stored as differences from the previous name, numbers as variable-length integers, and modification times
+//! as differences. Names and numbers are compressed separately, because the digits of random numbers compress badly
+//! next to text.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,16 +13,16 @@ use zstd::bulk::Decompressor;
 use crate::source::source_file::SourceFile;
 use crate::source::zip::ZipMember;
 
-/// Bytes that the parts of a block of another process may have.
+/// Maximum size of each part of a block from another process, in bytes.
 const MAX_PART_BYTES: usize = 64 << 20;
-/// Speed matters more than the last few percent.
+/// Speed matters more than the last few percent of compression.
 const LEVEL: i32 = 1;
-/// The relative path ends the origin.
+/// The origin ends with the relative path.
 const RELATIVE_IN_ORIGIN: u64 = 1;
 const HAS_ETAG: u64 = 2;
 const HAS_MEMBER: u64 = 4;
 
-/// Encoded files that are not compressed yet.
+/// Encoded files that are not yet compressed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OpenBlock {
     names: Vec<u8>,
@@ -47,7 +48,7 @@ impl OpenBlock {
         put(names, shared as u64);
         put_bytes(names, &file.origin.as_bytes()[shared..]);
         if in_origin {
-            // From the start, where it is the same for neighbours whose names differ in length.
+            // Counted from the start, where it is the same for neighbours whose names differ in length.
             put(names, (file.origin.len() - relative.len()) as u64);
         } else {
             put_bytes(names, relative);
@@ -75,7 +76,7 @@ impl OpenBlock {
         Block(bytes.into_boxed_slice())
     }
 
-    /// Has `reader` start with the first of these files.
+    /// Resets `reader` to the first of these files.
     pub(super) fn read(&self, reader: &mut BlockReader) {
         reader.start();
         reader.names.extend_from_slice(&self.names);
@@ -83,12 +84,12 @@ impl OpenBlock {
     }
 }
 
-/// Compressed files.
+/// A compressed block of files.
 #[derive(Debug, Clone)]
 pub(super) struct Block(Box<[u8]>);
 
 impl Block {
-    /// The block that has these bytes; [`Block::read`] returns `None` for others than those of a block.
+    /// Creates a block from its bytes. [`Block::read`] returns `None` if they are not those of a block.
     pub(super) fn of(bytes: Vec<u8>) -> Self {
         Self(bytes.into_boxed_slice())
     }
@@ -97,7 +98,7 @@ impl Block {
         &self.0
     }
 
-    /// Has `reader` start with the first of these files.
+    /// Resets `reader` to the first of these files.
     pub(super) fn read(&self, reader: &mut BlockReader) -> Option<()> {
         reader.start();
         let mut bytes = &self.0[..];
@@ -107,10 +108,10 @@ impl Block {
     }
 }
 
-/// Reads the files of a block, one after the other.
+/// Reader of the files of a block.
 #[derive(Default)]
 pub(super) struct BlockReader {
-    /// For all blocks that are read: making one takes longer than unpacking a block.
+    /// Shared by all blocks that are read: creating one takes longer than decompressing a block.
     unpacker: Option<Decompressor<'static>>,
     names: Vec<u8>,
     numbers: Vec<u8>,
@@ -119,7 +120,7 @@ pub(super) struct BlockReader {
     origin: String,
     modified_ns: i128,
     source: u32,
-    /// Where in the origin the relative path starts, or the path itself.
+    /// Where the relative path starts in the origin; `None`: it is in `relative`.
     relative_at: Option<usize>,
     relative: PathBuf,
     bytes: u64,
@@ -135,7 +136,7 @@ impl BlockReader {
         (self.at_name, self.at_number, self.modified_ns) = (0, 0, 0);
     }
 
-    /// Reads the next file into `self`; `None` at the end, and where the bytes are not those of a file.
+    /// Reads the next file into `self`. Returns `None` at the end, and if the bytes are not those of a file.
     pub(super) fn advance(&mut self) -> Option<()> {
         let names = &mut &self.names[self.at_name..];
         let numbers = &mut &self.numbers[self.at_number..];
@@ -171,7 +172,7 @@ impl BlockReader {
         Some(())
     }
 
-    /// The file that was read last.
+    /// Returns the last file that was read.
     pub(super) fn file(&self) -> SourceFile {
         let relative = self.relative_at.and_then(|at| self.origin.as_bytes().get(at..));
         SourceFile {
@@ -186,7 +187,7 @@ impl BlockReader {
         }
     }
 
-    /// Size of the file that was read last.
+    /// Returns the size of the last file that was read.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -196,13 +197,14 @@ impl BlockReader {
     }
 }
 
-/// Bytes that two names start with, up to whole characters.
+/// Returns the length of the common prefix of two names in bytes, up to whole characters.
 fn shared_prefix(before: &str, name: &str) -> usize {
     let same = before.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
     (0..=same).rev().find(|&at| before.is_char_boundary(at) && name.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// Adds the lengths of a part before and after compression, and the part; one that does not become smaller stays as it is.
+/// Appends the lengths of a part before and after compression, and the part. A part that compression does not shrink is
+/// stored uncompressed.
 fn put_part(out: &mut Vec<u8>, part: &[u8]) {
     let packed = zstd::bulk::compress(part, LEVEL).ok().filter(|packed| packed.len() < part.len());
     let stored = packed.as_deref().unwrap_or(part);
@@ -265,7 +267,7 @@ fn take_member(names: &mut &[u8], numbers: &mut &[u8]) -> Option<ZipMember> {
     })
 }
 
-/// Adds a number, seven bits per byte.
+/// Appends a number, seven bits per byte.
 fn put(out: &mut Vec<u8>, number: u64) {
     put_wide(out, u128::from(number));
 }
@@ -314,7 +316,7 @@ fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Small numbers of either sign become small numbers.
+/// Maps small numbers of either sign to small unsigned numbers.
 fn zigzag(number: i128) -> u128 {
     ((number << 1) ^ (number >> 127)).cast_unsigned()
 }

@@ -1,8 +1,8 @@
 //! The files of a plan, compressed in memory.
 //!
-//! A plan lists each file of its sources, and is read from its start to its end many times: to find splits and classes, to
-//! divide it into units, to write it. As values of [`SourceFile`], ten million files take three gigabytes; here they take
-//! about a hundred megabytes.
+//! A plan lists every file of its sources, and is read from start to end many times: to find splits and classes, to
+//! divide it into units, and to write it. As values of [`SourceFile`], ten million files take three gigabytes; here
+//! they take about a hundred megabytes.
 
 mod block;
 
@@ -13,7 +13,8 @@ use std::ops::Range;
 use self::block::{Block, BlockReader, OpenBlock};
 use super::source_file::SourceFile;
 
-/// Files that are compressed together. More would compress better, and make access to single files slower.
+/// Number of files that are compressed together. More files would compress better, but make access to single files
+/// slower.
 const BLOCK_FILES: usize = 512;
 
 /// Source files in a fixed order.
@@ -21,29 +22,29 @@ const BLOCK_FILES: usize = 512;
 pub struct FileList {
     /// [`BLOCK_FILES`] files each.
     blocks: Vec<Block>,
-    /// The files after those.
+    /// The files after the last block.
     open: OpenBlock,
     len: usize,
     bytes: u64,
 }
 
 impl FileList {
-    /// Number of files.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no files.
+    /// Returns whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Sum of the sizes of all files.
+    /// Returns the total size of all files, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Adds a file at the end.
+    /// Appends a file.
     pub fn push(&mut self, file: &SourceFile) {
         self.open.push(file);
         self.len += 1;
@@ -53,23 +54,23 @@ impl FileList {
         }
     }
 
-    /// The file with this ordinal. To read neighbours, [`FileList::range`] is hundreds of times as fast.
+    /// Returns the file with this ordinal. For consecutive files, [`FileList::range`] is hundreds of times as fast.
     pub fn get(&self, ordinal: usize) -> Option<SourceFile> {
         self.range(ordinal..ordinal.saturating_add(1)).next()
     }
 
-    /// All files.
+    /// Returns all files.
     pub fn iter(&self) -> Iter<'_> {
         self.range(0..self.len)
     }
 
-    /// The files with these ordinals, as far as there are any.
+    /// Returns the files with these ordinals, as far as they exist.
     pub fn range(&self, ordinals: Range<usize>) -> Iter<'_> {
         let end = ordinals.end.min(self.len);
         Iter { list: self, next: ordinals.start.min(end), end, started: false, files: BlockReader::default() }
     }
 
-    /// The files in compressed form, which [`FileList::add_block`] takes.
+    /// Returns the files as compressed blocks, which [`FileList::add_block`] accepts.
     pub fn blocks(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
         let mut rest = self.open.clone();
         let is_open = !self.len.is_multiple_of(BLOCK_FILES);
@@ -77,8 +78,8 @@ impl FileList {
         self.blocks.iter().map(|block| Cow::Borrowed(block.as_bytes())).chain(last)
     }
 
-    /// Adds the files of one of the [`FileList::blocks`] of another list. Returns whether these were the bytes of a block, and
-    /// all blocks before it were full.
+    /// Appends the files of one of the [`FileList::blocks`] of another list. Returns whether the bytes were those of a
+    /// block, and all blocks before it were full.
     #[must_use]
     pub fn add_block(&mut self, bytes: Vec<u8>) -> bool {
         let block = Block::of(bytes);
@@ -106,7 +107,7 @@ impl FileList {
         true
     }
 
-    /// Has `reader` start with the first file of a block.
+    /// Resets `reader` to the first file of a block.
     fn read_block(&self, ordinal: usize, reader: &mut BlockReader) -> Option<()> {
         match self.blocks.get(ordinal) {
             Some(block) => block.read(reader),
@@ -147,13 +148,13 @@ impl<'a> IntoIterator for &'a FileList {
     }
 }
 
-/// Neighbouring files of a [`FileList`].
+/// Iterator over consecutive files of a [`FileList`].
 pub struct Iter<'a> {
     list: &'a FileList,
     next: usize,
     end: usize,
     started: bool,
-    /// The block of the next file, read up to that file.
+    /// Reader of the block of the next file, positioned at that file.
     files: BlockReader,
 }
 
@@ -193,14 +194,14 @@ impl ExactSizeIterator for Iter<'_> {}
 /// Source files, compressed or not.
 #[derive(Debug, Clone, Copy)]
 pub enum SourceFiles<'a> {
-    /// In a list.
+    /// Compressed in a list.
     List(&'a FileList),
-    /// One by one.
+    /// Uncompressed in a slice.
     Slice(&'a [SourceFile]),
 }
 
 impl<'a> SourceFiles<'a> {
-    /// Number of files.
+    /// Returns the number of files.
     pub fn len(self) -> usize {
         match self {
             Self::List(list) => list.len(),
@@ -208,12 +209,12 @@ impl<'a> SourceFiles<'a> {
         }
     }
 
-    /// Whether there are no files.
+    /// Returns whether there are no files.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// Sum of the sizes of all files.
+    /// Returns the total size of all files, in bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Self::List(list) => list.bytes(),
@@ -221,7 +222,7 @@ impl<'a> SourceFiles<'a> {
         }
     }
 
-    /// All files.
+    /// Returns all files.
     pub fn iter(self) -> impl Iterator<Item = Cow<'a, SourceFile>> {
         let (list, slice) = match self {
             Self::List(list) => (Some(list), &[][..]),
@@ -243,42 +244,42 @@ impl<'a> From<&'a [SourceFile]> for SourceFiles<'a> {
     }
 }
 
-/// Some of the files of a list.
+/// A selection of the files of a list.
 #[derive(Debug, Clone)]
 pub struct ChosenFiles<'a> {
     files: SourceFiles<'a>,
-    /// Whether each file is one of them; `None`: all are.
+    /// Whether each file is selected; `None`: all are.
     chosen: Option<Vec<bool>>,
 }
 
 impl<'a> ChosenFiles<'a> {
-    /// All files of a list.
+    /// Selects all files of a list.
     pub fn all(files: impl Into<SourceFiles<'a>>) -> Self {
         Self { files: files.into(), chosen: None }
     }
 
-    /// Those that `choose` keeps.
+    /// Selects the files that `choose` keeps.
     pub fn filtered(files: impl Into<SourceFiles<'a>>, mut choose: impl FnMut(&SourceFile) -> bool) -> Self {
         let files = files.into();
         let chosen = files.iter().map(|file| choose(&file)).collect();
         Self { files, chosen: Some(chosen) }
     }
 
-    /// Those that `choose` keeps of these.
+    /// Selects those of the selected files that `choose` keeps.
     #[must_use]
     pub fn also(&self, choose: impl Fn(&SourceFile) -> bool) -> Self {
         let mut known = self.chosen.iter().flatten();
         Self::filtered(self.files, |file| known.next().copied().unwrap_or(true) && choose(file))
     }
 
-    /// The files, in order.
+    /// Returns the selected files, in order.
     pub fn iter(&self) -> impl Iterator<Item = Cow<'a, SourceFile>> {
         let chosen = self.chosen.as_deref();
         let is_chosen = move |at: usize| chosen.is_none_or(|chosen| chosen.get(at).copied().unwrap_or(false));
         self.files.iter().enumerate().filter(move |(at, _)| is_chosen(*at)).map(|(_, file)| file)
     }
 
-    /// Whether there are no files.
+    /// Returns whether there are no files.
     pub fn is_empty(&self) -> bool {
         match &self.chosen {
             Some(chosen) => !chosen.contains(&true),

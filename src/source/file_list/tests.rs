@@ -1,3 +1,5 @@
+//! Tests of compressed file lists.
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -17,7 +19,7 @@ fn file(name: &str, at: u64) -> SourceFile {
     }
 }
 
-/// Files of all kinds.
+/// Creates files of all kinds.
 fn files(count: u64) -> Vec<SourceFile> {
     let mut files: Vec<_> = (0..count).map(|at| file(&format!("{:03}/é{at:06}.jpg", at / 100), at)).collect();
     for (at, file) in files.iter_mut().enumerate() {
@@ -76,7 +78,7 @@ fn blocks_make_the_same_list_and_other_bytes_none() {
         }
         assert_eq!(collected(&copy), collected(&list));
         assert_eq!(copy.bytes(), list.bytes());
-        // It can grow.
+        // The copy can grow.
         copy.push(&file("z", 1));
         assert_eq!(copy.get(count as usize), Some(file("z", 1)));
     }
@@ -87,7 +89,7 @@ fn blocks_make_the_same_list_and_other_bytes_none() {
     assert!(!other.add_block([&blocks[0][..], b"x"].concat()));
     assert!(other.add_block(blocks[1].clone()));
     assert!(!other.add_block(blocks[0].clone()), "the block before it is not full");
-    // Whatever the bytes are, nothing panics.
+    // Altered bytes never cause a panic.
     for at in 0..blocks[1].len() {
         let mut altered = blocks[1].clone();
         altered[at] ^= 0x55;

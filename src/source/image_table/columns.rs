@@ -1,4 +1,4 @@
-//! What the columns of a Parquet file of images are.
+//! Roles of the columns in a Parquet file of images.
 
 use arrow_schema::{DataType, Fields, Schema};
 use serde_json::Value as Json;
@@ -7,36 +7,37 @@ use crate::error::{Error, Result};
 use crate::schema::{Field, LABEL};
 use crate::source::table::{field_type, is_text};
 
-/// Names of a column of bytes that is taken for one of images without being declared as one.
+/// Names of binary columns that are treated as images without being declared as such.
 const IMAGE_NAMES: [&str; 2] = ["image", "img"];
-/// A column of such structs with this name is one of sounds.
+/// Name of a column that has the same structs as images, but holds audio.
 const AUDIO: &str = "audio";
-/// Fields that every dataset of images has.
+/// Fields that every image dataset has.
 const BUILT_IN: [&str; 5] = ["key", "image", "width", "height", "origin"];
 
-/// The columns of a Parquet file that has images.
+/// The columns of a Parquet file with images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageColumns {
-    /// Ordinal of the column of images.
+    /// Ordinal of the image column.
     pub(super) image: usize,
-    /// Ordinal of the column of labels.
+    /// Ordinal of the label column.
     pub(super) label: Option<usize>,
     /// Ordinals of the columns that become fields.
     pub(super) kept: Vec<usize>,
-    /// Those fields.
+    /// The fields of these columns.
     pub fields: Vec<Field>,
-    /// Columns that no field can hold.
+    /// Names of columns that are left out: no field can hold them, or the name belongs to another field.
     pub left_out: Vec<String>,
-    /// Names of the classes, where labels are declared with names.
+    /// Names of the classes, if they are declared for the labels.
     pub declared_classes: Option<Vec<String>>,
 }
 
 impl ImageColumns {
-    /// The columns in `schema`; `None` when none of them has images. `declared` is what `datasets` says of the columns, in JSON.
+    /// Finds the columns in `schema`; returns `None` if no column has images. `declared` is the JSON in which
+    /// `datasets` describes the columns.
     ///
     /// # Errors
     ///
-    /// Several columns have images, and none of them is called `image`.
+    /// Returns an error if several columns have images, and none of them is named `image`.
     pub(super) fn find(schema: &Schema, declared: Option<&str>) -> Result<Option<Self>> {
         let declared: Json = declared.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
         let feature = |name: &str| declared.pointer("/info/features").and_then(|features| features.get(name));
@@ -93,19 +94,19 @@ impl ImageColumns {
         Ok(Some(Self { image, label, kept, fields, left_out, declared_classes }))
     }
 
-    /// Whether records of both can be in one dataset.
+    /// Returns whether records of both files can be in one dataset.
     pub fn fits(&self, other: &Self) -> bool {
         self.fields == other.fields
             && self.label.is_some() == other.label.is_some()
             && self.declared_classes == other.declared_classes
     }
 
-    /// Whether there are labels.
+    /// Returns whether there are labels.
     pub fn has_labels(&self) -> bool {
         self.label.is_some()
     }
 
-    /// The ordinals of all columns, ascending.
+    /// Returns the ordinals of all these columns, ascending.
     pub(super) fn roots(&self) -> Vec<usize> {
         let mut all: Vec<usize> =
             [self.image].into_iter().chain(self.label).chain(self.kept.clone()).collect();
@@ -113,7 +114,7 @@ impl ImageColumns {
         all
     }
 
-    /// The same columns among `roots` alone.
+    /// Returns the same columns with their positions in `roots`.
     pub(super) fn among(&self, roots: &[usize]) -> Self {
         let place = |at: usize| roots.partition_point(|&other| other < at);
         Self {
@@ -129,7 +130,7 @@ fn is_bytes(ty: &DataType) -> bool {
     matches!(ty, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
-/// Whether a struct has the bytes of a file, and perhaps its path, as `datasets` stores files.
+/// Returns whether a struct has the bytes of a file, and optionally its path, as `datasets` stores files.
 fn has_bytes(ty: &DataType) -> bool {
     let member = |members: &Fields, name: &str, fits: fn(&DataType) -> bool| {
         members.iter().any(|member| member.name() == name && fits(member.data_type()))

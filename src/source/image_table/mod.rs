@@ -1,5 +1,5 @@
-//! Images in the rows of Parquet files, as datasets of the Hugging Face Hub have them: a column of structs of `bytes` and `path`, or
-//! of bytes, and labels whose names are declared beside the schema.
+//! Images in the rows of Parquet files, as in datasets of the Hugging Face Hub: a column of structs of `bytes` and
+//! `path`, or of bytes, and labels whose names are declared next to the schema.
 
 mod columns;
 
@@ -22,12 +22,12 @@ use crate::sample::{Reject, RejectCode, Value};
 
 /// Footer key under which `datasets` stores its features.
 const DECLARED: &str = "huggingface";
-/// Bytes of the largest image that is read.
+/// Maximum size of an image, in bytes.
 const MAX_IMAGE_BYTES: u64 = 256 << 20;
-/// The ordinal of a missing label where labels have names.
+/// Ordinal of a missing label if labels have names.
 const NO_LABEL: i64 = -1;
 
-/// Whether a file of this name may be a table of images.
+/// Returns whether a file of this name may be a table of images.
 pub fn is_parquet(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or_default();
     name.to_ascii_lowercase().ends_with(".parquet") && !BESIDE_NAMES.contains(&name)
@@ -40,11 +40,11 @@ pub struct ImageTable {
 }
 
 impl ImageTable {
-    /// Opens a Parquet file; `None` when it has no images.
+    /// Opens a Parquet file; returns `None` if it has no images.
     ///
     /// # Errors
     ///
-    /// A footer that cannot be read is damage. That several columns have images is a failure.
+    /// A footer that cannot be read is returned as damage; several image columns, as a failure.
     pub fn open(planned: &PlannedFile) -> Result<Option<Self>, Broken> {
         let file = ParquetFile::open(planned)?;
         let columns = ImageColumns::find(file.schema(), file.note(DECLARED))
@@ -52,21 +52,21 @@ impl ImageTable {
         Ok(columns.map(|columns| Self { file, columns: Arc::new(columns) }))
     }
 
-    /// What the columns are.
+    /// Returns the columns.
     pub fn columns(&self) -> &Arc<ImageColumns> {
         &self.columns
     }
 
-    /// Number of rows that the footer claims.
+    /// Returns the number of rows that the footer claims.
     pub fn row_count(&self) -> u64 {
         self.file.row_count()
     }
 
-    /// Adds the labels of all rows that can be read to `labels`.
+    /// Adds the labels of all readable rows to `labels`.
     ///
     /// # Errors
     ///
-    /// Failures of the operating system, never damage of the file.
+    /// Returns operating-system errors, never damage to the file.
     pub fn labels(&self, labels: &mut BTreeSet<String>) -> Result<()> {
         let Some(label) = self.columns.label else { return Ok(()) };
         let groups = 0..self.file.group_count();
@@ -79,7 +79,7 @@ impl ImageTable {
         Ok(())
     }
 
-    /// The rows in order.
+    /// Returns a reader of the rows, in order.
     pub fn rows(self) -> ImageRows {
         let roots = self.columns.roots();
         let columns = Arc::new(self.columns.among(&roots));
@@ -96,40 +96,40 @@ fn label_text(label: &Json) -> Option<String> {
     }
 }
 
-/// The names of the classes that `labels` are: integers are ordinals.
+/// Returns the class names for `labels`. Integers are ordinals.
 ///
 /// # Errors
 ///
-/// An integer too large to be an ordinal.
+/// Returns an error if an integer is too large to be an ordinal.
 pub fn class_names(labels: &BTreeSet<String>) -> Result<Vec<String>> {
     Labels::of(labels.iter().map(String::as_str), None).map(Labels::into_names)
 }
 
-/// Reads the rows of a table.
+/// Reader of the rows of a table.
 pub struct ImageRows {
     columns: Arc<ImageColumns>,
     groups: Groups,
 }
 
-/// What comes next in a table of images.
+/// The next part of a table of images.
 pub enum FoundRows {
     /// Some rows.
     Rows(ImageBatch),
-    /// Rows from `row` on cannot be read; others may follow.
+    /// Rows from `row` on cannot be read; readable rows may follow.
     Broken {
         /// Ordinal of the first row that cannot be read.
         row: u64,
-        /// What is wrong.
+        /// The defect.
         reject: Reject,
     },
 }
 
 impl ImageRows {
-    /// The next rows; `None` at the end.
+    /// Returns the next rows; `None` at the end.
     ///
     /// # Errors
     ///
-    /// Failures of the operating system, never damage of the file; at the end, that the file has changed.
+    /// Returns operating-system errors, never damage to the file. At the end, returns an error if the file has changed.
     pub fn read(&mut self) -> Result<Option<FoundRows>> {
         let Some(found) = self.groups.read()? else {
             self.groups.check_unchanged()?;
@@ -142,51 +142,51 @@ impl ImageRows {
     }
 }
 
-/// Neighbouring rows.
+/// Consecutive rows.
 pub struct ImageBatch {
     rows: RowBatch,
     columns: Arc<ImageColumns>,
 }
 
-/// An image, and what else its row has.
+/// An image and the other values of its row.
 pub struct ImageRow {
     /// Ordinal of the row in the file, from 0.
     pub number: u64,
     /// The bytes of the image file.
     pub image: Result<Bytes, Reject>,
-    /// The label as it is stored.
+    /// The label as stored.
     pub label: Json,
     /// One value per field.
     pub values: Vec<Value>,
 }
 
 impl ImageBatch {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Bytes of the columns in memory.
+    /// Returns the size of the columns in memory, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.rows.memory_bytes()
     }
 
-    /// Takes the first `count` rows out.
+    /// Removes and returns the first `count` rows.
     pub fn take(&mut self, count: usize) -> Self {
         Self { rows: self.rows.take_first(count), columns: Arc::clone(&self.columns) }
     }
 
-    /// What the columns are.
+    /// Returns the columns.
     pub fn columns(&self) -> &ImageColumns {
         &self.columns
     }
 
-    /// The rows in order.
+    /// Returns the rows, in order.
     pub fn rows(&self) -> impl Iterator<Item = ImageRow> {
         let (columns, batch) = (&self.columns, self.rows.batch());
         (0..self.len()).map(move |row| {
@@ -202,11 +202,12 @@ impl ImageBatch {
 }
 
 impl ImageColumns {
-    /// The name of the class that a label means, or the label itself where labels have no names; `None` when there is no label.
+    /// Returns the class name that a label denotes, or the label itself if labels have no names; `None` if there is no
+    /// label.
     ///
     /// # Errors
     ///
-    /// An ordinal that no class has.
+    /// Returns a reject if no class has this ordinal.
     pub fn class_of(&self, label: &Json) -> Result<Option<String>, Reject> {
         let (Some(classes), Some(ordinal)) = (&self.declared_classes, label.as_i64()) else {
             return Ok(label_text(label));
@@ -222,7 +223,7 @@ impl ImageColumns {
     }
 }
 
-/// The bytes of an image.
+/// Returns the bytes of an image.
 fn image(column: &ArrayRef, row: usize) -> Result<Bytes, Reject> {
     let bytes = |column: &ArrayRef| bytes(column, row).map(Bytes::copy_from_slice);
     let missing = |message: &str| Reject::new(RejectCode::MissingField, message);

@@ -1,4 +1,4 @@
-//! Which columns of a table are read, and as what.
+//! Selection of the columns of a table, and their declared types.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::schema::{FieldType, LABEL};
 use crate::source::missing_field::no_column;
 
-/// Types that a column can be given by name.
+/// Types that can be declared for a column.
 const DECLARED: [FieldType; 9] = [
     FieldType::String,
     FieldType::Json,
@@ -20,20 +20,20 @@ const DECLARED: [FieldType; 9] = [
     FieldType::Float64,
 ];
 
-/// A column that is carried into the records.
+/// A column that is kept in the records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keep {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Its type, when it is declared.
+    /// Declared type, if any.
     pub ty: Option<FieldType>,
 }
 
-/// Parses `name,name:type,…`. A name may itself hold colons.
+/// Parses `name,name:type,…`. A name may contain colons.
 ///
 /// # Errors
 ///
-/// An empty name, a name twice, a type that there is not.
+/// Returns an error if a name is empty or occurs twice, or a type does not exist.
 pub fn parse_keep(text: &str) -> Result<Vec<Keep>> {
     let mut kept: Vec<Keep> = Vec::new();
     for part in text.split(',').map(str::trim) {
@@ -56,9 +56,9 @@ pub fn parse_keep(text: &str) -> Result<Vec<Keep>> {
     Ok(kept)
 }
 
-/// The column with the paths.
+/// How the path column is found.
 pub(super) enum PathColumn<'a> {
-    /// The column of this name.
+    /// The column with this name.
     Named(&'a str),
     /// `file_name`, or the only column whose name ends with `_file_name`.
     Conventional,
@@ -72,13 +72,13 @@ pub(super) struct WantedMetadata<'a> {
     pub(super) lists: &'a [String],
 }
 
-/// Their positions in the table.
+/// Positions of these columns in a table.
 pub(super) struct Columns {
     pub(super) path: usize,
-    /// Name of the column with the paths.
+    /// Name of the path column.
     pub(super) path_field: String,
     pub(super) label: Option<usize>,
-    /// Ordinal, name and declared type of the columns that are kept, in the order of the fields.
+    /// Ordinal, name and declared type of the kept columns, in the order of the fields.
     pub(super) kept: Vec<(usize, Keep)>,
 }
 
@@ -87,7 +87,7 @@ impl WantedMetadata<'_> {
     ///
     /// # Errors
     ///
-    /// A column that is asked for and not there, or there twice.
+    /// Returns an error if a requested column is missing or occurs twice.
     pub(super) fn among(&self, names: &[String]) -> Result<Columns> {
         let find = |wanted: &str| {
             let mut found = names.iter().enumerate().filter(|(_, name)| *name == wanted);
@@ -135,7 +135,7 @@ impl WantedMetadata<'_> {
     }
 }
 
-/// The column that has the paths by convention.
+/// Returns the column that holds the paths by convention.
 fn conventional(names: &[String]) -> Result<&str> {
     if names.iter().any(|name| name == DEFAULT_PATH_FIELD) {
         return Ok(DEFAULT_PATH_FIELD);

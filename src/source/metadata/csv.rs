@@ -1,6 +1,6 @@
-//! Tables of comma-separated values (RFC 4180), and of values between tabs, which know no quotes.
+//! Tables of comma-separated values (RFC 4180), and of tab-separated values, which have no quoting.
 //!
-//! An empty cell is no value.
+//! An empty cell is a missing value.
 
 use csv::{ByteRecord, ReaderBuilder};
 
@@ -74,8 +74,8 @@ pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &WantedMetadata<'_>) 
     Ok(Table { path_field: columns.path_field, fields, has_labels, rows, counted: "line" })
 }
 
-/// Line and offset of a row that the reader saw beginning at `line` and `offset`: it counts empty lines before a row to
-/// the row.
+/// Returns the line and offset of a row that the reader reports at `line` and `offset`. The reader counts empty lines
+/// before a row as part of the row.
 pub(in crate::source) fn begin(bytes: &[u8], mut line: u64, mut offset: u64) -> (u64, u64) {
     while let Some(&byte) = bytes.get(offset as usize).filter(|&&b| b == b'\n' || b == b'\r') {
         line += u64::from(byte == b'\n');

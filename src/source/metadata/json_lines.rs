@@ -1,4 +1,4 @@
-//! Tables of one JSON object a line. The columns are the members of all objects, as they first appear.
+//! Tables with one JSON object per line. The columns are the members of all objects, in order of first appearance.
 
 use std::collections::HashSet;
 
@@ -81,7 +81,7 @@ fn object(line: &[u8]) -> Result<Map<String, Json>, Reject> {
         .map_err(|e| Reject::new(RejectCode::InvalidJson, format!("the line is not a JSON object: {e}")))
 }
 
-/// Fills in name and label of the row, and gives its values.
+/// Sets the name and label of the row, and returns its values.
 fn fill(
     row: &mut Row,
     object: &Map<String, Json>,

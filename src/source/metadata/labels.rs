@@ -5,24 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 
-/// Most classes that integer labels may mean.
+/// Maximum number of classes for integer labels.
 const MAX_CLASSES: i64 = 1 << 20;
 
-/// The classes, and how a label means one.
+/// The classes, and the mapping of labels to classes.
 pub(in crate::source) struct Labels {
     names: Vec<String>,
     by_name: BTreeMap<String, u32>,
-    /// Labels are ordinals of classes.
+    /// Whether labels are ordinals of classes.
     by_ordinal: bool,
 }
 
 impl Labels {
-    /// The classes of `labels`. Integers are ordinals, unless one of them is a name in `classes`. Other labels are
-    /// names, and sort as text.
+    /// Determines the classes of `labels`. If all labels are integers, they are ordinals, unless one of them is a name
+    /// in `classes`. Otherwise labels are names, sorted as text.
     ///
     /// # Errors
     ///
-    /// An integer too large to be an ordinal; a class that `classes` lists twice.
+    /// Returns an error if an integer is too large to be an ordinal, or `classes` lists a class twice.
     pub(in crate::source) fn of<'a>(
         labels: impl Iterator<Item = &'a str>,
         classes: Option<&[String]>,
@@ -55,11 +55,11 @@ impl Labels {
         Ok(Self { names, by_name, by_ordinal: numbers.is_some() })
     }
 
-    /// The ordinal of a class.
+    /// Returns the ordinal of the class that `label` denotes.
     ///
     /// # Errors
     ///
-    /// There is no such class.
+    /// Returns a reject if there is no such class.
     pub(super) fn ordinal(&self, label: &str) -> Result<u32, Reject> {
         let found = if self.by_ordinal {
             let ordinal = integer(label).and_then(|n| u32::try_from(n).ok());
@@ -80,7 +80,7 @@ impl Labels {
     }
 }
 
-/// An integer as it is usually written, so that `007` stays a name.
+/// Parses an integer in its canonical form, so that `007` stays a name.
 fn integer(text: &str) -> Option<i64> {
     text.parse().ok().filter(|n: &i64| n.to_string() == text)
 }

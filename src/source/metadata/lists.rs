@@ -1,4 +1,4 @@
-//! Rows of one image in one record: the values of some columns become lists.
+//! Merges the rows of one image into one record: the values of some columns become lists.
 
 use std::collections::HashMap;
 
@@ -12,28 +12,28 @@ use crate::source::source_file::SourceFile;
 
 /// The columns whose values become lists.
 pub(super) struct ListFields {
-    /// Per field: the type of the values, where it is a list.
+    /// Type of the list elements per field; `None` if the field is not a list.
     elements: Vec<Option<FieldType>>,
     /// Names of the fields, for messages.
     names: Vec<String>,
 }
 
-/// A file that rows name, with what they say of it so far.
+/// A file named by several rows, with their values so far.
 pub(super) struct RowsOfFile<P> {
     pub(super) file: SourceFile,
     pub(super) detail: Detail,
-    /// Where the first row is.
+    /// Position of the first row.
     pub(super) place: P,
-    /// Per field, the values of all rows as JSON.
+    /// The values of all rows as JSON, per field.
     lists: Vec<Vec<String>>,
 }
 
 impl ListFields {
-    /// Makes the fields called `names` lists; `None` without any.
+    /// Turns the fields `names` into lists. Returns `None` if there are none.
     ///
     /// # Errors
     ///
-    /// There is no such field, or its values cannot be in a list.
+    /// Returns an error if there is no such field, or its values cannot be in a list.
     pub(super) fn of(names: &[String], fields: &mut [Field]) -> Result<Option<Self>> {
         let mut elements = vec![None; fields.len()];
         for name in names {
@@ -57,7 +57,7 @@ impl ListFields {
         Ok((!names.is_empty()).then_some(Self { elements, names: all }))
     }
 
-    /// One entry for each file, in the order of the first rows that name them.
+    /// Groups rows into one entry per file, in the order of the first row of each file.
     pub(super) fn group<P>(
         &self,
         rows: impl Iterator<Item = (SourceFile, Detail, P)>,
@@ -88,7 +88,7 @@ impl ListFields {
         finished.collect()
     }
 
-    /// Adds a further row. A row that cannot be read rejects the record, as one that contradicts the first does.
+    /// Adds a further row. The record is rejected if the row cannot be read, or contradicts the first row.
     fn add<P>(&self, known: &mut RowsOfFile<P>, detail: Detail) {
         if known.detail.defect.is_some() {
             return;
@@ -120,7 +120,7 @@ impl ListFields {
     }
 }
 
-/// Equality in which NaN equals itself.
+/// Returns whether two values are equal, where NaN equals itself.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),

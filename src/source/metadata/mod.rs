@@ -1,8 +1,8 @@
-//! Files named by the rows of a table, with what else the table says of them.
+//! Files named by the rows of a table, with their labels and fields.
 //!
-//! The table is read as a whole when the run is planned: which fields the records have, and which classes there are,
-//! depends on all of its rows. A row is an item: one that cannot be read, names no file, or holds a value that does not
-//! fit its field, is rejected.
+//! The whole table is read when the run is planned, because the fields of the records and the classes depend on all
+//! rows. Each row is an item. A row that cannot be read, names no file, or has a value that does not fit its field is
+//! rejected.
 
 mod columns;
 mod csv;
@@ -36,36 +36,36 @@ use crate::schema::Field;
 /// Default of `--path-field`.
 pub const DEFAULT_PATH_FIELD: &str = "file_name";
 
-/// A table of files.
+/// A table that names files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataFile {
     /// A `.csv`, `.tsv`, `.jsonl` (or `.ndjson`) or `.parquet` file.
     #[serde(with = "crate::stored_path")]
     pub path: PathBuf,
-    /// The column with the paths.
+    /// Name of the path column.
     pub path_field: String,
-    /// The columns that become fields; `None`: all.
+    /// Columns that become fields; `None`: all.
     pub keep: Option<Vec<Keep>>,
 }
 
-/// The rows of one table or of several.
+/// The rows of one or more tables.
 #[derive(Debug)]
 pub struct Metadata {
     /// One file per row, in order.
     pub files: Vec<SourceFile>,
-    /// One per file.
+    /// One detail per file.
     pub details: Vec<Detail>,
     /// Fields that the rows have values for.
     pub fields: Vec<Field>,
-    /// Names of the classes, when there is a column `label`.
+    /// Names of the classes, if there is a column `label`.
     pub class_names: Option<Vec<String>>,
-    /// XXH3-128 of the table, or of the hashes of several.
+    /// XXH3-128 of the table; for several tables, of their hashes.
     pub content: u128,
 }
 
-/// The rows of a table, before files are looked for.
+/// A table whose files are not yet resolved.
 struct Table {
-    /// Name of the column with the paths.
+    /// Name of the path column.
     path_field: String,
     fields: Vec<Field>,
     has_labels: bool,
@@ -75,28 +75,28 @@ struct Table {
 }
 
 struct Row {
-    /// Line of the file, or row, from 1.
+    /// Line or row number, from 1.
     number: u64,
-    /// What stands for the row in an origin: its byte offset, or its ordinal.
+    /// Number of the row in an origin: its byte offset, or its ordinal.
     mark: u64,
-    /// What the path column says.
+    /// Value of the path column.
     name: Option<Vec<u8>>,
     label: Option<String>,
     values: Result<Box<[Value]>, Reject>,
 }
 
 impl MetadataFile {
-    /// The folder that paths are relative to when nothing else is said.
+    /// Returns the default base folder of the paths.
     pub fn folder(&self) -> PathBuf {
         folder_of(&self.path)
     }
 
-    /// Reads the table and looks for its files. With `lists`, rows that name one file become one entry, with lists in the columns of
-    /// these names.
+    /// Reads the table and finds its files. If `lists` names columns, rows that name the same file become one entry
+    /// with lists in these columns.
     ///
     /// # Errors
     ///
-    /// A table that cannot be read, lacks a column that is asked for; two fields of one name.
+    /// Returns an error if the table cannot be read, lacks a requested column, or has two fields of one name.
     pub fn list(
         &self,
         source: &SourceSpec,
@@ -117,7 +117,7 @@ impl MetadataFile {
     }
 }
 
-/// Reads the table at `path`, and hashes its bytes.
+/// Reads the table at `path`. Returns it with the hash of its bytes.
 fn read_table(path: &Path, wanted: &WantedMetadata<'_>) -> Result<(Table, u128)> {
     let bytes = read_file(path)?;
     let content = xxh3_128(&bytes);

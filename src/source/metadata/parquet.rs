@@ -1,4 +1,4 @@
-//! Tables in Parquet files. Fields have the types of the schema.
+//! Metadata tables in Parquet files. Fields have the types of the schema.
 
 use ::parquet::file::metadata::ParquetMetaData;
 use arrow_array::RecordBatch;
@@ -14,15 +14,15 @@ use crate::source::stream::Broken;
 use crate::source::table::parquet::{Groups, ParquetFile};
 use crate::source::table::{NextRows, cell, field_type, is_text, json};
 
-/// Bytes of the largest value that is read.
+/// Maximum size of a value, in bytes.
 const MAX_VALUE_BYTES: u64 = 64 << 20;
-/// Decoded bytes that one stored byte may claim, beside [`FREE_BYTES`].
+/// Decoded bytes that a column may claim per stored byte, in addition to [`FREE_BYTES`].
 const MAX_RATIO: u64 = 1024;
 /// Decoded bytes that any column may claim.
 const FREE_BYTES: u64 = 64 << 20;
-/// Rows that a byte of the file may stand for, beside [`FREE_ROWS`]: each names a file of its own.
+/// Rows allowed per byte of the file, in addition to [`FREE_ROWS`]. Each row names its own file.
 const MAX_ROWS_RATIO: u64 = 64;
-/// Rows that any row group may have.
+/// Rows allowed in any row group.
 const FREE_ROWS: u64 = 1 << 20;
 
 pub(super) fn read(bytes: Vec<u8>, wanted: &WantedMetadata<'_>) -> Result<Table> {
@@ -53,7 +53,7 @@ pub(super) fn read(bytes: Vec<u8>, wanted: &WantedMetadata<'_>) -> Result<Table>
     Ok(Table { path_field: columns.path_field, fields, has_labels, rows, counted: "row" })
 }
 
-/// Refuses a file whose footer claims more than its bytes can hold: all rows are kept in memory.
+/// Returns an error if the footer claims more than the bytes of the file can hold, because all rows are kept in memory.
 fn check_claims(footer: &ParquetMetaData, file_bytes: u64) -> Result<()> {
     let damaged = |what: &str| Err(Error::usage(format!("the Parquet file is damaged: {what}")));
     for group in footer.row_groups() {
@@ -176,7 +176,7 @@ mod tests {
             read_table(whole).err().map(|e| e.to_string()).unwrap_or_default()
         };
         let same = |text: &str, count| Arc::new(StringArray::from(vec![text; count])) as ArrayRef;
-        // One name, repeated: hardly any bytes for each row.
+        // One repeated name needs hardly any bytes per row.
         let rows = FREE_ROWS as usize + (1 << 20);
         let error = refused(same("a.jpg", rows), same("x", rows));
         assert!(error.contains("claims more rows than the file can hold"), "{error}");

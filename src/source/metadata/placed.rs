@@ -1,7 +1,7 @@
-//! Tables with the folders that their paths are relative to.
+//! Metadata tables with the base folders of their paths.
 //!
-//! Several tables make one dataset when they have the same columns, as one table per split has. Their rows follow each
-//! other in the order of the tables, and they share one list of classes.
+//! Several tables form one dataset if they have the same columns, for example with one table per split. Their rows
+//! follow in the order of the tables, and they share one list of classes.
 
 use std::path::{Path, PathBuf};
 
@@ -20,25 +20,25 @@ use crate::source::listing::{Detail, Resolver, check_named_once, nothing, number
 use crate::source::portable_name;
 use crate::source::source_file::SourceFile;
 
-/// Names of the tables beside images that describe them, as Hugging Face `datasets` (`ImageFolder`) has them.
+/// Names of the tables next to images that describe them, as in Hugging Face `datasets` (`ImageFolder`).
 pub const BESIDE_NAMES: [&str; 3] = ["metadata.csv", "metadata.jsonl", "metadata.parquet"];
 
-/// A table, and the folder that its paths are relative to.
+/// A table and the base folder of its paths.
 pub(super) struct PlacedTable {
     pub(super) path: PathBuf,
-    /// The folder; its label is what the origins of the named files start with.
+    /// The base folder. The origins of the named files start with its label.
     pub(super) folder: SourceSpec,
-    /// Ordinal of the source that the folder is in.
+    /// Ordinal of the source that contains the folder.
     pub(super) source: u32,
-    /// Path of the folder below the source.
+    /// Path of the folder relative to the source.
     pub(super) prefix: PathBuf,
 }
 
-/// Reads tables that a walk of `sources` found beside images, and looks for the files that they name.
+/// Reads tables that a walk of `sources` found next to images, and finds the files that they name.
 ///
 /// # Errors
 ///
-/// As [`super::MetadataFile::list`], and tables whose columns differ.
+/// As [`super::MetadataFile::list`]. Also returns an error if the columns of the tables differ.
 pub fn list_beside(
     tables: &[SourceFile],
     sources: &[SourceSpec],
@@ -130,7 +130,7 @@ pub(super) fn list_tables(
 }
 
 impl PlacedTable {
-    /// The file that a row names, and the rest of the row.
+    /// Returns the file that a row names, and the rest of the row.
     fn file(
         &self,
         row: Row,
@@ -168,7 +168,7 @@ impl PlacedTable {
 }
 
 impl Table {
-    /// Puts the fields in the order of `first`, which must have the same; the error says which differs.
+    /// Puts the fields in the order of `first`, which must have the same fields. The error describes the difference.
     fn take_order(&mut self, first: &Self) -> std::result::Result<(), String> {
         let in_one = |name: &str| format!("{name:?} is in only one of them");
         if self.has_labels != first.has_labels {

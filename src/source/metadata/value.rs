@@ -1,15 +1,15 @@
-//! Values of declared types from the text of a cell, or from JSON.
+//! Conversion of cell text and JSON to values of declared types.
 
 use std::str::FromStr;
 
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::FieldType;
 
-/// The value that `text` says in the column `name`.
+/// Parses `text` as a value of the type `ty` in the column `name`.
 ///
 /// # Errors
 ///
-/// The value does not fit the type.
+/// Returns a reject if the value does not fit the type.
 pub(in crate::source) fn from_text(name: &str, ty: FieldType, text: &str) -> Result<Value, Reject> {
     let value = match ty {
         FieldType::String => Some(Value::Text(text.into())),
@@ -34,11 +34,11 @@ pub(in crate::source) fn from_text(name: &str, ty: FieldType, text: &str) -> Res
     value.ok_or_else(|| unfit(name, ty, text))
 }
 
-/// The value that `json` is in the column `name`.
+/// Converts `json` to a value of the type `ty` in the column `name`.
 ///
 /// # Errors
 ///
-/// The value does not fit the type.
+/// Returns a reject if the value does not fit the type.
 pub(in crate::source) fn from_json(
     name: &str,
     ty: FieldType,
@@ -53,7 +53,7 @@ pub(in crate::source) fn from_json(
     }
 }
 
-/// A value of type `ty` as JSON. Numbers that JSON has not are null.
+/// Returns a value of type `ty` as JSON. Numbers that JSON cannot represent become null.
 pub(super) fn as_json(ty: FieldType, value: &Value) -> String {
     match value {
         Value::Text(text) if ty == FieldType::Json => text.as_str().to_owned(),
@@ -72,13 +72,13 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
     text.trim().parse().ok()
 }
 
-/// A number too large for its type must not become infinity; only infinity itself may.
+/// Returns whether a number may be infinite: only infinity itself, not a number too large for its type.
 fn said(text: &str, infinite: bool) -> bool {
     !infinite || text.to_ascii_lowercase().contains("inf")
 }
 
 fn unfit(name: &str, ty: FieldType, text: &str) -> Reject {
-    /// Characters of a value that a message shows.
+    /// Maximum number of characters of a value that a message shows.
     const SHOWN: usize = 40;
     let shown: String = text.chars().take(SHOWN).collect();
     Reject::new(RejectCode::InvalidValue, format!("the field {name:?} is no {}: {shown:?}", ty.name()))

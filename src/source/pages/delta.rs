@@ -1,8 +1,8 @@
-//! The delta encodings of Parquet, read far enough to know what a decoder will allocate.
+//! Parser of the delta encodings of Parquet, to determine what a decoder will allocate.
 //!
-//! Pages of `DELTA_BINARY_PACKED`, `DELTA_LENGTH_BYTE_ARRAY` and `DELTA_BYTE_ARRAY` start with a number of values, for which
-//! the `parquet` crate allocates before it reads any. In `DELTA_BYTE_ARRAY`, each value repeats a part of the one before, so
-//! that a few bytes may stand for gigabytes.
+//! Pages of `DELTA_BINARY_PACKED`, `DELTA_LENGTH_BYTE_ARRAY` and `DELTA_BYTE_ARRAY` start with a number of values, for
+//! which the `parquet` crate allocates before it reads any. In `DELTA_BYTE_ARRAY`, each value repeats a prefix of the
+//! previous value, so a few bytes may expand to gigabytes.
 
 use ::parquet::basic::Encoding;
 
@@ -10,12 +10,12 @@ use ::parquet::basic::Encoding;
 const BINARY_PACKED: i64 = 5;
 const LENGTH_BYTE_ARRAY: i64 = 6;
 const BYTE_ARRAY: i64 = 7;
-/// All of them.
+/// All delta encodings.
 pub(super) const ALL: [i64; 3] = [BINARY_PACKED, LENGTH_BYTE_ARRAY, BYTE_ARRAY];
-/// Most values of a block; writers make blocks of 128 to some thousand.
+/// Maximum number of values per block; writers produce blocks of 128 to a few thousand.
 const MAX_BLOCK_VALUES: u64 = 1 << 24;
 
-/// The code of `encoding`, when it is one of [`ALL`].
+/// Returns the code of `encoding`, if it is one of [`ALL`].
 pub(super) fn code(encoding: Encoding) -> Option<i64> {
     match encoding {
         Encoding::DELTA_BINARY_PACKED => Some(BINARY_PACKED),
@@ -25,17 +25,17 @@ pub(super) fn code(encoding: Encoding) -> Option<i64> {
     }
 }
 
-/// Why a page cannot be decoded.
+/// The reason why a page cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BadDelta {
-    /// The bytes are not what the encoding allows.
+    /// The bytes violate the encoding.
     Damaged,
-    /// The values have at least so many bytes, which are more than are allowed.
+    /// The values have at least this many bytes, which exceeds the limit.
     TooLarge(u64),
 }
 
-/// Checks the values of a page, in `bytes`, before a decoder allocates what they claim: `most_values` values at most, of
-/// `most_bytes` bytes together. Other encodings than the three here allocate nothing ahead.
+/// Checks the values of a page, in `bytes`, before a decoder allocates what they claim. At most `most_values` values
+/// with a total of `most_bytes` bytes are allowed. Encodings other than the three here allocate nothing in advance.
 pub(super) fn check(encoding: i64, bytes: &[u8], most_values: u64, most_bytes: u64) -> Result<(), BadDelta> {
     let ints = |bytes| DeltaInts::new(bytes).filter(|ints| ints.left <= most_values).ok_or(BadDelta::Damaged);
     match encoding {
@@ -50,7 +50,7 @@ pub(super) fn check(encoding: i64, bytes: &[u8], most_values: u64, most_bytes: u
         }
         BYTE_ARRAY => {
             let mut prefixes = ints(bytes)?;
-            // The suffixes start where the prefixes end, which only reading all of them tells.
+            // The suffixes start where the prefixes end, which is only known after reading all prefixes.
             let mut suffixes = ints(prefixes.clone().end()?)?;
             let left = suffixes.clone().end()?.len() as u64;
             if prefixes.left != suffixes.left {
@@ -78,19 +78,19 @@ pub(super) fn check(encoding: i64, bytes: &[u8], most_values: u64, most_bytes: u
 #[derive(Clone)]
 struct DeltaInts<'a> {
     bytes: &'a [u8],
-    /// Values of a miniblock, and miniblocks of a block.
+    /// Values per miniblock, and miniblocks per block.
     mini_values: u64,
     minis: usize,
-    /// Values that are still to be read.
+    /// Values still to be read.
     left: u64,
     /// The first value, until it is read.
     first: Option<i64>,
-    /// The value before.
+    /// The previous value.
     last: i32,
     min_delta: i32,
     /// Bit widths of the miniblocks of the block that are still to be read.
     widths: &'a [u8],
-    /// The miniblock that is being read: its bytes, its bit width, and the ordinal of the next value in it.
+    /// The current miniblock: its bytes, its bit width, and the ordinal of the next value in it.
     mini: &'a [u8],
     width: u64,
     at: u64,
@@ -123,7 +123,7 @@ impl<'a> DeltaInts<'a> {
         })
     }
 
-    /// The next value; `None` at the end.
+    /// Returns the next value; `None` at the end.
     fn next(&mut self) -> Result<Option<i32>, BadDelta> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
@@ -140,13 +140,13 @@ impl<'a> DeltaInts<'a> {
         Ok(Some(self.last))
     }
 
-    /// The next value, which is the length of something.
+    /// Returns the next value as a length.
     fn next_length(&mut self) -> Result<Option<u64>, BadDelta> {
         let value = self.next()?;
         value.map(|value| u64::try_from(value).map_err(|_| BadDelta::Damaged)).transpose()
     }
 
-    /// Goes to the next miniblock, of the next block if need be.
+    /// Advances to the next miniblock, in the next block if necessary.
     fn start_mini(&mut self) -> Option<()> {
         if self.widths.is_empty() {
             self.min_delta = i32::try_from(zigzag(varint(&mut self.bytes)?)).ok()?;
@@ -160,14 +160,15 @@ impl<'a> DeltaInts<'a> {
         Some(())
     }
 
-    /// Reads all values; returns what follows them. The last miniblock is stored whole, and those after it not at all.
+    /// Reads all values and returns the bytes after them. The last miniblock is stored whole; unused miniblocks after
+    /// it are not stored.
     fn end(mut self) -> Result<&'a [u8], BadDelta> {
         while self.next()?.is_some() {}
         Ok(self.bytes)
     }
 }
 
-/// `width` bits of `bytes` from the bit `from` on, the lowest first.
+/// Returns `width` bits of `bytes` starting at the bit `from`, lowest bit first.
 fn bits(bytes: &[u8], from: u64, width: u64) -> u32 {
     let mut word = 0;
     for (i, &byte) in bytes.iter().skip((from / 8) as usize).take(5).enumerate() {
@@ -216,7 +217,7 @@ mod tests {
         writer.into_inner().unwrap()
     }
 
-    /// The values of the only page of a file of `texts`.
+    /// Returns the values of the only page of a file of `texts`.
     fn page(encoding: Encoding, texts: &[Vec<u8>]) -> Vec<u8> {
         let values: Vec<ByteArray> = texts.iter().map(|text| ByteArray::from(text.clone())).collect();
         let file = written("message m { required binary t; }", encoding, |writer| {

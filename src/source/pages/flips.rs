@@ -1,7 +1,8 @@
-//! Damage in the first pages of foreign Parquet files gives rows or errors, and never ends the process.
+//! Tests that damage to the first pages of Parquet files from other programs yields rows or errors, and never aborts
+//! the process.
 //!
-//! A failed allocation aborts the process. So the files are damaged in processes of their own, whose address space is
-//! limited: they run this test binary again.
+//! A failed allocation aborts the process. The damage is therefore tested in child processes with a limited address
+//! space, which run this test binary again.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -25,17 +26,17 @@ use crate::source::table::NextRows;
 use crate::source::table::parquet::{Groups, ParquetFile};
 use crate::source::text::columns::WantedColumns;
 
-/// Address space of a process: far above what these files need, far below what damage may claim.
+/// Address space of a child in bytes: far above what these files need, far below what damage may claim.
 const ADDRESS_SPACE: u64 = 1 << 30;
-/// Names the file for a child.
+/// Environment variable that selects the file for a child.
 const CASE: &str = "DSCONVERT_PAGE_FLIPS_CASE";
-/// Names the file in which a child notes how far it got.
+/// Environment variable with the path of the file in which a child records its progress.
 const REPORT: &str = "DSCONVERT_PAGE_FLIPS_REPORT";
-/// A number of 35 bits: what a count or length may claim.
+/// A 35-bit number, as damage may claim for a count or length.
 const HUGE: [u8; 5] = [0xff, 0xff, 0xff, 0xff, 0x7f];
 const ROWS: usize = 60;
 
-/// Every way to write the file.
+/// Returns all combinations of settings with which the file is written.
 fn cases() -> Vec<(Encoding, WriterVersion, Compression)> {
     let zstd = Compression::ZSTD(ZstdLevel::default());
     let mut cases = Vec::new();
@@ -65,7 +66,7 @@ fn damaged_pages_in_delta_encodings_never_end_the_process() {
     }
 }
 
-/// One file, in a process started by the test above.
+/// Tests one file, in a process started by the test above.
 #[test]
 #[ignore = "started by damaged_pages_in_delta_encodings_never_end_the_process"]
 fn one_process() {
@@ -73,7 +74,7 @@ fn one_process() {
     let (encoding, version, compression) = cases()[case];
     let limit = Rlimit { current: Some(ADDRESS_SPACE), maximum: Some(ADDRESS_SPACE) };
     setrlimit(Resource::As, limit).unwrap();
-    // The decoders report some damage by a panic that is caught.
+    // The decoders report some damage by panics, which are caught.
     std::panic::set_hook(Box::new(|_| {}));
     let report = File::create(std::env::var_os(REPORT).unwrap()).unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -128,7 +129,7 @@ fn metadata(bytes: &[u8]) -> ParquetMetaData {
     ParquetMetaDataReader::new().parse_and_finish(&bytes).unwrap()
 }
 
-/// Every byte of the first page of each column, with its header.
+/// Returns the offsets of all bytes in the first page of each column, including its header.
 fn first_pages(bytes: &[u8]) -> Vec<usize> {
     let metadata = metadata(bytes);
     let mut all = Vec::new();
@@ -141,7 +142,7 @@ fn first_pages(bytes: &[u8]) -> Vec<usize> {
     all
 }
 
-/// Rows that are read as documents; `None` when something is refused.
+/// Returns the number of rows read as documents; `None` if something is refused.
 fn text_rows(path: &Path) -> Option<usize> {
     let file = ParquetFile::open(&PlannedFile::now(path).unwrap()).ok()?;
     let keep = ["n", "tags"].map(|name| Keep { name: name.to_owned(), ty: None });
@@ -159,7 +160,7 @@ fn text_rows(path: &Path) -> Option<usize> {
     Some(rows)
 }
 
-/// Rows of the table of images; `None` when it is refused.
+/// Returns the number of rows read as a table of image metadata; `None` if the table is refused.
 fn metadata_rows(path: &Path) -> Option<usize> {
     let table = MetadataFile { path: path.to_owned(), path_field: "file_name".to_owned(), keep: None };
     let source = SourceSpec { label: "s".to_owned(), path: path.parent().unwrap().to_owned() };

@@ -2,23 +2,23 @@
 
 use crate::format::thrift::{STRUCT, Thrift};
 
-/// What a page header says of the page.
+/// The checked fields of a page header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageHeader {
-    /// Bytes of the header itself.
+    /// Size of the header itself, in bytes.
     pub(super) header_bytes: u64,
-    /// Bytes of the page when it is decompressed.
+    /// Size of the decompressed page, in bytes.
     pub(super) decoded_bytes: u64,
-    /// Bytes of the page as it is stored after the header.
+    /// Size of the page as stored after the header, in bytes.
     pub(super) stored_bytes: u64,
-    /// Code of the encoding of the values; `None` for pages without any.
+    /// Code of the encoding of the values; `None` for pages that are not data pages.
     pub(super) encoding: Option<i64>,
 }
 
 impl PageHeader {
-    /// Reads the header at the start of `bytes`; `None` when there is none, or when it goes on after them.
+    /// Parses the header at the start of `bytes`. Returns `None` if there is none, or if it extends beyond `bytes`.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        /// Ordinals of the fields.
+        /// Ids of the fields.
         const DECODED: i16 = 2;
         const STORED: i16 = 3;
         const DATA: i16 = 5;
@@ -44,7 +44,7 @@ impl PageHeader {
     }
 }
 
-/// The number in the field `wanted` of a struct, which is read to its end.
+/// Reads a struct to its end, and returns the number in its field `wanted`.
 fn number_in(thrift: &mut Thrift<'_>, wanted: i16) -> Option<i64> {
     let (mut found, mut field) = (None, 0);
     while let Some(ty) = thrift.field(&mut field)? {

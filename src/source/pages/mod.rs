@@ -1,9 +1,9 @@
-//! What the pages of foreign Parquet files claim, checked before the `parquet` crate allocates for it.
+//! Checks what the pages of Parquet files from other programs claim, before the `parquet` crate allocates for it.
 //!
-//! The crate decodes a page as a whole. Its header says how large it becomes, and in the delta encodings the values start with
-//! their number; the crate allocates both without a bound, and a failed allocation ends the process. So the headers of a
-//! column are walked first. Pages in a delta encoding, which few writers use, are also decompressed twice: here their numbers
-//! and lengths are read.
+//! The crate decodes a page as a whole. The page header states the decompressed size, and values in a delta encoding
+//! start with their number. The crate allocates for both without a limit, and a failed allocation aborts the process.
+//! The headers of a column are therefore parsed first. Pages in a delta encoding, which few writers use, are
+//! decompressed twice: the first time, their numbers and lengths are checked here.
 
 mod delta;
 #[cfg(test)]
@@ -22,36 +22,37 @@ use bytes::Bytes;
 use self::delta::BadDelta;
 use self::header::PageHeader;
 
-/// Bytes read where the length of a header is not known.
+/// Bytes read first for a header of unknown length.
 const HEADER_BYTES: u64 = 4 << 10;
-/// Longest page header, with its statistics.
+/// Maximum size of a page header with its statistics, in bytes.
 const MAX_HEADER_BYTES: u64 = 4 << 20;
-/// Rows or values that a stored byte may stand for, beside [`FREE_ROWS`].
+/// Rows or values allowed per stored byte, in addition to [`FREE_ROWS`].
 const MAX_ROWS_RATIO: u64 = 1000;
-/// Rows that any row group may have.
+/// Rows allowed in any row group.
 const FREE_ROWS: u64 = 1 << 24;
 
-/// Why a column is not decoded.
+/// The reason why a column is not decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BadPages {
-    /// Something is not as the format requires.
+    /// The column violates the format.
     Corrupt(&'static str),
-    /// The column ends after the file.
+    /// The column extends beyond the end of the file.
     Truncated,
-    /// A page becomes at least so many bytes, which are more than allowed.
+    /// A page decompresses to at least this many bytes, which exceeds the limit.
     TooLarge(u64),
 }
 
-/// Most rows that a row group of `stored_bytes` bytes can have.
+/// Returns the maximum number of rows in a row group of `stored_bytes` bytes.
 pub(super) fn most_rows(stored_bytes: u64) -> u64 {
     stored_bytes.saturating_mul(MAX_ROWS_RATIO).saturating_add(FREE_ROWS)
 }
 
-/// Checks the pages of a column in a row group of `rows` rows. None of them may become more than `most_bytes` bytes.
+/// Checks the pages of a column in a row group of `rows` rows. No page may decompress to more than `most_bytes` bytes.
+/// Returns the defect, if any.
 ///
 /// # Errors
 ///
-/// Those of the crate. What is found wrong here is the value.
+/// Returns errors of the `parquet` crate. Defects found here are returned as the value.
 pub(super) fn check_column<R: ChunkReader + Clone + 'static>(
     file: &R,
     column: &ColumnChunkMetaData,
@@ -122,7 +123,7 @@ fn check_deltas<R: ChunkReader + Clone + 'static>(
     Ok(None)
 }
 
-/// The values of a page, without its levels.
+/// Returns the values of a page, without its levels.
 fn values(page: &Page, column: &ColumnChunkMetaData) -> Option<Bytes> {
     let start = match page {
         Page::DictionaryPage { .. } => 0,
@@ -139,7 +140,7 @@ fn values(page: &Page, column: &ColumnChunkMetaData) -> Option<Bytes> {
                     let length = buf.get(usize::try_from(start).ok()?..)?.first_chunk()?;
                     4 + u64::from(u32::from_le_bytes(*length))
                 } else {
-                    // The only other one that is allowed packs each level in as few bits as hold the largest.
+                    // The only other allowed encoding packs each level into as few bits as the largest level needs.
                     let bits = u64::from(i16::BITS - most.leading_zeros());
                     (u64::from(*num_values) * bits).div_ceil(8)
                 };
@@ -151,7 +152,7 @@ fn values(page: &Page, column: &ColumnChunkMetaData) -> Option<Bytes> {
     Some(page.buffer().slice(start..))
 }
 
-/// The values of all data pages of the first column of `file`.
+/// Returns the values of all data pages of the first column of `file`.
 #[cfg(test)]
 fn values_of_pages(file: Vec<u8>) -> Vec<Bytes> {
     use ::parquet::file::reader::{FileReader, SerializedFileReader};

@@ -1,7 +1,7 @@
-//! Rows of an Arrow IPC file or stream, record batch by record batch.
+//! Reads the rows of an Arrow IPC file or stream, one record batch at a time.
 //!
-//! A file holds a stream behind 8 bytes, and both are read as one: so what stands before damage is kept even when the
-//! footer is gone. The messages are walked here, because the library allocates what a header claims.
+//! A file contains a stream after its first 8 bytes, and both are read as streams: rows before damage are kept even if
+//! the footer is missing. The messages are parsed here, because the library allocates whatever a header claims.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 use crate::source::stream::{Broken, Stream};
 
-/// What a file begins with, padded to 8 bytes.
+/// First bytes of a file, padded to 8 bytes.
 const FILE_MAGIC: &[u8; 8] = b"ARROW1\0\0";
-/// Most words of 8 bytes that may follow it.
+/// Maximum number of 8-byte words of padding after the magic bytes.
 const MAX_PADDING_WORDS: usize = 64;
-/// What stands before the size of a header.
+/// Continuation mark before the size of a header.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// Largest header.
+/// Maximum size of a header, in bytes.
 const MAX_HEADER_BYTES: usize = 16 << 20;
-/// Largest body of a record batch, stored and decompressed.
+/// Maximum size of the body of a record batch in bytes, both stored and decompressed.
 pub const MAX_BATCH_BYTES: u64 = 512 << 20;
-/// Bytes that are passed over at a time.
+/// Bytes of a body that are read or skipped at a time.
 const SKIP_BYTES: u64 = 1 << 20;
 
-/// The record batches of a file.
+/// Reader of the record batches of a file.
 pub struct Batches {
     stream: Stream,
     schema: SchemaRef,
-    /// Ordinals of the columns that are decoded; `None`: all.
+    /// Ordinals of the decoded columns; `None`: all.
     selected: Option<Vec<usize>>,
     dictionaries: HashMap<i64, ArrayRef>,
     is_file: bool,
@@ -45,30 +45,30 @@ pub struct Batches {
     ended: bool,
 }
 
-/// What a message became.
+/// A decoded message.
 enum Next {
     Batch(RecordBatch),
     Schema(Schema),
     Dictionary,
-    /// A record batch that is too large, of so many rows.
+    /// A record batch that is too large, with its number of rows.
     TooLarge(u64, Reject),
     End,
 }
 
-/// How a header begins.
+/// Start of a header.
 struct HeaderStart {
-    /// Its size, little-endian.
+    /// Size of the header, little-endian.
     length: [u8; 4],
-    /// Its first bytes, if they are read already.
+    /// First bytes of the header, if already read.
     bytes: Vec<u8>,
 }
 
 impl Batches {
-    /// Begins to read; the schema is read first.
+    /// Opens a stream and reads its schema.
     ///
     /// # Errors
     ///
-    /// Damage, when not even the schema can be read.
+    /// Returns damage if the schema cannot be read.
     pub fn open(stream: Stream) -> Result<Self, Broken> {
         let mut batches = Self {
             stream,
@@ -82,7 +82,7 @@ impl Batches {
         let mut head = [0; 8];
         batches.exact(&mut head)?;
         batches.is_file = head == *FILE_MAGIC;
-        // Writers pad what a file begins with.
+        // Writers pad the magic bytes.
         for _ in 0..MAX_PADDING_WORDS {
             if head == *FILE_MAGIC || (batches.is_file && head == [0; 8]) {
                 batches.exact(&mut head)?;
@@ -95,17 +95,17 @@ impl Batches {
         Ok(batches)
     }
 
-    /// The columns.
+    /// Returns the schema of the columns.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// Decodes no more than the columns with the ordinals `roots`, which ascend, from here on.
+    /// From now on, decodes only the columns with the ordinals `roots`, which must ascend.
     pub fn select(&mut self, roots: Vec<usize>) {
         self.selected = Some(roots);
     }
 
-    /// Bytes of the file that were used so far.
+    /// Returns the number of bytes consumed from the file so far.
     pub fn raw_bytes(&self) -> u64 {
         self.stream.raw_bytes()
     }
@@ -114,16 +114,16 @@ impl Batches {
     ///
     /// # Errors
     ///
-    /// The file is not what was planned.
+    /// Returns an error if the file has changed since it was planned.
     pub fn check_unchanged(&self) -> Result<()> {
         self.stream.check_unchanged()
     }
 
-    /// The next rows; `None` at the end.
+    /// Returns the next rows; `None` at the end.
     ///
     /// # Errors
     ///
-    /// Failures of the operating system, never damage of the file.
+    /// Returns operating-system errors, never damage to the file.
     pub fn read(&mut self) -> Result<Option<NextRows>> {
         while !self.ended {
             match self.message(None) {
@@ -149,7 +149,7 @@ impl Batches {
         Ok(None)
     }
 
-    /// Reads a message, of which the 8 bytes `prefix` may be read already.
+    /// Reads a message, whose first 8 bytes may already be in `prefix`.
     fn message(&mut self, prefix: Option<[u8; 8]>) -> Result<Next, Broken> {
         let Some(HeaderStart { length, bytes: mut header }) = self.header_start(prefix)? else {
             return Ok(Next::End);
@@ -177,7 +177,7 @@ impl Batches {
                 false => Err(Broken::Damaged(too_large(body_bytes))),
             };
         }
-        // Grows with what is there, not with what is claimed.
+        // The buffer grows with the bytes that are present, not with the claimed size.
         let mut body = Vec::new();
         while (body.len() as u64) < body_bytes {
             let have = body.len();
@@ -188,10 +188,10 @@ impl Batches {
         self.decode(&message, &Buffer::from_vec(body))
     }
 
-    /// The beginning of the next header; `None` at the end.
+    /// Reads the start of the next header; `None` at the end.
     fn header_start(&mut self, prefix: Option<[u8; 8]>) -> Result<Option<HeaderStart>, Broken> {
         if let Some([a, b, c, d, rest @ ..]) = prefix {
-            // Streams of old have no continuation mark.
+            // Old streams have no continuation mark.
             let start = [a, b, c, d];
             return Ok(Some(if start == CONTINUATION {
                 HeaderStart { length: rest, bytes: Vec::new() }
@@ -202,7 +202,7 @@ impl Batches {
         let mut start = [0; 4];
         match self.stream.fill(&mut start)? {
             4 => {}
-            // A stream may just end; a file has a footer.
+            // A stream may simply end; a file has a footer.
             0 if !self.is_file => return Ok(None),
             _ => return Err(damaged(RejectCode::Truncated, "it ends between two messages")),
         }
@@ -230,7 +230,7 @@ impl Batches {
         Ok(())
     }
 
-    /// Hands a message to the library, which meets some damage with a panic. Nothing is read after one.
+    /// Decodes a message with the library, which panics on some damage. Nothing is read after a panic.
     fn decode(&mut self, message: &Message<'_>, body: &Buffer) -> Result<Next, Broken> {
         let (schema, selected, dictionaries) =
             (&self.schema, self.selected.as_deref(), &mut self.dictionaries);
@@ -258,7 +258,7 @@ impl Batches {
     }
 }
 
-/// Refuses a batch whose compressed buffers claim more than is read.
+/// Returns a reject if the compressed buffers of a batch claim more than the limit.
 fn check_claims(message: &Message<'_>, body: &[u8]) -> Result<(), Reject> {
     let dictionary = message.header_as_dictionary_batch();
     let Some(batch) = message.header_as_record_batch().or_else(|| dictionary.and_then(|d| d.data())) else {
@@ -271,13 +271,13 @@ fn check_claims(message: &Message<'_>, body: &[u8]) -> Result<(), Reject> {
     if claimed > MAX_BATCH_BYTES { Err(too_large(claimed)) } else { Ok(()) }
 }
 
-/// What the buffers say they become: each begins with its decompressed size.
+/// Returns the decompressed sizes that the buffers claim. Each buffer starts with its decompressed size.
 fn claims<'a>(batch: &BatchHeader<'a>, body: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
     let buffers = batch.buffers();
     buffers.into_iter().flatten().filter_map(move |buffer| {
         let at = usize::try_from(buffer.offset()).ok()?;
         let size = body.get(at..at.checked_add(8)?).filter(|_| buffer.length() > 8)?;
-        // −1 stands for a buffer that is not compressed.
+        // −1 marks a buffer that is not compressed.
         Some(u64::try_from(i64::from_le_bytes(size.try_into().ok()?)).unwrap_or(0))
     })
 }

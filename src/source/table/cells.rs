@@ -1,4 +1,4 @@
-//! Cells of columns, and the fields that can hold them. Lists and structs become JSON.
+//! Conversion of cells to values, and the field types that can hold them. Lists and structs become JSON.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -13,15 +13,15 @@ use serde_json::Value as Json;
 use crate::sample::Value;
 use crate::schema::FieldType;
 
-/// Deepest nesting of lists and structs.
+/// Maximum nesting depth of lists and structs.
 const MAX_DEPTH: usize = 32;
 
-/// Whether values of the type are strings.
+/// Returns whether values of the type are strings.
 pub fn is_text(ty: &DataType) -> bool {
     matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// The type of a field that holds such values; `None` when there is none.
+/// Returns the type of a field that holds values of the type `ty`; `None` if there is none.
 pub fn field_type(ty: &DataType) -> Option<FieldType> {
     Some(match ty {
         ty if is_text(ty) => FieldType::String,
@@ -38,7 +38,7 @@ pub fn field_type(ty: &DataType) -> Option<FieldType> {
     })
 }
 
-/// Whether values of the type can be written as JSON.
+/// Returns whether values of the type can be written as JSON.
 fn is_json(ty: &DataType, depth: usize) -> bool {
     match ty {
         _ if depth > MAX_DEPTH => false,
@@ -56,7 +56,7 @@ fn is_json(ty: &DataType, depth: usize) -> bool {
     }
 }
 
-/// The value of a cell, which is of the type that [`field_type`] gave.
+/// Returns the value of a cell. `ty` must be the type returned by [`field_type`].
 pub fn cell(column: &ArrayRef, row: usize, ty: FieldType) -> Value {
     if column.is_null(row) {
         return Value::Null;
@@ -65,7 +65,7 @@ pub fn cell(column: &ArrayRef, row: usize, ty: FieldType) -> Value {
         return Value::Bytes(Bytes::copy_from_slice(bytes));
     }
     match column.data_type() {
-        // Not through JSON, which has no infinity.
+        // Floats are not converted through JSON, which has no infinity.
         DataType::Float32 => return Value::Float(column.as_primitive::<Float32Type>().value(row).into()),
         DataType::Float64 => return Value::Float(column.as_primitive::<Float64Type>().value(row)),
         _ => {}
@@ -81,7 +81,7 @@ pub fn cell(column: &ArrayRef, row: usize, ty: FieldType) -> Value {
     }
 }
 
-/// The value of a cell as JSON; numbers that JSON has not are null.
+/// Returns the value of a cell as JSON. Numbers that JSON cannot represent become null.
 pub fn json(column: &ArrayRef, row: usize) -> Json {
     if column.is_null(row) {
         return Json::Null;
@@ -113,7 +113,7 @@ pub fn json(column: &ArrayRef, row: usize) -> Json {
     }
 }
 
-/// The text of a cell of a type that [`is_text`]; `None` when it is null.
+/// Returns the text of a cell of a type for which [`is_text`] is true; `None` if it is null.
 pub fn text(column: &ArrayRef, row: usize) -> Option<&str> {
     if column.is_null(row) {
         return None;
@@ -126,7 +126,7 @@ pub fn text(column: &ArrayRef, row: usize) -> Option<&str> {
     }
 }
 
-/// The bytes of a cell of a type that holds bytes; `None` when it is null.
+/// Returns the bytes of a cell of a binary type; `None` if it is null.
 pub fn bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
     if column.is_null(row) {
         return None;

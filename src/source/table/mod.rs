@@ -1,7 +1,8 @@
-//! Tables of typed columns: Parquet and Arrow files. Texts, images and metadata are all read from them here.
+//! Tables with typed columns: Parquet and Arrow files. Text, images and metadata in such files are all read through
+//! this module.
 //!
-//! A file is read in batches of neighbouring rows, and only the columns that are wanted. Counts that a damaged file claims are checked
-//! before anything is allocated for them, and damage in the middle of a file keeps what came before.
+//! A file is read in batches of consecutive rows, and only the requested columns. Counts claimed by a damaged file are
+//! checked before anything is allocated for them. Rows before damage in the middle of a file are kept.
 
 pub mod arrow;
 mod cells;

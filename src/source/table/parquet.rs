@@ -1,6 +1,6 @@
-//! Rows of a Parquet file, row group by row group.
+//! Reads the rows of a Parquet file, one row group at a time.
 //!
-//! Every row group stands alone: one that is damaged is one item that is rejected, and the next one is read.
+//! Row groups are independent: a damaged row group is one rejected item, and the next row group is still read.
 
 use std::io::{BufReader, ErrorKind, Read};
 use std::ops::Range;
@@ -25,18 +25,18 @@ use crate::source::pages::{BadPages, check_column, most_rows};
 use crate::source::stream::Broken;
 use crate::source::{PlannedFile, retried};
 
-/// Most rows decoded together.
+/// Maximum number of rows decoded together.
 const BATCH_ROWS: u64 = 1024;
-/// Bytes of rows decoded together, as far as the footer tells.
+/// Target size of the rows decoded together in bytes, estimated from the footer.
 const BATCH_BYTES: u64 = 4 << 20;
-/// Bytes read where the length of what follows is not known.
+/// Size of the read buffer for data of unknown length, in bytes.
 const HEADER_BYTES: usize = 4 << 10;
-/// Bytes of an object that are held between the check of its pages and their decoding.
+/// Bytes of an object that are kept between the check of its pages and their decoding.
 const HELD_BYTES: u64 = 64 << 20;
-/// Smallest limit of a page: what writers make when documents are small.
+/// Minimum of the page size limit, in bytes: writers produce pages of this size for small documents.
 const MIN_PAGE_LIMIT: u64 = 64 << 20;
 
-/// A Parquet file whose footer is read.
+/// An open Parquet file with its footer.
 #[derive(Clone)]
 pub struct ParquetFile {
     chunks: Chunks,
@@ -49,14 +49,14 @@ impl ParquetFile {
     ///
     /// # Errors
     ///
-    /// A footer that cannot be read is damage.
+    /// A footer that cannot be read is returned as damage.
     pub fn open(planned: &PlannedFile) -> Result<Self, Broken> {
         let file = Arc::new(planned.open().map_err(Broken::Failed)?);
         file.hold(HELD_BYTES);
         Self::of(Stored::File(file), planned.bytes)
     }
 
-    /// The file that consists of `bytes`.
+    /// Opens the file whose content is `bytes`.
     ///
     /// # Errors
     ///
@@ -69,9 +69,9 @@ impl ParquetFile {
     fn of(stored: Stored, bytes: u64) -> Result<Self, Broken> {
         let chunks = Chunks { stored, bytes, failure: Arc::new(Mutex::new(None)) };
         let load = |options| chunks.decode(|| ArrowReaderMetadata::load(&chunks, options));
-        // Without the Arrow schema that may be in the footer: it could ask for any type.
+        // Ignores an Arrow schema in the footer, which could request any type.
         let found = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
-        // Views share the bytes of pages, whatever a dictionary repeats.
+        // Views share the bytes of pages, however often a dictionary repeats a value.
         let schema = Arc::new(with_views(found.schema()));
         let options = ArrowReaderOptions::new().with_schema(Arc::clone(&schema));
         let metadata =
@@ -79,34 +79,35 @@ impl ParquetFile {
         Ok(Self { chunks, metadata, schema })
     }
 
-    /// The footer.
+    /// Returns the footer.
     pub fn footer(&self) -> &ParquetMetaData {
         self.metadata.metadata()
     }
 
-    /// The columns.
+    /// Returns the schema of the columns.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// What the footer notes under `key`.
+    /// Returns the value of `key` in the key-value metadata of the footer.
     pub fn note(&self, key: &str) -> Option<&str> {
         let notes = self.metadata.metadata().file_metadata().key_value_metadata()?;
         notes.iter().find(|note| note.key == key)?.value.as_deref()
     }
 
-    /// Number of row groups.
+    /// Returns the number of row groups.
     pub fn group_count(&self) -> usize {
         self.metadata.metadata().num_row_groups()
     }
 
-    /// Number of rows that the footer claims.
+    /// Returns the number of rows that the footer claims.
     pub fn row_count(&self) -> u64 {
         let groups = self.metadata.metadata().row_groups().iter();
         groups.fold(0, |sum, group| sum.saturating_add(size(group.num_rows())))
     }
 
-    /// Rows of each row group, and the decoded bytes that its columns with the ordinals `roots` claim.
+    /// Returns the number of rows of each row group, and the decoded bytes that its columns with the ordinals `roots`
+    /// claim.
     pub fn groups(&self, roots: &[usize]) -> Vec<(u64, u64)> {
         let groups = self.metadata.metadata().row_groups().iter();
         groups
@@ -118,7 +119,7 @@ impl ParquetFile {
             .collect()
     }
 
-    /// The columns of `group` that belong to the fields `roots` of the schema.
+    /// Returns the columns of `group` that belong to the fields `roots` of the schema.
     fn leaves<'a>(
         &'a self,
         group: &'a RowGroupMetaData,
@@ -131,7 +132,7 @@ impl ParquetFile {
     }
 }
 
-/// A number of a footer, which is never negative in one that is whole.
+/// Converts a number of the footer, which is never negative in an intact file.
 fn size(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
@@ -144,18 +145,18 @@ fn with_views(schema: &Schema) -> Schema {
     Schema::new(schema.fields().iter().map(|f| view(f)).collect::<Vec<_>>())
 }
 
-/// Reads a range of row groups.
+/// Reader of a range of row groups.
 pub struct Groups {
     file: ParquetFile,
     roots: Vec<usize>,
     todo: Range<usize>,
-    /// Row where the next group begins.
+    /// First row of the next group.
     next_row: u64,
     max_page_bytes: u64,
     open: Option<Open>,
 }
 
-/// A row group that is being read.
+/// The row group that is being read.
 struct Open {
     reader: ParquetRecordBatchReader,
     row: u64,
@@ -163,8 +164,8 @@ struct Open {
 }
 
 impl Groups {
-    /// Reads the columns with the ordinals `roots`, which ascend, of the row groups `groups`. No page may be larger than two values of
-    /// `max_value_bytes`.
+    /// Creates a reader of the columns with the ordinals `roots`, which must ascend, in the row groups `groups`. No
+    /// page may be larger than two values of `max_value_bytes`.
     pub fn new(file: ParquetFile, roots: Vec<usize>, groups: Range<usize>, max_value_bytes: u64) -> Self {
         let before = file.metadata.metadata().row_groups().iter().take(groups.start);
         let next_row = before.fold(0u64, |sum, g| sum.saturating_add(size(g.num_rows())));
@@ -178,7 +179,7 @@ impl Groups {
         }
     }
 
-    /// Checks, after the last row, that the file is still what was planned.
+    /// Checks, after the last row, that the file has not changed since it was planned.
     ///
     /// # Errors
     ///
@@ -190,11 +191,11 @@ impl Groups {
         }
     }
 
-    /// The next rows; `None` at the end.
+    /// Returns the next rows; `None` at the end.
     ///
     /// # Errors
     ///
-    /// Failures of the operating system, never damage of the file.
+    /// Returns operating-system errors, never damage to the file.
     pub fn read(&mut self) -> Result<Option<NextRows>> {
         loop {
             if let Some(mut open) = self.open.take() {
@@ -266,7 +267,7 @@ impl Groups {
         Ok(Open { reader, row, end: self.next_row })
     }
 
-    /// Checks what the pages of a column claim.
+    /// Checks the sizes that the pages of a column claim.
     fn check_pages(&self, column: &ColumnChunkMetaData, rows: u64) -> Result<(), Broken> {
         let (chunks, most) = (&self.file.chunks, self.max_page_bytes);
         match chunks.decode(|| check_column(chunks, column, rows, most))? {
@@ -287,24 +288,24 @@ fn damaged(code: RejectCode, what: &str) -> Broken {
     Broken::Damaged(Reject::new(code, format!("the Parquet file is damaged or too large: {what}")))
 }
 
-/// Where the bytes of a file are.
+/// Storage of the bytes of a file.
 #[derive(Clone)]
 enum Stored {
     File(Arc<OpenedFile>),
     Memory(Bytes),
 }
 
-/// A file as the Parquet library reads it.
+/// A file in the form in which the Parquet library reads it.
 #[derive(Clone)]
 struct Chunks {
     stored: Stored,
     bytes: u64,
-    /// What the operating system said, which the library turns into text.
+    /// The operating-system error, which the library turns into text.
     failure: Arc<Mutex<Option<Error>>>,
 }
 
 impl Chunks {
-    /// Runs a part of the library, which meets some damage with a panic. What it worked on is not used after one.
+    /// Calls the library, which panics on some damage. After a panic, the objects involved are not used again.
     fn decode<T>(&self, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Broken> {
         let result = caught(decode);
         if let Some(error) = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -364,7 +365,7 @@ impl ChunkReader for Chunks {
     }
 }
 
-/// The bytes of a file from some offset on.
+/// Reader of a file from an offset to its end.
 struct Tail {
     chunks: Chunks,
     at: u64,

@@ -1,10 +1,10 @@
-//! What a table is read as.
+//! Batches of rows of a table.
 
 use arrow_array::RecordBatch;
 
 use crate::sample::Reject;
 
-/// Neighbouring rows of a table.
+/// Consecutive rows of a table.
 #[derive(Debug)]
 pub struct RowBatch {
     first: u64,
@@ -16,37 +16,37 @@ impl RowBatch {
         Self { first, batch }
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub fn batch(&self) -> &RecordBatch {
         &self.batch
     }
 
-    /// Ordinal of the first row in the file, counted from 0.
+    /// Returns the ordinal of the first row in the file, counted from 0.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// Ordinal of the row after the last.
+    /// Returns the ordinal of the row after the last.
     pub fn end(&self) -> u64 {
         self.first.saturating_add(self.len() as u64)
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.batch.num_rows()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that the columns hold in memory, also for rows that were taken out.
+    /// Returns the size of the columns in memory in bytes, including rows that were taken out.
     pub fn memory_bytes(&self) -> u64 {
         self.batch.get_array_memory_size() as u64
     }
 
-    /// Takes the first `count` rows out, or all there are.
+    /// Removes and returns the first `count` rows, or all if there are fewer.
     pub fn take_first(&mut self, count: usize) -> Self {
         let count = count.min(self.len());
         let taken = Self { first: self.first, batch: self.batch.slice(0, count) };
@@ -56,16 +56,16 @@ impl RowBatch {
     }
 }
 
-/// What comes next in a table.
+/// The next part of a table.
 #[derive(Debug)]
 pub enum NextRows {
     /// Some rows.
     Rows(RowBatch),
-    /// Rows from `row` on cannot be read; others may follow.
+    /// Rows from `row` on cannot be read; readable rows may follow.
     Broken {
         /// Ordinal of the first row that cannot be read.
         row: u64,
-        /// What is wrong.
+        /// The defect.
         reject: Reject,
     },
 }

@@ -1,4 +1,4 @@
-//! Damaged tables never fail, hang or panic: they give rows and rejects.
+//! Tests that damaged tables yield rows and rejects, and never fail, hang or panic.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -75,7 +75,8 @@ fn rows(found: NextRows, columns: &Columns, read: &mut Read) {
     }
 }
 
-/// Damage of the file itself is one defect; a column that is gone is the user's mistake, as far as anyone can tell.
+/// Returns the opened table. Damage to the file is recorded as one defect. A missing column looks like a mistake of the
+/// user, and is a usage error.
 fn opened<T>(result: Result<T, Broken>, read: &mut Read) -> Option<T> {
     match result {
         Ok(opened) => Some(opened),
@@ -158,7 +159,7 @@ proptest! {
 
     #[test]
     fn damaged_files_give_rows_and_rejects(damages in damages(), cut in any::<prop::sample::Index>(), cuts: bool) {
-        // The panics of the decoders are caught; what they print is of no use here.
+        // The panics of the decoders are caught; their messages can be ignored.
         for (bytes, read) in [
             (parquet_bytes(), read_parquet as fn(&[u8]) -> Read),
             (arrow_bytes(false), read_arrow),

@@ -1,4 +1,4 @@
-//! Documents in the rows of tables of typed columns.
+//! Documents in the rows of tables with typed columns.
 
 use std::borrow::Cow;
 
@@ -14,12 +14,12 @@ use crate::source::metadata::Keep;
 use crate::source::missing_field::no_column;
 use crate::source::table::{RowBatch, cell, field_type, is_text, json, text};
 
-/// The columns that are wanted, by name.
+/// Names of the requested columns.
 #[derive(Debug, Clone)]
 pub struct WantedColumns {
-    /// Column with the text.
+    /// Column that holds the text.
     pub text: String,
-    /// Column with the key.
+    /// Column that holds the key.
     pub key: Option<String>,
     /// Columns that become fields.
     pub keep: Vec<Keep>,
@@ -34,12 +34,12 @@ pub struct Columns {
 }
 
 impl WantedColumns {
-    /// Finds the columns in `schema`, with the types of those that are kept.
+    /// Finds the columns in `schema`. Returns them with the types of the kept columns.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) for a column that is not there, there twice, or of a type that does
-    /// not do.
+    /// Returns [`ErrorKind::Usage`](crate::error::ErrorKind) if a column is missing, occurs twice, or has an unsuitable
+    /// type.
     pub fn columns(&self, schema: &Schema) -> Result<(Columns, Vec<FieldType>)> {
         let find = |wanted: &str, option: &'static str| {
             let mut found = (0..schema.fields().len()).filter(|&at| schema.field(at).name() == wanted);
@@ -85,7 +85,7 @@ impl WantedColumns {
 }
 
 impl Columns {
-    /// The ordinals of all columns, ascending, and where the columns stand among those alone.
+    /// Returns the ordinals of all these columns, ascending, and the positions of the columns among those ordinals.
     pub fn alone(&self) -> (Vec<usize>, Self) {
         let mut all: Vec<usize> = [self.text].into_iter().chain(self.key).chain(self.kept.clone()).collect();
         all.sort_unstable();
@@ -123,8 +123,8 @@ impl Columns {
         Ok(DocumentRow { text: text.into(), key, kept })
     }
 
-    /// Takes the first rows out of `rows`: as many as have `target_bytes` of text, at most `most`, at least one. Also gives the
-    /// bytes of their texts.
+    /// Removes the first rows from `rows` until they have `target_bytes` of text: at most `most` rows, and at least
+    /// one. Returns them with the total bytes of their texts.
     pub fn take(&self, rows: &mut RowBatch, target_bytes: u64, most: usize) -> (RowBatch, u64) {
         let (mut count, mut bytes) = (0, 0u64);
         while count < rows.len().min(most) && bytes < target_bytes {
@@ -134,11 +134,11 @@ impl Columns {
         (rows.take_first(count), bytes)
     }
 
-    /// The documents of `rows`, in order, with `fields` of the types that the columns have.
+    /// Returns the documents of `rows`, in order. `fields` must have the types of the kept columns.
     ///
     /// # Errors
     ///
-    /// A row with a null where there must be something is a reject.
+    /// A row whose text or key is null is a reject.
     pub fn documents<'a>(
         &'a self,
         rows: &'a RowBatch,
@@ -148,13 +148,13 @@ impl Columns {
     }
 }
 
-/// A document of a table.
+/// A document in a row of a table.
 #[derive(Debug, PartialEq)]
 pub struct DocumentRow<'a> {
     /// The text.
     pub text: Cow<'a, str>,
-    /// The key, when one was wanted.
+    /// The key, if requested.
     pub key: Option<String>,
-    /// One value per field that is kept.
+    /// One value per kept field.
     pub kept: Vec<Value>,
 }

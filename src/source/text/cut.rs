@@ -1,4 +1,4 @@
-//! Pieces of whole documents from a stream.
+//! Division of a stream into pieces of whole documents.
 
 use super::scan::Scanner;
 pub use super::scan::{Rule, lines};
@@ -10,16 +10,16 @@ use crate::source::stream::{Broken, Stream};
 /// Bytes read at a time.
 const READ_BYTES: usize = 128 << 10;
 
-/// What comes next in a stream.
+/// The next part of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Whole documents, or one that is too long. Offsets are those of the decompressed bytes.
+    /// Whole documents, or one that is too long. Offsets refer to the decompressed bytes.
     Piece(Piece),
-    /// The stream is damaged behind `offset`: nothing follows.
+    /// The stream is damaged after `offset`: nothing follows.
     Broken {
-        /// Where the document begins that is cut off.
+        /// Start of the document that is cut off.
         offset: u64,
-        /// What is wrong.
+        /// The defect.
         reject: Reject,
     },
 }
@@ -28,20 +28,20 @@ pub enum Cut {
 pub struct Cutter {
     stream: Stream,
     scanner: Scanner,
-    /// Bytes of the longest document, with what separates it from the next.
+    /// Maximum size of a document with its separator, in bytes.
     most: u64,
-    /// Read and not given yet.
+    /// Bytes that were read and not yet returned.
     buffer: Vec<u8>,
     /// Offset of the buffer in the stream.
     offset: u64,
     ended: bool,
     damage: Option<Reject>,
-    /// Starts of compressed members that nothing was given of yet.
+    /// Starts of compressed members of which no bytes were returned yet.
     members: Vec<u64>,
 }
 
 impl Cutter {
-    /// Cuts `stream` as `rule` says. Documents that have more than `max_document_bytes` are passed over.
+    /// Cuts `stream` according to `rule`. Documents of more than `max_document_bytes` are skipped.
     pub fn new(stream: Stream, rule: Rule, max_document_bytes: u64) -> Self {
         let separator = if let Rule::Separator(separator) = &rule { separator.len() } else { 2 };
         Self {
@@ -56,15 +56,15 @@ impl Cutter {
         }
     }
 
-    /// Start of the last compressed member that what was given since the last call has bytes of; after
-    /// [`Cut::Broken`], of the one that is damaged. `None` when no other member started.
+    /// Returns the start of the last compressed member that contributed bytes to what was returned since the last call;
+    /// after [`Cut::Broken`], the start of the damaged member. `None` if no other member started.
     pub fn take_member_start(&mut self) -> Option<u64> {
         let is_broken = self.ended && self.damage.is_none() && self.buffer.is_empty();
         let given = self.members.iter().take_while(|&&start| is_broken || start < self.offset).count();
         self.members.drain(..given).next_back()
     }
 
-    /// Bytes read from the file so far.
+    /// Returns the number of bytes read from the file so far.
     pub fn raw_bytes(&self) -> u64 {
         self.stream.raw_bytes()
     }
@@ -73,16 +73,16 @@ impl Cutter {
     ///
     /// # Errors
     ///
-    /// The file is not what was planned.
+    /// Returns an error if the file has changed since it was planned.
     pub fn check_unchanged(&self) -> Result<()> {
         self.stream.check_unchanged()
     }
 
-    /// The next piece, of about `target` bytes unless one document has more; `None` at the end.
+    /// Returns the next piece, of about `target` bytes unless a single document is longer; `None` at the end.
     ///
     /// # Errors
     ///
-    /// Failures of the operating system, never damage of the file.
+    /// Returns operating-system errors, never damage to the file.
     pub fn next(&mut self, target: usize) -> Result<Option<Cut>> {
         loop {
             if self.scanner.last.is_none() && self.buffer.len() as u64 > self.most {
@@ -105,7 +105,7 @@ impl Cutter {
         Ok(self.damage.take().map(|reject| Cut::Broken { offset: self.offset, reject }))
     }
 
-    /// Goes on to the next document without holding the one that is under way.
+    /// Skips to the next document without holding the current one in memory.
     fn pass_over(&mut self) -> Result<Cut> {
         let offset = self.offset;
         loop {
@@ -127,7 +127,7 @@ impl Cutter {
         }
     }
 
-    /// Takes note that the first bytes of the buffer were taken out; gives their offset.
+    /// Records that the first `bytes` bytes were removed from the buffer. Returns their offset.
     fn gone(&mut self, bytes: usize) -> u64 {
         self.scanner.remove(bytes);
         let offset = self.offset;
@@ -174,7 +174,7 @@ mod tests {
         std::iter::from_fn(|| cutter.next(target).unwrap()).collect()
     }
 
-    /// The documents of pieces, with their offsets.
+    /// Returns the documents of pieces, with their offsets.
     fn documents(rule: &Rule, cuts: &[Cut]) -> Vec<(u64, Vec<u8>)> {
         let mut found = Vec::new();
         for cut in cuts {
@@ -201,7 +201,7 @@ mod tests {
             rule in any_rule(),
             step in 1usize..9,
         ) {
-            // A buffer that grows by a few bytes at a time, as that of a stream does.
+            // A buffer that grows by a few bytes at a time, like that of a stream.
             let mut scanner = Scanner::new(rule.clone());
             let (mut buffer, mut offset, mut found) = (Vec::new(), 0, Vec::new());
             for part in text.chunks(step) {

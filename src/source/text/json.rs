@@ -1,4 +1,4 @@
-//! Fields of a line of JSON by path, beside those that become fields of the record.
+//! Extraction of fields from a line of JSON by path, including the fields kept in the record.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::Field;
 use crate::source::metadata::from_json;
 
-/// A field: a member of that very name or, without one, a path of members, as `a.b.c`.
+/// A field: a member of exactly that name or, if there is none, a path of nested members such as `a.b.c`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     whole: String,
@@ -18,17 +18,17 @@ pub struct Path {
 }
 
 impl Path {
-    /// The field called `name`.
+    /// Creates the path of the field `name`.
     pub fn new(name: &str) -> Self {
         Self { whole: name.to_owned(), parts: name.split('.').map(str::to_owned).collect() }
     }
 
-    /// Whether it is more than the name of a member.
+    /// Returns whether the path has more than one part.
     pub fn is_nested(&self) -> bool {
         self.parts.len() > 1
     }
 
-    /// Whether an object has the field, be it null.
+    /// Returns whether an object has the field, even if it is null.
     pub fn is_in(&self, object: &serde_json::Map<String, Json>) -> bool {
         let nested = || {
             let (first, rest) = self.parts.split_first()?;
@@ -47,35 +47,35 @@ impl Path {
     }
 }
 
-/// The fields that are wanted.
+/// Paths of the requested fields.
 #[derive(Debug, Clone)]
 pub struct WantedPaths {
-    /// Field with the text.
+    /// Field that holds the text.
     pub text: Path,
-    /// Field with the key.
+    /// Field that holds the key.
     pub key: Option<Path>,
-    /// Fields of the record, their paths in the line, and their types.
+    /// Kept fields: their paths in the line, and the fields of the record with their types.
     pub kept: Vec<(Path, Field)>,
 }
 
-/// What a line holds.
+/// Fields of a line.
 #[derive(Debug, PartialEq)]
 pub struct ObjectFields {
     /// The text.
     pub text: String,
-    /// The key, when one was wanted.
+    /// The key, if requested.
     pub key: Option<String>,
-    /// One value per field that is kept.
+    /// One value per kept field.
     pub kept: Vec<Value>,
 }
 
 impl WantedPaths {
-    /// Finds the fields in a line (without its line end). Of a name that comes twice, the last one counts.
+    /// Extracts the fields from a line (without its line end). If a name occurs twice, the last value counts.
     ///
     /// # Errors
     ///
-    /// A [`Reject`] for a line that is empty, not a JSON object, lacks the text or the key, or has a value that does not
-    /// fit the type of its field.
+    /// Returns a [`Reject`] for a line that is empty, is not a JSON object, or lacks the text or the key. A value that
+    /// does not fit the type of its field is also a reject.
     pub fn find(&self, line: &str) -> Result<ObjectFields, Reject> {
         if line.trim_ascii().is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the line is empty"));
@@ -92,7 +92,7 @@ impl WantedPaths {
             .iter()
             .map(|(path, field)| from_json(&field.name, field.ty, path.find(&members).unwrap_or(&null)))
             .collect::<Result<_, _>>()?;
-        // The text is moved out rather than copied where it is a member of the line.
+        // A text that is a member of the line itself is moved out instead of copied.
         let at = members.iter().position(|(name, _)| *name == self.text.whole);
         let text = match at {
             Some(at) => Some(members.swap_remove(at).1),
@@ -134,11 +134,11 @@ fn unusable(name: &str, found: Option<&Json>, wanted: &str, flag: &str) -> Rejec
     Reject::new(RejectCode::WrongType, format!("the field {name:?} is {kind}, not {wanted}"))
 }
 
-/// A member name, borrowed where it has no escapes.
+/// A member name, borrowed if it has no escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Collects the members that may hold a wanted field.
+/// Collects the members that may contain a requested field.
 struct Members<'a>(&'a WantedPaths);
 
 impl<'de> Visitor<'de> for Members<'_> {

@@ -1,4 +1,4 @@
-//! What a file of text is, by its name, and where its documents begin and end.
+//! Formats of text files, by their names, and the boundaries of documents in plain text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,18 +10,18 @@ use crate::error::{Error, Result};
 use crate::source::compression::Compression;
 use crate::source::stream::Stream;
 
-/// How a file holds documents.
+/// File format of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Format {
-    /// Plain text; [`Documents`] says where a document ends.
+    /// Plain text; [`Documents`] defines where a document ends.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     JsonLines,
-    /// A JSON array of objects, or one object a line.
+    /// A JSON array of objects, or one object per line.
     Json,
-    /// Values between commas.
+    /// Comma-separated values.
     Csv,
-    /// Values between tabs.
+    /// Tab-separated values.
     Tsv,
     /// A Parquet file.
     Parquet,
@@ -29,24 +29,24 @@ pub enum Format {
     Arrow,
 }
 
-/// What a file is.
+/// Format and compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileKind {
-    /// How it holds documents.
+    /// Format of the documents.
     pub format: Format,
-    /// What it is compressed with.
+    /// Compression of the file, if any.
     pub compression: Option<Compression>,
 }
 
 impl FileKind {
-    /// What the name of a file says; `None` when it is nothing that is read as text.
+    /// Returns the kind that a file name denotes; `None` if it is not read as text.
     pub fn of_name(name: &str) -> Option<Self> {
         let (stem, compression) = Compression::of_name(name);
         Self::of_extension(stem.rsplit_once('.')?.1, compression)
     }
 
-    /// The same of a file that is named itself, and not found in a folder: `.json` files in folders are mostly descriptions of
-    /// something else.
+    /// As [`Self::of_name`], for a file that is named itself instead of found in a folder. Also accepts `.json` files,
+    /// which in folders mostly describe something else.
     pub fn of_named(name: &str) -> Option<Self> {
         let (stem, compression) = Compression::of_name(name);
         let is_json =
@@ -63,7 +63,7 @@ impl FileKind {
             "jsonl" | "ndjson" => Format::JsonLines,
             "csv" => Format::Csv,
             "tsv" => Format::Tsv,
-            // Both have a compression of their own.
+            // Both formats have their own compression.
             "parquet" if compression.is_none() => Format::Parquet,
             "arrow" if compression.is_none() => Format::Arrow,
             _ => return None,
@@ -73,14 +73,14 @@ impl FileKind {
 }
 
 impl Format {
-    /// Whether documents are lines of JSON, as they are read.
+    /// Returns whether documents are read as lines of JSON.
     pub fn is_json(self) -> bool {
         matches!(self, Self::JsonLines | Self::Json)
     }
 }
 
 impl FileKind {
-    /// `stream` as a file of this kind is read.
+    /// Adapts `stream` to how a file of this kind is read.
     pub fn reads(self, stream: Stream) -> Stream {
         if self.format == Format::Json { stream.with_array_lines() } else { stream }
     }
@@ -101,7 +101,7 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// `--input-format`: an extension, as `jsonl` or `txt.gz`.
+/// Parses `--input-format`: an extension such as `jsonl` or `txt.gz`.
 impl FromStr for FileKind {
     type Err = Error;
 
@@ -116,17 +116,17 @@ impl FromStr for FileKind {
     }
 }
 
-/// What a document is in plain text.
+/// Definition of a document in plain text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Documents {
-    /// The file.
+    /// The whole file.
     #[default]
     File,
     /// Each line.
     Line,
-    /// Lines between blank ones.
+    /// The lines between blank lines.
     BlankLine,
-    /// What stands between these bytes.
+    /// The text between occurrences of these bytes.
     Separator(Arc<[u8]>),
 }
 
@@ -145,7 +145,7 @@ impl FromStr for Documents {
     }
 }
 
-/// `\n`, `\r`, `\t`, `\0`, `\xHH`, `\'`, `\"` and `\\` as in most languages.
+/// Decodes the escapes `\n`, `\r`, `\t`, `\0`, `\xHH`, `\'`, `\"` and `\\`, as in most languages.
 fn unescape(text: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();

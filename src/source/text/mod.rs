@@ -1,8 +1,8 @@
 //! Documents in the files of a corpus: plain text, JSON lines, tables.
 //!
-//! A file is read from its beginning to its end in *pieces* of bounded size, each of whole documents, whatever the file
-//! is compressed with. Pieces are cut by one thread and taken apart by all. Damage in the middle of a file keeps what came
-//! before.
+//! A file is read from start to end in *pieces* of bounded size, each of whole documents, regardless of its
+//! compression. One thread cuts the pieces, and all threads divide them into documents. Documents before damage in the
+//! middle of a file are kept.
 
 pub mod columns;
 pub mod cut;

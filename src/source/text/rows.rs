@@ -1,5 +1,5 @@
-//! Documents in the rows of tables of separated values: quoted values between commas (RFC 4180), or plain ones between
-//! tabs. An empty value that is kept is null.
+//! Documents in the rows of tables of delimited values: comma-separated with quoting (RFC 4180), or tab-separated
+//! without quoting. An empty value of a kept column is null.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::Field;
 use crate::source::metadata::{begin, from_text};
 
-/// The columns of a table and which of them are wanted.
+/// The columns of a table, and which of them are requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     format: Format,
@@ -22,20 +22,20 @@ pub struct Header {
     kept: Vec<usize>,
 }
 
-/// The fields that are wanted, by the names of their columns.
+/// Names of the columns with the requested fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Column with the text.
+    /// Column that holds the text.
     pub text: &'a str,
-    /// Column with the key.
+    /// Column that holds the key.
     pub key: Option<&'a str>,
     /// Columns that become fields.
     pub fields: &'a [Field],
 }
 
-/// How a table of `format` is cut into pieces.
+/// Returns how a table of `format` is cut into pieces.
 pub fn rule(format: Format) -> Rule {
-    // Between tabs, nothing is quoted: a line is a row.
+    // Tab-separated values have no quoting: a line is a row.
     if format == Format::Tsv { Rule::Lines } else { Rule::Rows { delimiter: b',' } }
 }
 
@@ -48,7 +48,7 @@ fn reader(format: Format, bytes: &[u8]) -> Reader<&[u8]> {
         .from_reader(bytes)
 }
 
-/// The names of the columns, in the first piece of a table; `None` when there are none.
+/// Returns the names of the columns from the first piece of a table; `None` if there are none.
 pub fn names(format: Format, piece: &[u8]) -> Option<Vec<String>> {
     let mut record = ByteRecord::new();
     let content = piece.strip_prefix("\u{feff}".as_bytes()).unwrap_or(piece);
@@ -57,11 +57,11 @@ pub fn names(format: Format, piece: &[u8]) -> Option<Vec<String>> {
 }
 
 impl Header {
-    /// Reads the header of a table from its first piece, and says where it ends.
+    /// Reads the header of a table from its first piece. Returns it with its end offset.
     ///
     /// # Errors
     ///
-    /// A wanted column is not there, or there twice.
+    /// Returns a reject if a requested column is missing or occurs twice.
     pub fn read(format: Format, piece: &[u8], wanted: Wanted<'_>) -> Result<(Self, usize), Reject> {
         let content = piece.strip_prefix("\u{feff}".as_bytes()).unwrap_or(piece);
         let mut reader = reader(format, content);
@@ -70,7 +70,7 @@ impl Header {
             return Err(Reject::new(RejectCode::Empty, "the table has no line that names its columns"));
         }
         let end = piece.len() - content.len() + reader.position().byte() as usize;
-        // The reader stops between the two bytes of a line end.
+        // The reader stops between the two bytes of a CRLF line end.
         let end = end + usize::from(piece[..end].ends_with(b"\r") && piece[end..].starts_with(b"\n"));
         let names: Vec<String> = record.iter().map(|n| String::from_utf8_lossy(n).into_owned()).collect();
         let find = |name: &str| {
@@ -90,9 +90,9 @@ impl Header {
         Ok((Self { format, names, text, key, kept }, end))
     }
 
-    /// Calls `each` with the rows of a piece and their offsets in it, while it returns true.
+    /// Calls `each` with every row of a piece and its offset in the piece, as long as `each` returns true.
     ///
-    /// With `lossy`, what is not UTF-8 is replaced.
+    /// With `lossy`, invalid UTF-8 is replaced.
     pub fn rows(
         &self,
         piece: &[u8],
@@ -111,7 +111,7 @@ impl Header {
                         return;
                     }
                 }
-                // Bytes in memory, of any number of values: this does not happen.
+                // Does not happen: the bytes are in memory, and rows may have any number of values.
                 Err(e) => {
                     each(0, Err(unreadable(&e)));
                     return;

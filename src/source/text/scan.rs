@@ -1,33 +1,33 @@
-//! Where documents may begin in a stream of bytes that passes by piece by piece.
+//! Detection of document boundaries in a stream of bytes that arrives piece by piece.
 //!
-//! A *boundary* is a place where nothing that came before belongs to what follows. Scanning keeps a few words of state, so
-//! that a document of any length is looked at once.
+//! A *boundary* is a position where nothing before it belongs to what follows. The scanner keeps a few words of state,
+//! so that a document of any length is scanned only once.
 
 use std::sync::Arc;
 
 use memchr::{memchr, memchr2, memmem, memrchr};
 
-/// How a stream is divided.
+/// How a stream is divided into documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// Not at all.
+    /// Not divided.
     Whole,
     /// After each line.
     Lines,
-    /// After each line of nothing but spaces, tabs and carriage returns.
+    /// After each line that consists only of spaces, tabs and carriage returns.
     BlankLines,
-    /// After each occurrence of these bytes (at least one).
+    /// After each occurrence of these bytes (at least one byte).
     Separator(Arc<[u8]>),
-    /// After each row of a table of quoted values, as RFC 4180 and the `csv` crate have them.
+    /// After each row of a table of quoted values, as defined by RFC 4180 and the `csv` crate.
     Rows {
-        /// What stands between values.
+        /// Separator of values.
         delimiter: u8,
     },
 }
 
 impl Rule {
-    /// The documents in `piece`, which lies between two boundaries or before the end of the file. What separates them is
-    /// not part of them. Tables are not taken apart.
+    /// Returns the documents in `piece` with their offsets. The piece must lie between two boundaries, or between a
+    /// boundary and the end of the file. Separators are not part of documents. Tables are not divided.
     pub fn documents<'a>(&self, piece: &'a [u8]) -> Vec<(usize, &'a [u8])> {
         let mut found = Vec::new();
         match self {
@@ -38,7 +38,7 @@ impl Rule {
             Rule::Separator(separator) => {
                 let mut at = 0;
                 for end in memmem::find_iter(piece, &**separator).chain([piece.len()]) {
-                    // What follows the last separator is a document only if it is something.
+                    // The rest after the last separator is a document only if it is not empty.
                     if at < piece.len() {
                         found.push((at, &piece[at..end]));
                     }
@@ -61,7 +61,7 @@ impl Rule {
     }
 }
 
-/// The lines of `piece` with their line ends, and where they begin.
+/// Returns the lines of `piece` with their line ends and offsets.
 pub fn lines(piece: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -81,28 +81,28 @@ fn without_line_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Where a table stands after a byte.
+/// State of a table after a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cell {
-    /// At the beginning of a value.
+    /// At the start of a value.
     Begin,
     Plain,
     Quoted,
-    /// Behind a quote inside a quoted value: its end, or the first of two.
+    /// After a quote inside a quoted value: the end of the value, or the first of two quotes.
     Quote,
 }
 
-/// Looks for boundaries in a buffer that grows at its end and is emptied from its beginning.
+/// Finds boundaries in a buffer that grows at its end and is drained from its start.
 #[derive(Debug)]
 pub(super) struct Scanner {
     rule: Rule,
-    /// Bytes of the buffer that need not be looked at again.
+    /// Bytes of the buffer that need not be scanned again.
     scanned: usize,
-    /// The first boundary found since the last call of [`Self::remove`], and the last one.
+    /// The first and the last boundary found since the last call of [`Self::remove`].
     pub(super) first: Option<usize>,
     pub(super) last: Option<usize>,
     cell: Cell,
-    /// Nothing but white space since the line began.
+    /// Whether the line has had only whitespace so far.
     blank: bool,
 }
 
@@ -111,7 +111,7 @@ impl Scanner {
         Self { rule, scanned: 0, first: None, last: None, cell: Cell::Begin, blank: true }
     }
 
-    /// Looks at what was added to the buffer.
+    /// Scans the bytes that were added to the buffer.
     pub(super) fn scan(&mut self, buffer: &[u8]) {
         let from = self.scanned;
         let fresh = &buffer[from..];
@@ -129,7 +129,7 @@ impl Scanner {
                 let length = separator.len();
                 let ends: Vec<usize> =
                     memmem::find_iter(fresh, &**separator).map(|at| from + at + length).collect();
-                // A separator may have begun and not ended.
+                // The last bytes may be the start of a separator.
                 self.scanned = from.max(buffer.len().saturating_sub(length - 1));
                 for end in ends {
                     self.scanned = self.scanned.max(end);
@@ -146,7 +146,7 @@ impl Scanner {
                         self.blank = true;
                     } else if !is_blank(byte) {
                         self.blank = false;
-                        // Nothing matters before the line ends.
+                        // Nothing else matters before the line ends.
                         let Some(end) = memchr(b'\n', &buffer[at..]) else { break };
                         at += end;
                         continue;
@@ -174,7 +174,7 @@ impl Scanner {
                     };
                     at += 1;
                     if self.cell == Cell::Plain {
-                        // Neither the end of the value nor that of the row.
+                        // Bytes that end neither the value nor the row.
                         let skip = memchr2(delimiter, b'\n', &buffer[at..]).unwrap_or(buffer.len() - at);
                         at += memchr(b'\r', &buffer[at..at + skip]).unwrap_or(skip);
                     }
@@ -188,14 +188,14 @@ impl Scanner {
         self.last = Some(boundary);
     }
 
-    /// Takes note that the first `bytes` of the buffer are gone: a boundary, or no boundary has been found.
+    /// Records that the first `bytes` of the buffer were removed: up to a boundary, or when no boundary has been found.
     pub(super) fn remove(&mut self, bytes: usize) {
         self.scanned = self.scanned.saturating_sub(bytes);
         self.first = None;
         self.last = self.last.and_then(|last| last.checked_sub(bytes)).filter(|&last| last > 0);
     }
 
-    /// Bytes that may go although no boundary follows them.
+    /// Returns the number of bytes that may be removed although no boundary follows them.
     pub(super) fn scanned(&self) -> usize {
         self.scanned
     }

@@ -1,7 +1,7 @@
-//! The members of a tar file, one after the other.
+//! Reads the members of a tar file, one after the other.
 //!
-//! The headers are walked here rather than by the `tar` crate's iterator, which borrows its archive, forgives a missing
-//! end, and cannot say which member is damaged; the crate reads the fields of the headers.
+//! The `tar` crate parses the fields of the headers. Its iterator is not used: it borrows its archive, accepts a
+//! missing end, and cannot tell which member is damaged.
 
 use std::borrow::Cow;
 
@@ -11,22 +11,22 @@ use crate::sample::RejectCode;
 use crate::source::stream::{Broken, Stream};
 
 const BLOCK: usize = 512;
-/// Longest body of a header that extends another.
+/// Maximum size of the body of a header that extends another, in bytes.
 const MAX_EXTENSION_BYTES: u64 = 1 << 20;
-/// Most bytes reserved before any of them is read.
+/// Maximum number of bytes allocated before any of them is read.
 const RESERVED_BYTES: u64 = 1 << 20;
-/// Bytes read after the end, to have checksums of compressed data checked.
+/// Maximum number of bytes read after the end, so that checksums of compressed data are verified.
 const MAX_TRAILER_BYTES: u64 = 64 << 20;
 
-/// What a header announces.
+/// The content that a header announces.
 #[derive(Debug)]
 pub(super) enum Body {
     File(Vec<u8>),
-    /// More bytes than are read.
+    /// A file that is too large to be read, with its size in bytes.
     TooLarge(u64),
     Link,
     Folder,
-    /// A device, a sparse file, or what else there may be.
+    /// A device, a sparse file, or any other type.
     Other,
 }
 
@@ -35,20 +35,20 @@ pub(super) struct Member {
     pub(super) body: Body,
 }
 
-/// Why there is no further member.
+/// The reason why there is no further member.
 pub(super) enum Stop {
     End,
     Failed(crate::error::Error),
     Damaged(Damage),
 }
 
-/// Why nothing more can be read from a tar file.
+/// Damage after which nothing more can be read from a tar file.
 pub(super) struct Damage {
     /// Name of the damaged member.
     pub(super) member: Option<Vec<u8>>,
-    /// One sentence.
+    /// Description in one sentence.
     pub(super) why: String,
-    /// Whether compressed data are damaged, so that what came out of them before may be wrong.
+    /// Whether the compressed data is damaged, so that bytes decompressed before may be wrong.
     pub(super) is_corrupt: bool,
 }
 
@@ -66,13 +66,13 @@ impl From<Broken> for Stop {
 }
 
 impl Stop {
-    /// Damage of the tar file itself.
+    /// Returns damage to the tar file itself.
     fn damaged(why: &str) -> Self {
         Stop::Damaged(Damage { member: None, why: why.to_owned(), is_corrupt: false })
     }
 }
 
-/// The next member; files of more than `max_bytes` are passed over.
+/// Returns the next member. Files of more than `max_bytes` bytes are skipped.
 pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<Member, Stop> {
     let (mut long_name, mut long_size) = (None, None);
     loop {
@@ -121,9 +121,9 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<Member, Stop> 
     }
 }
 
-/// Whether the header has the sum it says it has.
+/// Returns whether the header matches its checksum.
 fn is_whole(block: &[u8; BLOCK], header: &Header) -> bool {
-    /// The place of the sum itself, which counts as spaces.
+    /// Position of the checksum itself, whose bytes count as spaces.
     const SUM: std::ops::Range<usize> = 148..156;
     let bytes = block.iter().enumerate();
     let sum: u32 = bytes.map(|(i, &b)| u32::from(if SUM.contains(&i) { b' ' } else { b })).sum();
@@ -136,7 +136,7 @@ fn body(stream: &mut Stream, kind: EntryType, size: u64, max_bytes: u64) -> Resu
             return Ok(Body::File(read(stream, size)?));
         }
         EntryType::Regular | EntryType::Continuous => Body::TooLarge(size),
-        // What a link says of its size is about the file it leads to.
+        // The size in the header of a link is that of its target.
         EntryType::Symlink | EntryType::Link => return Ok(Body::Link),
         EntryType::Directory => Body::Folder,
         _ => Body::Other,
@@ -152,7 +152,7 @@ fn extension(stream: &mut Stream, size: u64) -> Result<Vec<u8>, Stop> {
     read(stream, size)
 }
 
-/// The bytes of a member, without those that fill its last block.
+/// Reads the bytes of a member, without the padding of its last block.
 fn read(stream: &mut Stream, size: u64) -> Result<Vec<u8>, Stop> {
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < size {
@@ -192,7 +192,7 @@ fn cut_off() -> Stop {
     Stop::damaged("it ends in the middle of a member")
 }
 
-/// Reads what follows the end, because the checksum of compressed data comes last.
+/// Reads the bytes after the end, because the checksum of compressed data comes last.
 pub(super) fn drain(stream: &mut Stream) -> Result<(), Stop> {
     let mut buffer = [0; 8 * BLOCK];
     let mut drained = 0;

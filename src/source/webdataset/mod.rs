@@ -1,8 +1,8 @@
-//! Samples from tar files, as WebDataset writes them: neighbouring members of one name, up to the first dot of its last
-//! part, are one sample.
+//! Samples from tar files, as WebDataset writes them: consecutive members with the same path up to the first dot of its
+//! last component form one sample.
 //!
-//! A tar file is read as a stream. What is damaged in the middle keeps the samples before the damage, and is itself one
-//! item that is rejected.
+//! A tar file is read as a stream. Samples before damage in the middle are kept, and the damage itself is one rejected
+//! item.
 
 mod members;
 
@@ -20,49 +20,49 @@ use super::{PlannedFile, portable_name};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 
-/// Most bytes of the members of one sample.
+/// Maximum total size of the members of one sample, in bytes.
 const MAX_SAMPLE_BYTES: u64 = 256 << 20;
 
-/// Whether the name of a file says that it is a tar file.
+/// Returns whether the name of a file is that of a tar file.
 pub fn is_tar(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     [".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|end| name.ends_with(end))
 }
 
-/// Members of one name.
+/// Members that form one sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// Path of the members up to the first dot of the last part.
+    /// Path of the members up to the first dot of the last component.
     pub name: String,
-    /// What follows that dot, in lower case, and the bytes.
+    /// The text after that dot in lower case, and the bytes, for each member.
     pub members: Vec<(String, Bytes)>,
-    /// Why it cannot become a record, when that is known already.
+    /// Why the sample cannot become a record, if already known.
     pub defect: Option<Reject>,
 }
 
-/// What a tar file holds.
+/// The next part of a tar file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextSample {
     /// A sample.
     Sample(Sample),
-    /// Something that is not read: its name, or nothing for the tar file itself, and the reason.
+    /// A part that is rejected: its name (`None` for the tar file itself) and the reason.
     Rejected(Option<String>, Reject),
-    /// A member that is not part of a sample: hidden, a device.
+    /// A member that is not part of a sample, such as a hidden file or a device.
     Skipped,
 }
 
-/// The samples of one tar file, in order.
+/// Reader of the samples of one tar file, in order.
 pub struct Samples {
     stream: Stream,
-    /// What is read and not given yet, with the offset in the decompressed data at which it starts.
+    /// Parts that were read and not yet returned, with their start offsets in the decompressed data.
     ready: VecDeque<(u64, NextSample)>,
     pending: Option<(u64, Sample)>,
-    /// Hashes of the names of all samples.
+    /// Hashes of the names of all samples so far.
     seen: HashSet<u128>,
     ended: bool,
-    /// Starts of members of the compressed data that nothing which was given reaches into.
+    /// Starts of compressed members that nothing returned so far reaches into.
     members: VecDeque<u64>,
-    /// The compressed data are damaged.
+    /// Whether the compressed data is damaged.
     is_corrupt: bool,
 }
 
@@ -71,7 +71,7 @@ impl Samples {
     ///
     /// # Errors
     ///
-    /// It cannot be opened, or is not what it was when it was planned.
+    /// Returns an error if the file cannot be opened or has changed since it was planned.
     pub fn open(planned: &PlannedFile) -> Result<Self> {
         let name = planned.path.to_string_lossy().to_ascii_lowercase();
         let compression = match name.ends_with(".tgz") {
@@ -90,13 +90,13 @@ impl Samples {
         })
     }
 
-    /// Bytes of the file that were used so far.
+    /// Returns the number of bytes consumed from the file so far.
     pub fn raw_bytes(&self) -> u64 {
         self.stream.raw_bytes()
     }
 
-    /// Start of the last member of the compressed data that what was given since the last call has bytes of. `None` when
-    /// no other member started.
+    /// Returns the start of the last compressed member that contributed bytes to what was returned since the last call.
+    /// `None` if no other member started.
     pub fn take_member_start(&mut self) -> Option<u64> {
         self.members.extend(self.stream.take_member_starts());
         let next = self.ready.front().map(|(start, _)| *start);
@@ -109,17 +109,16 @@ impl Samples {
         self.members.drain(..given).next_back()
     }
 
-    /// Whether all was given, and the compressed data turned out to be damaged: the last of their members.
+    /// Returns whether everything was returned and the compressed data turned out to be damaged, in its last member.
     pub fn ended_corrupt(&self) -> bool {
         self.ended && self.ready.is_empty() && self.is_corrupt
     }
 
-    /// The next sample, or what is in its place, with the offset in the decompressed data at which it starts; `None` at
-    /// the end.
+    /// Returns the next sample or other part, with its start offset in the decompressed data; `None` at the end.
     ///
     /// # Errors
     ///
-    /// Failures of the operating system, never damage of the file.
+    /// Returns operating-system errors, never damage to the file.
     pub fn read(&mut self) -> Result<Option<(u64, NextSample)>> {
         loop {
             if let Some(found) = self.ready.pop_front() {
@@ -138,7 +137,7 @@ impl Samples {
                 }
                 Err(Stop::Damaged(mut damage)) => {
                     if !damage.is_corrupt && self.stream.is_compressed() {
-                        // Damaged compressed data may come to light as a damaged header first.
+                        // Damaged compressed data may first show up as a damaged header.
                         match members::drain(&mut self.stream) {
                             Err(Stop::Failed(error)) => return Err(error),
                             Err(Stop::Damaged(found)) => damage.is_corrupt = found.is_corrupt,
@@ -161,7 +160,7 @@ impl Samples {
         self.is_corrupt = damage.is_corrupt;
         let reject = Reject::new(RejectCode::Truncated, format!("the tar file is broken: {}", damage.why));
         let name = damage.member.as_deref().and_then(safe).map(|path| divide(&path).0.to_owned());
-        // The sample that is cut off is not whole; one before it is.
+        // The sample that is cut off is incomplete; a sample before it is complete.
         self.pending = self.pending.take().filter(|(_, pending)| Some(&pending.name) != name.as_ref());
         self.end();
         self.ready.push_back((start, NextSample::Rejected(name, reject)));
@@ -217,7 +216,7 @@ impl Samples {
         sample.defect = sample.defect.take().or(defect);
     }
 
-    /// Puts the sample that is complete into the queue.
+    /// Moves the completed sample to the queue.
     fn flush(&mut self) {
         let Some((start, sample)) = self.pending.take() else { return };
         let found = if self.seen.insert(xxh3_128(sample.name.as_bytes())) {
@@ -230,7 +229,7 @@ impl Samples {
     }
 }
 
-/// The path of a member without `.`; `None` when it leads out of the tar file.
+/// Returns the path of a member without `.` components; `None` if it leads out of the tar file.
 fn safe(name: &[u8]) -> Option<String> {
     if name.starts_with(b"/") {
         return None;
@@ -248,10 +247,10 @@ fn safe(name: &[u8]) -> Option<String> {
     Some(path)
 }
 
-/// The name of the sample and the extension of the member.
+/// Divides a path into the name of the sample and the extension of the member.
 fn divide(path: &str) -> (&str, String) {
     let last = path.rfind('/').map_or(0, |slash| slash + 1);
-    // A dot at the beginning hides a file, and ends no name.
+    // A leading dot hides a file and does not end its name.
     match path[last..].char_indices().skip(1).find(|(_, c)| *c == '.') {
         Some((dot, _)) => (&path[..last + dot], path[last + dot + 1..].to_ascii_lowercase()),
         None => (path, String::new()),

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::source::opened::OpenedFile;
 use crate::source::{PlannedFile, retried};
 
-/// The end record and the longest comment that can follow it.
+/// Maximum size of the end record and the comment that can follow it, in bytes.
 const MAX_END_BYTES: u64 = END_BYTES as u64 + u16::MAX as u64;
 const END_BYTES: usize = 22;
 const LOCATOR_BYTES: usize = 20;
@@ -16,20 +16,20 @@ const END64_BYTES: usize = 56;
 const ENTRY_BYTES: usize = 46;
 /// Tag of the extra field with 64-bit sizes and offsets.
 const ZIP64_TAG: u16 = 1;
-/// Bits of the type of a file in the attributes that Unix writes, and the type of a symbolic link.
+/// Bits of the file type in Unix attributes, and the type of a symbolic link.
 const TYPE_MASK: u32 = 0xf000;
 const LINK_TYPE: u32 = 0xa000;
-/// The attributes are those of Unix.
+/// Marks the attributes as those of Unix.
 const MADE_BY_UNIX: u8 = 3;
 
 /// One file of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZipEntry {
-    /// The path as it is stored.
+    /// The path as stored.
     pub name: Vec<u8>,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// Bytes in the archive.
+    /// Size in the archive, in bytes.
     pub compressed: u64,
     /// CRC-32 of the file.
     pub crc: u32,
@@ -50,11 +50,11 @@ pub struct Directory {
     pub entries: Vec<ZipEntry>,
 }
 
-/// Where the central directory is.
+/// Location of the central directory.
 struct Place {
     start: u64,
     bytes: u64,
-    /// Bytes before the archive, which its offsets do not count.
+    /// Bytes before the archive, which its offsets do not include.
     before: u64,
 }
 
@@ -63,14 +63,14 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or is not a zip archive, or is damaged.
+    /// Returns an error if the file cannot be read, is not a zip archive, or is damaged.
     pub fn read(planned: &PlannedFile) -> Result<Self> {
         let opened = planned.open()?;
         let found = find(&opened, planned.bytes).and_then(|place| match place {
             Ok(place) => entries(&opened, &place),
             Err(why) => Ok(Err(why)),
         });
-        // Damage may also be a file that is still being written.
+        // Apparent damage may also be a file that is still being written.
         opened.check_unchanged()?;
         match found.map_err(|e| Error::io("read", &planned.path, e))? {
             Ok(entries) => Ok(Self { entries }),
@@ -81,7 +81,7 @@ impl Directory {
     }
 }
 
-/// What is wrong with an archive.
+/// Description of what is wrong with an archive.
 type Damage = String;
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -102,7 +102,7 @@ fn read_at<const N: usize>(file: &OpenedFile, at: u64) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Finds the directory by the records at the end of the file.
+/// Finds the directory through the records at the end of the file.
 fn find(file: &OpenedFile, length: u64) -> io::Result<Result<Place, Damage>> {
     let tail_start = length.saturating_sub(MAX_END_BYTES);
     let mut tail = vec![0; (length - tail_start) as usize];
@@ -123,7 +123,7 @@ fn find(file: &OpenedFile, length: u64) -> io::Result<Result<Place, Damage>> {
     if is_zip64 && let Some(locator_at) = directory_end.checked_sub(LOCATOR_BYTES as u64) {
         let locator: [u8; LOCATOR_BYTES] = read_at(file, locator_at)?;
         if locator.starts_with(b"PK\x06\x07") {
-            // The offset in the locator does not count what is before the archive.
+            // The offset in the locator does not include bytes before the archive.
             let places = [Some(u64_at(&locator, 8)), locator_at.checked_sub(END64_BYTES as u64)];
             let Some((end64_at, end64)) = end64(file, &places, locator_at)? else {
                 return Ok(Err("its Zip64 directory is not where it should be".to_owned()));
@@ -142,7 +142,7 @@ fn find(file: &OpenedFile, length: u64) -> io::Result<Result<Place, Damage>> {
     })
 }
 
-/// The end record of Zip64 at the first of `places` that has one and is before `limit`.
+/// Returns the Zip64 end record at the first of `places` that has one and is before `limit`.
 fn end64(
     file: &OpenedFile,
     places: &[Option<u64>],
@@ -158,7 +158,7 @@ fn end64(
     Ok(None)
 }
 
-/// The entries of the directory at `place`.
+/// Reads the entries of the directory at `place`.
 fn entries(file: &OpenedFile, place: &Place) -> io::Result<Result<Vec<ZipEntry>, Damage>> {
     let range = place.start..place.start + place.bytes;
     file.will_read(range.clone()).map_err(io::Error::other)?;
@@ -169,7 +169,7 @@ fn entries(file: &OpenedFile, place: &Place) -> io::Result<Result<Vec<ZipEntry>,
         let number = entries.len() + 1;
         let damage = || Ok(Err(format!("entry {number} of its directory is damaged")));
         if reader.limit() < ENTRY_BYTES as u64 {
-            // The record of a digital signature.
+            // The rest is the record of a digital signature.
             return if entries.is_empty() { damage() } else { Ok(Ok(entries)) };
         }
         reader.read_exact(&mut header)?;
@@ -204,7 +204,7 @@ fn entries(file: &OpenedFile, place: &Place) -> io::Result<Result<Vec<ZipEntry>,
 }
 
 impl ZipEntry {
-    /// Replaces numbers that did not fit 32 bits by those of the Zip64 extra field.
+    /// Replaces numbers that do not fit into 32 bits by those of the Zip64 extra field.
     fn widen(&mut self, mut extra: &[u8]) {
         while extra.len() >= 4 {
             let (tag, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));

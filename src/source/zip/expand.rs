@@ -1,4 +1,4 @@
-//! The files of archives as files of a source.
+//! Listing of the files in archives as files of a source.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -21,25 +21,25 @@ use crate::transform::image::has_image_extension;
 
 /// A folder that macOS adds to archives.
 const MAC_FOLDER: &[u8] = b"__MACOSX";
-/// Extensions of images that cannot be decoded, and are rejected with a message that says so.
+/// Extensions of images that cannot be decoded. They are rejected with a message that says so.
 const UNREADABLE: [&str; 3] = ["avif", "heic", "heif"];
 
-/// The files of an archive.
+/// The files found in an archive.
 #[derive(Debug, Default)]
 pub struct ExpandedZip {
-    /// Those that are wanted, in the order of their paths.
+    /// Files that pass the filter, in the order of their paths.
     pub files: Vec<SourceFile>,
-    /// Files that are not wanted, are hidden, are links, or have paths that lead out of the archive.
+    /// Skipped files: excluded by the filter, hidden, links, or with paths that lead out of the archive.
     pub skipped: SkippedTypes,
     /// Metadata files in the archive, which are not used.
     pub tables: Vec<PathBuf>,
 }
 
-/// Lists the files in the archive `file`, which is `planned` for reading, whose names are `wanted`.
+/// Lists the files in the archive `file` whose names pass `wanted`. `planned` is the archive to open.
 ///
 /// # Errors
 ///
-/// The archive cannot be read, or its directory is damaged.
+/// Returns an error if the archive cannot be read, or its directory is damaged.
 pub fn expand(
     file: &SourceFile,
     planned: &PlannedFile,
@@ -90,19 +90,19 @@ pub fn expand(
     Ok(found)
 }
 
-/// How the archives of a listing are read.
+/// Options for reading the archives of a listing.
 pub struct Archives<'a> {
     /// The sources of the listing.
     pub sources: &'a [SourceSpec],
     /// Whether symbolic links are followed.
     pub follow_links: bool,
-    /// Whether the name of a file beside archives is that of an item.
+    /// Whether the name of a file outside archives is that of an item.
     pub is_item: &'a dyn Fn(&SourceFile) -> bool,
     /// Whether the name of a file in an archive is that of an item.
     pub wanted: &'a dyn Fn(&str) -> bool,
 }
 
-/// A listing with the files in its archives.
+/// A listing whose archives are replaced by the files in them.
 pub struct ExpandedListing {
     /// The files.
     pub listing: Listing,
@@ -113,12 +113,12 @@ pub struct ExpandedListing {
 }
 
 impl Archives<'_> {
-    /// Puts the files in zip archives in the place of these. An archive in a folder with items is left out: it may be what they
-    /// were unpacked from.
+    /// Replaces zip archives by the files in them. If there are items outside archives, archives found in folders are
+    /// left out, because the items may have been unpacked from them.
     ///
     /// # Errors
     ///
-    /// An archive cannot be read.
+    /// Returns an error if an archive cannot be read.
     pub fn expand(&self, listing: Listing) -> Result<ExpandedListing> {
         if !listing.files.iter().any(|file| is_archive(&file, self.sources)) {
             return Ok(ExpandedListing { listing, tables: Vec::new(), left_out: None });
@@ -144,19 +144,19 @@ impl Archives<'_> {
     }
 }
 
-/// Whether `file` of `sources` is an archive.
+/// Returns whether `file` of `sources` is an archive.
 pub fn is_archive(file: &SourceFile, sources: &[SourceSpec]) -> bool {
     file.path(sources).file_name().is_some_and(|name| is_zip(&portable_name(name)))
 }
 
-/// The path without empty parts; `None` when it leads out of the archive, or a part of it is hidden.
+/// Returns the path without empty and `.` components; `None` if it leads out of the archive or has a hidden component.
 fn path_of(name: &[u8]) -> Option<Vec<u8>> {
     if name.starts_with(b"/") || name.contains(&0) {
         return None;
     }
     let parts: Vec<&[u8]> =
         name.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
-    // This includes `..`.
+    // `..` also counts as hidden.
     let is_hidden = |part: &&[u8]| part.starts_with(b".") || *part == MAC_FOLDER;
     (!parts.is_empty() && !parts.iter().any(is_hidden)).then(|| parts.join(&b'/'))
 }
@@ -167,7 +167,7 @@ fn portable(path: &[u8]) -> String {
     parts.join("/")
 }
 
-/// Whether the name of a file in an archive is that of an image, including those that cannot be decoded.
+/// Returns whether the name of a file in an archive is that of an image, including images that cannot be decoded.
 pub fn is_image_name(name: &str) -> bool {
     let is_unreadable = name.rsplit_once('.').is_some_and(|(_, extension)| {
         UNREADABLE.iter().any(|unreadable| extension.eq_ignore_ascii_case(unreadable))
@@ -175,8 +175,8 @@ pub fn is_image_name(name: &str) -> bool {
     is_unreadable || has_image_extension(name)
 }
 
-/// Whether all of `paths` are in one folder that says nothing of them: it is called as the archive, or holds only folders
-/// and is not called as a split.
+/// Returns whether all of `paths` are in one folder without a meaning of its own: it is named like the archive, or it
+/// contains only folders and is not named like a split.
 fn has_root(paths: &[&[u8]], archive: &str) -> bool {
     let mut roots = BTreeSet::new();
     let mut holds_files = false;

@@ -1,4 +1,4 @@
-//! Reads one file of a zip archive.
+//! Reads single files of a zip archive.
 
 use std::io::Read;
 use std::ops::Range;
@@ -15,33 +15,33 @@ use crate::source::opened::OpenedFile;
 use crate::source::stream::Broken;
 use crate::source::{PlannedFile, retried};
 
-/// Bytes of the header before the name of a file.
+/// Size of the local header before the name of a file, in bytes.
 pub(super) const LOCAL_HEADER_BYTES: usize = 30;
-/// Bytes of the largest file that is read.
+/// Maximum size of a file that is read as a whole, in bytes.
 pub(super) const MAX_MEMBER_BYTES: u64 = 256 << 20;
-/// Bytes of the name and the extra fields, unless there are many.
+/// Usual size limit of the name and the extra fields, in bytes.
 const USUAL_NAME_BYTES: u64 = 512;
-/// Bytes that a stored byte may become when a file is read piece by piece, beside [`FREE_BYTES`].
+/// Decompressed bytes allowed per stored byte if a file is read in pieces, in addition to [`FREE_BYTES`].
 const MAX_RATIO: u64 = 1100;
-/// Bytes that any file may become.
+/// Decompressed bytes allowed for any file.
 const FREE_BYTES: u64 = 64 << 20;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
-/// Where a file is in an archive.
+/// Location of a file in an archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZipMember {
-    /// Leading components of the relative path that name the archive; none when it is the source itself.
+    /// Number of leading components of the relative path that name the archive; 0 if it is the source itself.
     pub archive_parts: u32,
-    /// Whether the next component is a folder that holds the whole archive, and is no class or split.
+    /// Whether the next component is a folder that contains the whole archive, and is not a class or split.
     pub in_root: bool,
-    /// Bytes of the archive.
+    /// Size of the archive in bytes.
     pub archive_bytes: u64,
     /// Offset of the local header.
     pub offset: u64,
-    /// Bytes of the file in the archive.
+    /// Size of the file in the archive, in bytes.
     pub compressed: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub size: u64,
     /// CRC-32 of the file.
     pub crc: u32,
@@ -52,17 +52,17 @@ pub struct ZipMember {
 }
 
 impl ZipMember {
-    /// The bytes of the file, from the archive `planned`.
+    /// Reads the file from the archive `planned`.
     ///
     /// # Errors
     ///
-    /// The archive cannot be read or has changed, or this part of it is damaged.
+    /// Returns an error if the archive cannot be read or has changed, or if this part of it is damaged.
     pub fn read(&self, planned: &PlannedFile) -> Result<Vec<u8>, Broken> {
         self.check()?;
         self.read_opened(&planned.open().map_err(Broken::Failed)?)
     }
 
-    /// Where the file is in the archive, with what is before its bytes.
+    /// Returns the range of the file in the archive, including the header before its bytes.
     fn range(&self) -> Range<u64> {
         let before = LOCAL_HEADER_BYTES as u64 + USUAL_NAME_BYTES;
         let end = self.offset.saturating_add(before).saturating_add(self.compressed);
@@ -75,7 +75,7 @@ impl ZipMember {
         planned.open_range_ahead(self.range())
     }
 
-    /// As [`Self::read`], from the archive that was opened before.
+    /// As [`Self::read`], from an archive that is already open.
     ///
     /// # Errors
     ///
@@ -87,16 +87,16 @@ impl ZipMember {
         let data = self.data(opened)?;
         let mut bytes = vec![0; self.compressed as usize];
         retried(|| opened.read_exact_at(&mut bytes, data.start)).map_err(failed)?;
-        // Damage may also be a file that was written to.
+        // Apparent damage may also be a file that was written to.
         opened.check_unchanged().map_err(Broken::Failed)?;
         self.decompressed(bytes)
     }
 
-    /// Opens the file in the archive, which was opened before, to be read piece by piece: files of any size.
+    /// Opens a reader of the file in an archive that is already open. It reads files of any size, in pieces.
     ///
     /// # Errors
     ///
-    /// As [`Self::read`]. Damage of the compressed data shows when they are read.
+    /// As [`Self::read`]. Damage to the compressed data is reported when it is read.
     pub(in crate::source) fn open(&self, opened: &Arc<OpenedFile>) -> Result<MemberReader, Broken> {
         self.check_method()?;
         if self.size > self.compressed.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES) {
@@ -108,7 +108,7 @@ impl ZipMember {
         Ok(MemberReader::new(Arc::clone(opened), data, self.method == DEFLATED, self.size, self.crc))
     }
 
-    /// Where the bytes of the file are in the archive.
+    /// Returns the range of the bytes of the file in the archive.
     fn data(&self, opened: &OpenedFile) -> Result<Range<u64>, Broken> {
         let failed = |e| Broken::Failed(Error::io("read", opened.path(), e));
         let truncated = || rejected(RejectCode::Truncated, "the zip archive ends before the file does");
@@ -119,7 +119,7 @@ impl ZipMember {
         }
         retried(|| opened.read_exact_at(&mut header, self.offset)).map_err(failed)?;
         if !header.starts_with(b"PK\x03\x04") {
-            // Damage may also be a file that was written to.
+            // Apparent damage may also be a file that was written to.
             opened.check_unchanged().map_err(Broken::Failed)?;
             let message = "the zip archive has no header where the file should begin";
             return Err(rejected(RejectCode::Corrupt, message));
@@ -130,7 +130,7 @@ impl ZipMember {
         end.map(|end| start..end).ok_or_else(truncated)
     }
 
-    /// Refuses what cannot be decompressed, or is too large to be read as a whole.
+    /// Returns a reject if the file cannot be decompressed, or is too large to be read as a whole.
     fn check(&self) -> Result<(), Broken> {
         self.check_method()?;
         if self.size.max(self.compressed) > MAX_MEMBER_BYTES {
@@ -162,7 +162,7 @@ impl ZipMember {
             STORED => bytes,
             _ => {
                 let mut out = Vec::with_capacity(self.size as usize);
-                // One byte more than declared, to notice that there are more.
+                // One byte more than declared, to detect excess bytes.
                 DeflateDecoder::new(bytes.as_slice()).take(self.size + 1).read_to_end(&mut out).map_err(
                     |e| {
                         rejected(

@@ -1,7 +1,7 @@
-//! Zip archives as folders: every image or file of text in an archive is a file of the source, read by its offset.
+//! Zip archives as folders: every image or text file in an archive is a file of the source, read by its offset.
 //!
-//! Only the central directory is read when a run is planned. Members are decompressed one by one, on the threads that convert
-//! them.
+//! Only the central directory is read when a run is planned. Members are decompressed one by one, on the threads that
+//! convert them.
 
 mod directory;
 mod expand;
@@ -18,12 +18,12 @@ pub(super) use self::reader::ZipDamage;
 /// The extension of archives.
 const EXTENSION: &str = ".zip";
 
-/// Whether the name of a file says that it is a zip archive.
+/// Returns whether the name of a file is that of a zip archive.
 pub fn is_zip(name: &str) -> bool {
     stem(name) != name
 }
 
-/// `name` without the extension of an archive.
+/// Returns `name` without the extension of an archive.
 pub fn stem(name: &str) -> &str {
     let at = name.len().saturating_sub(EXTENSION.len());
     match name.get(at..) {

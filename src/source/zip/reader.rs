@@ -1,4 +1,4 @@
-//! The bytes of one file of a zip archive, piece by piece.
+//! Reader of one file in a zip archive, in pieces.
 
 use std::fmt;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -14,11 +14,11 @@ use crate::source::opened::OpenedFile;
 /// Bytes read from the archive at a time.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Decompresses a file of an archive, and checks its size and checksum at its end. Errors that are damage of the file carry
-/// a [`ZipDamage`]; others are failures to read the archive.
+/// Decompresses a file in an archive, and checks its size and checksum at its end. Errors caused by damage to the file
+/// contain a [`ZipDamage`]; others are failures to read the archive.
 pub(in crate::source) struct MemberReader {
     content: MemberContent,
-    /// Bytes that are still to come.
+    /// Bytes still to be read.
     left: u64,
     crc: Crc,
     expected_crc: u32,
@@ -29,7 +29,7 @@ enum MemberContent {
     Deflated(DeflateDecoder<BufReader<ArchiveRange>>),
 }
 
-/// Damage of a file in an archive, as the cause of an [`io::Error`].
+/// Damage to a file in an archive, as the cause of an [`io::Error`].
 #[derive(Debug, Clone)]
 pub(in crate::source) struct ZipDamage(pub(in crate::source) Reject);
 
@@ -42,7 +42,7 @@ impl fmt::Display for ZipDamage {
 impl std::error::Error for ZipDamage {}
 
 impl ZipDamage {
-    /// The damage that `error` carries.
+    /// Returns the damage that `error` contains.
     pub(in crate::source) fn of(error: &io::Error) -> Option<&Reject> {
         error.get_ref()?.downcast_ref::<Self>().map(|damage| &damage.0)
     }
@@ -53,7 +53,7 @@ impl ZipDamage {
 }
 
 impl MemberReader {
-    /// Reads `size` bytes with the CRC-32 `crc` from the bytes `range` of an archive.
+    /// Creates a reader of a file of `size` bytes with the CRC-32 `crc`, stored in the bytes `range` of an archive.
     pub(super) fn new(
         opened: Arc<OpenedFile>,
         range: Range<u64>,
@@ -83,7 +83,7 @@ impl Read for MemberReader {
             MemberContent::Deflated(decoder) => decoder.read(buffer),
         };
         let read = read.map_err(|e| match e.kind() {
-            // Of the decoder; failures to read the archive have the kinds of the system.
+            // Errors of the decoder. Failures to read the archive have the error kinds of the system.
             ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
                 if !is_failure(&e) =>
             {
@@ -110,7 +110,7 @@ impl Read for MemberReader {
     }
 }
 
-/// A failure to read the archive, which passes through the decoder.
+/// A failure to read the archive, wrapped to pass through the decoder.
 #[derive(Debug)]
 struct ReadFailure(io::Error);
 
@@ -126,7 +126,7 @@ fn is_failure(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<ReadFailure>())
 }
 
-/// The failure as the system reported it.
+/// Returns the error as the system reported it.
 fn unwrapped(error: io::Error) -> io::Error {
     if !is_failure(&error) {
         return error;
@@ -138,7 +138,7 @@ fn unwrapped(error: io::Error) -> io::Error {
     }
 }
 
-/// Bytes of an archive.
+/// Reader of a byte range of an archive.
 struct ArchiveRange {
     opened: Arc<OpenedFile>,
     range: Range<u64>,

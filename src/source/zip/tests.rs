@@ -1,3 +1,5 @@
+//! Tests of zip archives.
+
 use std::io::Write;
 
 use flate2::Compression;
@@ -10,7 +12,7 @@ use crate::source::PlannedFile;
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
 
-/// A file of an archive that is written here.
+/// A file to write into a test archive.
 struct Given<'a> {
     name: &'a str,
     content: &'a [u8],
@@ -28,7 +30,7 @@ fn deflated(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// An archive as the specification says, with the numbers of Zip64 when `wide`.
+/// Builds an archive according to the specification, with Zip64 numbers if `wide` is set.
 fn archive(files: &[Given<'_>], wide: bool) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for file in files {
@@ -85,7 +87,7 @@ fn archive(files: &[Given<'_>], wide: bool) -> Vec<u8> {
     out
 }
 
-/// The archive as a source of its own, and what is in it.
+/// Writes the archive, and returns it as a source of its own with the files in it.
 fn listed(dir: &std::path::Path, name: &str, bytes: &[u8]) -> Result<(Vec<SourceSpec>, ExpandedZip), String> {
     let path = dir.join(name);
     std::fs::write(&path, bytes).unwrap();
@@ -125,7 +127,7 @@ fn images_are_listed_by_path_and_read_by_offset() {
         given("metadata.csv", b"file_name"),
     ];
     for wide in [false, true] {
-        // The offsets of an archive that follows a program do not count the program.
+        // The offsets of an archive that follows a program do not include the program.
         for before in [&b""[..], b"#!program"] {
             let bytes = [before, &archive(&files, wide)].concat();
             let (sources, found) = listed(dir.path(), "z.zip", &bytes).unwrap();
@@ -199,7 +201,7 @@ fn damaged_directories_are_refused_and_never_trusted() {
         let error = listed(dir.path(), "z.zip", &whole[..whole.len() - 40]).unwrap_err();
         assert!(error.contains("cannot be read: it has no directory at its end"), "{error}");
         assert!(listed(dir.path(), "z.zip", b"").unwrap_err().contains("no directory"));
-        // Whatever byte is wrong, nothing panics, and no file has bytes of another size than it is listed with.
+        // Whichever byte is wrong, nothing panics, and every file that can be read has its listed size.
         for at in 0..whole.len() {
             for bit in [0, 3, 7] {
                 let mut bytes = whole.clone();

@@ -1,15 +1,15 @@
-//! Bringing pixels to the channels of the output.
+//! Conversion of pixels to the channels of the output.
 
 use super::pixels::{Pixels, luma};
 use super::text::{Color, Rgb};
 
-/// `color` of opacity `alpha` over `background`, rounded.
+/// Blends `color` with opacity `alpha` over `background`, rounded.
 fn over(color: u8, alpha: u8, background: u8) -> u8 {
     let (color, alpha, background) = (u32::from(color), u32::from(alpha), u32::from(background));
     ((color * alpha + background * (255 - alpha) + 127) / 255) as u8
 }
 
-/// Brings `pixels` to the channels of `color`, in place. Where alpha goes, it is laid onto `background` first.
+/// Converts `pixels` to the channels of `color`, in place. Alpha that is removed is first blended with `background`.
 pub(super) fn to_channels(pixels: &mut Pixels, color: Color, background: Rgb) {
     if pixels.channels == 4 && color != Color::Rgba {
         let Rgb(background) = background;
@@ -27,7 +27,7 @@ pub(super) fn to_channels(pixels: &mut Pixels, color: Color, background: Rgb) {
     }
 }
 
-/// Makes pixels narrower in place, from the front.
+/// Converts pixels to fewer channels in place, from front to back.
 fn narrow_pixels<const FROM: usize, const TO: usize>(
     pixels: &mut Pixels,
     f: impl Fn([u8; FROM]) -> [u8; TO],
@@ -41,7 +41,7 @@ fn narrow_pixels<const FROM: usize, const TO: usize>(
     pixels.reshape(pixels.size(), TO);
 }
 
-/// Makes pixels wider in place, from the back.
+/// Converts pixels to more channels in place, from back to front.
 fn widen_pixels<const FROM: usize, const TO: usize>(pixels: &mut Pixels, f: impl Fn([u8; FROM]) -> [u8; TO]) {
     let count = pixels.data.len() / FROM;
     pixels.reshape(pixels.size(), TO);

@@ -1,6 +1,6 @@
-//! Pixels of JPEG: strict by default, and at a smaller scale where little is lost by it. `dsconvert_jpeg` decodes common
-//! baseline files, CMYK and unusual sampling factors, and libjpeg-turbo-rs the rest. The pixels do not depend on the
-//! decoder.
+//! JPEG decoding: strict by default, and at a smaller scale if that loses little. `dsconvert_jpeg` decodes common
+//! baseline files, CMYK and unusual sampling factors; libjpeg-turbo-rs decodes the rest. The pixels do not depend on
+//! the decoder.
 
 use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, ImageInfo, Layout, LayoutRequest, Region, Scale};
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
@@ -18,12 +18,12 @@ use crate::decode::jpeg_engine::JpegEngine;
 use crate::decode::{of_jpeg, turbo};
 use crate::sample::{Reject, RejectCode};
 
-/// Pixels per byte that a JPEG has at most: the DC coefficient of a block of 64 takes a bit or more.
+/// Maximum number of pixels per byte of a JPEG: the DC coefficient of a block of 64 pixels takes at least one bit.
 const MAX_PIXELS_PER_BYTE: u64 = 64 * 8;
 
-/// The largest power of two, up to 8, by which a decode of `source` may be reduced so that the result keeps at least
-/// twice the pixels of `target` in each direction. Down to that, Lanczos sees no difference that JPEG has not already
-/// lost (44 to 50 dB); below, it does.
+/// Returns the reduction for decoding `source`: the largest power of two, up to 8, whose result has at least twice the
+/// pixels of `target` in each direction. Down to that size, Lanczos loses no detail that JPEG has not already lost (44
+/// to 50 dB); below it, it does.
 pub(super) fn reduction(header: &Header<'_>, source: Size, target: Size) -> u32 {
     if header.frame.process == Process::Lossless || header.frame.precision != 8 {
         return 1;
@@ -35,31 +35,31 @@ pub(super) fn reduction(header: &Header<'_>, source: Size, target: Size) -> u32 
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
-/// Rejects a file too small for its pixels.
+/// Rejects a file that is too small for its pixels.
 pub(super) fn check_file_size(source: &CheckedImage<'_>) -> Result<(), Reject> {
     let (size, stored) = (source.structure.size, source.bytes.len() as u64);
     container::decoded_bytes(size.pixels(), stored, MAX_PIXELS_PER_BYTE).map(drop)
 }
 
-/// What a JPEG is decoded to.
+/// A request to decode a JPEG.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) source: &'a CheckedImage<'a>,
     pub(super) header: &'a Header<'a>,
     pub(super) options: &'a ImageOptions,
-    /// The pixels are to be 1/`reduction` of the size of the file.
+    /// Decode to 1/`reduction` of the size of the file.
     pub(super) reduction: u32,
-    /// The pixels, at that size, that count; what others hold is left open.
+    /// The pixels needed, at that size; the content of others is unspecified.
     pub(super) needed: Rect,
-    /// What the pixels will go through; only inks go through it here.
+    /// The profile conversion of the pixels. It is applied here only to CMYK.
     pub(super) profile: Option<&'a Conversion>,
 }
 
 impl Asked<'_> {
-    /// Decodes the file `bytes` into `scratch.decoded`: grey when grey is asked for and the profile does not need
-    /// colours, else RGB. True when damage was concealed, which only happens with the lenient option.
+    /// Decodes the file into `scratch.decoded`: as grey if grey is requested and the profile does not need colours,
+    /// otherwise as RGB. Returns true if damage was concealed, which only happens with the lenient option.
     ///
-    /// Inks are the exception: they are brought to RGB, by the profile if it is one for inks.
+    /// CMYK is the exception: it is converted to RGB here, by the profile if that is a CMYK profile.
     pub(super) fn decode(&self, scratch: &mut ImageScratch) -> Result<bool, Reject> {
         let is_cmyk = self.header.frame.components == 4;
         if !self.options.lenient {
@@ -87,8 +87,8 @@ impl Asked<'_> {
         }
     }
 
-    /// The structure of the file, and whether damage in it is concealed; `None` when only a lenient decoder can make
-    /// something of it.
+    /// Returns the structure of the file, and whether damage in it is concealed; `None` if the structure cannot be read
+    /// and only a lenient decoder may still decode the file.
     fn layout(&self) -> Result<Option<(Layout<'_>, bool)>, Reject> {
         let is_lenient = self.options.lenient;
         let bytes = self.source.bytes;
@@ -120,7 +120,7 @@ impl Asked<'_> {
         Ok(decoded)
     }
 
-    /// Decodes through libjpeg-turbo-rs. True when damage was concealed.
+    /// Decodes with libjpeg-turbo-rs. Returns true if damage was concealed.
     fn library(&self, format: PixelFormat, channels: usize, out: &mut Pixels) -> Result<bool, Reject> {
         let reject = |error| self.reject(error);
         let mut decoder = self.decoder()?;
@@ -133,8 +133,9 @@ impl Asked<'_> {
         Ok(!info.warnings.is_empty())
     }
 
-    /// Decodes the file with the decoder that is faster for what it reads, and gives the same pixels. It takes only files
-    /// without any damage; all others are for libjpeg-turbo to judge.
+    /// Decodes the file with the baseline decoder, which is faster for the files that it supports, and gives the same
+    /// pixels. It accepts only undamaged files; the general decoders handle all others. Returns whether it decoded the
+    /// file.
     fn whole_baseline(&self, channels: usize, baseline: &mut BaselineDecoder, out: &mut Pixels) -> bool {
         let frame = self.header.frame;
         if frame.process != Process::Sequential || frame.precision != 8 {
@@ -158,7 +159,7 @@ impl Asked<'_> {
         out.is_some_and(|out| baseline.decode_into(self.source.bytes, request, out).is_ok())
     }
 
-    /// Decodes inks and converts them to RGB. True when damage was concealed.
+    /// Decodes CMYK and converts it to RGB. Returns true if damage was concealed.
     fn inks(
         &self,
         layout: &Layout<'_>,
@@ -180,7 +181,7 @@ impl Asked<'_> {
                 !info.warnings.is_empty()
             }
         };
-        // Files with Adobe's segment store the inks inverted.
+        // Files with an Adobe segment store CMYK inverted.
         if layout.has_adobe_marker() {
             dsconvert_jpeg::invert_cmyk(buffer);
         }
@@ -191,7 +192,7 @@ impl Asked<'_> {
         Ok(is_damaged)
     }
 
-    /// [`reduction`] gives no other values.
+    /// Returns the scale of `reduction`. The function [`reduction`] returns only values that are scales.
     fn scale(&self) -> Scale {
         Scale::from_denominator(self.reduction).unwrap_or_default()
     }
@@ -221,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    /// That the pixels are right does not tell which decoder has made them.
+    /// Correct pixels do not show which decoder produced them.
     #[test]
     fn whole_baseline_files_go_through_the_faster_decoder() {
         let options = ImageOptions::default();

@@ -1,4 +1,4 @@
-//! Pixels of everything but JPEG, in full.
+//! Decoding of all types except JPEG, at full size.
 
 use image::{ColorType, ImageDecoder};
 
@@ -11,20 +11,20 @@ use crate::decode::other::{limits, open, reject, too_large};
 use crate::decode::{ImageType, to_8_bits};
 use crate::sample::{Reject, RejectCode};
 
-/// What came of a decode beside the pixels.
+/// The result of a decode, in addition to the pixels.
 #[derive(Debug)]
 pub(super) struct Decoded {
-    /// The embedded profile, which the pixels have not been through.
+    /// The embedded profile, which is not applied to the pixels.
     pub(super) icc: Option<Vec<u8>>,
-    /// The channels the profile is for.
+    /// The channels that the profile must be for.
     pub(super) space: Space,
-    /// Whether the file holds 8-bit RGB and nothing else, so that its pixels are those of the output.
+    /// Whether the file contains only 8-bit RGB, so that its pixels are those of the output.
     pub(super) is_plain_rgb: bool,
-    /// Where decoding stopped before its end; only with the lenient option.
+    /// The damage at which decoding stopped; only with the lenient option.
     pub(super) damage: Option<Reject>,
 }
 
-/// Decodes `source` into `out` as RGB or, where it has alpha, RGBA. `buffer` holds the samples as they are stored.
+/// Decodes `source` into `out` as RGB, or as RGBA if it has alpha. `buffer` receives the samples as stored.
 pub(super) fn decode(
     source: &CheckedImage<'_>,
     lenient: bool,
@@ -48,7 +48,7 @@ pub(super) fn decode(
     buffer.resize(usize::try_from(decoded).map_err(|_| too_large())?, 0);
     let damage = match decoder.read_image(buffer).map_err(reject) {
         Ok(()) => None,
-        // The decoders write rows as they come; where none came, there is nothing to keep.
+        // The decoders write rows as they arrive. If none arrived, there is nothing to keep.
         Err(damage)
             if lenient
                 && matches!(damage.code, RejectCode::Truncated | RejectCode::Corrupt)
@@ -72,8 +72,8 @@ pub(super) fn decode(
     Ok(Decoded { icc, space, is_plain_rgb, damage })
 }
 
-/// Whether libwebp decodes a still lossy WebP. The decoder of the `image` crate reads on where the data of a partition
-/// has ended.
+/// Checks that libwebp decodes a still lossy WebP; returns true for all other files. The decoder of the `image` crate
+/// reads on after the data of a partition has ended.
 fn libwebp_agrees(source: &CheckedImage<'_>) -> bool {
     let has = |kind: &[u8; 4]| container::webp::chunks(source.bytes).any(|chunk| &chunk.kind == kind);
     source.image_type != ImageType::Webp

@@ -1,4 +1,4 @@
-//! Pixels without an encoding: what a loader that reads the source files would deliver.
+//! Conversion without encoding: the pixels that a loader would deliver from the source files.
 
 use super::encoding::Encode;
 use super::options::ImageOptions;
@@ -11,7 +11,7 @@ use crate::sample::Reject;
 /// The pixels of one image, in a buffer of the [`ImageScratch`].
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveredPixels<'s> {
-    /// Samples, interleaved, rows from top to bottom without gaps.
+    /// Interleaved samples, rows from top to bottom without gaps.
     pub samples: &'s [u8],
     /// Width in pixels.
     pub width: u32,
@@ -22,13 +22,14 @@ pub struct DeliveredPixels<'s> {
 }
 
 impl ImageTransform {
-    /// A transform that delivers pixels ([`Self::pixels`]) by `options`, whose encoding and selection have no effect.
+    /// Creates a transform that delivers pixels ([`Self::pixels`]) by `options`. Their encoding and selection have no
+    /// effect.
     ///
     /// # Errors
     ///
-    /// As [`ImageTransform::new`].
+    /// Returns the same errors as [`ImageTransform::new`].
     pub fn delivering(options: ImageOptions) -> Result<Self> {
-        // Nothing is passed through when the output is bare samples.
+        // Nothing passes through when the output is bare samples.
         let options = ImageOptions {
             encode: Encode::Raw,
             keep_metadata: false,
@@ -40,18 +41,19 @@ impl ImageTransform {
         Self::new(options)
     }
 
-    /// Decodes and shapes an image as [`Self::convert`] does, but does not encode it. `decoded` is called between the two.
+    /// Decodes and shapes an image like [`Self::convert`], but does not encode it. Calls `decoded` between decoding and
+    /// shaping.
     ///
     /// # Errors
     ///
-    /// As [`Self::convert`].
+    /// Returns the same errors as [`Self::convert`].
     pub fn pixels<'s>(
         &self,
         source: &[u8],
         scratch: &'s mut ImageScratch,
         decoded: impl FnOnce(),
     ) -> Result<DeliveredPixels<'s>, Reject> {
-        // Not afterwards: the pixels stay in it.
+        // Trimmed before decoding, because the pixels stay in the scratch afterwards.
         scratch.trim();
         match caught(|| self.decode_and_shape(source, scratch, decoded)) {
             Ok(shaped) => shaped?,
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
     use crate::transform::image::ImageOutcome;
 
-    /// The pixels are those that a conversion to bare samples stores.
+    /// Delivered pixels equal those that a conversion to bare samples stores.
     #[test]
     fn pixels_are_those_of_a_conversion_to_raw() {
         let options = ImageOptions { resize: "shorter:20".parse().unwrap(), ..ImageOptions::default() };

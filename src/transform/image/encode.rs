@@ -1,4 +1,4 @@
-//! From pixels to the bytes of an image file.
+//! Encoding of pixels as image files.
 
 use image::ExtendedColorType;
 use image::ImageEncoder;
@@ -11,7 +11,7 @@ use super::encoding::{Encode, Subsampling};
 use super::pixels::Pixels;
 use crate::sample::{Reject, RejectCode};
 
-/// Encodes `pixels` as `encode`, which must name a type ([`Encode::Keep`] has been resolved by the caller).
+/// Encodes `pixels` as `encode`, which must name a type: the caller resolves [`Encode::Keep`].
 pub(super) fn encode(pixels: &Pixels, encode: Encode) -> Result<Vec<u8>, Reject> {
     let longest = encode.max_side();
     if pixels.size().longer() > longest {
@@ -24,7 +24,8 @@ pub(super) fn encode(pixels: &Pixels, encode: Encode) -> Result<Vec<u8>, Reject>
         Encode::Jpeg { quality, subsampling } => jpeg(pixels, quality, subsampling),
         Encode::Png | Encode::Keep => {
             let mut out = Vec::new();
-            // Adaptive filters with the fast deflate of `fdeflate`: a tenth larger than the best, many times faster.
+            // Adaptive filters with the fast deflate of `fdeflate`: a tenth larger than the best, but many times
+            // faster.
             PngEncoder::new_with_quality(&mut out, CompressionType::Fast, FilterType::Adaptive)
                 .write_image(&pixels.data, pixels.width, pixels.height, color_type(pixels))
                 .map_err(refused)?;
@@ -62,7 +63,7 @@ fn jpeg(pixels: &Pixels, quality: u8, subsampling: Subsampling) -> Result<Vec<u8
     };
     Encoder::new(&pixels.data, pixels.width as usize, pixels.height as usize, format)
         .quality(quality)
-        // Numbers of more than 8 bits are not baseline; few readers know them.
+        // Quantization values of more than 8 bits are not baseline; few readers support them.
         .force_baseline(true)
         .subsampling(match subsampling {
             Subsampling::S420 => libjpeg_turbo_rs::Subsampling::S420,
@@ -73,7 +74,7 @@ fn jpeg(pixels: &Pixels, quality: u8, subsampling: Subsampling) -> Result<Vec<u8
 }
 
 fn webp(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, Reject> {
-    // libwebp knows no grey.
+    // libwebp does not support grey images.
     let widened: Vec<u8>;
     let encoder = match pixels.channels {
         1 => {

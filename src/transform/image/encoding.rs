@@ -1,4 +1,4 @@
-//! What the output is encoded as: the `--encode` option.
+//! The encoding of the output: the `--encode` option.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,22 +7,22 @@ use super::text::{did_you_mean, not_accepted, serde_as_text};
 use crate::decode::ImageType;
 use crate::error::{Error, Result};
 
-/// JPEG quality where none is said.
+/// Default JPEG quality.
 pub const DEFAULT_JPEG_QUALITY: u8 = 90;
-/// WebP quality where none is said.
+/// Default WebP quality.
 pub const DEFAULT_WEBP_QUALITY: u8 = 90;
 
-/// Resolution of the colour channels of a JPEG.
+/// Chroma subsampling of a JPEG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Subsampling {
-    /// 4:2:0: one colour sample for 2×2 pixels.
+    /// 4:2:0: one chroma sample per 2×2 pixels.
     #[default]
     S420,
-    /// 4:4:4: full resolution.
+    /// 4:4:4: chroma at full resolution.
     S444,
 }
 
-/// What the output is encoded as.
+/// The encoding of the output.
 ///
 /// | text | output |
 /// |---|---|
@@ -38,7 +38,7 @@ pub enum Encode {
     Jpeg {
         /// 1 to 100, on the scale of the IJG library.
         quality: u8,
-        /// Resolution of the colour channels.
+        /// Chroma subsampling.
         subsampling: Subsampling,
     },
     /// 8-bit PNG.
@@ -52,12 +52,12 @@ pub enum Encode {
     WebpLossless,
     /// Bare samples.
     Raw,
-    /// The type of the source, where nothing must change its very bytes.
+    /// The type of the source; its bytes are kept if nothing has to change.
     Keep,
 }
 
 impl Encode {
-    /// The type of the output; `None` for [`Encode::Keep`], where the source decides.
+    /// Returns the type of the output; `None` for [`Encode::Keep`], because it depends on the source.
     pub fn output_type(self) -> Option<ImageType> {
         match self {
             Encode::Jpeg { .. } => Some(ImageType::Jpeg),
@@ -68,7 +68,7 @@ impl Encode {
         }
     }
 
-    /// The longest side the encoding can hold, in pixels.
+    /// Returns the longest side that the encoding can hold, in pixels.
     pub fn max_side(self) -> u32 {
         match self {
             Encode::Jpeg { .. } => 65_500,
@@ -106,7 +106,7 @@ impl FromStr for Encode {
     }
 }
 
-/// The encoding that `text` names.
+/// Returns the encoding that `text` names.
 fn known(text: &str) -> Option<Encode> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
@@ -130,7 +130,7 @@ fn known(text: &str) -> Option<Encode> {
     }
 }
 
-/// The encoding that was probably meant by a text that is none.
+/// Suggests the encoding that was probably meant by an invalid text.
 fn meant(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase().replace(['=', ','], ":");
     let text = match (text.strip_prefix("jpg"), quality(&text)) {
@@ -138,7 +138,7 @@ fn meant(text: &str) -> Option<String> {
         (None, Some(quality)) => format!("jpeg:{quality}"),
         _ => text,
     };
-    // Not `parse`, whose error asks for this suggestion again.
+    // Not `parse`, whose error would request this suggestion again.
     known(&text).is_some().then_some(text)
 }
 

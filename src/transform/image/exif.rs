@@ -1,33 +1,33 @@
-//! The one thing the transform wants from EXIF: how to turn the image upright.
+//! The EXIF orientation, the only EXIF value that the transform uses.
 //!
-//! EXIF is a TIFF structure (byte order, first directory, 12-byte entries; Exif 2.3, CIPA DC-008); the orientation is
-//! tag 0x0112 of the first directory. A broken block means no orientation, never a reject: readers agree on that, and
-//! the pixels are whole.
+//! EXIF is a TIFF structure (byte order, first directory, 12-byte entries; Exif 2.3, CIPA DC-008). The orientation is
+//! tag 0x0112 of the first directory. A broken block means no orientation, never a reject: other readers do the same,
+//! and the pixels are intact.
 
-/// How the stored pixels must be turned to stand upright: the values 1 to 8 of the EXIF tag.
+/// The operation that turns the stored pixels upright: values 1 to 8 of the EXIF tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Orientation {
-    /// 1: they stand upright.
+    /// 1: none, the pixels are upright.
     #[default]
     Upright,
     /// 2: mirror left and right.
     FlipHorizontal,
-    /// 3: turn by 180°.
+    /// 3: rotate by 180°.
     Rotate180,
     /// 4: mirror top and bottom.
     FlipVertical,
     /// 5: mirror along the main diagonal.
     Transpose,
-    /// 6: turn clockwise by 90°.
+    /// 6: rotate clockwise by 90°.
     Rotate90,
     /// 7: mirror along the other diagonal.
     Transverse,
-    /// 8: turn clockwise by 270°.
+    /// 8: rotate clockwise by 270°.
     Rotate270,
 }
 
 impl Orientation {
-    /// The orientation of EXIF value `tag`; `None` outside 1 to 8.
+    /// Returns the orientation of the EXIF value `tag`; `None` outside 1 to 8.
     pub(super) fn from_tag(tag: u16) -> Option<Self> {
         Some(match tag {
             1 => Self::Upright,
@@ -42,7 +42,7 @@ impl Orientation {
         })
     }
 
-    /// Whether width and height change places.
+    /// Returns whether the orientation swaps width and height.
     pub(super) fn transposes(self) -> bool {
         matches!(self, Self::Transpose | Self::Rotate90 | Self::Transverse | Self::Rotate270)
     }
@@ -51,15 +51,15 @@ impl Orientation {
 const ORIENTATION_TAG: u16 = 0x0112;
 const SHORT: u16 = 3;
 
-/// The orientation that the TIFF structure in `block` states. An optional `Exif\0\0` prefix is skipped, as some
-/// encoders keep it where only the TIFF structure belongs.
+/// Returns the orientation in the TIFF structure `block`. An optional `Exif\0\0` prefix is skipped: some encoders keep
+/// it where only the TIFF structure belongs.
 pub(super) fn orientation(block: &[u8]) -> Option<Orientation> {
     let tiff = block.strip_prefix(b"Exif\0\0").unwrap_or(block);
     let (at, little) = orientation_value(tiff)?;
     Orientation::from_tag(u16_at(tiff, at, little)?)
 }
 
-/// Sets the orientation that the TIFF structure `tiff` states to upright.
+/// Sets the orientation in the TIFF structure `tiff` to upright.
 pub(super) fn set_upright(tiff: &mut [u8]) {
     if let Some((at, little)) = orientation_value(tiff)
         && let Some(value) = tiff.get_mut(at..at + 2)
@@ -68,7 +68,7 @@ pub(super) fn set_upright(tiff: &mut [u8]) {
     }
 }
 
-/// Where the value of the orientation entry stands, and whether the structure is little-endian.
+/// Returns the position of the orientation value, and whether the structure is little-endian.
 fn orientation_value(tiff: &[u8]) -> Option<(usize, bool)> {
     let little = match tiff.get(..4)? {
         [b'I', b'I', 42, 0] => true,
@@ -99,7 +99,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A minimal EXIF TIFF structure with one orientation entry.
+    /// Creates a minimal EXIF TIFF structure with one orientation entry.
     pub(in crate::transform::image) fn block(tag: u16, little: bool) -> Vec<u8> {
         let u16b = |v: u16| if little { v.to_le_bytes() } else { v.to_be_bytes() };
         let u32b = |v: u32| if little { v.to_le_bytes() } else { v.to_be_bytes() };

@@ -1,33 +1,33 @@
-//! Sizes: from the size of a source to the sizes of its resize, crop and canvas. Integers only, so that every machine
-//! agrees on every pixel.
+//! Geometry: from the size of a source to the sizes of its resize, crop and canvas. All arithmetic uses integers, so
+//! that every machine agrees on every pixel.
 
 use super::exif::Orientation;
 use super::options::ImageOptions;
 use super::text::Resize;
 pub(super) use crate::decode::{Rect, Size};
 
-/// What happens to the size of one image, in oriented coordinates.
+/// The sizes of one image from source to output, in oriented coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SizePlan {
     /// Size of the source.
     pub(super) source: Size,
     /// Size after the resize.
     pub(super) resized: Size,
-    /// What is kept of the resized image.
+    /// The part of the resized image that is kept.
     pub(super) crop: Rect,
     /// Size of the output.
     pub(super) canvas: Size,
 }
 
 impl SizePlan {
-    /// What `options` make of an image of `source` size.
+    /// Plans the sizes of an image of `source` size with `options`.
     pub(super) fn new(options: &ImageOptions, source: Size) -> Self {
         let resized = resized(options.resize, options.enlarge, source);
         let kept = match options.crop {
             Some(crop) => Size::new(crop.width.min(resized.width), crop.height.min(resized.height)),
             None => resized,
         };
-        // An odd remainder puts the extra pixel on the right and at the bottom.
+        // If the remainder is odd, the extra pixel is cut off on the right and at the bottom.
         let crop = Rect {
             left: (resized.width - kept.width) / 2,
             top: (resized.height - kept.height) / 2,
@@ -40,12 +40,12 @@ impl SizePlan {
         Self { source, resized, crop, canvas }
     }
 
-    /// Size after the resize in the coordinates of the stored pixels, which `orientation` turns upright.
+    /// Returns the size after the resize in the coordinates of the stored pixels, which `orientation` turns upright.
     pub(super) fn stored_resized(&self, orientation: Orientation) -> Size {
         if orientation.transposes() { self.resized.transposed() } else { self.resized }
     }
 
-    /// The crop in the coordinates of the stored pixels, which `orientation` turns upright.
+    /// Returns the crop in the coordinates of the stored pixels, which `orientation` turns upright.
     pub(super) fn stored_crop(&self, orientation: Orientation) -> Rect {
         let Rect { left, top, size } = self.crop;
         let right = self.resized.width - left - size.width;
@@ -63,13 +63,13 @@ impl SizePlan {
         Rect { left, top, size: if orientation.transposes() { size.transposed() } else { size } }
     }
 
-    /// Whether every pixel stays where it is.
+    /// Returns whether every pixel stays where it is.
     pub(super) fn is_identity(&self) -> bool {
         self.source == self.resized && self.source == self.crop.size && self.source == self.canvas
     }
 }
 
-/// `side × numerator / denominator`, rounded half up, at least 1, at most `u32::MAX`.
+/// Returns `side × numerator / denominator`, rounded half up, at least 1, at most `u32::MAX`.
 fn scaled(side: u32, numerator: u32, denominator: u32) -> u32 {
     let (side, numerator, denominator) =
         (u64::from(side), u64::from(numerator), u64::from(denominator.max(1)));
@@ -101,7 +101,7 @@ fn resized(resize: Resize, enlarge: bool, source: Size) -> Size {
                 u32::try_from(squared.isqrt()).unwrap_or(u32::MAX).max(1)
             };
             let (width, height) = (side(source.width, source.height), side(source.height, source.width));
-            // Where one side was lifted to 1, the other may take the whole area, and no more.
+            // If one side was raised to 1, the other may take the whole area, but no more.
             let at_most = |side: u32, other: u32| {
                 side.min(u32::try_from(pixels / u64::from(other)).unwrap_or(u32::MAX)).max(1)
             };
@@ -111,7 +111,7 @@ fn resized(resize: Resize, enlarge: bool, source: Size) -> Size {
     }
 }
 
-/// What happens to the pixels of one image: its orientation, and its sizes on the way to the output.
+/// The orientation of one image, and its sizes from source to output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     pub(super) plan: SizePlan,
@@ -121,8 +121,9 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The orientation of a mask of `size`. One that says nothing was drawn on the stored pixels of the image, where these
-    /// have its size, and else on the upright image.
+    /// Returns the orientation of a mask of `size` whose own orientation is `own`; `None` if the mask does not fit the
+    /// image. A mask without an orientation was drawn on the stored pixels of the image if it has their size, otherwise
+    /// on the upright image.
     pub(super) fn orientation_of(&self, size: Size, own: Orientation) -> Option<Orientation> {
         let oriented = if own.transposes() { size.transposed() } else { size };
         match own {
@@ -131,8 +132,9 @@ impl Geometry {
         }
     }
 
-    /// The places of rows and columns of the output in a mask of `size` that `orientation` turns upright: offsets in pixels
-    /// whose sum is the nearest pixel, and nothing for padding.
+    /// Returns the positions of the output rows and columns in a mask of `size` that `orientation` turns upright.
+    /// Positions are offsets in pixels: the sum of a row offset and a column offset is the nearest pixel. Padding is
+    /// `None`.
     pub(super) fn places(&self, size: Size, orientation: Orientation) -> [Vec<Option<usize>>; 2] {
         let SizePlan { source, resized, crop, canvas } = self.plan;
         let (width, height) = (size.width as usize, size.height as usize);

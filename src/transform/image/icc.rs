@@ -1,11 +1,11 @@
-//! Colour profiles: embedded ICC profiles are converted to sRGB.
+//! Colour management: conversion of images with an embedded ICC profile to sRGB.
 //!
-//! The crate behind this, `moxcms`, is built without its vector code: that multiplies and adds in one step where the
-//! processor can, and so would make pixels depend on the machine. Files repeat the same few profiles, so the last ones
-//! are kept, parsed, in the scratch of the thread.
+//! This module uses the crate `moxcms`, built without its SIMD code. That code uses fused multiply-add if the processor
+//! supports it, so pixels would depend on the machine. Files repeat the same few profiles, so the scratch of each
+//! thread caches the most recent ones in parsed form.
 //!
-//! A profile that cannot be read, or that is for other channels than the image has, is ignored as viewers do: the
-//! pixels are whole, only their colours are vague.
+//! A profile that cannot be read, or is for other channels than those of the image, is ignored, as in image viewers:
+//! the pixels are intact, only their colours are uncertain.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use moxcms::{ColorProfile, DataColorSpace, Layout, TransformExecutor, TransformO
 
 use super::pixels::Pixels;
 
-/// Largest profile read. Printing profiles reach 3 MB.
+/// Maximum size of a profile. Printing profiles reach 3 MB.
 const MAX_PROFILE_BYTES: usize = 8 << 20;
-/// Conversions kept per thread: photographs of many cameras and editors share some dozen profiles, and making a
-/// conversion takes as long as a small photograph.
+/// Maximum number of conversions cached per thread. Photographs from many cameras and editors share a few dozen
+/// profiles, and creating a conversion takes as long as converting a small photograph.
 const KEPT_CONVERSIONS: usize = 32;
-/// Bytes of profiles kept per thread: those of printers are large, and so are their conversions.
+/// Maximum bytes of profiles cached per thread. Printer profiles are large, and so are their conversions.
 const KEPT_PROFILE_BYTES: usize = 16 << 20;
-/// Levels by which a profile may differ from sRGB and still be taken for sRGB: converting would only add rounding.
+/// Maximum difference in levels for a profile to count as sRGB: converting would only add rounding errors.
 const SRGB_TOLERANCE: u8 = 2;
 
 /// The channels of stored samples.
@@ -33,23 +33,24 @@ pub(super) enum Space {
 
 type Executor = Arc<dyn TransformExecutor<u8> + Send + Sync>;
 
-/// A way from the colours of a profile to sRGB.
+/// A conversion from the colours of a profile to sRGB.
 #[derive(Clone)]
 pub(super) enum Conversion {
     /// For grey: the sRGB level of each level.
     Table(Arc<[u8; 256]>),
     /// For RGB, and for RGBA.
     Rgb(Executor, Executor),
-    /// For CMYK, 255 being full ink.
+    /// For CMYK, with 255 as full ink.
     Cmyk(Executor),
 }
 
-/// The profiles met last, the latest at the end, with what they came to; `None` where there is nothing to convert.
+/// Cache of recently used profiles, latest last, with their conversions; `None` if there is nothing to convert.
 #[derive(Default)]
 pub(super) struct Profiles(Vec<(Vec<u8>, Space, Option<Conversion>)>);
 
 impl Profiles {
-    /// The conversion to sRGB for samples in `space` with `profile`; `None` when it is sRGB, or of no use.
+    /// Returns the conversion to sRGB for samples in `space` with `profile`; `None` if the profile is sRGB or not
+    /// usable.
     pub(super) fn conversion(&mut self, profile: &[u8], space: Space) -> Option<Conversion> {
         let known = self.0.iter().position(|(bytes, of, _)| *of == space && bytes == profile);
         let (bytes, conversion) = match known {
@@ -98,7 +99,7 @@ impl Conversion {
         }
     }
 
-    /// Converts `pixels` of one, three or four channels in place. CMYK is left alone: see [`Self::cmyk_to_rgb`].
+    /// Converts `pixels` of one, three or four channels in place. Leaves CMYK unchanged: see [`Self::cmyk_to_rgb`].
     pub(super) fn apply(&self, pixels: &mut Pixels) {
         match self {
             Self::Table(table) => {
@@ -126,7 +127,7 @@ impl Conversion {
         }
     }
 
-    /// Converts inks, 255 being full, to RGB; false when this is no conversion of inks.
+    /// Converts CMYK samples, with 255 as full ink, to RGB. Returns false if this is not a CMYK conversion.
     pub(super) fn cmyk_to_rgb(&self, inks: &[u8], rgb: &mut [u8]) -> bool {
         match self {
             Self::Cmyk(executor) => executor.transform(inks, rgb).is_ok(),
@@ -135,7 +136,7 @@ impl Conversion {
     }
 }
 
-/// Whether a conversion leaves a cube of colours where it is.
+/// Returns whether a conversion leaves a grid of sample colours unchanged.
 fn is_identity(executor: &Executor) -> bool {
     const STEPS: [u8; 9] = [0, 32, 64, 96, 128, 160, 192, 224, 255];
     let mut colors = Vec::new();
@@ -195,7 +196,7 @@ mod tests {
         let mut profiles = Profiles::default();
         for i in 0..100u8 {
             profiles.conversion(&[i], Space::Rgb);
-            // Met again and again.
+            // This profile is used repeatedly.
             profiles.conversion(&[0], Space::Rgb);
         }
         assert_eq!(profiles.0.len(), KEPT_CONVERSIONS);

@@ -1,16 +1,16 @@
-//! The Lanczos kernel of three lobes, in arithmetic that is the same on every processor.
+//! The Lanczos kernel with three lobes, computed identically on every processor.
 //!
-//! An image asks for the kernel some ten thousand times, which with the sine of the C library takes 3% of the time of a
-//! photograph; and that sine is chosen by what the processor can do, and need not give the last bit alike. Here the
-//! sine is a polynomial of multiplications and additions, which IEEE 754 fixes, and one sine serves both factors, as
+//! Each image evaluates the kernel some ten thousand times. With the sine of the C library, this takes 3% of the time
+//! of a photograph. That sine also depends on processor features, and its last bit may differ. Here, the sine is a
+//! polynomial of multiplications and additions, which IEEE 754 specifies exactly. One sine serves both factors, because
 //! sin 3a = 3 sin a − 4 sin³ a.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
-/// Pixels of the smaller image on each side that have a part in one of its pixels.
+/// Radius of the kernel, in pixels of the smaller image.
 pub(super) const SUPPORT: f64 = 3.0;
 
-/// `sinc(x) · sinc(x / 3)` inside the support, else 0.
+/// Returns `sinc(x) · sinc(x / 3)` inside the support, otherwise 0.
 pub(super) fn lanczos3(x: f64) -> f64 {
     if x.abs() >= SUPPORT {
         return 0.0;
@@ -23,9 +23,9 @@ pub(super) fn lanczos3(x: f64) -> f64 {
     s2 * (3.0 - 4.0 * s2) / (3.0 * a * a)
 }
 
-/// The sine of an angle from 0 to π, to within 2⁻⁵².
+/// Returns the sine of an angle from 0 to π, accurate to within 2⁻⁵².
 fn sin(angle: f64) -> f64 {
-    /// 1/3!, 1/5!, …, 1/21!, of alternating sign.
+    /// 1/3!, 1/5!, …, 1/21!, with alternating signs.
     const TAYLOR: [f64; 10] = {
         let mut terms = [0.0; 10];
         let (mut term, mut i) = (1.0, 0);
@@ -60,7 +60,7 @@ mod tests {
         }
     }
 
-    /// The pixels of every dataset depend on these bits: this test never changes.
+    /// The pixels of every dataset depend on these bits: this test must never change.
     #[test]
     fn bits_never_change() {
         let bits = [0.1, 0.5, 1.25, -1.7, 2.9].map(|x| lanczos3(x).to_bits());

@@ -1,4 +1,4 @@
-//! Masks: they take the geometry of their image, pixel by pixel, and keep their values.
+//! Conversion of masks. A mask follows the geometry of its image, pixel by pixel, and keeps its values.
 
 use bytes::Bytes;
 
@@ -13,12 +13,12 @@ use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 
 impl ImageTransform {
-    /// Converts the mask `file` of an image with `geometry`: a PNG file with the same values, by nearest neighbour where
-    /// sizes change, and 0 in the padding.
+    /// Converts the mask `file` of an image with `geometry`. The result is a PNG file with the same values, resized by
+    /// nearest neighbour, and with 0 in the padding.
     ///
     /// # Errors
     ///
-    /// A file that is no PNG, is damaged (whatever the options), or has another size than the image.
+    /// Rejects a file that is not a PNG, is damaged (whatever the options), or does not have the size of the image.
     pub fn convert_mask(&self, file: &Bytes, geometry: &Geometry) -> Result<Bytes, Reject> {
         caught(|| self.mask(file, geometry)).unwrap_or_else(|panic| Err(panic.into_reject()))
     }
@@ -44,7 +44,7 @@ impl ImageTransform {
             );
             Reject::new(RejectCode::InvalidValue, message)
         })?;
-        // Decoded even where it stays as it is: damage must not pass.
+        // Decoded even if it is not changed: damage must not pass.
         let mut mask = Mask::read(file, size)?;
         if geometry.plan.is_identity() && orientation == Orientation::Upright {
             return Ok(strip::strip(file, &source));

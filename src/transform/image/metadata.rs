@@ -1,7 +1,7 @@
-//! `--keep-metadata` on an image that has to be encoded anew: its EXIF block moves into the new file.
+//! `--keep-metadata` for images that are encoded again: copies their EXIF block to the new file.
 //!
-//! The orientation is set to upright, since the pixels are. XMP, IPTC, comments and profiles are not carried over:
-//! they describe the old file's pixels in ways that cannot be corrected here.
+//! The orientation is set to upright, because the new pixels are. XMP, IPTC, comments and profiles are not copied: they
+//! describe the old pixels in ways that cannot be corrected here.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::exif;
 use super::source::CheckedImage;
 use crate::decode::ImageType;
 
-/// The EXIF block of `source`, with its orientation set to upright.
+/// Returns the EXIF block of `source`, with its orientation set to upright.
 pub(super) fn upright_exif(source: &CheckedImage<'_>) -> Option<Vec<u8>> {
     let block: Cow<'_, [u8]> = match source.image_type {
         ImageType::Jpeg => source.jpeg.as_ref()?.exif?.into(),
@@ -23,8 +23,8 @@ pub(super) fn upright_exif(source: &CheckedImage<'_>) -> Option<Vec<u8>> {
     Some(block)
 }
 
-/// `file`, an image of `image_type` made by this module, with the EXIF `block` put in. A block that does not fit, or a
-/// type that has no place for it, leaves the file as it is.
+/// Inserts the EXIF `block` into `file`, an image of `image_type` that this crate encoded. Returns the file unchanged
+/// if the block does not fit or the type cannot hold it.
 pub(super) fn with_exif(file: Vec<u8>, image_type: ImageType, size: (u32, u32), block: &[u8]) -> Vec<u8> {
     match image_type {
         ImageType::Jpeg => in_jpeg(file, block),
@@ -36,7 +36,7 @@ pub(super) fn with_exif(file: Vec<u8>, image_type: ImageType, size: (u32, u32), 
 
 fn in_jpeg(file: Vec<u8>, block: &[u8]) -> Vec<u8> {
     let Ok(length) = u16::try_from(2 + jpeg::EXIF_MARK.len() + block.len()) else { return file };
-    // Behind the JFIF segment, which must come first.
+    // After the JFIF segment, which must come first.
     let at = match file.get(2..6) {
         Some([0xff, jpeg::APP0, high, low]) => 4 + usize::from(u16::from_be_bytes([*high, *low])),
         _ => 2,
@@ -48,7 +48,7 @@ fn in_jpeg(file: Vec<u8>, block: &[u8]) -> Vec<u8> {
     insert(file, at, &segment)
 }
 
-/// Bytes of the signature and the IHDR chunk, behind which other chunks may stand.
+/// Size of the signature and the IHDR chunk, after which other chunks may follow.
 const PNG_HEAD_BYTES: usize = 33;
 
 fn in_png(file: Vec<u8>, block: &[u8]) -> Vec<u8> {
@@ -71,7 +71,7 @@ fn insert(mut file: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
 const VP8X_ALPHA: u8 = 0x10;
 const VP8X_EXIF: u8 = 0x08;
 
-/// EXIF needs the extended form of the container: a VP8X chunk in front, then the image, then the block.
+/// Writes the extended form of the container, which EXIF requires: a VP8X chunk, then the image, then the block.
 fn in_webp(file: Vec<u8>, (width, height): (u32, u32), block: &[u8]) -> Vec<u8> {
     let mut out = b"RIFF\0\0\0\0WEBP".to_vec();
     let mut push = |kind: &[u8; 4], data: &[u8]| {
@@ -83,7 +83,7 @@ fn in_webp(file: Vec<u8>, (width, height): (u32, u32), block: &[u8]) -> Vec<u8> 
     let chunks: Vec<_> = webp::chunks(&file).filter(|chunk| &chunk.kind != b"VP8X").collect();
     let has_alpha = chunks.iter().any(|chunk| match &chunk.kind {
         b"ALPH" => true,
-        // Bit 28 of the lossless header, behind its signature byte.
+        // Bit 28 of the lossless header, after its signature byte.
         b"VP8L" => chunk.data.get(4).is_some_and(|byte| byte & 0x10 != 0),
         _ => false,
     });

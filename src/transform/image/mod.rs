@@ -1,14 +1,14 @@
-//! Pixels: from the bytes of one image file to the bytes of one encoded image.
+//! The image transform: from the bytes of one image file to the bytes of one encoded image.
 //!
-//! [`ImageTransform`] is a pure function of its options and the bytes it is given: it opens no file, starts no thread
-//! and keeps nothing from one image to the next but empty buffers ([`ImageScratch`]). `docs/reference/images.md` is its specification.
+//! [`ImageTransform`] is a pure function of its options and the bytes of the image. It opens no file, starts no thread,
+//! and keeps only empty buffers between images ([`ImageScratch`]). `docs/reference/images.md` is its specification.
 //!
 //! ```text
 //! bytes ─▶ type, structure, limits ─▶ decode ─▶ resize ─▶ turn upright ─▶ crop ─▶ pad ─▶ encode ─▶ bytes
 //!           sniff, container, source   decode_*  resize    pixels          pixels  pixels  encode
 //! ```
 //!
-//! From JPEG to JPEG of another size, where the colours stay as they are, each component goes this way by itself
+//! When a JPEG is resized to a JPEG without a change of colours, each component passes through these steps separately
 //! (`planar`).
 //!
 //! ```
@@ -17,7 +17,7 @@
 //!
 //! let options = ImageOptions { resize: "shorter:2".parse()?, ..ImageOptions::default() };
 //! let transform = ImageTransform::new(options)?;
-//! // A 4×3 bitmap of 24 bits per pixel, grey.
+//! // A grey 4×3 bitmap of 24 bits per pixel.
 //! let mut bmp = b"BM\x5a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x04\0\0\0\x03\0\0\0\x01\0\x18\0".to_vec();
 //! bmp.resize(54, 0);
 //! bmp.resize(54 + 4 * 3 * 3, 128);

@@ -1,6 +1,6 @@
-//! The semantic options of the image transform: everything that decides a pixel or drops an image.
+//! The semantic options of the image transform: everything that affects pixels or filters images.
 //!
-//! They are serialised into the manifest and enter the fingerprint; nothing operational belongs here.
+//! They are serialised into the manifest and are part of the fingerprint; nothing operational belongs here.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,10 +8,10 @@ use super::encoding::Encode;
 use super::text::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
 use crate::error::{Error, Result};
 
-/// Most pixels an image may have where nothing else is said: 178,956,970, the bound Pillow warns at.
+/// Default limit of the pixels of an image: 178,956,970, above which Pillow warns.
 pub const DEFAULT_MAX_PIXELS: u64 = 178_956_970;
 
-/// Everything that decides what an image becomes.
+/// The options that determine the output for an image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageOptions {
@@ -23,23 +23,23 @@ pub struct ImageOptions {
     pub filter: Filter,
     /// Rectangle kept after the resize.
     pub crop: Option<Crop>,
-    /// Canvas laid under the image after the crop.
+    /// Canvas for the image after the crop.
     pub pad: Option<Pad>,
     /// Colour channels of the output.
     pub color: Color,
-    /// What transparency is laid onto when the output has no alpha.
+    /// Colour with which transparency is blended if the output has no alpha.
     pub background: Rgb,
-    /// What becomes of an embedded colour profile.
+    /// Handling of an embedded colour profile.
     pub icc: Icc,
-    /// What becomes of an animated file.
+    /// Handling of an animated file.
     pub animated: Animated,
     /// Type and quality of the output.
     pub encode: Encode,
-    /// Whether a passed-through file keeps all its metadata, and one encoded anew its EXIF.
+    /// Whether a passed-through file keeps all its metadata, and a newly encoded one its EXIF.
     pub keep_metadata: bool,
     /// Whether a damaged image is kept as far as it decodes, instead of being rejected.
     pub lenient: bool,
-    /// Most pixels of the source, and of the output. An image with more is a reject.
+    /// Maximum number of pixels of the source, and of the output. An image with more is a reject.
     pub max_pixels: u64,
     /// Images whose shorter side has fewer pixels are filtered.
     pub min_size: Option<u32>,
@@ -73,7 +73,7 @@ impl Default for ImageOptions {
 }
 
 impl ImageOptions {
-    /// Refuses options that contradict each other, naming the flags.
+    /// Rejects contradictory options, with an error that names the flags.
     pub(super) fn checked(self) -> Result<Self> {
         if self.max_pixels == 0 {
             return Err(Error::usage("--max-pixels must be at least 1"));

@@ -1,15 +1,15 @@
-//! What becomes of an image.
+//! Outcomes of the image transform.
 
 use bytes::Bytes;
 
 use crate::decode::ImageType;
 
-/// What became of an image that is no reject.
+/// The outcome of an image that is not rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageOutcome {
-    /// It is a record.
+    /// The image was converted and becomes a record.
     Converted(Converted),
-    /// The selection options leave it out.
+    /// The selection options exclude the image.
     Filtered(Filtered),
 }
 
@@ -22,28 +22,28 @@ pub struct Converted {
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// What `bytes` are.
+    /// The type of `bytes`.
     pub encoding: ImageType,
-    /// Whether the coded pixels are those of the source, untouched.
+    /// Whether the coded pixels were copied unchanged from the source.
     pub passthrough: bool,
     /// Whether the source was damaged and is kept as far as it decodes.
     pub lenient: bool,
 }
 
-/// Why the selection options leave an image out.
+/// The reason why the selection options exclude an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Filtered {
     /// The shorter side is below `min_size`.
     MinSize,
-    /// The sides differ by more than `max_aspect`.
+    /// The ratio of the sides is above `max_aspect`.
     MaxAspect,
-    /// There are fewer pixels than `min_pixels`.
+    /// The image has fewer pixels than `min_pixels`.
     MinPixels,
 }
 
 impl Filtered {
-    /// The name in the list of filtered items.
+    /// Returns the name used in the list of filtered items.
     pub fn name(self) -> &'static str {
         match self {
             Filtered::MinSize => "min-size",

@@ -1,10 +1,10 @@
-//! Turning, cropping and laying out pixels.
+//! Orienting, cropping and padding of pixels.
 
 use super::exif::Orientation;
 use super::geometry::{Rect, Size};
 pub(super) use crate::decode::{Pixels, luma};
 
-/// Edge of the square tiles in which pixels change places, so that both sides stay in the first-level cache.
+/// Side of the square tiles in which pixels are transposed, so that source and target stay in the L1 cache.
 const TILE: usize = 32;
 
 /// Writes `source`, turned upright, to `out`.
@@ -64,7 +64,7 @@ pub(super) fn crop(source: &Pixels, rect: Rect, out: &mut Pixels) {
     }
 }
 
-/// Lays `source` in the middle of a canvas of `size`, filled with `color` (one value per channel).
+/// Centres `source` on a canvas of `size`, filled with `color` (one value per channel).
 pub(super) fn pad(source: &Pixels, size: Size, color: &[u8], out: &mut Pixels) {
     out.reshape(size, source.channels);
     for pixel in out.data.chunks_exact_mut(source.channels) {

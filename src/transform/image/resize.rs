@@ -1,4 +1,4 @@
-//! Resampling: which part of a source becomes the target, and how.
+//! Resizing: the source region of a target, and its resampling.
 
 use fast_image_resize::{FilterType, Resizer};
 
@@ -9,7 +9,7 @@ use super::text::Filter;
 pub(super) use crate::decode::SourceRegion;
 use crate::sample::Reject;
 
-/// The part of a source, decoded at 1/`reduction` of `size`, that becomes `crop` of an image of `resized` size.
+/// Returns the part of a source, decoded at 1/`reduction` of `size`, that becomes `crop` of an image of `resized` size.
 pub(super) fn part(size: Size, reduction: u32, resized: Size, crop: Rect) -> SourceRegion {
     let scale = |source: u32, resized: u32| f64::from(source) / f64::from(reduction) / f64::from(resized);
     let (x, y) = (scale(size.width, resized.width), scale(size.height, resized.height));
@@ -21,9 +21,9 @@ pub(super) fn part(size: Size, reduction: u32, resized: Size, crop: Rect) -> Sou
     }
 }
 
-/// The pixels of a source of `size` that [`resize`] reads for `part` of it.
+/// Returns the pixels of a source of `size` that [`resize`] reads to resample `part`.
 pub(super) fn read_by(filter: Filter, size: Size, part: SourceRegion, target: Size) -> Rect {
-    // Pixels of the smaller of the two images on each side.
+    // Support of the filter on each side, in pixels of the smaller of the two images.
     let support = match filter {
         Filter::Lanczos3 => SUPPORT,
         Filter::CatmullRom => 2.0,
@@ -32,7 +32,7 @@ pub(super) fn read_by(filter: Filter, size: Size, part: SourceRegion, target: Si
     };
     let range = |start: f64, length: f64, target: u32, all: u32| {
         let reach = support * (length / f64::from(target)).max(1.0);
-        // One more than is read: rounding is not worth a thought.
+        // One pixel more than is read, so that rounding cannot matter.
         let first = (start - reach - 1.0).floor().max(0.0) as u32;
         let end = ((start + length + reach + 1.0).ceil() as u32).min(all);
         (first.min(end), end - first.min(end))
@@ -44,7 +44,7 @@ pub(super) fn read_by(filter: Filter, size: Size, part: SourceRegion, target: Si
 
 fn algorithm(filter: Filter) -> FilterType {
     match filter {
-        // The support is a valid one, so the library's own Lanczos is never the answer.
+        // The support is valid, so the fallback to the library's own Lanczos is never used.
         Filter::Lanczos3 => fast_image_resize::Filter::new("lanczos3", lanczos3, SUPPORT)
             .map_or(FilterType::Lanczos3, FilterType::Custom),
         Filter::CatmullRom => FilterType::CatmullRom,

@@ -1,8 +1,8 @@
-//! Buffers that outlive one image.
+//! Buffers that are reused from one image to the next.
 //!
 //! Returning a large buffer to the system and faulting it in again costs up to a quarter of the time of a large photo,
-//! so each worker thread keeps one [`ImageScratch`]. A worker that has met one giant image must not hold its memory for ever
-//! either: buffers far above the usual are given back after each image.
+//! so each worker thread keeps one [`ImageScratch`]. A worker that converted one giant image must not hold its memory
+//! forever either: buffers far above the usual size are freed after each image.
 
 use dsconvert_jpeg::BaselineDecoder;
 
@@ -10,10 +10,10 @@ use super::icc::Profiles;
 use super::pixels::Pixels;
 use super::planar::Planar;
 
-/// What is kept from image to image unless told otherwise: the buffers of a photo of about 16 megapixels.
+/// Default limit of the bytes kept between images: the buffers of a photo of about 16 megapixels.
 pub const DEFAULT_KEPT_BYTES: usize = 192 << 20;
 
-/// Per-thread buffers of the image transform. They never influence a result.
+/// Per-thread buffers of the image transform. They never affect a result.
 pub struct ImageScratch {
     pub(super) baseline: BaselineDecoder,
     pub(super) samples: Vec<u8>,
@@ -32,12 +32,12 @@ impl Default for ImageScratch {
 }
 
 impl ImageScratch {
-    /// Empty buffers, of which at most [`DEFAULT_KEPT_BYTES`] are kept from one image to the next.
+    /// Creates empty buffers, of which at most [`DEFAULT_KEPT_BYTES`] are kept between images.
     pub fn new() -> Self {
         Self::keeping(DEFAULT_KEPT_BYTES)
     }
 
-    /// Empty buffers, of which at most `bytes` are kept from one image to the next.
+    /// Creates empty buffers, of which at most `bytes` are kept between images.
     pub fn keeping(bytes: usize) -> Self {
         Self {
             baseline: BaselineDecoder::default(),
@@ -51,12 +51,12 @@ impl ImageScratch {
         }
     }
 
-    /// Replaces buffers that a panic may have left half changed.
+    /// Replaces all buffers, which a panic may have left in an inconsistent state.
     pub(super) fn renew(&mut self) {
         *self = Self::keeping(self.most_kept_bytes);
     }
 
-    /// Bytes held for the next image.
+    /// Returns the bytes kept for the next image.
     pub fn kept_bytes(&self) -> usize {
         self.baseline.kept_bytes()
             + self.samples.capacity()
@@ -66,7 +66,7 @@ impl ImageScratch {
             + self.planar.kept_bytes()
     }
 
-    /// Gives back what is more than may be kept.
+    /// Frees the buffers if they exceed the limit.
     pub(super) fn trim(&mut self) {
         if self.kept_bytes() > self.most_kept_bytes {
             self.baseline = BaselineDecoder::default();

@@ -1,4 +1,4 @@
-//! One source file before its pixels: type, size, orientation, and what it costs to convert it.
+//! A source file before decoding: type, size, orientation and the cost of converting it.
 
 use super::container::{self, Structure, jpeg};
 use super::geometry::{Geometry, Size};
@@ -6,35 +6,35 @@ use super::options::ImageOptions;
 use crate::decode::{ImageType, foreign_format, sniff};
 use crate::sample::{Reject, RejectCode};
 
-/// What a header says: enough to plan with, without a pixel decoded.
+/// The content of a header: enough to plan a conversion without decoding pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What the content is.
+    /// The type of the image.
     pub image_type: ImageType,
     /// Width of the upright image, in pixels.
     pub width: u32,
     /// Height of the upright image, in pixels.
     pub height: u32,
-    /// Upper estimate of the memory a conversion needs at once, in bytes, beside the source itself.
+    /// Upper estimate of the peak memory of a conversion in bytes, not counting the source itself.
     pub memory_bytes: u64,
-    /// What happens to its pixels, and to those of its masks.
+    /// The geometry of the conversion, for the image and for its masks.
     pub geometry: Geometry,
 }
 
-/// Pixels per byte of a file up to which it is decoded: what LZW reaches, and more than pictures do. Lossless WebP could
-/// say more in fewer bytes, but only about a single colour.
+/// Maximum number of pixels per byte of a file. LZW reaches this ratio, and real pictures stay below it. Lossless WebP
+/// could exceed it, but only for an image of a single colour.
 const MAX_PIXELS_PER_BYTE: u64 = 4096;
 
-/// The same for TIFF, where an empty page of a fax takes one bit a row.
+/// The same limit for TIFF, where an empty fax page takes one bit per row.
 const MAX_TIFF_PIXELS_PER_BYTE: u64 = 1 << 17;
 
-/// A source file whose structure has been walked over and whose size is within the limits.
+/// A source file with a parsed structure and a size within the limits.
 #[derive(Debug)]
 pub(super) struct CheckedImage<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) image_type: ImageType,
     pub(super) structure: Structure,
-    /// For JPEG.
+    /// The JPEG header; `None` for other types.
     pub(super) jpeg: Option<jpeg::Header<'a>>,
 }
 
@@ -69,14 +69,14 @@ impl<'a> CheckedImage<'a> {
         let ratio = match image_type {
             ImageType::Webp | ImageType::Gif => MAX_PIXELS_PER_BYTE,
             ImageType::Tiff => MAX_TIFF_PIXELS_PER_BYTE,
-            // Checked where their data is known.
+            // Checked where the size of their data is known.
             ImageType::Jpeg | ImageType::Png | ImageType::Bmp | ImageType::Raw => u64::MAX,
         };
         container::decoded_bytes(structure.size.pixels(), bytes.len() as u64, ratio)?;
         Ok(Self { bytes, image_type, structure, jpeg })
     }
 
-    /// Size of the upright image.
+    /// Returns the size of the upright image.
     pub(super) fn oriented_size(&self) -> Size {
         if self.structure.orientation.transposes() {
             self.structure.size.transposed()

@@ -1,8 +1,8 @@
-//! Passing a file through without its metadata: the coded pixels are copied, segments and chunks that only describe
-//! them are left out.
+//! Passthrough without metadata: copies the coded pixels, and leaves out segments and chunks that only describe them.
 //!
-//! What stays is what decides how the pixels look: JFIF and Adobe segments in JPEG, critical chunks and transparency
-//! in PNG, the image and alpha chunks in WebP. A profile may go because only files in sRGB are passed through.
+//! The parts that determine how the pixels look are kept: JFIF and Adobe segments in JPEG, critical chunks and
+//! transparency in PNG, the image and alpha chunks in WebP. Profiles can be removed because only files in sRGB pass
+//! through.
 
 use bytes::Bytes;
 
@@ -10,7 +10,8 @@ use super::container::{jpeg, png_chunks, webp};
 use super::source::CheckedImage;
 use crate::decode::ImageType;
 
-/// The file of `source` without metadata; the very same bytes when there is none, or when the type has no place to cut.
+/// Returns the file of `source` without metadata. Returns the same bytes if there is none, or if it cannot be removed
+/// from files of this type.
 pub(super) fn strip(bytes: &Bytes, source: &CheckedImage<'_>) -> Bytes {
     match (source.image_type, &source.jpeg) {
         (ImageType::Jpeg, Some(header)) => strip_jpeg(bytes, header),
@@ -50,7 +51,7 @@ fn strip_png(bytes: &Bytes) -> Bytes {
     if out.len() == bytes.len() { bytes.clone() } else { out.into() }
 }
 
-/// Flags of VP8X that announce a profile, EXIF and XMP.
+/// VP8X flags for a profile, EXIF and XMP.
 const WEBP_METADATA_FLAGS: u8 = 0x20 | 0x08 | 0x04;
 
 fn strip_webp(bytes: &Bytes) -> Bytes {

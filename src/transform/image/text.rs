@@ -1,5 +1,5 @@
-//! Options that are written as short texts: one parser and one printer each, used by the command line, the manifest and
-//! the Python package alike.
+//! Options written as short texts. Each has one parser and one printer, shared by the command line, the manifest and
+//! the Python package.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,12 +25,12 @@ macro_rules! serde_as_text {
 }
 pub(super) use serde_as_text;
 
-/// A usage error that says what was given and what is accepted.
+/// Creates a usage error with the given value and the accepted ones.
 pub(super) fn not_accepted(what: &str, given: &str, accepted: &str) -> Error {
     Error::usage(format!("{given:?} is no {what}: expected {accepted}"))
 }
 
-/// Adds the value that was probably meant.
+/// Adds a suggestion of the value that was probably meant.
 pub(super) fn did_you_mean(error: Error, value: &str) -> Error {
     error.help(format!("did you mean {value}?"))
 }
@@ -44,25 +44,25 @@ pub(super) fn positive<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Option
         .filter(|n| *n >= T::from(1))
 }
 
-/// Parses `WxH`, both at least 1.
+/// Parses `WxH`, with both sides at least 1.
 pub(super) fn dimensions(text: &str) -> Option<(u32, u32)> {
     let (width, height) = text.split_once('x')?;
     Some((positive(width)?, positive(height)?))
 }
 
-/// How large an image becomes. Sizes are in pixels of the oriented image.
+/// The target size of a resize. Sizes are in pixels of the oriented image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resize {
     /// The image keeps its size.
     #[default]
     None,
-    /// The shorter side becomes this long, the other follows.
+    /// The shorter side becomes this long; the other side keeps the aspect ratio.
     Shorter(u32),
-    /// The longer side becomes this long, the other follows.
+    /// The longer side becomes this long; the other side keeps the aspect ratio.
     Longer(u32),
     /// Width and height become these; the aspect ratio may change.
     Exact(u32, u32),
-    /// The aspect ratio stays, and width × height becomes as large as it can without passing this.
+    /// Width × height becomes as large as possible without exceeding this value; the aspect ratio is kept.
     Area(u64),
 }
 
@@ -109,14 +109,14 @@ impl fmt::Display for Resize {
     }
 }
 
-/// A rectangle kept from the middle of the resized image: `center:WxH`.
+/// A rectangle cropped from the centre of the resized image: `center:WxH`.
 ///
-/// A side that is already shorter than asked for stays as it is.
+/// A side that is already shorter than requested is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crop {
-    /// Pixels.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels.
+    /// Height in pixels.
     pub height: u32,
 }
 
@@ -185,16 +185,16 @@ impl fmt::Display for Rgb {
     }
 }
 
-/// A canvas in whose middle the image is laid, last of all: `WxH` or `WxH:COLOR` (black when not said).
+/// A canvas on which the image is centred, as the last step: `WxH` or `WxH:COLOR` (black by default).
 ///
-/// A side that is already longer than the canvas stays as it is: padding never cuts.
+/// A side that is already longer than the canvas is unchanged: padding never crops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pad {
-    /// Pixels.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels.
+    /// Height in pixels.
     pub height: u32,
-    /// Colour of what the image does not cover.
+    /// Colour of the area that the image does not cover.
     pub color: Rgb,
 }
 
@@ -218,7 +218,7 @@ impl fmt::Display for Pad {
     }
 }
 
-/// A choice among words: enum, parser, printer and serde in one place.
+/// Defines a choice among words: enum, parser, printer and serde implementation.
 macro_rules! word_choice {
     (
         $(#[$meta:meta])* $name:ident, $what:literal, $accepted:literal:
@@ -254,14 +254,14 @@ macro_rules! word_choice {
 }
 
 word_choice! {
-    /// The kernel of the resize.
+    /// The filter kernel of the resize.
     Filter, "filter", "lanczos3, catmullrom, bilinear or box":
     /// Lanczos with a radius of 3: the sharpest.
     #[default]
     Lanczos3 = "lanczos3",
     /// Cubic convolution (Catmull–Rom).
     CatmullRom = "catmullrom",
-    /// Triangle, widened when shrinking.
+    /// Triangle, widened for downscaling.
     Bilinear = "bilinear",
     /// Mean of the covered area.
     Box = "box",
@@ -270,32 +270,32 @@ word_choice! {
 word_choice! {
     /// The colour channels of the output.
     Color, "colour mode", "rgb, gray or rgba":
-    /// Red, green, blue; transparency is laid onto the background colour.
+    /// Red, green and blue; transparency is blended with the background colour.
     #[default]
     Rgb = "rgb",
     /// One channel, BT.601 luma.
     Gray = "gray",
-    /// Red, green, blue and unmultiplied alpha.
+    /// Red, green, blue and unpremultiplied alpha.
     Rgba = "rgba",
 }
 
 word_choice! {
-    /// What becomes of an embedded colour profile.
+    /// The handling of an embedded colour profile.
     Icc, "profile policy", "convert or drop":
     /// Pixels are converted to sRGB.
     #[default]
     Convert = "convert",
-    /// Pixel values stay, the profile is ignored.
+    /// Pixel values are unchanged; the profile is ignored.
     Drop = "drop",
 }
 
 word_choice! {
-    /// What becomes of an animated file.
+    /// The handling of animated files.
     Animated, "animation policy", "first or reject":
-    /// The first frame is the image.
+    /// The first frame is used.
     #[default]
     First = "first",
-    /// The file is a reject.
+    /// The file is rejected.
     Reject = "reject",
 }
 
@@ -335,7 +335,7 @@ mod tests {
         let crop = |text: &str| text.parse::<Crop>().unwrap_err().remedy().map(str::to_owned);
         assert_eq!(crop("224").unwrap(), "did you mean center:224x224?");
         assert_eq!(crop("224x9").unwrap(), "did you mean center:224x9?");
-        // What is suggested is accepted.
+        // Suggestions are accepted as values.
         for text in ["256", "short=256", "longest:512", "224X320"] {
             let suggestion = resize(text).unwrap();
             suggestion["did you mean ".len()..].trim_end_matches('?').parse::<Resize>().unwrap();

@@ -1,4 +1,4 @@
-//! The transform itself: the order of the steps.
+//! The image transform: the order of its steps.
 
 use bytes::Bytes;
 
@@ -21,36 +21,36 @@ use crate::error::Result;
 use crate::panics::{caught, contained};
 use crate::sample::{Reject, RejectCode};
 
-/// What a decode has left in the scratch.
+/// The result of a decode whose pixels are in the scratch.
 struct Decoded {
     /// The pixels are 1/`reduction` of the size of the file.
     reduction: u32,
-    /// Whether the file's pixels are those of the output, as far as colours go.
+    /// Whether the colours of the file's pixels are already those of the output.
     is_unchanged: bool,
-    /// A profile that the pixels still have to go through.
+    /// A profile that still has to be applied to the pixels.
     profile: Option<Conversion>,
     /// Whether damage was concealed.
     lenient: bool,
 }
 
-/// Turns image files into encoded images, one at a time, from any number of threads.
+/// Converts image files to encoded images, one at a time, from any number of threads.
 #[derive(Debug, Clone)]
 pub struct ImageTransform {
     options: ImageOptions,
 }
 
 impl ImageTransform {
-    /// A transform by `options`. Options that contradict each other are a usage error.
+    /// Creates a transform with `options`. Contradictory options are a usage error.
     pub fn new(options: ImageOptions) -> Result<Self> {
         Ok(Self { options: options.checked()? })
     }
 
-    /// The options.
+    /// Returns the options.
     pub fn options(&self) -> &ImageOptions {
         &self.options
     }
 
-    /// What the header of `source` says. Rejects what [`Self::convert`] would reject for its header alone.
+    /// Reads the header of `source`. Rejects every file that [`Self::convert`] would reject for its header alone.
     pub fn peek(&self, source: &[u8]) -> Result<Header, Reject> {
         contained(|| {
             let source = CheckedImage::read(source, &self.options)?;
@@ -70,8 +70,8 @@ impl ImageTransform {
         })
     }
 
-    /// Converts the image file `source`. The same bytes and options always give the same outcome. A panic, of a decoder
-    /// say, is a reject.
+    /// Converts the image file `source`. The same bytes and options always give the same outcome. A panic, for example
+    /// in a decoder, becomes a reject.
     pub fn convert(&self, source: &Bytes, scratch: &mut ImageScratch) -> Result<ImageOutcome, Reject> {
         let outcome = caught(|| self.convert_untrimmed(source, scratch)).unwrap_or_else(|panic| {
             scratch.renew();
@@ -115,8 +115,9 @@ impl ImageTransform {
         Ok(ImageOutcome::Converted(self.encoded(&source, encoded, pixels.size(), lenient)))
     }
 
-    /// Resizes a JPEG to a JPEG without RGB in between; `None` where that is not possible or options need RGB. What keeps
-    /// its size is encoded again from the pixels that others decode.
+    /// Resizes a JPEG to a JPEG without converting to RGB. Returns `None` if that is not possible or the options need
+    /// RGB. Images that keep their size do not take this path: they are encoded from the RGB pixels that other decoders
+    /// produce.
     pub(super) fn convert_planar(
         &self,
         source: &CheckedImage<'_>,
@@ -149,7 +150,7 @@ impl ImageTransform {
         Ok(planar.convert(source, plan, reduction, self.options.filter, quality, baseline))
     }
 
-    /// Refuses what the options do not let through: animation and damage. True when there is damage that they do.
+    /// Rejects animation and damage unless the options allow them. Returns true if there is damage that they allow.
     fn take_damage(&self, source: &mut CheckedImage<'_>) -> Result<bool, Reject> {
         if source.structure.animated && self.options.animated == Animated::Reject {
             return Err(Reject::new(RejectCode::Animated, "the file holds several frames"));
@@ -183,7 +184,7 @@ impl ImageTransform {
         self.shape(&source, &plan, &found, scratch)
     }
 
-    /// The outcome of an image encoded anew, with the metadata that is to be kept.
+    /// Returns the outcome of a newly encoded image, with the metadata to keep.
     fn encoded(&self, source: &CheckedImage<'_>, mut file: Vec<u8>, size: Size, lenient: bool) -> Converted {
         let Size { width, height } = size;
         let encoding = self.encoding(source).output_type().unwrap_or(source.image_type);
@@ -195,7 +196,7 @@ impl ImageTransform {
         Converted { bytes: file.into(), width, height, encoding, passthrough: false, lenient }
     }
 
-    /// The conversion a JPEG must go through to be in sRGB.
+    /// Returns the conversion that a JPEG needs to be in sRGB.
     fn jpeg_profile(&self, header: &jpeg::Header<'_>, scratch: &mut ImageScratch) -> Option<Conversion> {
         let space = match header.frame.components {
             1 => Space::Gray,
@@ -208,7 +209,7 @@ impl ImageTransform {
         }
     }
 
-    /// Decodes a JPEG into `scratch.decoded`; its profile is still to be applied.
+    /// Decodes a JPEG into `scratch.decoded`. The profile is not applied yet, except to CMYK.
     fn decode_jpeg(
         &self,
         source: &CheckedImage<'_>,
@@ -220,12 +221,12 @@ impl ImageTransform {
         let profile = self.jpeg_profile(header, scratch);
         let size = source.structure.size;
         let stored = plan.stored_resized(source.structure.orientation);
-        // Only decoding at full size proves a file whole, and only that may pass through.
+        // Only a full-size decode proves that a file is complete, and only complete files may pass through.
         let reduction =
             if may_pass && profile.is_none() { 1 } else { decode_jpeg::reduction(header, size, stored) };
         let crop = plan.stored_crop(source.structure.orientation);
         let decoded = size.reduced(reduction);
-        // Only what the crop keeps is made pixels of, though all is read.
+        // The whole file is read, but only the pixels that the crop keeps are produced.
         let needed = if decoded == stored {
             crop
         } else {
@@ -244,7 +245,7 @@ impl ImageTransform {
         Ok(Decoded { reduction, is_unchanged: profile.is_none(), profile, lenient })
     }
 
-    /// Decodes anything else into `scratch.decoded`, in sRGB.
+    /// Decodes any other type into `scratch.decoded`, in sRGB.
     fn decode_other(&self, source: &CheckedImage<'_>, scratch: &mut ImageScratch) -> Result<Decoded, Reject> {
         let ImageScratch { samples, decoded, profiles, .. } = scratch;
         let file = decode_other::decode(source, self.options.lenient, samples, decoded)?;
@@ -252,7 +253,7 @@ impl ImageTransform {
             Icc::Convert => file.icc.and_then(|icc| profiles.conversion(&icc, file.space)),
             Icc::Drop => None,
         };
-        // Before transparency, as the background is a colour in sRGB.
+        // Before blending transparency, because the background colour is in sRGB.
         if let Some(profile) = &profile {
             profile.apply(decoded);
         }
@@ -261,7 +262,7 @@ impl ImageTransform {
         Ok(Decoded { reduction: 1, is_unchanged, profile: None, lenient: file.damage.is_some() })
     }
 
-    /// Resizes, turns upright, converts, crops and pads the decoded image; the result is in `scratch.decoded`.
+    /// Resizes, turns upright, converts, crops and pads the decoded image. The result is in `scratch.decoded`.
     fn shape(
         &self,
         source: &CheckedImage<'_>,
@@ -297,14 +298,14 @@ impl ImageTransform {
         Ok(())
     }
 
-    /// The colour of the padding, in the channels of the output.
+    /// Returns the colour of the padding, in the channels of the output.
     fn pad_color(&self, pixels: &Pixels) -> [u8; 4] {
         let Rgb(rgb) = self.options.pad.map_or(Rgb::BLACK, |pad| pad.color);
         let [r, g, b] = if pixels.channels == 1 { [luma(rgb); 3] } else { rgb };
         [r, g, b, 255]
     }
 
-    /// The sizes of the conversion, checked against the limits.
+    /// Plans the sizes of the conversion, and checks them against the limits.
     fn plan(&self, source: &CheckedImage<'_>) -> Result<SizePlan, Reject> {
         let plan = SizePlan::new(&self.options, source.oriented_size());
         check_pixels(plan.resized, self.options.max_pixels, "the resized image")?;
@@ -325,14 +326,15 @@ impl ImageTransform {
         }
     }
 
-    /// Whether the coded pixels may stay as they are, should they decode without damage and need no profile.
+    /// Returns whether the coded pixels may pass through unchanged, provided that they decode without damage and need
+    /// no profile.
     fn may_pass(&self, source: &CheckedImage<'_>, plan: &SizePlan) -> bool {
         let ImageOptions { encode, color, .. } = self.options;
         let unmoved = plan.is_identity()
             && source.structure.orientation == Orientation::Upright
             && !source.structure.animated;
         let right_type = match (encode, source.image_type, &source.jpeg) {
-            // Inks are always brought to light.
+            // CMYK is always converted to RGB.
             (_, ImageType::Jpeg, Some(header)) if header.frame.components == 4 => false,
             (Encode::Keep | Encode::Jpeg { .. }, ImageType::Jpeg, Some(header)) if color == Color::Gray => {
                 header.frame.components == 1 && (encode == Encode::Keep || header.frame.is_read_everywhere)
@@ -353,7 +355,7 @@ impl ImageTransform {
         unmoved && right_type
     }
 
-    /// What the output is encoded as. A type that cannot be written here becomes PNG.
+    /// Returns the encoding of the output. A type that cannot be written here becomes PNG.
     fn encoding(&self, source: &CheckedImage<'_>) -> Encode {
         match (self.options.encode, source.image_type) {
             (Encode::Keep, ImageType::Jpeg) if self.options.color != Color::Rgba => {

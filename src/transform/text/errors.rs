@@ -1,11 +1,11 @@
-//! Failures of the tokenizer as errors and rejects.
+//! Conversion of tokenizer failures to errors and rejects.
 
 use dsconvert_tokens::{EncodeError, LoadError};
 
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
 
-/// Options of the tokenizer that its messages name.
+/// Tokenizer options that appear in its messages.
 const OPTIONS: [&str; 7] = [
     "add_bos",
     "add_eos",
@@ -16,7 +16,7 @@ const OPTIONS: [&str; 7] = [
     "special_in_text",
 ];
 
-/// The usage error of a tokenizer that cannot be loaded.
+/// Returns the usage error for a tokenizer that cannot be loaded.
 pub fn usage_error(error: LoadError) -> Error {
     let help = match &error {
         LoadError::NoFastEngine(_) => Some("use --engine auto or --engine reference".to_owned()),
@@ -33,7 +33,7 @@ pub fn usage_error(error: LoadError) -> Error {
     }
 }
 
-/// The reject of a document that cannot be encoded.
+/// Returns the reject for a document that cannot be encoded.
 pub(crate) fn rejected(error: EncodeError) -> Reject {
     let code = match error {
         EncodeError::SpecialToken(_) | EncodeError::HiddenName => RejectCode::SpecialToken,
@@ -48,7 +48,7 @@ pub(crate) fn rejected(error: EncodeError) -> Reject {
     Reject::new(code, with_flags(&error.to_string()))
 }
 
-/// `message` with the options of the command for those of the tokenizer.
+/// Replaces the tokenizer options in `message` with the flags of the command.
 fn with_flags(message: &str) -> String {
     let flag = |option: &str| format!("--{}", option.replace('_', "-"));
     OPTIONS

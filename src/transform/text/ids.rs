@@ -1,4 +1,4 @@
-//! Ids in the width that they are stored in.
+//! Token ids in their stored width.
 
 use std::ops::Range;
 
@@ -7,12 +7,13 @@ use dsconvert_tokens::{EncodeError, IdSink, IdSource, Tokenizer};
 use crate::sample::{Ids, PackedIds};
 use crate::schema::IdWidth;
 
-/// The narrowest width that holds every id of this tokenizer: by its largest id, not by its vocabulary size.
+/// Returns the narrowest width that holds every id of `tokenizer`. It depends on the largest id, not on the vocabulary
+/// size.
 pub fn id_width(tokenizer: &Tokenizer) -> IdWidth {
     IdWidth::for_max_id(tokenizer.info().max_id)
 }
 
-/// Packs ids as they are made.
+/// Packs ids as they are produced.
 pub(crate) struct PackedIdSink<'a>(pub(crate) &'a mut PackedIds);
 
 impl IdSink for PackedIdSink<'_> {
@@ -34,7 +35,7 @@ impl IdSink for PackedIdSink<'_> {
     }
 }
 
-/// The ids of a document, for comparison.
+/// The stored ids of a document, for comparison.
 pub(crate) struct StoredIds<'a>(pub(crate) &'a Ids);
 
 impl IdSource for StoredIds<'_> {

@@ -1,7 +1,8 @@
-//! Token ids of documents: what the crate `dsconvert-tokens` returns, in the terms of this one.
+//! Token ids of documents: adapts the crate `dsconvert-tokens` to the types of this one.
 //!
-//! That crate loads a `tokenizer.json` and encodes texts; `docs/reference/text.md` says what each option means. This module maps its
-//! errors to [`Error`](crate::error::Error) and [`Reject`](crate::sample::Reject), and its ids to stored [`Ids`](crate::sample::Ids).
+//! `dsconvert-tokens` loads a `tokenizer.json` and encodes texts; see `docs/reference/text.md` for the options. This
+//! module maps its errors to [`Error`](crate::error::Error) and [`Reject`](crate::sample::Reject), and its ids to
+//! stored [`Ids`](crate::sample::Ids).
 
 mod errors;
 mod ids;

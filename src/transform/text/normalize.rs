@@ -1,7 +1,7 @@
-//! Normal forms of whole documents.
+//! Unicode normalization of whole documents.
 //!
-//! The tables are those of the reference tokenizer (Unicode 9.0), so that a text brought into a normal form here is one
-//! that a `tokenizer.json` with the same normalizer leaves alone.
+//! The tables are those of the reference tokenizer (Unicode 9.0). A text that is normalized here is therefore unchanged
+//! by a `tokenizer.json` with the same normalizer.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,11 @@ use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, is_nf
 
 use crate::sample::{Reject, RejectCode};
 
-/// A normal form of Unicode (UAX #15).
+/// A Unicode normalization form (UAX #15).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Normalize {
-    /// The text as it is.
+    /// No normalization.
     #[default]
     None,
     /// Canonical composition.
@@ -24,11 +24,11 @@ pub enum Normalize {
 }
 
 impl Normalize {
-    /// `text` in the normal form.
+    /// Returns `text` in the normalization form.
     ///
     /// # Errors
     ///
-    /// [`RejectCode::TooLarge`] when that has more than `max_bytes` bytes: one character may become eighteen.
+    /// [`RejectCode::TooLarge`] if the result has more than `max_bytes` bytes: one character can expand to eighteen.
     pub fn apply(self, text: &str, max_bytes: u64) -> Result<Cow<'_, str>, Reject> {
         if self == Normalize::None || text.is_ascii() {
             return Ok(Cow::Borrowed(text));

@@ -1,7 +1,7 @@
-//! Mutants that went wrong, as files that can be run again.
+//! Findings: mutants that went wrong, saved as files that can be replayed.
 //!
-//! A file is one line of JSON, which names target, seed, case, input and what happened, and then the bytes of the mutant.
-//! So it can be replayed after the inputs or the mutations have changed.
+//! A file has one line of JSON with target, seed, case, input and what happened, followed by the bytes of the mutant.
+//! It can therefore be replayed after the inputs or the mutations have changed.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(crate) struct Finding {
     pub(crate) target: String,
     pub(crate) seed: u64,
     pub(crate) case: u64,
-    /// Which of the inputs of the target was mutated.
+    /// Ordinal of the mutated input of the target.
     pub(crate) input: usize,
     pub(crate) input_name: String,
     pub(crate) bytes: Vec<u8>,

@@ -20,7 +20,7 @@ use clap::Parser;
 
 use self::supervisor::Budget;
 
-/// Errors of the tool itself; what it finds is counted instead.
+/// Errors of the tool itself; findings are counted instead.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing went wrong.
+/// Returns whether nothing went wrong.
 fn run(args: &Args) -> Result<bool> {
     if let Some(progress) = &args.worker {
         return worker::run(progress).map(|()| true);

@@ -3,16 +3,16 @@
 use crate::random::Random;
 use crate::targets::Input;
 
-/// Most mutations of one case.
+/// Maximum number of mutations of one case.
 const MAX_MUTATIONS: usize = 4;
-/// Longest range that is moved, copied or removed.
+/// Maximum length of a range that is moved, copied or removed.
 const MAX_RANGE: usize = 256;
-/// Most bytes that a mutant may have beyond its input.
+/// Maximum number of bytes that a mutant may have beyond its input.
 const MAX_GROWTH: usize = 64 << 10;
 /// Bytes near the start and the end of a file, where headers and footers are.
 const END_BYTES: usize = 1024;
 
-/// Numbers at the limits of what fields hold.
+/// Numbers at the limits of integer fields.
 const NUMBERS: [u64; 16] = [
     0,
     1,
@@ -54,7 +54,7 @@ const WORDS: [&[u8]; 18] = [
     b"\0",
 ];
 
-/// The input and the bytes of a case.
+/// Returns the input and the bytes of a case.
 pub(crate) fn mutant(inputs: &[Input], random: &mut Random) -> (usize, Vec<u8>) {
     let input = random.below(inputs.len());
     let mut bytes = inputs.get(input).map(|input| input.bytes.clone()).unwrap_or_default();
@@ -107,7 +107,7 @@ fn mutate(bytes: &mut Vec<u8>, inputs: &[Input], random: &mut Random) {
             bytes.splice(at..end, word.iter().copied());
         }
         11 => {
-            // A piece of another file, over the same or another place.
+            // A piece of another file, over the same position or another.
             let other = random.pick(inputs).map(|input| &*input.bytes).unwrap_or_default();
             let from = position(other.len(), random);
             let piece =
@@ -134,7 +134,7 @@ fn mutate(bytes: &mut Vec<u8>, inputs: &[Input], random: &mut Random) {
     }
 }
 
-/// A place in a file of `len` bytes: anywhere, or near an end.
+/// Returns a position in a file of `len` bytes: anywhere, or near an end.
 fn position(len: usize, random: &mut Random) -> usize {
     match random.below(4) {
         0 => random.below(len.min(END_BYTES)),
@@ -143,7 +143,7 @@ fn position(len: usize, random: &mut Random) -> usize {
     }
 }
 
-/// Writes `number` over what is there: of two to eight bytes, in either order, or as a varint.
+/// Overwrites bytes with `number`: as two to eight bytes in either byte order, or as a varint.
 fn overwrite(bytes: &mut [u8], at: usize, number: u64, random: &mut Random) {
     let width = [2, 4, 4, 8][random.below(4)];
     let encoded: Vec<u8> = match random.below(3) {

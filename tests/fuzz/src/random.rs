@@ -2,11 +2,11 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// SplitMix64.
+/// SplitMix64 generator.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The numbers of one case.
+    /// Creates the generator of one case.
     pub(crate) fn of_case(target: &str, seed: u64, case: u64) -> Self {
         Self(xxh3_64_with_seed(target.as_bytes(), seed) ^ case.wrapping_mul(0xd6e8_feb8_6659_fd93))
     }
@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, or 0 when that is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }

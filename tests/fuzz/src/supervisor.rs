@@ -1,4 +1,4 @@
-//! Starts workers, notices how they end, and counts.
+//! Starts workers, checks how they end, and counts results.
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,20 +10,20 @@ use crate::{Result, targets};
 
 /// Time after which a case counts as a hang.
 const HANG: Duration = Duration::from_secs(30);
-/// Time between two looks at the workers.
+/// Interval between checks of the workers.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How much each target is to do.
+/// Budget of each target.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Budget {
     Cases(u64),
     Time(Duration),
 }
 
-/// One target and what came of it.
+/// One target and its results.
 struct Job {
     target: &'static str,
-    /// Next case.
+    /// Number of the next case.
     next: u64,
     left: Budget,
     total: State,
@@ -36,11 +36,11 @@ struct Running {
     child: Child,
     dir: tempfile::TempDir,
     started: Instant,
-    /// The case that was last seen, and since when.
+    /// The case and stage that were last seen, and since when.
     seen: (u64, u64, Instant),
 }
 
-/// Runs `targets` and prints a table. Whether nothing went wrong.
+/// Runs `targets` and prints a table. Returns whether nothing went wrong.
 pub(crate) fn run(
     targets: &[&'static str],
     seed: u64,
@@ -77,7 +77,7 @@ pub(crate) fn run(
     Ok(report(&done, findings))
 }
 
-/// A directory in memory where there is one: conversions sync every file.
+/// Creates a directory, in memory if possible, because conversions sync every file.
 fn scratch() -> Result<tempfile::TempDir> {
     let memory = Path::new("/dev/shm");
     let mut builder = tempfile::Builder::new();
@@ -106,7 +106,7 @@ impl Job {
         let child = Command::new(std::env::current_exe()?)
             .arg("--worker")
             .arg(path)
-            // Whatever an aborted worker leaves goes away with the supervisor's directory.
+            // Files that an aborted worker leaves are removed with the supervisor's directory.
             .env("TMPDIR", dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -117,7 +117,7 @@ impl Job {
         Ok(())
     }
 
-    /// Looks at the worker. False when the job is done.
+    /// Checks the worker. Returns false if the job is done.
     fn poll(&mut self, seed: u64, findings: &Path) -> Result<bool> {
         let Some(running) = &mut self.running else { return Ok(false) };
         let state = State::load(&running.dir.path().join("state"));

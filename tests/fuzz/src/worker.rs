@@ -1,4 +1,4 @@
-//! A process that runs cases until its budget is spent, or a case ends it.
+//! A worker process that runs cases until its budget is spent, or a case ends it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,21 +15,21 @@ use crate::random::Random;
 use crate::targets::{Target, Verdict};
 use crate::{Result, targets};
 
-/// Address space of a worker: far above what any input needs, far below what damage may claim.
+/// Address space of a worker: far above what any input needs, far below what damaged files may request.
 const ADDRESS_SPACE: u64 = 6 << 30;
-/// Stack of the thread that runs cases: what threads of the loader and the converter have.
+/// Stack of the thread that runs cases, as large as that of threads of the loader and the converter.
 const STACK_BYTES: usize = 2 << 20;
 
-/// What a worker is to do, in the file that it is started with.
+/// Task of a worker, in the file that it is started with.
 pub(crate) struct Order {
     pub(crate) target: String,
     pub(crate) seed: u64,
     pub(crate) first: u64,
-    /// No more cases than this.
+    /// Maximum number of cases.
     pub(crate) cases: u64,
     pub(crate) time: Duration,
     pub(crate) findings: PathBuf,
-    /// Where the worker writes its [`State`].
+    /// File to which the worker writes its [`State`].
     pub(crate) state: PathBuf,
 }
 
@@ -63,7 +63,7 @@ impl Order {
     }
 }
 
-/// How far a worker is, readable at any time.
+/// Progress of a worker, readable at any time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct State {
     /// The case that is running.
@@ -82,7 +82,7 @@ impl State {
         Ok(file.write_all_at(numbers.map(u64::to_le_bytes).as_flattened(), 0)?)
     }
 
-    /// The state in `path`; the start of nothing when there is none yet.
+    /// Reads the state in `path`. Returns the initial state if there is none yet.
     pub(crate) fn load(path: &Path) -> Self {
         let bytes = std::fs::read(path).unwrap_or_default();
         let mut numbers = bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
@@ -140,7 +140,7 @@ fn run_order(order: &Order) -> Result<()> {
     state.store(&file)
 }
 
-/// Checks that the inputs are accepted as they are: mutants of files that are refused would show little.
+/// Checks that the unmodified inputs are accepted: mutants of rejected files would show little.
 fn check_inputs(target: &mut dyn Target) -> Result<()> {
     for input in 0..target.inputs().len() {
         let bytes = target.inputs()[input].bytes.clone();
@@ -154,7 +154,7 @@ fn check_inputs(target: &mut dyn Target) -> Result<()> {
     Ok(())
 }
 
-/// Runs one case; the error describes a panic.
+/// Runs one case. The error describes a panic.
 pub(crate) fn verdict(target: &mut dyn Target, input: usize, bytes: &[u8]) -> Result<Verdict, String> {
     catch_unwind(AssertUnwindSafe(|| target.check(input, bytes))).map_err(|panic| {
         let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
@@ -164,7 +164,7 @@ pub(crate) fn verdict(target: &mut dyn Target, input: usize, bytes: &[u8]) -> Re
 }
 
 impl Finding {
-    /// The mutant of a case.
+    /// Returns the mutant of a case.
     pub(crate) fn of(target: &dyn Target, name: &str, seed: u64, case: u64) -> Self {
         let (input, bytes) = mutant(target.inputs(), &mut Random::of_case(name, seed, case));
         let input_name = target.inputs().get(input).map(|input| input.name.clone()).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// Cases of each target.
+/// Cases per target.
 const CASES: u64 = 60;
 
 #[test]

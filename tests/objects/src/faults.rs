@@ -1,72 +1,72 @@
-//! How the server fails.
+//! Faults that the server injects.
 
 use std::time::Duration;
 
 use crate::http::Request;
 
-/// A way to fail.
+/// A fault of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Status 500.
     Internal,
-    /// Status 503, as S3 answers too many requests.
+    /// Status 503, as S3 responds to too many requests.
     SlowDown,
     /// Status 403.
     Denied,
-    /// Status 403, as S3 answers an access key that it does not know.
+    /// Status 403, as S3 responds to an unknown access key.
     UnknownKey,
-    /// Status 403, as S3 answers a request that was signed at another time.
+    /// Status 403, as S3 responds to a request that was signed at another time.
     Skewed,
-    /// The connection is closed, and nothing was done.
+    /// The connection is closed, and the request has no effect.
     Dropped,
-    /// The request is served, and then the connection is closed: the client does not know.
+    /// The request is served, but the connection is closed without a response.
     LostResponse,
     /// The connection is closed in the middle of the body.
     Truncated,
     /// The response comes late.
     Slow,
-    /// No request is answered any more.
+    /// No further request is answered.
     Dead,
-    /// The request waits until the faults are changed; then the connection is closed, and nothing was done.
+    /// The request waits until the faults are changed. Then the connection is closed, and the request has no effect.
     Held,
     /// The request is served. The connection is closed without a response when the faults are changed.
     HeldResponse,
 }
 
-/// Which requests fail, and how. The default is that none does.
+/// Which requests fail, and how. By default, none fails.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
-    /// Of so many requests, about one fails, chosen by [`Self::seed`]; 0: none.
+    /// About one in this many requests fails, chosen by [`Self::seed`]; 0 for none.
     pub one_in: u64,
-    /// Chooses the requests, and among [`Self::kinds`].
+    /// Seed that chooses the requests, and their fault among [`Self::kinds`].
     pub seed: u64,
-    /// How they fail.
+    /// Faults to choose from.
     pub kinds: Vec<Fault>,
-    /// The request of this number, counted from 0 since the server started, fails in this way.
+    /// Number of a request, counted from 0 since the server started, and its fault.
     pub nth: Option<(u64, Fault)>,
-    /// Requests are answered so often; then the server is dead.
+    /// Number of requests to answer before the server is dead.
     pub dies_after: Option<u64>,
-    /// Only requests whose path contains this, where it is set, are failed.
+    /// If set, [`Self::one_in`] applies only to requests whose path contains this.
     pub only: Option<String>,
     /// Time before each response.
     pub latency: Duration,
-    /// What all responses together may send.
+    /// Bandwidth of all responses together.
     pub bytes_per_second: Option<u64>,
-    /// PUT with `If-None-Match: *` overwrites, as in stores that do not know the condition.
+    /// PUT ignores conditions such as `If-None-Match: *`, as in stores that do not support them.
     pub ignores_conditions: bool,
-    /// Objects in a page of a listing; 0 is 1000.
+    /// Objects per page of a listing; 0 means 1000.
     pub page: usize,
 }
 
 impl Faults {
-    /// One in `one_in` requests fails in one of the ways that every client has to live with.
+    /// Returns faults that every client has to handle, for about one in `one_in` requests.
     pub fn usual(one_in: u64, seed: u64) -> Self {
         use Fault::{Dropped, Internal, LostResponse, Slow, SlowDown, Truncated};
         let kinds = vec![Internal, SlowDown, Dropped, LostResponse, Truncated, Slow];
         Self { one_in, seed, kinds, ..Self::default() }
     }
 
-    /// What happens to the request `number`.
+    /// Returns the fault of the request `number`, if any.
     pub(crate) fn of(&self, number: u64, request: &Request) -> Option<Fault> {
         if self.dies_after.is_some_and(|after| number >= after) {
             return Some(Fault::Dead);
@@ -77,7 +77,7 @@ impl Faults {
         if self.one_in == 0 || self.only.as_ref().is_some_and(|only| !request.path.contains(only.as_str())) {
             return None;
         }
-        // SplitMix64: neighbouring requests are independent.
+        // SplitMix64, so that adjacent requests are independent.
         let mut x = number.wrapping_add(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,9 +1,9 @@
-//! As much of HTTP/1.1 as clients of object stores speak.
+//! The part of HTTP/1.1 that clients of object stores use.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 
-/// Bytes of a body that are accepted.
+/// Maximum size of a body.
 const MAX_BODY_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The next request; `None` when the connection has ended.
+    /// Reads the next request. Returns `None` if the connection has ended.
     pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut line = String::new();
         if stream.read_line(&mut line)? == 0 {
@@ -108,7 +108,7 @@ pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
-    /// Of a response without a body: what its size would be.
+    /// Size of the body that a response without one would have.
     pub(crate) length: Option<u64>,
 }
 
@@ -117,7 +117,7 @@ impl Response {
         Self { status: 200, body, ..Self::default() }
     }
 
-    /// An error as S3 describes it.
+    /// Creates an error response as S3 sends it.
     pub(crate) fn error(status: u16, code: &str) -> Self {
         let xml = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{code}, on purpose or not</Message></Error>"
@@ -125,7 +125,7 @@ impl Response {
         Self { status, body: xml.into_bytes(), ..Self::default() }
     }
 
-    /// Writes everything but the body, and returns that.
+    /// Writes everything except the body, and returns the body.
     pub(crate) fn write_head(self, stream: &mut impl Write) -> io::Result<Vec<u8>> {
         let mut head =
             format!("HTTP/1.1 {} {}\r\n", self.status, if self.status < 300 { "OK" } else { "Error" });

@@ -1,9 +1,11 @@
 //! An S3 server on loopback for tests of object storage.
 //!
-//! It keeps objects in memory and speaks as much of the protocol as clients need: objects with ranges and conditions, create-only
-//! PUT, listings in pages, uploads in parts. Signatures are not checked. On demand it fails: [`Faults`].
+//! It keeps objects in memory, and implements the part of the protocol that clients need: objects with ranges and
+//! conditions, create-only PUT, listings in pages, uploads in parts. Signatures are not checked.
+//! It fails on demand: see [`Faults`].
 //!
-//! Requests of the form `http://host:port/key` without a bucket that exists read from the bucket `web`, as from a web server.
+//! Requests of the form `http://host:port/key` that name no existing bucket read from the bucket `web`, as from a web
+//! server.
 
 mod faults;
 mod http;
@@ -21,17 +23,17 @@ use http::{Request, Response};
 use store::Store;
 pub use store::Stored;
 
-/// Bytes of a body that are sent at a time.
+/// Number of bytes of a body to send at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A running server. It ends with the value.
+/// A running server. It stops when the value is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
 
-/// What the server has done.
+/// Counters of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Requests that arrived.
@@ -53,16 +55,16 @@ struct Shared {
     failed: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
-    /// When the line is free again, for [`Faults::bytes_per_second`].
+    /// Time at which the line is free again, for [`Faults::bytes_per_second`].
     line_free: Mutex<Instant>,
 }
 
 impl Server {
-    /// A server with an empty bucket called `bucket`, on a free port (or `port`).
+    /// Starts a server with an empty bucket called `bucket`, on `port`, or on a free port if `port` is 0.
     ///
     /// # Errors
     ///
-    /// There is no port, or no thread.
+    /// If there is no free port, or a thread cannot be started.
     pub fn start(port: u16, faults: Faults) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port))?;
         let address = listener.local_addr()?;
@@ -84,19 +86,19 @@ impl Server {
                 }
                 let Ok(stream) = stream else { continue };
                 let shared = Arc::clone(&accepting);
-                // A client whose connection is closed tries again.
+                // Without a thread, the connection is closed, and the client tries again.
                 let _ = thread::Builder::new().spawn(move || shared.serve(&stream));
             }
         })?;
         Ok(Self { address, shared })
     }
 
-    /// `http://127.0.0.1:port`: the value of `AWS_ENDPOINT_URL`.
+    /// Returns `http://127.0.0.1:port`, the value of `AWS_ENDPOINT_URL`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Variables that lead clients to this server.
+    /// Returns environment variables that direct clients to this server.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL", self.endpoint()),
@@ -111,7 +113,7 @@ impl Server {
         self.shared.store().put(key, content.into());
     }
 
-    /// The content of an object.
+    /// Returns the content of an object.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         self.shared.store().get(key).map(|stored| stored.content.to_vec())
     }
@@ -121,12 +123,12 @@ impl Server {
         self.shared.store().delete(key);
     }
 
-    /// All keys that start with `prefix`, in order.
+    /// Returns all keys that start with `prefix`, in order.
     pub fn keys(&self, prefix: &str) -> Vec<String> {
         self.shared.store().keys(prefix)
     }
 
-    /// Uploads in parts that have neither been completed nor aborted.
+    /// Returns the number of uploads in parts that were neither completed nor aborted.
     pub fn open_uploads(&self) -> usize {
         self.shared.store().uploads()
     }
@@ -136,7 +138,7 @@ impl Server {
         *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 
-    /// What it has done.
+    /// Returns the counters of the server.
     pub fn counts(&self) -> Counts {
         let load = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
         Counts {
@@ -158,7 +160,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        // The thread that accepts looks once more.
+        // Wakes the accepting thread, which then sees the flag.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -247,7 +249,7 @@ impl Shared {
         self.send(stream, response, &faults, most)
     }
 
-    /// Waits until the faults do not concern the request `number` any more.
+    /// Waits until the faults no longer include the request `number`.
     fn hold(&self, number: u64) {
         let is_held = || {
             let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);

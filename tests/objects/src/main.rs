@@ -1,7 +1,7 @@
-//! Runs the server by itself, for tests in other languages: prints its endpoint, and serves until it is killed.
+//! Stand-alone server for tests in other languages: prints its endpoint, and serves until it is killed.
 //!
-//! `objects [--latency-ms N] [--bytes-per-second N] [--one-in N --seed N] [--page N] [BUCKET=FOLDER …]`: the files of each folder become
-//! objects. `GET /_counts` says what it has done, as JSON.
+//! `objects [--latency-ms N] [--bytes-per-second N] [--one-in N --seed N] [--page N] [BUCKET=FOLDER …]`: the files of
+//! each folder become objects. `GET /_counts` returns the counters as JSON.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The objects, and what requests do with them.
+//! The objects, and the requests on them.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -8,27 +8,27 @@ use std::sync::Arc;
 use crate::faults::Faults;
 use crate::http::{Request, Response};
 
-/// Objects in a page of a listing.
+/// Default number of objects per page of a listing.
 const PAGE: usize = 1000;
-/// 2024-01-01, in seconds since 1970: the time of the first object. Each has a later one.
+/// Time of the first object: 2024-01-01, in seconds since 1970. Each later object has a later time.
 const EPOCH: u64 = 1_704_067_200;
-/// The bucket of requests that name none.
+/// Bucket of requests that name none.
 const WEB: &str = "web";
 
-/// An object.
+/// A stored object.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// Its bytes.
+    /// Content of the object.
     pub content: Arc<[u8]>,
-    /// Its entity tag, in quotes.
+    /// Entity tag, in quotes.
     pub etag: String,
-    /// Seconds since 1970.
+    /// Time of the last change, in seconds since 1970.
     pub modified: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    /// By `bucket/key`.
+    /// Objects by `bucket/key`.
     objects: BTreeMap<String, Stored>,
     buckets: std::collections::BTreeSet<String>,
     uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
@@ -67,7 +67,7 @@ impl Store {
     pub(crate) fn answer(&mut self, request: &Request, faults: &Faults) -> Response {
         let path = request.path.trim_start_matches('/');
         let bucket = path.split('/').next().unwrap_or_default().to_owned();
-        // The bucket of tests is there from the beginning.
+        // The bucket of the tests always exists.
         let exists = bucket == "bucket" || self.buckets.contains(&bucket);
         let key = if exists { path.to_owned() } else { format!("{WEB}/{path}") };
         if !exists && !self.objects.contains_key(&key) {
@@ -99,7 +99,7 @@ impl Store {
                         "<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>"
                     ))
                 }
-                // S3 answers a repeated completion like the first one, for a while.
+                // For a while, S3 answers a repeated completion like the first one.
                 None => match self.objects.get(&key) {
                     Some(stored) => {
                         let etag = escaped(&stored.etag);
@@ -251,7 +251,7 @@ fn unescaped(text: &str) -> String {
     text.replace("&quot;", "\"").replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
 }
 
-/// Start and end of `bytes=…` in an object of `all` bytes.
+/// Parses start and end of `bytes=…` in an object of `all` bytes.
 fn parse_range(text: &str, all: u64) -> Option<(u64, u64)> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     match (first.parse::<u64>().ok(), last.parse::<u64>().ok()) {
@@ -262,7 +262,7 @@ fn parse_range(text: &str, all: u64) -> Option<(u64, u64)> {
     }
 }
 
-/// Year, month, day and the seconds of the day.
+/// Returns the year, month and day, and the seconds of the day.
 fn civil(time: u64) -> (u64, u64, u64, u64) {
     let days = time / 86_400 + 719_468;
     let era = days / 146_097;

@@ -2,8 +2,8 @@
 
 * `dsconvert.open(path)` returns records: a sequence, and a map-style dataset for `torch.utils.data.DataLoader`.
 * `dsconvert.Loader` returns batches as arrays or tensors, made by threads in this process.
-* `dsconvert.BatchSampler` returns the ordinals of batches alone, for those who keep their dataset and `DataLoader`.
-* `dsconvert.CacheDataLoader` replays batches: how fast would training be if loading cost nothing?
+* `dsconvert.BatchSampler` returns only the record ordinals of batches, for use with your own dataset and `DataLoader`.
+* `dsconvert.CacheDataLoader` replays batches, to show how fast training would be if loading cost nothing.
 * `dsconvert.bench`, `dsconvert.headspace` and `dsconvert.simulate` measure and predict what loading costs.
 
 The reference is `docs/reference/python.md` in the repository.

@@ -8,7 +8,7 @@ from ._native import run_command
 
 def main() -> int:
     """Runs the command line of this process and returns its exit status."""
-    # The command stops in an orderly way by itself. Python's own handler would only be heard after it has ended.
+    # The command stops cleanly on its own. Python's handler would run only after the command has ended.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return run_command(["dsconvert", *sys.argv[1:]])
 

@@ -1,4 +1,4 @@
-"""The native half of dsconvert. Its classes are used by those of the package, which are what users see."""
+"""The native half of dsconvert. The public classes of the package wrap its classes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias, final

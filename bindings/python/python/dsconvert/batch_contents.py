@@ -1,4 +1,4 @@
-"""What a batch or an item of any loader holds: rows, bytes, tokens, padding.
+"""Contents of a batch or an item of any loader: rows, bytes, tokens, padding.
 
 Batches are nested dictionaries, lists, tuples and dataclass-like mappings whose leaves are numpy arrays, torch tensors,
 bytes, strings and numbers.
@@ -32,13 +32,13 @@ class BatchContents(NamedTuple):
 
 
 def elements_of(batch: Any) -> int:
-    """Padded elements of `batch`, from shapes alone."""
+    """Returns the number of elements of `batch`, padding included, from shapes alone."""
     main = _main(_named(batch), batch)
     return 0 if main is None else _size(main)
 
 
 def contents_of(batch: Any) -> BatchContents:
-    """Sizes of `batch`."""
+    """Returns the sizes of `batch`."""
     names = _named(batch)
     ids, mask, lengths = (_array(names, among) for among in (_IDS, _MASKS, _LENGTHS))
     main = _main(names, batch)
@@ -57,7 +57,7 @@ def contents_of(batch: Any) -> BatchContents:
 
 
 def shallow_copy(batch: Any) -> Any:
-    """The same arrays in new dictionaries, lists and tuples: a step that replaces values leaves the original as it is."""
+    """Copies containers but not arrays, so that a step that replaces values does not change the original."""
     if type(batch) is dict:
         return {name: shallow_copy(value) for name, value in batch.items()}
     if type(batch) is list:
@@ -74,7 +74,7 @@ def _array(names: Mapping[Any, Any], among: Sequence[str]) -> Any:
 
 
 def _main(names: Mapping[Any, Any], batch: Any) -> Any:
-    """The array that carries the data: token ids, a mask, or the largest one."""
+    """Returns the array that carries the data: token ids, a mask, or the largest array."""
     for among in (_IDS, _MASKS):
         found = _array(names, among)
         if found is not None:
@@ -123,7 +123,7 @@ def _bytes(value: Any) -> int:
 
 
 def _sum_of_mask(mask: Any) -> int | None:
-    """Ones of a mask of 0 and 1; None for an additive mask."""
+    """Counts the ones of a mask of 0 and 1. Returns None for an additive mask."""
     if _size(mask) == 0:
         return 0
     if float(mask.min()) < 0 or float(mask.max()) > 1:
@@ -134,7 +134,7 @@ def _sum_of_mask(mask: Any) -> int | None:
 def _rows(batch: Any, names: Mapping[Any, Any], main: Any) -> int:
     if isinstance(batch, (list, tuple)) and batch and all(isinstance(value, Mapping) for value in batch):
         return len(batch)  # records that were not collated
-    if main is not None and len(main.shape) == 1:  # rows one after the other
+    if main is not None and len(main.shape) == 1:  # concatenated rows
         ends, lengths = names.get("cu_seqlens"), names.get("lengths")
         if _is_array(ends):
             return max(0, _size(ends) - 1)

@@ -1,4 +1,4 @@
-"""Batches, and what is known of them beside their arrays."""
+"""Batches, and the information about them beyond their arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_ORDINALS = 8
 
 
 class BatchInfo(NamedTuple):
-    """What is known of a batch beside its arrays."""
+    """Information about a batch beyond its arrays."""
 
     epoch: int
     """Epoch, from 0."""
@@ -44,7 +44,7 @@ class BatchInfo(NamedTuple):
         return f"BatchInfo({numbers}, records={_short(self.records)}, blank={_short(self.blank)})"
 
     def _repr_html_(self) -> str:
-        """The same as a table: what a notebook shows."""
+        """Returns the information as an HTML table, for notebooks."""
         rows = {name: _short(value) if isinstance(value, list) else value for name, value in self._asdict().items()}
         return table("Batch", rows)
 
@@ -64,9 +64,9 @@ current = _Current()
 
 
 def batch_info() -> BatchInfo | None:
-    """Inside a `transform` or `batch_transform` of a `Loader`: the batch that is being made; elsewhere `None`.
+    """Returns information about the batch being made in a `transform` or `batch_transform` of a `Loader`; else `None`.
 
-    Seed random choices with it, for example with `(seed, info.epoch, info.step, info.micro_batch)`: then they are the
-    same on every run, whatever the number of threads, and after a resume.
+    Seed random choices with it, for example with `(seed, info.epoch, info.step, info.micro_batch)`. They are then the
+    same in every run, with any number of threads, and after a resume.
     """
     return current.info

@@ -31,13 +31,13 @@ class BatchLoad(NamedTuple):
 
 
 def is_data_loader(source: object) -> bool:
-    """Whether `source` is a `torch.utils.data.DataLoader`."""
+    """Returns whether `source` is a `torch.utils.data.DataLoader`."""
     torch_data = sys.modules.get("torch.utils.data")
     return torch_data is not None and isinstance(source, torch_data.DataLoader)
 
 
 def is_iterable_dataset(dataset: object) -> bool:
-    """Whether `dataset` has no `__getitem__`, or is a `torch.utils.data.IterableDataset`, which only pretends to have one."""
+    """Returns whether `dataset` has no `__getitem__`, or is a torch `IterableDataset`, which only seems to have one."""
     torch_data = sys.modules.get("torch.utils.data")
     if torch_data is not None and isinstance(dataset, torch_data.IterableDataset):
         return True
@@ -46,7 +46,7 @@ def is_iterable_dataset(dataset: object) -> bool:
 
 @contextmanager
 def as_in_a_worker() -> Iterator[None]:
-    """Runs torch with one thread, as in a worker process, and leaves its random numbers as they were."""
+    """Runs torch with one thread, as in a worker process, and restores its random number state."""
     torch = sys.modules.get("torch")
     if torch is None:
         yield
@@ -61,10 +61,10 @@ def as_in_a_worker() -> Iterator[None]:
 
 
 def loads_of(loader: Any) -> Iterator[BatchLoad]:
-    """Batches of a `DataLoader`, loaded by calling its sampler, dataset and `collate_fn` directly."""
+    """Loads batches of a `DataLoader` by calling its sampler, dataset and `collate_fn` directly."""
     if is_iterable_dataset(loader.dataset):
         return _loads_of_iterable(loader.dataset, loader.batch_size, loader.drop_last, loader.collate_fn)
-    if loader.batch_sampler is None:  # batch_size=None: the sampler gives what the dataset is asked for
+    if loader.batch_sampler is None:  # batch_size=None: the sampler returns indices of the dataset
         return _loads_one_by_one(loader.dataset, loader.sampler, loader.collate_fn)
     return loads_of_map(loader.dataset, loader.batch_sampler, loader.collate_fn)
 
@@ -72,7 +72,7 @@ def loads_of(loader: Any) -> Iterator[BatchLoad]:
 def loads_of_map(
     dataset: Any, batches: Iterable[Sequence[Any]], collate: Collate | None
 ) -> Iterator[BatchLoad]:
-    """Batches of a map-style dataset."""
+    """Loads batches of a map-style dataset."""
     fetch_many = getattr(dataset, "__getitems__", None)
     for indices in batches:
         items, item_seconds = [], []
@@ -93,7 +93,7 @@ def loads_of_map(
 
 
 def item_of(dataset: Any, index: Any) -> Any:
-    """`dataset[index]`; an exception gets a note that names the index."""
+    """Returns `dataset[index]`. An exception gets a note that names the index."""
     try:
         return dataset[index]
     except Exception as error:
@@ -144,7 +144,7 @@ def _called(function: Callable[[Any], Any], argument: Any, name: str) -> Any:
 
 
 def timed(iterator: Iterator[Any], name: str) -> Iterator[tuple[Any, float]]:
-    """What `iterator` gives, and the seconds spent in each `next()`."""
+    """Yields the values of `iterator`, with the seconds spent in each `next()`."""
     number = 0
     while True:
         begin = perf_counter()
@@ -160,7 +160,7 @@ def timed(iterator: Iterator[Any], name: str) -> Iterator[tuple[Any, float]]:
 
 
 def without_threads(loader: Loader) -> Loader:
-    """A copy of `loader` that makes each batch when it is asked for: the time of `next()` is the load time."""
+    """Returns a copy of `loader` that makes each batch on request, so that the time of `next()` is the load time."""
     twin = copy.copy(loader)
     twin._options = {name: value for name, value in loader._options.items() if name != "prefetch"}
     twin._options["num_threads"] = 0

@@ -28,7 +28,7 @@ class Batches(Iterator[Batch]):
         self._is_over = False
 
     def __next__(self) -> Batch:
-        # Started with the first batch, so that a state which is loaded after the iterator was made still counts.
+        # Started with the first batch, so that a state loaded after the iterator was created still takes effect.
         if self._native is None:
             _check_worker()
             self._native = self._loader._handle()
@@ -47,16 +47,17 @@ class Batches(Iterator[Batch]):
     def __del__(self) -> None:
         is_current = self._iteration == self._loader._iteration and self._process == os.getpid()
         if self._native is not None and is_current and not self._is_over:
-            # Nobody will ask for what the threads prepare. At the end of an epoch, that is the beginning of the next.
+            # Drops prepared batches that nobody will request. After a whole epoch, they are kept: they start the next
+            # one.
             self._native.stop()
 
 
 class ToldEpoch:
-    """Takes the epoch of a trainer for a loader that is as new.
+    """Applies the epoch of a trainer to a loader that has not started.
 
-    Trainers load no state of a loader from a checkpoint of the end of an epoch: a new loader would begin with epoch 0
-    once more. One that has begun, or whose state was loaded, ignores the trainer: for Lightning, an epoch that
-    `max_steps` ended early is a whole one.
+    Trainers do not restore the state of a loader from a checkpoint at the end of an epoch, so a new loader would start
+    with epoch 0 again. A loader that has started, or whose state was loaded, ignores the trainer: Lightning counts an
+    epoch that `max_steps` ended early as a whole one.
     """
 
     def __init__(self, loader: Loader) -> None:
@@ -64,17 +65,18 @@ class ToldEpoch:
 
     @property
     def sampler(self) -> ToldEpoch:
-        """Lightning tells `batch_sampler.sampler`. About a `sampler` of the loader itself, it may warn for nothing."""
+        """Returns itself: Lightning sets the epoch of `batch_sampler.sampler`. It may warn needlessly about a `sampler`
+        of the loader itself."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Lets a loader begin with `epoch`, unless it was told anything else before."""
+        """Starts a loader with `epoch`, unless it has started or was given an epoch or a state before."""
         if self._loader._iteration == 0 and self._loader.epoch == 0:
             self._loader.set_epoch(epoch)
 
 
 def _check_worker() -> None:
-    """Refuses to give every batch once per worker process."""
+    """Raises an error in one of several worker processes, each of which would return every batch."""
     if "torch.utils.data" not in sys.modules:
         return
     worker = sys.modules["torch.utils.data"].get_worker_info()
@@ -86,7 +88,7 @@ def _check_worker() -> None:
 
 
 def has_accelerator() -> bool:
-    """Whether torch can use pinned memory. Logs that it cannot."""
+    """Returns whether torch can use pinned memory. Logs a warning if not."""
     import torch
 
     if torch.cuda.is_available():
@@ -96,7 +98,7 @@ def has_accelerator() -> bool:
 
 
 def pin_memory(batch: Any) -> Any:
-    """The batch with its tensors in pinned memory."""
+    """Returns the batch with its tensors in pinned memory."""
     import torch
 
     if not isinstance(batch, dict):

@@ -1,4 +1,4 @@
-"""What `bench` measured."""
+"""Results of `bench`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Percentiles | None:
-        """Of times in seconds; None without any."""
+        """Computes the distribution of times in seconds. Returns None without any."""
         if not seconds:
             return None
         ordered = sorted(seconds)
@@ -32,7 +32,7 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class LoadBreakdown:
-    """What one worker does for a batch, measured in this process."""
+    """Time that one worker spends on a batch, measured in this process."""
 
     batch: Percentiles
     """Time to load a batch."""
@@ -77,7 +77,7 @@ class BenchReport:
     """Whether the source ended before `seconds` or `items`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, as JSON can hold them."""
+        """Returns all fields as values that JSON can represent."""
         return asdict(self)
 
     def __repr__(self) -> str:
@@ -115,7 +115,7 @@ class BenchReport:
 
 
 def duration(ms: float) -> str:
-    """A time with a unit that suits it."""
+    """Formats a time with a suitable unit."""
     if abs(ms) >= 10_000:
         return f"{ms / 1e3:.3g} s"
     if abs(ms) >= 1:

@@ -1,4 +1,4 @@
-"""How fast is a dataset or a loader?"""
+"""Measures how fast a dataset or a loader is."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def bench(
     """Measures how fast `source` delivers: a map-style or iterable dataset, a `DataLoader`, a `Split`, `Loader` or path
     of a dsconvert dataset, or any other iterable of items or batches.
 
-    Each of `repeat` runs takes `seconds`, or ends after `items` items or with the data. Before it, `warmup` batches (or
-    items) are not counted. A `DataLoader` is also measured from inside: its dataset and `collate_fn` are called in this
-    process for another `seconds`, which gives the load time of a batch, and its sampler is iterated once more.
+    Each of `repeat` runs takes `seconds`, or ends after `items` items or with the data. The first `warmup` batches (or
+    items) of a run do not count. A `DataLoader` is also measured from inside: its dataset and `collate_fn` are called
+    in this process for another `seconds`, which gives the load time of a batch, and its sampler is iterated once more.
 
-    `batch_size`, `collate_fn`, `shuffle` and `seed` make batches of a map-style dataset. `unit` tells whether another
-    iterable gives items or batches; `auto` takes what has a `batch_size` or `batch_sampler` for a loader of batches.
+    `batch_size`, `collate_fn`, `shuffle` and `seed` form batches of a map-style dataset. `unit` sets whether another
+    iterable returns items or batches; with `auto`, an iterable with a `batch_size` or `batch_sampler` returns batches.
     `trace` is a file for the load times, which `dsconvert simulate --load-trace` reads.
     """
     _check(seconds, items, warmup, repeat, batch_size)
@@ -67,7 +67,7 @@ def bench(
             "trace needs batches, and the source gives single items",
             remedy="pass batch_size= for a map-style dataset, or a loader",
         )
-    if hasattr(source, "__next__"):  # an iterator gives everything once
+    if hasattr(source, "__next__"):  # an iterator can be read only once
         repeat = 1
     runs = [_run(subject, limits) for _ in range(repeat)]
     inside = None if subject.loads is None else _run_inside(subject.loads, limits)
@@ -98,7 +98,7 @@ class _Subject(NamedTuple):
 
 @dataclass
 class _Run:
-    """One repeat."""
+    """Results of one repeat."""
 
     seconds: float = 0.0
     times: list[float] = field(default_factory=list)
@@ -161,7 +161,7 @@ def _subject(
         return _Subject(
             f"{name} over {type(source.dataset).__name__}, {workers}{batch}",
             _iterated(source, "the loader"),
-            # Without automatic batching, the dataset gives batches or items. Batches are what training takes.
+            # Without automatic batching, the dataset returns batches or items. Assumes batches, as training takes them.
             gives_batches=unit != "item",
             loads_ahead=source.num_workers > 0,
             loads=lambda: loads_of(source),
@@ -286,9 +286,10 @@ def _run_inside(
 
 
 def load_times(loader: Any, batches: int, seconds: float) -> tuple[list[float], float]:
-    """Seconds to load up to `batches` batches of a `DataLoader` or `Loader` in this process, and the share of CPU time."""
+    """Returns the seconds to load each of up to `batches` batches of a `DataLoader` or `Loader` in this process, and
+    the share of CPU time."""
     loads = (lambda: _loads_of_next(without_threads(loader))) if isinstance(loader, Loader) else lambda: loads_of(loader)
-    # The first batch opens files.
+    # The first batch opens files and does not count.
     inside = _run_inside(loads, _Limits(seconds, None, warmup=1), batches)
     return inside.load_seconds, inside.cpu_seconds / max(sum(inside.load_seconds), 1e-9)
 
@@ -298,7 +299,7 @@ def _write_trace(path: str | os.PathLike[str], seconds: list[float]) -> None:
         raise UsageError("there is no load time for the trace: the warm-up took all batches")
     with open(path, "w", encoding="utf-8") as file:
         file.write("# milliseconds to load each batch\n")
-        # The simulator refuses a time of 0, which a coarse clock may give.
+        # The simulator rejects a time of 0, which a coarse clock may report.
         file.writelines(f"{max(1e-6, s * 1e3):.6f}\n" for s in seconds)
 
 

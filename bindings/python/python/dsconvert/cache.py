@@ -1,4 +1,4 @@
-"""Batches that cost nothing: how fast would training be if loading took no time?"""
+"""Replays cached batches, to show how fast training would be if loading took no time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .errors import UsageError
 
 
 class CacheDataLoader:
-    """Gives the batches of `loader` and, after `return_caches_after` of them, the last `num_caches` over and over.
+    """Returns the batches of `loader` and, after `return_caches_after` of them, repeats the last `num_caches`.
 
-    It takes the place of any loader, and is as long. Compare the time of a step before and after: the difference is what
-    loading costs. The first batches are the true ones, so that training is warm when the replay begins; from then on
-    the loader is not asked any more, in later epochs neither.
+    It replaces any loader, and has the same length. Compare the step time before and after the replay starts: the
+    difference is the cost of loading. The first batches are real, so that training is warm when the replay starts. From
+    then on the loader is not used any more, not even in later epochs.
     """
 
     def __init__(self, loader: Iterable[Any], num_caches: int = 8, return_caches_after: int = 16) -> None:
@@ -33,7 +33,7 @@ class CacheDataLoader:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether batches come from the cache by now."""
+        """Whether batches now come from the cache."""
         return self._seen >= self.return_caches_after
 
     def __repr__(self) -> str:
@@ -43,7 +43,7 @@ class CacheDataLoader:
         return len(self.loader)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
-        """An epoch of as many batches as the loader has. Replay without an end when the loader has no length."""
+        """Iterates over as many batches as the loader has. If it has no length, the replay does not end."""
         given = 0
         if not self.is_replaying:
             for batch in self.loader:
@@ -52,7 +52,7 @@ class CacheDataLoader:
                 given += 1
                 yield batch
                 if self.is_replaying:
-                    # Leaving the loop drops the iterator, and with it threads or workers that would compete.
+                    # Leaving the loop drops the iterator, and with it threads or workers that compete with training.
                     break
             else:
                 return
@@ -62,7 +62,7 @@ class CacheDataLoader:
             given += 1
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is asked of the loader: `set_epoch`, `batch_size`, …"""
+        """Forwards everything else to the loader: `set_epoch`, `batch_size`, …"""
         if name == "loader":
             raise AttributeError(name)
         return getattr(self.loader, name)

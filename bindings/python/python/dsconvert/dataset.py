@@ -1,4 +1,4 @@
-"""Records: what `dsconvert.open` returns."""
+"""Datasets and splits, as returned by `dsconvert.open`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .notebook import table
 from .source import Opened, Record, Source, Transform
 
 if TYPE_CHECKING:
-    # For type checkers, splits are datasets of torch: `DataLoader(split)` is well-typed. At run time torch needs only
-    # their methods, and importing this package does not import torch.
+    # For type checkers, splits are torch datasets, so that `DataLoader(split)` is well-typed. At run time, torch needs
+    # only their methods, and importing this package does not import torch.
     from torch.utils.data import ConcatDataset
     from torch.utils.data import Dataset as TorchDataset
 
@@ -35,9 +35,9 @@ MOST_SHOWN = 8
 class Split(Opened, MapDataset):
     """The records of one split: a sequence, and a map-style dataset for `torch.utils.data.DataLoader`.
 
-    `dsconvert.open(path, "train")` and `dataset["train"]` return one. It can be pickled and used after a fork: in another
-    process it opens the dataset again, by its path. It has the methods and properties of a `Dataset`, except `splits`,
-    `split` and `default`.
+    `dsconvert.open(path, "train")` and `dataset["train"]` return one. It can be pickled and used after a fork: in
+    another process, it reopens the dataset by its path. It has the methods and properties of a `Dataset`, except
+    `splits`, `split` and `default`.
     """
 
     def __init__(
@@ -78,9 +78,10 @@ class Split(Opened, MapDataset):
     @overload
     def __getitem__(self, index: slice | Sequence[SupportsIndex] | npt.NDArray[Any]) -> list[Any]: ...
     def __getitem__(self, index: Any) -> Any:
-        """One record by its ordinal, or a list of records by a slice, ordinals, or a mask with one truth per record.
+        """Returns one record by ordinal, or a list of records by slice, ordinals, or a mask with one boolean per
+        record.
 
-        Negative ordinals count from the end. Many records at once are read faster than one after the other.
+        Negative ordinals count from the end. Reading many records at once is faster than reading them one by one.
         """
         if isinstance(index, slice):
             return self.__getitems__(range(*index.indices(self._length)))
@@ -91,12 +92,12 @@ class Split(Opened, MapDataset):
         return self._finished(self._handle().get(self._ordinal(ordinal)))
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[Any]:
-        """The records with these ordinals: what `DataLoader` calls for a batch."""
+        """Returns the records with these ordinals. `DataLoader` calls this for a batch."""
         ordinals = [self._ordinal(operator.index(i)) for i in indices]
         return [self._finished(record) for record in self._handle().get_many(ordinals)]
 
     def __iter__(self) -> Iterator[Any]:
-        """All records in order. One that cannot be read is an error in its place; the next call goes on behind it."""
+        """Iterates over all records in order. An unreadable one raises an error; the next call continues after it."""
         return map(self._finished, self._handle().records())
 
     def _finished(self, record: Record) -> Any:
@@ -121,14 +122,14 @@ class Split(Opened, MapDataset):
         return array.tolist()  # type: ignore[no-any-return]
 
     def __add__(self, other: Any) -> ConcatDataset[Any]:
-        """Both, one after the other, as a `torch.utils.data.ConcatDataset`."""
+        """Concatenates both as a `torch.utils.data.ConcatDataset`."""
         from torch.utils.data import ConcatDataset
 
         return ConcatDataset([self, other])
 
     @property
     def dataset(self) -> Dataset:
-        """The dataset it is a part of."""
+        """The dataset that this split belongs to."""
         return Dataset(self._source, decode=self._decode, transform=self.transform, fields=self._fields)
 
     @property
@@ -138,36 +139,36 @@ class Split(Opened, MapDataset):
 
     @property
     def fingerprint(self) -> str:
-        """Names this split of this dataset in saved states."""
+        """Identifies this split of this dataset in saved states."""
         return f"{self._source.fingerprint}/{self.name}"
 
     def length(self, index: SupportsIndex) -> int:
-        """The length of a record in tokens or pixels, from the index."""
+        """Returns the length of a record in tokens or pixels, from the index."""
         return self._handle().length(self._ordinal(operator.index(index)))
 
     def lengths(self) -> npt.NDArray[np.uint64]:
-        """The lengths of all records in tokens or pixels, from the index."""
+        """Returns the lengths of all records in tokens or pixels, from the index."""
         return self._handle().lengths()
 
     def describe(self) -> dict[str, Any]:
-        """Counts, sizes, lengths and histograms of this split, as `dsconvert inspect --json` shows them."""
+        """Returns counts, sizes, lengths and histograms of this split, as in `dsconvert inspect --json`."""
         splits: dict[str, dict[str, Any]] = self.dataset.describe()["splits"]
         return splits[self.name]
 
     def select(self, fields: Sequence[str]) -> Split:
-        """The same split with only these fields."""
+        """Returns the same split with only these fields."""
         return Split(
             self._source, self.name, fields=fields, decode=self._decode, transform=self.transform
         )
 
     def with_transform(self, transform: Transform | None) -> Split:
-        """The same split with another transform."""
+        """Returns the same split with another transform."""
         return Split(
             self._source, self.name, fields=self._fields, decode=self._decode, transform=transform
         )
 
     def _repr_html_(self) -> str:
-        """Counts, fields and the first record: what a notebook shows."""
+        """Returns the number of records and the fields as an HTML table, for notebooks."""
         rows = {
             "dataset": self.path,
             "holds": f"{self.kind} as {self.format}",
@@ -182,9 +183,9 @@ class Split(Opened, MapDataset):
 
 
 class Dataset(Opened, MapDataset):
-    """An opened dataset. `dataset["validation"]` is a split.
+    """An open dataset. `dataset["validation"]` is a split.
 
-    Records are those of the default split, `train` or the only one, so a dataset is itself a map-style dataset for
+    Its records are those of the default split, `train` or the only one, so a dataset is itself a map-style dataset for
     `torch.utils.data.DataLoader`. It can be pickled and used after a fork.
     """
 
@@ -203,14 +204,14 @@ class Dataset(Opened, MapDataset):
         self._default: Split | None = None
 
     def split(self, name: str) -> Split:
-        """The split called `name`."""
+        """Returns the split called `name`."""
         return Split(
             self._source, name, fields=self._fields, decode=self._decode, transform=self._transform
         )
 
     @property
     def default(self) -> Split:
-        """The split that is read when none is named: `train`, or the only one."""
+        """The default split: `train`, or the only one."""
         if self._default is None:
             names = self.splits
             if DEFAULT_SPLIT not in names and len(names) != 1:
@@ -235,47 +236,47 @@ class Dataset(Opened, MapDataset):
     @overload
     def __getitem__(self, index: slice | Sequence[SupportsIndex] | npt.NDArray[Any]) -> list[Any]: ...
     def __getitem__(self, index: Any) -> Any:
-        """A split by its name; records of the default split by anything else."""
+        """Returns a split by its name, and records of the default split by anything else."""
         return self.split(index) if isinstance(index, str) else self.default[index]
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[Any]:
-        """Records of the default split: what `DataLoader` calls for a batch."""
+        """Returns records of the default split. `DataLoader` calls this for a batch."""
         return self.default.__getitems__(indices)
 
     def __iter__(self) -> Iterator[Any]:
-        """All records of the default split in order."""
+        """Iterates over all records of the default split in order."""
         return iter(self.default)
 
     def __add__(self, other: Any) -> ConcatDataset[Any]:
-        """Both default splits, one after the other, as a `torch.utils.data.ConcatDataset`."""
+        """Concatenates both default splits as a `torch.utils.data.ConcatDataset`."""
         return self.default.__add__(other)
 
     @property
     def transform(self) -> Transform | None:
-        """Applied to each record."""
+        """Function that is applied to each record."""
         return self._transform
 
     @property
     def fields(self) -> dict[str, str]:
-        """Names and types of the fields of a record. All splits have the same."""
+        """Names and types of the fields of a record. All splits have the same fields."""
         return self.split(self.splits[0]).fields if self.splits else {}
 
     def length(self, index: SupportsIndex) -> int:
-        """The length of a record of the default split in tokens or pixels, from the index."""
+        """Returns the length of a record of the default split in tokens or pixels, from the index."""
         return self.default.length(index)
 
     def lengths(self) -> npt.NDArray[np.uint64]:
-        """The lengths of all records of the default split in tokens or pixels, from the index."""
+        """Returns the lengths of all records of the default split in tokens or pixels, from the index."""
         return self.default.lengths()
 
     def select(self, fields: Sequence[str]) -> Dataset:
-        """The same dataset with only these fields."""
+        """Returns the same dataset with only these fields."""
         selected = Dataset(self._source, fields=fields, decode=self._decode, transform=self._transform)
         selected._check_fields()
         return selected
 
     def with_transform(self, transform: Transform | None) -> Dataset:
-        """The same dataset with another transform."""
+        """Returns the same dataset with another transform."""
         return Dataset(self._source, fields=self._fields, decode=self._decode, transform=transform)
 
     def _check_fields(self) -> None:
@@ -290,16 +291,16 @@ class Dataset(Opened, MapDataset):
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of what the dataset was made from, and how."""
+        """Fingerprint of the sources of the dataset, and of the options it was made with."""
         return self._source.fingerprint
 
     def describe(self) -> dict[str, Any]:
-        """Counts, sizes, lengths and histograms, as `dsconvert inspect --json` shows them."""
+        """Returns counts, sizes, lengths and histograms, as in `dsconvert inspect --json`."""
         described: dict[str, Any] = json.loads(self._source.native().describe())
         return described
 
     def _repr_html_(self) -> str:
-        """Counts, splits, fields, lengths and, of images, examples: what a notebook shows."""
+        """Returns counts, splits, fields, lengths and, for images, examples as HTML, for notebooks."""
         return self._source.native().summary_html()
 
     def __repr__(self) -> str:
@@ -360,33 +361,33 @@ def open(
     Fields, splits and options are checked here, not when the first record is read.
 
     Args:
-        path: Directory that `dsconvert images` or `dsconvert text` has written, or an address as `s3://bucket/dataset`
-            (`gs://`, `az://`, `https://`). Credentials come from the environment.
+        path: Directory that `dsconvert images` or `dsconvert text` has written, or an address such as
+            `s3://bucket/dataset` (`gs://`, `az://`, `https://`). Credentials come from the environment.
         split: Name of a split. With it, a `Split` is returned, without it the whole `Dataset`. Default: `None`.
-        fields: Names of the fields that records have, in any order. Parquet reads no other columns when
-            `verify_checksums` is off. Default: all fields.
+        fields: Names of the fields to return, in any order. Parquet reads no other columns if `verify_checksums` is
+            off. Default: all fields.
         decode: Images only. `True`: the field `image` is a `uint8` array of height × width × 3. `False`: it is the encoded
             image as `bytes`. Default: `False`.
-        transform: Function that is applied to each record, in the process that reads it. A `Loader` refuses a dataset
-            with one and has an option `transform` of its own. Default: `None`.
-        mmap: `True` maps files into memory. `False` reads them instead: for files that may change while they are read.
+        transform: Function that is applied to each record, in the process that reads it. A `Loader` rejects a dataset
+            with a transform, and has its own option `transform`. Default: `None`.
+        mmap: `True` maps files into memory. `False` reads them instead, for files that may change while they are read.
             Default: `True`.
-        verify_checksums: Compares each record with its CRC32C, which takes reading all its fields, and each index file
-            with its SHA-256 before the first length is returned. Default: `True`.
-        open_shards: Most shards of a split that stay open, at least 1. Default: chosen by the library.
+        verify_checksums: Compares each record with its CRC32C, which requires reading all its fields, and each index
+            file with its SHA-256 before the first length is returned. Default: `True`.
+        open_shards: Maximum number of shards of a split to keep open, at least 1. Default: chosen by the library.
         read_ahead_bytes: Parquet only. Bytes of a row group that are read ahead. Default: chosen by the library.
-        cache_dir: Object storage only. Path of a local directory that keeps what was read, for later epochs and for all
-            processes of the machine. Default: about 256 MiB are kept in the memory of each process.
-        cache_bytes: Most bytes that `cache_dir` holds: the shards that were opened least recently are removed. Default:
-            64 GiB.
-        storage_options: Object storage only. Options of the store that come before the environment, as
+        cache_dir: Object storage only. Path of a local directory that caches what was read, for later epochs and for
+            all processes of the machine. Default: about 256 MiB are kept in the memory of each process.
+        cache_bytes: Maximum number of bytes in `cache_dir`: the shards that were opened least recently are removed.
+            Default: 64 GiB.
+        storage_options: Object storage only. Options of the store that override the environment, such as
             `{"endpoint_url": "http://localhost:9000", "region": "us-east-1"}`. Default: the environment.
 
     Raises:
         UsageError: There is no such split or field, or an option does not apply.
         IoError: There is no dataset at `path`, or it cannot be read.
         CorruptError: The manifest or an index is damaged.
-        UnsupportedError: A newer version of dsconvert has written the dataset.
+        UnsupportedError: The dataset was written by a newer version of dsconvert.
     """
     options = {
         "mmap": mmap,
@@ -418,7 +419,7 @@ def _count(records: int) -> str:
 
 
 def split_of(source: str | os.PathLike[str] | Dataset | Split, split: str | None) -> Split:
-    """The split that a sampler or loader is told to read."""
+    """Returns the split that a sampler or loader reads."""
     if isinstance(source, Split):
         if split is not None and split != source.name:
             raise UsageError(f"this is the split {source.name!r}, not {split!r}")

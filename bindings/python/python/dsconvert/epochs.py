@@ -1,4 +1,4 @@
-"""Epochs and states, the same for samplers and loaders."""
+"""Epochs and states, shared by samplers and loaders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ State = dict[str, Any]
 
 
 class StepTotals(NamedTuple):
-    """What all ranks together do in one global step: the same numbers on every rank, without communication."""
+    """Totals of all ranks in one global step: the same numbers on every rank, without communication."""
 
     rows: int
     """Rows that hold a record or, when packed, tokens."""
@@ -29,8 +29,8 @@ class StepTotals(NamedTuple):
 
 
 class Epochs(ABC):
-    """Counts epochs. Each `iter()` is one: the first is epoch 0, that of `set_epoch`, or what a loaded state left of
-    its own; each other one is the epoch after.
+    """Counts epochs: each `iter()` is one. The first is epoch 0, the epoch of `set_epoch`, or the rest of the epoch of
+    a loaded state. Every other one is the epoch after.
     """
 
     def __init__(self, layout: Layout, micro_batches: int | None) -> None:
@@ -46,11 +46,11 @@ class Epochs(ABC):
 
     @property
     def micro_batches(self) -> int:
-        """Micro-batches of a global step, over all ranks."""
+        """Micro-batches per global step, over all ranks."""
         return self._micro_batches
 
     def _micro_batches_of(self, state: Mapping[str, Any]) -> int:
-        """How many there are after `state` was loaded: as many as it says, unless that was given."""
+        """Returns the micro-batches per step after loading `state`: those of the state, unless the option was given."""
         saved = _saved_micro_batches(state)
         return self._micro_batches if saved is None or self._micro_batches_given else saved
 
@@ -65,22 +65,23 @@ class Epochs(ABC):
 
     @abstractmethod
     def _remaining(self) -> int:
-        """Batches of this rank that are left in the epoch."""
+        """Returns the number of batches of this rank that are left in the epoch."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Lets the next `iter()` be `epoch`: all of it or, directly after `load_state_dict` of a state in this very
-        epoch, what is left of it, which may be nothing. So a loop that begins each epoch with it may be resumed."""
+        """Sets the epoch of the next `iter()`: all of it or, directly after `load_state_dict` of a state in that epoch,
+        what is left of it, which may be nothing. A loop that starts each epoch with this call can therefore be
+        resumed."""
         if not (self._resumed and epoch == self.epoch):
             self._go_to(epoch)
         self._begun = self._resumed = False
 
     def _loaded(self) -> None:
-        """A state was loaded: an `iter()` that is under way ends."""
+        """Notes that a state was loaded, which ends a running `iter()`."""
         self._begun, self._resumed = False, True
         self._iteration += 1
 
     def _begin(self) -> int:
-        """Begins an `iter()` and returns its number."""
+        """Starts an `iter()` and returns its number."""
         if self._begun or (self._resumed and self._remaining() == 0):
             self._go_to(self.epoch + 1)
         self._begun, self._resumed = True, False
@@ -96,7 +97,7 @@ class Epochs(ABC):
 
 
 def as_json(value: Any) -> str:
-    """JSON of options or of a state, whose numbers may be those of numpy or torch."""
+    """Returns the JSON of options or of a state, whose numbers may be of numpy or torch."""
     return json.dumps(value, default=_plain)
 
 
@@ -111,12 +112,12 @@ def _plain(value: Any) -> Any:
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
+    """Returns the options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def last_policy(last: str | None, drop_last: bool | None) -> str | None:
-    """`drop_last` is another name for one of the policies for the last step."""
+    """Returns the policy for the last step. `drop_last` is another name for one of the policies."""
     if drop_last is None:
         return last
     if last is not None:
@@ -125,7 +126,7 @@ def last_policy(last: str | None, drop_last: bool | None) -> str | None:
 
 
 def _saved_micro_batches(state: Mapping[str, Any]) -> int | None:
-    """Micro-batches per step of a state, however deep it is; None where this is no state at all."""
+    """Finds the micro-batches per step in a nested state. Returns None if this is not a state."""
     found = state.get("micro_batches")
     if isinstance(found, int):
         return found

@@ -1,4 +1,4 @@
-"""What can go wrong. Every error of dsconvert is an `Error`; what sort it is decides the class, and what else it is."""
+"""Exceptions of dsconvert. Each is an `Error`; the kind of failure determines the class and its other base class."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
-    """Where it went wrong, as far as it is known."""
+    """Location of a failure, as far as it is known."""
 
     path: str | None = None
     """File or directory."""
@@ -37,7 +37,7 @@ class Error(Exception):
         place: tuple[str | None, int | None, str | None, int | None] = Place(),
         remedy: str | None = None,
     ) -> None:
-        # One argument, from which pickle and DataLoader workers can make the exception again.
+        # Only one argument, so that pickle and DataLoader workers can recreate the exception.
         super().__init__(message)
         if kind is not None:
             self.kind = kind
@@ -48,7 +48,7 @@ class Error(Exception):
 
 
 class UsageError(Error, ValueError):
-    """Options that contradict each other, or something that is not there: a split, a field."""
+    """Options that contradict each other, or something that does not exist, such as a split or a field."""
 
     kind = "usage"
 
@@ -65,13 +65,13 @@ class IoError(Error, OSError):
 
 
 class CorruptError(Error):
-    """Bytes of the dataset are not those that were written."""
+    """Bytes of the dataset differ from those that were written."""
 
     kind = "corrupt"
 
 
 class UnsupportedError(Error):
-    """The dataset is of a newer dsconvert, or uses what this build lacks."""
+    """The dataset was written by a newer dsconvert, or uses a feature that this build lacks."""
 
     kind = "unsupported"
 
@@ -89,6 +89,6 @@ class NotCommittedError(Error):
 
 
 class InternalError(Error):
-    """A bug in dsconvert or in a library that it uses, to be reported."""
+    """A bug in dsconvert or in a library that it uses, which should be reported."""
 
     kind = "internal"

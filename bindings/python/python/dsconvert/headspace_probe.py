@@ -1,4 +1,4 @@
-"""How much would training gain if loading were free?"""
+"""Measures how much training would gain if loading were free."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_SETTLING = 20
 
 
 class HeadspaceProbe:
-    """Takes the place of `loader` in a training loop, and measures what loading costs.
+    """Replaces `loader` in a training loop, and measures what loading costs.
 
     ```python
     probe = dsconvert.HeadspaceProbe(loader)
@@ -36,12 +36,12 @@ class HeadspaceProbe:
 
     Stretches of steps on real batches alternate with stretches on cached batches, which cost nothing to load. A pair is
     a real stretch between two halves of a cached one, so that a steady drift cancels out. The clock is read only at the
-    ends of stretches, after `synchronize`: nothing disturbs the overlap of loading and computing inside them. Cached
-    batches are chosen so that both kinds of stretches deliver the same padded elements.
+    ends of stretches, after `synchronize`, so that nothing disturbs the overlap of loading and computing inside them.
+    Cached batches are chosen so that both kinds of stretches deliver the same number of padded elements.
 
-    The loop ends when `steps` measured steps are done, or goes on with real batches where `stop` is false. When the
-    loader ends before, the loop ends too, and another loop over the probe goes on measuring. Training sees some batches
-    several times and others not at all: use it for measuring, not for a model that you keep.
+    The loop ends after `steps` measured steps, or continues with real batches if `stop` is false. If the loader ends
+    earlier, the loop ends, too, and another loop over the probe continues the measurement. Training sees some batches
+    several times and others not at all: use the probe for measuring, not for a model that you keep.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class HeadspaceProbe:
         stop: bool = True,
         seed: int = 0,
     ) -> None:
-        """`steps` are the measured steps, half of them cached; `stretch` the real steps of a pair (about 20);
-        `warmup` the real steps before the first. `total_steps` is the length of a training run, for the report.
-        `synchronize` waits for the device, and is `torch.cuda.synchronize` where CUDA is used. `ahead` is the number of
-        batches that the loader prepares in advance; it is known for `DataLoader` and `Loader`. `num_caches` batches are
-        kept. `seed` varies the lengths of the stretches.
+        """`steps` is the number of measured steps, half of them cached; `stretch` the number of real steps of a pair
+        (about 20); `warmup` the number of real steps before the first pair. `total_steps` is the length of a training
+        run, for the report. `synchronize` waits for the device; it is `torch.cuda.synchronize` if CUDA is used. `ahead`
+        is the number of batches that the loader prepares in advance, which is known for `DataLoader` and `Loader`.
+        `num_caches` batches are cached. `seed` varies the lengths of the stretches.
 
         With `torch.distributed`, create the probe with the same options on every rank. Ranks switch together.
         """
@@ -88,7 +88,7 @@ class HeadspaceProbe:
                 )
             chosen = max(2, steps // 2)
         lengths = _lengths(chosen, max(1, steps // (2 * chosen)), workers, seed)
-        # Another rank may have other data: all take the schedule of rank 0.
+        # Other ranks may have other data, so all ranks use the schedule of rank 0.
         agreed: tuple[list[int], int] = _gathered((lengths, found_ahead))[0]
         self._lengths, self._ahead = agreed
         self._pool: deque[tuple[Any, int]] = deque(maxlen=num_caches)
@@ -106,12 +106,12 @@ class HeadspaceProbe:
 
     @property
     def is_done(self) -> bool:
-        """Whether all stretches are measured."""
+        """Whether all stretches have been measured."""
         return self._pairs >= len(self._lengths)
 
     @property
     def pairs_done(self) -> int:
-        """Number of pairs of stretches that are measured."""
+        """Number of pairs of stretches measured so far."""
         return self._pairs
 
     @property
@@ -120,7 +120,7 @@ class HeadspaceProbe:
         return self._steps
 
     def __iter__(self) -> Iterator[Any]:
-        """Batches, real and cached, until the measurement is complete or the loader ends."""
+        """Iterates over real and cached batches until the measurement is complete or the loader ends."""
         batches = _Taken(iter(self.loader))
         begin = perf_counter()
         try:
@@ -138,8 +138,8 @@ class HeadspaceProbe:
             self._most_taken = max(self._most_taken, batches.taken)
 
     def report(self, predict: bool = True) -> HeadspaceReport:
-        """What was measured so far. With `predict`, some batches of a `DataLoader` or `Loader` are loaded in this
-        process, and `dsconvert simulate` predicts the step time with other numbers of workers."""
+        """Returns what was measured so far. With `predict`, some batches of a `DataLoader` or `Loader` are loaded in
+        this process, and `dsconvert simulate` predicts the step time with other numbers of workers."""
         if self._pairs == 0:
             raise self._nothing_measured()
         return HeadspaceReport.of(
@@ -166,17 +166,18 @@ class HeadspaceProbe:
         )
 
     def _needed(self, length: int) -> int:
-        """Batches that the loader must give for one pair of stretches."""
+        """Returns the number of batches that the loader must return for one pair of stretches."""
         return self._settling + self._ahead + self._settling + length + 1
 
     @property
     def _settling(self) -> int:
-        """Real steps after which the queue of the loader is as full as it stays."""
+        """Number of real steps after which the queue of the loader is in a steady state."""
         return self._ahead + 2
 
-    # The clock starts when a batch has been taken and the device is idle, and stops when the batch after the stretch has
-    # been taken and the device is idle again: as many calls of `next()` as steps, each overlapping the queued steps before
-    # it. Were the first call inside and the last one outside, every stretch would wait once for nothing to overlap.
+    # The clock starts when a batch has been taken and the device is idle. It stops when the batch after the stretch has
+    # been taken and the device is idle again. A stretch therefore has as many calls of `next()` as steps, and each call
+    # overlaps the queued steps before it. With the first call inside and the last one outside, every stretch would
+    # include one wait that overlaps nothing.
 
     def _measure(self, batches: _Taken) -> Iterator[Any]:
         if not self._is_warm:
@@ -184,7 +185,7 @@ class HeadspaceProbe:
             self._is_warm = True
         if self.is_done or not self._is_enough(batches, self._settling):
             return
-        # Workers start with the epoch. The cached stretch comes when they are waiting.
+        # Workers start with the epoch. The cached stretch starts once their queues are full.
         yield from self._unmeasured(batches, self._settling)
         yield from self._settle_cached(2 * self._ahead)
         while not self.is_done and self._is_enough(batches):
@@ -192,7 +193,7 @@ class HeadspaceProbe:
             half = length // 2
             before = self._choose(half, self._mean_elements() * half)
             first = yield from self._cached(before)
-            # What workers prepared during the cached stretch would be a head start.
+            # Takes the batches that workers prepared during the cached stretch: they would be a head start.
             for _ in range(self._ahead):
                 self._record(batches.take())
             yield from self._unmeasured(batches, self._settling)
@@ -201,7 +202,7 @@ class HeadspaceProbe:
             ratio = real_step_s / max(first_step_s, 1e-9)
             settling = _gathered(min(MOST_SETTLING, max(1.0, ratio)) * self._ahead)[0]
             yield from self._settle_cached(round(settling))
-            # The totals of all pairs so far, so that what one pair misses is made up by the next.
+            # Uses the totals of all pairs so far, so that the next pair makes up for what one pair misses.
             missing = self._real_elements + real.elements - self._cached_elements - first.elements
             second = yield from self._cached(self._choose(length - half, missing))
             self._real_elements += real.elements
@@ -210,12 +211,12 @@ class HeadspaceProbe:
             self._pairs += 1
 
     def _is_enough(self, batches: _Taken, more: int = 0) -> bool:
-        """Whether, as far as ranks can tell, the epoch has `more` batches and those for another pair."""
+        """Returns whether, as far as ranks can tell, the epoch has `more` batches plus those for another pair."""
         left = None
         try:
             self._epoch_length = len(self.loader)  # type: ignore[arg-type]
             left = self._epoch_length - batches.taken
-        except TypeError:  # no length, or a DataLoader over a dataset without
+        except TypeError:  # no length, or a DataLoader over a dataset without one
             pass
         needed = more + self._needed(self._lengths[self._pairs])
         return all(_gathered(left is None or left >= needed))
@@ -228,7 +229,7 @@ class HeadspaceProbe:
             yield shallow_copy(batch)
 
     def _settle_cached(self, steps: int) -> Iterator[Any]:
-        """Cached steps that are not measured, while workers still fill their queues."""
+        """Runs cached steps that are not measured, while workers still fill their queues."""
         for batch, _ in self._choose(steps, self._mean_elements() * steps):
             self._steps += 1
             yield shallow_copy(batch)
@@ -291,9 +292,9 @@ def headspace(
     predict: bool = True,
 ) -> HeadspaceReport:
     """Measures how much training would gain if loading were free: calls `step` with batches of `loader`, epoch after
-    epoch, until `steps` steps are measured, and reports.
+    epoch, until `steps` steps are measured, and returns a report.
 
-    `HeadspaceProbe` explains the method and the options, and does the same in a loop of your own.
+    `HeadspaceProbe` explains the method and the options, and does the same in your own loop.
     """
     probe = HeadspaceProbe(
         loader,
@@ -315,17 +316,17 @@ def headspace(
                 error.add_note(f"raised by step, in step {probe.steps_done} of headspace")
                 raise
         if probe.pairs_done == pairs:
-            # Another epoch would be as short. What is measured is reported, or why nothing is.
+            # Another epoch would be just as short. The report covers what was measured, or says why nothing was.
             break
     return probe.report(predict=predict)
 
 
 class _LoaderEnded(Exception):
-    """The loader has no batch for the stretch that was begun."""
+    """The loader has no batch left for the current stretch."""
 
 
 class _Taken:
-    """An epoch of the loader, and how much of it was taken."""
+    """An epoch of the loader, with the number of batches taken from it."""
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator = iterator
@@ -351,9 +352,9 @@ class _Taken:
 
 
 def choose(rng: random.Random, sizes: Sequence[int], count: int, target: float) -> list[int]:
-    """`count` of the indices of `sizes`, in random order and with repeats, whose sizes add up to about `target`.
+    """Chooses `count` indices of `sizes`, in random order and with repeats, whose sizes add up to about `target`.
 
-    Starts with each index about equally often, and exchanges one for another while the sum comes nearer.
+    Starts with each index about equally often, then exchanges single indices while the sum comes closer.
     """
     if not sizes:
         return []
@@ -361,7 +362,7 @@ def choose(rng: random.Random, sizes: Sequence[int], count: int, target: float) 
     rng.shuffle(chosen)
     missing = target - sum(sizes[i] for i in chosen)
     while chosen:
-        # The exchange that leaves the least.
+        # The exchange that leaves the smallest difference.
         left, old, new = min(
             (abs(missing - (sizes[new] - sizes[old])), old, new) for old in set(chosen) for new in range(len(sizes))
         )
@@ -373,9 +374,9 @@ def choose(rng: random.Random, sizes: Sequence[int], count: int, target: float) 
 
 
 def _lengths(stretch: int, pairs: int, workers: int, seed: int) -> list[int]:
-    """Real steps of each pair, varied so that nothing periodic falls in with them.
+    """Returns the number of real steps of each pair, varied so that they do not coincide with anything periodic.
 
-    Multiples of the number of workers, which deliver in bursts when they are the bottleneck.
+    They are multiples of the number of workers, which deliver in bursts when they are the bottleneck.
     """
     rng = random.Random(seed)
     unit = max(2, workers)
@@ -383,7 +384,7 @@ def _lengths(stretch: int, pairs: int, workers: int, seed: int) -> list[int]:
     spread = mean // 4
     lengths: list[int] = []
     while len(lengths) < pairs:
-        # One shorter and one longer, so that the total is what was asked for.
+        # One shorter and one longer, so that the total is as requested.
         by = rng.randint(0, spread)
         two = [(mean - by) * unit, (mean + by) * unit]
         lengths += two if rng.random() < 0.5 else two[::-1]
@@ -395,7 +396,7 @@ def _workers_of(loader: Any) -> int:
 
 
 def _batches_ahead(loader: Any) -> int:
-    """The most batches that `loader` prepares before they are asked for."""
+    """Returns the maximum number of batches that `loader` prepares in advance."""
     if is_data_loader(loader):
         return int(loader.num_workers) * int(loader.prefetch_factor or 0)
     if isinstance(loader, Loader):
@@ -405,20 +406,20 @@ def _batches_ahead(loader: Any) -> int:
 
 
 def _stretch_for(loader: Any, warmup: int, ahead: int, workers: int) -> int:
-    """About `DEFAULT_STRETCH` steps, or fewer where an epoch is short."""
+    """Returns about `DEFAULT_STRETCH` steps, or fewer if an epoch is short."""
     unit = max(2, workers)
     stretch = -(-max(DEFAULT_STRETCH, 2 * workers) // unit) * unit
     try:
         length = len(loader)
     except TypeError:
         return stretch
-    # A quarter of it is left for stretches that are longer than others.
+    # Leaves room for stretches that are a quarter longer than the mean.
     room = int((length - warmup - 3 * ahead - 5) / 1.25)
     return max(unit, min(stretch, room // unit * unit))
 
 
 def _out_of_shared_memory(value: Any) -> Any:
-    """A batch whose tensors are not in the shared memory of `DataLoader` workers, which is often small."""
+    """Copies tensors out of the shared memory of `DataLoader` workers, which is often small."""
     if type(value) is dict:
         return {name: _out_of_shared_memory(inner) for name, inner in value.items()}
     if type(value) in (list, tuple):
@@ -437,7 +438,7 @@ def _synchronize_cuda() -> None:
 
 
 def _gathered(value: Any) -> list[Any]:
-    """`value` of all ranks, in the order of ranks."""
+    """Returns the `value` of all ranks, in the order of ranks."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return [value]

@@ -1,4 +1,4 @@
-"""What a headspace measurement found."""
+"""Report of a headspace measurement."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class HeadspaceReport:
         padding_share: float | None,
         predict: Callable[[float], list[WorkerPrediction]] | None,
     ) -> HeadspaceReport:
-        """The report of complete pairs."""
+        """Computes the report of complete pairs."""
         numbers = sorted({stretch.pair for stretch in stretches})
         real = [_per_step(stretches, pair, True) for pair in numbers]
         cached = [_per_step(stretches, pair, False) for pair in numbers]
@@ -99,7 +99,7 @@ class HeadspaceReport:
         if predict is not None:
             try:
                 workers = predict(cached_s * 1e3)
-            except Exception as failure:  # the dataset of the user, outside of a worker
+            except Exception as failure:  # the user's dataset may fail outside of a worker
                 error = f"{type(failure).__name__}: {failure}"
         real_stretches = [stretch for stretch in stretches if stretch.is_real]
         real_steps = sum(stretch.steps for stretch in real_stretches)
@@ -127,7 +127,7 @@ class HeadspaceReport:
 
     @property
     def verdict(self) -> str:
-        """What to do, in words."""
+        """Recommendation in words."""
         low = self.gain if self.gain_interval is None else self.gain_interval[0]
         high = self.gain if self.gain_interval is None else self.gain_interval[1]
         if high < WORTH_IT:
@@ -154,13 +154,13 @@ class HeadspaceReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields and the verdict, as JSON can hold them."""
+        """Returns all fields and the verdict, as values that JSON can represent."""
         fields = asdict(self)
         fields["stretches"] = [stretch._asdict() for stretch in self.stretches]
         return {**fields, "verdict": self.verdict}
 
     def to_svg(self, title: str = "Step time with and without loading") -> str:
-        """A plot of the step time of each stretch, as SVG."""
+        """Returns a plot of the step time of each stretch, as SVG."""
         return step_time_svg(
             [(s.is_real, s.first_step, s.steps, s.seconds / s.steps * 1e3) for s in self.stretches],
             self.step_ms,
@@ -220,7 +220,7 @@ def _per_step(stretches: Sequence[Stretch], pair: int, is_real: bool) -> float:
 
 
 def _interval(gains: Sequence[float]) -> tuple[float, float] | None:
-    """95% interval of the mean, by Student's t."""
+    """Returns the 95% interval of the mean, by Student's t."""
     if len(gains) < 2:
         return None
     freedom = len(gains) - 1

@@ -35,12 +35,12 @@ class Loader(Epochs):
     """Batches of one split for one rank, in order, epoch after epoch.
 
     Threads of this process read, decode and assemble batches ahead of the program. Each `for batch in loader` is one
-    epoch. A batch is a dictionary of arrays or tensors. `docs/reference/python.md` lists what it holds.
+    epoch. A batch is a dictionary of arrays or tensors. `docs/reference/python.md` lists its entries.
 
     A loader can be pickled, and continues in a forked process where it was, with its own threads. Its threads start with
     the first batch and stop when an `iter()` is done or dropped.
 
-    An option that does not apply to the dataset or to the other options is refused by name.
+    An option that does not apply to the dataset or to the other options raises an error that names it.
 
     Args:
         source: Path of a dataset, a `Dataset` or a `Split`.
@@ -53,21 +53,22 @@ class Loader(Epochs):
         shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps neighbours on disk
             together. Default: `True`.
         seed: Integer from 0, for the order and for crops and flips. Default: 0.
-        bucket: Which records may share a batch: `"none"` any; `"length"` those of about one length, with boundaries chosen
-            for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`, sorted within windows of steps. Default:
-            `"length"` with a token budget, `"none"` with `batch_size`.
+        bucket: Which records may share a batch: `"none"`: any; `"length"`: records of similar length, with boundaries
+            chosen for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`: sorted within windows of steps.
+            Default: `"length"` with a token budget, `"none"` with `batch_size`.
         max_waste: With `bucket="length"`: share of a batch, from 0 to 1, that padding may take. Default: 0.04.
         first_boundary: With `bucket="geometric"`: the first boundary, in tokens. Default: 16.
-        boundary_ratio: With `bucket="geometric"`: ratio of a boundary to the one before. Default: 1.1.
-        window_steps: With `bucket="windows"`: steps of a window. Default: 50.
-        block_records: With `shuffle="block"`: records of a block. Default: 256.
+        boundary_ratio: With `bucket="geometric"`: ratio of a boundary to the previous one. Default: 1.1.
+        window_steps: With `bucket="windows"`: steps per window. Default: 50.
+        block_records: With `shuffle="block"`: records per block. Default: 256.
         block_group: With `shuffle="block"`: blocks whose records are shuffled together. Default: 64.
         longest_first: `True`: the largest batch comes first, so that a lack of memory shows at once. Default: `False`.
-        oversize: With a token budget: records that exceed it by themselves. `"error"` refuses them, `"drop"` leaves them
+        oversize: With a token budget: records that exceed it on their own. `"error"` rejects them, `"drop"` leaves them
             out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
         last: Records that do not fill the last step: `"short"` makes smaller batches, `"drop"` leaves them out, `"pad"` adds
             rows without a record, `"wrap"` repeats records. Default: `"short"`.
-        drop_last: `True` stands for `last="drop"`, `False` for `last="short"`. Default: `None`, as `last` says.
+        drop_last: `True` is the same as `last="drop"`, `False` as `last="short"`. Default: `None`, which leaves it to
+            `last`.
 
         seq_len: Text only. Packs documents into rows of this many tokens; a batch has `batch_size` rows.
         packing: With `seq_len`: `"best_fit"` or `"concat"`. Default: `"best_fit"`.
@@ -84,10 +85,10 @@ class Loader(Epochs):
         id_dtype: Text only. Type of ids, labels and masks: `"int64"` or `"int32"`. Default: `"int64"`.
 
         decode: Images only. `False` returns encoded images as `bytes`. Default: `True`.
-        center_crop: Images only. Crops the centre: a side, or (height, width), in pixels. Default: no crop; then the images
-            of a batch must have one size.
-        random_resized_crop: Images only. Random crop, resized to a side, or (height, width), in pixels, as torchvision's
-            `RandomResizedCrop`. Default: no crop.
+        center_crop: Images only. Crops the centre: a side, or (height, width), in pixels. Default: no crop; then the
+            images of a batch must have the same size.
+        random_resized_crop: Images only. Random crop, resized to a side, or (height, width), in pixels, like
+            torchvision's `RandomResizedCrop`. Default: no crop.
         crop_scale: With `random_resized_crop`: smallest and largest share of the area, from 0 to 1. Default: (0.08, 1.0).
         crop_ratio: With `random_resized_crop`: smallest and largest width ÷ height. Default: (3/4, 4/3).
         hflip: Images only. Probability of a horizontal flip, from 0 to 1; `True` is 0.5. Default: 0.
@@ -98,11 +99,11 @@ class Loader(Epochs):
 
         fields: Names of the entries of a batch, in order; may include stored fields. Default: see
             `docs/reference/python.md`.
-        transform: Function of one record, called on the threads of the loader. It gets a dictionary, with the image as a
-            `uint8` array, and returns a dictionary; values of one shape are stacked. Replaces cropping, padding and labels.
+        transform: Function of one record, called on the threads of the loader. It gets a dictionary, with the image as
+            a `uint8` array, and returns a dictionary; values of the same shape are stacked. Replaces cropping, padding
+            and labels. Default: `None`.
+        batch_transform: Function of one batch, called on the threads of the loader. Its return value is the batch.
             Default: `None`.
-        batch_transform: Function of one batch, called on the threads of the loader. What it returns is the batch. Default:
-            `None`.
         as_torch: `True` returns torch tensors instead of numpy arrays. Default: `False`.
         pin_memory: `True` returns tensors in pinned memory, which is a copy; needs CUDA. Default: `False`.
 
@@ -165,7 +166,7 @@ class Loader(Epochs):
         layout: Literal["hwc", "chw"] | None = None,
         channels: Literal[1, 3] | None = None,
         undecodable: Literal["error", "blank"] | None = None,
-        # What a batch has.
+        # Contents of a batch.
         fields: Sequence[str] | None = None,
         transform: Transform | None = None,
         batch_transform: BatchTransform | None = None,
@@ -256,7 +257,7 @@ class Loader(Epochs):
         if state is not None:
             native.restore(state)
         if self._finisher is not None:
-            # Before the interpreter ends: a thread cannot run Python then.
+            # Stops the threads before the interpreter exits, because a thread cannot run Python after that.
             if self._finalizer is not None:
                 self._finalizer()
             self._finalizer = weakref.finalize(self, _stop, native, os.getpid())
@@ -273,7 +274,7 @@ class Loader(Epochs):
         return {**self.__dict__, "_saved": self._handle().state(), "_native": None, "_finalizer": None}
 
     def __len__(self) -> int:
-        """Number of batches of this rank in the epoch. Exact, for packed rows, too."""
+        """Returns the number of batches of this rank in the epoch. It is exact for packed rows, too."""
         return self._handle().len()
 
     @property
@@ -287,7 +288,7 @@ class Loader(Epochs):
         return self._split
 
     def __iter__(self) -> Iterator[Batch]:
-        """An epoch of batches. One that cannot be made is an error in its place; the next call goes on behind it."""
+        """Iterates over an epoch of batches. A batch that fails raises an error; the next call continues after it."""
         return Batches(self)
 
     @property
@@ -303,24 +304,25 @@ class Loader(Epochs):
 
     @property
     def last(self) -> BatchInfo | None:
-        """What the last batch was."""
+        """Information about the last batch."""
         last = self._handle().last()
         return None if last is None else BatchInfo(*last)
 
     def totals(self) -> StepTotals | None:
-        """What all ranks do in the step of the last batch, for example to normalise a loss."""
+        """Returns the totals of all ranks in the step of the last batch, for example to normalise a loss."""
         totals = self._handle().totals()
         return None if totals is None else StepTotals(*totals)
 
     def state_dict(self) -> State:
-        """Where the loader stands: what was handed out, not what is prepared. Equal on every rank."""
+        """Returns the position of the loader: after the returned batches, not the prepared ones. Equal on every
+        rank."""
         state: State = json.loads(self._handle().state())
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to where a saved state was. Other ranks, threads and layouts may go on where it was saved.
+        """Goes to the position of a saved state, possibly with other numbers of ranks and threads or another layout.
 
-        Unless `micro_batches` was given, it becomes that of the state: the number of ranks may change without a word.
+        Unless `micro_batches` was given, it becomes that of the state, so that the number of ranks may change.
         """
         micro_batches = self._micro_batches_of(state)
         if micro_batches == self._micro_batches:
@@ -332,7 +334,7 @@ class Loader(Epochs):
         self._loaded()
 
     def _report(self, messages: list[str]) -> None:
-        """Counts rows that came without their image, and says of the first ones why."""
+        """Counts rows without their image, and logs the reasons of the first ones."""
         for message in messages:
             self.blank_rows += 1
             if self.blank_rows <= MAX_SAID:
@@ -342,11 +344,11 @@ class Loader(Epochs):
 
     @property
     def batch_sampler(self) -> ToldEpoch:
-        """What Lightning tells which epoch begins, as it tells samplers of a `DataLoader`."""
+        """Receives the epoch from Lightning, like the samplers of a `DataLoader`."""
         return ToldEpoch(self)
 
     def _repr_html_(self) -> str:
-        """The split, the options that were given and the epoch: what a notebook shows."""
+        """Returns the split, the given options and the epoch as an HTML table, for notebooks."""
         rows: dict[str, Any] = {"split": f"{self._split.name} of {self._split.path}", **self._given}
         rows["rank"] = f"{self._layout.rank} of {self._layout.world_size}"
         rows["epoch"] = self.epoch
@@ -360,8 +362,8 @@ class Loader(Epochs):
         return f"<dsconvert.Loader of {split}: {options}; epoch {self.epoch}>"
 
     def as_dataset(self) -> LoaderDataset:
-        """The loader as a torch `IterableDataset`: for `DataLoader(…, batch_size=None)` and the like. It needs no worker
-        processes, and refuses more than one."""
+        """Returns the loader as a torch `IterableDataset`, for `DataLoader(…, batch_size=None)` and the like. It needs
+        no worker processes, and raises an error with more than one."""
         from .torch_dataset import LoaderDataset
 
         return LoaderDataset(self)

@@ -1,4 +1,4 @@
-"""Small tables as HTML, for the reprs that notebooks show."""
+"""Small HTML tables for the reprs that notebooks show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def table(title: str, rows: Mapping[str, object]) -> str:
-    """A table of names and values, with everything escaped."""
+    """Returns a table of names and values, with everything escaped."""
     cells = "".join(
         f'<tr><th scope="row" align="left">{escaped(name)}</th><td align="left">{escaped(str(value))}</td></tr>'
         for name, value in rows.items()
@@ -16,6 +16,6 @@ def table(title: str, rows: Mapping[str, object]) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text without markup. What is not printable is shown by its code: it may reorder the text around it."""
+    """Escapes markup. Unprintable characters are shown by their code, because they may reorder the text around them."""
     visible = (c if c.isprintable() else f"\\u{{{ord(c):x}}}" for c in text)
     return html.escape("".join(visible))

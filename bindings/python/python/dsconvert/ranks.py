@@ -1,4 +1,4 @@
-"""Which data-parallel rank this process is."""
+"""Data-parallel rank of this process."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from .errors import UsageError
 
 logger = logging.getLogger("dsconvert")
 
-# Pairs that launchers set: rank and world size.
+# Environment variables that launchers set: rank and world size.
 _RANKS = [
     ("RANK", "WORLD_SIZE"),  # torchrun, and most others
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # of srun; a batch script is process 0 of many, too, and alone
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # of srun; a batch script is also process 0 of many, but alone
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
 ]
-# How many ranks there are on this machine. Slurm lists machines: `4(x2),3`.
+# Number of ranks on this machine. Slurm lists machines: `4(x2),3`.
 _LOCAL = ["LOCAL_WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]
 
 _said: set[tuple[object, ...]] = set()
 
 
 class Layout(NamedTuple):
-    """A process among others. Each group of `replication` neighbouring processes gets identical batches."""
+    """Position of a process among others. Each group of `replication` adjacent processes gets identical batches."""
 
     rank: int
     world_size: int
     replication: int = 1
 
     def share(self, micro_batches: int) -> list[int]:
-        """The micro-batches of a step that this process does, in order."""
+        """Returns the micro-batches of a step that belong to this process, in order."""
         return share(self.rank, self.world_size, self.replication, micro_batches)
 
     @property
@@ -44,9 +44,9 @@ class Layout(NamedTuple):
 
 
 def layout(rank: int | None = None, world_size: int | None = None, replication: int = 1) -> Layout:
-    """The layout that is given or, when it is not, that of `torch.distributed` or of the environment.
+    """Returns the given layout or, by default, that of `torch.distributed` or of the environment.
 
-    What was found is said once, by the logger `dsconvert`.
+    A layout that was found is logged once, by the logger `dsconvert`.
     """
     if (rank is None) != (world_size is None):
         raise UsageError("give both rank and world_size, or neither")
@@ -55,7 +55,7 @@ def layout(rank: int | None = None, world_size: int | None = None, replication: 
     else:
         found, source = _from_torch() or _from_environment() or ((0, 1), None)
     chosen = Layout(*found, replication)
-    # Refuses a layout that cannot be.
+    # Raises an error for an impossible layout.
     chosen.share(chosen.ranks if replication > 0 else 1)
     if source is not None and chosen not in _said:
         _said.add(chosen)
@@ -65,7 +65,7 @@ def layout(rank: int | None = None, world_size: int | None = None, replication: 
 
 
 def _from_torch() -> tuple[tuple[int, int], str] | None:
-    # A process that has not imported torch is in no group of it.
+    # A process that has not imported torch is not in a process group.
     if "torch.distributed" not in sys.modules:
         return None
     distributed = sys.modules["torch.distributed"]
@@ -88,6 +88,6 @@ def _number(name: str) -> int | None:
 
 
 def default_threads() -> int:
-    """Cores this process may use, divided by the ranks on this machine; at least one."""
+    """Returns the number of cores that this process may use, divided by the ranks on this machine; at least one."""
     local = next((number for number in map(_number, _LOCAL) if number), 1)
     return max(1, len(os.sched_getaffinity(0)) // local)

@@ -1,4 +1,4 @@
-"""The plan alone: which records each batch holds, for those who keep their own dataset and `DataLoader`."""
+"""Batch plans without a loader, for use with your own dataset and `DataLoader`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Last: TypeAlias = Literal["short", "drop", "pad", "wrap"]
 
 
 class BatchSampler(Epochs):
-    """Returns the ordinals of the records of one batch after the other: a `batch_sampler` for `DataLoader`.
+    """Returns the record ordinals of one batch after the other: a `batch_sampler` for `DataLoader`.
 
-    All options have the defaults of `dsconvert.Loader`, and the batches hold the same records. Each `iter()` is an epoch:
-    the first is epoch 0, that of `set_epoch`, or the rest of the epoch of a loaded state; each other one is the epoch
-    after.
+    All options have the defaults of `dsconvert.Loader`, and the batches hold the same records. Each `iter()` is an
+    epoch. The first is epoch 0, the epoch of `set_epoch`, or the rest of the epoch of a loaded state; every other one
+    is the epoch after.
 
     Args:
-        source: Path of a dataset, a `Dataset`, a `Split`, or the lengths of the records of a dataset of your own.
+        source: Path of a dataset, a `Dataset`, a `Split`, or the lengths of the records of your own dataset.
         split: Name of the split to read, of a dataset. Default: `train`, or the only one.
         batch_size: Records per batch, an integer from 1. Give this, `max_tokens` or `max_tokens_unpadded`.
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
@@ -39,22 +39,23 @@ class BatchSampler(Epochs):
         shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps neighbours on disk
             together. Default: `True`.
         seed: Integer from 0, for the order. Default: 0.
-        bucket: Which records may share a batch: `"none"` any; `"length"` those of about one length, with boundaries chosen
-            for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`, sorted within windows of steps. Default:
-            `"length"` with a token budget, `"none"` with `batch_size`.
+        bucket: Which records may share a batch: `"none"`: any; `"length"`: records of similar length, with boundaries
+            chosen for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`: sorted within windows of steps.
+            Default: `"length"` with a token budget, `"none"` with `batch_size`.
         max_waste: With `bucket="length"`: share of a batch, from 0 to 1, that padding may take. Default: 0.04.
         first_boundary: With `bucket="geometric"`: the first boundary, in tokens. Default: 16.
-        boundary_ratio: With `bucket="geometric"`: ratio of a boundary to the one before. Default: 1.1.
-        window_steps: With `bucket="windows"`: steps of a window. Default: 50.
-        block_records: With `shuffle="block"`: records of a block. Default: 256.
+        boundary_ratio: With `bucket="geometric"`: ratio of a boundary to the previous one. Default: 1.1.
+        window_steps: With `bucket="windows"`: steps per window. Default: 50.
+        block_records: With `shuffle="block"`: records per block. Default: 256.
         block_group: With `shuffle="block"`: blocks whose records are shuffled together. Default: 64.
         pad_to_multiple_of: Multiple that the width of a batch is rounded up to, in tokens. Default: 1.
         longest_first: `True`: the largest batch comes first, so that a lack of memory shows at once. Default: `False`.
-        oversize: With a token budget: records that exceed it by themselves. `"error"` refuses them, `"drop"` leaves them
+        oversize: With a token budget: records that exceed it on their own. `"error"` rejects them, `"drop"` leaves them
             out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
         last: Records that do not fill the last step: `"short"` makes smaller batches, `"drop"` leaves them out, `"wrap"`
             repeats records. Default: `"short"`.
-        drop_last: `True` stands for `last="drop"`, `False` for `last="short"`. Default: `None`, as `last` says.
+        drop_last: `True` is the same as `last="drop"`, `False` as `last="short"`. Default: `None`, which leaves it to
+            `last`.
         micro_batches: Micro-batches of a global step, over all ranks; a multiple of the number of ranks. Default: one per
             rank.
         rank: Number of this data-parallel process, from 0. Default: that of `torch.distributed` or of the environment.
@@ -125,7 +126,7 @@ class BatchSampler(Epochs):
         """Batches of this rank in the epoch that were given."""
 
     def _open(self, micro_batches: int) -> tuple[_native.Plan, list[int]]:
-        """The plan, and the micro-batches of each step that are this rank's."""
+        """Opens the plan, and returns it with the micro-batches of each step that belong to this rank."""
         share = self._layout.share(micro_batches)
         source = self._source._handle() if isinstance(self._source, Split) else self._source
         return _native.Plan(source, as_json({**self._options, "micro_batches": micro_batches})), share
@@ -153,11 +154,11 @@ class BatchSampler(Epochs):
 
     @property
     def steps(self) -> int:
-        """Number of global steps of an epoch."""
+        """Number of global steps per epoch."""
         return self._handle().steps
 
     def __len__(self) -> int:
-        """Number of batches of this rank in an epoch."""
+        """Returns the number of batches of this rank in an epoch."""
         return self.steps * len(self._share)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -181,25 +182,26 @@ class BatchSampler(Epochs):
         return len(self) - self._done
 
     def counts(self) -> dict[str, int]:
-        """What the epoch does with the records: how many there are, are delivered, repeated, dropped, over the budget."""
+        """Returns how many records of the epoch there are, are delivered, repeated, dropped, and over the budget."""
         return dict(self._handle().counts(self._epoch))
 
     def totals(self, step: int, epoch: int | None = None) -> StepTotals:
-        """What all ranks do in a step of the epoch."""
+        """Returns the totals of all ranks in a step of the epoch."""
         return StepTotals(*self._handle().totals(self._epoch if epoch is None else epoch, step))
 
     def state_dict(self) -> State:
-        """Where the sampler stands: equal on every rank, and the same as that of a `Loader` with these options.
+        """Returns the position of the sampler: equal on every rank, and the same as that of a `Loader` with these
+        options.
 
-        Batches count when they are given. `DataLoader` asks for some before they are trained on: let torchdata's
-        `StatefulDataLoader` save this state, which knows.
+        A batch counts as soon as it is returned, but `DataLoader` requests batches before training uses them. Let
+        torchdata's `StatefulDataLoader` save this state: it keeps track of the batches in use.
         """
         step, turn = divmod(self._done, len(self._share))
         state: State = json.loads(self._handle().state(self._epoch, step, turn * self._layout.ranks))
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to where a saved state was. Other ranks may go on where it was saved."""
+        """Goes to the position of a saved state. The number of ranks may differ from when it was saved."""
         plan, share = self._handle(), self._share
         micro_batches = self._micro_batches_of(state)
         if micro_batches != self._micro_batches:

@@ -48,10 +48,10 @@ def simulate(
     html: str | os.PathLike[str] | None = None,
     title: str | None = None,
 ) -> dict[str, Any]:
-    """Simulates data loader workers, their queue and the model; returns what `dsconvert simulate --json` prints.
+    """Simulates data loader workers, their queue and the model, and returns what `dsconvert simulate --json` prints.
 
-    The arguments are the options of the command, which `docs/reference/simulate.md` explains. `load_trace` may also be a sequence
-    of milliseconds, and `stagger=True` is `--stagger` without a value.
+    The arguments are the options of the command, which `docs/reference/simulate.md` explains. `load_trace` may also be
+    a sequence of milliseconds, and `stagger=True` is `--stagger` without a value.
     """
     options = {name: value for name, value in locals().items() if value is not None and value is not False}
     trace = options.pop("load_trace", None)

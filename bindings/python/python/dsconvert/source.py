@@ -18,7 +18,7 @@ Transform = Callable[[Record], Any]
 
 
 class Source:
-    """A dataset that reopens itself in every process it gets to, by fork or by pickle."""
+    """A dataset that reopens itself in every process that receives it by fork or by pickle."""
 
     def __init__(self, path: str, options: dict[str, Any], fingerprint: str | None = None) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class Source:
 
 
 class Opened:
-    """What a dataset and its splits tell of the dataset."""
+    """Properties of the dataset that datasets and splits share."""
 
     _source: Source
 
@@ -71,5 +71,5 @@ class Opened:
 
     @property
     def class_names(self) -> list[str]:
-        """Names of the classes, in the order of their labels. All splits have the same."""
+        """Names of the classes, in the order of their labels. All splits have the same classes."""
         return self._source.native().class_names

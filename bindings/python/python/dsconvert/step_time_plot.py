@@ -25,7 +25,7 @@ text.real, text.cached { stroke: none }
 def step_time_svg(
     stretches: Sequence[tuple[bool, int, int, float]], real_ms: float, cached_ms: float, title: str
 ) -> str:
-    """Draws stretches: whether it is real, its first step, its number of steps, and the mean milliseconds of a step."""
+    """Draws stretches, each as: whether it is real, first step, number of steps, and mean milliseconds per step."""
     top_ms = max([real_ms, cached_ms, *(ms for *_, ms in stretches)]) * 1.08 or 1.0
     first = min((first for _, first, _, _ in stretches), default=0)
     last = max((first + steps for _, first, steps, _ in stretches), default=1)
@@ -67,7 +67,7 @@ def step_time_svg(
 
 
 def _ticks(top: float) -> list[float]:
-    """About five round numbers from 0 to `top`."""
+    """Returns about five round numbers from 0 to `top`."""
     if not top > 0:
         return [0]
     rough = top / 5

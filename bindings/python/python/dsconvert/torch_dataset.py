@@ -1,4 +1,4 @@
-"""A loader as a dataset of torch, for what wants one: torchdata's `StatefulDataLoader`, trainers that wrap `DataLoader`."""
+"""A loader as a torch dataset, for torchdata's `StatefulDataLoader` and for trainers that wrap `DataLoader`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .loader import Loader
 
 
 class LoaderDataset(IterableDataset[Batch]):
-    """Gives the batches of a loader. Use it with `batch_size=None`, since they are batches already."""
+    """Returns the batches of a loader. Use it with `batch_size=None`, because these are already batches."""
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
@@ -25,13 +25,13 @@ class LoaderDataset(IterableDataset[Batch]):
         return len(self.loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """As that of the loader."""
+        """Same as `Loader.set_epoch`."""
         self.loader.set_epoch(epoch)
 
     def state_dict(self) -> State:
-        """As that of the loader."""
+        """Same as `Loader.state_dict`."""
         return self.loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As that of the loader."""
+        """Same as `Loader.load_state_dict`."""
         self.loader.load_state_dict(state)

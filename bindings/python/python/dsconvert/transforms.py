@@ -1,4 +1,4 @@
-"""Functions of the user that run on the threads of a `Loader`."""
+"""User functions that run on the threads of a `Loader`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .source import Transform
 
 BatchTransform = Callable[[Batch], Any]
 
-# Options that describe the arrays which a Loader would assemble by itself.
+# Options for the arrays that a Loader assembles without a transform.
 ASSEMBLY_OPTIONS = (
     "seq_len", "packing", "pack_window", "pad_id", "pad_side", "labels_for", "shift_labels", "id_dtype",
     "center_crop", "random_resized_crop", "crop_scale", "crop_ratio", "hflip", "layout", "channels", "undecodable",
@@ -49,7 +49,7 @@ class BatchFinisher:
                 if made is None:
                     raise UsageError("batch_transform returned None", remedy="return the batch")
         except StopIteration as error:
-            # It would end the epoch without a word.
+            # It would silently end the epoch.
             raise RuntimeError("a transform of the Loader raised StopIteration") from error
         finally:
             current.info = None
@@ -63,7 +63,7 @@ def record_finisher(
     batch_transform: BatchTransform | None,
     as_torch: bool,
 ) -> tuple[BatchFinisher, dict[str, Any]]:
-    """A finisher that reads the records of a batch itself, and the options that remain for the native loader."""
+    """Returns a finisher that reads the records of a batch itself, and the remaining options for the native loader."""
     for name in ASSEMBLY_OPTIONS:
         if name in options:
             raise UsageError(
@@ -82,7 +82,7 @@ def record_finisher(
 
 
 def collate(records: Sequence[Any], as_torch: bool) -> Batch:
-    """Rows of values of one shape and type as arrays, other values as lists."""
+    """Collates records: values of the same shape and type become arrays, other values lists."""
     for record in records:
         if not isinstance(record, Mapping):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""What other numbers of workers would give, by simulation."""
+"""Predicts step times with other numbers of workers, by simulation."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ class WorkerPrediction:
 
 
 def predict_workers(loader: Any, step_ms: float) -> list[WorkerPrediction]:
-    """Step times with 1, 2, 4, … workers and those of `loader`, where a step without loading takes `step_ms`.
+    """Predicts step times with 1, 2, 4, … workers and with those of `loader`, if a step without loading takes
+    `step_ms`.
 
-    Empty for loaders other than `DataLoader` and `Loader`, whose load times cannot be measured.
+    The result is empty for loaders other than `DataLoader` and `Loader`, whose load times cannot be measured.
     """
     if is_data_loader(loader):
         current = int(loader.num_workers)
-        # 2 is the default of DataLoader, for one without workers.
+        # A DataLoader without workers has no prefetch factor; 2 is the default.
         prefetch = int(loader.prefetch_factor or 2)
         in_order = getattr(loader, "in_order", True)
     elif isinstance(loader, Loader):
@@ -65,7 +66,8 @@ def predict_workers(loader: Any, step_ms: float) -> list[WorkerPrediction]:
 
 
 def cores_of(cpu_share: float) -> int | None:
-    """Loads that can run at the same time on the cores of this process; None when loading hardly needs them."""
+    """Returns how many loads can run at the same time on the cores of this process; None if loading hardly needs
+    them."""
     if cpu_share < NEEDS_A_CORE:
         return None
     return max(1, int(len(os.sched_getaffinity(0)) / cpu_share))
@@ -82,7 +84,7 @@ def simulated_step_ms(
     transfer_ms: float | None = None,
     batches: int = SIMULATED,
 ) -> float:
-    """Mean time of a step after the first batch has arrived."""
+    """Returns the mean time of a step after the first batch has arrived."""
     done = simulate(
         load_trace=trace,
         step_ms=step_ms,

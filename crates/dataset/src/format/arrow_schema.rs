@@ -1,12 +1,12 @@
-//! The schema of a dataset as Arrow and Parquet files carry it.
+//! Dataset schema in Arrow and Parquet files.
 //!
-//! Both carry one metadata key, `huggingface`, with which the `datasets` package opens images as `Image` and labels as
-//! `ClassLabel`. Beside what that package reads it holds what Arrow types alone cannot say (the kind of the dataset, and
-//! which strings are JSON), so that a single shard tells its whole schema. It stays the only key: several would come out
-//! of a hash map in any order.
+//! Both formats carry one metadata key, `huggingface`. The `datasets` package uses it to open images as `Image` and
+//! labels as `ClassLabel`. It also stores what Arrow types cannot express (the dataset kind, and which strings are
+//! JSON), so the schema can be recovered from a single shard. It must remain the only key: several keys would be
+//! written in hash map order, which varies.
 //!
-//! Every column is declared nullable, whatever the schema says: `datasets` ignores its features for a column that is
-//! not. That key says which fields are nullable.
+//! Every column is declared nullable, regardless of the schema, because `datasets` ignores its features for
+//! non-nullable columns. The metadata key records which fields are actually nullable.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,35 +20,35 @@ use crate::schema::{Field, FieldType, Kind, Schema};
 
 /// The one metadata key of an Arrow or Parquet shard.
 pub(super) const METADATA_KEY: &str = "huggingface";
-/// Name of the child field that holds the encoded image.
+/// Name of the child field for the encoded image.
 pub(super) const IMAGE_BYTES: &str = "bytes";
-/// Name of the child field for a file name, always null: the image is in the record.
+/// Name of the child field for a file name. Always null, because the image is in the record.
 pub(super) const IMAGE_PATH: &str = "path";
 
-/// What the metadata value holds.
+/// Value of the metadata key.
 #[derive(Serialize, Deserialize)]
 struct Metadata {
     info: Info,
     dsconvert: Option<Own>,
 }
 
-/// What the `datasets` package reads.
+/// The part that the `datasets` package reads.
 #[derive(Serialize, Deserialize)]
 struct Info {
     features: Map<String, Json>,
 }
 
-/// What Arrow types alone cannot say.
+/// The part that Arrow types cannot express.
 #[derive(Serialize, Deserialize)]
 struct Own {
     kind: Kind,
-    /// One type per column.
+    /// Field type of each column.
     types: Vec<FieldType>,
-    /// Whether records may lack it, per column.
+    /// Whether each column is nullable.
     nullable: Vec<bool>,
 }
 
-/// The Arrow schema of `schema`, with its metadata.
+/// Returns the Arrow schema for `schema`, including its metadata.
 pub(super) fn to_arrow(schema: &Schema) -> Result<Arc<ArrowSchema>> {
     let fields: Fields =
         schema.fields.iter().map(|f| ArrowField::new(&f.name, data_type(f.ty), true)).collect();
@@ -56,7 +56,7 @@ pub(super) fn to_arrow(schema: &Schema) -> Result<Arc<ArrowSchema>> {
     Ok(Arc::new(ArrowSchema::new_with_metadata(fields, metadata)))
 }
 
-/// The value of the metadata key.
+/// Returns the value of the metadata key.
 pub(super) fn metadata(schema: &Schema) -> Result<String> {
     let features = schema.fields.iter().map(|f| (f.name.clone(), feature(f.ty, schema))).collect();
     let types = schema.fields.iter().map(|f| f.ty).collect();
@@ -66,7 +66,7 @@ pub(super) fn metadata(schema: &Schema) -> Result<String> {
         .map_err(|e| Error::usage("the schema cannot be written").caused_by(e))
 }
 
-/// The schema that an Arrow or Parquet file with these columns and this metadata value was written with.
+/// Recovers the dataset schema from the columns and the metadata value of an Arrow or Parquet file.
 pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<Schema> {
     let foreign = || {
         Error::new(
@@ -97,7 +97,7 @@ pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<
     Ok(schema)
 }
 
-/// Checks that a file with the columns `found` holds records of `schema`.
+/// Checks that the columns in `found` match `schema`.
 pub(super) fn expect(schema: &Schema, found: &ArrowSchema) -> Result<()> {
     if schema.fields.len() != found.fields().len() {
         return Err(Error::corrupt(format!(
@@ -123,7 +123,7 @@ pub(super) fn expect(schema: &Schema, found: &ArrowSchema) -> Result<()> {
     Ok(())
 }
 
-/// Equality but for the name of a list's item, which Parquet calls `element` and Arrow `item`.
+/// Compares types but ignores the name of list items, which is `element` in Parquet and `item` in Arrow.
 fn same_type(a: &DataType, b: &DataType) -> bool {
     match (a, b) {
         (DataType::List(a), DataType::List(b)) => {
@@ -141,7 +141,7 @@ fn same_type(a: &DataType, b: &DataType) -> bool {
     }
 }
 
-/// The Arrow type of a field type.
+/// Returns the Arrow type of a field type.
 pub(super) fn data_type(ty: FieldType) -> DataType {
     match ty {
         FieldType::String | FieldType::Json => DataType::Utf8,
@@ -159,7 +159,7 @@ pub(super) fn data_type(ty: FieldType) -> DataType {
     }
 }
 
-/// The children of an image column.
+/// Returns the child fields of an image column.
 pub(super) fn image_fields() -> Fields {
     Fields::from(vec![
         ArrowField::new(IMAGE_BYTES, DataType::Binary, true),
@@ -167,12 +167,12 @@ pub(super) fn image_fields() -> Fields {
     ])
 }
 
-/// The child of a list column. Nullable, as every other tool declares it; it is never null.
+/// Returns the child field of a list column. It is never null, but declared nullable like in every other tool.
 pub(super) fn item(ty: DataType) -> Arc<ArrowField> {
     Arc::new(ArrowField::new("item", ty, true))
 }
 
-/// What the `datasets` package calls the type.
+/// Returns the `datasets` feature for a field type.
 fn feature(ty: FieldType, schema: &Schema) -> Json {
     let value = |dtype: &str| json!({ "dtype": dtype, "_type": "Value" });
     match ty {
@@ -181,7 +181,7 @@ fn feature(ty: FieldType, schema: &Schema) -> Json {
         FieldType::Label => json!({ "names": schema.class_names, "_type": "ClassLabel" }),
         FieldType::IdsU16 => json!({ "feature": value("uint16"), "_type": "List" }),
         FieldType::IdsU32 => json!({ "feature": value("uint32"), "_type": "List" }),
-        // The remaining names are the same.
+        // The remaining types have the same name in `datasets`.
         other => value(other.name()),
     }
 }

@@ -1,14 +1,14 @@
-//! Whether a value fits its field: asked of every record before it is written, and of every value that was read.
+//! Checks that values fit their fields, for each record before it is written and for each value read.
 
 use crate::error::{Error, Result};
 use crate::sample::{Record, Value};
 use crate::schema::{Field, FieldType, Schema};
 
-/// Largest canonical size of one record, in bytes (1 GiB). It keeps every format clear of its 32-bit limits: Arrow's
-/// offsets (2 GiB), Parquet's page sizes (2 GiB), protobuf's messages (2 GiB), MessagePack's lengths (4 GiB).
+/// Maximum canonical size of one record: 1 GiB. It keeps every format below its 32-bit limits: Arrow offsets (2 GiB),
+/// Parquet page sizes (2 GiB), protobuf messages (2 GiB) and MessagePack lengths (4 GiB).
 pub const MAX_RECORD_BYTES: u64 = 1 << 30;
 
-/// Checks `record` against `schema` and gives its canonical size in bytes.
+/// Checks `record` against `schema` and returns its canonical size in bytes.
 pub(super) fn record(schema: &Schema, record: &Record) -> Result<u64> {
     if record.values.len() != schema.fields.len() {
         return Err(Error::usage(format!(
@@ -30,7 +30,7 @@ pub(super) fn record(schema: &Schema, record: &Record) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Whether `value` is one that `field` of `schema` can hold; the error is one sentence that names the field.
+/// Checks that `field` of `schema` can hold `value`. The error is one sentence that names the field.
 pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Value<B>) -> Result<(), String> {
     let fits = match (field.ty, value) {
         (_, Value::Null) => field.nullable,
@@ -39,7 +39,7 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         (FieldType::Bool, Value::Bool(_)) => true,
         (FieldType::Int32, Value::Int(i)) => i32::try_from(*i).is_ok(),
         (FieldType::Int64, Value::Int(_)) => true,
-        // A schema inferred from a shard without class names knows no upper end.
+        // A schema inferred from a shard without class names has no upper bound.
         (FieldType::Label, Value::Int(i)) => {
             usize::try_from(*i).is_ok_and(|i| schema.class_names.is_empty() || i < schema.class_names.len())
         }

@@ -1,6 +1,6 @@
-//! Records into Arrow columns: what the Arrow and the Parquet writer share.
+//! Conversion of records to Arrow columns, shared by the Arrow and Parquet writers.
 //!
-//! The Parquet writer leaves out the columns that it encodes itself.
+//! The Parquet writer excludes the columns that it encodes itself.
 
 use std::sync::Arc;
 
@@ -20,25 +20,26 @@ use crate::error::{Error, Result};
 use crate::sample::{Record, Value};
 use crate::schema::{Field, FieldType, Schema};
 
-/// Rows that are being gathered, column by column.
+/// Buffered rows, column by column.
 ///
-/// The caller bounds them: offsets have 32 bits, so fewer than 2 GiB may be gathered before [`ColumnBuilders::take`].
+/// The caller limits their size: offsets are 32-bit, so it must call [`ColumnBuilders::take`] before 2 GiB are
+/// buffered.
 pub(super) struct ColumnBuilders {
     arrow: SchemaRef,
-    /// With the place of their field in the schema.
+    /// Columns with the index of their field in the schema.
     columns: Vec<(usize, Column)>,
     rows: usize,
     bytes: u64,
 }
 
 impl ColumnBuilders {
-    /// All columns, and no rows yet.
+    /// Creates empty builders for all columns.
     #[cfg(any(feature = "arrow", test))]
     pub(super) fn new(schema: &Schema) -> Result<Self> {
         Self::of(schema, |_| true)
     }
 
-    /// The columns of the fields that are `wanted`, and no rows yet.
+    /// Creates empty builders for the fields selected by `wanted`.
     pub(super) fn of(schema: &Schema, wanted: impl Fn(&Field) -> bool) -> Result<Self> {
         let fields = schema.fields.iter().enumerate().filter(|(_, field)| wanted(field));
         let columns: Vec<_> = fields.map(|(place, field)| (place, Column::new(field))).collect();
@@ -47,23 +48,23 @@ impl ColumnBuilders {
         Ok(Self { arrow: Arc::new(arrow), columns, rows: 0, bytes: 0 })
     }
 
-    /// The schema of the batches.
+    /// Returns the schema of the batches.
     #[cfg(any(feature = "arrow", test))]
     pub(super) fn arrow(&self) -> &SchemaRef {
         &self.arrow
     }
 
-    /// Rows gathered.
+    /// Returns the number of buffered rows.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Canonical bytes gathered.
+    /// Returns the canonical size of the buffered rows in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Appends a record that fits the schema and has `bytes` canonical bytes.
+    /// Appends `record`, which fits the schema and has a canonical size of `bytes`.
     pub(super) fn push(&mut self, record: &Record, bytes: u64) -> Result<()> {
         for (place, column) in &mut self.columns {
             column.push(record.values.get(*place).unwrap_or(&Value::Null))?;
@@ -73,7 +74,7 @@ impl ColumnBuilders {
         Ok(())
     }
 
-    /// The rows gathered, as one batch; none remain.
+    /// Returns the buffered rows as one batch and clears the buffer.
     pub(super) fn take(&mut self) -> Result<RecordBatch> {
         let arrays = self.columns.iter_mut().map(|(_, column)| column.take()).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
@@ -83,7 +84,7 @@ impl ColumnBuilders {
     }
 }
 
-/// One column that is being gathered.
+/// Builder of one column.
 enum Column {
     Text(StringBuilder),
     Bytes(BinaryBuilder),
@@ -125,7 +126,7 @@ impl Column {
             (Column::Bytes(b) | Column::Image(b), Value::Null) => b.append_null(),
             (Column::Bool(b), Value::Bool(v)) => b.append_value(*v),
             (Column::Bool(b), Value::Null) => b.append_null(),
-            // The ranges were checked: these casts lose nothing.
+            // The ranges were checked, so these casts are lossless.
             (Column::Int32(b), Value::Int(v)) => b.append_value(*v as i32),
             (Column::Int32(b), Value::Null) => b.append_null(),
             (Column::Int64(b), Value::Int(v)) => b.append_value(*v),
@@ -177,7 +178,7 @@ impl Column {
     }
 }
 
-/// A list column. The builder of arrow-rs appends item by item; this one appends whole lists.
+/// Builder of a list column. Unlike the arrow-rs builder, it appends whole lists instead of single items.
 struct Lists<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,
     offsets: Vec<i32>,
@@ -191,7 +192,7 @@ impl<T: ArrowPrimitiveType> Lists<T> {
 
     fn end_row(&mut self, valid: bool) {
         self.valid.append(valid);
-        // The caller bounds the bytes, so the number of values fits.
+        // The caller limits the buffered bytes, so the number of values fits.
         self.offsets.push(self.values.len() as i32);
     }
 
@@ -205,7 +206,7 @@ impl<T: ArrowPrimitiveType> Lists<T> {
     }
 }
 
-/// Columns that contradict each other: a defect of this module.
+/// Returns the error for inconsistent columns: a bug in this module.
 fn internal(e: arrow_schema::ArrowError) -> Error {
     Error::internal("the records cannot be made into columns").caused_by(e)
 }

@@ -1,7 +1,7 @@
-//! Shards that are records one after another: what MessagePack and protobuf shards share.
+//! Shards of concatenated records, shared by MessagePack and protobuf.
 //!
-//! Such a shard has no header and no footer. A record's position is the byte offset of its frame, so a record is read
-//! with one read of exactly its bytes.
+//! Such a shard has no header or footer. The position of a record is the byte offset of its frame, so one read of
+//! exactly the frame's bytes fetches the record.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,40 +14,40 @@ use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::{Blob, NewFile};
 
-/// Bytes looked at together in a scan; doubled for a frame that is longer. A view when the shard is mapped.
+/// Read size of a scan, doubled for longer frames. If the shard is mapped, a read returns a view.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// The buffer of an encoded frame is given back above this size, so that one huge record does not hold memory.
+/// Capacity above which the frame buffer is shrunk, so one huge record does not hold memory.
 const KEPT_FRAME_BYTES: usize = 16 << 20;
 
-/// How one record becomes a frame, and back.
+/// Encoding of one record as a frame.
 pub(super) trait FrameCodec: Send + Sync + Sized {
-    /// A codec for records of `schema`.
+    /// Creates a codec for records of `schema`.
     fn new(schema: Arc<Schema>) -> Result<Self>;
 
-    /// Appends the frame of `record`, which fits the schema, to `frame`.
+    /// Appends the frame of `record` to `frame`; `record` must fit the schema.
     fn encode(&self, record: &Record, frame: &mut Vec<u8>) -> Result<()>;
 
-    /// The record whose frame `bytes` begins with, and the size of that frame.
+    /// Decodes the frame at the start of `bytes` and returns the record and the size of the frame.
     fn decode(&self, bytes: &Bytes) -> Result<(Record, usize), Fault>;
 
-    /// Appends the values of the record, borrowed, to `values`, and gives the size of its frame. `None` when they cannot
-    /// be had so: `decode` has them, or the fault.
+    /// Appends the borrowed values of the record to `values` and returns the size of its frame. `None` if they cannot
+    /// be borrowed; [`FrameCodec::decode`] then returns the record or the fault.
     fn lend<'a>(&self, bytes: &'a [u8], values: &mut Vec<Value<&'a [u8]>>) -> Option<usize> {
         let _ = (bytes, values);
         None
     }
 }
 
-/// Why bytes are no frame.
+/// Reason why bytes are not a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// They end before the frame does.
+    /// The bytes end before the frame does.
     Short,
-    /// They contradict the format or the schema.
+    /// The bytes violate the format or the schema.
     Bad {
-        /// Offset in the bytes given.
+        /// Offset within the given bytes.
         at: usize,
-        /// One sentence.
+        /// Description in one sentence.
         why: String,
     },
 }
@@ -57,7 +57,7 @@ impl Fault {
         Fault::Bad { at, why: why.into() }
     }
 
-    /// The error for a fault in the frame that begins at `offset` of `blob`.
+    /// Converts the fault into an error for the frame at `offset` in `blob`.
     pub(super) fn into_error(self, blob: &Blob, offset: u64) -> Error {
         match self {
             Fault::Short => Error::corrupt("the record is cut short").at_offset(offset),
@@ -67,7 +67,7 @@ impl Fault {
     }
 }
 
-/// Writes frames.
+/// Writes a shard of frames.
 pub(super) struct FrameWriter<C> {
     schema: Arc<Schema>,
     codec: C,
@@ -99,7 +99,7 @@ impl<C: FrameCodec> ShardWriter for FrameWriter<C> {
     }
 }
 
-/// Reads frames.
+/// Reads a shard of frames.
 pub(super) struct FrameReader<C> {
     codec: C,
     blob: Blob,
@@ -133,7 +133,7 @@ impl<C: FrameCodec> ShardReader for FrameReader<C> {
     }
 }
 
-/// All frames of `blob` in order, each decoded by `decode`, with their places. Ends after the first error.
+/// Iterates over all frames of `blob` in order, decoded by `decode`, with their positions. Ends after the first error.
 pub(super) fn frames<T>(
     blob: &Blob,
     mut decode: impl FnMut(&Bytes) -> Result<(T, usize), Fault>,
@@ -154,7 +154,7 @@ pub(super) fn frames<T>(
     })
 }
 
-/// The frame at `offset`. `window` holds bytes from there on, as many as are left of the last read.
+/// Decodes the frame at `offset`. `window` holds the bytes from `offset` on that remain from the last read.
 fn next_frame<T>(
     blob: &Blob,
     offset: u64,

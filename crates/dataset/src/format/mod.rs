@@ -1,10 +1,10 @@
-//! How records become the bytes of a shard, and back.
+//! Shard formats: encoding records as shards and decoding them.
 //!
-//! A format is one file behind two small traits: [`ShardWriter`] and [`ShardReader`]. The `match`es in [`writer`] and
-//! [`open`] name them all. `docs/reference/format-records.md` specifies each byte by byte.
+//! Each format implements two small traits, [`ShardWriter`] and [`ShardReader`], in one file. The `match`es in
+//! [`writer`] and [`open`] list all formats. `docs/reference/format-records.md` specifies each one byte by byte.
 //!
-//! Each format is a feature of this crate, all on by default. What is left out is an error of kind
-//! [`ErrorKind::Unsupported`] that names the feature.
+//! Each format is a Cargo feature, enabled by default. Using a format whose feature is disabled returns
+//! [`ErrorKind::Unsupported`] with the name of the feature.
 
 #[cfg(feature = "arrow")]
 mod arrow;
@@ -48,23 +48,23 @@ use protobuf::Protobuf;
 
 pub use check::MAX_RECORD_BYTES;
 
-/// Bytes at the beginning of a shard that tell its format.
+/// Bytes at the start of a shard that identify its format.
 const SNIFFED_BYTES: u64 = 64;
 
-/// First and last bytes of a Parquet file.
+/// First and last four bytes of a Parquet file.
 const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
 
-/// First bytes of an Arrow IPC file: six of signature, two of padding.
+/// First bytes of an Arrow IPC file: six bytes of signature and two of padding.
 const ARROW_MAGIC: &[u8; 8] = b"ARROW1\0\0";
 
-/// How shards are encoded.
+/// Shard format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Parquet: opened by everything.
+    /// Parquet: readable by nearly every data tool.
     #[default]
     Parquet,
-    /// Arrow IPC file: mapped, read without decoding.
+    /// Arrow IPC file: memory-mapped and read without decoding.
     Arrow,
     /// Concatenated MessagePack maps.
     Msgpack,
@@ -76,7 +76,7 @@ impl Format {
     /// All formats.
     pub const ALL: [Format; 4] = [Format::Parquet, Format::Arrow, Format::Msgpack, Format::Protobuf];
 
-    /// Name on the command line and in manifests.
+    /// Returns the name on the command line and in manifests.
     pub fn name(self) -> &'static str {
         match self {
             Format::Parquet => "parquet",
@@ -86,7 +86,7 @@ impl Format {
         }
     }
 
-    /// File name extension of a shard, without the dot.
+    /// Returns the file name extension of a shard, without the dot.
     pub fn extension(self) -> &'static str {
         match self {
             Format::Protobuf => "pb",
@@ -111,78 +111,88 @@ impl FromStr for Format {
     }
 }
 
-/// Position of a record in its shard, as stored in the record index.
+/// Position and size of a record in its shard, as stored in the record index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
-    /// arrow and parquet: `record batch or row group << 32 | row in it`; msgpack and protobuf: byte offset of the frame.
+    /// arrow and parquet: `record batch or row group << 32 | row within it`; msgpack and protobuf: byte offset of the
+    /// frame.
     pub position: u64,
-    /// arrow and parquet: canonical size of the record; msgpack and protobuf: size of the frame with its prefix.
+    /// arrow and parquet: canonical size of the record; msgpack and protobuf: size of the frame including its prefix.
     pub bytes: u64,
 }
 
 impl Placed {
-    /// Position of a row in the record batch or row group `group`.
+    /// Creates the position of `row` in the record batch or row group `group`.
     pub fn in_group(group: u32, row: u32, bytes: u64) -> Self {
         Self { position: u64::from(group) << 32 | u64::from(row), bytes }
     }
 
-    /// Record batch or row group (arrow, parquet).
+    /// Returns the record batch or row group (arrow, parquet).
     pub fn group(self) -> u32 {
         (self.position >> 32) as u32
     }
 
-    /// Row in the record batch or row group (arrow, parquet).
+    /// Returns the row within the record batch or row group (arrow, parquet).
     pub fn row(self) -> u32 {
         self.position as u32
     }
 }
 
-/// Appends records to one shard. The bytes written depend on the schema and the records only.
+/// Appends records to one shard. The bytes written depend only on the schema and the records.
 pub trait ShardWriter: Send {
-    /// Appends `record`, whose values fit the schema (otherwise [`ErrorKind::Usage`]), and
-    /// says where it will stand.
+    /// Appends `record` and returns its position in the shard.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] if the values do not fit the schema.
     fn push(&mut self, record: &Record) -> Result<Placed>;
 
-    /// Writes what is buffered and the end of the shard, and hands the file back for its commit.
+    /// Writes buffered data and the end of the shard, then returns the file for commit.
     fn finish(self: Box<Self>) -> Result<NewFile>;
 }
 
-/// All records of a shard in order, each with its place; ends after the first error.
+/// Iterator over all records of a shard in order, with their positions. Ends after the first error.
 pub type Scan<'a> = Box<dyn Iterator<Item = Result<(Placed, Record)>> + 'a>;
 
-/// Reads records of one shard. Safe to use from many threads; never panics on altered bytes.
+/// Reads records of one shard. Safe to use from many threads; never panics on corrupt bytes.
 ///
-/// Errors are [`ErrorKind::Corrupt`] with the path; callers add shard name and row.
+/// Errors are [`ErrorKind::Corrupt`] with the path; callers add the shard name and row.
 pub trait ShardReader: Send + Sync {
-    /// The record at `at`. Text, bytes and ids are views into a mapped shard where the format allows.
+    /// Returns the record at `at`. Text, bytes and ids are views into a mapped shard where the format allows it.
     fn get(&self, at: Placed) -> Result<Record>;
 
-    /// The records at `at` (any order, repeats allowed), in the order asked for. Decodes each row group once.
+    /// Returns the records at `at` (any order, repeats allowed) in the given order. Decodes each row group once.
     fn get_many(&self, at: &[Placed]) -> Result<Vec<Record>> {
         at.iter().map(|&at| self.get(at)).collect()
     }
 
-    /// Appends the values of the records at `at` to `values`, one record after the other, borrowed from a shard that is in
-    /// memory. False when they cannot be had so, for whatever reason: [`ShardReader::get_many`] has them, or the error.
+    /// Appends the values of the records at `at` to `values`, one record after another, borrowed from a shard in
+    /// memory. Returns false if they cannot be borrowed for any reason; [`ShardReader::get_many`] then returns the
+    /// records or the error.
     ///
-    /// A view of its own for each value is a count that all threads share; this is for who only looks.
+    /// For callers that only inspect values: a separate view per value would update a reference count shared by all
+    /// threads.
     fn lend<'a>(&'a self, at: &[Placed], values: &mut Vec<Value<&'a [u8]>>) -> bool {
         let _ = (at, values);
         false
     }
 
-    /// As [`ShardReader::get_many`], when only the fields `columns` (places in the schema, ascending) are wanted: a
-    /// format that would decode the others for nothing leaves them out, and they are null.
+    /// Like [`ShardReader::get_many`], but only the fields `columns` (ascending schema indices) are needed. Formats
+    /// that would otherwise have to decode the other fields return them as null.
     fn get_columns(&self, at: &[Placed], columns: &[usize]) -> Result<Vec<Record>> {
         let _ = columns;
         self.get_many(at)
     }
 
-    /// All records in order, from the shard alone (no index), each with its place.
+    /// Iterates over all records in order with their positions, without the index.
     fn scan(&self) -> Result<Scan<'_>>;
 }
 
-/// A writer of `format` for records of `schema` into `file`. An error when the format cannot hold the schema.
+/// Creates a writer of `format` that writes records of `schema` to `file`.
+///
+/// # Errors
+///
+/// Fails if the format cannot represent the schema.
 pub fn writer(format: Format, schema: Arc<Schema>, file: NewFile) -> Result<Box<dyn ShardWriter>> {
     Ok(match format {
         #[cfg(feature = "parquet")]
@@ -198,7 +208,7 @@ pub fn writer(format: Format, schema: Arc<Schema>, file: NewFile) -> Result<Box<
     })
 }
 
-/// A reader of the shard `blob`, which is of `format` and holds records of `schema`.
+/// Opens the shard `blob`, which has `format` and holds records of `schema`.
 pub fn open(format: Format, schema: Arc<Schema>, blob: Blob) -> Result<Box<dyn ShardReader>> {
     Ok(match format {
         #[cfg(feature = "parquet")]
@@ -214,10 +224,10 @@ pub fn open(format: Format, schema: Arc<Schema>, blob: Blob) -> Result<Box<dyn S
     })
 }
 
-/// The format of a shard, by its content. An empty msgpack or protobuf shard cannot be told.
+/// Detects the format of a shard from its content. Empty msgpack and protobuf shards cannot be detected.
 pub fn sniff(blob: &Blob) -> Option<Format> {
     let head = blob.read(0, blob.len().min(SNIFFED_BYTES)).ok()?;
-    // Of the formats that are left out, only those with a signature can be told.
+    // Formats without a signature can be detected only if their feature is enabled.
     if head.starts_with(PARQUET_MAGIC) {
         return Some(Format::Parquet);
     }
@@ -235,8 +245,9 @@ pub fn sniff(blob: &Blob) -> Option<Format> {
     None
 }
 
-/// The schema of a shard, from the shard alone. What msgpack and protobuf records do not tell (class names; in msgpack
-/// JSON and images that are not called `image`) comes out as `docs/reference/format-records.md` says.
+/// Infers the schema from a shard alone. msgpack and protobuf records lack some information: class names and, in
+/// msgpack, JSON and images that are not called `image`. `docs/reference/format-records.md` describes what is inferred
+/// instead.
 pub fn infer_schema(format: Format, blob: &Blob) -> Result<Schema> {
     match format {
         #[cfg(feature = "parquet")]
@@ -252,11 +263,11 @@ pub fn infer_schema(format: Format, blob: &Blob) -> Result<Schema> {
     }
 }
 
-/// Whether this build has `format`.
+/// Checks that this build supports `format`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unsupported`], with the feature to build it with.
+/// [`ErrorKind::Unsupported`], naming the feature to enable.
 pub fn check_built(format: Format) -> Result<()> {
     let built = match format {
         Format::Parquet => cfg!(feature = "parquet"),
@@ -275,8 +286,8 @@ fn no_feature(format: Format) -> Error {
     .help("add the feature to Cargo.toml")
 }
 
-/// Limits for verifying the flatbuffer `bytes`. It may refer to one table many times: the limits keep what is read from it
-/// in proportion to its size.
+/// Returns limits for verifying the flatbuffer `bytes`. A flatbuffer may refer to one table many times; the limits keep
+/// the work proportional to its size.
 pub fn flatbuffer_limits(bytes: &[u8]) -> VerifierOptions {
     VerifierOptions {
         max_tables: 64 + bytes.len() / 8,
@@ -285,7 +296,7 @@ pub fn flatbuffer_limits(bytes: &[u8]) -> VerifierOptions {
     }
 }
 
-/// The items of all groups in order, up to the first error.
+/// Chains the items of all groups in order, up to and including the first error.
 #[cfg(any(feature = "arrow", feature = "parquet"))]
 fn chain_until_error<T, G: Iterator<Item = Result<T>>>(
     mut groups: impl Iterator<Item = Result<G>>,

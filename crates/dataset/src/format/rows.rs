@@ -1,4 +1,4 @@
-//! Arrow columns into records: what the Parquet reader needs after decoding.
+//! Conversion of decoded Arrow columns to records, used by the Parquet reader.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -12,14 +12,14 @@ use super::check;
 use crate::sample::{Ids, Record, Text, Value};
 use crate::schema::{Field, FieldType, IdWidth, Schema};
 
-/// Decoded rows. Texts, bytes and ids are handed out as views into the decoded columns.
+/// Decoded rows. Text, bytes and ids are returned as views into the decoded columns.
 pub(super) struct DecodedRows {
     columns: Vec<(Field, ArrayRef, Bytes)>,
     len: usize,
 }
 
 impl DecodedRows {
-    /// The rows of `batch`, whose columns are those of `schema`. The error is one sentence.
+    /// Wraps the rows of `batch`, whose columns match `schema`. The error is one sentence.
     pub(super) fn new(schema: &Schema, batch: &RecordBatch) -> Result<Self, String> {
         let mut columns = Vec::with_capacity(schema.fields.len());
         for (field, column) in schema.fields.iter().zip(batch.columns()) {
@@ -30,12 +30,12 @@ impl DecodedRows {
         Ok(Self { columns, len: batch.num_rows() })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The record in `row`, which is below [`DecodedRows::len`].
+    /// Returns the record in `row`, which must be less than [`DecodedRows::len`].
     pub(super) fn record(&self, schema: &Schema, row: usize) -> Result<Record, String> {
         let mut values = Vec::with_capacity(self.columns.len());
         for (field, column, payload) in &self.columns {
@@ -47,7 +47,7 @@ impl DecodedRows {
     }
 }
 
-/// The buffer that the values of a column are views into; `None` when the column is of another type.
+/// Returns the buffer that the values of a column are views into, or `None` if the column has another type.
 fn payload(ty: FieldType, column: &ArrayRef) -> Option<Bytes> {
     let buffer = match ty {
         FieldType::String | FieldType::Json => column.as_string_opt::<i32>()?.values().clone(),
@@ -62,7 +62,7 @@ fn payload(ty: FieldType, column: &ArrayRef) -> Option<Bytes> {
     Some(Bytes::from_owner(buffer))
 }
 
-/// The items of a list column as little-endian bytes; `None` when one is null or of another type.
+/// Returns the items of a list column as little-endian bytes, or `None` if an item is null or has another type.
 fn items<T>(column: &ArrayRef) -> Option<Buffer>
 where
     T: arrow_array::types::ArrowPrimitiveType<Native: LittleEndian>,
@@ -71,7 +71,7 @@ where
     (items.null_count() == 0).then(|| LittleEndian::bytes(items.values()))
 }
 
-/// Numbers as little-endian bytes; without a copy where the machine stores them so.
+/// Conversion of numbers to little-endian bytes, without a copy on little-endian machines.
 trait LittleEndian: ArrowNativeType {
     fn bytes(values: &arrow_buffer::ScalarBuffer<Self>) -> Buffer;
 }
@@ -144,7 +144,7 @@ fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Resul
     })
 }
 
-/// The bytes between the offsets of `row`, which count items of `item_bytes`.
+/// Returns the bytes between the offsets of `row`. The offsets count items of `item_bytes` bytes each.
 fn slice(payload: &Bytes, offsets: &[i32], row: usize, item_bytes: usize) -> Option<Bytes> {
     let begin = usize::try_from(*offsets.get(row)?).ok()?.checked_mul(item_bytes)?;
     let end = usize::try_from(*offsets.get(row + 1)?).ok()?.checked_mul(item_bytes)?;

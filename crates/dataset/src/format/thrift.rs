@@ -1,37 +1,37 @@
-//! The compact protocol of Thrift: what Parquet footers, page indexes and page headers are written in.
+//! Thrift compact protocol, used by Parquet footers, page indexes and page headers.
 //!
-//! The `parquet` crate allocates what these bytes claim, so they are walked here first. Nothing is allocated, and
-//! whatever the specification does not allow is refused.
+//! The `parquet` crate allocates according to lengths claimed in these bytes, so this parser validates them first. It
+//! allocates nothing and rejects whatever the specification does not allow.
 //!
 //! Format: <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
 
-/// Deepest nesting of structs and lists.
+/// Maximum nesting depth of structs and lists.
 const MAX_DEPTH: usize = 16;
 
-/// Type codes of fields.
+/// Type code of a boolean field that is true.
 pub const TRUE: u8 = 1;
-/// See [`TRUE`].
+/// Type code of a boolean field that is false.
 pub const FALSE: u8 = 2;
-/// A 32-bit integer.
+/// Type code of a 32-bit integer.
 pub const I32: u8 = 5;
-/// A list.
+/// Type code of a list.
 pub const LIST: u8 = 9;
-/// A struct.
+/// Type code of a struct.
 pub const STRUCT: u8 = 12;
 
-/// Reads values from the start of a byte slice. Every method returns `None` for bytes that are damaged or end early.
+/// Reads values from the start of a byte slice. Methods return `None` for damaged or truncated bytes.
 pub struct Thrift<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Thrift<'a> {
-    /// Starts at the first byte.
+    /// Creates a reader at the first byte.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn position(&self) -> usize {
         self.at
     }
@@ -42,7 +42,7 @@ impl<'a> Thrift<'a> {
         Some(byte)
     }
 
-    /// An unsigned number of at most ten bytes.
+    /// Reads an unsigned varint of at most ten bytes.
     pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -60,7 +60,8 @@ impl<'a> Thrift<'a> {
         (end <= self.bytes.len()).then(|| self.at = end)
     }
 
-    /// The type of the next field of a struct, whose number replaces `field`; an inner `None` at the end of the struct.
+    /// Reads the header of the next field of a struct: sets `field` to its number and returns its type. The inner
+    /// `None` marks the end of the struct.
     #[allow(clippy::option_option)]
     pub fn field(&mut self, field: &mut i16) -> Option<Option<u8>> {
         let head = self.byte()?;
@@ -74,13 +75,13 @@ impl<'a> Thrift<'a> {
         Some(Some(head & 15))
     }
 
-    /// A field of 16, 32 or 64 bits.
+    /// Reads the value of a 16-, 32- or 64-bit integer field.
     pub fn number(&mut self, ty: u8) -> Option<i64> {
         matches!(ty, 4..=6).then_some(())?;
         self.varint().map(zigzag)
     }
 
-    /// The next field of a struct, which must be number `expected` and a non-negative 32-bit integer.
+    /// Reads the next field of a struct, which must be number `expected` and a non-negative 32-bit integer.
     pub fn count(&mut self, field: &mut i16, expected: i16) -> Option<u32> {
         let ty = self.field(field)??;
         if *field != expected || ty != I32 {
@@ -90,7 +91,7 @@ impl<'a> Thrift<'a> {
         u32::try_from(value).ok()
     }
 
-    /// The type of the items of a list, and how many there are: no more than bytes are left.
+    /// Reads the header of a list: the item type and the number of items, which cannot exceed the remaining bytes.
     pub fn list(&mut self) -> Option<(u8, u64)> {
         let head = self.byte()?;
         let length = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
@@ -98,7 +99,7 @@ impl<'a> Thrift<'a> {
         (length <= left as u64).then_some((head & 15, length))
     }
 
-    /// Passes over a field of type `ty`.
+    /// Skips the value of a field of type `ty`.
     pub fn skip(&mut self, ty: u8) -> Option<()> {
         self.skip_nested(ty, MAX_DEPTH)
     }
@@ -106,7 +107,7 @@ impl<'a> Thrift<'a> {
     fn skip_nested(&mut self, ty: u8, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match ty {
-            // Nothing follows: the type is the value.
+            // No bytes follow: the type encodes the value.
             TRUE | FALSE => Some(()),
             3 => self.pass(1),
             4..=6 => self.varint().map(drop),
@@ -114,7 +115,7 @@ impl<'a> Thrift<'a> {
             8 => self.varint().and_then(|length| self.pass(length)),
             LIST | 10 => {
                 let (item, length) = self.list()?;
-                // In a list, a boolean is a byte of its own.
+                // Inside a list, a boolean is a separate byte.
                 let item = if matches!(item, TRUE | FALSE) { 3 } else { item };
                 (0..length).try_for_each(|_| self.skip_nested(item, depth))
             }

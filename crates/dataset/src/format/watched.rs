@@ -1,22 +1,22 @@
-//! A new file that keeps the failure of a write, because libraries turn it into text on the way.
+//! A new file that records write failures, because libraries convert the original error to text.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::storage::NewFile;
 
-/// A file that a library writes to.
+/// File passed to a library for writing.
 pub(super) struct WatchedFile {
     file: NewFile,
     failure: WriteFailure,
 }
 
-/// The last failure of a [`WatchedFile`].
+/// Last failed write of a [`WatchedFile`].
 #[derive(Debug, Clone, Default)]
 pub(super) struct WriteFailure(Arc<Mutex<Option<io::Error>>>);
 
 impl WriteFailure {
-    /// The failure, once.
+    /// Takes the failure; later calls return `None`.
     pub(super) fn take(&self) -> Option<io::Error> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,8 +1,8 @@
-//! Reading Arrow IPC files of flat columns where they lie.
+//! In-place reader of Arrow IPC files with flat columns.
 //!
-//! Only the flatbuffers (footer and message headers) go through the Arrow library, whose verifier keeps their offsets
-//! inside their bytes. Columns are handed out as checked byte ranges of the file: no array is built, nothing is
-//! copied, and no number of the file reaches a function that would panic on it.
+//! Only the flatbuffers (footer and message headers) are parsed by the Arrow library, whose verifier keeps their
+//! offsets inside their bytes. Columns are returned as checked byte ranges of the file. No array is built, nothing is
+//! copied, and no number from the file reaches a function that could panic on it.
 
 use std::ops::Range;
 
@@ -14,16 +14,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::flatbuffer_limits;
 use crate::storage::Blob;
 
-/// First bytes of an Arrow IPC file, and its last.
+/// First and last bytes of an Arrow IPC file.
 const MAGIC: &[u8] = b"ARROW1";
-/// The magic and its padding to 8 bytes: the least that comes before the first message.
+/// Minimum bytes before the first message: the magic, padded to 8 bytes.
 const HEAD_BYTES: u64 = 8;
-/// Size of the footer (i32) and the magic.
+/// Size of the footer (i32) plus the magic.
 const TAIL_BYTES: u64 = 10;
 /// Continuation marker and size (i32) before the flatbuffer of a message.
 const MESSAGE_PREFIX_BYTES: usize = 8;
 
-/// An Arrow IPC file, its footer read and checked.
+/// An Arrow IPC file whose footer has been read and checked.
 #[derive(Debug)]
 pub(super) struct IpcFile {
     blob: Blob,
@@ -32,7 +32,7 @@ pub(super) struct IpcFile {
     blocks: Vec<Block>,
 }
 
-/// Where a record batch lies: its header, and behind it its body.
+/// Location of a record batch: its header, directly followed by its body.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     offset: u64,
@@ -43,15 +43,15 @@ struct Block {
 /// A record batch of flat columns without nulls.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// Rows of every column.
+    /// Number of rows in every column.
     pub(super) rows: u64,
-    /// Buffers in the order of the format, as byte ranges of the file: for each column its validity (unused), then
-    /// its offsets when it has a variable width, then its values.
+    /// Byte ranges of the buffers in the file, in format order. Each column has a validity buffer (unused), offsets if
+    /// it has variable width, and values.
     pub(super) buffers: Vec<Range<u64>>,
 }
 
 impl IpcFile {
-    /// Reads the footer of `blob`.
+    /// Opens `blob` and reads its footer.
     pub(super) fn open(blob: Blob) -> Result<Self> {
         let corrupt = |what: String| Error::corrupt(what).at_path(blob.path());
         if blob.len() < HEAD_BYTES + TAIL_BYTES || blob.read(0, 6)?.as_ref() != MAGIC {
@@ -94,23 +94,23 @@ impl IpcFile {
         Ok(Self { blob, schema, version, blocks })
     }
 
-    /// The file.
+    /// Returns the file.
     pub(super) fn blob(&self) -> &Blob {
         &self.blob
     }
 
-    /// The schema in the footer, which is the one that counts.
+    /// Returns the schema in the footer, which is authoritative.
     pub(super) fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// Number of record batches.
+    /// Returns the number of record batches.
     pub(super) fn batch_count(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The header of record batch `index`, checked: uncompressed, `columns` columns without nulls, all buffers inside
-    /// the body.
+    /// Reads the header of record batch `index` and checks it: the batch must be uncompressed, have `columns` columns
+    /// without nulls, and keep all buffers inside its body.
     pub(super) fn batch(&self, index: usize, columns: usize) -> Result<Batch> {
         let block = *self.blocks.get(index).ok_or_else(|| {
             Error::corrupt(format!("record batch {index} is missing")).at_path(self.blob.path())
@@ -123,12 +123,12 @@ impl IpcFile {
         })
     }
 
-    /// The `N` bytes at `offset`.
+    /// Returns the `N` bytes at `offset`.
     pub(super) fn array<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
         self.blob.array(offset)
     }
 
-    /// The bytes `range`, as [`Blob::read`].
+    /// Returns the bytes in `range`, like [`Blob::read`].
     pub(super) fn bytes(&self, range: Range<u64>) -> Result<Bytes> {
         self.blob.read(range.start, range.end.saturating_sub(range.start))
     }
@@ -182,7 +182,7 @@ fn parse_batch(
     Ok(Batch { rows, buffers })
 }
 
-/// The error of writing an Arrow file at `path`; failures of the disk keep their kind.
+/// Returns the error for a failed write of an Arrow file at `path`. Disk errors keep their kind.
 pub(super) fn write_error(path: &std::path::Path, error: ArrowError) -> Error {
     match error {
         ArrowError::IoError(_, io) => Error::io("write", path, io),

@@ -1,7 +1,7 @@
-//! Sidecars that find records: the record index, the length index and the shard table.
+//! Sidecar files for locating records: the record index, the length index and the shard table.
 //!
-//! All are Arrow IPC files without compression, so that a reader maps them and looks up a row where it lies, and any
-//! Arrow tool opens them. `docs/reference/format-index.md` specifies them column by column.
+//! All of them are uncompressed Arrow IPC files, so a reader can map them and look up rows in place, and any Arrow tool
+//! can open them. `docs/reference/format-index.md` specifies them column by column.
 //!
 //! ```text
 //! index/<split>.records-0000.arrow   record index     RecordIndexWriter   ─▶ RecordIndex
@@ -10,9 +10,9 @@
 //! index/shards.arrow                 shard table      write_shard_table   ─▶ ShardTable
 //! ```
 //!
-//! Readers trust nothing in the files: schemas, counts and offsets are checked before use and a file that breaks its
-//! promise is [`ErrorKind::Corrupt`](crate::error::ErrorKind) with its path. Checksums are the caller's business (they
-//! stand in the manifest); `verify` functions check what costs a pass over the data.
+//! Readers do not trust the files: schemas, counts and offsets are checked before use. An invalid file is
+//! [`ErrorKind::Corrupt`](crate::error::ErrorKind) with its path. The caller compares checksums, which are in the
+//! manifest. The `verify` functions run the checks that need a pass over the data.
 
 mod ipc;
 mod lengths;
@@ -34,45 +34,45 @@ pub use summary::LengthSummary;
 use crate::error::{Error, Result};
 use crate::storage::Blob;
 
-/// Directory of the sidecars inside a dataset.
+/// Directory of the sidecar files in a dataset.
 pub const INDEX_DIR: &str = "index";
 
-/// The largest length, and the largest sum of the lengths of a split: what a signed 64-bit integer holds, because
-/// many tools have no other.
+/// Maximum length of a record, and maximum total length of a split: the largest signed 64-bit integer, because many
+/// tools have no other type.
 pub const MAX_LENGTH: u64 = i64::MAX as u64;
 
-/// Longest name of a split, in bytes.
+/// Maximum length of a split name in bytes.
 pub const MAX_SPLIT_NAME_BYTES: usize = 64;
 
-/// A sidecar that was written, as the manifest lists it.
+/// A written sidecar file, as listed in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IndexFile {
-    /// Path relative to the dataset, with `/`.
+    /// Path relative to the dataset, with `/` as separator.
     pub path: String,
-    /// Rows in the file: records, distinct lengths (histogram) or shards (shard table).
+    /// Number of rows in the file: records, distinct lengths (histogram) or shards (shard table).
     pub records: u64,
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// SHA-256 of the file, in lower-case hexadecimal.
+    /// SHA-256 of the file in lower-case hexadecimal.
     pub sha256: String,
 }
 
-/// One file of a sidecar, opened, and how many rows the manifest says it has.
+/// One opened sidecar file and its expected number of rows.
 #[derive(Debug, Clone)]
 pub struct Segment {
     /// The file.
     pub blob: Blob,
-    /// Rows it must have ([`IndexFile::records`]).
+    /// Number of rows it must have ([`IndexFile::records`]).
     pub records: u64,
 }
 
-/// Checks that `name` can be the name of a split: 1 to 64 of `A-Z a-z 0-9 _ -`, and not `index`, whose directory is
-/// taken. Splits name directories and files, so nothing else is let through.
+/// Checks that `name` is a valid split name: 1 to 64 of `A-Z a-z 0-9 _ -`, and not `index`, which is a reserved
+/// directory. Split names become directory and file names, so no other characters are allowed.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) naming the split.
+/// [`ErrorKind::Usage`](crate::error::ErrorKind), naming the split.
 pub fn check_split_name(name: &str) -> Result<()> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if name.is_empty() || name.len() > MAX_SPLIT_NAME_BYTES || !name.bytes().all(allowed) {

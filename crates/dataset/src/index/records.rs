@@ -1,4 +1,4 @@
-//! The record index: where each record of a split stands, in record order.
+//! The record index: the position of each record of a split, in record order.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::format::Placed;
 use crate::schema::{HEIGHT, Kind, LENGTH, WIDTH};
 use crate::storage::Blob;
 
-/// Columns of the record index; those of text datasets end before `width`.
+/// Columns of the record index. Text datasets lack `width` and `height`.
 const COLUMNS: [Column; 7] = [
     u32_column("shard"),
     u64_column("position"),
@@ -20,7 +20,7 @@ const COLUMNS: [Column; 7] = [
     u32_column(WIDTH),
     u32_column(HEIGHT),
 ];
-/// Columns that every kind has.
+/// Number of columns that every kind has.
 const COMMON: usize = 5;
 const LENGTH_COLUMN: usize = 3;
 
@@ -35,13 +35,13 @@ fn spec(kind: Kind) -> Spec {
 /// One row of the record index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IndexEntry {
-    /// Ordinal of the shard in the shard table of the split.
+    /// Ordinal of the shard in the split's shard table.
     pub shard: u32,
     /// [`Placed::position`].
     pub position: u64,
     /// [`Placed::bytes`].
     pub bytes: u64,
-    /// Length in the unit of the kind, at most [`MAX_LENGTH`].
+    /// Length in the unit of the dataset kind, at most [`MAX_LENGTH`].
     pub length: u64,
     /// CRC32C of the canonical form of the record.
     pub crc32c: u32,
@@ -52,7 +52,7 @@ pub struct IndexEntry {
 }
 
 impl IndexEntry {
-    /// Position of the record in its shard.
+    /// Returns the position of the record in its shard.
     pub fn placed(&self) -> Placed {
         Placed { position: self.position, bytes: self.bytes }
     }
@@ -70,7 +70,7 @@ impl IndexEntry {
     }
 
     fn from_row([shard, position, bytes, length, crc32c, width, height]: [u64; COLUMNS.len()]) -> Self {
-        // The columns of `u32` are read from four bytes: nothing is lost.
+        // `u32` columns are read from four bytes, so the casts are lossless.
         Self {
             shard: shard as u32,
             position,
@@ -83,17 +83,18 @@ impl IndexEntry {
     }
 }
 
-/// Writes the record index of one split. Memory: one record batch.
+/// Writes the record index of one split. Holds one record batch in memory.
 pub struct RecordIndexWriter {
     table: TableWriter,
 }
 
 impl RecordIndexWriter {
-    /// Starts the record index of `split` in the dataset directory `out_dir`.
+    /// Creates the record index of `split` in the dataset directory `out_dir`.
     ///
     /// # Errors
     ///
-    /// A split name that is none ([`check_split_name`](super::check_split_name)), or a directory that cannot be made.
+    /// Fails if the split name is invalid ([`check_split_name`](super::check_split_name)) or the directory cannot be
+    /// created.
     pub fn create(out_dir: &Path, split: &str, kind: Kind) -> Result<Self> {
         Self::with_geometry(out_dir, split, kind, Geometry::STANDARD)
     }
@@ -106,8 +107,8 @@ impl RecordIndexWriter {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when the length is more than [`MAX_LENGTH`], `Io` when the file
-    /// cannot be written.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the length exceeds [`MAX_LENGTH`], `Io` if the file cannot be
+    /// written.
     pub fn push(&mut self, entry: &IndexEntry) -> Result<()> {
         if entry.length > MAX_LENGTH {
             return Err(Error::usage(format!("a length of {} is more than an index holds", entry.length)));
@@ -115,25 +116,25 @@ impl RecordIndexWriter {
         self.table.push(&entry.to_row())
     }
 
-    /// Commits the last file and names all of them, in order: at least one, even for a split without records.
+    /// Commits the last file and returns all files in order. There is at least one, even for a split without records.
     pub fn finish(self) -> Result<Vec<IndexFile>> {
         self.table.finish()
     }
 }
 
-/// The record index of one split, opened. Looking up an entry takes the same time in any dataset.
+/// The opened record index of one split. Lookups take the same time whatever the size of the dataset.
 #[derive(Debug)]
 pub struct RecordIndex {
     table: Table,
 }
 
 impl RecordIndex {
-    /// Opens the files of a record index, in the order of the manifest.
+    /// Opens the files of a record index, given in manifest order.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when a file is not a record index of this `kind` with as many
-    /// records as the manifest says; `Unsupported` when it is of a newer version.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if a file is not a record index of this `kind` or does not have
+    /// as many records as the manifest says; `Unsupported` if it has a newer version.
     pub fn open(segments: Vec<Segment>, kind: Kind) -> Result<Self> {
         Self::with_geometry(segments, kind, Geometry::STANDARD)
     }
@@ -142,47 +143,47 @@ impl RecordIndex {
         Ok(Self { table: Table::open(segments, spec(kind), geometry)? })
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> u64 {
         self.table.rows()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its files, in the order of the manifest.
+    /// Returns the files of the index in manifest order.
     pub fn blobs(&self) -> impl Iterator<Item = &Blob> {
         self.table.blobs()
     }
 
-    /// The entry of a record.
+    /// Returns the entry of `record`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`](crate::error::ErrorKind) when there is no such record.
+    /// [`ErrorKind::OutOfRange`](crate::error::ErrorKind) if there is no such record.
     pub fn get(&self, record: u64) -> Result<IndexEntry> {
         self.table.row(record).map(IndexEntry::from_row)
     }
 
-    /// The length of a record, without reading the rest of its entry.
+    /// Returns the length of `record` without reading the rest of its entry.
     pub fn length(&self, record: u64) -> Result<u64> {
         self.table.value(record, LENGTH_COLUMN)
     }
 
-    /// The entries of `records`, in order.
+    /// Iterates over the entries of `records` in order.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`](crate::error::ErrorKind) when there are not so many records. An item that is an error
-    /// is the last.
+    /// [`ErrorKind::OutOfRange`](crate::error::ErrorKind) if `records` exceeds the index. The iterator ends after the
+    /// first error.
     pub fn entries(&self, records: Range<u64>) -> Result<impl Iterator<Item = Result<IndexEntry>> + '_> {
         let rows = self.table.iter(records, [0, 1, 2, 3, 4, 5, 6])?;
         Ok(rows.map(|row| row.map(IndexEntry::from_row)))
     }
 
-    /// The lengths of `records`, in order; otherwise as [`RecordIndex::entries`].
+    /// Iterates over the lengths of `records` in order; otherwise like [`RecordIndex::entries`].
     pub fn lengths(&self, records: Range<u64>) -> Result<impl Iterator<Item = Result<u64>> + '_> {
         let rows = self.table.iter(records, [LENGTH_COLUMN])?;
         Ok(rows.map(|row| row.map(|[length]| length)))
@@ -200,7 +201,7 @@ mod tests {
     };
     use crate::storage::Access;
 
-    /// Datasets depend on these: the test never changes.
+    /// Existing datasets depend on these columns, so this test never changes.
     #[test]
     fn columns_of_the_record_index_never_change() {
         let describe = |kind| {
@@ -306,7 +307,7 @@ mod tests {
         assert!(open(7, Kind::Text).is_ok());
         assert_eq!(open(7, Kind::Images).err(), Some(ErrorKind::Corrupt));
         assert_eq!(open(4, Kind::Text).err(), Some(ErrorKind::Corrupt));
-        // The number of record batches fits, their rows do not: noticed at the last batch.
+        // The number of record batches is right, the number of rows is not. This is detected at the last batch.
         let short = open(8, Kind::Text).unwrap();
         assert!(short.get(0).is_ok());
         assert_eq!(short.get(7).unwrap_err().kind(), ErrorKind::Corrupt);

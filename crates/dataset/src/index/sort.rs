@@ -1,11 +1,12 @@
-//! Sorting more rows than fit in memory.
+//! External sorting of rows that do not fit in memory.
 //!
-//! Rows are arrays of bytes, ordered byte by byte: pack numbers big-endian, most significant column first. The rows
-//! are gathered until the memory is full, sorted, and appended as one *run* to a spill file; at the end the runs are
-//! merged. When nothing was spilled, everything happens in memory.
+//! Rows are byte arrays in lexicographic order: pack numbers big-endian, most significant column first. Rows are
+//! collected until the memory limit is reached, sorted, and appended to a spill file as one *run*. Finally the runs are
+//! merged. If nothing was spilled, everything happens in memory.
 //!
-//! A spill file loses its name as soon as it is open, so whatever happens to the process, the kernel frees it. The
-//! disk holds at most two copies of the rows (only while more runs than [`MAX_FAN_IN`] are brought down).
+//! A spill file is unlinked as soon as it is open, so the kernel frees it whatever happens to the process. The disk
+//! holds at most two copies of the rows. The second exists only during intermediate merges, which are needed above
+//! [`MAX_FAN_IN`] runs, or fewer if memory is small.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,37 +18,37 @@ use crate::error::Result;
 
 mod spill;
 
-/// Memory used even if the caller grants less, in bytes.
+/// Minimum memory in bytes, used even if the caller grants less.
 pub const MIN_MEMORY_BYTES: usize = 1 << 20;
-/// Most runs that are merged at once.
+/// Maximum runs merged at once.
 pub const MAX_FAN_IN: usize = 256;
-/// Smallest read from a run while merging, in bytes: less would make the disk seek more than read.
+/// Minimum bytes per read from a run while merging. With smaller reads, a disk spends more time seeking than reading.
 const MIN_BUFFER_BYTES: usize = 64 << 10;
-/// Largest read from a run while merging, in bytes.
+/// Maximum bytes per read from a run while merging.
 const MAX_BUFFER_BYTES: usize = 1 << 20;
 
-/// How the memory is spent.
+/// Division of the memory.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// Rows sorted in memory at a time.
+    /// Rows sorted in memory at once.
     run_rows: usize,
-    /// Runs merged at a time, at least 2.
+    /// Runs merged at once, at least 2.
     fan_in: usize,
-    /// Rows read from a run at a time.
+    /// Rows per read from a run.
     buffer_rows: usize,
 }
 
 impl Limits {
     fn new(memory_bytes: usize, row_bytes: usize) -> Self {
         let memory = memory_bytes.max(MIN_MEMORY_BYTES);
-        // One buffer more than runs: the output of a merge is buffered as well.
+        // One buffer more than runs, because the output of a merge is buffered too.
         let fan_in = (memory / MIN_BUFFER_BYTES - 1).min(MAX_FAN_IN);
         let buffer = (memory / (fan_in + 1)).min(MAX_BUFFER_BYTES);
         Self { run_rows: (memory / row_bytes).max(1), fan_in, buffer_rows: (buffer / row_bytes).max(1) }
     }
 }
 
-/// Sorts rows of `N` bytes, spilling to disk when the memory is full.
+/// Sorts rows of `N` bytes, spilling to disk when the memory limit is reached.
 ///
 /// ```
 /// # use dsconvert_dataset::index::sort::ExternalSort;
@@ -71,8 +72,8 @@ pub struct ExternalSort<const N: usize> {
 }
 
 impl<const N: usize> ExternalSort<N> {
-    /// A sorter that uses about `memory_bytes` (at least [`MIN_MEMORY_BYTES`]) and spills into `spill_dir`, which must
-    /// exist by then. Several sorters may share a directory.
+    /// Creates a sorter that uses about `memory_bytes` (at least [`MIN_MEMORY_BYTES`]) and spills into `spill_dir`,
+    /// which must exist by the first spill. Several sorters may share a directory.
     pub fn new(spill_dir: impl Into<PathBuf>, memory_bytes: usize) -> Self {
         const { assert!(N > 0, "rows must have bytes") };
         Self::with_limits(spill_dir.into(), Limits::new(memory_bytes, N))
@@ -82,17 +83,17 @@ impl<const N: usize> ExternalSort<N> {
         Self { limits, spill_dir, rows: Vec::new(), spill: None, len: 0 }
     }
 
-    /// Adds a row. Equal rows are kept.
+    /// Adds a row. Duplicate rows are kept.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind) when a run cannot be spilled.
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) if a run cannot be spilled.
     pub fn push(&mut self, row: [u8; N]) -> Result<()> {
         if self.rows.len() == self.limits.run_rows {
             self.spill_run()?;
         }
         if self.rows.len() == self.rows.capacity() {
-            // Doubles, but never past the limit.
+            // Doubles the capacity, but never beyond the limit.
             let more = self.rows.len().max(1024).min(self.limits.run_rows - self.rows.len());
             self.rows.reserve_exact(more);
         }
@@ -101,21 +102,21 @@ impl<const N: usize> ExternalSort<N> {
         Ok(())
     }
 
-    /// Rows pushed so far.
+    /// Returns the number of rows pushed so far.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether no row was pushed.
+    /// Returns whether no row has been pushed.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All rows in order. The memory and the disk are given back when the iterator is dropped.
+    /// Returns all rows in order. Dropping the iterator frees the memory and the disk space.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind) when runs cannot be spilled or read back.
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) if runs cannot be spilled or read back.
     pub fn finish(mut self) -> Result<Sorted<N>> {
         if self.spill.is_none() {
             self.rows.sort_unstable();
@@ -151,7 +152,7 @@ impl<const N: usize> ExternalSort<N> {
     }
 }
 
-/// The rows of an [`ExternalSort`], in order. After an error it ends.
+/// Iterator over the rows of an [`ExternalSort`] in order. Ends after the first error.
 #[derive(Debug)]
 pub struct Sorted<const N: usize>(RunSource<N>);
 
@@ -172,7 +173,7 @@ impl<const N: usize> Iterator for Sorted<N> {
     }
 }
 
-/// Merges sorted runs. The heap holds the next row of each run that has one.
+/// Merges sorted runs. The heap holds the next row of each unfinished run.
 #[derive(Debug)]
 struct Merge<const N: usize> {
     heap: BinaryHeap<Reverse<([u8; N], usize)>>,
@@ -198,7 +199,7 @@ impl<const N: usize> Iterator for Merge<N> {
         let mut top = self.heap.peek_mut()?;
         let Reverse((row, run)) = *top;
         match self.runs[run].next() {
-            // Replaced in place: the heap sifts once, not twice.
+            // Replacing the row in place sifts the heap once instead of twice.
             Ok(Some(next)) => top.0.0 = next,
             Ok(None) => drop(PeekMut::pop(top)),
             Err(e) => {

@@ -1,4 +1,4 @@
-//! What the lengths of a split look like in a few numbers.
+//! Summary statistics of the lengths in a split.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,25 +6,25 @@ use super::{LengthRun, MAX_LENGTH};
 use crate::error::{Error, Result};
 use crate::schema::LengthUnit;
 
-/// Percentiles that are kept, in the order of the fields.
+/// Percentiles in the summary, in field order.
 const PERCENTILES: [u64; 4] = [50, 90, 95, 99];
 
-/// Lengths of a split, summarised exactly. All numbers are 0 when there is no record.
+/// Exact summary of the lengths in a split. All numbers are 0 if there are no records.
 ///
-/// Percentile `p` of `n` lengths is the one at rank `⌈p·n/100⌉` (counted from 1) of the sorted lengths: always a length
-/// that occurs.
+/// Percentile `p` of `n` lengths is the length at rank `⌈p·n/100⌉` (counted from 1) of the sorted lengths, so it always
+/// occurs in the data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LengthSummary {
-    /// What a length counts.
+    /// Unit of the lengths.
     pub unit: LengthUnit,
-    /// Shortest.
+    /// Minimum.
     pub min: u64,
-    /// Longest.
+    /// Maximum.
     pub max: u64,
     /// Sum over all records.
     pub total: u64,
-    /// `total` ÷ records, both as binary64 numbers.
+    /// `total` divided by the number of records, both as binary64.
     pub mean: f64,
     /// 50th percentile.
     pub p50: u64,
@@ -37,12 +37,12 @@ pub struct LengthSummary {
 }
 
 impl LengthSummary {
-    /// Summary of `records` lengths, given as the runs of their histogram in ascending order.
+    /// Summarizes `records` lengths, given as the runs of their histogram in ascending order.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when the lengths add up to more than [`MAX_LENGTH`]; the first
-    /// error of `runs`.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the lengths add up to more than [`MAX_LENGTH`]; otherwise the
+    /// first error of `runs`.
     pub fn from_runs(
         unit: LengthUnit,
         records: u64,
@@ -56,7 +56,7 @@ impl LengthSummary {
     }
 }
 
-/// Builds a [`LengthSummary`] from runs as they pass by.
+/// Builds a [`LengthSummary`] incrementally from runs.
 #[derive(Debug)]
 pub(super) struct SummaryBuilder {
     records: u64,
@@ -67,7 +67,7 @@ pub(super) struct SummaryBuilder {
 }
 
 impl SummaryBuilder {
-    /// `records` is the number of records of all runs that will come.
+    /// Creates a builder; `records` is the total number of records in all runs to come.
     pub(super) fn new(records: u64) -> Self {
         Self { records, first: None, last: 0, total: 0, percentiles: [0; PERCENTILES.len()] }
     }
@@ -84,7 +84,7 @@ impl SummaryBuilder {
                 Error::usage(format!("the lengths of the split add up to more than {MAX_LENGTH}"))
             })?;
         for (value, percent) in self.percentiles.iter_mut().zip(PERCENTILES) {
-            // Counted from 0. Runs ascend, so the one that covers the rank is met once.
+            // Zero-based. Runs ascend, so exactly one covers the rank.
             let rank = (u128::from(percent) * u128::from(self.records)).div_ceil(100).saturating_sub(1);
             if (u128::from(first_rank)..u128::from(first_rank) + u128::from(count)).contains(&rank) {
                 *value = length;

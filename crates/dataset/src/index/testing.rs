@@ -1,4 +1,4 @@
-//! What the tests of several sidecars need.
+//! Helpers shared by the tests of several sidecar files.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use super::{IndexFile, Segment};
 use crate::error::{Error, ErrorKind};
 use crate::storage::{Access, Blob};
 
-/// Cuts so small that a few rows take several files.
+/// Limits so small that a few rows need several files.
 pub(super) const SMALL: Geometry = Geometry { batch_rows: 4, segment_rows: 8 };
 
-/// Cases of a property whose every case writes files: each is fsynced, which takes its time.
+/// Cases of a property test in which every case writes files. Each file is fsynced, which is slow.
 pub(super) const CASES_WITH_FILES: u32 = 48;
 
-/// The written `files`, opened.
+/// Opens the written `files`.
 pub(super) fn segments(dataset: &Path, files: &[IndexFile], access: Access) -> Vec<Segment> {
     let open = |file: &IndexFile| {
         let blob = Blob::open(&dataset.join(&file.path), access, Some(file.bytes)).unwrap();
@@ -26,24 +26,24 @@ pub(super) fn segments(dataset: &Path, files: &[IndexFile], access: Access) -> V
     files.iter().map(open).collect()
 }
 
-/// A written file, mapped.
+/// Maps a written file.
 pub(super) fn segment(dataset: &Path, file: &IndexFile) -> Segment {
     segments(dataset, std::slice::from_ref(file), Access::Map).remove(0)
 }
 
-/// A file that exists in memory only.
+/// Creates a segment that exists only in memory.
 pub(super) fn segment_of(bytes: Vec<u8>, records: u64) -> Segment {
     Segment { blob: Blob::from_bytes(Path::new("altered.arrow"), Bytes::from(bytes)), records }
 }
 
-/// What can happen to the bytes of a file.
+/// Damage to the bytes of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Alteration {
     cut: Option<Index>,
     flips: Vec<(Index, u8)>,
 }
 
-/// A few bytes xored, and sometimes the end cut off.
+/// Generates an alteration that XORs a few bytes and sometimes truncates the file.
 pub(super) fn any_alteration() -> impl Strategy<Value = Alteration> {
     let flips = prop::collection::vec((any::<Index>(), 1u8..), 0..5);
     (prop::option::weighted(0.2, any::<Index>()), flips).prop_map(|(cut, flips)| Alteration { cut, flips })
@@ -60,7 +60,7 @@ impl Alteration {
     }
 }
 
-/// Whether an error says that the bytes of a file are wrong, and of which.
+/// Returns whether `error` reports a damaged file and names it.
 pub(super) fn is_of_the_file(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported) && error.place().path.is_some()
 }

@@ -1,26 +1,26 @@
-//! The digest with which a manifest protects itself.
+//! The digest that protects a manifest against accidental changes.
 //!
-//! From version 2 on, `manifest.json` starts with [`PREFIX`], 64 hexadecimal digits and a quotation mark. The digits are
-//! the SHA-256 of the whole file with those 64 digits replaced by `0`. A changed byte anywhere in the file, such as a class
-//! name, an option or the hash of the tokenizer, therefore contradicts the digest. It protects against accidents,
-//! not against someone who computes the digest again.
+//! From version 2 on, `manifest.json` starts with [`PREFIX`], 64 hexadecimal digits and a quotation mark. The digits
+//! are the SHA-256 of the whole file with those 64 digits replaced by `0`. Any changed byte in the file, for example in
+//! a class name, an option or the hash of the tokenizer, therefore contradicts the digest. The digest protects against
+//! accidents, not against someone who recomputes it.
 
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::storage::hex;
 
-/// The first bytes of a version 2 manifest, up to the digits of the digest.
+/// First bytes of a version 2 manifest, up to the digits of the digest.
 const PREFIX: &[u8] = b"{\n  \"manifest_version\": 2,\n  \"digest\": \"sha256:";
-/// Hexadecimal digits of a SHA-256.
+/// Number of hexadecimal digits of a SHA-256.
 const DIGITS: usize = 64;
 
-/// The value of the `digest` member before it is known.
+/// Returns the value of the `digest` member before the digest is known.
 pub(super) fn placeholder() -> String {
     format!("sha256:{}", "0".repeat(DIGITS))
 }
 
-/// Replaces the placeholder in the bytes of a manifest by the digest, and returns the value of the member.
+/// Replaces the placeholder in the bytes of a manifest with the digest and returns the value of the member.
 pub(super) fn seal(json: &mut [u8]) -> Result<String> {
     let digest = of(json)?;
     json[PREFIX.len()..PREFIX.len() + DIGITS].copy_from_slice(digest.as_bytes());
@@ -35,7 +35,7 @@ pub(super) fn check(json: &[u8]) -> Result<()> {
     Err(altered("the content of the manifest does not match its digest"))
 }
 
-/// The digest that belongs to these bytes, whatever digest they contain.
+/// Computes the correct digest of these bytes, ignoring the one they contain.
 fn of(json: &[u8]) -> Result<String> {
     let rest = json.strip_prefix(PREFIX).and_then(|rest| rest.get(DIGITS..));
     let Some(rest) = rest.filter(|rest| rest.first() == Some(&b'"')) else {

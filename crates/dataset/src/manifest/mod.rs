@@ -1,7 +1,8 @@
-//! The committed description of a dataset: `manifest.json`.
+//! The committed manifest of a dataset: `manifest.json`.
 //!
-//! It is written last, and its presence is what makes a directory a dataset. The reader trusts only what it lists.
-//! `docs/reference/format-manifest.md` describes every field; `fixtures/golden/v1` and `fixtures/golden/v2` pin its bytes.
+//! It is written last, and its presence makes a directory a dataset. Readers trust only the files it lists.
+//! `docs/reference/format-manifest.md` describes every field; `fixtures/golden/v1` and `fixtures/golden/v2` pin its
+//! bytes.
 
 mod digest;
 mod unique;
@@ -18,101 +19,102 @@ use crate::schema::{Kind, Schema};
 use crate::storage::{Access, Blob, Location, resolve, stat};
 use unique::check_unique_names;
 
-/// Name of the manifest in the output directory.
+/// File name of the manifest in the output directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
 
-/// Name of the tokenizer in a dataset of token ids.
+/// File name of the tokenizer in a text dataset.
 pub const TOKENIZER_NAME: &str = "tokenizer.json";
 
-/// Version of the manifests that are written. A reader refuses a larger one.
+/// Version of manifests that this build writes. Readers reject higher versions.
 pub const MANIFEST_VERSION: u32 = 2;
 
-/// The oldest version that is read. Version 1 has no digest, no listing digest and no unit sizes.
+/// Oldest version that this build reads. Version 1 has no digest, no listing digest and no unit sizes.
 const OLDEST_VERSION: u32 = 1;
 
-/// Largest manifest that is read. Lists that grow with the dataset are in the shard table, not here.
+/// Maximum size of a manifest in bytes. Lists that grow with the dataset are stored in the shard table instead.
 pub const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
-/// What a dataset is, and the files it consists of.
+/// Description of a dataset and of its files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`MANIFEST_VERSION`] of the writer.
+    /// [`MANIFEST_VERSION`] of the dsconvert that wrote the manifest.
     pub manifest_version: u32,
-    /// `sha256:` and the SHA-256 of the file with the digits of this member replaced by zeros. Set by
-    /// [`Manifest::seal`]; version 1 has none.
+    /// `sha256:` followed by the SHA-256 of the file with the digits of this member replaced by zeros. Set by
+    /// [`Manifest::seal`]; absent in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Version of the dsconvert that wrote it.
+    /// Version of the dsconvert that wrote the manifest.
     pub dsconvert: String,
-    /// SHA-256 over the semantic options, the listing of the sources and the content that was read.
+    /// SHA-256 over the semantic options, the source listing and the content that was read.
     pub fingerprint: String,
-    /// How shards are encoded.
+    /// Format of the shards.
     pub format: Format,
     /// Kind, fields and class names.
     pub schema: Schema,
-    /// The semantic options of the run, by the names of their flags.
+    /// Semantic options of the run, keyed by flag name.
     pub options: serde_json::Value,
-    /// The tokenizer that made the ids (text).
+    /// Tokenizer that produced the ids (text).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<serde_json::Value>,
-    /// What the records were made from.
+    /// Sources of the records.
     pub sources: Sources,
-    /// The plan that the records were made by; version 1 does not describe it.
+    /// Plan of the run; absent in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanInfo>,
-    /// Outcomes of all items.
+    /// Outcomes of all items in the dataset.
     #[serde(flatten)]
     pub counts: Counts,
     /// Number of rejects by reason code.
     pub reject_codes: BTreeMap<String, u64>,
-    /// What became of the content in ways worth knowing: images kept as they were, special tokens seen, ….
+    /// Counts of notable events, for example images kept unchanged or special tokens seen.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub notes: BTreeMap<String, u64>,
-    /// The splits by name.
+    /// Splits by name.
     pub splits: BTreeMap<String, Split>,
-    /// The shard table of all splits.
+    /// Shard table of all splits.
     pub shard_table: IndexFile,
     /// Other files: `rejects.jsonl`, `tokenizer.json`.
     pub files: Vec<FileEntry>,
 }
 
-/// What the records were made from.
+/// Sources of the records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
-    /// Labels of the sources, in the order given.
+    /// Labels of the sources in the given order.
     pub labels: Vec<String>,
-    /// Files of the plan.
+    /// Number of files in the plan.
     pub files: u64,
-    /// Their bytes.
+    /// Total size of these files in bytes.
     pub bytes: u64,
-    /// Files that are not what the command reads.
+    /// Number of files that the command does not read.
     pub skipped: u64,
-    /// XXH3-128 over the content that was read, in plan order, as `xxh3-128:` and 32 hexadecimal digits.
+    /// XXH3-128 over the content that was read, in plan order: `xxh3-128:` followed by 32 hexadecimal digits.
     pub content: String,
 }
 
-/// The listing of the sources and its division into work units. With the sources and the options at hand, the same plan
-/// can be made again, and any unit converted again.
+/// Listing of the sources and its division into work units. With the same sources and options, the plan can be
+/// recreated and any unit converted again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanInfo {
-    /// SHA-256 of the listing: names and sizes of the files in plan order, as `sha256:` and 64 hexadecimal digits.
+    /// SHA-256 of the listing, that is the names and sizes of the files in plan order: `sha256:` followed by 64
+    /// hexadecimal digits.
     pub listing: String,
-    /// Number of work units. Shards are named after theirs: `train-000042-00.parquet` is of unit 42.
+    /// Number of work units. Shard names contain their unit: `train-000042-00.parquet` belongs to unit 42.
     pub units: u32,
     /// Source bytes at which a unit is full.
     pub unit_bytes: u64,
-    /// Source files, or pieces of divided files, at which a unit is full.
+    /// Source files, or pieces of split files, at which a unit is full.
     pub unit_pieces: u64,
 }
 
 /// Outcomes of items: `found = converted + filtered + duplicates + rejected`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Items that were found.
+    /// Items found in the sources.
     pub found: u64,
-    /// Items that became records.
+    /// Items converted to records.
     pub converted: u64,
-    /// Items that the user's criteria left out.
+    /// Items excluded by the user's criteria.
     pub filtered: u64,
     /// Items equal to an earlier one.
     pub duplicates: u64,
@@ -121,7 +123,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds `other` to this. Saturates, since the numbers may come from an altered manifest.
+    /// Adds `other` to `self`. Saturates, because the numbers may come from an altered manifest.
     pub fn add(&mut self, other: &Counts) {
         self.found = self.found.saturating_add(other.found);
         self.converted = self.converted.saturating_add(other.converted);
@@ -130,7 +132,7 @@ impl Counts {
         self.rejected = self.rejected.saturating_add(other.rejected);
     }
 
-    /// Whether every found item has exactly one outcome.
+    /// Returns whether every found item has exactly one outcome.
     pub fn is_balanced(&self) -> bool {
         [self.converted, self.filtered, self.duplicates, self.rejected]
             .iter()
@@ -139,41 +141,41 @@ impl Counts {
     }
 }
 
-/// One named part of a dataset.
+/// One split of a dataset.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Split {
-    /// Outcomes of the items that belong here.
+    /// Outcomes of the items in this split.
     #[serde(flatten)]
     pub counts: Counts,
     /// Number of records.
     pub records: u64,
     /// Number of shards.
     pub shards: u64,
-    /// Bytes of all shards.
+    /// Total size of all shards in bytes.
     pub bytes: u64,
-    /// Distribution of the lengths.
+    /// Summary of the lengths.
     pub length: LengthSummary,
-    /// Segments of the record index.
+    /// Files of the record index.
     pub record_index: Vec<IndexFile>,
-    /// Segments of the length index.
+    /// Files of the length index.
     pub length_index: Vec<IndexFile>,
     /// Run-length histogram of the lengths.
     pub length_histogram: IndexFile,
 }
 
 impl Split {
-    /// All index files.
+    /// Iterates over all index files.
     pub fn files(&self) -> impl Iterator<Item = &IndexFile> {
         self.record_index.iter().chain(&self.length_index).chain([&self.length_histogram])
     }
 }
 
-/// A file that is neither shard nor index.
+/// A file other than shards and indexes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// Path under the output directory, with `/`.
+    /// Path relative to the output directory, with `/` as separator.
     pub path: String,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
     /// SHA-256 in hexadecimal.
     pub sha256: String,
@@ -184,8 +186,8 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] when there is none, [`ErrorKind::Unsupported`] when it is of a newer version,
-    /// [`ErrorKind::Corrupt`] when it contradicts itself.
+    /// [`ErrorKind::Io`] if there is no manifest, [`ErrorKind::Unsupported`] if its version is newer,
+    /// [`ErrorKind::Corrupt`] if it contradicts itself.
     pub fn read(dir: &Path) -> Result<Self> {
         Self::read_at(&Location::local(dir))
     }
@@ -194,7 +196,7 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// As [`Self::read`].
+    /// Same as [`Self::read`].
     pub fn read_at(location: &Location) -> Result<Self> {
         let dir = location.path();
         if let Some(json) =
@@ -227,7 +229,7 @@ impl Manifest {
 
     /// Parses and checks the bytes of a manifest.
     pub fn parse(json: &[u8]) -> Result<Self> {
-        /// The version is looked at first: a newer manifest may have another shape.
+        /// Parsed first, because a newer manifest may have a different structure.
         #[derive(Deserialize)]
         struct Version {
             manifest_version: u32,
@@ -251,18 +253,18 @@ impl Manifest {
         check_unique_names(json).map_err(broken)?;
         let manifest: Self = serde_json::from_slice(json).map_err(broken)?;
         manifest.check().map_err(|e| match e.kind() {
-            // What nobody may ask for is damage where it was read.
+            // Invalid input in a file that was read is damage, not misuse.
             ErrorKind::Usage => Error::corrupt(format!("the manifest contradicts itself: {e}")),
             _ => e,
         })?;
         Ok(manifest)
     }
 
-    /// Computes [`Manifest::digest`] and returns the bytes of `manifest.json`.
+    /// Sets [`Manifest::digest`] and returns the bytes of `manifest.json`.
     ///
     /// # Errors
     ///
-    /// A manifest of another version than [`MANIFEST_VERSION`] is not written.
+    /// Fails if the version of the manifest is not [`MANIFEST_VERSION`].
     pub fn seal(&mut self) -> Result<Vec<u8>> {
         self.digest = Some(digest::placeholder());
         let mut json = serde_json::to_vec_pretty(self)
@@ -272,7 +274,8 @@ impl Manifest {
         Ok(json)
     }
 
-    /// Samples of a pixel where images are stored as bare samples (`--encode raw`); `None` where they are files.
+    /// Returns the samples per pixel if images are stored as raw samples (`--encode raw`), or `None` if they are image
+    /// files.
     pub fn raw_channels(&self) -> Option<u64> {
         let image = self.options.get("image")?;
         (image.get("encode")?.as_str()? == "raw").then(|| match image.get("color").and_then(|c| c.as_str()) {
@@ -282,12 +285,12 @@ impl Manifest {
         })
     }
 
-    /// What the dataset is made of.
+    /// Returns the kind of the dataset.
     pub fn kind(&self) -> Kind {
         self.schema.kind
     }
 
-    /// Every file listed by name, apart from shards (which are in the shard table): path, bytes, SHA-256.
+    /// Iterates over all files listed by name as (path, bytes, SHA-256). Shards are listed in the shard table instead.
     pub fn listed_files(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         let indexes = self.splits.values().flat_map(Split::files);
         indexes
@@ -324,11 +327,11 @@ impl Manifest {
     }
 }
 
-/// The bytes of a manifest that was edited on purpose, with the digest of the new content.
+/// Returns the bytes of a deliberately edited manifest with the digest of its new content.
 ///
 /// # Errors
 ///
-/// The manifest is too large to be sealed.
+/// Fails if the manifest does not start with its version and digest.
 pub fn resealed(manifest: &serde_json::Value) -> Result<Vec<u8>> {
     let mut manifest = manifest.clone();
     manifest["digest"] = digest::placeholder().into();
@@ -338,7 +341,7 @@ pub fn resealed(manifest: &serde_json::Value) -> Result<Vec<u8>> {
     Ok(json)
 }
 
-/// What to do when a prefix has no manifest.
+/// Explains the error for a missing manifest object; returns other errors unchanged.
 fn no_manifest(error: Error, address: &Path) -> Error {
     match error.to_string().contains("no such object") {
         true => Error::new(ErrorKind::Io, "there is no manifest.json, so this is not a dataset")
@@ -348,7 +351,7 @@ fn no_manifest(error: Error, address: &Path) -> Error {
     }
 }
 
-/// Opens a file that the manifest of a local dataset lists, after checking its path and size.
+/// Opens a file listed in the manifest of a local dataset after checking its path and size.
 pub fn open_listed(dir: &Path, path: &str, bytes: u64, access: Access) -> Result<Blob> {
     Blob::open(&resolve(dir, path)?, access, Some(bytes))
 }
@@ -357,7 +360,7 @@ pub fn open_listed(dir: &Path, path: &str, bytes: u64, access: Access) -> Result
 mod tests {
     use super::*;
 
-    /// A manifest of version 2 without splits.
+    /// Returns a version 2 manifest without splits.
     fn manifest() -> Manifest {
         Manifest {
             manifest_version: MANIFEST_VERSION,

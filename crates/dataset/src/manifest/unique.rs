@@ -1,16 +1,16 @@
-//! JSON in which no name comes twice.
+//! Rejection of JSON with duplicate names.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Refuses JSON with an object that has two members of one name: readers would not agree on which one counts.
+/// Rejects JSON with an object that contains the same name twice: readers would disagree on which member counts.
 pub(super) fn check_unique_names(json: &[u8]) -> serde_json::Result<()> {
     serde_json::from_slice::<UniqueNames>(json).map(drop)
 }
 
-/// Any JSON whose objects have no name twice.
+/// Any JSON value whose objects have unique names.
 struct UniqueNames;
 
 impl<'de> Deserialize<'de> for UniqueNames {

@@ -1,20 +1,22 @@
-//! Best-fit decreasing: the longest piece first, each into the fullest row that still has room.
+//! Best-fit decreasing bin packing: longest piece first, each into the fullest row that still has room.
 //!
-//! The idea for language models is that of Ding et al., "Fewer Truncations Improve Language Modeling" (2024); the
-//! algorithm is Johnson's (1973).
+//! Ding et al., "Fewer Truncations Improve Language Modeling" (2024), proposed it for language models. The algorithm is
+//! by Johnson (1973).
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Rows that hold `lengths`, each at most `seq_len` and at least 1: for each row, which of `lengths`, ascending. Equal
-/// lengths go in order, among equally full rows into the first, so the result depends on nothing else.
+/// Packs items of `lengths`, each at least 1 and at most `seq_len`, into rows. Returns the indices into `lengths` for
+/// each row, in ascending order.
+///
+/// The result is deterministic: equal lengths are placed in order, and among equally full rows the first is chosen.
 pub(super) fn pack(lengths: &[u64], seq_len: u64) -> Vec<Vec<usize>> {
     let mut longest_first: Vec<usize> = (0..lengths.len()).collect();
     let length = |item: usize| lengths.get(item).copied().unwrap_or(0);
-    // Stable.
+    // Stable sort.
     longest_first.sort_by_key(|&item| Reverse(length(item)));
     let mut rows: Vec<Vec<usize>> = Vec::new();
-    // Rows with room, by how much of it.
+    // Free space and index of the rows that are not full.
     let mut room: BTreeSet<(u64, usize)> = BTreeSet::new();
     for item in longest_first {
         let needed = length(item);

@@ -1,11 +1,12 @@
-//! Packing: many documents in rows of one length, so that no token of a batch is padding.
+//! Packing of documents into rows of equal length, so that no token of a batch is padding.
 //!
-//! A [`Window`] packs a bounded number of documents and needs only their lengths. The loader uses it to pack records while
-//! it reads, the converter to store packed rows; both get the same rows. `docs/reference/batching.md` specifies it.
+//! A [`Window`] packs a limited number of documents and needs only their lengths. The loader uses it to pack records
+//! while reading, the converter to store packed rows; both produce the same rows. `docs/reference/batching.md`
+//! specifies the result.
 //!
-//! A row has `seq_len` inputs and `seq_len` labels. The label of a token is the token after it **in its document**; the
-//! last token of a document has none ([`IGNORE_LABEL`]). A document that goes on in another row has its next token as
-//! the last label of this one, so every token that has one before it is a label exactly once.
+//! A row has `seq_len` inputs and `seq_len` labels. The label of a token is the next token **in its document**; the
+//! last token of a document has no label ([`IGNORE_LABEL`]). If a document continues in another row, its next token is
+//! the last label of this row. Every token except the first of each document is therefore a label exactly once.
 
 mod best_fit;
 mod window;
@@ -18,82 +19,84 @@ pub use window::{Carry, Window};
 
 use crate::error::{Error, Result};
 
-/// Label of a place that has no next token.
+/// Label of a position without a next token.
 pub const IGNORE_LABEL: i64 = -100;
 
-/// Longest row: what the offsets of attention kernels, 32-bit and signed, can count.
+/// Maximum row length, because attention kernels use signed 32-bit offsets.
 pub const MAX_SEQ_LEN: u64 = i32::MAX as u64;
 
-/// How documents get into rows.
+/// Strategy for packing documents into rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Packing {
-    /// One after the other; a row ends where it is full, in the middle of a document if need be. All rows but the last
-    /// of an epoch are full.
+    /// Concatenates documents and cuts them where a row is full, even in the middle of a document. All rows except the
+    /// last of an epoch are full.
     Concat,
-    /// Documents longer than a row are cut into full rows; what is left of them, and the shorter ones, is put together
-    /// without cutting. Rows are almost full.
+    /// Cuts documents longer than a row into full rows. Combines their remainders and the shorter documents without
+    /// cutting them. Rows are almost full.
     BestFit,
 }
 
-/// A document to be packed.
+/// A document to pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Document {
-    /// Whatever names it: the ordinal of its record.
+    /// Identifier chosen by the caller: the ordinal of its record.
     pub id: u64,
-    /// Number of its tokens.
+    /// Number of tokens.
     pub length: u64,
 }
 
-/// Tokens of a document that stand in a row.
+/// Tokens of one document within a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// [`Document::id`].
     pub document: u64,
-    /// First token.
+    /// Index of the first token in the document.
     pub start: u64,
     /// Number of tokens, at least 1.
     pub len: u64,
-    /// Whether its last token is the last of the document, so that it has no label.
+    /// Whether the piece ends with the last token of the document, which has no label.
     pub ends: bool,
 }
 
 impl Piece {
-    /// The tokens of the document that are inputs.
+    /// Returns the range of document tokens that are inputs.
     pub fn inputs(&self) -> Range<u64> {
         self.start..self.start + self.len
     }
 
-    /// How many of its places have a label.
+    /// Returns the number of positions with a label.
     pub fn labels(&self) -> u64 {
         self.len - u64::from(self.ends)
     }
 }
 
-/// Pieces that stand in one row, from its beginning on.
+/// Pieces of one row, from its start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Row {
-    /// The pieces, in order.
+    /// Pieces in order.
     pub pieces: Vec<Piece>,
 }
 
 impl Row {
-    /// Number of tokens; what is missing to `seq_len` is padding.
+    /// Returns the number of tokens. The rest of the row, up to `seq_len`, is padding.
     pub fn tokens(&self) -> u64 {
         self.pieces.iter().map(|p| p.len).sum()
     }
 
-    /// Number of places that have a label.
+    /// Returns the number of positions with a label.
     pub fn labels(&self) -> u64 {
         self.pieces.iter().map(Piece::labels).sum()
     }
 
-    /// Number of tokens that are not the first of their piece: those that a model predicts that shifts labels itself.
+    /// Returns the number of tokens that are not the first of their piece. A model that shifts labels itself predicts
+    /// these.
     pub fn tokens_after_first(&self) -> u64 {
         self.pieces.iter().map(|p| p.len.saturating_sub(1)).sum()
     }
 
-    /// Position of each token in its piece: 0, 1, 2, … from the beginning of each; padding counts as one more piece.
+    /// Returns the position of each token within its piece: 0, 1, 2, … from the start of each. Padding counts as one
+    /// more piece.
     pub fn position_ids(&self, seq_len: u64) -> Vec<u32> {
         // Rows are shorter than 2³¹.
         let count = |len: u64| 0..len as u32;
@@ -101,13 +104,13 @@ impl Row {
         self.pieces.iter().map(|p| p.len).chain([padding]).flat_map(count).collect()
     }
 
-    /// Writes inputs and labels of a row of `inputs.len()` places. `documents` are the tokens of the document of each
-    /// piece, whole. Padding is `pad_id`, with [`IGNORE_LABEL`].
+    /// Writes the inputs and labels of a row with `inputs.len()` positions. `documents` contains all tokens of the
+    /// document of each piece. Padding is `pad_id` with the label [`IGNORE_LABEL`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when a document has fewer tokens than its length promised;
-    /// `Usage` when the row does not fit.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if a document has fewer tokens than its length claims; `Usage`
+    /// if the row does not fit.
     pub fn fill<T: Copy + Into<i64>>(
         &self,
         documents: &[&[T]],
@@ -128,7 +131,7 @@ impl Row {
                 let what = format!("{} tokens where at least {} must be", document.len(), piece.inputs().end);
                 return Err(Error::corrupt(what).at_row(piece.document));
             };
-            let len = piece.len as usize; // at most that of `tokens`
+            let len = piece.len as usize; // at most the length of `tokens`
             for (slot, &token) in inputs.by_ref().take(len).zip(tokens) {
                 *slot = token.into();
             }
@@ -144,12 +147,12 @@ impl Row {
     }
 }
 
-/// Where pieces begin and end when `rows` of `seq_len` stand one after the other: 0, then the end of each piece. What
-/// is padded in a row counts as one more piece, so the last number is rows × `seq_len`.
+/// Returns the boundaries of pieces when `rows` of `seq_len` tokens are concatenated: 0, then the end of each piece.
+/// The padding of a row counts as one more piece, so the last number is rows × `seq_len`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) when that is more than [`MAX_SEQ_LEN`].
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) if the total exceeds [`MAX_SEQ_LEN`].
 pub fn cu_seqlens(rows: &[Row], seq_len: u64) -> Result<Vec<i32>> {
     if (rows.len() as u64).checked_mul(seq_len).is_none_or(|all| all > MAX_SEQ_LEN) {
         return Err(Error::usage(format!("{} rows of {seq_len} are too long together", rows.len())));

@@ -1,8 +1,8 @@
-//! One window of documents and its rows.
+//! Packing of one window of documents.
 
 use super::{Document, Packing, Piece, Row, best_fit};
 
-/// Documents packed together. Rows are made when they are asked for.
+/// A window of documents packed together. Rows are built on demand.
 #[derive(Debug, Clone)]
 pub struct Window {
     seq_len: u64,
@@ -10,12 +10,12 @@ pub struct Window {
     carry: Carry,
 }
 
-/// Where the next window begins: what this one has not used.
+/// Start of the next window: how much of this one is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Carry {
-    /// Documents of this window that are used up.
+    /// Number of fully used documents of this window.
     pub documents: usize,
-    /// Tokens of the next that are used up, too.
+    /// Number of used tokens of the document after those.
     pub tokens: u64,
 }
 
@@ -23,23 +23,25 @@ pub struct Carry {
 enum WindowRows {
     Concat {
         documents: Vec<Document>,
-        /// Tokens before the end of each document, from the first used token on.
+        /// Cumulative number of tokens up to the end of each document, excluding skipped tokens.
         ends: Vec<u64>,
         count: u64,
     },
     BestFit {
-        /// Documents that fill whole rows, with the number of such rows up to and including each.
+        /// Documents that fill whole rows, each with the number of such rows up to and including it.
         whole: Vec<(Document, u64)>,
         mixed: Vec<Vec<Piece>>,
     },
 }
 
 impl Window {
-    /// Packs `documents`, in order, into rows of `seq_len`, of which the first `skipped` tokens are already used (0 with
-    /// best-fit, which uses up every window). `is_last` says that no document follows: then a row that is not full is
-    /// made of what is left. Documents without tokens are in no row.
+    /// Packs `documents` in order into rows of `seq_len` tokens.
     ///
-    /// Memory: a few words per document, however long it is.
+    /// The first `skipped` tokens are already used (0 with best-fit, which always uses up its window). `is_last` means
+    /// that no document follows, so the remaining tokens form a row that is not full. Documents without tokens are in
+    /// no row.
+    ///
+    /// Memory: a few words per document, regardless of its length.
     pub fn new(packing: Packing, seq_len: u64, documents: &[Document], skipped: u64, is_last: bool) -> Self {
         let seq_len = seq_len.max(1);
         match packing {
@@ -61,7 +63,7 @@ impl Window {
             .collect();
         let count = if is_last { end.div_ceil(seq_len) } else { end / seq_len };
         let used = count.saturating_mul(seq_len).min(end);
-        // The first document that is not used up.
+        // The first document that is not fully used.
         let next = ends.partition_point(|&end| end <= used);
         let before = next.checked_sub(1).and_then(|i| ends.get(i)).copied().unwrap_or(0);
         let tokens =
@@ -92,7 +94,7 @@ impl Window {
         Self { seq_len, rows: WindowRows::BestFit { whole, mixed }, carry }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         match &self.rows {
             WindowRows::Concat { count, .. } => *count,
@@ -102,12 +104,12 @@ impl Window {
         }
     }
 
-    /// Where the next window begins.
+    /// Returns the start of the next window.
     pub fn carry(&self) -> Carry {
         self.carry
     }
 
-    /// Row `index`; `None` when there are not so many.
+    /// Returns row `index`, or `None` if there are not that many rows.
     pub fn row(&self, index: u64) -> Option<Row> {
         if index >= self.rows() {
             return None;
@@ -134,7 +136,7 @@ impl Window {
     }
 }
 
-/// The row of the tokens from `from` on.
+/// Builds the row of the tokens from `from` on.
 fn concat_row(documents: &[Document], ends: &[u64], from: u64, seq_len: u64) -> Row {
     let mut pieces = Vec::new();
     let (mut at, to) = (from, from.saturating_add(seq_len));

@@ -1,4 +1,4 @@
-//! Token ids, as they are stored: little-endian bytes of one width.
+//! Token ids in their stored form: little-endian bytes of fixed width.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::schema::IdWidth;
 
-/// Token ids as little-endian bytes of one width.
+/// Token ids as little-endian bytes of fixed width.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ids<B = Bytes> {
     width: IdWidth,
@@ -14,55 +14,55 @@ pub struct Ids<B = Bytes> {
 }
 
 impl<B: AsRef<[u8]>> Ids<B> {
-    /// Ids over little-endian `bytes`; `None` when their number is not a multiple of the width.
+    /// Creates ids from little-endian `bytes`; `None` if their number is not a multiple of the width.
     pub fn new(width: IdWidth, bytes: B) -> Option<Self> {
         bytes.as_ref().len().is_multiple_of(width.bytes()).then_some(Self { width, bytes })
     }
 
-    /// Bytes per id.
+    /// Returns the width of an id.
     pub fn width(&self) -> IdWidth {
         self.width
     }
 
-    /// The little-endian bytes.
+    /// Returns the little-endian bytes.
     pub fn as_bytes(&self) -> &B {
         &self.bytes
     }
 
-    /// Number of ids.
+    /// Returns the number of ids.
     pub fn len(&self) -> usize {
         self.bytes.as_ref().len() / self.width.bytes()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no ids.
     pub fn is_empty(&self) -> bool {
         self.bytes.as_ref().is_empty()
     }
 
-    /// The ids, widened.
+    /// Iterates over the ids, widened to 32 bits.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.bytes.as_ref().chunks_exact(self.width.bytes()).map(|c| match *c {
             [a, b] => u32::from(u16::from_le_bytes([a, b])),
             [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
-            _ => 0, // widths are 2 and 4 only
+            _ => 0, // the only widths are 2 and 4
         })
     }
 
-    /// The same ids, borrowed.
+    /// Borrows the ids.
     pub fn lend(&self) -> Ids<&[u8]> {
         Ids { width: self.width, bytes: self.bytes.as_ref() }
     }
 }
 
 impl Ids {
-    /// Packs `ids`; `None` when one does not fit the width.
+    /// Packs `ids`; `None` if one of them does not fit the width.
     pub fn pack(width: IdWidth, ids: &[u32]) -> Option<Self> {
-        // Of their own, because nothing else will share their buffer.
+        // A buffer of its own, because nothing else will share it.
         let mut packed = PackedIds { width, bytes: BytesMut::with_capacity(ids.len() * width.bytes()) };
         packed.push(ids).then(|| Self { width, bytes: packed.bytes.freeze() })
     }
 
-    /// A copy of some of the ids, which does not keep the others in memory; `None` when there are fewer.
+    /// Copies a range of the ids, so that the others need not stay in memory; `None` if there are fewer ids.
     pub fn copy_of(&self, ids: Range<usize>) -> Option<Self> {
         let width = self.width.bytes();
         let bytes = self.bytes.get(ids.start.checked_mul(width)?..ids.end.checked_mul(width)?)?;
@@ -70,13 +70,13 @@ impl Ids {
     }
 }
 
-/// Bytes of the buffers that short documents share.
+/// Capacity of the buffers that short documents share.
 const SHARED_BYTES: usize = 1 << 16;
 
-/// Ids that are being packed: a document's, a piece at a time, and then those of the next.
+/// Builder for the ids of consecutive documents, packed piece by piece.
 ///
-/// Short documents share a buffer of 64 KiB, which is there until none of their ids is kept any more. So ids that are kept
-/// much longer than those around them are better copied ([`Ids::copy_of`]).
+/// Short documents share a buffer of 64 KiB, which stays allocated as long as any of their ids are in use. Copy ids
+/// that live much longer than their neighbours ([`Ids::copy_of`]).
 #[derive(Debug)]
 pub struct PackedIds {
     width: IdWidth,
@@ -84,12 +84,12 @@ pub struct PackedIds {
 }
 
 impl PackedIds {
-    /// No ids yet.
+    /// Creates an empty builder.
     pub fn new(width: IdWidth) -> Self {
         Self { width, bytes: BytesMut::new() }
     }
 
-    /// Makes room for `more` ids, which saves time when a document comes in many pieces.
+    /// Reserves space for `more` ids, which saves time if a document comes in many pieces.
     pub fn reserve(&mut self, more: usize) {
         let more = more * self.width.bytes();
         if self.bytes.is_empty() && self.bytes.capacity() < more {
@@ -99,17 +99,17 @@ impl PackedIds {
         }
     }
 
-    /// Number of ids.
+    /// Returns the number of ids in the current document.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.width.bytes()
     }
 
-    /// Whether there is none.
+    /// Returns whether the current document has no ids.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Adds `ids`; false, and nothing is added, when one does not fit the width.
+    /// Appends `ids`. Returns false and appends nothing if one of them does not fit the width.
     #[must_use]
     pub fn push(&mut self, ids: &[u32]) -> bool {
         self.reserve(ids.len());
@@ -117,7 +117,8 @@ impl PackedIds {
         let mut any = 0;
         match self.width {
             IdWidth::U16 => append(&mut self.bytes, ids, |id| {
-                // What any of them has set: a search for the first that does not fit would stop to look at each.
+                // Collects the bits set in any id. Searching for the first id that does not fit would add a branch per
+                // id.
                 any |= id;
                 (id as u16).to_le_bytes()
             }),
@@ -130,7 +131,7 @@ impl PackedIds {
         true
     }
 
-    /// Keeps the first `count` ids.
+    /// Keeps only the first `count` ids.
     pub fn truncate(&mut self, count: usize) {
         self.bytes.truncate(count * self.width.bytes());
         if self.bytes.is_empty() && !self.is_shared() {
@@ -138,12 +139,13 @@ impl PackedIds {
         }
     }
 
-    /// Whether other documents may share the buffer. One that was made for a long document is given away or back with it.
+    /// Returns whether other documents may share the buffer. A buffer allocated for a long document is handed out or
+    /// freed with that document.
     fn is_shared(&self) -> bool {
         self.bytes.capacity() <= SHARED_BYTES
     }
 
-    /// The ids; none remain.
+    /// Returns the ids of the current document and starts the next one.
     pub fn take(&mut self) -> Ids {
         let is_short = self.bytes.len() <= SHARED_BYTES / 4 && self.is_shared();
         let bytes = if is_short { self.bytes.split() } else { std::mem::take(&mut self.bytes) };
@@ -151,7 +153,7 @@ impl PackedIds {
     }
 }
 
-/// Appends the bytes of each id, many at a time.
+/// Appends the bytes of each id, many ids at a time.
 fn append<const WIDTH: usize>(
     bytes: &mut BytesMut,
     ids: &[u32],
@@ -185,7 +187,7 @@ mod tests {
             .iter()
             .map(|ids| {
                 assert!(packed.is_empty());
-                // A document that is given up leaves nothing behind.
+                // A discarded document leaves no ids behind.
                 assert!(packed.push(&[1, 2, 3]));
                 packed.truncate(0);
                 ids.chunks(1000).for_each(|ids| assert!(packed.push(ids)));

@@ -1,4 +1,4 @@
-//! Bytes of a committed file.
+//! Random access to the bytes of a committed file.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -13,17 +13,17 @@ use super::map::map;
 use super::objects::RemoteFile;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How dataset files are read.
+/// Access method for dataset files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
-    /// Mapped into memory: no copy, and the page cache is shared by all processes.
+    /// Memory map: no copy, and all processes share the page cache.
     #[default]
     Map,
-    /// `pread` into fresh memory: a copy, but safe against files that shrink under a running reader.
+    /// `pread` into new memory: copies, but is safe if a file shrinks while it is being read.
     Read,
 }
 
-/// A committed file, opened for random access. Cloning is cheap; all clones share one file or map.
+/// A committed file opened for random access. Cloning is cheap; all clones share one file or map.
 #[derive(Debug, Clone)]
 pub struct Blob {
     path: Arc<PathBuf>,
@@ -40,11 +40,11 @@ enum Data {
 }
 
 impl Blob {
-    /// Opens `path`. With `expected_bytes` (from the manifest or shard table) a file of another size is an error, and so is a
-    /// symbolic link: nothing that a dataset lists is one.
+    /// Opens `path`. With `expected_bytes` (from the manifest or shard table), a file of another size is an error. So
+    /// is a symbolic link, because no file listed by a dataset is one.
     pub fn open(path: &Path, access: Access, expected_bytes: Option<u64>) -> Result<Self> {
         let fail = |e| Error::io("open", path, e);
-        // Opening a FIFO would wait for a writer.
+        // Opening a FIFO would otherwise block until there is a writer.
         let mut flags = OFlags::NONBLOCK;
         flags.set(OFlags::NOFOLLOW, expected_bytes.is_some());
         let flags = flags.bits().cast_signed();
@@ -68,33 +68,33 @@ impl Blob {
         Ok(Self { path: Arc::new(path.to_owned()), len, data })
     }
 
-    /// A blob over bytes in memory; `path` is used in messages.
+    /// Creates a blob from bytes in memory; `path` is used in messages.
     pub fn from_bytes(path: &Path, bytes: Bytes) -> Self {
         Self { path: Arc::new(path.to_owned()), len: bytes.len() as u64, data: Data::Mapped(bytes) }
     }
 
-    /// A blob over an object, of which is fetched what is read.
+    /// Creates a blob for an object in object storage; only the bytes that are read are fetched.
     #[cfg(feature = "remote")]
     pub fn from_remote(file: RemoteFile) -> Self {
         Self { path: Arc::new(file.path().to_owned()), len: file.bytes(), data: Data::Remote(Arc::new(file)) }
     }
 
-    /// Path or address, for messages.
+    /// Returns the path or address, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the file is empty.
+    /// Returns whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The whole file when it is in memory or mapped: lookups of a few bytes then need no reference count.
+    /// Returns the whole file if it is in memory or mapped. Lookups of a few bytes then need no reference count.
     pub fn as_slice(&self) -> Option<&[u8]> {
         match &self.data {
             Data::Mapped(bytes) => Some(bytes),
@@ -104,12 +104,12 @@ impl Blob {
         }
     }
 
-    /// The bytes `offset..offset + len`: a view when mapped, a copy otherwise. A range past the end is
-    /// [`ErrorKind::Corrupt`], and is noticed before anything is allocated.
+    /// Returns the bytes `offset..offset + len`: a view if mapped, otherwise a copy. A range past the end is
+    /// [`ErrorKind::Corrupt`], detected before anything is allocated.
     pub fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
         let end = self.end_of(offset, len)?;
         match &self.data {
-            // Both ends are within a map that fits the address space.
+            // Both ends lie within the map, which fits the address space.
             Data::Mapped(bytes) => Ok(bytes.slice(offset as usize..end as usize)),
             Data::File(file) => {
                 let mut buffer = vec![0; len as usize];
@@ -121,7 +121,7 @@ impl Blob {
         }
     }
 
-    /// As [`Blob::read`], for a number, which needs no view: threads that count the views of one map wait for each other.
+    /// Like [`Blob::read`], but returns an array instead of a view: threads contend for the reference count of a map.
     pub fn array<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
         match &self.data {
             Data::Mapped(bytes) => {
@@ -142,7 +142,8 @@ impl Blob {
         }
     }
 
-    /// As [`Blob::read`], without counting a view; `None` when the file is not in memory, or ends before.
+    /// Like [`Blob::read`], but borrows the bytes without a reference count. `None` if the file is not in memory or too
+    /// short.
     pub fn lend(&self, offset: u64, len: u64) -> Option<&[u8]> {
         let rest = self.as_slice()?.get(usize::try_from(offset).ok()?..)?;
         rest.get(..usize::try_from(len).ok()?)

@@ -1,17 +1,18 @@
-//! Locks that are never waited for.
+//! Non-blocking locks.
 //!
-//! In a process that was forked while another thread held a lock, waiting for the lock never ends. The locks that are taken
-//! here are held for some dozen nanoseconds and protect what only saves time: a caller that finds one taken does without.
+//! If a process is forked while another thread holds a lock, waiting for that lock in the child never ends. The locks
+//! taken here are held for a few dozen nanoseconds and only protect optimizations. A caller that finds one taken does
+//! without.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// Looks at a lock before it counts as taken.
+/// Number of attempts before a lock counts as taken.
 const TRIES: u32 = 1000;
 
-/// The first of them that follow each other at once; after each other one, another thread may run.
+/// Number of initial attempts that spin. Later attempts yield to other threads in between.
 const AT_ONCE: u32 = 200;
 
-/// What `mutex` holds, unless it stays taken.
+/// Locks `mutex`, or returns `None` if it stays taken.
 pub fn briefly<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     for attempt in 0..TRIES {
         match mutex.try_lock() {

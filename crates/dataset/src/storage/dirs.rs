@@ -1,8 +1,8 @@
-//! Listing directories.
+//! Directory listing.
 //!
-//! The standard library panics when the system cannot close a directory (`EIO`), at the latest when the last entry of a
-//! listing is dropped. So entries never leave the functions here, and no listing is open while another one is: a second
-//! panic while the first one unwinds ends the process.
+//! The standard library panics if the system cannot close a directory (`EIO`), at the latest when the last entry of a
+//! listing is dropped. Entries therefore never leave the functions here, and no listing is open while another one is: a
+//! second panic while the first one unwinds would abort the process.
 
 use std::ffi::OsString;
 use std::fs::DirEntry;
@@ -11,11 +11,11 @@ use std::path::Path;
 
 use crate::panics::caught;
 
-/// Calls `each` for every entry of `dir`, in no certain order.
+/// Calls `each` for every entry of `dir`, in no particular order.
 ///
 /// # Errors
 ///
-/// Those of `each`; what `fail` makes of the failure when the directory cannot be listed.
+/// Errors of `each`; or, if the directory cannot be listed, the failure converted by `fail`.
 pub fn for_each_entry<E>(
     dir: &Path,
     fail: impl Fn(io::Error) -> E,
@@ -30,13 +30,13 @@ pub fn for_each_entry<E>(
     contained(|| Ok(list())).unwrap_or_else(|e| Err(fail(e)))
 }
 
-/// Runs an operation that lists a directory. The standard library panics when the system cannot close one; that is a
-/// failure to read, as others are.
+/// Runs an operation that lists a directory. Converts the panic of the standard library when the system cannot close
+/// the directory into an ordinary read error.
 pub fn contained<T>(list: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     caught(list).unwrap_or_else(|panic| Err(io::Error::other(panic.into_message())))
 }
 
-/// Removes `dir` with all it holds, as `std::fs::remove_dir_all` does; what is already gone is no error.
+/// Removes `dir` and its contents like `std::fs::remove_dir_all`. Entries that are already gone are not an error.
 pub(super) fn remove_tree(dir: &Path) -> io::Result<()> {
     let is_gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
     let mut entries: Vec<(OsString, bool)> = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn remove_tree(dir: &Path) -> io::Result<()> {
     }
     for (name, is_dir) in entries {
         let path = dir.join(name);
-        // A link to a directory is a file here.
+        // A link to a directory counts as a file here.
         let removed = if is_dir { remove_tree(&path) } else { std::fs::remove_file(&path) };
         match removed {
             Err(e) if !is_gone(&e) => return Err(e),
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(names, ["a"]);
         let missing = for_each_entry(&dir.path().join("b"), fail, |_| Ok(())).unwrap_err();
         assert_eq!(missing.kind(), crate::error::ErrorKind::Io);
-        // As the standard library does at the end of a listing.
+        // Mimics the standard library at the end of a listing.
         let closing = || -> io::Result<()> { panic!("unexpected error during closedir: 5") };
         assert!(contained(closing).unwrap_err().to_string().contains("closedir"));
     }

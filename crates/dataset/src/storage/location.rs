@@ -1,4 +1,4 @@
-//! Where the files of a dataset are.
+//! Location of a dataset: a local directory or object storage.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::remote::RemoteDataset;
 use super::remote_options::RemoteOptions;
 use crate::error::{Error, Result};
 
-/// The files of one dataset: in a directory, or under an address in object storage.
+/// Access to the files of one dataset, in a directory or under an address in object storage.
 #[derive(Debug, Clone)]
 pub struct Location {
     path: PathBuf,
@@ -21,12 +21,12 @@ pub struct Location {
 }
 
 impl Location {
-    /// The dataset at `path`, which may be an address. Nothing is read.
+    /// Creates the location of the dataset at `path`, which may be an address. Reads nothing.
     ///
     /// # Errors
     ///
-    /// `Usage` for an address that cannot be one, for settings that the store does not have, and for options of object
-    /// storage with a local path; `Unsupported` for an address in a build without the feature `remote`.
+    /// `Usage` for an invalid address, for settings that the store does not support, and for object storage options
+    /// with a local path; `Unsupported` for an address in a build without the feature `remote`.
     pub fn new(path: &Path, options: &RemoteOptions) -> Result<Self> {
         let Some(url) = ObjectUrl::parse(path)? else {
             if *options != RemoteOptions::default() {
@@ -39,7 +39,7 @@ impl Location {
         Self::remote(&url, options)
     }
 
-    /// The dataset in the directory `path`, whatever it is called.
+    /// Creates the location of the dataset in the directory `path`, whatever its name.
     pub fn local(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -60,12 +60,12 @@ impl Location {
             .help("build it with the feature `remote`"))
     }
 
-    /// The directory or address: for messages, and to open the dataset again.
+    /// Returns the directory or address, for messages and for reopening the dataset.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is in object storage.
+    /// Returns whether the dataset is in object storage.
     pub fn is_remote(&self) -> bool {
         #[cfg(feature = "remote")]
         return self.remote.is_some();
@@ -73,7 +73,7 @@ impl Location {
         return false;
     }
 
-    /// Whether bytes were fetched from object storage since the last call.
+    /// Returns whether bytes have been fetched from object storage since the last call.
     pub fn has_fetched(&self) -> bool {
         #[cfg(feature = "remote")]
         return self.remote.as_ref().is_some_and(RemoteDataset::has_fetched);
@@ -81,11 +81,11 @@ impl Location {
         return false;
     }
 
-    /// The object called `name`, of at most `most` bytes; `None` when the dataset is local.
+    /// Reads the object `name`, which may have at most `most` bytes; `None` if the dataset is local.
     ///
     /// # Errors
     ///
-    /// `Io`: there is none, or it cannot be read.
+    /// `Io` if the object does not exist or cannot be read.
     pub(crate) fn small_object(&self, name: &str, most: u64) -> Result<Option<Bytes>> {
         #[cfg(feature = "remote")]
         if let Some(remote) = &self.remote {
@@ -95,12 +95,12 @@ impl Location {
         Ok(None)
     }
 
-    /// A file that the manifest or the shard table lists with `bytes` and `sha256`. Its size is checked, and of an object what is
-    /// read is fetched.
+    /// Opens a file that the manifest or the shard table lists with `bytes` and `sha256`. Checks its size. Of an
+    /// object, only the bytes that are read are fetched.
     ///
     /// # Errors
     ///
-    /// `Corrupt` when it has another size, or the path leads out of the dataset; `Io`.
+    /// `Corrupt` if the size differs or the path leads out of the dataset; `Io`.
     pub fn open(&self, path: &str, bytes: u64, sha256: &str, access: Access) -> Result<Blob> {
         #[cfg(feature = "remote")]
         if let Some(remote) = &self.remote {
@@ -110,11 +110,11 @@ impl Location {
         Blob::open(&resolve(&self.path, path)?, access, Some(bytes))
     }
 
-    /// As [`Self::open`], for a file that will be needed as a whole and all the time, as an index.
+    /// Like [`Self::open`], for a file that is needed completely and constantly, such as an index.
     ///
     /// # Errors
     ///
-    /// As [`Self::open`].
+    /// Same as [`Self::open`].
     pub fn open_whole(&self, path: &str, bytes: u64, sha256: &str, access: Access) -> Result<Blob> {
         let blob = self.open(path, bytes, sha256, access)?;
         if !self.is_remote() {

@@ -1,4 +1,4 @@
-//! One writer per output directory.
+//! Lock files: one writer per output directory.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,20 +8,19 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::error::{Error, Result};
 
-/// An exclusive or shared `flock`, held until dropped. The kernel releases it when the process dies, however it dies.
+/// An exclusive or shared `flock`, held until dropped. The kernel releases it when the process dies for any reason.
 #[derive(Debug)]
 pub struct DirLock {
     _file: File,
 }
 
 impl DirLock {
-    /// Locks the file `path` (created if missing) for this process alone; an error when another process holds it.
+    /// Locks the file `path` (created if missing) exclusively. Fails if another process holds a lock on it.
     pub fn acquire(path: &Path) -> Result<Self> {
         Self::lock(path, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// Locks the file `path` (created if missing) together with others that share it; an error when a process holds it
-    /// alone.
+    /// Locks the file `path` (created if missing) in shared mode. Fails if a process holds it exclusively.
     pub fn share(path: &Path) -> Result<Self> {
         Self::lock(path, FlockOperation::NonBlockingLockShared)
     }
@@ -31,7 +30,7 @@ impl DirLock {
             .create(true)
             .truncate(false)
             .write(true)
-            // The file is below the output directory, where nothing may be a symbolic link.
+            // Nothing below the output directory may be a symbolic link.
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(path)
             .map_err(|e| Error::io("open the lock file", path, e))?;

@@ -1,8 +1,8 @@
-//! Files that are whole or not there, and the one way to read them back.
+//! Storage layer: files that are either complete or absent, and the only way to read them.
 //!
-//! All files of a dataset are created by [`NewFile`]: written beside their final name, hashed on the way, fsynced,
-//! renamed, their directory fsynced. All paths that come from a manifest, plan or part go through [`resolve`]. All
-//! dataset files are read through [`Blob`], mapped or not.
+//! All dataset files are created with [`NewFile`]: written next to their final name, hashed while being written,
+//! fsynced and renamed; then their directory is fsynced. All paths from a manifest, plan or part go through
+//! [`resolve`]. All dataset files are read through [`Blob`], mapped or not.
 
 mod blob;
 mod briefly;

@@ -10,15 +10,15 @@ use super::paths::sync_dir;
 use super::writeback::{EVERY_BYTES, Writeback};
 use crate::error::{Error, Result};
 
-/// Bytes gathered before they are hashed and handed to the kernel: so few that they are still next to the processor.
+/// Bytes buffered before they are hashed and passed to the kernel. Small enough to stay in the CPU cache.
 const BUFFER_BYTES: usize = 128 << 10;
-/// Bytes of a file that are read first when it is hashed. Most files that are hashed are small, and clearing a large buffer takes
-/// longer than reading them.
+/// Size of the first read when hashing a file. Most hashed files are small, and zeroing a large buffer takes longer
+/// than reading them.
 const SMALL_BUFFER_BYTES: usize = 4 << 10;
 
-/// A file that does not exist under its name until [`NewFile::commit`].
+/// A file that does not exist under its final name until [`NewFile::commit`].
 ///
-/// Dropping it without a commit removes the temporary file. [`NewFile::nowhere`] has no file at all.
+/// Dropping it without a commit removes the temporary file. [`NewFile::nowhere`] creates no file at all.
 #[derive(Debug)]
 pub struct NewFile {
     file: Option<File>,
@@ -28,15 +28,15 @@ pub struct NewFile {
     drained: Drained,
 }
 
-/// What was handed to the kernel.
+/// Data passed to the kernel so far.
 #[derive(Debug, Default)]
 struct Drained {
     hash: Sha256,
     bytes: u64,
     writeback: Option<Writeback>,
-    /// `bytes` when the file was sent to the disk last.
+    /// Value of `bytes` when writeback was last requested.
     sent_bytes: u64,
-    /// A write failed, so the file has a gap: it is never committed, even if the caller ignores the error.
+    /// Whether a write failed. The file then has a gap and is never committed, even if the caller ignores the error.
     failed: bool,
 }
 
@@ -62,21 +62,21 @@ impl Drained {
     }
 }
 
-/// What was committed.
+/// Size and hash of a committed file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Size of the file.
+    /// Size in bytes.
     pub bytes: u64,
-    /// SHA-256 of the file, in lower-case hexadecimal.
+    /// SHA-256 in lower-case hexadecimal.
     pub sha256: String,
 }
 
 impl NewFile {
-    /// Starts the file that will be called `path`. A leftover temporary file of a dead run is replaced.
+    /// Starts a file that will be named `path`. Replaces a leftover temporary file of a dead run.
     pub fn create(path: &Path) -> Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.tmp"));
-        // Removed first: opening with truncation would write through a symbolic link that someone placed there.
+        // Removes it first: opening with truncation would write through a symbolic link placed there by someone else.
         match std::fs::remove_file(&temporary) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::io("replace the leftover of an earlier run", &temporary, e));
@@ -91,15 +91,15 @@ impl NewFile {
         Ok(Self::new(Some(file), path.to_owned(), temporary))
     }
 
-    /// Has the file sent to the disk while it grows, so that its commit has less to wait for.
+    /// Writes the file to disk in the background while it grows, so that its commit has less to wait for.
     #[must_use]
     pub fn with_writeback(mut self, writeback: &Writeback) -> Self {
         self.drained.writeback = Some(writeback.clone());
         self
     }
 
-    /// Takes bytes, counts and hashes them, and keeps nothing: to learn how large a file would be. It cannot be
-    /// committed.
+    /// Creates a file that counts and hashes bytes without storing them, to find out how large a file would be. It
+    /// cannot be committed.
     pub fn nowhere() -> Self {
         Self::new(None, PathBuf::new(), PathBuf::new())
     }
@@ -109,28 +109,29 @@ impl NewFile {
         Self { file, path, temporary, buffer, drained: Drained::default() }
     }
 
-    /// The final name.
+    /// Returns the final path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn position(&self) -> u64 {
         self.drained.bytes + self.buffer.len() as u64
     }
 
-    /// SHA-256 of what was written so far, in lower-case hexadecimal.
+    /// Returns the SHA-256 of the bytes written so far, in lower-case hexadecimal.
     pub fn sha256(&mut self) -> Result<String> {
         self.flush().map_err(|e| Error::io("write", &self.path, e))?;
         Ok(hex(&self.drained.hash.clone().finalize()))
     }
 
-    /// Makes the file durable under its name.
+    /// Makes the file durable under its final name.
     pub fn commit(self) -> Result<Written> {
         self.end(true)
     }
 
-    /// Gives the file its name without waiting for the disk: a crash may lose it. For files that are copied elsewhere.
+    /// Gives the file its final name without waiting for the disk: a crash may lose it. For files that are copied
+    /// elsewhere.
     pub fn finish(self) -> Result<Written> {
         self.end(false)
     }
@@ -176,13 +177,13 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if self.file.take().is_some() {
-            // Best effort: the next run replaces what stays.
+            // Best effort: the next run replaces a leftover file.
             let _ = std::fs::remove_file(&self.temporary);
         }
     }
 }
 
-/// Size and SHA-256 of the file at `path`.
+/// Computes the size and SHA-256 of the file at `path`.
 pub fn hash_file(path: &Path) -> Result<Written> {
     let fail = |e| Error::io("read", path, e);
     let mut file = File::open(path).map_err(fail)?;
@@ -204,20 +205,20 @@ pub fn hash_file(path: &Path) -> Result<Written> {
     }
 }
 
-/// Writes a whole small file durably.
+/// Writes a small file durably.
 pub fn write_file(path: &Path, data: &[u8]) -> Result<Written> {
     let mut file = NewFile::create(path)?;
     file.write_all(data).map_err(|e| Error::io("write", path, e))?;
     file.commit()
 }
 
-/// `bytes` as lower-case hexadecimal digits.
+/// Encodes `bytes` as lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half & 15)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
 }
 
-/// The bytes that [`hex`] has written as `digits`; `None` for other text.
+/// Decodes the output of [`hex`]; `None` for other text.
 pub fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let half = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),
@@ -265,7 +266,7 @@ mod tests {
     fn a_file_with_a_gap_is_never_committed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        // A file that is open for reading refuses every write.
+        // A file opened for reading rejects every write.
         std::fs::write(&path, "old").unwrap();
         let mut file =
             NewFile::new(Some(File::open(&path).unwrap()), path.clone(), dir.path().join(".a.tmp"));

@@ -1,33 +1,33 @@
-//! Addresses in object storage.
+//! Object storage addresses.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Schemes of object stores: they can be read and written.
+/// Schemes of object stores, which can be read and written.
 const STORES: [&str; 7] = ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
-/// Schemes of web servers: files can be read one by one.
+/// Schemes of web servers, whose files can only be read one by one.
 const SERVERS: [&str; 2] = ["http", "https"];
 
-/// An address in object storage, as `s3://bucket/prefix`, without a slash at its end.
+/// An address in object storage without a trailing slash, for example `s3://bucket/prefix`.
 ///
-/// Paths of local files and addresses share a type in options and messages, [`Path`]: `s3://bucket/x` is a valid path, too. So
-/// an address is always told apart before a path is used.
+/// Options and messages use [`Path`] for both local files and addresses, because `s3://bucket/x` is also a valid path.
+/// Always check for an address before using such a path.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ObjectUrl {
     text: String,
-    /// Bytes of `scheme://bucket`.
+    /// Length of `scheme://bucket` in bytes.
     root: usize,
 }
 
 impl ObjectUrl {
-    /// The address that `path` is; `None` for a local path.
+    /// Parses `path` as an address; `None` for a local path.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) for an unknown scheme, an address without a bucket, one with a password, and
-    /// one with a part that no object can be stored under (`..`, an empty part, a control character).
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) for an unknown scheme, an address without a bucket or with a
+    /// password, or an address with a part that no object key can contain (`..`, an empty part, a control character).
     pub fn parse(path: &Path) -> Result<Option<Self>> {
         let Some((text, scheme)) = path.to_str().and_then(|text| Some((text, scheme(text)?))) else {
             return Ok(None);
@@ -64,16 +64,16 @@ impl ObjectUrl {
         Ok(Some(Self { text, root }))
     }
 
-    /// Whether `path` looks like an address of any scheme.
+    /// Returns whether `path` looks like an address with any scheme.
     pub fn is_url(path: &Path) -> bool {
         path.to_str().and_then(scheme).is_some()
     }
 
-    /// The address of what is called `relative` under this one.
+    /// Returns the address of `relative` under this one.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when `relative` is no plain relative path.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if `relative` is not a plain relative path.
     pub fn join(&self, relative: &str) -> Result<Self> {
         let is_plain = |part: &str| !matches!(part, "" | "." | "..") && !part.chars().any(char::is_control);
         if !relative.split('/').all(is_plain) || relative.contains('\\') {
@@ -83,32 +83,32 @@ impl ObjectUrl {
         Ok(Self { text: format!("{}/{relative}", self.text), root: self.root })
     }
 
-    /// `s3://bucket`
+    /// Returns the scheme and bucket: `s3://bucket`.
     pub fn root(&self) -> &str {
         &self.text[..self.root]
     }
 
-    /// The key, or the prefix of keys, in the bucket; empty for the whole bucket.
+    /// Returns the key, or the key prefix, within the bucket; empty for the whole bucket.
     pub fn key(&self) -> &str {
         self.text[self.root..].trim_start_matches('/')
     }
 
-    /// The scheme.
+    /// Returns the scheme.
     pub fn scheme(&self) -> &str {
         self.text.split(':').next().unwrap_or_default()
     }
 
-    /// Whether this is on a web server: what is there can be read, not listed and not written.
+    /// Returns whether this is an address on a web server, which can be read but not listed or written.
     pub fn is_server(&self) -> bool {
         SERVERS.contains(&self.scheme())
     }
 
-    /// The address.
+    /// Returns the address.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The address, where a path is wanted: in options and messages.
+    /// Returns the address as a path, for options and messages.
     pub fn as_path(&self) -> &Path {
         Path::new(&self.text)
     }
@@ -132,7 +132,7 @@ impl From<&ObjectUrl> for PathBuf {
     }
 }
 
-/// `s3` of `s3://bucket/x`, by the rules of RFC 3986.
+/// Extracts the scheme by the rules of RFC 3986: `s3` from `s3://bucket/x`.
 fn scheme(text: &str) -> Option<&str> {
     let (scheme, _) = text.split_once("://")?;
     let mut bytes = scheme.bytes();

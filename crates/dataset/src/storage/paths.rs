@@ -1,4 +1,4 @@
-//! Paths inside a dataset, and the durable operations on them.
+//! Paths inside a dataset, and durable operations on them.
 
 use std::ffi::OsString;
 use std::fs::{File, FileType, Metadata};
@@ -8,10 +8,10 @@ use std::path::{Component, Path, PathBuf};
 use super::dirs::{contained, for_each_entry, remove_tree};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The file or directory that `relative` (from a manifest, plan or part) names under `root`.
+/// Resolves `relative` (from a manifest, plan or part) to a file or directory under `root`.
 ///
-/// Refuses absolute paths, `..`, empty paths and backslashes, and any component under `root` that is a symbolic link:
-/// a dataset from elsewhere must not make the reader, merge or overwrite touch a file outside of it.
+/// Rejects absolute paths, `..`, empty paths, backslashes, and symbolic links in any component below `root`. A foreign
+/// dataset must not make dsconvert read, merge or overwrite files outside of it.
 pub fn resolve(root: &Path, relative: &str) -> Result<PathBuf> {
     let refuse = |why: &str| {
         Error::corrupt(format!("the path {relative:?} {why}"))
@@ -34,13 +34,14 @@ pub fn resolve(root: &Path, relative: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What `path` leads to, through symbolic links; `None` when there is nothing. Unlike `Path::exists` and its relatives, a
-/// failure to find out is an error: a file that cannot be examined for the moment is not a file that is gone.
+/// Returns the metadata of `path`, following symbolic links, or `None` if it does not exist. Unlike in `Path::exists`
+/// and similar functions, a failed check is an error: a file that cannot be examined at the moment is not a missing
+/// file.
 pub fn stat(path: &Path) -> Result<Option<Metadata>> {
     found(path, std::fs::metadata(path))
 }
 
-/// What is at `path` itself, which may be a symbolic link; `None` when there is nothing.
+/// Returns the metadata of `path` itself, without following symbolic links, or `None` if it does not exist.
 pub fn lstat(path: &Path) -> Result<Option<Metadata>> {
     found(path, std::fs::symlink_metadata(path))
 }
@@ -53,32 +54,32 @@ fn found(path: &Path, metadata: io::Result<Metadata>) -> Result<Option<Metadata>
     }
 }
 
-/// Whether the failure means that no file can have this name.
+/// Returns whether the failure means that no file can have this name.
 fn names_nothing(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory | InvalidFilename)
 }
 
-/// An entry of a directory.
+/// A directory entry.
 #[derive(Debug, Clone)]
 pub struct DirItem {
-    /// Path of the directory and name.
+    /// Path of the entry, including the directory.
     pub path: PathBuf,
-    /// Name in the directory.
+    /// Name within the directory.
     pub name: OsString,
-    /// What it is; links are not followed.
+    /// Type of the entry; links are not followed.
     pub kind: FileType,
 }
 
-/// Listings before a directory that changes all the time is an error.
+/// Number of attempts to list a directory that keeps changing before it is an error.
 const LISTING_ATTEMPTS: u32 = 4;
 
-/// The entries of the directory `dir`, sorted by name; none when there is no such directory. Other processes may create
-/// the directory, and create and remove entries, meanwhile.
+/// Returns the entries of the directory `dir` sorted by name, or no entries if it does not exist. Other processes may
+/// concurrently create the directory, and create and remove entries.
 pub fn list_dir(dir: &Path) -> Result<Vec<DirItem>> {
     for _ in 1..LISTING_ATTEMPTS {
         match entries(dir) {
-            // Either there is no directory, or it was created since, or an entry was removed.
+            // The directory does not exist, or it was created in the meantime, or an entry was removed.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 if lstat(dir)?.is_none() {
                     return Ok(Vec::new());
@@ -104,7 +105,7 @@ fn entries(dir: &Path) -> io::Result<Vec<DirItem>> {
     Ok(items)
 }
 
-/// The first symbolic link below `root`, in byte order of the names; `root` itself may be one.
+/// Returns the first symbolic link below `root`, in byte order of the names. `root` itself may be a link.
 pub fn find_link(root: &Path) -> Result<Option<PathBuf>> {
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -126,8 +127,8 @@ pub fn sync_dir(dir: &Path) -> Result<()> {
     File::open(dir).and_then(|d| d.sync_all()).map_err(|e| Error::io("sync the directory", dir, e))
 }
 
-/// Creates `dir` (and its parents) and makes the new names durable; also the name of the directory that exists already, which
-/// may have been created by a process that died before it synced it.
+/// Creates `dir` and its parents, and makes the new names durable. Also syncs the name of the closest existing
+/// directory: a process may have created it and died before syncing it.
 pub fn create_dir(dir: &Path) -> Result<()> {
     let mut missing = Vec::new();
     for dir in dir.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
@@ -142,7 +143,7 @@ pub fn create_dir(dir: &Path) -> Result<()> {
     }
     for dir in missing.into_iter().rev() {
         match std::fs::create_dir(dir) {
-            // Another process may have created it just now.
+            // Another process may have just created it.
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(Error::io("create the directory", dir, e));
             }
@@ -152,8 +153,8 @@ pub fn create_dir(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the name of the existing directory `dir` durable. The directory that it is in may be of someone else: one that
-/// may not be opened, or whose file system does not sync directories, is left alone.
+/// Makes the name of the existing directory `dir` durable. Its parent may belong to someone else: it is skipped if it
+/// may not be opened or if its file system does not support syncing directories.
 fn sync_parent(dir: &Path) -> Result<()> {
     let Some(parent) = dir.parent() else { return Ok(()) };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -163,21 +164,21 @@ fn sync_parent(dir: &Path) -> Result<()> {
     }
 }
 
-/// Renames durably. Both paths are on one file system, inside one output directory.
+/// Renames a file durably. Both paths must be on one file system, inside one output directory.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
     std::fs::rename(from, to).map_err(|e| Error::io("rename", from, e))?;
     let (old, new) = (from.parent(), to.parent());
     if let Some(new) = new {
         sync_dir(new)?;
     }
-    // After a power failure, the file must not be back under its old name.
+    // After a power failure, the file must not reappear under its old name.
     match old {
         Some(old) if Some(old) != new => sync_dir(old),
         _ => Ok(()),
     }
 }
 
-/// Removes one file; one that is already gone is no error.
+/// Removes a file. A file that is already gone is not an error.
 pub fn remove_file(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path, e)),
@@ -185,12 +186,12 @@ pub fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes a directory of our own making with all it holds; one that is already gone is no error.
+/// Removes a directory created by dsconvert and all its contents. A directory that is already gone is not an error.
 pub fn remove_dir_all(dir: &Path) -> Result<()> {
     remove_tree(dir).map_err(|e| Error::io("remove", dir, e))
 }
 
-/// Removes a directory if it holds nothing; returns whether it is gone.
+/// Removes a directory if it is empty. Returns whether it is gone.
 pub fn remove_empty_dir(dir: &Path) -> Result<bool> {
     match std::fs::remove_dir(dir) {
         Ok(()) => Ok(true),
@@ -200,7 +201,7 @@ pub fn remove_empty_dir(dir: &Path) -> Result<bool> {
     }
 }
 
-/// Whether `dir` is missing or holds nothing.
+/// Returns whether `dir` is missing or empty.
 pub fn is_empty_dir(dir: &Path) -> Result<bool> {
     match contained(|| std::fs::read_dir(dir)?.next().transpose()) {
         Ok(first) => Ok(first.is_none()),

@@ -1,4 +1,4 @@
-//! The files of a dataset in object storage.
+//! Access to a dataset in object storage.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use super::objects::{Bucket, Cache, Held, InFlight, RemoteFile};
 use super::remote_options::RemoteOptions;
 use crate::error::{Error, Result};
 
-/// Bytes that the cache may hold, by default.
+/// Default limit of the cache in bytes.
 const CACHE_BYTES: u64 = 64 << 30;
-/// Bytes of blocks that are held in memory without a cache.
+/// Limit in bytes for blocks held in memory if there is no cache.
 const HELD_BYTES: u64 = 256 << 20;
 
-/// A prefix, and where what was read from it is kept.
+/// Prefix of a dataset, and the storage for blocks already read from it.
 #[derive(Debug, Clone)]
 pub(super) struct RemoteDataset {
     url: ObjectUrl,

@@ -1,14 +1,14 @@
-//! How datasets in object storage are read.
+//! Options for reading datasets in object storage.
 
 use std::path::PathBuf;
 
-/// How a dataset in object storage is read.
+/// Options for reading a dataset in object storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RemoteOptions {
-    /// Settings of the store that come before those of the environment, as `("endpoint_url", "http://localhost:9000")`.
+    /// Store settings that override the environment, such as `("endpoint_url", "http://localhost:9000")`.
     pub settings: Vec<(String, String)>,
-    /// Directory that keeps what was read, for later reads and for other processes.
+    /// Cache directory, used for later reads and by other processes.
     pub cache_dir: Option<PathBuf>,
-    /// Bytes that the directory may hold.
+    /// Limit of the cache directory in bytes.
     pub cache_bytes: Option<u64>,
 }

@@ -1,8 +1,8 @@
-//! Writing to the disk in the background.
+//! Writing to disk in the background.
 //!
-//! The kernel keeps what is written in memory until someone waits for it. For a shard of 256 MiB that someone is the
-//! commit, which then waits for most of a second. A [`Writeback`] waits while the shard is still growing, on a thread
-//! of its own, so that little is left to wait for at the end.
+//! The kernel keeps written data in memory until someone waits for it. For a shard of 256 MiB, the commit would wait
+//! for most of a second. A [`Writeback`] waits on its own thread while the shard is still growing, so little is left at
+//! the end.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::threads;
 
-/// Bytes of a file after which its next part is sent to the disk.
+/// Number of bytes after which the next part of a file is written to disk.
 pub(super) const EVERY_BYTES: u64 = 16 << 20;
 
-/// Files that may wait. When the disk is that far behind, asking once more would not make it faster.
+/// Queue capacity in files. If the disk is that far behind, more requests would not make it faster.
 const QUEUE: usize = 4;
 
-/// Sends growing files to the disk. Clones are handles of one thread, which ends with the last of them.
+/// Writes growing files to disk. Clones share one thread, which ends with the last of them.
 #[derive(Debug, Clone)]
 pub struct Writeback {
     files: Option<SyncSender<PathBuf>>,
-    /// What the thread panicked with.
+    /// Panic message of the thread.
     bug: Arc<OnceLock<String>>,
 }
 
 impl Writeback {
-    /// Starts the thread. Where that fails, files are written at their commit.
+    /// Starts the thread. If that fails, files are written to disk at their commit.
     pub fn start() -> Self {
         let (files, waiting) = sync_channel::<PathBuf>(QUEUE);
         let bug = Arc::new(OnceLock::new());
@@ -36,8 +36,8 @@ impl Writeback {
         let thread = threads::named("writeback").spawn(move || {
             let sync = || {
                 for path in waiting {
-                    // A file opened anew: failures are told once to each that has the file open, and the writer must
-                    // be told of them at its commit. Nothing depends on what happens here.
+                    // Opens the file separately. The kernel reports a failure once to each open file, and the writer
+                    // must receive it at its commit. Nothing depends on the result here.
                     let _ = OpenOptions::new().write(true).open(path).and_then(|file| file.sync_data());
                 }
             };
@@ -48,7 +48,7 @@ impl Writeback {
         Self { files: thread.is_ok().then_some(files), bug }
     }
 
-    /// Fails when the thread has panicked.
+    /// Fails if the thread has panicked.
     ///
     /// # Errors
     ///
@@ -57,10 +57,10 @@ impl Writeback {
         self.bug.get().map_or(Ok(()), |bug| Err(Error::internal(bug)))
     }
 
-    /// Has what was written to the file `path` so far sent to the disk, sooner or later. Never waits.
+    /// Requests that the data written to the file `path` so far be written to disk. Never blocks.
     pub(super) fn send(&self, path: &Path) {
         if let Some(files) = &self.files {
-            // A queue that is full is as good: one of the next calls, or the commit, will do it.
+            // A full queue does no harm: a later call or the commit will write the data.
             let _ = files.try_send(path.to_owned());
         }
     }

@@ -1,7 +1,7 @@
-//! Schemas, records and shards for the tests of the formats.
+//! Schemas, records and shards for the format tests.
 
-#![allow(dead_code)] // Each test binary uses its part.
-#![allow(clippy::unwrap_used)] // The exception for tests does not see helpers.
+#![allow(dead_code)] // Each test binary uses only some of these.
+#![allow(clippy::unwrap_used)] // The exemption for tests does not cover helper functions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use dsconvert_dataset::storage::NewFile;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Every field type.
+/// All field types.
 pub(crate) const ALL_TYPES: [FieldType; 15] = [
     FieldType::String,
     FieldType::Binary,
@@ -32,18 +32,18 @@ pub(crate) const ALL_TYPES: [FieldType; 15] = [
     FieldType::IdsU32,
 ];
 
-/// Names of three classes, as many as the labels made here need.
+/// Returns three class names, enough for the generated labels.
 pub(crate) fn classes() -> Vec<String> {
     vec!["кот".to_owned(), "dog".to_owned(), "a, \"b\"".to_owned()]
 }
 
-/// An image schema with labels and one nullable field of each type.
+/// Returns an image schema with labels and one nullable field of each type.
 pub(crate) fn images_with_everything() -> Schema {
     let extra = ALL_TYPES.iter().map(|ty| Field::nullable(&format!("my {}", ty.name()), *ty));
     Schema::images(Some(classes()), extra.collect()).unwrap()
 }
 
-/// Any schema of either kind.
+/// Generates a schema of either kind.
 pub(crate) fn any_schema() -> impl Strategy<Value = Schema> {
     let fields = vec((prop::sample::select(ALL_TYPES.to_vec()), any::<bool>()), 0..6);
     (prop::sample::select(vec![Kind::Images, Kind::Text]), any::<bool>(), fields).prop_map(
@@ -62,7 +62,7 @@ pub(crate) fn any_schema() -> impl Strategy<Value = Schema> {
     )
 }
 
-/// Any value of a field.
+/// Generates a value for `field`.
 pub(crate) fn any_value(field: &Field) -> BoxedStrategy<Value> {
     let bytes = || vec(any::<u8>(), 0..40).prop_map(bytes::Bytes::from);
     let present = match field.ty {
@@ -87,12 +87,12 @@ pub(crate) fn any_value(field: &Field) -> BoxedStrategy<Value> {
     if field.nullable { prop_oneof![1 => Just(Value::Null), 3 => present].boxed() } else { present }
 }
 
-/// Any record of `schema`.
+/// Generates a record of `schema`.
 pub(crate) fn any_record(schema: &Schema) -> BoxedStrategy<Record> {
     schema.fields.iter().map(any_value).collect::<Vec<_>>().prop_map(|values| Record { values }).boxed()
 }
 
-/// Any schema with up to `max` records.
+/// Generates a schema with up to `max` records.
 pub(crate) fn any_records(max: usize) -> impl Strategy<Value = (Schema, Vec<Record>)> {
     any_schema().prop_flat_map(move |schema| {
         let records = vec(any_record(&schema), 0..=max);

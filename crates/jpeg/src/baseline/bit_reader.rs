@@ -1,4 +1,4 @@
-//! The bits of an entropy-coded segment.
+//! The bit reader of the baseline decoder.
 
 use super::declined::Declined;
 use super::scan::PADDING;
@@ -6,27 +6,27 @@ use super::scan::PADDING;
 /// Bits guaranteed after a refill.
 pub(super) const REFILLED: u32 = 56;
 
-/// Reads the bits of an entropy-coded segment. The first bit is the most significant one.
+/// Reads the bits of an entropy-coded segment, most significant bit first.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BitReader<'a> {
-    /// The bytes after those that are completely in `bits`.
+    /// The bytes that are not yet completely in `bits`.
     rest: &'a [u8],
     bits: u64,
-    /// Number of valid bits in `bits`. Only the lower six bits count, as more than a number of bits is subtracted
-    /// from it.
+    /// Number of valid bits in `bits`. Only the lower six bits are meaningful, because `consume` subtracts whole packed
+    /// values from it.
     count: u64,
 }
 
 impl<'a> BitReader<'a> {
-    /// `data` ends with [`PADDING`] zeros.
+    /// Creates a reader of `data`, which must end with [`PADDING`] zeros.
     pub(super) fn new(data: &'a [u8]) -> Self {
         Self { rest: data, bits: 0, count: 0 }
     }
 
-    /// Fills up to at least [`REFILLED`] bits.
+    /// Refills `bits` to at least [`REFILLED`] valid bits.
     #[inline(always)]
     pub(super) fn refill(&mut self) -> Result<(), Declined> {
-        // Padding follows the data. Where it ends, far too much was read.
+        // Padding follows the data: if even that is used up, far too much was read.
         let word = self.rest.first_chunk().ok_or(Declined)?;
         self.bits |= u64::from_be_bytes(*word) >> (self.count & 63);
         self.rest = &self.rest[(!self.count >> 3 & 7) as usize..];
@@ -34,20 +34,20 @@ impl<'a> BitReader<'a> {
         Ok(())
     }
 
-    /// The next bits, at the top.
+    /// Returns the next bits, left-aligned.
     #[inline(always)]
     pub(super) fn bits(&self) -> u64 {
         self.bits
     }
 
-    /// Steps over the number of bits in the lower six bits of `raw`.
+    /// Skips the number of bits in the lower six bits of `raw`.
     #[inline(always)]
     pub(super) fn consume(&mut self, raw: u64) {
         self.bits <<= raw & 63;
         self.count = self.count.wrapping_sub(raw);
     }
 
-    /// Fails when more bits were read than the segment has or, after `all` of its blocks, when a byte is left.
+    /// Fails if more bits were read than the segment has or, with `all` of its blocks read, if a whole byte is left.
     pub(super) fn check_end(&self, all: bool) -> Result<(), Declined> {
         // Whole unused bytes, including those in `bits`.
         let unused = self.rest.len() + (self.count as usize & 63) / 8;

@@ -1,4 +1,4 @@
-//! Coefficients of one block after the other.
+//! Entropy decoding of single blocks.
 
 use super::bit_reader::{BitReader, REFILLED};
 use super::coded_blocks::CodedBlock;
@@ -9,7 +9,7 @@ use super::step_table::{MAX_STEP_BITS, RestTable, StartTable, Step};
 /// Steps per refill.
 const PER_REFILL: u32 = REFILLED / MAX_STEP_BITS;
 
-/// The tables of a component.
+/// The decoding tables of a component.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockTables<'a> {
     pub(super) start: &'a StartTable,
@@ -18,7 +18,7 @@ pub(super) struct BlockTables<'a> {
     pub(super) ac: &'a Table,
 }
 
-/// Reads a block as it is stored, not dequantized. `block` must be zero.
+/// Reads the coefficients of a block without dequantizing them. `block` must be zero.
 #[inline(always)]
 pub(super) fn read_block(
     reader: &mut BitReader<'_>,
@@ -32,7 +32,7 @@ pub(super) fn read_block(
     }
     loop {
         for n in 0..PER_REFILL {
-            // The first time, one step has been taken.
+            // In the first round, `read_start` has already taken one step since its refill.
             if n == PER_REFILL - 1 {
                 reader.refill()?;
             }
@@ -57,7 +57,7 @@ pub(super) fn read_block(
             match k {
                 0..63 => break,
                 63 | END_OF_BLOCK.. => return Ok(()),
-                // After the last one: left to the general decoder.
+                // Past the last coefficient: the general decoder handles such files.
                 _ => return Err(Declined),
             }
         }
@@ -77,7 +77,7 @@ pub(super) fn skip_block(
     }
     loop {
         for n in 0..PER_REFILL {
-            // As above.
+            // See `read_block`.
             if n == PER_REFILL - 1 {
                 reader.refill()?;
             }
@@ -102,8 +102,8 @@ pub(super) fn skip_block(
     }
 }
 
-/// Reads the DC coefficient of a block, with what the same look-up holds. Returns the position of the last coefficient, or more
-/// than 63 at the end of the block. Two more steps may follow before the next refill.
+/// Reads the DC coefficient of a block and any further coefficients from the same lookup. Returns the position of the
+/// last coefficient, or more than 63 at the end of the block. Two more steps may follow before the next refill.
 #[inline(always)]
 fn read_start(
     reader: &mut BitReader<'_>,
@@ -127,15 +127,16 @@ fn read_start(
     Ok(last)
 }
 
-/// Stores both coefficients of `step` after one at `k`.
+/// Stores both coefficients of `step` after a coefficient at `k`.
 #[inline(always)]
 fn put_both(block: &mut CodedBlock, step: Step, k: u32, bits: u64) {
     block.put(step.first(k), step.first_value());
-    // Where there is no second one, this is the first.
+    // If there is no second coefficient, this writes the first one again.
     block.put(step.last(k), step.last_value(bits));
 }
 
-/// Reads one symbol of any length: its value and the distance from the last coefficient. Refills before and after.
+/// Reads one symbol of any length. Returns its value and its distance from the previous coefficient. Refills before and
+/// after.
 #[inline(always)]
 fn read_symbol(reader: &mut BitReader<'_>, table: &Table) -> Result<(i16, u32), Declined> {
     reader.refill()?;

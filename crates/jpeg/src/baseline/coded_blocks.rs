@@ -1,13 +1,13 @@
-//! Blocks between reading and transform.
+//! Buffers of blocks that are entropy-decoded but not yet transformed.
 
 use super::declined::Declined;
 use crate::block::{Block, ZIGZAG_INDEX};
 use crate::memory;
 
-/// Blocks that are read before they are transformed: few enough for the fastest cache, beside the tables.
+/// Blocks that are read before they are transformed: few enough to fit in the L1 cache together with the tables.
 pub(super) const GROUP_BLOCKS: usize = 48;
 
-/// A block as it is stored, not dequantized.
+/// The coefficients of a block as stored in the file, not dequantized.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct CodedBlock {
@@ -15,14 +15,15 @@ pub(super) struct CodedBlock {
 }
 
 impl CodedBlock {
-    /// Stores a coefficient. Only the lower six bits of `at`, its index in zigzag order, count.
+    /// Stores a coefficient. Only the lower six bits of `at`, its zigzag index, are used.
     #[inline(always)]
     pub(super) fn put(&mut self, at: u32, value: i16) {
         self.coefficients[usize::from(ZIGZAG_INDEX[at as usize & 63] & 63)] = value;
     }
 }
 
-/// Blocks that are used again and again. All are zero after a successful decode: the transform clears what it has read.
+/// A reusable buffer of blocks. After a successful decode, all blocks are zero, because the transform clears each block
+/// that it reads.
 #[derive(Debug, Default)]
 pub(super) struct CodedBlocks(Vec<CodedBlock>);
 
@@ -31,7 +32,7 @@ impl CodedBlocks {
         self.0.capacity() * size_of::<CodedBlock>()
     }
 
-    /// The first `count` blocks.
+    /// Returns the first `count` blocks, and allocates them if necessary.
     pub(super) fn reset(&mut self, count: usize) -> Result<&mut [CodedBlock], Declined> {
         if self.0.len() < count {
             let zeros = CodedBlock { coefficients: [0; 64] };

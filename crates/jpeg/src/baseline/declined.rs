@@ -1,7 +1,7 @@
-//! Files for another decoder.
+//! The error for files that need another decoder.
 
-/// The file is damaged or of a kind that [`BaselineDecoder`](crate::BaselineDecoder) does not decode, or the request does
-/// not fit it. Another decoder finds out which.
+/// The file is damaged, of a kind that [`BaselineDecoder`](crate::BaselineDecoder) does not decode, or does not match
+/// the request. Another decoder can tell which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Declined;
 

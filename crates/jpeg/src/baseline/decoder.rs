@@ -1,4 +1,4 @@
-//! The decoder of common JPEGs.
+//! The decoder of common baseline JPEGs.
 
 use super::declined::Declined;
 use super::frame::Frame;
@@ -13,11 +13,11 @@ use super::upsample::WritePixels;
 use crate::idct::{Backend, Portable};
 use crate::pixel_format::PixelFormat;
 
-/// The fast decoder of common JPEGs; keeps buffers and tables from one image to the next.
+/// The fast decoder of common JPEGs. It keeps buffers and tables from one image to the next.
 ///
-/// It decodes baseline JPEG of 8 bits in one scan, grayscale or YCbCr with 4:2:0, 4:2:2 or 4:4:4 sampling, with sides up to
-/// 16,384. Everything else, and everything damaged, is [`Declined`]: use [`Decoder`](crate::Decoder), which falls back to
-/// a decoder of all 8-bit JPEGs, or any other.
+/// It decodes 8-bit baseline JPEG in one scan, grayscale or YCbCr with 4:2:0, 4:2:2 or 4:4:4 sampling, with sides up to
+/// 16,384. All other files, and all damaged ones, are [`Declined`]. For those, use [`Decoder`](crate::Decoder), which
+/// falls back to a decoder of all 8-bit JPEGs, or any other decoder.
 ///
 /// ```no_run
 /// use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, PixelFormat, Region, Scale};
@@ -45,17 +45,17 @@ pub struct BaselineDecoder {
 }
 
 impl BaselineDecoder {
-    /// Bytes of the buffers that are kept for the next image.
+    /// Returns the size in bytes of the buffers kept for the next image.
     pub fn kept_bytes(&self) -> usize {
         self.scan.kept_bytes() + self.planes.kept_bytes()
     }
 
     /// Decodes the file `bytes` into `out`, which holds the samples from the first requested pixel to the last
-    /// ([`BaselineRequest::sample_count`]). What lies between two rows is left as it is.
+    /// ([`BaselineRequest::sample_count`]). Samples between two rows are left unchanged.
     ///
     /// # Errors
     ///
-    /// [`Declined`] when the file is of another kind or size, is damaged, or the request does not fit it. The content of
+    /// [`Declined`] if the file is of another kind or size, is damaged, or does not match the request. The content of
     /// `out` is then unspecified.
     pub fn decode_into(
         &mut self,
@@ -70,12 +70,12 @@ impl BaselineDecoder {
         self.decode_with(Portable, bytes, request, out)
     }
 
-    /// Decodes the components of the file `bytes` that `request` needs, as they are stored. They stay in this decoder until
-    /// it decodes again.
+    /// Decodes the components of the file `bytes` that `request` needs, at their stored resolution. They stay in this
+    /// decoder until it decodes again.
     ///
     /// # Errors
     ///
-    /// As [`decode_into`](Self::decode_into).
+    /// Returns the same errors as [`decode_into`](Self::decode_into).
     pub fn decode_planes(
         &mut self,
         bytes: &[u8],
@@ -88,13 +88,14 @@ impl BaselineDecoder {
         self.planes_with(Portable, bytes, request)
     }
 
-    /// The size of the image and whether it is grayscale, if this decoder may decode it.
+    /// Returns the width and height of the image and whether it is grayscale, if its headers are of a kind that this
+    /// decoder supports.
     pub(crate) fn size(&mut self, bytes: &[u8]) -> Result<(usize, usize, bool), Declined> {
         let frame = Frame::read(bytes, &mut self.tables)?;
         Ok((frame.width, frame.height, frame.sampling.is_gray))
     }
 
-    /// As [`Self::decode_into`], with the code for one kind of processor.
+    /// Implements [`Self::decode_into`] with the code for one kind of processor.
     pub(super) fn decode_with(
         &mut self,
         backend: impl Backend,
@@ -113,7 +114,7 @@ impl BaselineDecoder {
         Ok(())
     }
 
-    /// As [`Self::decode_planes`], with the code for one kind of processor.
+    /// Implements [`Self::decode_planes`] with the code for one kind of processor.
     pub(super) fn planes_with(
         &mut self,
         backend: impl Backend,
@@ -127,7 +128,7 @@ impl BaselineDecoder {
         Ok(StoredPlanes { luma: self.planes.view(0), chroma })
     }
 
-    /// Decodes what `needs` says into the planes. True when the image is grayscale.
+    /// Decodes what `needs` specifies into the planes. Returns true if the image is grayscale.
     fn decode_samples(
         &mut self,
         backend: impl Backend,

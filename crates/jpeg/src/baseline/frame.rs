@@ -1,4 +1,4 @@
-//! The segments before the entropy-coded data.
+//! Reading of the segments before the entropy-coded data.
 
 use std::num::NonZeroUsize;
 
@@ -6,7 +6,7 @@ use super::declined::Declined;
 use super::huffman::TableCache;
 use crate::block::QuantTable;
 
-/// Luma blocks per MCU. There is one block of each chroma component, if there are any.
+/// Chroma subsampling: the luma blocks per MCU. Each chroma component, if any, has one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sampling {
     pub(super) columns: usize,
@@ -25,18 +25,18 @@ impl Sampling {
     }
 }
 
-/// One component: its identifier, sampling factors and table slots.
+/// A component: its identifier, sampling factors and table slots.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Component {
     id: u8,
-    /// Horizontal and vertical sampling factor in one byte, as stored.
+    /// Horizontal and vertical sampling factor, packed in one byte as in the file.
     factors: u8,
     pub(super) quant: usize,
     pub(super) dc: usize,
     pub(super) ac: usize,
 }
 
-/// The frame and scan headers, with their tables.
+/// The frame and scan headers, with the tables they use.
 #[derive(Debug)]
 pub(super) struct Frame<'a> {
     pub(super) width: usize,
@@ -51,12 +51,12 @@ pub(super) struct Frame<'a> {
     pub(super) scan: &'a [u8],
 }
 
-/// The start of an Adobe segment.
+/// The start of an Adobe segment's payload.
 const ADOBE: &[u8] = b"Adobe";
-/// Index of the color transform in an Adobe segment; 1 is YCbCr.
+/// Index of the color transform in an Adobe segment; its value 1 is YCbCr.
 const ADOBE_TRANSFORM: usize = 11;
 
-/// Largest side. It bounds the size of the buffers.
+/// Maximum width and height. It bounds the size of the buffers.
 const MAX_SIDE: usize = 1 << 14;
 
 impl<'a> Frame<'a> {
@@ -96,11 +96,11 @@ impl<'a> Frame<'a> {
                     frame.scan = rest;
                     break;
                 }
-                // Other coding processes and anything else.
+                // Other coding processes, and any other markers.
                 _ => return Err(Declined),
             }
         }
-        // YCbCr only: JFIF has no other color model; without it, the component identifiers tell.
+        // Only YCbCr is accepted. JFIF has no other color model; without JFIF, the component identifiers decide.
         let is_known = match adobe {
             Some(transform) => transform == 1,
             None => is_jfif || frame.components.map(|c| c.id) == [1, 2, 3],
@@ -113,7 +113,7 @@ impl<'a> Frame<'a> {
 
     fn read_quant(&mut self, mut payload: &[u8]) -> Result<(), Declined> {
         while let [slot, rest @ ..] = payload {
-            // The upper half is the precision: here only values of 8 bits.
+            // The upper four bits are the precision: only 8-bit values are accepted.
             let table = self.quant.get_mut(usize::from(*slot)).ok_or(Declined)?;
             let (values, rest) = rest.split_first_chunk::<64>().ok_or(Declined)?;
             if values.contains(&0) {

@@ -1,61 +1,61 @@
-//! Huffman tables whose lookup gives a symbol together with its meaning.
+//! Huffman tables whose lookup returns a symbol together with its run length and value size.
 
 use super::declined::Declined;
 
-/// Bits of a table lookup. Nearly all codes of photographs are shorter.
+/// Bits of a table lookup. Nearly all codes in photographs are shorter.
 pub(super) const LOOKUP_BITS: u32 = 11;
 
-/// Most bits of a DC difference and of an AC coefficient (T.81, tables F.1 and F.2, for samples of 8 bits).
+/// Maximum number of bits of a DC difference (T.81, table F.1, for 8-bit samples).
 const MAX_DC_BITS: u8 = 11;
-/// See [`MAX_DC_BITS`].
+/// Maximum number of bits of an AC coefficient (T.81, table F.2, for 8-bit samples).
 const MAX_AC_BITS: u8 = 10;
 
-/// Slots for tables of one kind.
+/// Number of slots for tables of one kind.
 const SLOTS: usize = 4;
 
-/// What a code means, packed as the block reader uses it:
+/// A decoded symbol, packed as the block reader uses it:
 ///
 /// | bits | |
 /// |---|---|
-/// | 0–7 | bits of the code and of its value; 0: no such code |
-/// | 8–15 | distance from the last coefficient to this one; [`END_OF_BLOCK`] at the end of a block |
+/// | 0–7 | bits of the code plus bits of its value; 0 if no code matches |
+/// | 8–15 | distance from the previous coefficient to this one; [`END_OF_BLOCK`] at the end of a block |
 /// | 16–23 | 63 minus the bits of the value |
 /// | 24–31 | bits of the code |
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Entry(u32);
 
-/// More than any number of coefficients.
+/// The distance that marks the end of a block: more than the number of coefficients.
 pub(super) const END_OF_BLOCK: u32 = 128;
 
 impl Entry {
-    /// The meaning of `symbol`, whose code has `length` bits.
+    /// Creates the entry of `symbol`, whose code has `length` bits.
     fn new(length: u32, symbol: u8) -> Self {
         let (run, size) = (u32::from(symbol >> 4), u32::from(symbol & 15));
-        // ZRL, sixteen zeros, is a run of fifteen and a value of zero bits.
+        // ZRL (sixteen zeros) is a run of fifteen and a value of zero bits.
         let step = if size == 0 && run < 15 { END_OF_BLOCK } else { run + 1 };
         Self((length + size) | step << 8 | (63 - size) << 16 | length << 24)
     }
 
-    /// Bits of code and value.
+    /// Returns the bits of code and value.
     #[inline(always)]
     pub(super) fn bits(self) -> u32 {
         self.0 & 0xff
     }
 
-    /// Bits of the code.
+    /// Returns the bits of the code.
     #[inline(always)]
     pub(super) fn code_bits(self) -> u32 {
         self.0 >> 24
     }
 
-    /// See [`Entry`].
+    /// Returns the distance from the previous coefficient, or [`END_OF_BLOCK`].
     #[inline(always)]
     pub(super) fn step(self) -> u32 {
         self.0 >> 8 & 0xff
     }
 
-    /// The value after the code at the top of `bits`. A leading zero makes it negative (EXTEND of T.81, F.2.2.1); without
-    /// any bit it is zero. There is no branch, as the data would make it unpredictable.
+    /// Returns the value that follows the code at the top of `bits`. A leading zero makes it negative (EXTEND of T.81,
+    /// F.2.2.1); a value of no bits is zero. The code has no branch, because the data would make it unpredictable.
     #[inline(always)]
     pub(super) fn value(self, bits: u64) -> i32 {
         let bits = bits << (self.0 >> 24 & 63);
@@ -65,18 +65,18 @@ impl Entry {
     }
 }
 
-/// One table.
+/// A Huffman table with a lookup table for short codes.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The segment that defines it.
+    /// The definition of the table in its DHT segment: code counts and symbols.
     source: Vec<u8>,
     entries: [Entry; 1 << LOOKUP_BITS],
-    /// For each length from 1 to 16: the first code after those of this length, left-aligned in 16 bits.
+    /// For each length from 1 to 16: the first code after the codes of this length, left-aligned in 16 bits.
     ends: [u32; 17],
-    /// For each length: what turns a code into the index of its symbol.
+    /// For each length: the offset from a code to the index of its symbol.
     offsets: [i32; 17],
     symbols: [u8; 256],
-    /// Whether the current image has defined it.
+    /// Whether the current image has defined the table.
     current: bool,
 }
 
@@ -97,7 +97,7 @@ impl Table {
             table.offsets[length as usize] = index as i32 - code as i32;
             for _ in 0..count {
                 let symbol = *listed.get(index).ok_or(Declined)?;
-                // The code of all ones is forbidden, a larger one impossible.
+                // The all-ones code is forbidden; a larger code is impossible.
                 if code + 1 >= 1 << length {
                     return Err(Declined);
                 }
@@ -118,7 +118,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Enters a code at all indexes of the lookup that start with it.
+    /// Stores a code at all lookup indexes that start with it.
     fn add(&mut self, code: u32, length: u32, symbol: u8) {
         let Some(free) = LOOKUP_BITS.checked_sub(length) else { return };
         let indexes = (code << free) as usize..((code + 1) << free) as usize;
@@ -127,13 +127,13 @@ impl Table {
         }
     }
 
-    /// The segment that defines it.
+    /// Returns the definition of the table in its DHT segment: code counts and symbols.
     pub(super) fn source(&self) -> &[u8] {
         &self.source
     }
 
-    /// The entry for the next bits, at the top of `bits`; `None` when no code is like them. Not inlined, for few symbols come
-    /// here, and the caller keeps its registers.
+    /// Returns the entry for the next bits, at the top of `bits`; `None` if they match no code. Not inlined: few
+    /// symbols need this path, and the caller keeps its registers.
     #[cold]
     #[inline(never)]
     pub(super) fn entry(&self, bits: u64) -> Option<Entry> {
@@ -142,13 +142,13 @@ impl Table {
         (entry.bits() > 0).then_some(entry)
     }
 
-    /// The entry for the next bits, at the top of `bits`.
+    /// Returns the lookup entry for the next bits, at the top of `bits`.
     #[inline(always)]
     pub(super) fn lookup(&self, bits: u64) -> Entry {
         self.entries[(bits >> (64 - LOOKUP_BITS)) as usize]
     }
 
-    /// As [`Table::lookup`], for a code that is longer.
+    /// Returns the entry of a code too long for [`Table::lookup`].
     #[cold]
     fn search(&self, bits: u64) -> Entry {
         let top = (bits >> 48) as u32;
@@ -164,7 +164,7 @@ impl Table {
     }
 }
 
-/// The tables of an image, kept for the next one: encoders mostly write the same.
+/// The Huffman tables of an image, kept for the next one because encoders usually write the same tables.
 #[derive(Debug, Default)]
 pub(super) struct TableCache {
     dc: [Option<Box<Table>>; SLOTS],
@@ -172,7 +172,7 @@ pub(super) struct TableCache {
 }
 
 impl TableCache {
-    /// Starts another image: no table is defined.
+    /// Starts a new image, in which no table is defined.
     pub(super) fn forget(&mut self) {
         for table in self.dc.iter_mut().chain(&mut self.ac).flatten() {
             table.current = false;
@@ -201,7 +201,7 @@ impl TableCache {
         Ok(())
     }
 
-    /// The tables of a component.
+    /// Returns the DC and AC tables of a component.
     #[inline(always)]
     pub(super) fn pair(&self, dc: usize, ac: usize) -> Option<(&Table, &Table)> {
         let (dc, ac) = (self.dc.get(dc)?.as_ref()?, self.ac.get(ac)?.as_ref()?);

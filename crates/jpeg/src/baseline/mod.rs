@@ -1,11 +1,11 @@
-//! The fast decoder of common JPEGs: whole photographs, reduced sizes, and the part that a crop keeps.
+//! The fast decoder of common JPEGs: whole photographs, reduced sizes, and cropped regions.
 //!
-//! A training loader decodes the middle of a small photograph, again and again. A crop in libjpeg-turbo saves little, as
-//! it decodes nearly all of the image. This decoder skips blocks outside of the crop without transforming them, stops
-//! after the last row that is needed, and writes pixels directly to the caller's buffer.
+//! Training loaders repeatedly decode the middle of small photographs. A crop in libjpeg-turbo saves little time,
+//! because it decodes nearly all of the image. This decoder skips blocks outside the crop without transforming them,
+//! stops after the last row that is needed, and writes pixels directly to the caller's buffer.
 //!
 //! Vector code comes from two sources: `pulp` compiles the loops a second time for processors with AVX2, and
-//! [`Avx2`](crate::idct::Avx2) writes the transform with its instructions. Results do not depend on it.
+//! [`Avx2`](crate::idct::Avx2) implements the transform with AVX2 intrinsics. Results do not depend on the processor.
 
 mod bit_reader;
 mod block_reader;

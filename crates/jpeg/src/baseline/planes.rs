@@ -1,7 +1,7 @@
-//! The samples of each component that a region needs.
+//! The decoded samples of each component, limited to what a region needs.
 //!
-//! At 1/2, 1/4 and 1/8 of the size, a block has 4, 2 or 1 samples on a side. Chroma blocks of half the resolution have
-//! twice as many where that makes upsampling unnecessary, as in libjpeg.
+//! At 1/2, 1/4 and 1/8 of the size, a block has 4, 2 or 1 samples per side. As in libjpeg, chroma blocks of half the
+//! resolution have twice as many if that makes upsampling unnecessary.
 
 use std::ops::Range;
 
@@ -13,31 +13,31 @@ use crate::memory;
 use crate::region::Region;
 use crate::scale::Scale;
 
-/// How the samples of a component are laid out.
+/// The layout of the samples of a component.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PlaneShape {
-    /// Blocks per MCU, across.
+    /// Blocks per MCU, horizontally.
     pub(super) columns: usize,
-    /// Blocks per MCU, down.
+    /// Blocks per MCU, vertically.
     pub(super) rows: usize,
-    /// Samples on a side of a block.
+    /// Samples per side of a block.
     pub(super) side: usize,
-    /// Output pixels per sample, across and down: 1 or 2.
+    /// Output pixels per sample, horizontally and vertically: 1 or 2.
     pub(super) spread: (usize, usize),
-    /// Whether upsampling is fancy (blends neighbors) or replicates samples.
+    /// Whether upsampling is fancy (blends neighbors); otherwise it replicates samples.
     pub(super) is_fancy: bool,
     /// Samples per row of the whole image, without those that only complete MCUs.
     pub(super) width: usize,
-    /// Rows of samples of the whole image.
+    /// Rows of samples of the whole image, without those that only complete MCUs.
     pub(super) height: usize,
 }
 
-/// libjpeg-turbo replicates the samples of narrower chroma components.
+/// Minimum width of chroma for fancy upsampling. libjpeg-turbo replicates the samples of narrower chroma components.
 const MIN_FANCY_WIDTH: usize = 3;
 
 impl PlaneShape {
-    /// The shapes of luma and of both chroma components of `frame` at `scale`. Where chroma is not to be upsampled, it
-    /// keeps the stored relation to luma.
+    /// Returns the shapes of luma and of both chroma components of `frame` at `scale`. If chroma will not be upsampled,
+    /// it keeps its stored resolution relative to luma.
     pub(super) fn of(frame: &Frame<'_>, scale: Scale, is_upsampled: bool) -> Result<[Self; 2], Declined> {
         let side = scale.block_side();
         let Sampling { columns, rows, .. } = frame.sampling;
@@ -50,7 +50,7 @@ impl PlaneShape {
             width: scale.of_side(frame.width),
             height: scale.of_side(frame.height),
         };
-        // Twice the samples where that gives the full resolution in both directions (jdmaster.c of libjpeg).
+        // Twice the samples if that gives full resolution in both directions (jdmaster.c of libjpeg).
         let (chroma_side, spread) = if is_upsampled && scale != Scale::Full && (columns, rows) == (2, 2) {
             (2 * side, (1, 1))
         } else {
@@ -71,12 +71,12 @@ impl PlaneShape {
         Ok([luma, chroma])
     }
 
-    /// Blocks per MCU.
+    /// Returns the number of blocks per MCU.
     pub(super) fn blocks(&self) -> usize {
         self.columns * self.rows
     }
 
-    /// Output pixels per MCU, across and down.
+    /// Returns the output pixels per MCU, horizontally and vertically.
     pub(super) fn mcu(&self) -> (usize, usize) {
         (self.columns * self.side * self.spread.0, self.rows * self.side * self.spread.1)
     }
@@ -105,15 +105,15 @@ impl McuSpan {
     }
 }
 
-/// The samples of a [`McuSpan`].
+/// The samples of a [`McuSpan`], and the buffers to compute them.
 #[derive(Debug, Default)]
 pub(super) struct Planes {
     samples: [Vec<u8>; 3],
     shapes: [PlaneShape; 3],
     strides: [usize; 3],
-    /// Position of the first sample in the image, per component.
+    /// Column and row of the first sample in the image, per component.
     pub(super) origins: [(usize, usize); 3],
-    /// Coefficients of some MCUs.
+    /// Coefficients of a group of MCUs.
     pub(super) blocks: CodedBlocks,
     /// Chroma of one row at full resolution.
     pub(super) upsampled: [Vec<u8>; 2],
@@ -144,19 +144,19 @@ impl Planes {
         Ok(())
     }
 
-    /// How the samples of a component are laid out.
+    /// Returns the layout of the samples of a component.
     #[inline(always)]
     pub(super) fn shape(&self, component: usize) -> PlaneShape {
         self.shapes[component]
     }
 
-    /// All samples of a component, and the number per row.
+    /// Returns all samples of a component, and the number of samples per row.
     #[inline(always)]
     pub(super) fn plane(&mut self, component: usize) -> (&mut [u8], usize) {
         (&mut self.samples[component], self.strides[component])
     }
 
-    /// A component whose samples were decoded.
+    /// Returns a component whose samples were decoded.
     pub(super) fn view(&self, component: usize) -> StoredPlane<'_> {
         let PlaneShape { width, height, spread, .. } = self.shapes[component];
         let (left, top) = self.origins[component];
@@ -164,7 +164,7 @@ impl Planes {
         StoredPlane { samples, stride, left, top, width, height, spread }
     }
 
-    /// The samples of row `y` of a component, from its first decoded column.
+    /// Returns the samples of row `y` of a component, from its first decoded column.
     #[inline(always)]
     pub(super) fn row(&self, component: usize, y: usize) -> &[u8] {
         let stride = self.strides[component];

@@ -1,28 +1,28 @@
-//! What is to be decoded of a file.
+//! Requests to the baseline decoder.
 
 use crate::pixel_format::PixelFormat;
 use crate::region::Region;
 use crate::scale::Scale;
 
-/// What [`BaselineDecoder::decode_into`](crate::BaselineDecoder::decode_into) decodes.
+/// Selects what [`BaselineDecoder::decode_into`](crate::BaselineDecoder::decode_into) decodes.
 #[derive(Debug, Clone, Copy)]
 pub struct BaselineRequest {
-    /// Width and height that the file is known to have.
+    /// Width and height of the file, which the caller must know.
     pub size: (usize, usize),
-    /// The size of the output.
+    /// The scale of the output.
     pub scale: Scale,
     /// The pixels to decode, at that scale.
     pub region: Region,
-    /// Pixels from one row of the output to the next.
+    /// Pixels from the start of one output row to the start of the next.
     pub stride: usize,
-    /// The samples of the output: [`PixelFormat::Gray`] or [`PixelFormat::Rgb`].
+    /// The pixel format of the output: [`PixelFormat::Gray`] or [`PixelFormat::Rgb`].
     pub format: PixelFormat,
     /// Whether the file is read to its end, even below the region, so that damage anywhere is found.
     pub reads_to_end: bool,
 }
 
 impl BaselineRequest {
-    /// Number of samples from the first pixel of the region to the last.
+    /// Returns the number of samples from the first pixel of the region to the last.
     pub fn sample_count(&self) -> Option<usize> {
         let Region { width, height, .. } = self.region;
         let pixels = height.checked_sub(1)?.checked_mul(self.stride)?.checked_add(width)?;

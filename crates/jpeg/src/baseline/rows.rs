@@ -1,5 +1,5 @@
-//! From bits to planes, some MCUs after the other: first their coefficients, which stay in the fastest cache, then their
-//! samples. Each half is compiled by itself, so that its variables stay in registers.
+//! Decoding of MCU rows to planes, one group of MCUs at a time: first the coefficients of the group, which stay in the
+//! L1 cache, then its samples. The two halves are compiled separately, so that their variables stay in registers.
 
 use std::num::NonZeroUsize;
 
@@ -20,19 +20,19 @@ use crate::idct::Backend;
 use crate::region::Region;
 use crate::scale::Scale;
 
-/// Most blocks of an MCU: 4:2:0.
+/// Maximum number of blocks per MCU: 4:2:0.
 const MAX_MCU_BLOCKS: usize = 6;
 
-/// What is needed of an image.
+/// The parts of an image that the caller needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needs {
     pub(super) scale: Scale,
-    /// The pixels, at that scale.
+    /// The pixels to decode, at that scale.
     pub(super) region: Region,
     /// Whether the file is read to its end, even below the region.
     pub(super) reads_to_end: bool,
     pub(super) has_chroma: bool,
-    /// Whether chroma will be brought to the resolution of luma.
+    /// Whether chroma will be upsampled to the resolution of luma.
     pub(super) is_upsampled: bool,
 }
 
@@ -67,7 +67,7 @@ impl DecodeJob<'_> {
             let (shape, is_needed) = (shapes[n.min(1)], n == 0 || has_chroma);
             components[n] = Some(CodedComponent { quant, shape, is_needed });
         }
-        // Components with the same tables share what is made of them.
+        // Components with the same Huffman tables share their step tables.
         let of_same_tables = |n: usize| {
             let tables = |component: &Component| (component.dc, component.ac);
             let same = frame.components.iter().position(|c| tables(c) == tables(&frame.components[n]));
@@ -99,7 +99,7 @@ impl DecodeJob<'_> {
             components.iter().flatten().filter(|c| c.is_needed).map(|c| c.shape.blocks()).sum();
         let mut reader = McuReader {
             segments: scan.segments(),
-            // As if a segment had been read to its end.
+            // Starts in the state at the end of a segment.
             reader: BitReader::new(&[0; PADDING]),
             last_dc: [0; 3],
             left: 0,
@@ -130,7 +130,7 @@ impl DecodeJob<'_> {
     }
 }
 
-/// A component with the shape of its samples.
+/// A component and the shape of its samples.
 #[derive(Debug, Clone, Copy)]
 struct CodedComponent<'a> {
     quant: &'a QuantTable,
@@ -139,14 +139,14 @@ struct CodedComponent<'a> {
     is_needed: bool,
 }
 
-/// Reads MCUs, across restarts.
+/// Reads MCUs across restart markers.
 struct McuReader<'a> {
-    /// Segments that were not started.
+    /// Segments that are not started yet.
     segments: Segments<'a>,
     reader: BitReader<'a>,
-    /// DC coefficient of the last block of each component.
+    /// DC coefficient of the last block, per component.
     last_dc: [i32; 3],
-    /// MCUs left in the segment.
+    /// MCUs left in the current segment.
     left: usize,
     /// Restart interval: MCUs per segment.
     restart: usize,
@@ -154,7 +154,7 @@ struct McuReader<'a> {
     pattern: [Option<CodedBlockKind<'a>>; MAX_MCU_BLOCKS],
 }
 
-/// A block of an MCU.
+/// The component, tables and needed part of one block of an MCU.
 #[derive(Debug, Clone, Copy)]
 struct CodedBlockKind<'a> {
     component: usize,
@@ -162,17 +162,17 @@ struct CodedBlockKind<'a> {
     part: BlockPart,
 }
 
-/// What is needed of a block.
+/// The part of a block that is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlockPart {
     Nothing,
-    /// The DC coefficient: a single sample is the mean.
+    /// The DC coefficient, which determines a single sample.
     Dc,
     All,
 }
 
 impl McuReader<'_> {
-    /// Moves to the next MCU, and to the next segment at the end of one.
+    /// Moves to the next MCU, and to the next segment if the current one is at its end.
     #[inline(always)]
     fn next_mcu(&mut self) -> Result<(), Declined> {
         if self.left == 0 {
@@ -184,14 +184,14 @@ impl McuReader<'_> {
         Ok(())
     }
 
-    /// Fails when more was read than the segment has or, after `all` MCUs of the image, when anything is left.
+    /// Fails if more was read than the segment has or, with `all` MCUs of the image read, if anything is left.
     fn check_end(mut self, all: bool) -> Result<(), Declined> {
         self.reader.check_end(all)?;
         if all && self.segments.next().is_some() { Err(Declined) } else { Ok(()) }
     }
 }
 
-/// Skips some MCUs. Later ones depend on their DC coefficients.
+/// Skips MCUs. Their DC coefficients are still decoded, because later ones depend on them.
 struct SkipMcus<'a, 'd> {
     reader: &'a mut McuReader<'d>,
     count: usize,
@@ -216,12 +216,12 @@ impl NullaryFnOnce for SkipMcus<'_, '_> {
     }
 }
 
-/// Reads the coefficients of some MCUs of a row. Where `WHOLE`, all of every block is needed: without the code to skip, more
-/// variables stay in registers.
+/// Reads the coefficients of some MCUs of a row. With `WHOLE`, all of every block is needed: without the code that
+/// skips, more variables stay in registers.
 struct ReadMcus<'a, 'd, const WHOLE: bool> {
     reader: &'a mut McuReader<'d>,
     count: usize,
-    /// The blocks that are needed, all of zeros.
+    /// The needed blocks, filled with zeros.
     blocks: &'a mut [CodedBlock],
 }
 
@@ -252,7 +252,7 @@ impl<const WHOLE: bool> NullaryFnOnce for ReadMcus<'_, '_, WHOLE> {
     }
 }
 
-/// Transforms the coefficients of some MCUs of a row.
+/// Transforms the coefficients of some MCUs of a row to samples.
 struct WriteMcus<'a, B> {
     backend: B,
     components: [Option<CodedComponent<'a>>; 3],

@@ -1,26 +1,26 @@
-//! Entropy-coded segments, ready to be read as a stream of bits.
+//! Entropy-coded segments, prepared for bitwise reading.
 
 use super::declined::Declined;
 
-/// Zero bytes after a segment, so that eight bytes can be read anywhere.
+/// Zero bytes after a segment, so that eight bytes can be read at any position.
 pub(super) const PADDING: usize = 16;
 
-/// The entropy-coded segments of a scan without byte stuffing (the zero after each `ff`).
+/// The entropy-coded segments of a scan, without byte stuffing (the zero after each `ff`).
 #[derive(Debug, Default)]
 pub(super) struct ScanData {
-    /// Each segment with [`PADDING`] after it.
+    /// The segments, each followed by [`PADDING`].
     data: Vec<u8>,
-    /// Where each segment ends, with its padding.
+    /// The end of each segment, including its padding.
     ends: Vec<usize>,
 }
 
 impl ScanData {
-    /// Bytes of the buffers.
+    /// Returns the size in bytes of the buffers.
     pub(super) fn kept_bytes(&self) -> usize {
         self.data.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
-    /// Copies `scan`, which must end with the end of the image: no other scan.
+    /// Copies `scan`, whose data must be followed by the end of the image, not by another scan.
     pub(super) fn read(&mut self, scan: &[u8]) -> Result<(), Declined> {
         self.data.clear();
         self.ends.clear();
@@ -34,7 +34,7 @@ impl ScanData {
                     self.end_segment(&rest[..at]);
                     return Ok(());
                 }
-                // Restart markers count from 0 to 7, again and again.
+                // Restart markers count from 0 to 7 repeatedly.
                 Some(&marker) if usize::from(marker) == 0xd0 + self.ends.len() % 8 => {
                     self.end_segment(&rest[..at])
                 }
@@ -50,17 +50,17 @@ impl ScanData {
         self.ends.push(self.data.len());
     }
 
-    /// The segments from first to last, each with [`PADDING`] after it.
+    /// Returns the segments from first to last, each followed by [`PADDING`].
     pub(super) fn segments(&self) -> Segments<'_> {
         Segments { data: &self.data, ends: &self.ends, start: 0 }
     }
 }
 
-/// See [`ScanData::segments`].
+/// Iterator over the segments of a [`ScanData`].
 #[derive(Debug)]
 pub(super) struct Segments<'a> {
     data: &'a [u8],
-    /// Ends of the segments that are left.
+    /// Ends of the remaining segments.
     ends: &'a [usize],
     start: usize,
 }
@@ -76,12 +76,12 @@ impl<'a> Iterator for Segments<'a> {
     }
 }
 
-/// The position of the first `ff`, eight bytes at a time.
+/// Returns the position of the first `ff`. Searches eight bytes at a time.
 fn find_ff(bytes: &[u8]) -> Option<usize> {
     const LOW: u64 = 0x0101_0101_0101_0101;
     let mut at = 0;
     for word in bytes.as_chunks::<8>().0 {
-        // The lowest byte that is ff becomes zero when inverted, and borrows first.
+        // The lowest ff byte becomes zero when inverted, and is the first to borrow.
         let inverted = !u64::from_le_bytes(*word);
         let zeros = inverted.wrapping_sub(LOW) & !inverted & (LOW << 7);
         if zeros != 0 {

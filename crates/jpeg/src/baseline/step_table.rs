@@ -1,103 +1,104 @@
-//! Tables whose look-up gives several symbols at once, with their values.
+//! Decoding tables whose lookup returns several symbols with their values.
 
 use super::huffman::{END_OF_BLOCK, Table};
 
-/// Bits of an index. More would find more coefficients at once, but the tables have to share the fastest cache with
-/// coefficients.
+/// Index bits of the table for the rest of a block. A larger index would decode more coefficients at once, but the
+/// tables share the L1 cache with the coefficients.
 const INDEX_BITS: u32 = 10;
-/// The same of tables for the start of a block.
+/// Index bits of the table for the start of a block.
 const START_BITS: u32 = 8;
-/// Steps of a table for the rest of a block.
+/// Number of steps in the table for the rest of a block.
 const LENGTH: usize = 1 << INDEX_BITS;
 
-/// Added to the position of the last coefficient at the end of a block, so that positions from 63 on need another look. In a
-/// block that ends, the lower six bits remain those of the coefficient.
+/// Added to the position of the last coefficient at the end of a block, so that every position from 63 on needs a
+/// second check. It is a multiple of 64: the lower six bits remain those of the coefficient.
 const END: u32 = 192;
-/// As [`END`], where the end comes without a coefficient.
+/// Like [`END`], for an end of block without a coefficient.
 const END_ALONE: u32 = 128;
-/// Where there is no step: more than all other positions.
+/// Distance that marks an unknown step: larger than all other positions.
 const UNKNOWN: u32 = 512;
 
-/// Most bits of a [`Step`], so that three follow one refill.
+/// Maximum number of bits of a [`Step`]; it allows three steps per refill.
 pub(super) const MAX_STEP_BITS: u32 = 18;
 
-/// One or two coefficients and perhaps the end of their block. All codes are within the bits of the index, and so are all
-/// values but the last one, of which at least the sign is:
+/// One or two coefficients, optionally followed by the end of their block. The index contains all codes and all values,
+/// except that it may contain only the sign of the last value:
 ///
 /// | bits | |
 /// |---|---|
 /// | 0–5 | bits of all codes and values |
-/// | 6–9 | bits of the last value that are to be added to it |
-/// | 12–19 | distance from the last coefficient to the first one |
-/// | 20–31 | distance from the last coefficient to the second one; without one, as 12–19 |
-/// | 32–47 | value of the first |
-/// | 48–63 | value of the second |
+/// | 6–9 | number of bits of the last value that must be added to it; 0 if the index contains the whole value |
+/// | 12–19 | distance from the previous coefficient to the first one |
+/// | 20–31 | distance from the previous coefficient to the second one; without a second one, as bits 12–19 |
+/// | 32–47 | value of the first coefficient |
+/// | 48–63 | value of the second coefficient; without a second one, value of the first |
 ///
-/// At the end of a block, [`END`] is added to the second distance. An end without a coefficient stores a zero after the last one:
-/// both distances are 1, the values zero, and [`END_ALONE`] is added.
+/// At the end of a block, [`END`] is added to the second distance. An end without a coefficient stores a zero after the
+/// previous coefficient: both distances are 1, both values are zero, and [`END_ALONE`] is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step(u64);
 
 impl Step {
-    /// Where the bits of the index are not enough even for one symbol.
+    /// The step of an index that does not contain even one symbol.
     const UNKNOWN: Self = Self((UNKNOWN as u64) << 20);
 
-    /// The packed value, whose lower six bits are [`bits`](Self::bits).
+    /// Returns the packed value, whose lower six bits are [`bits`](Self::bits).
     #[inline(always)]
     pub(super) fn raw(self) -> u64 {
         self.0
     }
 
-    /// Bits of all codes and values.
+    /// Returns the bits of all codes and values.
     #[inline(always)]
     pub(super) fn bits(self) -> u32 {
         self.0 as u32 & 63
     }
 
-    /// Whether there is no step.
+    /// Returns whether there is no step for the index.
     #[inline(always)]
     pub(super) fn is_unknown(self) -> bool {
         self == Self::UNKNOWN
     }
 
-    /// Both positions after a coefficient at `k`.
+    /// Returns both positions after a coefficient at `k`, packed like the distances.
     #[inline(always)]
     fn positions(self, k: u32) -> u32 {
         (self.0 as u32).wrapping_add(k * (1 << 12 | 1 << 20))
     }
 
-    /// The position of the first coefficient, if the last one is at `k`.
+    /// Returns the position of the first coefficient, if the previous one is at `k`.
     #[inline(always)]
     pub(super) fn first(self, k: u32) -> u32 {
         self.positions(k) >> 12 & 255
     }
 
-    /// The position of the last coefficient after one at `k`: from 63 on, there is none, or the block ends.
+    /// Returns the position of the last coefficient, if the previous one is at `k`. A position of 63 or more means that
+    /// the block ends or that the step cannot be used.
     #[inline(always)]
     pub(super) fn last(self, k: u32) -> u32 {
         self.positions(k) >> 20
     }
 
-    /// Whether a block ends if `last` is [`last`](Self::last).
+    /// Returns whether a block ends if `last` is the result of [`last`](Self::last).
     #[inline(always)]
     pub(super) fn ends(last: u32) -> bool {
-        // END_ALONE + 1 to END + 62: 63 would be the last of the block, after which no end is stored.
+        // From END_ALONE + 1 to END + 62: position 63 is the last of the block, and no end of block follows it.
         last.wrapping_sub(END_ALONE) < END + 63 - END_ALONE
     }
 
-    /// The DC coefficient.
+    /// Returns the value of the DC coefficient.
     #[inline(always)]
     pub(super) fn dc_value(self, bits: u64) -> i16 {
         if self.last(0) & 63 == 0 { self.last_value(bits) } else { self.first_value() }
     }
 
-    /// The value of the first coefficient.
+    /// Returns the value of the first coefficient.
     #[inline(always)]
     pub(super) fn first_value(self) -> i16 {
         (self.0 >> 32) as i16
     }
 
-    /// The value of the last coefficient, of which `bits` hold what the index does not.
+    /// Returns the value of the last coefficient, with any part that is not in the index taken from `bits`.
     #[inline(always)]
     pub(super) fn last_value(self, bits: u64) -> i16 {
         let more = bits.rotate_left(self.bits()) as u32 & !(u32::MAX << ((self.0 >> 6) & 15));
@@ -105,7 +106,7 @@ impl Step {
     }
 }
 
-/// A [`Step`] of its parts: bits of all, bits to be added to the last value, distances, and values.
+/// Packs a [`Step`] from its parts: total bits, bits to add to the last value, distances, and values.
 #[inline(always)]
 fn packed(bits: u32, more: u32, distances: [u32; 2], values: [i16; 2]) -> u64 {
     let [first, last] = distances.map(u64::from);
@@ -113,18 +114,18 @@ fn packed(bits: u32, more: u32, distances: [u32; 2], values: [i16; 2]) -> u64 {
     u64::from(bits) | u64::from(more) << 6 | first << 12 | last << 20 | first_value << 32 | last_value << 48
 }
 
-/// What the index of a look-up starts with.
+/// The first symbol in an index.
 #[derive(Debug, Clone, Copy, Default)]
 struct Symbol {
-    /// Bits of the code. More than the index has if it does not hold it completely.
+    /// Bits of the code; larger than any index if the index does not contain the whole code.
     code: u32,
     /// Bits of the value.
     size: u32,
-    /// Distance from the last coefficient.
+    /// Distance from the previous coefficient.
     step: u32,
-    /// The value, if the index holds it completely.
+    /// The value, if the index contains all of it.
     value: i16,
-    /// What is to be added to the bits of the value, if the index holds its sign.
+    /// The constant to add to the bits of the value, if the index contains its sign.
     extend: i16,
 }
 
@@ -141,13 +142,13 @@ impl Symbol {
         Self { code, size, step: entry.step(), value: entry.value(bits) as i16, extend }
     }
 
-    /// Bits of code and value.
+    /// Returns the bits of code and value.
     #[inline(always)]
     fn bits(self) -> u32 {
         self.code + self.size
     }
 
-    /// Whether `left` bits hold the code and the sign.
+    /// Returns whether `left` bits contain the code and the sign.
     #[inline(always)]
     fn has_sign(self, left: u32) -> bool {
         self.code + self.size.min(1) <= left
@@ -158,21 +159,21 @@ impl Symbol {
         self.step == END_OF_BLOCK
     }
 
-    /// The step of this and `tail`, if the index holds all of this.
+    /// Returns the step of this symbol and `tail`, if the index contains the whole symbol.
     #[inline(always)]
     fn followed_by(self, tail: Tail) -> Step {
         let last_value = if tail.has_coefficient { 0 } else { self.value };
         Step(tail.packed + packed(self.bits(), 0, [self.step; 2], [self.value, last_value]))
     }
 
-    /// The step of this, of which the index holds only the sign.
+    /// Returns the step of this symbol, if the index contains only its sign.
     #[inline(always)]
     fn incomplete(self) -> Step {
         Step(packed(self.bits(), self.size, [self.step; 2], [self.extend; 2]))
     }
 }
 
-/// What follows the first coefficient of a step, packed like a step.
+/// Everything after the first coefficient of a step, packed like a step.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tail {
     packed: u64,
@@ -180,7 +181,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// What is in the upper `left` bits of `index`; no others are set.
+    /// Decodes the upper `left` bits of `index`; all other bits must be zero.
     #[inline(always)]
     fn at(symbols: &[Symbol; LENGTH], index: usize, left: u32) -> Self {
         let symbol = symbols[index];
@@ -204,7 +205,7 @@ impl Tail {
     }
 }
 
-/// A step for each index of `BITS` bits.
+/// A table with one step for each index of `BITS` bits.
 #[derive(Debug, Clone)]
 pub(super) struct StepTable<const BITS: u32, const LENGTH: usize>([Step; LENGTH]);
 
@@ -214,21 +215,21 @@ pub(super) type RestTable = StepTable<INDEX_BITS, LENGTH>;
 impl<const BITS: u32, const LENGTH: usize> StepTable<BITS, LENGTH> {
     const EMPTY: Self = Self([Step::UNKNOWN; LENGTH]);
 
-    /// The step for the next bits, at the top of `bits`.
+    /// Returns the step for the next bits, at the top of `bits`.
     #[inline(always)]
     pub(super) fn step(&self, bits: u64) -> Step {
         self.0[(bits >> (64 - BITS)) as usize & (LENGTH - 1)]
     }
 }
 
-/// The tables of the blocks of a component.
+/// The step tables of a component.
 #[derive(Debug)]
 pub(super) struct StepTables {
     /// For the start of a block.
     pub(super) start: StartTable,
-    /// For what follows the DC coefficient.
+    /// For the rest of a block, after the DC coefficient.
     pub(super) rest: RestTable,
-    /// The definitions of the DC and AC tables.
+    /// The definitions of the DC and AC Huffman tables.
     sources: (Vec<u8>, Vec<u8>),
 }
 
@@ -239,15 +240,16 @@ impl Default for StepTables {
 }
 
 impl StepTables {
-    /// Makes them those of `dc` and `ac`.
+    /// Builds the tables from the Huffman tables `dc` and `ac`, unless they are already built from the same
+    /// definitions.
     pub(super) fn define(&mut self, dc: &Table, ac: &Table) {
         if self.sources.0 == dc.source() && self.sources.1 == ac.source() {
             return;
         }
         self.sources = (dc.source().to_vec(), ac.source().to_vec());
         let symbols: [Symbol; LENGTH] = std::array::from_fn(|index| Symbol::at(ac, index, INDEX_BITS));
-        // For each number of bits that is left, what they hold: those of n bits are from 1 << n on. A symbol with a value
-        // takes two bits or more; after one without, nothing is added.
+        // The tail for each number of bits left and each value of those bits; tails of n bits start at index 1 << n. A
+        // symbol with a value takes two bits or more; a symbol without a value adds nothing.
         let mut tails = [Tail::default(); LENGTH / 2];
         for left in 1..INDEX_BITS - 1 {
             let first = 1 << left;
@@ -286,11 +288,11 @@ mod tests {
 
     use super::*;
 
-    /// A table of at most `counts` codes of each length for the first of `symbols`.
+    /// Creates a table with at most `counts` codes of each length, for the first of `symbols`.
     fn table(counts: &[u8], symbols: &[u8], is_ac: bool) -> Table {
         let (mut source, mut free, mut used) = (Vec::new(), 1, 0);
         for &count in counts {
-            // All ones is no code.
+            // The all-ones code is not allowed.
             free *= 2;
             let count = usize::from(count).min(free - 1).min(symbols.len() - used);
             (free, used) = (free - count, used + count);
@@ -300,7 +302,7 @@ mod tests {
         Table::new(&source, is_ac).unwrap()
     }
 
-    /// What single look-ups find in as many bits as `step` has: coefficients that are not zero, and whether the block ends.
+    /// Decodes the bits of `step` with single lookups: returns the nonzero coefficients, and whether the block ends.
     fn singles(step: Step, first: &Table, rest: &Table, bits: u64, k: u32) -> (BTreeMap<u32, i16>, bool) {
         let (mut found, mut used, mut k) = (BTreeMap::new(), 0, k);
         while used < step.bits() {
@@ -327,7 +329,7 @@ mod tests {
     }
 
     proptest! {
-        /// For each index, with any bits after it.
+        /// Tests every index, followed by arbitrary bits.
         #[test]
         fn steps_say_what_single_look_ups_say(
             counts in prop::collection::vec(0u8..6, 16),
@@ -346,7 +348,7 @@ mod tests {
                 for (n, k) in [0, k].into_iter().enumerate() {
                     let step = if k == 0 { tables.start.step(bits) } else { tables.rest.step(bits) };
                     if step.is_unknown() {
-                        // No code, or too long a symbol.
+                        // No code matches, or the symbol is too long.
                         if let Some(entry) = if k == 0 { &dc } else { &ac }.entry(bits) {
                             let index_bits = if k == 0 { START_BITS } else { INDEX_BITS };
                             prop_assert!(entry.code_bits() >= index_bits || entry.bits() > MAX_STEP_BITS);

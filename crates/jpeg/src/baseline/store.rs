@@ -1,12 +1,12 @@
-//! From coefficients to the samples of a plane.
+//! Dequantization, inverse transform and storage of blocks in a plane.
 
 use super::coded_blocks::CodedBlock;
 use super::declined::Declined;
 use crate::block::QuantTable;
 use crate::idct::{Backend, MAX_COEFFICIENT, dc_sample};
 
-/// Transforms `block`, which is not dequantized, to `side` × `side` samples (8, 4, 2 or 1) at the start of `plane`, whose
-/// rows have `stride` samples. All coefficients are zero afterwards.
+/// Transforms `block`, which is not dequantized, to `side` × `side` samples (8, 4, 2 or 1) at the start of `plane`,
+/// whose rows have `stride` samples. Sets all coefficients to zero afterwards.
 #[inline(always)]
 pub(super) fn store(
     backend: impl Backend,
@@ -17,7 +17,7 @@ pub(super) fn store(
     stride: usize,
 ) -> Result<(), Declined> {
     let CodedBlock { coefficients: block } = block;
-    // A single sample is the mean.
+    // A single sample depends on the DC coefficient only.
     if side == 1 || !backend.has_ac(block) {
         let dc = i32::from(block[0]) * i32::from(quant.0[0]);
         if dc.unsigned_abs() >= MAX_COEFFICIENT {

@@ -1,14 +1,14 @@
-//! Components as they are stored.
+//! Components at their stored resolution.
 
 use crate::region::Region;
 use crate::scale::Scale;
 
-/// What [`BaselineDecoder::decode_planes`](crate::BaselineDecoder::decode_planes) decodes.
+/// Selects what [`BaselineDecoder::decode_planes`](crate::BaselineDecoder::decode_planes) decodes.
 #[derive(Debug, Clone, Copy)]
 pub struct PlanesRequest {
-    /// Width and height that the file is known to have.
+    /// Width and height of the file, which the caller must know.
     pub size: (usize, usize),
-    /// The size of the output.
+    /// The scale of the output.
     pub scale: Scale,
     /// The pixels to decode, at that scale.
     pub region: Region,
@@ -16,8 +16,7 @@ pub struct PlanesRequest {
     pub reads_to_end: bool,
 }
 
-/// The components of an image at the resolution at which they are stored: chroma is not upsampled, and colors are not
-/// converted.
+/// The components of an image at their stored resolution: chroma is not upsampled, and colors are not converted.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredPlanes<'a> {
     /// Luma.
@@ -29,9 +28,9 @@ pub struct StoredPlanes<'a> {
 /// The samples of one component, or of a part of it.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredPlane<'a> {
-    /// Whole rows, one after the other. Past `width` and `height` are samples that complete blocks.
+    /// Complete rows, one after the other. Samples past `width` and `height` only complete blocks.
     pub samples: &'a [u8],
-    /// Samples from one row to the next.
+    /// Samples from the start of one row to the start of the next.
     pub stride: usize,
     /// Column of the first sample in the component.
     pub left: usize,
@@ -41,6 +40,6 @@ pub struct StoredPlane<'a> {
     pub width: usize,
     /// Rows of the whole component.
     pub height: usize,
-    /// Pixels per sample, across and down: 1 or 2. The center of a sample is the center of its pixels.
+    /// Pixels per sample, horizontally and vertically: 1 or 2. The center of a sample is the center of its pixels.
     pub spread: (usize, usize),
 }

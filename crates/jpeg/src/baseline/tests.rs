@@ -1,4 +1,4 @@
-//! Against libjpeg-turbo: the same pixels, or none.
+//! Comparison with libjpeg-turbo: the decoder must return the same pixels or decline.
 
 use libjpeg_turbo_rs::{Decoder, Encoder, JpegError, PixelFormat as TurboFormat, ScalingFactor, Subsampling};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use super::{BaselineDecoder, BaselineRequest, Declined, PlanesRequest, StoredPla
 use crate::idct::Portable;
 use crate::{PixelFormat, Region, Scale};
 
-/// The pixels of the strict decoder of libjpeg-turbo.
+/// Decodes with the strict decoder of libjpeg-turbo.
 fn reference(bytes: &[u8], channels: usize) -> Result<Vec<u8>, JpegError> {
     reduced_reference(bytes, 1, channels)
 }
@@ -29,14 +29,14 @@ fn decode(bytes: &[u8], size: (usize, usize), region: Region, channels: usize) -
     decode_request(bytes, request(size, 1, region, channels))
 }
 
-/// Rows without gaps, and no more of the file than they need.
+/// Creates a request for rows without gaps that reads no more of the file than they need.
 fn request(size: (usize, usize), reduction: usize, region: Region, channels: usize) -> BaselineRequest {
     let scale = Scale::from_denominator(reduction as u32).unwrap();
     let format = if channels == 1 { PixelFormat::Gray } else { PixelFormat::Rgb };
     BaselineRequest { size, scale, region, stride: region.width, format, reads_to_end: false }
 }
 
-/// Decodes with the code for this processor and with that for any; both must agree.
+/// Decodes with the code for this processor and with the portable code; both must agree.
 fn decode_request(bytes: &[u8], request: BaselineRequest) -> Result<Vec<u8>, Declined> {
     let mut out = vec![0; request.sample_count().unwrap_or(0)];
     let done = BaselineDecoder::default().decode_into(bytes, request, &mut out);
@@ -46,7 +46,7 @@ fn decode_request(bytes: &[u8], request: BaselineRequest) -> Result<Vec<u8>, Dec
     done.map(|()| out)
 }
 
-/// A picture of waves and noise.
+/// Creates a picture of waves and noise.
 fn picture(width: usize, height: usize, channels: usize, seed: u64, noise: u32) -> Vec<u8> {
     let mut state = seed;
     let mut pixels = Vec::with_capacity(width * height * channels);
@@ -64,7 +64,7 @@ fn picture(width: usize, height: usize, channels: usize, seed: u64, noise: u32) 
     pixels
 }
 
-/// A plane with its place, for comparison.
+/// Copies a plane and its position, for comparison.
 fn owned(plane: StoredPlane<'_>) -> (Vec<u8>, [usize; 5], (usize, usize)) {
     let StoredPlane { samples, stride, left, top, width, height, spread } = plane;
     (samples.to_vec(), [stride, left, top, width, height], spread)
@@ -85,7 +85,7 @@ fn subsampling() -> impl Strategy<Value = Subsampling> {
     prop_oneof![Just(Subsampling::S420), Just(Subsampling::S444), Just(Subsampling::S422)]
 }
 
-/// The part of an image of `size` that starts at shares of its sides and takes shares of the rest.
+/// Returns a region that starts at given fractions of the sides, and covers given fractions of the rest.
 fn region_at((width, height): (usize, usize), place: (f64, f64, f64, f64)) -> Region {
     let (left, top) = ((place.0 * width as f64) as usize, (place.1 * height as f64) as usize);
     Region {
@@ -103,7 +103,7 @@ proptest! {
     fn pixels_are_those_of_libjpeg_turbo(
         (width, height) in (1usize..90, 1usize..90),
         color: bool,
-        // Below, the numbers of the tables take 16 bits, and the file is no baseline JPEG.
+        // Below 25, quantization values take 16 bits, and the file is not a baseline JPEG.
         quality in 25u8..=100,
         subsampling in subsampling(),
         noise in prop_oneof![Just(0u32), 1u32..255],
@@ -112,7 +112,7 @@ proptest! {
         is_gray_requested: bool,
         reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
         restart in prop_oneof![Just(0u16), 1u16..20],
-        // Huffman codes made for this image.
+        // Huffman codes optimized for this image.
         has_own_codes: bool,
     ) {
         let stored = if color { 3 } else { 1 };
@@ -128,12 +128,12 @@ proptest! {
         let expected = crop(&expected, width, region, channels);
         match decode_request(&bytes, request(size, reduction, region, channels)) {
             Ok(found) => prop_assert!(found == expected),
-            // Only what the documentation excludes.
+            // Only chroma that is too narrow for fancy upsampling is declined.
             Err(Declined) => prop_assert!(color && subsampling != Subsampling::S444 && width < 5),
         }
     }
 
-    /// Whole components as libjpeg-turbo decodes them, and parts of them; on every kind of processor.
+    /// Compares whole components and parts of them with libjpeg-turbo, and with the portable code.
     #[test]
     fn planes_are_those_of_libjpeg_turbo(
         (width, height) in (1usize..90, 1usize..90),
@@ -163,7 +163,7 @@ proptest! {
         for (c, plane) in [Some(found.luma)].into_iter().chain(found.chroma.map_or([None; 2], |planes| planes.map(Some))).flatten().enumerate() {
             let (across, down) = plane.spread;
             prop_assert_eq!((plane.width, plane.height), (width.div_ceil(across), height.div_ceil(down)));
-            // All samples that belong to pixels of the region.
+            // All samples of pixels in the region.
             for y in top / down..(top + region.height).div_ceil(down) {
                 for x in left / across..(left + region.width).div_ceil(across) {
                     let sample = plane.samples[(y - plane.top) * plane.stride + x - plane.left];
@@ -171,7 +171,7 @@ proptest! {
                         (_, 1) => prop_assert_eq!(sample, raw.planes[c][y * raw.plane_widths[c] + x]),
                         (0, _) => prop_assert_eq!(sample, gray[y * width + x]),
                         _ => {
-                            // The mean of the samples it stands for, about.
+                            // Approximately the mean of the samples that it covers.
                             let rows = (y * reduction..(y + 1) * reduction).flat_map(|y| (x * reduction..(x + 1) * reduction).map(move |x| (x, y)));
                             let sum: u32 = rows.map(|(x, y)| u32::from(raw.planes[c][y * raw.plane_widths[c] + x])).sum();
                             let mean = sum / (reduction * reduction) as u32;
@@ -183,7 +183,7 @@ proptest! {
         }
     }
 
-    /// Damage is declined or gives the pixels of libjpeg-turbo, and never panics.
+    /// Damaged files are declined or give the pixels of libjpeg-turbo, and never cause a panic.
     #[test]
     fn damaged_files_never_give_other_pixels(
         (width, height) in (5usize..60, 1usize..60),
@@ -208,7 +208,7 @@ proptest! {
         }
     }
 
-    /// The converter relies on it: whole images from here are not checked by libjpeg-turbo again.
+    /// The converter relies on this: it does not check whole images from this decoder with libjpeg-turbo again.
     #[test]
     fn what_is_decoded_whole_is_sound_to_libjpeg_turbo(
         (width, height) in (5usize..60, 1usize..60),
@@ -216,7 +216,7 @@ proptest! {
         color: bool,
         seed: u64,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..3),
-        // In the headers, in the scan, or in its last bytes.
+        // Damage in the headers, in the scan, or in the last bytes of the file.
         region in 0usize..3,
         reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
         restart in prop_oneof![Just(0u16), 1u16..20],
@@ -257,7 +257,7 @@ proptest! {
 
 #[test]
 fn extreme_blocks_are_left_to_libjpeg_turbo_or_decoded_like_it() {
-    // Noise of full contrast has the most energy that samples can have.
+    // Noise of full contrast has the highest energy that samples can have.
     for seed in 0..20 {
         let mut pixels = picture(48, 48, 3, seed, 255);
         pixels.iter_mut().for_each(|v| *v = if *v % 2 == 0 { 0 } else { 255 });
@@ -283,7 +283,7 @@ fn buffers_of_one_image_do_not_show_in_the_next() {
             let request = request(size, 1, region, 3);
             decoder.decode_into(&bytes, request, &mut out).unwrap();
             assert_eq!(out, reference(&bytes, 3).unwrap());
-            // A failure in between leaves coefficients in the buffers.
+            // A failed decode in between leaves coefficients in the buffers.
             let cut = &bytes[..bytes.len() - bytes.len() / 4];
             assert_eq!(decoder.decode_into(cut, request, &mut out), Err(Declined));
         }
@@ -334,7 +334,7 @@ fn colors_are_known_by_jfif_or_adobe_or_by_component_identifiers() {
         assert_eq!(reference(&file, 3).unwrap(), expected);
         assert_eq!(decode(&file, (40, 40), region, 3).unwrap(), expected);
     }
-    // These are not YCbCr, or may not be.
+    // These files are not, or may not be, YCbCr.
     for segments in [&[&adobe(0)[..]][..], &[jfif, &adobe(0)], &[&adobe(2)]] {
         assert_eq!(decode(&file(segments), (40, 40), region, 3), Err(Declined));
     }
@@ -353,7 +353,7 @@ fn rows_are_written_where_they_are_requested_and_damage_after_them_is_found() {
         assert_eq!(row[..33], expected[n * 33..][..33]);
         assert!(row[33..].iter().all(|&v| v == 7), "samples between the rows are not changed");
     }
-    // The last bytes of the scan go, the end of the image stays.
+    // Removes the last bytes of the scan, but keeps the end of the image.
     bytes.drain(bytes.len() - 40..bytes.len() - 2);
     assert_eq!(BaselineDecoder::default().decode_into(&bytes, request, &mut out), Err(Declined));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! From planes to pixels: chroma upsampling, then color conversion.
+//! Conversion of planes to pixels: chroma upsampling, then color conversion.
 
 use pulp::NullaryFnOnce;
 
@@ -9,7 +9,7 @@ use crate::idct::{Backend, GROUP};
 use crate::pixel_format::PixelFormat;
 use crate::region::Region;
 
-/// Converts the planes to pixels.
+/// The task of converting the planes to pixels.
 pub(super) struct WritePixels<'a, B> {
     pub(super) backend: B,
     pub(super) is_gray: bool,
@@ -41,7 +41,7 @@ fn write(
     let chroma = planes.shape(1);
     let mut upsampled = std::mem::take(&mut planes.upsampled);
     for row in &mut upsampled {
-        // Wider than the region: upsampling works in pairs.
+        // Wider than the region, because upsampling works on pairs.
         row.resize(region.width + 2 * GROUP, 128);
     }
     for (n, out) in out.chunks_mut(stride * channels).enumerate() {
@@ -78,8 +78,9 @@ fn write(
     planes.upsampled = upsampled;
 }
 
-/// Doubles the resolution of component `c` for row `y` in both directions: each sample is 9/16 of the nearest, 3/16 of the
-/// next ones in its row and column, and 1/16 of the diagonal one. Starts at the even column at or left of the region.
+/// Doubles the resolution of component `c` for row `y` in both directions: each sample is 9/16 of the nearest sample,
+/// 3/16 of the next ones in its row and column, and 1/16 of the diagonal one. Starts at the even column at or left of
+/// the region.
 #[inline(always)]
 fn fancy_h2v2(shape: PlaneShape, planes: &Planes, c: usize, y: usize, region: Region, out: &mut [u8]) {
     let PlaneShape { width, height, .. } = shape;
@@ -91,7 +92,7 @@ fn fancy_h2v2(shape: PlaneShape, planes: &Planes, c: usize, y: usize, region: Re
     let count = (region.left + region.width).div_ceil(2) - region.left / 2;
     let last = width - 1 - origin;
     let sum = |x: usize| 3 * i32::from(near[x]) + i32::from(far[x]);
-    // Edges first: they repeat their own sample. Where both edges are one sample, the second write is the right one.
+    // Both ends of the row first: at an edge of the image, a sample is its own neighbor.
     let edge = |x: usize, out: &mut [u8]| {
         let before = sum(if x + origin == 0 { 0 } else { x - 1 });
         let after = sum(if x == last { x } else { x + 1 });
@@ -115,7 +116,7 @@ fn fancy_h2v2(shape: PlaneShape, planes: &Planes, c: usize, y: usize, region: Re
     }
 }
 
-/// As [`fancy_h2v2`], horizontally only: each sample is 3/4 of the nearest and 1/4 of the next.
+/// Doubles the resolution horizontally only: each sample is 3/4 of the nearest and 1/4 of the next one.
 #[inline(always)]
 fn fancy_h2v1(shape: PlaneShape, planes: &Planes, c: usize, y: usize, region: Region, out: &mut [u8]) {
     let row = planes.row(c, y);
@@ -124,14 +125,14 @@ fn fancy_h2v1(shape: PlaneShape, planes: &Planes, c: usize, y: usize, region: Re
     let last = shape.width - 1 - origin;
     for (pair, x) in out.as_chunks_mut::<2>().0.iter_mut().zip(first..end) {
         let at = |x: usize| u16::from(row[x]);
-        // Edges keep their own sample.
+        // At the edges of the image, a sample is its own neighbor.
         let before = if x + origin == 0 { at(x) } else { at(x - 1) };
         let after = if x == last { at(x) } else { at(x + 1) };
         *pair = [((3 * at(x) + before + 1) >> 2) as u8, ((3 * at(x) + after + 2) >> 2) as u8];
     }
 }
 
-/// Repeats each sample. Starts at the even column at or left of the region.
+/// Repeats each sample horizontally. Starts at the even column at or left of the region.
 #[inline(always)]
 fn replicate(planes: &Planes, c: usize, y: usize, region: Region, out: &mut [u8]) {
     let row = planes.row(c, y);

@@ -1,18 +1,18 @@
-//! Bits of an entropy-coded segment.
+//! The bit reader of the general decoder.
 
 use super::huffman::HuffmanTable;
 use crate::error::Error;
 
-/// Reads bits of a scan, first bit at the top.
+/// Reads the bits of a scan, most significant bit first.
 #[derive(Debug)]
 pub(super) struct BitReader<'a> {
     data: &'a [u8],
     /// Position after the bytes that are in `bits`.
     at: usize,
     bits: u64,
-    /// Number of `bits`, padding included.
+    /// Number of valid bits in `bits`, including padding.
     count: u32,
-    /// Zero bits that were added because the data ended. Where more bits were read than there are, `count` is smaller.
+    /// Number of zero bits added because the data ended. If `count` is smaller, more bits were read than the data has.
     padding: u32,
 }
 
@@ -21,7 +21,7 @@ impl<'a> BitReader<'a> {
         Self { data, at: 0, bits: 0, count: 0, padding: 0 }
     }
 
-    /// Fills up to 57 bits or more.
+    /// Refills `bits` to at least 57 valid bits.
     fn refill(&mut self) {
         while self.count <= 56 {
             let byte = match self.data.get(self.at..) {
@@ -33,7 +33,7 @@ impl<'a> BitReader<'a> {
                     self.at += 1;
                     *byte
                 }
-                // A marker or the end.
+                // A marker or the end of the data.
                 _ => {
                     self.padding += 8;
                     0
@@ -44,7 +44,7 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// The next `count` bits, at most 16.
+    /// Returns and consumes the next `count` bits, at most 16.
     pub(super) fn take(&mut self, count: u32) -> u32 {
         if self.count < 32 {
             self.refill();
@@ -58,7 +58,7 @@ impl<'a> BitReader<'a> {
         value
     }
 
-    /// The next value of `size` bits: a leading zero makes it negative (EXTEND of T.81, F.2.2.1).
+    /// Returns and consumes the next value of `size` bits. A leading zero makes it negative (EXTEND of T.81, F.2.2.1).
     pub(super) fn value(&mut self, size: u32) -> i32 {
         if size == 0 {
             return 0;
@@ -67,7 +67,7 @@ impl<'a> BitReader<'a> {
         if value < 1 << (size - 1) { value - (1 << size) + 1 } else { value }
     }
 
-    /// The next symbol.
+    /// Returns and consumes the next symbol.
     pub(super) fn symbol(&mut self, table: &HuffmanTable<'_>) -> Result<u8, Error> {
         if self.count < 32 {
             self.refill();
@@ -88,12 +88,12 @@ impl<'a> BitReader<'a> {
         self.count < self.padding
     }
 
-    /// Fails when more bits were read than the segment has.
+    /// Fails if more bits were read than the segment has.
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.is_over() { Err(ended()) } else { Ok(()) }
     }
 
-    /// Moves to the next marker. Fails when more than the rest of a byte and fill bytes comes before it.
+    /// Moves to the next marker. Fails if more than the rest of a byte and fill bytes precede the marker.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         self.refill();
         self.check()?;
@@ -107,7 +107,7 @@ impl<'a> BitReader<'a> {
         Ok(())
     }
 
-    /// Moves past the restart marker with `number`.
+    /// Moves past the restart marker with the given `number`.
     pub(super) fn restart(&mut self, number: u8) -> Result<(), Error> {
         self.finish()?;
         match self.data.get(self.at) {

@@ -1,4 +1,4 @@
-//! From a file's structure to its pixels.
+//! Decoding of a [`Layout`] to pixels.
 
 use super::planes::{Coefficients, Plane};
 use super::scan::ScanReader;
@@ -11,29 +11,29 @@ use crate::pixel_format::PixelFormat;
 use crate::scale::Scale;
 use crate::structure::{ColorModel, Layout, Process};
 
-/// What [`Layout::decode`](crate::Layout::decode) produces.
+/// Selects what [`Layout::decode`](crate::Layout::decode) decodes, and how strictly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayoutRequest {
-    /// The size of the output.
+    /// The scale of the output.
     pub scale: Scale,
-    /// The samples of the output. Files of four components decode to [`PixelFormat::Cmyk`] only, as their samples are
-    /// stored; all others to gray or RGB.
+    /// The pixel format of the output. Files with four components decode only to [`PixelFormat::Cmyk`], with samples as
+    /// stored; all others decode to gray or RGB.
     pub format: PixelFormat,
-    /// Whether damage is concealed, as `djpeg` does it: what cannot be decoded is gray, or as coarse as the scans
-    /// before it.
+    /// Whether damage is concealed, as in `djpeg`: parts that cannot be decoded are gray, or as coarse as the scans
+    /// before them.
     pub is_lenient: bool,
 }
 
 impl Layout<'_> {
     /// Decodes the image into `out`, rows from top to bottom without gaps.
     ///
-    /// A sequential file in one scan needs its samples in memory beside `out`, about one byte per pixel and component. All
-    /// other files also need their coefficients, two bytes each.
+    /// For a sequential file in one scan, the decoder keeps all samples in memory in addition to `out`, about one byte
+    /// per pixel and component. For all other files, it also keeps their coefficients, two bytes each.
     ///
     /// # Errors
     ///
-    /// When the file is damaged and the request is not lenient, when it is lossless, arithmetic-coded or not of 8 bits, or
-    /// when its sampling factors need upsampling by a fraction.
+    /// Returns an error if the file is damaged and the request is not lenient, if the file is lossless,
+    /// arithmetic-coded or not 8-bit, or if its sampling factors need upsampling by a fraction.
     pub fn decode(&self, request: LayoutRequest, out: &mut Vec<u8>) -> Result<ImageInfo, Error> {
         let LayoutRequest { scale, format, is_lenient } = request;
         self.check_support(format)?;
@@ -53,7 +53,7 @@ impl Layout<'_> {
         Ok(ImageInfo { width, height, format, is_damaged })
     }
 
-    /// Whether this decoder decodes the coding process to `format`.
+    /// Checks that this decoder supports the coding process, and that the components can be decoded to `format`.
     fn check_support(&self, format: PixelFormat) -> Result<(), Error> {
         if self.process == Process::Lossless || self.is_arithmetic || self.precision != 8 {
             return Err(Error::unsupported("a lossless, arithmetic-coded or 12-bit JPEG is not supported"));
@@ -65,7 +65,7 @@ impl Layout<'_> {
         Ok(())
     }
 
-    /// Whether the file is whole, as far as its structure tells.
+    /// Checks that the file is complete, as far as its structure shows.
     fn check_sound(&self) -> Result<(), Error> {
         if let Some(damage) = &self.damage {
             return Err(damage.clone());
@@ -80,7 +80,7 @@ impl Layout<'_> {
     }
 }
 
-/// Decodes all scans into `planes`. True when damage was concealed.
+/// Decodes all scans into `planes`. Returns true if damage was concealed.
 fn read_scans(layout: &Layout<'_>, planes: &mut [Plane], is_lenient: bool) -> Result<bool, Error> {
     let mut is_damaged = false;
     let mut conceal = |result: Result<(), Error>| match result {
@@ -93,7 +93,7 @@ fn read_scans(layout: &Layout<'_>, planes: &mut [Plane], is_lenient: bool) -> Re
     if let [scan] = &layout.scans[..]
         && layout.process == Process::Sequential
     {
-        // One row of MCUs at a time, so that the coefficients of the image are never in memory together.
+        // One row of MCUs at a time, so that the coefficients of the whole image are never in memory at once.
         let mut rows = Vec::new();
         for index in 0..planes.len() {
             rows.push(Coefficients::of_mcu_row(layout, index)?);
@@ -117,7 +117,7 @@ fn read_scans(layout: &Layout<'_>, planes: &mut [Plane], is_lenient: bool) -> Re
     }
     for scan in &layout.scans {
         let mut reader = ScanReader::new(layout, scan);
-        // Bytes after the last block are no damage to libjpeg: some cameras write them.
+        // libjpeg does not treat bytes after the last block as damage: some cameras write them.
         conceal((0..reader.rows()).try_for_each(|row| reader.read_row(row, row, &mut images)))?;
     }
     for (plane, blocks) in planes.iter_mut().zip(&images) {
@@ -126,7 +126,7 @@ fn read_scans(layout: &Layout<'_>, planes: &mut [Plane], is_lenient: bool) -> Re
     Ok(is_damaged)
 }
 
-/// Upsamples and converts the planes to the pixels of `out`.
+/// Upsamples the planes and converts them to the pixels of `out`.
 fn write_pixels(
     color: ColorModel,
     planes: &[Plane],

@@ -1,24 +1,24 @@
-//! Huffman tables of any scan.
+//! Huffman tables of the general decoder.
 
 use crate::structure::HuffmanSpec;
 
-/// Bits of a table lookup. Longer codes are searched for.
+/// Bits of a table lookup. Longer codes need a search.
 const LOOKUP_BITS: u32 = 9;
 
 /// A Huffman table for decoding.
 #[derive(Debug)]
 pub(super) struct HuffmanTable<'a> {
-    /// Length and symbol by the next bits; a length of 0 means a longer code.
+    /// Length and symbol, indexed by the next bits; a length of 0 means a longer code.
     lookup: [(u8, u8); 1 << LOOKUP_BITS],
-    /// For each length: the first left-aligned code above those of this length.
+    /// For each length: the first code after the codes of this length, left-aligned in 16 bits.
     ends: [u32; 17],
-    /// For each length: what turns a code into the index of its symbol.
+    /// For each length: the offset from a code to the index of its symbol.
     offsets: [i32; 17],
     symbols: &'a [u8],
 }
 
 impl<'a> HuffmanTable<'a> {
-    /// From a table whose code lengths were checked.
+    /// Creates a table from `spec`, whose code lengths must have been checked.
     pub(super) fn new(spec: HuffmanSpec<'a>) -> Self {
         let mut table = Self {
             lookup: [(0, 0); 1 << LOOKUP_BITS],
@@ -45,7 +45,7 @@ impl<'a> HuffmanTable<'a> {
         table
     }
 
-    /// The length and the symbol of the code at the top of 16 `bits`.
+    /// Returns the length and the symbol of the code at the top of 16 `bits`.
     pub(super) fn find(&self, bits: u32) -> Option<(u32, u8)> {
         let (length, symbol) = self.lookup[(bits >> (16 - LOOKUP_BITS)) as usize];
         if length > 0 {

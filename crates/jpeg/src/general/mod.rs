@@ -1,10 +1,10 @@
-//! The decoder of 8-bit JPEGs with Huffman codes, sequential or progressive, with any sampling factors that libjpeg
-//! decodes.
+//! The general decoder of 8-bit JPEGs with Huffman coding, sequential or progressive, with any sampling factors that
+//! libjpeg decodes.
 //!
-//! [`baseline`](crate::baseline) is faster and decodes what cameras and encoders commonly write. This decoder is for
-//! everything else: progressive files, CMYK and YCCK, unusual sampling factors, components in scans of their own. Its
-//! samples are those of libjpeg-turbo: the accurate integer transform, fancy upsampling by factors of two, replication
-//! for other integral factors.
+//! [`baseline`](crate::baseline) is faster and decodes the kinds of file that cameras and encoders commonly write. This
+//! decoder handles everything else: progressive files, CMYK and YCCK, unusual sampling factors, components in separate
+//! scans. Its samples match libjpeg-turbo: the accurate integer transform, fancy upsampling by factors of two,
+//! replication for other integer factors.
 
 mod bits;
 mod decode;

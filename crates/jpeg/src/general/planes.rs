@@ -6,7 +6,7 @@ use crate::idct::{Backend, Portable, dc_sample, four, two};
 use crate::memory;
 use crate::structure::Layout;
 
-/// Blocks of coefficients, including those that only complete MCUs.
+/// Blocks of coefficients of a component, including blocks that only complete MCUs.
 #[derive(Debug)]
 pub(super) struct Coefficients {
     blocks: Vec<Block>,
@@ -14,13 +14,13 @@ pub(super) struct Coefficients {
 }
 
 impl Coefficients {
-    /// Zeros for all blocks of component `index`.
+    /// Allocates zeros for all blocks of component `index`.
     pub(super) fn of_image(layout: &Layout<'_>, index: usize) -> Result<Self, Error> {
         let rows = layout.height.div_ceil(8 * layout.max_factors().1);
         Self::of_mcu_rows(layout, index, rows)
     }
 
-    /// Zeros for one row of MCUs of component `index`.
+    /// Allocates zeros for one row of MCUs of component `index`.
     pub(super) fn of_mcu_row(layout: &Layout<'_>, index: usize) -> Result<Self, Error> {
         Self::of_mcu_rows(layout, index, 1)
     }
@@ -32,7 +32,7 @@ impl Coefficients {
         Ok(Self { blocks: memory::filled(count, [0; 64])?, columns })
     }
 
-    /// The block in a column and a row.
+    /// Returns the block at a column and row.
     pub(super) fn block(&mut self, (column, row): (usize, usize)) -> Option<&mut Block> {
         let blocks = self.blocks.get_mut(row * self.columns..)?.get_mut(..self.columns)?;
         blocks.get_mut(column)
@@ -48,18 +48,18 @@ impl Coefficients {
 pub(super) struct Plane {
     samples: Vec<u8>,
     stride: usize,
-    /// Samples of the image, without those that only complete MCUs.
+    /// Samples per row of the image, without those that only complete MCUs.
     pub(super) width: usize,
     height: usize,
-    /// Samples on a side of a block: 8, 4, 2 or 1.
+    /// Samples per side of a block: 8, 4, 2 or 1.
     side: usize,
     quant: QuantTable,
-    /// Rows of blocks in an MCU.
+    /// Rows of blocks per MCU.
     vertical: usize,
 }
 
 impl Plane {
-    /// An empty plane for component `index` with `side` samples on a side of a block.
+    /// Creates an empty plane for component `index` with `side` samples per side of a block.
     pub(super) fn new(layout: &Layout<'_>, index: usize, side: usize) -> Result<Self, Error> {
         let (max_h, max_v) = layout.max_factors();
         let component = &layout.components[index];
@@ -76,7 +76,7 @@ impl Plane {
         })
     }
 
-    /// Row `y`; rows below the last one are the last one.
+    /// Returns row `y`, or the last row if `y` is below it.
     pub(super) fn row(&self, y: usize) -> &[u8] {
         let start = y.min(self.height - 1) * self.stride;
         &self.samples[start..start + self.width]
@@ -102,10 +102,10 @@ impl Plane {
         Ok(())
     }
 
-    /// A block at full size.
+    /// Transforms a block at full size.
     fn full(&self, block: &Block) -> [[u8; 8]; 8] {
         let coefficients = Portable.dequantize(block, &self.quant).unwrap_or_else(|| {
-            // Larger than those of any real pixels, but no error to libjpeg.
+            // The coefficients are larger than any real pixels produce, but libjpeg accepts them.
             std::array::from_fn(|n| {
                 let product = i32::from(block[n]) * i32::from(self.quant.0[n]);
                 product.clamp(i16::MIN.into(), i16::MAX.into()) as i16
@@ -114,7 +114,7 @@ impl Plane {
         Portable.samples(&coefficients)
     }
 
-    /// Coefficients that the reduced transforms can take.
+    /// Dequantizes a block for the reduced transforms. Fails if its coefficients are too large for them.
     fn dequantize(&self, block: &Block) -> Result<Block, Error> {
         let coefficients = Portable.dequantize(block, &self.quant);
         coefficients.ok_or_else(|| Error::corrupt("a block has larger coefficients than any pixels give"))

@@ -1,4 +1,4 @@
-//! Coefficients of a scan, sequential or progressive (T.81, annexes F and G).
+//! Decoding of the coefficients of a scan, sequential or progressive (T.81, annexes F and G).
 
 use super::bits::BitReader;
 use super::huffman::HuffmanTable;
@@ -10,16 +10,16 @@ use crate::structure::{Layout, Process, Scan};
 /// A component of the scan.
 #[derive(Debug)]
 struct ScanMember<'a> {
-    /// Index in the frame.
+    /// Index of the component in the frame.
     index: usize,
     dc: Option<HuffmanTable<'a>>,
     ac: Option<HuffmanTable<'a>>,
-    /// Blocks of an MCU, across and down.
+    /// Blocks per MCU, horizontally and vertically.
     blocks: (usize, usize),
     last_dc: i32,
 }
 
-/// How a scan codes a block.
+/// The coding of blocks in a scan.
 #[derive(Debug, Clone, Copy)]
 enum Coding {
     Sequential,
@@ -35,7 +35,7 @@ pub(super) struct ScanReader<'a> {
     members: Vec<ScanMember<'a>>,
     coding: Coding,
     spectral: (usize, usize),
-    /// The lowest bit of the scan's coefficients.
+    /// The position of the lowest bit that the scan codes.
     low: u8,
     /// MCUs per row.
     columns: usize,
@@ -45,7 +45,7 @@ pub(super) struct ScanReader<'a> {
     left: usize,
     /// The number of the next restart marker.
     next_restart: u8,
-    /// Blocks of the current EOB run that are left.
+    /// Remaining blocks of the current EOB run.
     eob_run: u32,
     bits: BitReader<'a>,
 }
@@ -98,12 +98,12 @@ impl<'a> ScanReader<'a> {
         }
     }
 
-    /// Rows of MCUs.
+    /// Returns the number of rows of MCUs.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Reads row `row` of MCUs. Its blocks go to row `to` of MCUs in `coefficients`.
+    /// Reads row `row` of MCUs. Stores its blocks in row `to` of MCUs in `coefficients`.
     pub(super) fn read_row(
         &mut self,
         row: usize,
@@ -145,7 +145,7 @@ impl<'a> ScanReader<'a> {
             (Coding::Sequential, Some(dc), Some(ac)) => {
                 member.last_dc = read_dc(bits, dc, member.last_dc)?;
                 block[0] = member.last_dc as i16;
-                // Every EOBn ends the block, as in libjpeg; only EOB0 is allowed here.
+                // Every EOBn ends the block, as in libjpeg; only EOB0 is valid here.
                 read_ac(bits, ac, (1, 63), 0, block).map(drop)
             }
             (Coding::DcFirst, Some(dc), _) => {
@@ -173,7 +173,8 @@ impl<'a> ScanReader<'a> {
     }
 }
 
-/// The index of coefficient `k` in a block. As in libjpeg, coefficients after the last one overwrite the last one.
+/// Returns the index of coefficient `k` in a block. As in libjpeg, coefficients after the last one overwrite the last
+/// one.
 #[inline(always)]
 fn index(k: usize) -> usize {
     usize::from(ZIGZAG_INDEX[k.min(63)])
@@ -184,8 +185,8 @@ fn read_dc(bits: &mut BitReader<'_>, table: &HuffmanTable<'_>, last: i32) -> Res
     Ok(last.wrapping_add(bits.value(size.into())))
 }
 
-/// Reads the coefficients of a band, shifted left by `low`. Returns the run length category *n* of the EOB*n* symbol
-/// that ended it early (T.81, G.1.2.2).
+/// Reads the coefficients of a band, shifted left by `low`. If an EOB*n* symbol ends the band early, returns its run
+/// length category *n* (T.81, G.1.2.2).
 #[inline(always)]
 fn read_ac(
     bits: &mut BitReader<'_>,

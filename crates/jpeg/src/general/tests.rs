@@ -1,4 +1,5 @@
-//! Against libjpeg-turbo-rs where it reads the file, else against digests of what Pillow (libjpeg-turbo 3.2) decodes.
+//! Comparison with libjpeg-turbo-rs for files that it reads, and with digests of Pillow's output (libjpeg-turbo 3.2)
+//! for others.
 
 use libjpeg_turbo_rs::{Decoder, Encoder, PixelFormat as TurboFormat, ScalingFactor, Subsampling};
 use proptest::prelude::*;
@@ -34,7 +35,7 @@ fn read(bytes: &[u8], reduction: usize, format: PixelFormat) -> Result<Vec<u8>, 
     Layout::read(bytes)?.decode(request(reduction, format, false), &mut out).map(|_| out)
 }
 
-/// The format of a file with `components` components.
+/// Returns the default format for files with `components` components.
 fn natural(components: usize) -> PixelFormat {
     if components == 4 { PixelFormat::Cmyk } else { PixelFormat::Rgb }
 }
@@ -72,7 +73,7 @@ proptest! {
         prop_assert!(read(&bytes, reduction, format).unwrap() == expected);
     }
 
-    /// Damage gives an error or an image, whatever the mode, and never a panic.
+    /// Damaged files give an error or an image in every mode, and never cause a panic.
     #[test]
     fn damage_is_survived(
         which in 0usize..FACTORS.len(),
@@ -103,7 +104,7 @@ proptest! {
     }
 }
 
-/// Writes bits, with stuffing.
+/// Writes bits, with byte stuffing.
 #[derive(Default)]
 struct Bits {
     out: Vec<u8>,
@@ -126,7 +127,7 @@ impl Bits {
         }
     }
 
-    /// A value after its symbol, all of whose codes have 4 bits.
+    /// Writes a value after its symbol. All symbol codes have 4 bits.
     fn value(&mut self, symbols: &[u8], run: u8, value: i32) {
         let size = 32 - value.unsigned_abs().leading_zeros();
         let symbol = symbols.iter().position(|symbol| *symbol == run << 4 | size as u8).unwrap();
@@ -143,7 +144,7 @@ fn segment(marker: u8, payload: &[u8]) -> Vec<u8> {
     [&[0xff, marker][..], &(payload.len() as u16 + 2).to_be_bytes(), payload].concat()
 }
 
-/// A sequential JPEG of random coefficients whose components have the sampling `factors`.
+/// Creates a sequential JPEG with random coefficients whose components have the sampling `factors`.
 fn factor_jpeg(
     (width, height): (usize, usize),
     factors: &[(usize, usize)],
@@ -208,8 +209,8 @@ fn factor_jpeg(
     out
 }
 
-/// Size, factors, Adobe's transform, whether there is one scan, and the CRC-32 of the samples as Pillow decodes them: RGB, or
-/// CMYK as it is stored.
+/// Size, sampling factors, Adobe transform, whether all components are in one scan, and the CRC-32 of the samples that
+/// Pillow decodes: RGB, or CMYK as stored.
 type FactorRow = ((usize, usize), &'static [(usize, usize)], Option<u8>, bool, u32);
 
 const FACTORS: [FactorRow; 16] = [

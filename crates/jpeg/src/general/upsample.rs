@@ -1,32 +1,32 @@
-//! Upsampling of components to the size of the image, as `jdsample.c` of libjpeg-turbo chooses it.
+//! Upsampling of components to the size of the image, with the methods that `jdsample.c` of libjpeg-turbo selects.
 
 use super::planes::Plane;
 use crate::error::Error;
 use crate::scale::Scale;
 use crate::structure::Layout;
 
-/// libjpeg-turbo replicates the samples of narrower components.
+/// Minimum width of a component for fancy upsampling. libjpeg-turbo replicates the samples of narrower components.
 const MIN_FANCY_WIDTH: usize = 3;
 
-/// How a component becomes as large as the image.
+/// The method that upsamples a component to the size of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Upsampling {
-    /// Samples on a side of a block of the component.
+    /// Samples per side of a block of the component.
     pub(super) side: usize,
-    /// Pixels per sample, across and down.
+    /// Pixels per sample, horizontally and vertically.
     factors: (usize, usize),
-    /// Whether upsampling is fancy (blends neighbors) or replicates samples.
+    /// Whether upsampling is fancy (blends neighbors); otherwise it replicates samples.
     is_fancy: bool,
 }
 
 impl Upsampling {
-    /// The upsampling of each component of `layout` at `scale`. Ratios that are not integers are unsupported, as in
+    /// Returns the upsampling of each component of `layout` at `scale`. Fractional ratios are unsupported, as in
     /// libjpeg.
     pub(super) fn of(layout: &Layout<'_>, scale: Scale) -> Result<Vec<Self>, Error> {
         let (max_h, max_v) = layout.max_factors();
         let smallest = scale.block_side();
         let upsampling = layout.components.iter().map(|component| {
-            // Blocks stay larger where that makes upsampling unnecessary (jdmaster.c).
+            // Blocks stay larger if that makes upsampling unnecessary (jdmaster.c).
             let mut side = smallest;
             while side < 8
                 && (max_h * smallest).is_multiple_of(component.horizontal * side * 2)
@@ -55,7 +55,7 @@ impl Upsampling {
         upsampling.collect()
     }
 
-    /// Row `y` of the image, as wide as `out`.
+    /// Writes row `y` of the image to `out`, upsampled to the width of `out`.
     pub(super) fn row(&self, plane: &Plane, y: usize, out: &mut [u8]) {
         let (across, down) = self.factors;
         let near = y / down;
@@ -66,7 +66,7 @@ impl Upsampling {
             }
             return;
         }
-        // The next row is above for the first of two rows, and below for the second.
+        // The neighboring row is above for the first of two rows, and below for the second.
         let far = plane.row(if y.is_multiple_of(2) { near.saturating_sub(1) } else { near + 1 });
         match self.factors {
             (1, _) => {
@@ -81,8 +81,8 @@ impl Upsampling {
     }
 }
 
-/// Doubles a row of `width` samples: each is 3/4 of the nearest and 1/4 of the next one. `biases` are those of the left
-/// and the right sample of a pair, and the bits that are taken off.
+/// Doubles a row of `width` samples: each is 3/4 of the nearest sample and 1/4 of the next one. The tuple contains the
+/// rounding biases of the left and the right sample of a pair, and the number of bits to shift right.
 fn blend(width: usize, out: &mut [u8], (left, right, bits): (u16, u16, u32), sample: impl Fn(usize) -> u16) {
     for (x, pair) in (0..width).zip(out.chunks_mut(2)) {
         let this = sample(x);

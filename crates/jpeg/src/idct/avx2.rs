@@ -1,6 +1,6 @@
-//! The transform for processors with AVX2: sixteen values of 16 bits at once. One instruction multiplies two pairs and adds
-//! the products. The sums are those of [`Portable`](super::Portable), written out, so nothing is rounded differently.
-//! `pulp` makes the instructions safe to call: its token proves that the processor was checked.
+//! The transform for processors with AVX2: sixteen 16-bit values at once. A single instruction multiplies two pairs and
+//! adds the products. The sums are those of [`Portable`](super::Portable), written out, so all results are rounded
+//! identically. `pulp` makes the instructions safe to call: its token proves that the processor was checked.
 
 use std::arch::x86_64::{__m128i, __m256i};
 
@@ -18,21 +18,22 @@ use super::reduced::{
 };
 use crate::block::{Block, QuantTable};
 
-/// Bits that each pass shifts right by.
+/// Right shifts of the two passes.
 const FIRST: i32 = (CONST_BITS - PASS1_BITS) as i32;
 const SECOND: i32 = (CONST_BITS + PASS1_BITS + 3) as i32;
 
-/// The factors of two inputs for one output.
+/// The factors of two inputs of one output.
 type Pair = (i32, i32);
 
 const ONE: i32 = 1 << CONST_BITS;
-/// For inputs 0 and 4.
+/// Factors of inputs 0 and 4.
 const EVEN_0: Pair = (ONE, ONE);
 const EVEN_1: Pair = (ONE, -ONE);
-/// For inputs 2 and 6.
+/// Factors of inputs 2 and 6.
 const EVEN_2: Pair = (FIX_0_541196100, FIX_0_541196100 - FIX_1_847759065);
 const EVEN_3: Pair = (FIX_0_541196100 + FIX_0_765366865, FIX_0_541196100);
-/// For inputs 1 and 5, then for inputs 3 and 7. The names are those of the portable pass, with `z5` added to `z3` and `z4`.
+/// Factors of inputs 1 and 5, then of inputs 3 and 7. The names match the portable pass, with `z5` added to `z3` and
+/// `z4`.
 const Z3: i32 = FIX_1_175875602 - FIX_1_961570560;
 const Z4: i32 = FIX_1_175875602 - FIX_0_390180644;
 const ODD_0: (Pair, Pair) =
@@ -44,13 +45,13 @@ const ODD_2: (Pair, Pair) =
 const ODD_3: (Pair, Pair) =
     ((FIX_1_501321110 - FIX_0_899976223 + Z4, Z4), (FIX_1_175875602, -FIX_0_899976223 + FIX_1_175875602));
 
-/// For the transform to four samples.
+/// Factors of the transform to four samples.
 const FOUR_ODD_0: (Pair, Pair) = ((FIX_2_562915447, -FIX_0_601344887), (FIX_0_899976223, -FIX_0_509795579));
 const FOUR_ODD_1: (Pair, Pair) = ((FIX_1_061594337, FIX_1_451774981), (-FIX_2_172734803, -FIX_0_211164243));
-/// For the transform to two samples.
+/// Factors of the transform to two samples.
 const TWO_ODD: (Pair, Pair) = ((FIX_3_624509785, FIX_0_850430095), (-FIX_1_272758580, -FIX_0_720959822));
 
-/// The factors of eight columns for each of the four samples of a row; for two rows.
+/// The factors of eight columns for each of the four samples of a row, repeated for two rows.
 const FOUR: [[i16; 16]; 4] = {
     let (c0, c2, c6) = (2 * ONE, FIX_1_847759065, -FIX_0_765366865);
     let ((c1, c5), (c3, c7)) = FOUR_ODD_0;
@@ -63,12 +64,12 @@ const FOUR: [[i16; 16]; 4] = {
     ]
 };
 
-/// The factors of eight columns for the two samples of a row, times −1.
+/// The factors of eight columns for the left sample of a row, times −1, repeated for two rows.
 const TWO_LEFT: [i16; 16] = {
     let ((c1, c5), (c3, c7)) = TWO_ODD;
     for_two_rows([-4 * ONE, -c1, 0, -c3, 0, -c5, 0, -c7])
 };
-/// See [`TWO_LEFT`].
+/// The same as [`TWO_LEFT`], for the right sample.
 const TWO_RIGHT: [i16; 16] = {
     let ((c1, c5), (c3, c7)) = TWO_ODD;
     for_two_rows([-4 * ONE, c1, 0, c3, 0, c5, 0, c7])
@@ -83,12 +84,12 @@ const fn for_two_rows(factors: [i32; 8]) -> [i16; 16] {
     both
 }
 
-/// Shuffle that interleaves the two groups of four values in each half.
+/// Shuffle that interleaves the two groups of four values in each 128-bit half.
 const INTERLEAVED: [u8; 32] = {
     let mut order = [0; 32];
     let mut n = 0;
     while n < 32 {
-        // Value n / 2 of a half of eight comes from one group or the other.
+        // Value n / 2 of the eight values of a half comes from one group or the other.
         let value = n % 16 / 2;
         order[n] = ((value / 2 + value % 2 * 4) * 2 + n % 2) as u8;
         n += 1;
@@ -96,7 +97,7 @@ const INTERLEAVED: [u8; 32] = {
     order
 };
 
-/// Code for processors with AVX2.
+/// The backend for processors with AVX2.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx2(pub(crate) V3);
 
@@ -111,7 +112,7 @@ impl Backend for Avx2 {
         let [first, rest @ ..]: [__m256i; 4] = pulp::cast(*block);
         let V3 { avx, avx2, .. } = self.0;
         let rest = avx2._mm256_or_si256(avx2._mm256_or_si256(rest[0], rest[1]), rest[2]);
-        // All values of the first vector but the first one.
+        // All values of the first vector except the DC coefficient.
         let mask = avx._mm256_setr_epi16(0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
         let any = avx2._mm256_or_si256(rest, avx2._mm256_and_si256(first, mask));
         avx._mm256_testz_si256(any, any) == 0
@@ -127,12 +128,12 @@ impl Backend for Avx2 {
         let mut energy = avx._mm256_setzero_si256();
         for n in 0..4 {
             let product = avx2._mm256_mullo_epi16(block[n], quant[n]);
-            // Unless the upper half of a product repeats the sign of the lower half, bits are lost.
+            // Bits are lost unless the upper half of a product repeats the sign of the lower half.
             let upper = avx2._mm256_mulhi_epi16(block[n], quant[n]);
             let lost = avx2._mm256_xor_si256(upper, avx2._mm256_srai_epi16::<15>(product));
             let large = avx2._mm256_and_si256(avx2._mm256_add_epi16(product, most), outside);
             excess = avx2._mm256_or_si256(excess, avx2._mm256_or_si256(lost, large));
-            // Where nothing is in excess, 32 bits hold the sum.
+            // If no product is out of range, the sum fits in 32 bits.
             energy = self.add(energy, avx2._mm256_madd_epi16(product, product));
             out[n] = product;
         }
@@ -164,7 +165,7 @@ impl Backend for Avx2 {
     fn four(self, block: &Block) -> [[u8; 4]; 4] {
         let [x04, x15, x26, x37]: [__m256i; 4] = pulp::cast(*block);
         let avx2 = self.0.avx2;
-        // The rows of the first pass, each with its eight columns.
+        // The rows after the first pass, each with its eight columns.
         let rounding = self.0.avx._mm256_set1_epi32(1 << (FOUR_BITS.0 - 1));
         let even = self.add(self.sum(x04, (2 * ONE, 0)), rounding);
         let turn = self.sum(x26, (FIX_1_847759065, -FIX_0_765366865));
@@ -179,7 +180,7 @@ impl Backend for Avx2 {
         let (upper, lower) = (self.four_of_rows(r0, r1), self.four_of_rows(r2, r3));
         let words = avx2._mm256_packs_epi32(upper, lower);
         let samples: [[u8; 4]; 8] = pulp::cast(avx2._mm256_packus_epi16(words, words));
-        // Two rows in each half.
+        // Each half contains two rows.
         [samples[0], samples[4], samples[1], samples[5]]
     }
 
@@ -188,13 +189,13 @@ impl Backend for Avx2 {
         let [x04, x15, _, x37]: [__m256i; 4] = pulp::cast(*block);
         let avx2 = self.0.avx2;
         let rounding = self.0.avx._mm256_set1_epi32(1 << (TWO_BITS.0 - 1));
-        // One is too large by one for 16 bits, minus one is not.
+        // A factor of 1 (`4 * ONE`) is one too large for 16 bits; a factor of −1 fits.
         let even = self.sub(rounding, self.sum(x04, (-4 * ONE, 0)));
         let odd = self.add(self.sum(x15, TWO_ODD.0), self.sum(x37, TWO_ODD.1));
         const FIRST: i32 = TWO_BITS.0 as i32;
         let rows =
             self.row_pair(self.shift::<FIRST>(self.add(even, odd)), self.shift::<FIRST>(self.sub(even, odd)));
-        // All factors are negative, for the same reason.
+        // The factors are negated for the same reason.
         let left = avx2._mm256_madd_epi16(rows, pulp::cast(TWO_LEFT));
         let right = avx2._mm256_madd_epi16(rows, pulp::cast(TWO_RIGHT));
         let sums = avx2._mm256_hadd_epi32(left, right);
@@ -216,7 +217,7 @@ impl Backend for Avx2 {
     }
 }
 
-/// For each third of sixteen pixels and each color: the sample for each byte; 128 for none.
+/// For each third of sixteen pixels and each color: the sample index for each byte, or 128 for none.
 const SPREAD: [[[u8; 16]; 3]; 3] = {
     let mut spread = [[[128; 16]; 3]; 3];
     let mut n = 0;
@@ -228,7 +229,7 @@ const SPREAD: [[[u8; 16]; 3]; 3] = {
 };
 
 impl Avx2 {
-    /// One pass over eight columns. Inputs 0 and 4, 1 and 5, 2 and 6, 3 and 7 are interleaved; `rounding` is added before
+    /// Transforms eight columns. Inputs 0 and 4, 1 and 5, 2 and 6, 3 and 7 are interleaved. `rounding` is added before
     /// the shift by `BITS`.
     #[inline(always)]
     fn pass<const BITS: i32>(self, [x04, x15, x26, x37]: [__m256i; 4], rounding: i32) -> [__m256i; 8] {
@@ -254,13 +255,14 @@ impl Avx2 {
         ]
     }
 
-    /// Two rows of eight values of 32 bits, in 16 bits: one in each half.
+    /// Packs two rows of eight 32-bit values to 16 bits, one row per half.
     #[inline(always)]
     fn row_pair(self, first: __m256i, second: __m256i) -> __m256i {
         self.0.avx2._mm256_permute4x64_epi64::<0b11_01_10_00>(self.0.avx2._mm256_packs_epi32(first, second))
     }
 
-    /// The second pass of the transform to four samples, for two rows: each half has the samples of one.
+    /// Applies the second pass of the transform to four samples to two rows. Each half of the result has the samples of
+    /// one row.
     #[inline(always)]
     fn four_of_rows(self, first: __m256i, second: __m256i) -> __m256i {
         let avx2 = self.0.avx2;
@@ -278,7 +280,7 @@ impl Avx2 {
         self.shift::<SECOND>(self.add(avx2._mm256_hadd_epi32(left, right), rounding))
     }
 
-    /// Sixteen pixels of three samples.
+    /// Interleaves sixteen pixels of three samples.
     #[inline(always)]
     fn pixels(self, red: __m128i, green: __m128i, blue: __m128i) -> [__m128i; 3] {
         [
@@ -312,19 +314,20 @@ impl Avx2 {
         self.0.avx2._mm256_srai_epi32::<BITS>(a)
     }
 
-    /// The two values of each pair, multiplied by their factors and added.
+    /// Multiplies the two values of each pair by their factors and adds the products.
     #[inline(always)]
     fn sum(self, pairs: __m256i, (first, second): Pair) -> __m256i {
-        // Both factors in one value of 32 bits.
+        // Both factors in one 32-bit value.
         let factors = self.0.avx._mm256_set1_epi32(second << 16 | first & 0xffff);
         self.0.avx2._mm256_madd_epi16(pairs, factors)
     }
 
-    /// Columns of 32 bits to rows of 16: 0 and 4, 1 and 5, 2 and 6, 3 and 7, one after the other.
+    /// Transposes columns of 32-bit values to rows of 16-bit values: 0 and 4, 1 and 5, 2 and 6, 3 and 7, one after the
+    /// other.
     #[inline(always)]
     fn transpose(self, x: [__m256i; 8]) -> [__m256i; 4] {
         let avx2 = self.0.avx2;
-        // Rows 0 to 3 in the lower halves, 4 to 7 in the upper ones.
+        // Rows 0 to 3 in the lower halves, 4 to 7 in the upper halves.
         let (x01, x23) = (self.pack(x[0], x[1]), self.pack(x[2], x[3]));
         let (x45, x67) = (self.pack(x[4], x[5]), self.pack(x[6], x[7]));
         let (low03, high03) = (avx2._mm256_unpacklo_epi32(x01, x23), avx2._mm256_unpackhi_epi32(x01, x23));
@@ -337,13 +340,13 @@ impl Avx2 {
         ]
     }
 
-    /// Two columns, interleaved, in 16 bits.
+    /// Packs two columns to 16 bits and interleaves them.
     #[inline(always)]
     fn pack(self, a: __m256i, b: __m256i) -> __m256i {
         self.interleave_groups(self.0.avx2._mm256_packs_epi32(a, b))
     }
 
-    /// Two rows that follow each other, interleaved.
+    /// Interleaves two consecutive rows.
     #[inline(always)]
     fn interleave_rows(self, rows: __m256i) -> __m256i {
         self.interleave_groups(self.0.avx2._mm256_permute4x64_epi64::<0b11_01_10_00>(rows))

@@ -1,29 +1,30 @@
-//! Code for one kind of processor.
+//! The interface of the code for one kind of processor.
 
 use crate::block::{Block, QuantTable};
 
-/// Pixels that are converted together.
+/// Number of pixels that are converted at once.
 pub(crate) const GROUP: usize = 32;
 
-/// The inner loops for one kind of processor. All backends give the same samples.
+/// The inner loops for one kind of processor. All backends produce the same samples.
 pub(crate) trait Backend: Copy {
-    /// Calls `work`, compiled for this kind of processor. What `work` calls must be inlined into it.
+    /// Calls `work`, compiled for this kind of processor. Functions that `work` calls must be inlined into it.
     fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output;
 
-    /// Whether any coefficient but the first is not zero.
+    /// Returns whether any AC coefficient is nonzero.
     fn has_ac(self, block: &Block) -> bool;
 
-    /// `block` times `quant`; `None` when a coefficient is [`MAX_COEFFICIENT`](super::MAX_COEFFICIENT) or more, or the
-    /// sum of their squares is above `MAX_ENERGY`.
+    /// Returns `block` times `quant`; `None` if a coefficient reaches [`MAX_COEFFICIENT`](super::MAX_COEFFICIENT), or
+    /// the sum of their squares exceeds `MAX_ENERGY`.
     fn dequantize(self, block: &Block, quant: &QuantTable) -> Option<Block>;
 
-    /// The samples of a block of coefficients, row by row.
+    /// Returns the samples of a block of coefficients, row by row.
     fn samples(self, block: &Block) -> [[u8; 8]; 8];
 
-    /// The samples of a block of coefficients at half the size. `block` is the result of [`dequantize`](Self::dequantize).
+    /// Returns the samples of a block of coefficients at half the size. `block` is the result of
+    /// [`dequantize`](Self::dequantize).
     fn four(self, block: &Block) -> [[u8; 4]; 4];
 
-    /// As [`four`](Self::four), at a quarter of the size.
+    /// Returns the samples like [`four`](Self::four), at a quarter of the size.
     fn two(self, block: &Block) -> [[u8; 2]; 2];
 
     /// Interleaves red, green and blue.

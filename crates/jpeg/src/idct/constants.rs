@@ -1,15 +1,15 @@
-//! What all versions of the transform share.
+//! Constants and functions shared by all implementations of the transform.
 
-/// Coefficients of 8-bit samples are below this, whatever the quantization.
+/// Coefficients of 8-bit samples are below this value, whatever the quantization.
 pub(crate) const MAX_COEFFICIENT: u32 = 1 << 12;
 
-/// Sum of the squares of a block's coefficients up to which every intermediate value of every implementation fits in
-/// 16 bits. Blocks of real pixels have at most a quarter of it, plus the quantization error.
+/// Maximum sum of the squares of a block's coefficients for which every intermediate value of every implementation fits
+/// in 16 bits. Blocks of real pixels have at most a quarter of it, plus the quantization error.
 pub(super) const MAX_ENERGY: i32 = 1 << 22;
 
 /// Fractional bits of the constants.
 pub(super) const CONST_BITS: u32 = 13;
-/// Fractional bits that the first pass leaves.
+/// Fractional bits that remain after the first pass.
 pub(super) const PASS1_BITS: u32 = 2;
 
 pub(super) const FIX_0_298631336: i32 = 2446;
@@ -25,13 +25,13 @@ pub(super) const FIX_2_053119869: i32 = 16_819;
 pub(super) const FIX_2_562915447: i32 = 20_995;
 pub(super) const FIX_3_072711026: i32 = 25_172;
 
-/// The sample of a transformed value: the level shift of T.81, A.3.1, then clamping.
+/// Converts a transformed value to a sample: adds the level shift of T.81, A.3.1, then clamps.
 #[inline(always)]
 pub(crate) fn sample(value: i32) -> u8 {
     value.wrapping_add(128).clamp(0, 255) as u8
 }
 
-/// The sample of a block that has only the dequantized DC coefficient `dc`.
+/// Returns the sample of a block with only the dequantized DC coefficient `dc`.
 #[inline(always)]
 pub(crate) fn dc_sample(dc: i32) -> u8 {
     sample((dc + 4) >> 3)

@@ -1,5 +1,5 @@
-//! The inverse discrete cosine transform of libjpeg (`islow`): accurate integer arithmetic after Loeffler, Ligtenberg and
-//! Moschytz (1989), with 12 multiplications for eight values.
+//! The inverse discrete cosine transform of libjpeg (`islow`): accurate integer arithmetic after Loeffler, Ligtenberg
+//! and Moschytz (1989), with 12 multiplications per eight values.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

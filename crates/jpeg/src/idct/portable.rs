@@ -1,4 +1,4 @@
-//! The transform for any processor: one pass over eight values is written for eight columns at once.
+//! The transform for any processor. One pass transforms eight columns of eight values at once.
 
 use super::backend::{Backend, GROUP};
 use super::constants::{
@@ -9,7 +9,7 @@ use super::constants::{
 use super::reduced;
 use crate::block::{Block, QuantTable, index_of};
 
-/// Code for any processor.
+/// The backend for any processor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Portable;
 
@@ -88,13 +88,13 @@ fn shl(a: Lanes, bits: u32) -> Lanes {
     std::array::from_fn(|i| a[i] << bits)
 }
 
-/// Divides by a power of two, rounded.
+/// Divides by a power of two, with rounding.
 #[inline(always)]
 fn descale(a: Lanes, bits: u32) -> Lanes {
     std::array::from_fn(|i| a[i].wrapping_add(1 << (bits - 1)) >> bits)
 }
 
-/// One pass over all columns; results are divided by 2 to the power of `bits`.
+/// Transforms all columns; results are divided by 2 to the power of `bits`.
 #[inline(always)]
 fn pass(x: Rows, bits: u32) -> Rows {
     let z1 = times(add(x[2], x[6]), FIX_0_541196100);

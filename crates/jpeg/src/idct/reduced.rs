@@ -1,5 +1,5 @@
-//! The transform to 4×4 or 2×2 samples: that of libjpeg (`jidctred.c`), which prunes the transform of Loeffler, Ligtenberg
-//! and Moschytz. Coefficients that the smaller block cannot show are left out.
+//! The transforms to 4×4 and 2×2 samples of libjpeg (`jidctred.c`), which prune the transform of Loeffler, Ligtenberg
+//! and Moschytz. They leave out coefficients that the smaller block cannot represent.
 
 use super::constants::{
     CONST_BITS, FIX_0_765366865, FIX_0_899976223, FIX_1_847759065, FIX_2_562915447, PASS1_BITS, sample,
@@ -17,18 +17,18 @@ pub(super) const FIX_1_451774981: i32 = 11_893;
 pub(super) const FIX_2_172734803: i32 = 17_799;
 pub(super) const FIX_3_624509785: i32 = 29_692;
 
-/// Bits by which the passes to 4 and to 2 samples shift: one and two more than those to 8.
+/// Shifts of the two passes to 4 and to 2 samples: one and two bits more than those to 8.
 pub(super) const FOUR_BITS: (u32, u32) = (CONST_BITS - PASS1_BITS + 1, CONST_BITS + PASS1_BITS + 3 + 1);
 pub(super) const TWO_BITS: (u32, u32) = (CONST_BITS - PASS1_BITS + 2, CONST_BITS + PASS1_BITS + 3 + 2);
 
-/// The 4×4 samples of `block`.
+/// Transforms `block` to 4×4 samples.
 #[inline(always)]
 pub(crate) fn four(block: &Block) -> [[u8; 4]; 4] {
     let columns: [[i32; 4]; 8] = std::array::from_fn(|c| four_of(column(block, c), FOUR_BITS.0));
     std::array::from_fn(|r| four_of(columns.map(|column| column[r]), FOUR_BITS.1).map(sample))
 }
 
-/// The 2×2 samples of `block`.
+/// Transforms `block` to 2×2 samples.
 #[inline(always)]
 pub(crate) fn two(block: &Block) -> [[u8; 2]; 2] {
     let columns: [[i32; 2]; 8] = std::array::from_fn(|c| two_of(column(block, c), TWO_BITS.0));
@@ -40,7 +40,7 @@ fn column(block: &Block, column: usize) -> [i32; 8] {
     std::array::from_fn(|row| block[index_of(row, column)].into())
 }
 
-/// Four samples of eight coefficients, of which the fifth is left out. Divides by 2 to the power of `bits`.
+/// Computes four samples from eight coefficients, except the fifth. Divides by 2 to the power of `bits`.
 #[inline(always)]
 fn four_of(x: [i32; 8], bits: u32) -> [i32; 4] {
     let even = x[0] << (CONST_BITS + 1);
@@ -53,7 +53,7 @@ fn four_of(x: [i32; 8], bits: u32) -> [i32; 4] {
     [e0 + o0, e1 + o1, e1 - o1, e0 - o0].map(|sum| descale(sum, bits))
 }
 
-/// Two samples of the first coefficient and the odd ones. Divides by 2 to the power of `bits`.
+/// Computes two samples from the first coefficient and the odd ones. Divides by 2 to the power of `bits`.
 #[inline(always)]
 fn two_of(x: [i32; 8], bits: u32) -> [i32; 2] {
     let even = x[0] << (CONST_BITS + 2);
@@ -62,7 +62,7 @@ fn two_of(x: [i32; 8], bits: u32) -> [i32; 2] {
     [even + odd, even - odd].map(|sum| descale(sum, bits))
 }
 
-/// Divides by a power of two, rounded.
+/// Divides by a power of two, with rounding.
 #[inline(always)]
 fn descale(value: i32, bits: u32) -> i32 {
     (value + (1 << (bits - 1))) >> bits
@@ -78,7 +78,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// Up to the most energy that a block may have.
+        /// Tests blocks of up to the maximum energy.
         #[test]
         fn all_processors_find_the_same_samples(
             seed in prop::collection::vec((0usize..64, -2048i16..=2048), 1..64),

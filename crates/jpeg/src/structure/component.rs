@@ -1,17 +1,17 @@
-//! The frame's vocabulary: coding process, color model and components.
+//! Types of the frame header: coding process, color model and components.
 
-/// How samples are coded.
+/// The coding process of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Process {
-    /// DCT coefficients, each complete in one scan: baseline and extended sequential.
+    /// DCT coefficients, each coded completely in one scan: baseline and extended sequential.
     Sequential,
-    /// DCT coefficients in several scans.
+    /// DCT coefficients, coded over several scans.
     Progressive,
-    /// Predicted samples without DCT.
+    /// Predicted samples, without a DCT.
     Lossless,
 }
 
-/// What the components of a file mean.
+/// Color model of the components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColorModel {
     /// One component.
@@ -33,16 +33,17 @@ pub struct Component {
     pub(crate) horizontal: usize,
     pub(crate) vertical: usize,
     pub(super) quant_slot: usize,
-    /// The quantization table in force when the first scan of the component starts, in zigzag order.
+    /// The quantization table that is defined when the first scan of the component starts, in zigzag order.
     pub(crate) quant: Option<[u16; 64]>,
-    /// Whether a scan has its DC coefficients.
+    /// Whether a scan with its DC coefficients was read.
     pub(super) has_dc: bool,
-    /// Low bits that are still missing per coefficient; `None` before its first scan.
+    /// Number of low bits still missing, per coefficient; `None` before its first scan.
     pub(super) missing_bits: [Option<u8>; 64],
 }
 
 impl Component {
-    /// Horizontal and vertical sampling factor, 1 to 4. 1 and 1 for a single component, whose factors have no meaning.
+    /// Returns the horizontal and vertical sampling factors, 1 to 4. Both are 1 for a single component, whose factors
+    /// have no meaning.
     pub fn sampling_factors(&self) -> (usize, usize) {
         (self.horizontal, self.vertical)
     }

@@ -1,4 +1,4 @@
-//! The structure of a file.
+//! The structure of a JPEG file, as callers see it.
 
 use super::component::{ColorModel, Component, Process};
 use super::scan::Scan;
@@ -29,70 +29,70 @@ pub struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Width in pixels.
+    /// Returns the width in pixels.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Height in pixels.
+    /// Returns the height in pixels.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// Bits per sample: 8, except in files of medicine and science.
+    /// Returns the bits per sample: 8, except in some medical and scientific files.
     pub fn precision(&self) -> u8 {
         self.precision
     }
 
-    /// The coding process.
+    /// Returns the coding process.
     pub fn process(&self) -> Process {
         self.process
     }
 
-    /// Whether entropy coding is arithmetic instead of Huffman.
+    /// Returns whether the entropy coding is arithmetic instead of Huffman.
     pub fn is_arithmetic(&self) -> bool {
         self.is_arithmetic
     }
 
-    /// What the components mean, by libjpeg's rules.
+    /// Returns the color model of the components, by libjpeg's rules.
     pub fn color_model(&self) -> ColorModel {
         self.color
     }
 
-    /// Whether the file has an Adobe marker. CMYK samples are then stored inverted: 0 is full ink.
+    /// Returns whether the file has an Adobe marker. If so, CMYK samples are stored inverted: 0 is full ink.
     pub fn has_adobe_marker(&self) -> bool {
         self.has_adobe
     }
 
-    /// The components: 1, 3 or 4.
+    /// Returns the components: 1, 3 or 4.
     pub fn components(&self) -> &[Component] {
         &self.components
     }
 
-    /// The number of scans.
+    /// Returns the number of scans.
     pub fn scan_count(&self) -> usize {
         self.scans.len()
     }
 
-    /// What is wrong after the first scan header; `None` for files that follow the format.
+    /// Returns the damage found after the first scan header; `None` for files that follow the format.
     pub fn damage(&self) -> Option<&Error> {
         self.damage.as_ref()
     }
 
-    /// The sampling factors of all components as text, such as `2x2,1x1,1x1`.
+    /// Returns the sampling factors of all components as text, such as `2x2,1x1,1x1`.
     pub fn sampling_text(&self) -> String {
         let texts: Vec<String> =
             self.components.iter().map(|c| format!("{}x{}", c.horizontal, c.vertical)).collect();
         texts.join(",")
     }
 
-    /// Largest sampling factors.
+    /// Returns the largest horizontal and vertical sampling factors.
     pub(crate) fn max_factors(&self) -> (usize, usize) {
         let max = |of: fn(&Component) -> usize| self.components.iter().map(of).max().unwrap_or(1);
         (max(|c| c.horizontal), max(|c| c.vertical))
     }
 
-    /// Whether the scans hold every bit of every coefficient.
+    /// Returns whether the scans contain every bit of every coefficient.
     pub(crate) fn is_complete(&self) -> bool {
         self.process != Process::Progressive
             || self.components.iter().all(|c| c.missing_bits.iter().all(|bits| *bits == Some(0)))

@@ -1,6 +1,6 @@
-//! Scans.
+//! Scan headers and the data of scans.
 
-/// A Huffman table as it is stored.
+/// A Huffman table as stored in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HuffmanSpec<'a> {
     /// Number of codes of each length from 1 to 16.
@@ -8,12 +8,12 @@ pub(crate) struct HuffmanSpec<'a> {
     pub(crate) symbols: &'a [u8],
 }
 
-/// A component in a scan.
+/// A component of a scan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScanComponent<'a> {
-    /// Index in the frame.
+    /// Index of the component in the frame.
     pub(crate) index: usize,
-    /// The tables that the scan needs.
+    /// The Huffman tables that the scan needs; `None` for others.
     pub(crate) dc: Option<HuffmanSpec<'a>>,
     pub(crate) ac: Option<HuffmanSpec<'a>>,
 }
@@ -22,12 +22,12 @@ pub(crate) struct ScanComponent<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Scan<'a> {
     pub(crate) components: Vec<ScanComponent<'a>>,
-    /// First and last coefficient, in zigzag order.
+    /// Spectral selection: the first and last coefficient, in zigzag order.
     pub(crate) spectral: (usize, usize),
-    /// Successive approximation: the previous and the new number of missing low bits.
+    /// Successive approximation: the number of missing low bits before and after the scan.
     pub(crate) approximation: (u8, u8),
-    /// Restart interval: MCUs between restart markers; 0 without restarts.
+    /// Restart interval: MCUs between restart markers, or 0 without restarts.
     pub(crate) restart: usize,
-    /// Entropy-coded segments with byte stuffing and restart markers.
+    /// Entropy-coded segments, including byte stuffing and restart markers.
     pub(crate) data: &'a [u8],
 }

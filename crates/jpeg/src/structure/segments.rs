@@ -1,11 +1,11 @@
-//! Steps over the markers of a JPEG file.
+//! Parsing of markers and segments.
 
 use crate::error::Error;
 
 pub(super) const SOI: u8 = 0xd8;
 pub(super) const EOI: u8 = 0xd9;
 
-/// The marker at `at` and the position after it. Any number of fill bytes may come before it.
+/// Returns the marker at `at` and the position after it. Any number of fill bytes may precede the marker.
 pub(super) fn next_marker(bytes: &[u8], at: usize) -> Result<(u8, usize), Error> {
     let rest = bytes.get(at..).unwrap_or_default();
     let fill = rest.iter().take_while(|byte| **byte == 0xff).count();
@@ -16,7 +16,7 @@ pub(super) fn next_marker(bytes: &[u8], at: usize) -> Result<(u8, usize), Error>
     }
 }
 
-/// The payload of the segment whose length is at `at`.
+/// Returns the payload of the segment whose length field is at `at`.
 pub(super) fn payload(bytes: &[u8], at: usize) -> Result<&[u8], Error> {
     let cut = || Error::truncated("a segment");
     let (length, rest) = bytes.get(at..).and_then(|rest| rest.split_first_chunk()).ok_or_else(cut)?;
@@ -26,13 +26,13 @@ pub(super) fn payload(bytes: &[u8], at: usize) -> Result<&[u8], Error> {
     rest.get(..length).ok_or_else(cut)
 }
 
-/// The entropy-coded data from `at` to the marker that ends it, or to the end of the file.
+/// Returns the entropy-coded data from `at` to the marker that ends it, or to the end of the file.
 pub(super) fn entropy_coded(bytes: &[u8], at: usize) -> &[u8] {
     let data = bytes.get(at..).unwrap_or_default();
     let mut end = 0;
     while let Some(next) = data[end..].iter().position(|byte| *byte == 0xff) {
         match data.get(end + next + 1) {
-            // Stuffing and restart markers.
+            // Byte stuffing and restart markers.
             Some(0 | 0xd0..=0xd7) => end += next + 2,
             Some(0xff) => end += next + 1,
             Some(_) => return &data[..end + next],

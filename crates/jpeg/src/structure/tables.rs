@@ -1,17 +1,17 @@
-//! Tables of a JPEG file as they are stored, checked when a scan uses them, as libjpeg does.
+//! Quantization and Huffman tables as stored in a file. As in libjpeg, they are checked when a scan uses them.
 
 use super::component::Process;
 use super::scan::HuffmanSpec;
 use crate::error::Error;
 
-/// Slots for tables of one kind.
+/// Number of slots for tables of one kind.
 const SLOTS: usize = 4;
 
-/// Largest DC symbol: bits of the difference between two coefficients, or between two samples of a lossless file.
+/// Largest DC symbol: the bit length of the difference between two coefficients, or two samples of a lossless file.
 const MAX_DC_SYMBOL: u8 = 15;
 const MAX_LOSSLESS_SYMBOL: u8 = 16;
 
-/// The quantization tables that are defined.
+/// The quantization tables defined so far.
 #[derive(Debug, Default)]
 pub(super) struct QuantSlots([Option<[u16; 64]>; SLOTS]);
 
@@ -34,7 +34,7 @@ impl QuantSlots {
         Ok(())
     }
 
-    /// The table in `slot`.
+    /// Returns the table in `slot`.
     pub(super) fn get(&self, slot: usize) -> Result<[u16; 64], Error> {
         let missing =
             || Error::corrupt(format!("a component needs quantization table {slot}, which is not defined"));
@@ -42,7 +42,7 @@ impl QuantSlots {
     }
 }
 
-/// The Huffman tables that are defined.
+/// The Huffman tables defined so far.
 #[derive(Debug, Default)]
 pub(super) struct HuffmanSlots<'a> {
     dc: [Option<HuffmanSpec<'a>>; SLOTS],
@@ -69,7 +69,7 @@ impl<'a> HuffmanSlots<'a> {
         Ok(())
     }
 
-    /// The table in `slot`, if its code lengths make a prefix code.
+    /// Returns the table in `slot` if its code lengths form a prefix code.
     pub(super) fn checked(&self, is_ac: bool, slot: u8, process: Process) -> Result<HuffmanSpec<'a>, Error> {
         let tables = if is_ac { &self.ac } else { &self.dc };
         let missing = || Error::corrupt(format!("a scan needs Huffman table {slot}, which is not defined"));
@@ -77,7 +77,7 @@ impl<'a> HuffmanSlots<'a> {
         let mut codes = 0usize;
         for (length, &count) in (1..).zip(table.counts) {
             codes = 2 * codes + usize::from(count);
-            // The code of all ones is not allowed.
+            // The all-ones code is not allowed.
             if count > 0 && codes >= 1 << length {
                 return Err(Error::corrupt(format!(
                     "a Huffman table has too many codes of up to {length} bits"

@@ -1,8 +1,8 @@
-//! The walk over a file from its first marker to its end marker (ITU T.81, annex B).
+//! Reads the structure of a file, from its first marker to its end marker (ITU T.81, annex B).
 //!
-//! libjpeg refuses a file for an impossible table, a second frame header or a scan whose parameters contradict each other.
-//! Other decoders let much of that pass. The walk applies libjpeg's rules to the whole file. It reads no coefficients, so
-//! its cost is negligible.
+//! libjpeg rejects files with impossible tables, a second frame header or contradictory scan parameters. Many other
+//! decoders accept them. This module applies libjpeg's rules to the whole file. It decodes no coefficients, so its cost
+//! is negligible.
 
 use super::component::{ColorModel, Component, Process};
 use super::layout::Layout;
@@ -11,22 +11,22 @@ use super::segments;
 use super::tables::{HuffmanSlots, QuantSlots};
 use crate::error::{Error, ErrorKind};
 
-/// The most scans a JPEG may have. Encoders write about ten, the most elaborate ones below fifty. Thousands are an attack,
-/// as every scan costs a pass over the whole image.
+/// Maximum number of scans of a JPEG. Encoders write about ten, the most elaborate ones fewer than fifty. Thousands
+/// indicate an attack, because every scan costs a pass over the whole image.
 pub const MAX_SCANS: usize = 100;
 
-/// Most blocks of an MCU (T.81, B.2.3).
+/// Maximum number of blocks per MCU (T.81, B.2.3).
 const MAX_BLOCKS_PER_MCU: usize = 10;
-/// Largest side that libjpeg reads.
+/// Largest width and height that libjpeg reads.
 const MAX_SIDE: usize = 65_500;
 
 impl<'a> Layout<'a> {
-    /// Reads the structure of the file `bytes`. Where a file is damaged after its first scan header, the structure holds
-    /// what comes before, and [`damage`](Self::damage) reports what is wrong.
+    /// Reads the structure of the file `bytes`. If the file is damaged after its first scan header, the result contains
+    /// everything before the damage, and [`damage`](Self::damage) returns the error.
     ///
     /// # Errors
     ///
-    /// When the file has no scan that can be decoded.
+    /// Returns an error if the file has no scan that can be decoded.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Error> {
         if !bytes.starts_with(&[0xff, segments::SOI]) {
             return Err(Error::corrupt("the file does not start with the start-of-image marker of a JPEG"));
@@ -39,18 +39,18 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// As [`read`](Self::read), but damage anywhere in the structure is an error.
+    /// Reads the structure like [`read`](Self::read), but treats damage anywhere in it as an error.
     ///
     /// # Errors
     ///
-    /// When the structure is not that of a whole JPEG file.
+    /// Returns an error if the structure is not that of a complete JPEG file.
     pub fn read_strict(bytes: &'a [u8]) -> Result<Self, Error> {
         let mut layout = Self::read(bytes)?;
         layout.damage.take().map_or(Ok(layout), Err)
     }
 }
 
-/// State of the walk.
+/// Parser state.
 #[derive(Default)]
 struct Walk<'a> {
     layout: Option<Layout<'a>>,
@@ -59,7 +59,7 @@ struct Walk<'a> {
     restart: usize,
     is_jfif: bool,
     adobe_transform: Option<u8>,
-    /// The first scan that does not continue those before it. The walk goes on, to count scans.
+    /// Error of the first scan that does not continue the scans before it. Parsing goes on, to count the scans.
     damage: Option<Error>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Walk<'a> {
                 0xee if payload.len() >= 12 && payload.starts_with(b"Adobe") => {
                     self.adobe_transform = payload.get(11).copied();
                 }
-                // DAC, DNL, APPn and COM. The frame states the height, so DNL adds nothing.
+                // DAC, DNL, APPn and COM. DNL adds nothing, because the frame header must contain the height.
                 0xcc | 0xdc | 0xe1..=0xef | 0xfe => {}
                 _ => return Err(Error::corrupt(format!("the JPEG has the unknown marker {marker:#04x}"))),
             }
@@ -223,7 +223,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// What the components mean, by libjpeg's rules (`default_decompress_parms`).
+    /// Returns the color model, by libjpeg's rules (`default_decompress_parms`).
     fn color_model(&self) -> ColorModel {
         let ids: Vec<u8> =
             self.layout.iter().flat_map(|layout| &layout.components).map(|component| component.id).collect();
@@ -238,7 +238,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether every component has come in a scan.
+    /// Checks that every component has a scan.
     fn check_scans(&self) -> Result<(), Error> {
         let missing = |layout: &Layout<'_>| layout.components.iter().any(|component| !component.has_dc);
         match &self.layout {
@@ -252,14 +252,14 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The Huffman tables a scan needs.
+/// The kinds of Huffman tables that a scan needs.
 struct NeededTables {
     dc: bool,
     ac: bool,
 }
 
 impl Scan<'_> {
-    /// Checks the parameters of a scan of `count` components as `jdphuff.c` of libjpeg does.
+    /// Checks the parameters of a scan of `count` components, as `jdphuff.c` of libjpeg does.
     fn check_parameters(&self, process: Process, count: usize) -> Result<NeededTables, Error> {
         let ((first, last), (high, low)) = (self.spectral, self.approximation);
         let is_sound = match process {
@@ -284,7 +284,7 @@ impl Scan<'_> {
 }
 
 impl Component {
-    /// Notes what `scan` adds to the component.
+    /// Records what `scan` adds to the component.
     fn note_scan(&mut self, scan: &Scan<'_>, process: Process) -> Result<(), Error> {
         let ((first, last), (high, low)) = (scan.spectral, scan.approximation);
         if process != Process::Progressive {

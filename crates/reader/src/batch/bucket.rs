@@ -1,12 +1,12 @@
-//! Cutting the ranks into buckets, in one pass over the histogram.
+//! Divides the ranks into buckets in one pass over the histogram.
 //!
-//! A bucket is a range of *ranks*, not of lengths: it ends where it holds whole steps, and the records behind go to the
-//! next, longer bucket, in which they fit as well. So only the last bucket can have records that fill no step, and an
-//! epoch has one short step instead of one per bucket.
+//! A bucket is a range of *ranks*, not of lengths. It ends after whole steps, and the records after them go to the next
+//! bucket, which has longer rows and fits them as well. Only the last bucket can therefore have records that do not
+//! fill a step, and an epoch has one short step instead of one per bucket.
 //!
 //! Where lengths are so sparse that a step of records spans too many of them, the step is a *graded* bucket of its own:
-//! each of its micro-batches is cut from the ranks by itself. All are about as large as the budget, so here, too, no
-//! rank waits for another. `docs/reference/batching.md` specifies it.
+//! each of its micro-batches is cut from the ranks separately. All of them are about as large as the budget, so no rank
+//! waits for another here, either. `docs/reference/batching.md` specifies the algorithm.
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::index::LengthRun;
@@ -17,7 +17,7 @@ use super::lengths::{Lengths, Runs};
 use super::options::{BatchOptions, BatchSize, BucketBy, Last, Oversize};
 use super::variation::Variation;
 
-/// Records that share batches: a range of ranks whose lengths differ little.
+/// A range of ranks with similar lengths, whose records share batches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket {
     /// First rank.
@@ -28,28 +28,28 @@ pub struct Bucket {
     pub shortest: u64,
     /// Longest length, after truncation.
     pub longest: u64,
-    /// Records of each of its micro-batches.
+    /// Number of records of each micro-batch.
     pub per_batch: u64,
-    /// Number of full steps in the buckets before.
+    /// Number of full steps in the preceding buckets.
     pub first_step: u64,
-    /// Number of its full steps.
+    /// Number of full steps.
     pub steps: u64,
-    /// Records that are left over: 0 in all buckets but the last.
+    /// Number of records that do not fill a step: 0 in all buckets except the last.
     pub tail: u64,
-    /// Most padded tokens of one of its micro-batches.
+    /// Maximum padded tokens of a micro-batch.
     pub largest_batch: u64,
-    /// For a bucket of one step whose micro-batches have their own numbers of records: where each ends, counted from
-    /// `start`. They are cut from the ranks in order, each as large as the budget allows.
+    /// For a graded bucket, which has one step: the end of each micro-batch, relative to `start`. Micro-batches are cut
+    /// from the ranks in order, each as large as the budget allows.
     pub graded: Option<Box<[u64]>>,
 }
 
-/// The buckets of a cutting and what the pass over the histogram found out.
+/// The buckets of a cutting, and what the pass over the histogram found.
 #[derive(Debug)]
 pub(super) struct Buckets {
     pub(super) buckets: Vec<Bucket>,
-    /// Distinct lengths.
+    /// Number of distinct lengths.
     pub(super) runs: u64,
-    /// Records over the budget, whatever happens to them.
+    /// Number of records over the budget, whatever happens to them.
     pub(super) oversize: u64,
     /// XXH3-128 of the histogram, in hexadecimal: two datasets with the same lengths have the same plan.
     pub(super) digest: String,
@@ -79,7 +79,7 @@ pub(super) fn build<L: Lengths>(
     let mut runs = CheckedRuns::new(lengths)?;
     let mut digest = Xxh3::new();
     let (mut distinct, mut oversize) = (0, 0);
-    // Batches of a fixed number of records stay as large as they are.
+    // Batches with a fixed number of records keep their size.
     if let Some(part) = variation.first_part().filter(|_| options.cap().is_some()) {
         builder.grade(part)?;
     }
@@ -101,7 +101,7 @@ pub(super) fn build<L: Lengths>(
     Ok(Buckets { buckets, runs: distinct, oversize, digest: format!("{:032x}", digest.digest128()) })
 }
 
-/// Says how many records exceed the budget, from those of `first` on, and which is the longest.
+/// Returns an error that states how many records exceed the budget, from those of `first` on, and which is the longest.
 fn too_long<L: Lengths>(lengths: &L, options: &BatchOptions, first: LengthRun) -> Error {
     let cap = options.cap().unwrap_or_default();
     let name = match options.size {
@@ -133,14 +133,14 @@ struct Builder<'a> {
     options: &'a BatchOptions,
     micro_batches: u64,
     cutter: Cutter<'a>,
-    /// Sums over the records before the open bucket, and the runs from there on.
+    /// Sums over the records before the open bucket, and the runs after them.
     tail: Prefix,
     tail_runs: CheckedRuns<'a>,
     /// Sums over the records so far.
     head: Prefix,
-    /// Longest so far.
+    /// Longest length so far.
     longest: u64,
-    /// First rank and shortest length of the last bucket, once it is known that nothing else follows.
+    /// First rank and shortest length of the last bucket, once it is known that nothing follows it.
     rest: Option<(u64, u64)>,
     buckets: Vec<Bucket>,
 }
@@ -162,20 +162,20 @@ impl Builder<'_> {
                 self.grade(1.0)?;
                 self.cutter.closed();
             }
-            // A fixed number of records that fill no step wait for more.
+            // With a fixed number of records per batch, records that do not fill a step wait for more.
         }
         self.head = with;
         self.longest = length;
         Ok(())
     }
 
-    /// Records of one step of the open bucket.
+    /// Returns the number of records of one step of the open bucket.
     fn per_step(&self) -> u64 {
         self.options.per_batch(self.longest) * self.micro_batches
     }
 
     fn open_records(&self) -> u64 {
-        // A graded bucket may end ahead of the run at hand.
+        // A graded bucket may end after the records that were taken in so far.
         self.head.records.saturating_sub(self.tail.records)
     }
 
@@ -183,7 +183,7 @@ impl Builder<'_> {
         self.open_records() / self.per_step()
     }
 
-    /// Makes a bucket of the next `records`.
+    /// Adds a bucket of the next `records` records.
     fn take(&mut self, records: u64, steps: u64, tail: u64) -> Result<()> {
         let start = self.tail.records;
         let (shortest, longest) = self.advance(records)?;
@@ -214,8 +214,8 @@ impl Builder<'_> {
         self.buckets.last().map_or(0, |b| b.first_step + b.steps)
     }
 
-    /// Makes a step of micro-batches that are each cut by themselves and use `part` of the budget, or finds that there
-    /// are not enough records.
+    /// Adds a graded step, whose micro-batches are cut separately and use `part` of the budget. If there are not enough
+    /// records, all remaining ones become the last bucket.
     fn grade(&mut self, part: f64) -> Result<()> {
         let options = self.options;
         let most = |length| ((options.per_batch(length) as f64 * part) as u64).max(1);
@@ -259,7 +259,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// What is left of the run at the start of the open bucket; `None` behind the last record that is used.
+    /// Returns the rest of the run at the start of the open bucket, or `None` after the last record that is used.
     fn peek(&mut self) -> Result<Option<LengthRun>> {
         let dropped = |run: &LengthRun| {
             self.options.oversize == Oversize::Drop && self.options.cap().is_some_and(|cap| run.length > cap)
@@ -273,7 +273,7 @@ impl Builder<'_> {
         self.tail_runs.take(count);
     }
 
-    /// Moves the start of the open bucket by `records`, and says the lengths of the first and the last of them.
+    /// Moves the start of the open bucket by `records` records. Returns the lengths of the first and last of them.
     fn advance(&mut self, records: u64) -> Result<(u64, u64)> {
         let mut left = records;
         let (mut shortest, mut longest) = (None, 0);
@@ -291,7 +291,7 @@ impl Builder<'_> {
         Ok((shortest.unwrap_or(0), longest))
     }
 
-    /// Makes the last bucket of what is left.
+    /// Adds the last bucket from the remaining records.
     fn finish(mut self) -> Result<Vec<Bucket>> {
         let per_step = self.per_step();
         if let Some((start, shortest)) = self.rest {
@@ -309,8 +309,8 @@ impl Builder<'_> {
         Ok(self.buckets)
     }
 
-    /// With `drop`, a last bucket without a full step would never be seen: it takes in the buckets before until it has
-    /// one, so that every epoch drops others.
+    /// Merges the last bucket with those before it until it has a full step. With `drop`, a last bucket without a full
+    /// step would otherwise be dropped in every epoch.
     fn widen_last(&mut self) {
         while let [.., before, last] = self.buckets.as_mut_slice()
             && last.steps == 0
@@ -332,13 +332,13 @@ impl Builder<'_> {
     }
 }
 
-/// The runs of a histogram that is one: ascending, without gaps, counting all records.
+/// The runs of a histogram, checked to be ascending, without gaps, and to count all records.
 pub(super) struct CheckedRuns<'a> {
     runs: Runs<'a>,
     records: u64,
     counted: u64,
     last_length: Option<u64>,
-    /// Records of a run that was looked at and not yet used up.
+    /// What is left of the run that was peeked.
     open: Option<LengthRun>,
 }
 
@@ -348,7 +348,7 @@ impl<'a> CheckedRuns<'a> {
         Ok(Self { runs, records, counted: 0, last_length: None, open: None })
     }
 
-    /// The next run; `None` when all records are counted.
+    /// Returns the next run, or `None` when all records are counted.
     pub(super) fn next(&mut self) -> Result<Option<LengthRun>> {
         let Some(run) = self.runs.next().transpose()? else {
             if self.counted != self.records {
@@ -368,7 +368,7 @@ impl<'a> CheckedRuns<'a> {
         Ok(Some(run))
     }
 
-    /// What is left of the current run.
+    /// Returns the rest of the current run.
     fn peek(&mut self) -> Result<Option<LengthRun>> {
         if self.open.is_none_or(|run| run.count == 0) {
             self.open = self.next()?;
@@ -376,7 +376,7 @@ impl<'a> CheckedRuns<'a> {
         Ok(self.open)
     }
 
-    /// Uses up `count` records of the current run.
+    /// Consumes `count` records of the current run.
     fn take(&mut self, count: u64) {
         if let Some(run) = &mut self.open {
             run.count = run.count.saturating_sub(count);

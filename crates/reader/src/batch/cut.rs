@@ -1,4 +1,4 @@
-//! Where a bucket should end.
+//! Decides where a bucket should end.
 
 use super::options::{BatchOptions, BatchSize, Boundaries, MAX_MAX_WASTE};
 use super::variation::Variation;
@@ -12,7 +12,7 @@ pub(super) struct Prefix {
     pub(super) records: u64,
     /// Sum of the widths: lengths rounded up to the padding multiple.
     widths: u128,
-    /// Sum of what each record takes of the budget if only records of its length share its batch, in 2⁻²⁰ tokens.
+    /// Sum of the shares of the budget that the records would take in batches of their own length only, in 2⁻²⁰ tokens.
     shares: u128,
 }
 
@@ -26,7 +26,7 @@ impl Prefix {
     }
 }
 
-/// Part of the budget that each record of a micro-batch takes whose longest has `length`. 0 without a budget.
+/// Returns the share of the budget per record, in a micro-batch whose longest record has `length`. 0 without a budget.
 fn share(options: &BatchOptions, length: u64) -> u128 {
     match options.size {
         BatchSize::BatchSize(_) => 0,
@@ -55,7 +55,7 @@ pub(super) enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// Whether `length` is behind a boundary that no length before was behind.
+    /// Returns whether `length` crosses a boundary that no earlier length crossed.
     fn crosses(&mut self, length: u64) -> bool {
         let mut crosses = false;
         match self {
@@ -91,8 +91,8 @@ impl<'a> Cutter<'a> {
         Cutter::At { boundaries, crossed: false }
     }
 
-    /// Whether the bucket that begins after `tail` should end before the records of `length`, with which it would reach
-    /// to `with`.
+    /// Returns whether the bucket that starts after `tail` should end before the records of `length`. Including them,
+    /// it would extend to `with`.
     pub(super) fn cuts_before(
         &mut self,
         options: &BatchOptions,
@@ -107,7 +107,7 @@ impl<'a> Cutter<'a> {
                 *crossed
             }
             Cutter::Waste { max, variation, bucket } => {
-                // At most what an option may be.
+                // At most the maximum of the option.
                 let max = (*max * variation.waste_factor(*bucket)).min(MAX_MAX_WASTE);
                 let records = u128::from(with.records.saturating_sub(tail.records));
                 let exceeds = |each: u128, used: u128| {
@@ -122,7 +122,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// The bucket has ended.
+    /// Notes that the open bucket has ended.
     pub(super) fn closed(&mut self) {
         match self {
             Cutter::Never => {}

@@ -1,8 +1,8 @@
-//! Several ways of cutting the ranks into buckets, of which each epoch takes the next.
+//! Cuttings: different ways to divide the ranks into buckets. Each epoch uses the next one.
 //!
-//! With one way, records that are alone in a bucket with the rest of their batch meet again in every epoch. So the first
-//! step is made smaller and bucket ends are moved a little, differently in each cutting, at the same padding. All
-//! cuttings of a plan have the same number of steps, so every epoch is equally long.
+//! With one cutting, the records of a bucket that holds a single batch would share that batch in every epoch. Each
+//! cutting therefore shortens the first step and moves bucket ends a little, in its own way and at the same padding.
+//! All cuttings of a plan have the same number of steps, so every epoch is equally long.
 
 use dsconvert_dataset::error::Result;
 
@@ -11,28 +11,28 @@ use super::lengths::Lengths;
 use super::options::{BatchOptions, BucketBy, Last, Shuffle};
 use super::variation::Variation;
 
-/// Most cuttings of a plan.
+/// Maximum number of cuttings of a plan.
 const CUTTINGS: usize = 8;
 
-/// Most cuttings that are tried.
+/// Maximum number of cuttings that are tried.
 const TRIES: u64 = 64;
 
-/// Cuttings that are enough to choose from.
+/// Number of cuttings that is enough to choose from.
 const ENOUGH: usize = 16;
 
-/// Runs of the histogram, or micro-batches with ends of their own, that all tries together may look at. Datasets that
-/// reach this have many batches in each bucket.
+/// Maximum number of histogram runs and of graded micro-batches that all tries together may examine. Datasets that
+/// reach this limit have many batches in each bucket.
 const TRY_WORK: u64 = 1 << 22;
 
-/// One way of cutting.
+/// One way to divide the ranks into buckets.
 #[derive(Debug)]
 pub(super) struct Cutting {
     pub(super) buckets: Vec<Bucket>,
-    /// Full steps of an epoch.
+    /// Number of full steps of an epoch.
     pub(super) full_steps: u64,
     /// With `longest_first`: the steps that come first.
     pub(super) pinned: Vec<u64>,
-    /// With `longest_first`: the item that comes first in each bucket (as `BatchPlan::record_of` counts).
+    /// With `longest_first`: the item that comes first in each bucket (as numbered by `BatchPlan::record_of`).
     pub(super) longest_items: Vec<u64>,
 }
 
@@ -42,14 +42,14 @@ impl Cutting {
         Self { buckets, full_steps, pinned: Vec::new(), longest_items: Vec::new() }
     }
 
-    /// Number of steps of an epoch.
+    /// Returns the number of steps of an epoch.
     pub(super) fn steps(&self, last: Last) -> u64 {
         let has_last = last != Last::Drop && self.buckets.last().is_some_and(|b| b.tail > 0);
         self.full_steps + u64::from(has_last)
     }
 }
 
-/// The cuttings of a plan, in the order in which epochs take them, and what the histogram showed.
+/// The cuttings of a plan, in the order in which epochs use them, and what the histogram showed.
 #[derive(Debug)]
 pub(super) struct Cuttings {
     pub(super) all: Vec<Cutting>,
@@ -73,7 +73,7 @@ impl Cuttings {
     }
 }
 
-/// Keeps cuttings that have one number of steps: the smallest that enough of them have, or else the most common.
+/// Keeps the cuttings with one number of steps: the smallest number that enough of them have, or else the most common.
 fn equally_long(mut tried: Vec<Cutting>, last: Last) -> Vec<Cutting> {
     let steps: Vec<u64> = tried.iter().map(|cutting| cutting.steps(last)).collect();
     let how_many = |number: u64| steps.iter().filter(|&&s| s == number).count();
@@ -84,21 +84,23 @@ fn equally_long(mut tried: Vec<Cutting>, last: Last) -> Vec<Cutting> {
     tried
 }
 
-/// Up to [`CUTTINGS`] of them, in a ring whose neighbours share few batches. The last is a neighbour of the first.
+/// Arranges up to [`CUTTINGS`] of them in a ring whose neighbours share few batches. The last is a neighbour of the
+/// first.
 fn ring(found: Vec<Cutting>) -> Vec<Cutting> {
     let fixed: Vec<Vec<(u64, u64)>> = found.iter().map(|cutting| fixed_batches(&cutting.buckets)).collect();
     let shared: Vec<Vec<usize>> =
         fixed.iter().map(|a| fixed.iter().map(|b| shared(a, b)).collect::<Vec<usize>>()).collect();
     let shared = |i: usize, j: usize| shared.get(i).and_then(|row| row.get(j)).copied().unwrap_or(0);
     let rings = (0..found.len()).map(|first| greedy_ring(first, found.len(), shared));
-    // Among equals the first.
+    // Among equals, the first.
     let best = rings.min_by_key(|(_, cost)| *cost).map(|(ring, _)| ring).unwrap_or_default();
     let mut found: Vec<Option<Cutting>> = found.into_iter().map(Some).collect();
     best.into_iter().filter_map(|i| found.get_mut(i)?.take()).collect()
 }
 
-/// From `first` on, always the one that shares least with the one before, and with `first` if it is the last; and how
-/// many batches neighbours share altogether.
+/// Builds a ring that starts with `first`. The next cutting is always the one that shares the fewest batches with its
+/// predecessor (and, if it is the last, with `first`). Also returns the number of batches that neighbours share in
+/// total.
 fn greedy_ring(first: usize, count: usize, shared: impl Fn(usize, usize) -> usize) -> (Vec<usize>, usize) {
     let (mut ring, mut at, mut total) = (vec![first], first, 0);
     while ring.len() < CUTTINGS.min(count) {
@@ -113,7 +115,7 @@ fn greedy_ring(first: usize, count: usize, shared: impl Fn(usize, usize) -> usiz
     (ring, total)
 }
 
-/// The batches of more than one record that hold the same records whatever the seed: ascending ranges of ranks.
+/// Returns the batches of several records that hold the same records for every seed, as ascending ranges of ranks.
 fn fixed_batches(buckets: &[Bucket]) -> Vec<(u64, u64)> {
     let mut batches = Vec::new();
     for bucket in buckets {
@@ -133,7 +135,7 @@ fn fixed_batches(buckets: &[Bucket]) -> Vec<(u64, u64)> {
     batches
 }
 
-/// How many ranges two ascending lists share.
+/// Counts the ranges that two ascending lists have in common.
 fn shared(a: &[(u64, u64)], b: &[(u64, u64)]) -> usize {
     let mut b = b.iter().peekable();
     let mut count = 0;

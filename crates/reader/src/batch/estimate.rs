@@ -1,4 +1,4 @@
-//! What batches would waste, from the histogram of the lengths alone.
+//! Estimates the padding of batches from the histogram of the lengths alone.
 
 use dsconvert_dataset::error::Result;
 use dsconvert_dataset::index::LengthRun;
@@ -9,24 +9,25 @@ use super::metrics::Metrics;
 use super::options::{BatchOptions, BatchSize, Boundaries, BucketBy, Oversize};
 use super::plan::BatchPlan;
 
-/// Records that stand for all, evenly spaced in the order of their lengths.
+/// Maximum number of records in a sample, evenly spaced in order of length.
 const SAMPLE_RECORDS: u64 = 1 << 16;
 
-/// Shares of padded tokens that are padding, from 0 to 1.
+/// Fractions of the padded tokens that are padding, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Padding {
-    /// When any records share a batch.
+    /// If any records may share a batch.
     pub random: f64,
-    /// When records of similar length do.
+    /// If only records of similar length share a batch.
     pub bucketed: f64,
 }
 
-/// The padding of an epoch of batches of `size` over `records` records, whose lengths are `runs`, ascending. Of more than
-/// 65,536 records, so many stand for all. A record that exceeds a budget is a batch alone.
+/// Estimates the padding of an epoch of batches of `size` over `records` records, whose lengths are `runs`, ascending.
+/// Above 65,536 records, an evenly spaced sample of 65,536 is used. A record that exceeds a budget is a batch of its
+/// own.
 ///
 /// # Errors
 ///
-/// The first error of `runs`; [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) for a size that cannot be.
+/// The first error of `runs`; [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) for an invalid size.
 pub fn padding(
     records: u64,
     runs: impl IntoIterator<Item = Result<LengthRun>>,
@@ -45,14 +46,14 @@ pub fn padding(
     };
     let bucketed = share(BucketBy::Length(Boundaries::AUTO))?;
     let random = match size {
-        // A plan without buckets has no token budget: this is what loaders do that fill one as records come.
+        // A plan without buckets does not fill a token budget. This is what loaders do that add records as they come.
         BatchSize::MaxTokens(budget) => filled(&lengths, budget),
         _ => share(BucketBy::None)?,
     };
     Ok(Padding { random, bucketed })
 }
 
-/// The padding when records in a random order are added to a batch until one more would exceed the budget.
+/// Returns the padding of batches to which records are added in random order until one more would exceed the budget.
 fn filled(lengths: &[u64], budget: u64) -> f64 {
     let mut order: Vec<(u64, u64)> =
         (0u64..).zip(lengths).map(|(i, &length)| (xxh3_64(&i.to_le_bytes()), length)).collect();
@@ -72,7 +73,7 @@ fn filled(lengths: &[u64], budget: u64) -> f64 {
     if padded == 0 { 0.0 } else { 1.0 - tokens as f64 / padded as f64 }
 }
 
-/// The lengths at evenly spaced ranks.
+/// Returns the lengths at evenly spaced ranks.
 fn sample(records: u64, runs: impl IntoIterator<Item = Result<LengthRun>>) -> Result<Vec<u64>> {
     let wanted = records.min(SAMPLE_RECORDS);
     // The middle of each of `wanted` equal parts.

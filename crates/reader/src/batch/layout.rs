@@ -1,10 +1,10 @@
-//! Who does which micro-batch.
+//! Assigns micro-batches to ranks.
 
 use dsconvert_dataset::error::{Error, Result};
 
 use super::options::{MAX_MICRO_BATCHES, in_range};
 
-/// One data-parallel rank among others. It may change at any step of an epoch: which records a step has does not
+/// A data-parallel rank and the number of ranks. It may change at any step of an epoch: the records of a step do not
 /// depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
@@ -16,7 +16,7 @@ impl Layout {
     /// The only rank.
     pub const SINGLE: Self = Self { rank: 0, world_size: 1 };
 
-    /// Rank `rank` of `world_size`.
+    /// Creates the layout of rank `rank` of `world_size`.
     ///
     /// # Errors
     ///
@@ -30,12 +30,13 @@ impl Layout {
         Ok(Self { rank, world_size })
     }
 
-    /// The data-parallel rank of process `rank` of `world_size`, when each group of `replication` neighbouring
-    /// processes shares one model (tensor or pipeline parallelism) and must see identical batches.
+    /// Creates the layout of process `rank` of `world_size`, when each group of `replication` adjacent processes forms
+    /// one model replica (tensor or pipeline parallelism) and must see identical batches.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when there is no such rank or the groups are not whole.
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when there is no such rank or `replication` does not
+    /// divide `world_size`.
     pub fn replicated(rank: u64, world_size: u64, replication: u64) -> Result<Self> {
         let process = Self::new(rank, world_size)?;
         in_range("replication", replication, MAX_MICRO_BATCHES)?;
@@ -47,22 +48,22 @@ impl Layout {
         Self::new(process.rank / replication, world_size / replication)
     }
 
-    /// The rank.
+    /// Returns the rank.
     pub fn rank(self) -> u64 {
         self.rank
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn world_size(self) -> u64 {
         self.world_size
     }
 
-    /// The micro-batches of a step of `micro_batches` that this rank does, in order: every `world_size`-th from its
-    /// rank on, so that what ranks do at the same time is what stands together in the step.
+    /// Returns the micro-batches of this rank in a step of `micro_batches`, in order: every `world_size`-th, starting
+    /// with its rank. Micro-batches that ranks process at the same time are therefore adjacent in the step.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the ranks would not get equally many.
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the ranks would not get the same number.
     pub fn share(self, micro_batches: u64) -> Result<impl Iterator<Item = u64> + Clone + use<>> {
         let Self { rank, world_size } = self;
         if !micro_batches.is_multiple_of(world_size) {

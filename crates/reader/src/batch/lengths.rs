@@ -1,4 +1,4 @@
-//! What a plan needs to know of the records: how many there are, how long each is, and their order by length.
+//! The input of a plan: the number of records, their lengths, and their order by length.
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::index::{LengthIndex, LengthRun, RecordIndex};
@@ -7,36 +7,38 @@ use crate::Split;
 
 /// The lengths of the records of one split.
 ///
-/// The *rank* of a record is its place when the records are sorted by length, those of one length by ordinal.
+/// The *rank* of a record is its position when the records are sorted by length, those of equal length by ordinal.
 pub trait Lengths {
-    /// Number of records.
+    /// Returns the number of records.
     fn records(&self) -> u64;
 
-    /// The record at `rank`.
+    /// Returns the record at `rank`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`] when there are not so many; [`ErrorKind::Corrupt`] when the index is not one.
+    /// [`ErrorKind::OutOfRange`] when there are fewer records; [`ErrorKind::Corrupt`] when the index is invalid.
     fn record_at(&self, rank: u64) -> Result<u64>;
 
-    /// The length of the record with ordinal `record`.
+    /// Returns the length of the record with the ordinal `record`.
     ///
     /// # Errors
     ///
-    /// As [`Lengths::record_at`].
+    /// Same as [`Lengths::record_at`].
     fn length_of(&self, record: u64) -> Result<u64>;
 
-    /// The key of the record with ordinal `record`, for messages; `None` when it has none or it cannot be read.
+    /// Returns the key of the record with the ordinal `record`, for messages. `None` if it has no key or cannot be
+    /// read.
     fn key_of(&self, record: u64) -> Option<String> {
         let _ = record;
         None
     }
 
-    /// The lengths that occur, ascending, with how many records have each. An item that is an error is the last.
+    /// Returns the lengths that occur, in ascending order, with the number of records of each. An error is the last
+    /// item.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] when the index is not one.
+    /// [`ErrorKind::Corrupt`] when the index is invalid.
     fn runs(&self) -> Result<Runs<'_>>;
 }
 
@@ -65,7 +67,7 @@ impl<L: Lengths + ?Sized> Lengths for &L {
     }
 }
 
-/// The indexes of a split: the record index knows the length of a record, the length index the record of a rank.
+/// The indexes of a split: the record index has the length of a record, the length index has the record at a rank.
 impl Lengths for (&RecordIndex, &LengthIndex) {
     fn records(&self) -> u64 {
         self.1.len()
@@ -107,7 +109,7 @@ impl Lengths for Split {
     }
 }
 
-/// Lengths in memory, for those who have no dataset.
+/// Lengths in memory, for callers without a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LengthsInMemory {
     lengths: Vec<u64>,
@@ -116,7 +118,7 @@ pub struct LengthsInMemory {
 }
 
 impl LengthsInMemory {
-    /// The lengths of records 0, 1, 2, ….
+    /// Creates the lengths of records 0, 1, 2, ….
     pub fn new(lengths: Vec<u64>) -> Self {
         let mut order: Vec<u64> = (0..lengths.len() as u64).collect();
         // Stable, so that records of one length keep their order.

@@ -1,4 +1,4 @@
-//! How good the batches of an epoch are.
+//! Measures the quality of the batches of an epoch.
 
 use dsconvert_dataset::error::Result;
 
@@ -8,36 +8,36 @@ use super::options::BatchSize;
 use super::plan::BatchPlan;
 use super::state::Position;
 
-/// Measures of one epoch.
+/// Metrics of one epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Metrics {
-    /// Micro-batches that hold a record.
+    /// Number of micro-batches that hold a record.
     pub micro_batches: u64,
-    /// Records, with repetition.
+    /// Number of records, including repetitions.
     pub records: u64,
     /// Sum of lengths.
     pub tokens: u64,
     /// Sum of rows × width.
     pub padded_tokens: u64,
-    /// Share of `padded_tokens` that is padding.
+    /// Fraction of `padded_tokens` that is padding.
     pub padding: f64,
-    /// Share of the budget that is used: padded tokens, or tokens when the budget is unpadded, ÷ (budget ×
+    /// Fraction of the budget that is used: padded tokens, or tokens if the budget is unpadded, ÷ (budget ×
     /// micro-batches). 0 without a budget.
     pub fill: f64,
-    /// Share of the time that ranks wait for another, when time goes with padded tokens: the sum of (largest − mean) ÷
-    /// the sum of the largest, over what ranks do at the same time.
+    /// Fraction of the time that ranks wait for each other, if time is proportional to padded tokens: the sum of
+    /// (largest − mean) ÷ the sum of the largest, over the micro-batches that ranks process at the same time.
     pub skew: f64,
-    /// Correlation (Pearson) of the mean lengths of neighbouring steps: near 1 for a curriculum or a sawtooth, near 0
-    /// for a good shuffle. 0 for fewer than three steps.
+    /// Pearson correlation of the mean lengths of adjacent steps: near 1 for a curriculum or a sawtooth, near 0 for a
+    /// good shuffle. 0 for fewer than three steps.
     pub length_correlation: f64,
 }
 
 impl Metrics {
-    /// Measures `epoch` of `plan` as `world_size` ranks see it. Looks every record up once.
+    /// Measures `epoch` of `plan` for `world_size` ranks. Looks up every record once.
     ///
     /// # Errors
     ///
-    /// As [`BatchPlan::micro_batch`].
+    /// Same as [`BatchPlan::micro_batch`].
     pub fn of<L: Lengths>(plan: &BatchPlan<L>, epoch: u64, world_size: u64) -> Result<Self> {
         let mut sums = Self::default();
         let (mut waited, mut worked) = (0.0, 0.0);
@@ -89,7 +89,7 @@ fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-/// Correlation of each number with the next.
+/// Returns the correlation of each number with the next.
 fn neighbour_correlation(numbers: &[f64]) -> f64 {
     if numbers.len() < 3 {
         return 0.0;

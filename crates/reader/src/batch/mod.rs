@@ -1,12 +1,13 @@
-//! Which records make which batch.
+//! Plans which records form which batch.
 //!
-//! A [`BatchPlan`] is a pure function: from the lengths of the records, the options, a seed, an epoch and a step it
-//! computes the records of every micro-batch of the step, at once and without a list. So every rank knows what every
-//! other rank does, a saved state is a few numbers, and no number of workers changes what comes.
+//! A [`BatchPlan`] is a pure function: from the lengths of the records, the options, a seed, an epoch and a step, it
+//! computes the records of every micro-batch of the step directly, without a list of batches. Every rank can therefore
+//! compute the batches of all ranks, a saved state is a few numbers, and the number of workers does not change the
+//! batches.
 //!
 //! * All micro-batches of a step come from one bucket of similar lengths, so no rank waits for another.
 //! * A token budget holds for every batch, padding included.
-//! * With [`Last::Short`], every record comes exactly once per epoch, over all ranks.
+//! * With [`Last::Short`], every record occurs exactly once per epoch, over all ranks.
 //!
 //! `docs/reference/batching.md` specifies the algorithm.
 

@@ -1,17 +1,18 @@
-//! What batches are asked for, and the checks of it.
+//! Options of batches, and their validation.
 
 use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Version of the algorithm that `docs/reference/batching.md` specifies. It is part of every state: a state that was saved under
-/// another version is refused.
+/// Version of the algorithm that `docs/reference/batching.md` specifies. It is part of every state; a state that was
+/// saved under another version is refused.
 pub const ALGORITHM: u32 = 2;
 
-/// Default of [`Boundaries::Auto`]: the share of padding a bucket may have by its bounds. Real batches have less.
+/// Default of [`Boundaries::Auto`]: the maximum fraction of padding of a bucket according to its bounds. Actual batches
+/// have less.
 pub const DEFAULT_MAX_WASTE: f64 = 0.04;
 
-/// Largest `max_waste`.
+/// Maximum of `max_waste`.
 pub const MAX_MAX_WASTE: f64 = 0.9;
 
 /// Default ratio of geometric boundaries.
@@ -29,19 +30,19 @@ pub const DEFAULT_BLOCK_RECORDS: u64 = 256;
 /// Default number of blocks whose records are mixed.
 pub const DEFAULT_GROUP_BLOCKS: u64 = 64;
 
-/// Most records of one micro-batch.
+/// Maximum number of records of one micro-batch.
 pub const MAX_BATCH_RECORDS: u64 = 1 << 24;
 
-/// Most tokens of one micro-batch.
+/// Maximum number of tokens of one micro-batch.
 pub const MAX_BATCH_TOKENS: u64 = 1 << 40;
 
-/// Most micro-batches of one global step.
+/// Maximum number of micro-batches of one global step.
 pub const MAX_MICRO_BATCHES: u64 = 1 << 20;
 
-/// Most records of one sorted window: it is sorted in memory.
+/// Maximum number of records of one sorted window, which is sorted in memory.
 pub const MAX_WINDOW_RECORDS: u64 = 1 << 24;
 
-/// Most given or geometric boundaries.
+/// Maximum number of given or geometric boundaries.
 pub const MAX_BOUNDARIES: usize = 1 << 16;
 
 /// Size of a micro-batch.
@@ -52,7 +53,8 @@ pub enum BatchSize {
     BatchSize(u64),
     /// As many records as fit when each is padded to the longest: records × width never exceeds this.
     MaxTokens(u64),
-    /// As many as fit without padding, for kernels that take packed sequences: the sum of lengths never exceeds this.
+    /// As many records as fit without padding, for kernels that take packed sequences: the sum of lengths never exceeds
+    /// this.
     MaxTokensUnpadded(u64),
 }
 
@@ -60,13 +62,13 @@ pub enum BatchSize {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BucketBy {
-    /// Any: there is one bucket.
+    /// Any records: there is one bucket.
     None,
-    /// Records of about one length.
+    /// Records of similar length.
     Length(Boundaries),
-    /// Records that are neighbours when this many global steps of the shuffled order are sorted by length.
+    /// Records that are adjacent after this many global steps of the shuffled order are sorted by length.
     Windows {
-        /// Global steps of one window.
+        /// Global steps per window.
         steps: u64,
     },
 }
@@ -75,19 +77,20 @@ pub enum BucketBy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Boundaries {
-    /// Chosen from the histogram: as wide as they can be when this share of a bucket may be padding or unused budget.
+    /// Chosen from the histogram: as wide as possible, with at most this fraction of a bucket being padding or unused
+    /// budget.
     Auto {
         /// From 0.001 to 0.9.
         max_waste: f64,
     },
-    /// `first`, then each `ratio` times the one before, rounded up to a whole length.
+    /// `first`, then each `ratio` times the previous one, rounded up to an integer.
     Geometric {
         /// The first boundary, at least 1.
         first: u64,
         /// From 1.001 to 1000.
         ratio: f64,
     },
-    /// Each starts a bucket (and ends the one before); strictly ascending.
+    /// Strictly ascending lengths, each of which starts a bucket (and ends the one before).
     Given(Vec<u64>),
 }
 
@@ -99,24 +102,24 @@ impl BucketBy {
 impl Boundaries {
     /// Chosen from the histogram with [`DEFAULT_MAX_WASTE`].
     pub const AUTO: Self = Boundaries::Auto { max_waste: DEFAULT_MAX_WASTE };
-    /// From [`DEFAULT_FIRST_BOUND`] with [`DEFAULT_RATIO`].
+    /// Geometric, from [`DEFAULT_FIRST_BOUND`] with [`DEFAULT_RATIO`].
     pub const GEOMETRIC: Self = Boundaries::Geometric { first: DEFAULT_FIRST_BOUND, ratio: DEFAULT_RATIO };
 }
 
-/// In what order records come.
+/// The order of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shuffle {
-    /// As they are stored; with buckets, from short to long.
+    /// The stored order; with buckets, from short to long.
     None,
-    /// Every order is possible, another one in each epoch.
+    /// A full shuffle: any order is possible, a different one in each epoch.
     Full,
-    /// Blocks of neighbouring records stay near each other, for disks and object stores: whole blocks are shuffled, then
-    /// the records of each group of blocks.
+    /// Keeps neighbouring records near each other, for disks and object stores: whole blocks are shuffled, then the
+    /// records of each group of blocks.
     Block {
-        /// Records of one block.
+        /// Records per block.
         records: u64,
-        /// Blocks of one group.
+        /// Blocks per group.
         group: u64,
     },
 }
@@ -135,7 +138,7 @@ impl Shuffle {
     }
 }
 
-/// What happens to records that exceed the budget alone.
+/// What happens to records that exceed the budget on their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Oversize {
@@ -145,25 +148,25 @@ pub enum Oversize {
     Drop,
     /// Each is a micro-batch of its own, which exceeds the budget.
     Alone,
-    /// Only the beginning that fits is used.
+    /// They are truncated to the budget.
     Truncate,
 }
 
-/// What happens to the records that are too few for a last full step.
+/// What happens to the remaining records, which do not fill a last step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Last {
-    /// They make a smaller step: every record comes exactly once. A micro-batch of it may be empty.
+    /// They form a smaller step, so every record occurs exactly once. A micro-batch of this step may be empty.
     Short,
-    /// They are left out of this epoch, and counted; another epoch leaves out others.
+    /// They are left out of this epoch, and counted; other epochs leave out other records.
     Drop,
     /// The step is filled with rows that hold no record.
     Pad,
-    /// The step is filled with records that this epoch has already had, and they are counted.
+    /// The step is filled with records that already occurred in this epoch, and these are counted.
     Wrap,
 }
 
-/// How records become batches. The order of an epoch depends on all of it.
+/// How records are grouped into batches. The order of an epoch depends on all fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchOptions {
@@ -173,19 +176,20 @@ pub struct BatchOptions {
     pub pad_to_multiple_of: u64,
     /// Which records may share a batch.
     pub bucket: BucketBy,
-    /// In what order they come.
+    /// The order of records.
     pub shuffle: Shuffle,
-    /// Whether the worst comes first: the largest micro-batch in the first step, the longest record in the second (or
-    /// in the first, too), so that running out of memory shows at once.
+    /// Whether the worst cases come first, so that running out of memory shows at once: the largest micro-batch in the
+    /// first step, the longest record in the second (or also in the first).
     pub longest_first: bool,
-    /// Records that exceed the budget alone.
+    /// What happens to records that exceed the budget on their own.
     pub oversize: Oversize,
-    /// Records that are too few for a last full step.
+    /// What happens to the remaining records, which do not fill a last step.
     pub last: Last,
 }
 
 impl BatchOptions {
-    /// Defaults for a size: fully shuffled; token budgets with buckets by length, a fixed number of records without.
+    /// Creates the default options for a size: a full shuffle; buckets by length for token budgets, none for a fixed
+    /// number of records.
     pub fn new(size: BatchSize) -> Self {
         let bucket = match size {
             BatchSize::BatchSize(_) => BucketBy::None,
@@ -202,7 +206,7 @@ impl BatchOptions {
         }
     }
 
-    /// Checks every number and that the options go together.
+    /// Checks all numbers, and that the options are compatible.
     ///
     /// # Errors
     ///
@@ -267,7 +271,7 @@ impl BatchOptions {
         }
     }
 
-    /// Longest record that fits the budget alone; `None` without a budget.
+    /// Returns the longest length that fits the budget on its own, or `None` without a budget.
     pub(super) fn cap(&self) -> Option<u64> {
         match self.size {
             BatchSize::BatchSize(_) => None,
@@ -276,13 +280,14 @@ impl BatchOptions {
         }
     }
 
-    /// Width of a row whose longest record has `length`: at least one multiple, so that an empty record has a place.
+    /// Returns the width of a row whose longest record has `length`: at least one multiple, so that an empty record has
+    /// room.
     pub(super) fn width(&self, length: u64) -> u64 {
         let wide = length.max(1);
         wide.checked_next_multiple_of(self.pad_to_multiple_of).unwrap_or(wide)
     }
 
-    /// The length that is used of a record of `length`.
+    /// Returns the length that is used of a record of `length`, after truncation.
     pub(super) fn used(&self, length: u64) -> u64 {
         match (self.oversize, self.cap()) {
             (Oversize::Truncate, Some(cap)) => length.min(cap),
@@ -290,7 +295,7 @@ impl BatchOptions {
         }
     }
 
-    /// Records of a micro-batch whose longest has `length`: at least 1.
+    /// Returns the number of records of a micro-batch whose longest record has `length`: at least 1.
     pub(super) fn per_batch(&self, length: u64) -> u64 {
         let records = match self.size {
             BatchSize::BatchSize(records) => records,
@@ -300,12 +305,12 @@ impl BatchOptions {
         records.clamp(1, MAX_BATCH_RECORDS)
     }
 
-    /// Tokens of `records` rows whose longest has `length`.
+    /// Returns the padded tokens of `records` rows whose longest record has `length`.
     pub(super) fn padded(&self, records: u64, length: u64) -> u64 {
         records.saturating_mul(self.width(length))
     }
 
-    /// XXH3-128 of the algorithm's version and the options as JSON, in hexadecimal.
+    /// Returns the XXH3-128 of the algorithm's version and the options as JSON, in hexadecimal.
     pub(super) fn fingerprint(&self) -> Result<String> {
         let json = serde_json::to_vec(&(ALGORITHM, self))
             .map_err(|e| Error::usage("the options cannot be written down").caused_by(e))?;
@@ -321,7 +326,7 @@ pub(super) fn in_range(name: &str, value: u64, most: u64) -> Result<()> {
     Ok(())
 }
 
-/// Checks that `value` is in `range`; a NaN is not.
+/// Checks that `value` is in `range`; NaN is not.
 fn check_number(name: &str, value: f64, range: std::ops::RangeInclusive<f64>) -> Result<()> {
     if range.contains(&value) {
         return Ok(());

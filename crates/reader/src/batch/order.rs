@@ -1,9 +1,9 @@
-//! The order of records in a bucket and of steps in an epoch. Every place of an order is computed by itself.
+//! The order of records in a bucket and of steps in an epoch. Each position of an order is computed independently.
 
 use super::options::Shuffle;
 use super::permute::{Permutation, Purpose, key};
 
-/// What orders of an epoch depend on.
+/// The seed and epoch that orders depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Epoch {
     pub(super) seed: u64,
@@ -20,7 +20,7 @@ impl Epoch {
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     base: Base,
-    /// Pairs of positions that are exchanged, last one first. The order stays a bijection.
+    /// Pairs of positions that are swapped, last pair first. The order stays a bijection.
     swaps: Vec<(u64, u64)>,
 }
 
@@ -33,12 +33,12 @@ enum Base {
 }
 
 impl Order {
-    /// 0, 1, 2, ….
+    /// Returns the order 0, 1, 2, ….
     pub(super) fn natural() -> Self {
         Self { base: Base::Natural, swaps: Vec::new() }
     }
 
-    /// The order of the `n` records of bucket `part`.
+    /// Returns the order of the `n` records of bucket `part`.
     pub(super) fn of_records(shuffle: Shuffle, epoch: Epoch, n: u64, part: u64) -> Self {
         let base = match shuffle {
             Shuffle::None => Base::Natural,
@@ -48,22 +48,22 @@ impl Order {
         Self { base, swaps: Vec::new() }
     }
 
-    /// Any order of `n` steps.
+    /// Returns a random order of `n` steps.
     pub(super) fn of_steps(epoch: Epoch, n: u64) -> Self {
         Self { base: Base::Full(epoch.permutation(n, Purpose::Steps, 0)), swaps: Vec::new() }
     }
 
-    /// An order of `n` steps in which those of each window of `window` stay together.
+    /// Returns a random order of `n` steps that keeps the steps of each window of `window` together.
     pub(super) fn of_steps_in_windows(epoch: Epoch, n: u64, window: u64) -> Self {
         Self { base: Base::Windows { epoch, n, window: window.max(1) }, swaps: Vec::new() }
     }
 
-    /// An order of the `n` packed rows of window `part`.
+    /// Returns a random order of the `n` packed rows of window `part`.
     pub(super) fn of_rows(epoch: Epoch, n: u64, part: u64) -> Self {
         Self { base: Base::Full(epoch.permutation(n, Purpose::Rows, part)), swaps: Vec::new() }
     }
 
-    /// Brings `number` to `position`, in exchange for what stood there.
+    /// Moves `number` to `position`, in exchange for the number there.
     #[must_use]
     pub(super) fn with(mut self, position: u64, number: u64) -> Self {
         let found = self.position_of(number);
@@ -71,7 +71,7 @@ impl Order {
         self
     }
 
-    /// The number at `position`.
+    /// Returns the number at `position`.
     pub(super) fn at(&self, position: u64) -> u64 {
         let position = self.swaps.iter().rev().fold(position, |at, &pair| swap(at, pair));
         match &self.base {
@@ -85,7 +85,7 @@ impl Order {
         }
     }
 
-    /// The position of `number`.
+    /// Returns the position of `number`.
     pub(super) fn position_of(&self, number: u64) -> u64 {
         let position = match &self.base {
             Base::Natural => number,
@@ -108,7 +108,7 @@ fn swap(at: u64, (a, b): (u64, u64)) -> u64 {
     }
 }
 
-/// First step of the window of `step`, and the order of its steps.
+/// Returns the first step of the window that contains `step`, and the order of the window's steps.
 fn steps_of_window(epoch: Epoch, n: u64, window: u64, step: u64) -> (u64, Permutation) {
     let index = step / window;
     let start = index * window;
@@ -117,15 +117,15 @@ fn steps_of_window(epoch: Epoch, n: u64, window: u64, step: u64) -> (u64, Permut
     (start, epoch.permutation(count, Purpose::Steps, index + 1))
 }
 
-/// The block shuffle. Whole blocks come in any order, a last block that is not whole comes last; then groups of blocks
-/// are formed, and the records of each group come in any order.
+/// The block shuffle. Whole blocks are permuted, and an incomplete last block stays last. Then groups of blocks are
+/// formed, and the records of each group are permuted.
 #[derive(Debug, Clone)]
 struct Blocks {
     epoch: Epoch,
     n: u64,
-    /// Records of a block.
+    /// Records per block.
     block: u64,
-    /// Records of a group.
+    /// Records per group.
     group: u64,
     /// Order of the whole blocks.
     order: Permutation,
@@ -141,7 +141,7 @@ impl Blocks {
     fn at(&self, position: u64) -> u64 {
         let (start, permutation) = self.group_of(position);
         let inside = start + permutation.at(position - start);
-        // The last block, when it is not whole, is outside the permutation: it stays.
+        // An incomplete last block is outside the permutation, so it stays last.
         self.order.at(inside / self.block) * self.block + inside % self.block
     }
 

@@ -1,7 +1,7 @@
-//! Packed rows at read time: the documents of an epoch in their order, window by window, in rows of one length.
+//! Packing at read time: the documents of an epoch are packed in order, window by window, into rows of one length.
 //!
-//! Which rows a step has depends on the windows before it, so a step is found from the one before. A state says where
-//! the current window begins: going on takes as long as packing one window.
+//! The rows of a step depend on the windows before it, so each step is computed from the previous one. A state has the
+//! start of the current window, so resuming takes as long as packing one window.
 
 mod rows;
 #[cfg(test)]
@@ -23,26 +23,27 @@ use super::state::{PlanState, Position};
 /// Default number of documents that are packed together.
 pub const DEFAULT_PACK_WINDOW: u64 = 4096;
 
-/// How records become packed rows. The rows of an epoch depend on all of it.
+/// How records are packed into rows. The rows of an epoch depend on all fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackOptions {
-    /// Inputs, and labels, of a row.
+    /// Number of inputs, and of labels, per row.
     pub seq_len: u64,
-    /// How documents get into rows.
+    /// How documents are assigned to rows.
     pub packing: Packing,
-    /// Documents that are packed together; more while they do not fill a row.
+    /// Number of documents that are packed together; more while they do not fill a row.
     pub window: u64,
-    /// Rows of a micro-batch.
+    /// Rows per micro-batch.
     pub batch_size: u64,
-    /// In what order documents come. Unless there is none, the rows of a window are shuffled, too.
+    /// The order of documents. Unless there is no shuffle, the rows of a window are shuffled, too.
     pub shuffle: Shuffle,
-    /// Rows that are too few for a last full step.
+    /// What happens to the remaining rows, which do not fill a last step.
     pub last: Last,
 }
 
 impl PackOptions {
-    /// Defaults for rows of `seq_len`, `batch_size` in a micro-batch: best fit, fully shuffled.
+    /// Creates the default options for rows of `seq_len`, with `batch_size` rows per micro-batch: best fit, full
+    /// shuffle.
     pub fn new(seq_len: u64, batch_size: u64) -> Self {
         Self {
             seq_len,
@@ -54,7 +55,7 @@ impl PackOptions {
         }
     }
 
-    /// Checks every number.
+    /// Checks all numbers.
     ///
     /// # Errors
     ///
@@ -67,15 +68,15 @@ impl PackOptions {
     }
 }
 
-/// Place in the documents of an epoch.
+/// A position in the documents of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackCursor {
-    /// Documents before the current window, in the order of the epoch.
+    /// Number of documents before the current window, in the order of the epoch.
     pub document: u64,
-    /// Tokens of its first document that are already used.
+    /// Number of tokens of the window's first document that are already used.
     pub token: u64,
-    /// Rows of the window that are done.
+    /// Number of rows of the window that are done.
     pub row: u64,
 }
 
@@ -83,9 +84,9 @@ pub struct PackCursor {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackState {
-    /// What makes the order, and the step.
+    /// The inputs of the order, and the step.
     pub plan: PlanState,
-    /// Where the step begins.
+    /// Where the step starts.
     pub cursor: PackCursor,
 }
 
@@ -96,17 +97,18 @@ pub struct PackedStep {
     pub step: u64,
     /// The rows of all micro-batches.
     pub rows: Vec<Row>,
-    /// Rows that this epoch has already had ([`Last::Wrap`]); they are the last ones.
+    /// Number of rows that already occurred in this epoch ([`Last::Wrap`]); they are the last ones.
     pub repeated: u64,
-    /// Where the next step begins.
+    /// Where the next step starts.
     pub next: PackCursor,
-    /// Rows that each micro-batch is filled up to: with [`Last::Pad`].
+    /// Number of rows that each micro-batch is filled up to, with [`Last::Pad`].
     filled_to: u64,
     micro_batches: u64,
 }
 
 impl PackedStep {
-    /// The rows of micro-batch `index`. In a short step as even as can be, the first ones get one more.
+    /// Returns the rows of micro-batch `index`. A short step is divided as evenly as possible: the first micro-batches
+    /// get one more row.
     pub fn micro_batch(&self, index: u64) -> &[Row] {
         let rows = self.rows.len() as u64;
         let (each, more) = (rows / self.micro_batches, rows % self.micro_batches);
@@ -115,7 +117,7 @@ impl PackedStep {
         self.rows.get(start as usize..end as usize).unwrap_or_default()
     }
 
-    /// The micro-batches of one rank.
+    /// Returns the micro-batches of one rank.
     ///
     /// # Errors
     ///
@@ -124,29 +126,30 @@ impl PackedStep {
         Ok(layout.share(self.micro_batches)?.map(|index| self.micro_batch(index)))
     }
 
-    /// Rows without documents behind those of micro-batch `index` ([`Last::Pad`]).
+    /// Returns the number of rows without documents after those of micro-batch `index` ([`Last::Pad`]).
     pub fn filler_rows(&self, index: u64) -> u64 {
         self.filled_to.saturating_sub(self.micro_batch(index).len() as u64)
     }
 
-    /// Number of tokens.
+    /// Returns the number of tokens.
     pub fn tokens(&self) -> u64 {
         self.rows.iter().map(Row::tokens).sum()
     }
 
-    /// Number of places that have a label, for example to normalise a loss, when labels are next tokens.
+    /// Returns the number of positions with a label when labels are next tokens, for example to normalise a loss.
     pub fn labels(&self) -> u64 {
         self.rows.iter().map(Row::labels).sum()
     }
 
-    /// The same when labels are the tokens themselves, without the first of each piece.
+    /// Returns the number of positions with a label when labels are the tokens themselves, except the first token of
+    /// each piece.
     pub fn tokens_after_first(&self) -> u64 {
         self.rows.iter().map(Row::tokens_after_first).sum()
     }
 }
 
-/// A pure function of (lengths, options, seed, epoch, state) that says which pieces of which records each packed row
-/// holds. Memory: one window and one step.
+/// A pure function of (lengths, options, seed, epoch, state) that computes which pieces of which records each packed
+/// row holds. It needs memory for one window and one step.
 ///
 /// ```
 /// use dsconvert_reader::batch::{LengthsInMemory, PackOptions, PackPlan};
@@ -175,11 +178,11 @@ pub struct PackPlan<L> {
 }
 
 impl<L: Lengths> PackPlan<L> {
-    /// A plan for the records of `lengths`; otherwise as [`BatchPlan::new`](super::BatchPlan::new).
+    /// Creates a plan for the records of `lengths`; otherwise the same as [`BatchPlan::new`](super::BatchPlan::new).
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when the options are wrong; [`ErrorKind::Corrupt`] when the lengths contradict themselves.
+    /// [`ErrorKind::Usage`] when an option is invalid; [`ErrorKind::Corrupt`] when the lengths are inconsistent.
     pub fn new(
         dataset: &str,
         lengths: L,
@@ -205,17 +208,17 @@ impl<L: Lengths> PackPlan<L> {
         Ok(Self { lengths, options, start, tokens })
     }
 
-    /// The options.
+    /// Returns the options.
     pub fn options(&self) -> &PackOptions {
         &self.options
     }
 
-    /// Number of rows of `epoch`, before [`Last`] is applied. With [`Packing::Concat`] the same in every epoch and
-    /// known at once; with [`Packing::BestFit`] all lengths are looked up and packed.
+    /// Returns the number of rows of `epoch`, before [`Last`] is applied. With [`Packing::Concat`], it is the same in
+    /// every epoch and known at once. With [`Packing::BestFit`], all lengths are looked up and packed.
     ///
     /// # Errors
     ///
-    /// As the items of [`PackPlan::steps`].
+    /// Same as the items of [`PackPlan::steps`].
     pub fn rows(&self, epoch: u64) -> Result<u64> {
         if self.options.packing == Packing::Concat {
             return Ok(self.tokens.div_ceil(self.options.seq_len));
@@ -228,7 +231,7 @@ impl<L: Lengths> PackPlan<L> {
         Ok(count)
     }
 
-    /// Number of global steps of an epoch of that many rows.
+    /// Returns the number of global steps of an epoch of `rows` rows.
     pub fn steps_of(&self, rows: u64) -> u64 {
         match self.options.last {
             Last::Drop => rows / self.rows_per_step(),
@@ -236,18 +239,17 @@ impl<L: Lengths> PackPlan<L> {
         }
     }
 
-    /// The state before the first step of `epoch`.
+    /// Returns the state before the first step of `epoch`.
     pub fn start(&self, epoch: u64) -> PackState {
         PackState { plan: PlanState { epoch, ..self.start.clone() }, cursor: PackCursor::default() }
     }
 
-    /// The steps from `from` to the end of its epoch, each with the state behind it. An item that is an error is the
-    /// last.
+    /// Returns the steps from `from` to the end of its epoch, each with the state after it. An error is the last item.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when it is a state of another dataset, seed, number of micro-batches or of other options;
-    /// [`ErrorKind::OutOfRange`] when it points behind the records.
+    /// [`ErrorKind::Usage`] when the state belongs to another dataset, seed, number of micro-batches or set of options;
+    /// [`ErrorKind::OutOfRange`] when it points beyond the records.
     pub fn steps(
         &self,
         from: &PackState,
@@ -321,7 +323,7 @@ impl<L: Lengths> PackPlan<L> {
     }
 }
 
-/// XXH3-128 of the histogram, and the sum of the lengths.
+/// Returns the XXH3-128 of the histogram, and the sum of the lengths.
 fn digest<L: Lengths>(lengths: &L) -> Result<(String, u64)> {
     let mut runs = CheckedRuns::new(lengths)?;
     let mut digest = Xxh3::new();

@@ -1,22 +1,22 @@
-//! A keyed permutation of `0..n` that needs no array, so that shuffling a dataset takes no memory and any place of the
-//! order is found at once.
+//! A keyed permutation of `0..n` without an array: shuffling a dataset takes no memory, and any position is computed
+//! directly.
 //!
-//! Above [`SMALL`] it is a Feistel network over mixed numbers, walked until it stays in the domain (Black and Rogaway,
-//! "Ciphers with Arbitrary Finite Domains", 2002). A network over so few numbers prefers some orders to others, so
-//! small domains are shuffled in a table instead. It is made for statistics, not for secrets.
+//! Above [`SMALL`], it is a Feistel network over mixed numbers with cycle walking (Black and Rogaway, "Ciphers with
+//! Arbitrary Finite Domains", 2002). In a small domain, such a network prefers some orders to others, so small domains
+//! are shuffled in a table instead. The permutation is meant for statistics, not for cryptography.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Rounds of the network: four for each half.
 const ROUNDS: usize = 8;
 
-/// Largest domain that is shuffled in a table. Its numbers fit a byte.
+/// Largest domain that is shuffled in a table. Its numbers fit into a byte.
 const SMALL: u64 = 256;
 
 /// Increment of the SplitMix64 sequence (Steele, Lea and Flood, 2014), from which the round keys come.
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a permutation is for: orders made for different purposes have nothing to do with each other.
+/// The purpose of a permutation. Permutations with different purposes are unrelated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Steps of an epoch, or of one window of it.
@@ -33,8 +33,8 @@ pub(super) enum Purpose {
     Cuttings = 6,
 }
 
-/// The key of the permutation with this purpose: XXH3-64 under `seed` of purpose, epoch and part (the bucket, the
-/// window, …) as three u64 LE.
+/// Returns the key of a permutation: the XXH3-64 under `seed` of purpose, epoch and part (the bucket, the window, …) as
+/// three u64 LE.
 pub(super) fn key(seed: u64, purpose: Purpose, epoch: u64, part: u64) -> u64 {
     let mut bytes = [0; 24];
     for (slot, number) in bytes.chunks_exact_mut(8).zip([purpose as u64, epoch, part]) {
@@ -59,7 +59,7 @@ impl Permutation {
         }
     }
 
-    /// The number at `position`. A position outside the domain stays as it is.
+    /// Returns the number at `position`. A position outside the domain is returned unchanged.
     pub(super) fn at(&self, position: u64) -> u64 {
         match self {
             Permutation::Small(table) => look_up(&table.numbers, position),
@@ -67,7 +67,7 @@ impl Permutation {
         }
     }
 
-    /// The position of `number`: the inverse of [`Permutation::at`].
+    /// Returns the position of `number`: the inverse of [`Permutation::at`].
     pub(super) fn position_of(&self, number: u64) -> u64 {
         match self {
             Permutation::Small(table) => look_up(&table.positions, number),
@@ -110,7 +110,7 @@ fn look_up(table: &[u8], at: u64) -> u64 {
 #[derive(Debug, Clone)]
 pub(super) struct Network {
     n: u64,
-    /// A number `x` is split as `(x / right, x % right)`: `left × right` is `n` or little more.
+    /// A number `x` is split as `(x / right, x % right)`: `left × right` is `n` or slightly more.
     left: u64,
     right: u64,
     keys: [u64; ROUNDS],
@@ -133,7 +133,7 @@ impl Network {
         if position >= self.n {
             return position;
         }
-        // A walk that begins in the domain lies on a cycle through it, so it comes back.
+        // A walk that starts in the domain is on a cycle through it, so it comes back.
         let mut x = position;
         loop {
             x = self.forward(x);
@@ -175,13 +175,13 @@ impl Network {
     }
 }
 
-/// `a + b` modulo `m`, for `a < m` and `b ≤ m`; halves are below 2³³, so nothing overflows.
+/// Returns `a + b` modulo `m`, for `a < m` and `b ≤ m`. Halves are below 2³³, so nothing overflows.
 fn add(a: u64, b: u64, m: u64) -> u64 {
     let sum = a + b;
     if sum >= m { sum - m } else { sum }
 }
 
-/// A number below `bound` that depends on `x` and `key`.
+/// Returns a number below `bound` that depends on `x` and `key`.
 fn below(bound: u64, x: u64, key: u64) -> u64 {
     scale(mix(x.wrapping_add(key)), bound)
 }
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Chi-square of the orders of `n` numbers under so many keys, per degree of freedom: 1 is expected.
+    /// Returns the chi-square of the orders of `n` numbers under `keys` keys, per degree of freedom. 1 is expected.
     fn chi_square_of_orders(n: u64, keys: u64, each: impl Fn(u64) -> u64) -> f64 {
         let mut orders = BTreeMap::<Vec<u64>, u64>::new();
         for i in 0..keys {
@@ -241,8 +241,8 @@ mod tests {
             / (all - 1) as f64
     }
 
-    /// All orders of a small domain are equally likely, whatever the keys differ in. The standard deviation of the
-    /// statistic is √(2 ÷ degrees of freedom): 0.05 for the 720 orders of six numbers.
+    /// All orders of a small domain are equally likely, whichever input of the keys differs. The standard deviation of
+    /// the statistic is √(2 ÷ degrees of freedom): 0.05 for the 720 orders of six numbers.
     #[test]
     fn every_order_of_a_small_domain_is_equally_likely() {
         for (n, most) in [(2, 4.0), (3, 2.5), (4, 1.9), (5, 1.4), (6, 1.2)] {
@@ -252,8 +252,8 @@ mod tests {
         }
     }
 
-    /// On both sides of the bound between table and network, every number is equally likely at every position, and
-    /// so is every pair at two neighbouring positions.
+    /// On both sides of the bound between table and network, every number is equally likely at every position, and so
+    /// is every pair at two adjacent positions.
     #[test]
     fn places_and_neighbours_are_unbiased() {
         for n in [16, SMALL, SMALL + 1, 300] {
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Neighbours are torn apart: in a random order of `n`, two neighbours are on average `n / 3` apart.
+    /// Neighbours are separated: in a random order of `n`, two neighbours are on average `n / 3` apart.
     #[test]
     fn neighbours_are_torn_apart() {
         for n in [100, 1000, 65_537, 10_000_000_019] {

@@ -1,4 +1,4 @@
-//! The plan: which records each micro-batch of each step holds.
+//! The batch plan: which records each micro-batch of each step holds.
 
 mod find;
 
@@ -14,9 +14,9 @@ use super::permute::{Purpose, key};
 use super::state::{PlanState, Position};
 use super::window::WindowCache;
 
-/// A pure function of (lengths, options, seed, epoch, step) that says which records each micro-batch holds.
+/// A pure function of (lengths, options, seed, epoch, step) that computes which records each micro-batch holds.
 ///
-/// Nothing in it changes; threads may share it. It takes memory for the buckets, not for the records.
+/// Its results never change, and threads may share it. It needs memory for the buckets, not for the records.
 ///
 /// ```
 /// use dsconvert_reader::batch::{BatchOptions, BatchPlan, BatchSize, Layout, LengthsInMemory, Position};
@@ -26,7 +26,7 @@ use super::window::WindowCache;
 /// let (seed, micro_batches) = (42, 4);
 /// let plan = BatchPlan::new("fingerprint of the dataset", lengths, options, seed, micro_batches)?;
 ///
-/// // Two ranks: each does two of the four micro-batches of a step.
+/// // Two ranks: each processes two of the four micro-batches of a step.
 /// let mut seen = 0;
 /// for rank in 0..2 {
 ///     for batch in plan.batches(Layout::new(rank, 2)?, Position::default())? {
@@ -37,7 +37,7 @@ use super::window::WindowCache;
 /// }
 /// assert_eq!(seen, 1000);
 ///
-/// // Any number of ranks goes on where the two were.
+/// // Any number of ranks can continue where the two stopped.
 /// let saved = plan.state(Position { epoch: 0, step: 3 })?;
 /// assert_eq!(plan.resume(&saved)?, Position { epoch: 0, step: 3 });
 /// # Ok::<(), dsconvert_reader::error::Error>(())
@@ -47,7 +47,7 @@ pub struct BatchPlan<L> {
     lengths: L,
     options: BatchOptions,
     micro_batches: u64,
-    /// Epochs take one after the other; all have the same number of steps.
+    /// Each epoch uses the next one; all have the same number of steps.
     cuttings: Vec<Cutting>,
     oversize: u64,
     /// The state at the start.
@@ -56,13 +56,13 @@ pub struct BatchPlan<L> {
 }
 
 impl<L: Lengths> BatchPlan<L> {
-    /// A plan for the records of `lengths`. `dataset` is a fingerprint of dataset and split; `micro_batches` is the
-    /// number of micro-batches of a global step, over all ranks: fixed once training has started.
+    /// Creates a plan for the records of `lengths`. `dataset` is a fingerprint of dataset and split. `micro_batches` is
+    /// the number of micro-batches of a global step, over all ranks; it is fixed once training has started.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when the options are wrong or a record exceeds the budget and may not;
-    /// [`ErrorKind::Corrupt`] when the lengths contradict themselves.
+    /// [`ErrorKind::Usage`] when an option is invalid or a record exceeds the budget and the policy forbids it;
+    /// [`ErrorKind::Corrupt`] when the lengths are inconsistent.
     pub fn new(
         dataset: &str,
         lengths: L,
@@ -98,40 +98,42 @@ impl<L: Lengths> BatchPlan<L> {
         Ok(plan)
     }
 
-    /// Number of global steps of an epoch. The same in every epoch.
+    /// Returns the number of global steps of an epoch. It is the same in every epoch.
     pub fn steps(&self) -> u64 {
         self.cuttings.first().map_or(0, |cutting| cutting.steps(self.options.last))
     }
 
-    /// The cutting of `epoch`: each takes the one after that of the epoch before. The seed says which is first.
+    /// Returns the cutting of `epoch`. Each epoch uses the one after that of the previous epoch; the seed determines
+    /// the first.
     fn cutting(&self, epoch: u64) -> Option<&Cutting> {
         let count = self.cuttings.len().max(1) as u64;
         let first = key(self.start.seed, Purpose::Cuttings, 0, 0) % count;
         self.cuttings.get(((first + epoch % count) % count) as usize)
     }
 
-    /// Number of micro-batches of a global step.
+    /// Returns the number of micro-batches of a global step.
     pub fn micro_batches(&self) -> u64 {
         self.micro_batches
     }
 
-    /// The options.
+    /// Returns the options.
     pub fn options(&self) -> &BatchOptions {
         &self.options
     }
 
-    /// Makes every epoch take the same cutting.
+    /// Makes every epoch use the same cutting.
     #[cfg(test)]
     pub(super) fn keep_one_cutting(&mut self) {
         self.cuttings.truncate(1);
     }
 
-    /// The buckets of `epoch`, shortest records first.
+    /// Returns the buckets of `epoch`, shortest records first.
     pub fn buckets(&self, epoch: u64) -> &[Bucket] {
         self.cutting(epoch).map_or(&[], |cutting| &cutting.buckets)
     }
 
-    /// What `epoch` does with the records. The records that fill no step differ a little from epoch to epoch.
+    /// Returns what `epoch` does with the records. The number of records that do not fill a step varies slightly
+    /// between epochs.
     pub fn counts(&self, epoch: u64) -> Counts {
         let buckets = self.buckets(epoch);
         let planned = buckets.iter().map(|b| b.records).sum::<u64>();
@@ -152,7 +154,7 @@ impl<L: Lengths> BatchPlan<L> {
         }
     }
 
-    /// The micro-batch `index` of a step.
+    /// Returns micro-batch `index` of a step.
     ///
     /// # Errors
     ///
@@ -176,11 +178,11 @@ impl<L: Lengths> BatchPlan<L> {
         Ok(MicroBatch { step: at.step, index, bucket: place.index, records, lengths, filler_rows, width })
     }
 
-    /// What the micro-batches of a step hold together. Every rank computes it for itself.
+    /// Returns the totals over the micro-batches of a step. Every rank computes them for itself.
     ///
     /// # Errors
     ///
-    /// As [`BatchPlan::micro_batch`].
+    /// Same as [`BatchPlan::micro_batch`].
     pub fn totals(&self, at: Position) -> Result<StepTotals> {
         let mut totals = StepTotals::default();
         for index in 0..self.micro_batches {
@@ -192,7 +194,7 @@ impl<L: Lengths> BatchPlan<L> {
         Ok(totals)
     }
 
-    /// The micro-batches of one rank from `from` to the end of the epoch. An item that is an error is the last.
+    /// Returns the micro-batches of one rank from `from` to the end of the epoch. An error is the last item.
     ///
     /// # Errors
     ///
@@ -215,21 +217,21 @@ impl<L: Lengths> BatchPlan<L> {
         }))
     }
 
-    /// The state when the steps of the epoch before `at` are done.
+    /// Returns the state after the steps of the epoch before `at`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`] when the epoch has not so many steps.
+    /// [`ErrorKind::OutOfRange`] when the epoch has fewer steps.
     pub fn state(&self, at: Position) -> Result<PlanState> {
         self.check_position(at)?;
         Ok(PlanState { epoch: at.epoch, step: at.step, ..self.start.clone() })
     }
 
-    /// Where a saved state goes on.
+    /// Returns the position at which a saved state continues.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when it is a state of another dataset, seed, number of micro-batches or of other options;
+    /// [`ErrorKind::Usage`] when the state belongs to another dataset, seed, number of micro-batches or set of options;
     /// [`ErrorKind::OutOfRange`] when its step does not exist.
     pub fn resume(&self, saved: &PlanState) -> Result<Position> {
         self.start.check_same_run(saved)?;
@@ -238,7 +240,7 @@ impl<L: Lengths> BatchPlan<L> {
         Ok(at)
     }
 
-    /// One past the last step is a position: the epoch is done.
+    /// Checks that a position exists. One past the last step is a position: the epoch is done.
     fn check_position(&self, at: Position) -> Result<()> {
         if at.step <= self.steps() {
             return Ok(());
@@ -247,8 +249,8 @@ impl<L: Lengths> BatchPlan<L> {
         Err(Error::new(ErrorKind::OutOfRange, what))
     }
 
-    /// Most tokens a micro-batch may hold, padded or not as its budget says; `None` without a budget or when records
-    /// that exceed it are alone.
+    /// Returns the maximum tokens of a micro-batch, padded or not depending on its budget. `None` without a budget, or
+    /// when records that exceed it are batches of their own.
     pub fn budget(&self) -> Option<u64> {
         match (self.options.size, self.options.oversize) {
             (BatchSize::BatchSize(_), _) | (_, Oversize::Alone) => None,
@@ -257,8 +259,8 @@ impl<L: Lengths> BatchPlan<L> {
     }
 }
 
-/// The steps that hold the largest micro-batch and the longest record. Their buckets bring the longest to the front, so
-/// it is the first step of a bucket.
+/// Returns the steps with the largest micro-batch and the longest record. A bucket moves its longest record to the
+/// front, so each of them is the first step of a bucket.
 fn worst_steps(buckets: &[Bucket]) -> Vec<u64> {
     let full = || buckets.iter().filter(|b| b.steps > 0);
     let size = |b: &&Bucket| (b.largest_batch, b.longest);

@@ -1,26 +1,26 @@
-//! Where a run stands, small enough for any checkpoint and equal on every rank.
+//! The position of a run, small enough for any checkpoint and equal on every rank.
 
 use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// A place in an epoch.
+/// A position in an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Position {
     /// Epoch, from 0.
     pub epoch: u64,
-    /// Global steps of the epoch that are done: the next step.
+    /// Number of global steps of the epoch that are done, which is also the next step.
     pub step: u64,
 }
 
-/// State of a [`BatchPlan`](super::BatchPlan): what makes the order, and how far it is done. Ranks, workers and threads
+/// State of a [`BatchPlan`](super::BatchPlan): the inputs of the order, and the progress. Ranks, workers and threads
 /// are not part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanState {
-    /// Version of the algorithm that made the order ([`ALGORITHM`](super::ALGORITHM)). Version 1 did not store it.
+    /// Version of the algorithm that produced the order ([`ALGORITHM`](super::ALGORITHM)). Version 1 did not store it.
     #[serde(default = "first_version")]
     pub version: u32,
-    /// Fingerprint of the dataset, as the plan was given it.
+    /// Fingerprint of the dataset, as passed to the plan.
     pub dataset: String,
     /// Digest of the lengths of its records.
     pub lengths: String,
@@ -32,7 +32,7 @@ pub struct PlanState {
     pub micro_batches: u64,
     /// Epoch, from 0.
     pub epoch: u64,
-    /// Global steps of the epoch that are done.
+    /// Number of global steps of the epoch that are done.
     pub step: u64,
 }
 
@@ -41,7 +41,7 @@ fn first_version() -> u32 {
 }
 
 impl PlanState {
-    /// Checks that `saved` is a state of what this is a state of.
+    /// Checks that `saved` belongs to the same run as this state.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Whole plans: what they promise for any lengths and options.
+//! Tests of whole plans: their guarantees hold for any lengths and options.
 
 mod quality;
 mod refusals;
@@ -51,7 +51,7 @@ fn any_oversize() -> impl Strategy<Value = Oversize> {
     prop_oneof![Just(Oversize::Error), Just(Oversize::Drop), Just(Oversize::Alone), Just(Oversize::Truncate)]
 }
 
-/// Options that go together.
+/// Options that are compatible.
 fn any_options() -> impl Strategy<Value = BatchOptions> {
     let options =
         (any_size(), 1u64..20, any_bucket(), any_shuffle(), any::<bool>(), any_oversize(), any_last());
@@ -249,7 +249,7 @@ fn epochs_and_seeds_differ() {
 
 #[test]
 fn what_is_dropped_changes_with_the_epoch() {
-    // The two longest alone would fill no step: they would be dropped in every epoch.
+    // A bucket of the two longest would not fill a step: they would be dropped in every epoch.
     let mut lengths = vec![10; 100];
     lengths.extend([900, 901]);
     let options = BatchOptions { last: Last::Drop, ..BatchOptions::new(BatchSize::MaxTokens(1000)) };
@@ -277,7 +277,7 @@ fn the_order_never_changes() {
     assert_eq!(serde_json::to_string(&state).unwrap(), STATE);
 }
 
-/// The lengths of an opened split and those of its two indexes give the plan that the lengths themselves give.
+/// An opened split and its two indexes result in the same plan as the lengths themselves.
 #[test]
 fn a_split_gives_the_same_plan_as_its_lengths() {
     let lengths: Vec<u64> = (0..200).map(|i| i * 7 % 13).collect(); // what `testing` writes

@@ -1,25 +1,25 @@
-//! What makes one way of cutting differ from another.
+//! Variations between cuttings.
 
 use super::permute::{Purpose, key};
 
-/// Which way of cutting: 0 is the plain one.
+/// The number of a cutting: 0 is the plain one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Variation(pub(super) u64);
 
 impl Variation {
     pub(super) const PLAIN: Self = Self(0);
 
-    /// Part of the budget that the first step uses; `None` for all of it.
+    /// Returns the fraction of the budget that the first step uses, or `None` for all of it.
     pub(super) fn first_part(self) -> Option<f64> {
         (self.0 > 0).then(|| self.unit(0))
     }
 
-    /// What `max_waste` is multiplied with for the bucket with this number: from 0.7 to 1.3.
+    /// Returns the factor of `max_waste` for the bucket with this number: from 0.7 to 1.3.
     pub(super) fn waste_factor(self, bucket: u64) -> f64 {
         if self.0 == 0 { 1.0 } else { 0.7 + 0.6 * self.unit(bucket + 1) }
     }
 
-    /// A number between 0 and 1. The numbers of consecutive variations are spread evenly.
+    /// Returns a number between 0 and 1. The numbers of consecutive variations are spread evenly.
     fn unit(self, place: u64) -> f64 {
         // Steps of the golden ratio, from a start that depends on the place.
         let start = key(0, Purpose::Cuttings, 0, place);

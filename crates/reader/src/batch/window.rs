@@ -1,4 +1,4 @@
-//! Sorted windows: some steps' worth of the shuffled order, sorted by length, so that neighbours are about equally long.
+//! Sorted windows: several steps of the shuffled order, sorted by length so that neighbours have similar lengths.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -13,8 +13,8 @@ pub(super) struct Item {
     pub(super) length: u64,
 }
 
-/// The window that was sorted last. A cache and nothing else: what comes out does not depend on it. Its lock is never
-/// waited for, because a thread that is not there any more, after a fork, may hold it for ever.
+/// Cache of the last sorted window. Results do not depend on it. Its lock is non-blocking, because after a fork it may
+/// be held forever by a thread that no longer exists.
 #[derive(Debug, Default)]
 pub(super) struct WindowCache(Mutex<Option<Window>>);
 
@@ -26,8 +26,8 @@ struct Window {
 }
 
 impl WindowCache {
-    /// The items of the window at `positions` of the shuffled order, longest first, those of one length in record
-    /// order. `item` says what stands at a position.
+    /// Returns the items of the window at `positions` of the shuffled order, longest first, those of equal length in
+    /// record order. `item` returns the item at a position.
     pub(super) fn sorted(
         &self,
         epoch: u64,
@@ -41,7 +41,7 @@ impl WindowCache {
         {
             return Ok(Arc::clone(&window.items));
         }
-        // Not under the lock: threads may ask for different windows.
+        // Not under the lock: threads may request different windows.
         let mut items = positions.clone().map(item).collect::<Result<Vec<Item>>>()?;
         items.sort_unstable_by_key(|item| (Reverse(item.length), item.record));
         let items: Arc<[Item]> = items.into();

@@ -1,4 +1,4 @@
-//! The part of a stored image that is wanted, where it is wanted.
+//! Decodes the requested part of a stored image into a buffer of the caller.
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
 use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, Layout, LayoutRequest, PixelFormat, Scale};
@@ -13,29 +13,29 @@ use super::samples::to_8_bits;
 use super::sniff::{ImageType, sniff};
 use super::{luma, other, turbo};
 
-/// How a part that is not as large as its target is resized; antialiased, as PIL and torchvision do it.
+/// Filter for parts whose size differs from the target; antialiased, as in PIL and torchvision.
 const FILTER: FilterType = FilterType::Bilinear;
 
-/// One stored image.
+/// A stored image.
 #[derive(Debug, Clone, Copy)]
 pub struct Stored<'a> {
-    /// The file, or bare samples.
+    /// The file, or raw samples.
     pub bytes: &'a [u8],
-    /// Its size, as the record says.
+    /// Size according to the record.
     pub size: Size,
-    /// For bare samples, rows from top to bottom: how many a pixel has.
+    /// For raw samples (rows from top to bottom), the number of samples per pixel.
     pub raw_channels: Option<usize>,
 }
 
-/// Decodes images one after the other; keeps buffers and tables.
+/// Decodes images, reusing buffers and tables from one to the next.
 #[derive(Default)]
 pub struct Decoder {
     baseline: BaselineDecoder,
-    /// A whole image, where the format needs it.
+    /// The whole image, for formats that need it.
     whole: Pixels,
-    /// What is resampled.
+    /// The part that is resampled.
     part: Pixels,
-    /// Samples as the file has them.
+    /// Samples as stored in the file.
     samples: Vec<u8>,
     resizer: Resizer,
 }
@@ -47,14 +47,14 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// Decodes `part` of `image` to `target` pixels of `channels` (1: grey, 3: RGB) samples in `out`. A part of whole
-    /// pixels that is as large as the target is not resampled. A JPEG is decoded at a reduced size when at least twice the
-    /// pixels of the target remain in each direction.
+    /// Decodes `part` of `image` into `out`, as `target` pixels of `channels` samples (1: grey, 3: RGB). A part of
+    /// whole pixels with the size of the target is not resampled. A JPEG is decoded at a reduced size if at least twice
+    /// the target size remains in each direction.
     ///
     /// # Errors
     ///
-    /// When the image does not decode, is not of the size its record says, or the part lies outside of it. `out` is
-    /// then of no use.
+    /// When the image does not decode, its size differs from the record, or the part lies outside the image. The
+    /// content of `out` is then unspecified.
     pub fn decode(
         &mut self,
         image: Stored<'_>,
@@ -87,7 +87,7 @@ impl Decoder {
         done
     }
 
-    /// Decodes `rect` of `image` into `out`. JPEGs are decoded at 1/`reduction` of their size, and `rect` is at that scale.
+    /// Decodes `rect` of `image` into `out`. JPEGs are decoded at 1/`reduction` of their size; `rect` is at that scale.
     fn rect(
         &mut self,
         image: Stored<'_>,
@@ -129,7 +129,7 @@ impl Decoder {
         copy_rect(&self.whole.data, self.whole.channels, whole, rect, channels, out)
     }
 
-    /// Decodes a JPEG of any kind, at 1/`reduction` of its size.
+    /// Decodes a whole JPEG of any kind, at 1/`reduction` of its size.
     fn whole_jpeg(&mut self, image: Stored<'_>, reduction: u32, channels: usize) -> Result<(), Reject> {
         let bytes = image.bytes;
         let layout = Layout::read_strict(bytes).map_err(of_jpeg)?;
@@ -149,7 +149,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes a JPEG of four components or with unusual sampling factors.
+    /// Decodes a whole JPEG with four components or unusual sampling factors.
     fn whole_layout(
         &mut self,
         layout: &Layout<'_>,
@@ -173,7 +173,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes anything else.
+    /// Decodes a whole image of any other type.
     fn whole_other(&mut self, image: Stored<'_>, image_type: ImageType) -> Result<(), Reject> {
         let mut decoder = other::open(image.bytes, image_type, image.size).map_err(other::reject)?;
         let (width, height) = decoder.dimensions();
@@ -188,30 +188,30 @@ impl Decoder {
     }
 }
 
-/// The largest power of two, up to 8, by which a JPEG may be reduced as it is decoded, so that at least twice the pixels of
-/// `target` remain of `part` in each direction. This is the rule of `dsconvert images`, too.
+/// Returns the largest power of two, up to 8, by which the decoded size of a JPEG may be reduced so that `part` keeps at
+/// least twice the size of `target` in each direction. `dsconvert images` follows the same rule.
 fn reduction(part: SourceRegion, target: Size) -> u32 {
     let remains = |side: f64, n: u32, target: u32| side / f64::from(n) >= 2.0 * f64::from(target);
     let fits = |n: &u32| remains(part.width, *n, target.width) && remains(part.height, *n, target.height);
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
-/// The scale of a decode at 1/`reduction`; [`reduction`] returns no value that has none.
+/// Returns the scale of a decode at 1/`reduction`. Every value that [`reduction`] returns has one.
 fn scale(reduction: u32) -> Scale {
     Scale::from_denominator(reduction).unwrap_or_default()
 }
 
-/// The format of gray or RGB pixels.
+/// Returns the pixel format for grey or RGB output.
 fn jpeg_format(channels: usize) -> PixelFormat {
     if channels == 1 { PixelFormat::Gray } else { PixelFormat::Rgb }
 }
 
-/// As [`jpeg_format`], of libjpeg-turbo-rs.
+/// Same as [`jpeg_format`], for libjpeg-turbo-rs.
 fn turbo_format(channels: usize) -> libjpeg_turbo_rs::PixelFormat {
     if channels == 1 { libjpeg_turbo_rs::PixelFormat::Grayscale } else { libjpeg_turbo_rs::PixelFormat::Rgb }
 }
 
-/// Returns an error unless the decoded size, `(width, height)`, is `expected`.
+/// Checks that the decoded size, `(width, height)`, is `expected`.
 fn check_size(image: Stored<'_>, expected: Size, (width, height): (u64, u64)) -> Result<(), Reject> {
     if (width, height) == (expected.width.into(), expected.height.into()) {
         return Ok(());
@@ -220,7 +220,7 @@ fn check_size(image: Stored<'_>, expected: Size, (width, height): (u64, u64)) ->
     Err(corrupt(format!("it has {width}×{height} pixels, its record says {w}×{h}")))
 }
 
-/// Copies `rect` of `pixels`, which has `size` and `from` samples per pixel, with `to` samples per pixel.
+/// Copies `rect` of `pixels` to `out`, converting from `from` to `to` samples per pixel. `pixels` has `size`.
 fn copy_rect(
     pixels: &[u8],
     from: usize,
@@ -256,7 +256,7 @@ fn copy_rect(
     Ok(())
 }
 
-/// Grey to three equal samples.
+/// Expands grey samples to three equal samples.
 fn spread(out: &mut [u8], row: &[u8]) {
     for (pixel, &v) in out.as_chunks_mut::<3>().0.iter_mut().zip(row) {
         *pixel = [v; 3];

@@ -1,11 +1,11 @@
-//! Which decoder reads a JPEG that is not common.
+//! Selects the decoder for uncommon JPEGs.
 
 use dsconvert_dataset::sample::Reject;
 use dsconvert_jpeg::{Layout, Process};
 
 use super::reject::unsupported;
 
-/// The decoder of a JPEG that the baseline decoder declines. The pixels do not depend on it.
+/// The decoder for a JPEG that the baseline decoder declines. The pixels do not depend on the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JpegEngine {
     /// [`Layout::decode`].
@@ -15,12 +15,12 @@ pub enum JpegEngine {
 }
 
 impl JpegEngine {
-    /// The decoder of `layout`. libjpeg-turbo-rs decodes one and three components with the usual sampling factors, and
-    /// arithmetic-coded, lossless and 12-bit files whose components have equal factors.
+    /// Returns the decoder for `layout`. libjpeg-turbo-rs decodes one and three components with the usual sampling
+    /// factors, and arithmetic-coded, lossless and 12-bit files whose components have equal factors.
     ///
     /// # Errors
     ///
-    /// When neither decodes it.
+    /// When neither decoder supports it.
     pub fn of(layout: &Layout<'_>) -> Result<Self, Reject> {
         let factors: Vec<(usize, usize)> =
             layout.components().iter().map(|component| component.sampling_factors()).collect();

@@ -1,4 +1,4 @@
-//! Masks: PNG files whose samples are classes or other values, which no step may mix or round.
+//! Masks: PNG files whose samples are classes or other values, which must not be mixed or rounded.
 
 use std::io::Cursor;
 
@@ -10,22 +10,22 @@ use super::png::error;
 use super::reject::{corrupt, unsupported};
 use super::sniff::{ImageType, sniff};
 
-/// The samples of a mask: indexes of a palette stay indexes, and 16 bits stay 16 bits.
+/// The samples of a mask. Palette indexes stay indexes, and 16-bit samples stay 16-bit samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mask {
-    /// Rows from top to bottom without gaps; samples of 16 bits are big-endian, as PNG stores them.
+    /// Rows from top to bottom without gaps; 16-bit samples are big-endian, as in PNG.
     pub data: Vec<u8>,
     /// Width and height.
     pub size: Size,
-    /// Samples of a pixel.
+    /// Samples per pixel.
     pub channels: usize,
-    /// Bytes of a sample: 1 or 2.
+    /// Bytes per sample: 1 or 2.
     pub sample_bytes: usize,
-    /// The colours of the indexes, where samples are indexes.
+    /// The palette, if the samples are indexes.
     pub palette: Option<Palette>,
 }
 
-/// The colours of the indexes of a mask.
+/// The palette of a mask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Palette {
     /// Red, green and blue of each index.
@@ -35,16 +35,17 @@ pub struct Palette {
 }
 
 impl Mask {
-    /// Decodes the PNG file `bytes`, all of it, with its checksums. Grey samples of less than 8 bits become 0 to 255.
+    /// Decodes the PNG file `bytes` completely and verifies its checksums. Grey samples of fewer than 8 bits are scaled
+    /// to 0 to 255.
     ///
     /// # Errors
     ///
-    /// When it is no PNG file, is damaged, or has not `size`.
+    /// When the file is not a PNG, is damaged, or does not have `size`.
     pub fn read(bytes: &[u8], size: Size) -> Result<Self, Reject> {
         if sniff(bytes) != Some(ImageType::Png) {
             return Err(unsupported("a mask must be a PNG file"));
         }
-        // Eight bytes per pixel is the widest.
+        // A pixel has at most eight bytes.
         let most = limits(size.pixels().saturating_mul(8)).max_alloc.unwrap_or(u64::MAX);
         let most = png::Limits { bytes: usize::try_from(most).unwrap_or(usize::MAX) };
         let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), most);
@@ -76,13 +77,13 @@ impl Mask {
         Ok(Self { data, size, channels: color.samples(), sample_bytes: bits.div_ceil(8), palette })
     }
 
-    /// Bytes of a pixel.
+    /// Returns the number of bytes per pixel.
     pub fn pixel_bytes(&self) -> usize {
         self.channels * self.sample_bytes
     }
 
-    /// Writes the pixels at every crossing of `rows` and `columns` to `out`; both are offsets in pixels, which add up to
-    /// the place of a pixel. `None` leaves what is there.
+    /// Writes the pixels at all intersections of `rows` and `columns` to `out`. Both are offsets in pixels whose sum is
+    /// the index of a pixel. `None` leaves the output unchanged.
     pub fn pick(&self, rows: &[Option<usize>], columns: &[Option<usize>], out: &mut [u8]) {
         let pixel = self.pixel_bytes();
         for (out, row) in out.chunks_exact_mut((columns.len() * pixel).max(1)).zip(rows) {
@@ -104,7 +105,7 @@ impl Mask {
     }
 }
 
-/// Samples of `bits` bits, each in a byte of its own.
+/// Unpacks samples of `bits` bits into one byte each.
 fn unpacked(packed: &[u8], size: Size, bits: usize, is_grey: bool) -> Vec<u8> {
     let most = (1u16 << bits) - 1;
     let scale = if is_grey { (255 / most) as u8 } else { 1 };

@@ -1,7 +1,7 @@
-//! From stored images to pixels: what the converter and the loader share.
+//! Decodes stored images to pixels: the code shared by the converter and the loader.
 //!
-//! The converter decodes any file there is; here are the parts of that which need no options of a conversion. The
-//! [`Decoder`] is the loader's: it decodes the part of an image that is wanted, where it is wanted.
+//! The converter decodes arbitrary files; this module has the parts that do not depend on conversion options. The
+//! loader uses the [`Decoder`], which decodes the requested part of an image into the array of a batch.
 
 mod decoder;
 pub mod jpeg_engine;

@@ -1,4 +1,4 @@
-//! Everything but JPEG, through the `image` crate, with its own limits switched on.
+//! Decodes all types except JPEG with the `image` crate, with its limits enabled.
 
 use std::io::Cursor;
 
@@ -12,17 +12,17 @@ use super::png::StrictPng;
 use super::reject::{corrupt, truncated, unsupported};
 use super::sniff::ImageType;
 
-/// What a decoder may allocate beside the output: tables, windows, palettes, compressed strips.
+/// Bytes that a decoder may allocate in addition to its output: tables, windows, palettes, compressed strips.
 const DECODER_BYTES: u64 = 64 << 20;
 
-/// Limits of a decoder whose output has `decoded_bytes`.
+/// Returns the limits for a decoder whose output has `decoded_bytes`.
 pub fn limits(decoded_bytes: u64) -> Limits {
     let mut limits = Limits::default();
     limits.max_alloc = Some(decoded_bytes.saturating_mul(2).saturating_add(DECODER_BYTES));
     limits
 }
 
-/// A decoder of an image of `image_type`, which has `size` if its header is to be believed.
+/// Opens a decoder for an image of `image_type` whose expected size is `size`.
 pub fn open(
     bytes: &[u8],
     image_type: ImageType,
@@ -31,7 +31,7 @@ pub fn open(
     let reader = Cursor::new(bytes);
     Ok(match image_type {
         ImageType::Png => {
-            // Eight bytes per pixel is the widest it decodes to.
+            // A decoded pixel has at most eight bytes.
             Box::new(StrictPng::new(bytes, &limits(size.pixels().saturating_mul(8)))?)
         }
         ImageType::Webp => Box::new(WebPDecoder::new(reader)?),
@@ -41,12 +41,13 @@ pub fn open(
     })
 }
 
-/// The reject for output that memory cannot hold.
+/// Returns the reject for output that exceeds the memory limit.
 pub fn too_large() -> Reject {
     Reject::new(RejectCode::TooLarge, "decoding it would pass the memory limit")
 }
 
-/// The reject an error of the `image` crate stands for. Its input is in memory, so an I/O error is an early end.
+/// Converts an error of the `image` crate into a reject. The input is in memory, so an unexpected end of file means
+/// that it is truncated.
 pub fn reject(error: ImageError) -> Reject {
     match error {
         ImageError::IoError(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => truncated("its data"),

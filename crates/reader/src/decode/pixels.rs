@@ -3,24 +3,24 @@
 /// Width and height in pixels, both at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
-    /// Pixels of a row.
+    /// Pixels per row.
     pub width: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
 }
 
 impl Size {
-    /// `width` × `height`.
+    /// Creates a size of `width` × `height`.
     pub fn new(width: u32, height: u32) -> Self {
         Self { width, height }
     }
 
-    /// Number of pixels.
+    /// Returns the number of pixels.
     pub fn pixels(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
     }
 
-    /// Width and height exchanged.
+    /// Returns the size with width and height exchanged.
     pub fn transposed(self) -> Self {
         Self { width: self.height, height: self.width }
     }
@@ -30,12 +30,12 @@ impl Size {
         Self { width: self.width.div_ceil(reduction), height: self.height.div_ceil(reduction) }
     }
 
-    /// The shorter side.
+    /// Returns the shorter side.
     pub fn shorter(self) -> u32 {
         self.width.min(self.height)
     }
 
-    /// The longer side.
+    /// Returns the longer side.
     pub fn longer(self) -> u32 {
         self.width.max(self.height)
     }
@@ -63,28 +63,28 @@ impl From<Rect> for dsconvert_jpeg::Region {
 /// 8-bit samples, interleaved, rows from top to bottom without gaps.
 #[derive(Debug, Default)]
 pub struct Pixels {
-    /// `height` rows of `width` pixels of `channels` bytes.
+    /// The samples: `height` rows of `width` pixels of `channels` bytes.
     pub data: Vec<u8>,
-    /// Pixels of a row.
+    /// Pixels per row.
     pub width: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
-    /// 1 grey, 3 RGB, 4 RGBA.
+    /// Samples per pixel: 1 for grey, 3 for RGB, 4 for RGBA.
     pub channels: usize,
 }
 
 impl Pixels {
-    /// Width and height.
+    /// Returns the width and height.
     pub fn size(&self) -> Size {
         Size::new(self.width, self.height)
     }
 
-    /// Bytes of one row.
+    /// Returns the number of bytes per row.
     pub fn stride(&self) -> usize {
         self.width as usize * self.channels
     }
 
-    /// Takes a new shape; what the samples hold is left over from before.
+    /// Changes the shape. The samples keep stale values.
     pub fn reshape(&mut self, size: Size, channels: usize) {
         (self.width, self.height, self.channels) = (size.width, size.height, channels);
         self.data.resize(self.stride() * self.height as usize, 0);

@@ -1,14 +1,14 @@
-//! PNG through the `png` crate, with all checksums and up to the last chunk.
+//! Decodes PNG with the `png` crate, up to the last chunk, and verifies all checksums.
 //!
-//! The decoder of the `image` crate leaves out the checksum of the compressed data. A chunk that a broken tool has
-//! changed and signed again would pass, and other readers would refuse the file.
+//! The decoder of the `image` crate skips the checksum of the compressed data. It would accept a chunk that a broken
+//! tool changed and gave a new chunk checksum, although other readers refuse the file.
 
 use std::io::Cursor;
 
 use image::error::{DecodingError, ImageFormatHint, LimitError, LimitErrorKind};
 use image::{ColorType, ImageDecoder, ImageError, ImageFormat, ImageResult, Limits};
 
-/// A decoder of one PNG file.
+/// A decoder for one PNG file.
 pub(super) struct StrictPng<'a> {
     reader: png::Reader<Cursor<&'a [u8]>>,
     color_type: ColorType,

@@ -1,4 +1,4 @@
-//! Resampling, through `fast_image_resize`.
+//! Resamples images with `fast_image_resize`.
 
 use dsconvert_dataset::sample::Reject;
 use fast_image_resize::images::{TypedImage, TypedImageRef};
@@ -8,22 +8,22 @@ use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resize
 use super::pixels::{Pixels, Size};
 use super::reject::corrupt;
 
-/// The part of a source that becomes the target, in source pixels. A decode at a smaller scale leaves a last row or
-/// column that is only partly covered, and a crop after the resize starts anywhere, hence fractions.
+/// The part of a source that is resampled to the target, in source pixels. Coordinates may be fractions: decoding at a
+/// reduced scale leaves a last row or column that is only partly covered, and a crop after the resize starts anywhere.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SourceRegion {
     /// First column.
     pub left: f64,
     /// First row.
     pub top: f64,
-    /// Columns.
+    /// Number of columns.
     pub width: f64,
-    /// Rows.
+    /// Number of rows.
     pub height: f64,
 }
 
 impl SourceRegion {
-    /// Returns this region of an image that is decoded at 1/`reduction` of its size.
+    /// Returns this region in an image that is decoded at 1/`reduction` of its size.
     pub fn reduced(self, reduction: u32) -> Self {
         let [left, top, width, height] =
             [self.left, self.top, self.width, self.height].map(|n| n / f64::from(reduction));
@@ -31,7 +31,8 @@ impl SourceRegion {
     }
 }
 
-/// Resamples `part` of `source` to `target` pixels in `out`, which has room for exactly these. Colours of RGBA are weighted by their alpha.
+/// Resamples `part` of `source` to `target` pixels in `out`, which has exactly the size needed. RGBA colours are
+/// weighted by their alpha.
 pub fn resize(
     resizer: &mut Resizer,
     filter: FilterType,
@@ -44,7 +45,7 @@ pub fn resize(
         ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter)).use_alpha(source.channels == 4).crop(
             part.left,
             part.top,
-            // Rounding may have gone past the edge by a hair.
+            // Rounding may have passed the edge by a tiny amount.
             part.width.min(f64::from(source.width) - part.left),
             part.height.min(f64::from(source.height) - part.top),
         );
@@ -68,8 +69,8 @@ fn resize_typed<P: PixelTrait>(
     resizer.resize_typed(&from, &mut to, options).map_err(defect)
 }
 
-/// Buffers are sized here and crops kept inside, so the resizer has nothing to refuse; should it, the image is to blame
-/// and not the run.
+/// Converts an error of the resizer into a reject. Buffers are sized and crops kept inside beforehand, so no error is
+/// expected. If one occurs, it affects the image, not the run.
 fn defect(error: impl std::fmt::Display) -> Reject {
     corrupt(format!("it cannot be resized: {error}"))
 }

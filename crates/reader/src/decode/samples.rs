@@ -1,4 +1,4 @@
-//! Bringing samples to 8 bits.
+//! Converts samples to 8 bits.
 
 use dsconvert_dataset::sample::Reject;
 use image::ColorType;
@@ -6,12 +6,13 @@ use image::ColorType;
 use super::pixels::{Pixels, Size};
 use super::reject::unsupported;
 
-/// 16 bits to 8, rounded.
+/// Converts 16 bits to 8, rounded.
 fn narrow(sample: [u8; 2]) -> u8 {
     ((u32::from(u16::from_ne_bytes(sample)) * 255 + 32_767) / 65_535) as u8
 }
 
-/// Brings samples of `color_type`, as the `image` crate decodes them, to 8 bits: RGBA when they have alpha, else RGB.
+/// Converts samples of `color_type`, as decoded by the `image` crate, to 8 bits: RGBA if they have alpha, otherwise
+/// RGB.
 pub fn to_8_bits(samples: &[u8], color_type: ColorType, size: Size, out: &mut Pixels) -> Result<(), Reject> {
     let wide = |s: &[u8], i: usize| narrow([s[2 * i], s[2 * i + 1]]);
     match color_type {

@@ -1,10 +1,10 @@
-//! What an image file is, told by its first bytes.
+//! Detects the type of an image file from its first bytes.
 //!
-//! Extensions lie (real corpora hold PNGs called `.JPEG`), so nothing after planning looks at a name.
+//! File extensions are unreliable (real corpora contain PNGs named `.JPEG`), so nothing after planning uses names.
 
 use serde::{Deserialize, Serialize};
 
-/// A type of image file, and `Raw` for the bare pixels this module can write.
+/// A type of image file, or `Raw` for raw pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageType {
@@ -20,12 +20,12 @@ pub enum ImageType {
     Bmp,
     /// TIFF and BigTIFF.
     Tiff,
-    /// 8-bit samples, interleaved, rows from top to bottom, no header; only ever an output.
+    /// 8-bit samples, interleaved, rows from top to bottom, no header; only used for output.
     Raw,
 }
 
 impl ImageType {
-    /// The name used in manifests and messages.
+    /// Returns the name used in manifests and messages.
     pub fn name(self) -> &'static str {
         match self {
             ImageType::Jpeg => "jpeg",
@@ -38,7 +38,7 @@ impl ImageType {
         }
     }
 
-    /// The usual file extension, without its dot.
+    /// Returns the usual file extension, without its dot.
     pub fn extension(self) -> &'static str {
         match self {
             ImageType::Jpeg => "jpg",
@@ -51,7 +51,7 @@ impl ImageType {
         }
     }
 
-    /// The media type.
+    /// Returns the media type.
     pub fn media_type(self) -> &'static str {
         match self {
             ImageType::Jpeg => "image/jpeg",
@@ -71,12 +71,12 @@ impl std::fmt::Display for ImageType {
     }
 }
 
-/// Sizes of the DIB header that follows the 14 bytes of a BMP file header.
+/// Sizes of the DIB header that follows the 14-byte BMP file header.
 const DIB_HEADER_BYTES: [u32; 8] = [12, 16, 40, 52, 56, 64, 108, 124];
 
-/// The type of the image file that starts with `bytes`; `None` when it is no image this build reads.
+/// Returns the type of the image file that starts with `bytes`, or `None` if it is not an image that this build reads.
 ///
-/// Never [`ImageType::Raw`]: bare pixels have no mark.
+/// Never returns [`ImageType::Raw`]: raw pixels have no signature.
 pub fn sniff(bytes: &[u8]) -> Option<ImageType> {
     match bytes {
         [0xff, 0xd8, 0xff, ..] => Some(ImageType::Jpeg),
@@ -93,7 +93,7 @@ pub fn sniff(bytes: &[u8]) -> Option<ImageType> {
     }
 }
 
-/// The name of an image format this build knows of and cannot read, for a better message than "unknown".
+/// Returns the name of a known image format that this build cannot read, for a better message than "unknown".
 pub fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [_, _, _, _, b'f', b't', b'y', b'p', b'a', b'v', b'i', b'f' | b's', ..] => Some("AVIF"),
@@ -108,16 +108,17 @@ pub fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Whether the content is a photograph of a type that cannot be read, and is not to be taken for a file of another kind.
+/// Returns whether the content is a photograph of a type that cannot be read, and must not be taken for a file of
+/// another kind.
 pub fn is_unreadable_photo(bytes: &[u8]) -> bool {
     matches!(foreign_format(bytes), Some("AVIF" | "HEIF"))
 }
 
-/// Extensions under which the readable types are commonly stored.
+/// Common file extensions of the readable types.
 const EXTENSIONS: [&str; 12] =
     ["jpg", "jpeg", "jpe", "jfif", "png", "apng", "webp", "gif", "bmp", "dib", "tif", "tiff"];
 
-/// Whether `name` ends in an extension of an image type this build reads, in any case of letters.
+/// Returns whether `name` has an extension of an image type that this build reads, ignoring case.
 pub fn has_image_extension(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(stem, extension)| {
         !stem.is_empty() && EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))

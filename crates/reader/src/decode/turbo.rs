@@ -1,4 +1,4 @@
-//! Decoding of JPEG through libjpeg-turbo-rs, strict unless it is asked to be lenient.
+//! Decodes JPEG with libjpeg-turbo-rs, strictly unless lenient decoding is requested.
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
 use dsconvert_jpeg::MAX_SCANS;
@@ -6,8 +6,8 @@ use libjpeg_turbo_rs::{DecodeLimits, Decoder, JpegError, ScalingFactor};
 
 use super::reject::{corrupt, unsupported};
 
-/// A decoder over `bytes` of at most `max_pixels`, at 1/`reduction` of the size. Unless it is `lenient`, a warning is an
-/// error.
+/// Creates a decoder for `bytes`, with at most `max_pixels`, at 1/`reduction` of the size. Unless it is `lenient`,
+/// warnings are errors.
 pub fn decoder(
     bytes: &[u8],
     max_pixels: u64,
@@ -28,7 +28,8 @@ pub fn decoder(
     Ok(decoder)
 }
 
-/// The reject an error of the decoder stands for. Without its end marker a file is cut, whatever else is wrong.
+/// Converts an error of the decoder into a reject. A file without an end marker counts as truncated, whatever else is
+/// wrong.
 pub fn reject(error: JpegError, is_ended: bool) -> Reject {
     match error {
         JpegError::LimitExceeded { .. } | JpegError::AllocationFailed { .. } => {

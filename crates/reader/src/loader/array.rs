@@ -1,8 +1,8 @@
-//! Named arrays: what a batch is made of.
+//! Arrays: the numeric columns of a batch.
 //!
-//! An [`Array`] owns its numbers alone, in one block that never moves, so a binding may hand out its address without a
-//! copy for as long as it keeps the array. When it is dropped, its memory goes back to the [`Pool`] it came from and
-//! becomes part of a later batch: not before.
+//! An [`Array`] is the only owner of its numbers, in one block that never moves. A binding may therefore expose its
+//! address without a copy, as long as it keeps the array. When the array is dropped, and not before, its memory returns
+//! to its [`Pool`] and is reused by a later batch.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use super::pool::Pool;
 /// An n-dimensional array in row-major order, without gaps.
 pub struct Array {
     shape: Vec<usize>,
-    /// At least as long as the shape says: what is behind it is left over from before.
+    /// At least as long as the shape requires; the elements after that are stale.
     block: Elements,
     len: usize,
     pool: Option<Arc<Pool>>,
 }
 
 impl Array {
-    /// An array of `shape` over `block`, which has at least so many elements.
+    /// Creates an array of `shape` from `block`, which has at least as many elements.
     pub(super) fn new<T: Element>(shape: Vec<usize>, block: Vec<T>, pool: Option<Arc<Pool>>) -> Self {
         let len = shape.iter().product::<usize>().min(block.len());
         Self { shape, block: T::wrap(block), len, pool }
     }
 
-    /// The only row of an array of one row.
+    /// Removes the first dimension of an array of one row.
     pub(super) fn into_row(mut self) -> Self {
         if self.shape.first() == Some(&1) {
             self.shape.remove(0);
@@ -34,48 +34,48 @@ impl Array {
         self
     }
 
-    /// Type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         self.block.dtype()
     }
 
-    /// Size in each dimension.
+    /// Returns the size in each dimension.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn byte_len(&self) -> usize {
         self.len * self.dtype().bytes()
     }
 
-    /// Address of the first element, aligned for its type. It stays the same, and [`Array::byte_len`] bytes from there
-    /// on are nobody else's, until the array is dropped.
+    /// Returns the address of the first element, aligned for its type. Until the array is dropped, the address stays
+    /// the same, and the [`Array::byte_len`] bytes from there belong to the array alone.
     pub fn as_ptr(&self) -> *const u8 {
         self.block.address()
     }
 
-    /// As [`Array::as_ptr`], for who wants to write.
+    /// Same as [`Array::as_ptr`], for writing.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.block.address_mut()
     }
 
-    /// The elements; `None` when they are of another type.
+    /// Returns the elements, or `None` if they have another type.
     pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
         T::of(&self.block)?.get(..self.len)
     }
 
-    /// The elements, to be changed; `None` when they are of another type.
+    /// Returns the elements for modification, or `None` if they have another type.
     pub fn as_mut_slice<T: Element>(&mut self) -> Option<&mut [T]> {
         T::of_mut(&mut self.block)?.get_mut(..self.len)
     }

@@ -1,4 +1,4 @@
-//! From the ordinals of a micro-batch to its arrays.
+//! Assembles the arrays of a micro-batch from the ordinals of its records.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::batch::MicroBatch;
 use crate::lend::Tokens;
 use crate::{Record, Split};
 
-/// What a thread keeps from one batch to the next.
+/// Buffers that a thread reuses between batches.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     image: DecodeScratch,
 }
 
-/// Makes batches. Threads share it.
+/// Makes batches. Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Assembler {
     split: Split,
@@ -33,10 +33,10 @@ pub(super) struct Assembler {
     fields: Fields,
     pool: Arc<Pool>,
     raw_channels: Option<usize>,
-    /// The step at which a test wants a thread to fail.
+    /// The step at which a thread panics, for tests.
     #[cfg(test)]
     pub(super) panic_at_step: Option<u64>,
-    /// Whether a test wants the threads to fail between two batches.
+    /// Whether threads panic between two batches, for tests.
     #[cfg(test)]
     pub(super) panic_between_batches: bool,
 }
@@ -47,7 +47,7 @@ impl Assembler {
         if fields.parts.iter().any(|(_, part)| part.is_decoded()) {
             super::image::check_build()?;
         }
-        // As many batches as may be in flight, and as many again with who uses them.
+        // As many batches as may be in flight, and as many again that the consumer holds.
         let kept = (2 * options.in_flight() + 2).saturating_mul(fields.parts.len().max(1));
         let raw_channels = split.manifest().raw_channels().map(|n| n as usize);
         let pool = Arc::new(Pool::new(kept));
@@ -64,12 +64,13 @@ impl Assembler {
         })
     }
 
-    /// Whether batches take little more than copying: nothing is decoded.
+    /// Returns whether making a batch takes little more than copying, because nothing is decoded.
     pub(super) fn is_light(&self) -> bool {
         !self.fields.parts.iter().any(|(_, part)| part.is_decoded())
     }
 
-    /// A batch of one record per row. Ends early, with an error that nobody will see, when `stop` is set.
+    /// Makes a batch of one record per row. If `stop` is set, it ends early with an error that is never returned to a
+    /// caller.
     pub(super) fn records(
         &self,
         id: BatchId,
@@ -94,8 +95,8 @@ impl Assembler {
         })
     }
 
-    /// What `look` makes of the token ids of the records `ordinals`: of `records`, if these were read already. Of none
-    /// when no part needs them.
+    /// Calls `look` with the token ids of the records `ordinals`, taken from `records` if these were already read, and
+    /// returns its result. Passes no ids if no column needs them.
     fn with_tokens<T>(
         &self,
         ordinals: &[u64],
@@ -109,7 +110,7 @@ impl Assembler {
         }
     }
 
-    /// The batch of `text`, whose stored fields are in `records`.
+    /// Makes the batch of `text`, whose stored fields are in `records`.
     fn rows(
         &self,
         id: BatchId,
@@ -121,7 +122,7 @@ impl Assembler {
         let batch = text.batch;
         let rows = batch.rows() as usize;
         text.check()?;
-        // First of all: other parts say which rows are blank.
+        // These come first, because other columns depend on which rows are blank.
         let mut decoded = VecDeque::new();
         let mut blank: Vec<BlankRow> = Vec::new();
         for (_, part) in &self.fields.parts {
@@ -178,7 +179,7 @@ impl Assembler {
         })
     }
 
-    /// A batch of packed rows.
+    /// Makes a batch of packed rows.
     pub(super) fn packed(&self, id: BatchId, rows: &[Row], filler_rows: u64) -> Result<Batch> {
         let seq_len = match &self.options.batching {
             Batching::Packed(packed) => packed.seq_len,

@@ -1,12 +1,12 @@
-//! Which part of an image is taken, and whether it is mirrored: a function of seed, epoch and ordinal.
+//! Image augmentation: the crop and the horizontal flip are a function of seed, epoch and ordinal.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::options::{Crop, ImageOptions};
 
-/// Tries before the random crop falls back to the middle, as in torchvision.
+/// Attempts before the random crop falls back to the centre, as in torchvision.
 const TRIES: usize = 10;
-/// Keeps these numbers apart from those that other parts draw from the same seed.
+/// Separates these random numbers from others that are derived from the same seed.
 const PURPOSE: u64 = 0x696d_6167_6573;
 
 /// The part of an image that becomes a row of the batch, in pixels of the stored image.
@@ -16,15 +16,15 @@ pub(super) struct View {
     pub(super) top: f64,
     pub(super) width: f64,
     pub(super) height: f64,
-    /// Pixels of the result.
+    /// Width of the result in pixels.
     pub(super) out_width: u32,
-    /// Pixels of the result.
+    /// Height of the result in pixels.
     pub(super) out_height: u32,
     pub(super) mirrored: bool,
 }
 
 impl View {
-    /// What `options` take of an image of `width` × `height` pixels.
+    /// Returns the view that `options` select in an image of `width` × `height` pixels.
     pub(super) fn of(options: &ImageOptions, width: u32, height: u32, random: &mut Random) -> Self {
         // Drawn first and always, so that it does not depend on the crop.
         let mirrored = random.unit() < options.hflip;
@@ -43,8 +43,8 @@ impl View {
     }
 }
 
-/// The middle of an image, of the shape of the crop: as large as the crop, or what becomes as large when the image is
-/// enlarged.
+/// Returns the centre of an image, in the shape of the crop: as large as the crop, or the part that becomes as large
+/// when the image is enlarged.
 fn center(width: u32, height: u32, crop_width: u32, crop_height: u32) -> (f64, f64, f64, f64) {
     if crop_width <= width && crop_height <= height {
         // An odd remainder puts the extra pixel on the right and at the bottom.
@@ -58,7 +58,7 @@ fn center(width: u32, height: u32, crop_width: u32, crop_height: u32) -> (f64, f
     ((w - taken_w) / 2.0, (h - taken_h) / 2.0, taken_w, taken_h)
 }
 
-/// torchvision's `RandomResizedCrop.get_params`: left, top, width, height.
+/// Same as torchvision's `RandomResizedCrop.get_params`. Returns left, top, width and height.
 fn random_part(
     width: u32,
     height: u32,
@@ -110,7 +110,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Evenly from 0 to 1, without 1.
+    /// Returns a uniform number from 0 to 1, without 1.
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -119,7 +119,7 @@ impl Random {
         least + (most - least) * self.unit()
     }
 
-    /// Evenly from 0 to `n`, without `n`.
+    /// Returns a uniform number from 0 to `n`, without `n`.
     fn below(&mut self, n: u32) -> u32 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u32
     }
@@ -173,7 +173,7 @@ mod tests {
         assert!((420..580).contains(&mirrored), "{mirrored} of 1000");
     }
 
-    /// Augmentations are part of what a seed promises: this test never changes.
+    /// Augmentations are part of what a seed guarantees: this test never changes.
     #[test]
     fn random_numbers_never_change() {
         let mut random = Random::new(42, 1, 1000);

@@ -1,4 +1,4 @@
-//! A batch as it is handed out.
+//! Batches as the loader returns them.
 
 use std::any::Any;
 
@@ -8,44 +8,44 @@ use dsconvert_dataset::sample::{Ids, Text};
 
 use super::array::Array;
 
-/// One named part of a batch. Lists have one entry per row; it is `None` where the value is missing or the row holds no
-/// record.
+/// A named column of a batch. Lists have one entry per row, which is `None` where the value is missing or the row holds
+/// no record.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Column {
-    /// Numbers of one shape.
+    /// An array of numbers.
     Array(Array),
     /// `string` and `json` fields.
     Texts(Vec<Option<Text>>),
     /// `binary` fields, and images that are not decoded.
     Bytes(Vec<Option<Bytes>>),
-    /// Lists of ids that are not `input_ids`.
+    /// Lists of ids other than `input_ids`.
     Ids(Vec<Option<Ids>>),
 }
 
-/// Which batch it is.
+/// The identity of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BatchId {
     /// Epoch, from 0.
     pub epoch: u64,
     /// Global step in the epoch.
     pub step: u64,
-    /// Place among the micro-batches of the step, over all ranks.
+    /// Index among the micro-batches of the step, over all ranks.
     pub micro_batch: u64,
 }
 
 /// A row whose image could not be decoded and is blank ([`Undecodable::Blank`](super::Undecodable)).
 #[derive(Debug)]
 pub struct BlankRow {
-    /// Row of the batch.
+    /// Index of the row in the batch.
     pub row: usize,
     /// Ordinal of the record in its split.
     pub record: u64,
-    /// What is wrong with it: the error that would else have come in the place of the batch.
+    /// The cause: the error that would otherwise have taken the place of the batch.
     pub error: Error,
 }
 
-/// The records of one micro-batch as named arrays.
+/// The records of one micro-batch as named columns.
 #[derive(Debug)]
 pub struct Batch {
     pub(super) id: BatchId,
@@ -60,52 +60,54 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Which batch it is.
+    /// Returns the identity of the batch.
     pub fn id(&self) -> BatchId {
         self.id
     }
 
-    /// Number of rows, those without record included. 0 for a rank that the last short step has no record for.
+    /// Returns the number of rows, including those without a record. 0 if the last short step has no record for this
+    /// rank.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// How many of the rows, the last ones, hold no record.
+    /// Returns the number of rows that hold no record. They are the last ones.
     pub fn filler_rows(&self) -> usize {
         self.filler_rows
     }
 
-    /// Rows whose image could not be decoded, in order. They count everywhere as the records they stand for.
+    /// Returns the rows whose image could not be decoded, in order. Everywhere else, they count like any other record.
     pub fn blank_rows(&self) -> &[BlankRow] {
         &self.blank_rows
     }
 
-    /// Ordinals of the records in their split: one per row, or, when packed, one per piece of a document.
+    /// Returns the ordinals of the records in their split: one per row or, if packed, one per piece of a document.
     pub fn records(&self) -> &[u64] {
         &self.records
     }
 
-    /// Lengths of the records together: tokens, or stored pixels of images. Padding does not count.
+    /// Returns the total length of the records: tokens, or stored pixels of images. Padding does not count.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// Length of the longest record or, when packed, piece; padding at the end of a packed row counts as a piece.
+    /// Returns the length of the longest record or, if packed, piece. Padding at the end of a packed row counts as a
+    /// piece.
     pub fn max_len(&self) -> u64 {
         self.max_len
     }
 
-    /// Names and parts, in the order in which they were asked for.
+    /// Returns the names and columns, in the requested order.
     pub fn columns(&self) -> impl ExactSizeIterator<Item = (&str, &Column)> {
         self.columns.iter().map(|(name, column)| (name.as_str(), column))
     }
 
-    /// The part called `name`.
+    /// Returns the column `name`.
     pub fn get(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|(n, _)| n == name).map(|(_, column)| column)
     }
 
-    /// The array called `name`.
+    /// Returns the array `name`.
     pub fn array(&self, name: &str) -> Option<&Array> {
         match self.get(name)? {
             Column::Array(array) => Some(array),
@@ -113,22 +115,22 @@ impl Batch {
         }
     }
 
-    /// Names and parts, to be kept one by one: each is independent of the others.
+    /// Returns the names and columns by value. Each can be kept independently of the others.
     pub fn into_columns(self) -> Vec<(String, Column)> {
         self.columns
     }
 
-    /// Takes the parts out of the batch, for a [`BatchFinisher`](super::BatchFinisher) that replaces them.
+    /// Takes the columns out of the batch, for a [`BatchFinisher`](super::BatchFinisher) that replaces them.
     pub fn take_columns(&mut self) -> Vec<(String, Column)> {
         std::mem::take(&mut self.columns)
     }
 
-    /// Attaches a value that travels with the batch, such as what a [`BatchFinisher`](super::BatchFinisher) made of it.
+    /// Attaches a value that travels with the batch, such as the result of a [`BatchFinisher`](super::BatchFinisher).
     pub fn attach(&mut self, value: Box<dyn Any + Send>) {
         self.attached = Some(value);
     }
 
-    /// Takes the value that was attached.
+    /// Takes the attached value.
     pub fn take_attached(&mut self) -> Option<Box<dyn Any + Send>> {
         self.attached.take()
     }

@@ -1,4 +1,4 @@
-//! The types of the elements of arrays, and blocks of them.
+//! Element types of arrays, and blocks of elements.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// The name that numpy and torch use.
+    /// Returns the name that numpy and torch use.
     pub fn name(self) -> &'static str {
         match self {
             DType::Bool => "bool",
@@ -35,7 +35,7 @@ impl DType {
         }
     }
 
-    /// Bytes of one element.
+    /// Returns the size of one element in bytes.
     pub fn bytes(self) -> usize {
         match self {
             DType::Bool | DType::UInt8 => 1,
@@ -72,7 +72,7 @@ pub trait Element: Copy + Default + PartialEq + fmt::Debug + Send + Sync + seale
 mod sealed {
     use super::Elements;
 
-    /// Keeps [`Element`](super::Element) to the types of [`Elements`], and gets at them.
+    /// Restricts [`Element`](super::Element) to the types of [`Elements`], and gives access to them.
     pub trait Sealed: Sized {
         #[doc(hidden)]
         #[allow(private_interfaces)]
@@ -145,7 +145,7 @@ impl Elements {
         }
     }
 
-    /// Elements there is room for.
+    /// Returns the number of elements in the block.
     pub(super) fn len(&self) -> usize {
         each!(self, v => v.len())
     }

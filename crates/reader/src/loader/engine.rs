@@ -1,14 +1,14 @@
-//! Threads that make batches ahead of the caller, and the queue that puts them in order.
+//! Prefetch: threads make batches ahead of the caller, and a queue puts them in order.
 //!
-//! A thread draws a ticket when there is room, makes its batch, and stores the batch or an error under the ticket, so that
-//! waiting for a ticket always ends. A poisoned lock is used like any other, and a thread that panics between two batches
+//! A thread draws a ticket when there is room, makes its batch, and stores the batch or an error under the ticket, so
+//! waiting for a ticket always ends. A poisoned lock is used like any other. A thread that panics between two batches
 //! leaves an error that every later call returns. Dropping the engine waits until each thread has finished its record.
 //!
-//! A batch of tokens is made in the time that it takes to wake a thread. So a caller that asks for one that is not there
-//! makes batches, too, instead of going to sleep.
+//! Making a batch of tokens takes about as long as waking a thread. A caller whose next batch is not ready therefore
+//! makes batches, too, instead of sleeping.
 //!
-//! When all tickets of an epoch are drawn, threads go on with those of the next one, so that its first batches are there
-//! when it starts. They are not returned before [`Engine::next_epoch`].
+//! When all tickets of an epoch are drawn, threads continue with those of the next one, so that its first batches are
+//! ready when it starts. They are not returned before [`Engine::next_epoch`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,18 +27,18 @@ use super::schedule::{BatchRows, LoaderPlan, Schedule};
 use super::state::LoaderState;
 use crate::batch::Layout;
 
-/// A batch, and the state once it is handed out; `None` behind the end of the epoch.
+/// A batch and the state after it is returned, or `None` after the end of the epoch.
 pub(super) type Made = Option<(Batch, LoaderState)>;
 
-/// The makers of batches, from one place on.
+/// Makes batches from one position on.
 pub(super) struct Engine {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// What the caller works with.
+    /// Buffers of the calling thread.
     own: Box<Scratch>,
-    /// Whether the caller makes batches, too, while it would have to wait: all of them when there are no threads.
+    /// Whether the caller makes batches instead of waiting. Without threads, it makes all of them.
     helps: bool,
-    /// The process whose threads they are.
+    /// Id of the process that started the threads.
     process: u32,
 }
 
@@ -49,16 +49,16 @@ struct Shared {
     layout: Layout,
     in_flight: u64,
     queue: Mutex<Queue>,
-    /// There may be room for another batch.
+    /// Notified when there may be room for another batch.
     room: Condvar,
-    /// There may be another batch.
+    /// Notified when there may be another batch.
     ready: Condvar,
     stop: AtomicBool,
-    /// What a thread has panicked with outside of a batch.
+    /// The message of a panic outside a batch.
     broken: OnceLock<String>,
 }
 
-/// The epoch that is handed out and, once all its tickets are drawn, the one after it.
+/// The current epoch and, once all its tickets are drawn, the next one.
 struct Queue {
     current: Tickets,
     next: Option<Tickets>,
@@ -69,13 +69,13 @@ struct Tickets {
     schedule: Arc<Schedule>,
     drawn: u64,
     taken: u64,
-    /// The first ticket that stands for no batch, once it is known.
+    /// The first ticket without a batch, once it is known.
     end: Option<u64>,
     made: BTreeMap<u64, Result<Made>>,
 }
 
 impl Engine {
-    /// Starts `threads` threads that keep at most `in_flight` batches ready or in the making, from the place `at` on.
+    /// Starts `threads` threads that keep at most `in_flight` batches ready or in progress, from the position `at` on.
     pub(super) fn start(
         assembler: Arc<Assembler>,
         finisher: Option<Arc<BatchFinisher>>,
@@ -98,7 +98,7 @@ impl Engine {
             stop: AtomicBool::new(false),
             broken: OnceLock::new(),
         });
-        // A finisher may take long: the caller must not start on a later batch while the next one is nearly ready.
+        // A finisher may take long, so the caller must not start a later batch while the next one is nearly ready.
         let helps = threads == 0 || (shared.assembler.is_light() && shared.finisher.is_none());
         let mut engine =
             Self { shared, threads: Vec::new(), own: Box::default(), helps, process: std::process::id() };
@@ -110,18 +110,18 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Whether its threads are those of another process: a fork leaves them behind.
+    /// Returns whether the threads belong to another process: a fork does not copy threads.
     pub(super) fn is_foreign(&self) -> bool {
         self.process != std::process::id()
     }
 
-    /// Makes the engine believe that it went through a fork.
+    /// Makes the engine behave as after a fork.
     #[cfg(test)]
     pub(super) fn pretend_fork(&mut self) {
         self.process = self.process.wrapping_add(1);
     }
 
-    /// The next batch of the epoch, in order. `None` when it is not there by `deadline`.
+    /// Returns the next batch of the epoch, in order, or `None` if it is not ready by `deadline`.
     pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<Made>> {
         let Self { shared, own: scratch, .. } = self;
         let mut queue = shared.lock();
@@ -144,7 +144,7 @@ impl Engine {
                 drop(queue);
                 let made = shared.make(&schedule, ticket, scratch);
                 queue = shared.lock();
-                // Wanted in any case: it is of the current epoch, which only this thread leaves.
+                // Always needed: it belongs to the current epoch, which only this thread can leave.
                 shared.hand_in(&mut queue, &schedule, ticket, made);
                 continue;
             }
@@ -158,8 +158,8 @@ impl Engine {
         }
     }
 
-    /// Leaves the current epoch, and goes on at the start of the next one with what is there of it. Whether it does: only
-    /// when that is `epoch`.
+    /// Leaves the current epoch and continues at the start of the next one, with the batches that are ready, if that is
+    /// `epoch`. Returns whether it did.
     pub(super) fn next_epoch(&mut self, epoch: u64) -> bool {
         if self.is_foreign() {
             return false;
@@ -174,7 +174,7 @@ impl Engine {
         true
     }
 
-    /// Batches that are ready, of each epoch that is under way.
+    /// Returns the number of ready batches of each epoch in progress.
     #[cfg(test)]
     pub(super) fn ready(&self) -> Vec<(u64, usize)> {
         let queue = self.shared.lock();
@@ -185,12 +185,12 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         if self.is_foreign() {
-            // There is nobody to wait for, and the lock may be held by a thread that is not here.
+            // There are no threads to wait for, and the lock may be held by a thread of the parent.
             std::mem::take(&mut self.threads).into_iter().for_each(std::mem::forget);
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        // Under the lock, so that no thread is between its look at `stop` and its wait.
+        // Under the lock, so that no thread is between its check of `stop` and its wait.
         let queue = self.shared.lock();
         self.shared.stop.store(true, Ordering::Relaxed);
         drop(queue);
@@ -207,12 +207,12 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works until it is stopped. A panic outside of a batch breaks the loader.
+    /// Works until it is stopped. A panic outside a batch breaks the loader.
     fn work_to_end(&self) {
         if let Err(panic) = caught(|| self.work()) {
             let error = panic.into_error("planning the batches of a loader");
             let _ = self.broken.set(error.to_string());
-            // Under the lock, so that no caller is between its look at `broken` and its wait.
+            // Under the lock, so that no caller is between its check of `broken` and its wait.
             drop(self.lock());
             self.ready.notify_all();
         }
@@ -228,12 +228,12 @@ impl Shared {
             drop(queue);
             drop(unwanted);
             if is_next {
-                self.ready.notify_one(); // only one can wait: it has the loader for itself
+                self.ready.notify_one(); // only one caller can wait: it has exclusive access to the loader
             }
         }
     }
 
-    /// Puts what was made where it belongs. Gives it back when nobody will take it.
+    /// Stores a result under its ticket, or gives it back if its epoch was left.
     fn hand_in(
         &self,
         queue: &mut Queue,
@@ -242,14 +242,14 @@ impl Shared {
         made: Result<Made>,
     ) -> Option<Result<Made>> {
         if queue.note(schedule, ticket, &made) {
-            // What was drawn behind the end takes no room.
+            // Tickets after the end take no room.
             self.room.notify_all();
             return None;
         }
         queue.put(schedule, ticket, made)
     }
 
-    /// The next ticket, when there is room for its batch; `None` at the end.
+    /// Waits for room for another batch and draws its ticket. Returns `None` when the engine stops.
     fn draw(&self) -> Option<(Arc<Schedule>, u64)> {
         #[cfg(test)]
         assert!(!self.assembler.panic_between_batches, "as the test wants it");
@@ -270,7 +270,7 @@ impl Shared {
         }
     }
 
-    /// Makes the batch of `ticket`. A panic on the way, which would be a defect of a decoder, is an error.
+    /// Makes the batch of `ticket`. A panic, which would be a defect of a decoder, becomes an error.
     fn make(&self, schedule: &Schedule, ticket: u64, scratch: &mut Scratch) -> Result<Made> {
         let made = caught(|| {
             let Some(task) = schedule.task(ticket)? else { return Ok(None) };
@@ -302,12 +302,12 @@ impl Queue {
         std::iter::once(&mut self.current).chain(&mut self.next)
     }
 
-    /// Batches that are ready or in the making.
+    /// Returns the number of batches that are ready or in progress.
     fn in_flight(&self) -> u64 {
         self.epochs().map(Tickets::in_flight).sum()
     }
 
-    /// Opens the epoch after the current one. A failure is returned to the caller that asks for that epoch.
+    /// Opens the epoch after the current one. A failure is returned to the caller that requests that epoch.
     fn open_next(&mut self, plan: &Arc<LoaderPlan>, layout: Layout) {
         let Some(epoch) = self.current.schedule.epoch().checked_add(1) else { return };
         if self.next.is_none() {
@@ -316,12 +316,12 @@ impl Queue {
         }
     }
 
-    /// The tickets that `schedule` is of; `None` when its epoch was left.
+    /// Returns the tickets of `schedule`, or `None` if its epoch was left.
     fn tickets(&mut self, schedule: &Arc<Schedule>) -> Option<&mut Tickets> {
         self.epochs_mut().find(|tickets| Arc::ptr_eq(&tickets.schedule, schedule))
     }
 
-    /// Whether `made` says that the epoch ends before `ticket`, which is then known.
+    /// Records the end of the epoch if `made` shows that it ends before `ticket`. Returns whether it does.
     fn note(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: &Result<Made>) -> bool {
         let is_end = matches!(made, Ok(None));
         if let (true, Some(tickets)) = (is_end, self.tickets(schedule)) {
@@ -330,7 +330,7 @@ impl Queue {
         is_end
     }
 
-    /// Keeps a batch for who takes it. Gives it back when nobody will.
+    /// Keeps a result until it is taken, or gives it back if its epoch was left.
     fn put(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: Result<Made>) -> Option<Result<Made>> {
         match self.tickets(schedule) {
             Some(tickets) => tickets.made.insert(ticket, made),
@@ -344,18 +344,18 @@ impl Tickets {
         Self { schedule: Arc::new(schedule), drawn: 0, taken: 0, end: None, made: BTreeMap::new() }
     }
 
-    /// The next ticket, with what it is a ticket for.
+    /// Draws the next ticket and returns it with its schedule.
     fn draw(&mut self) -> (Arc<Schedule>, u64) {
         self.drawn += 1;
         (Arc::clone(&self.schedule), self.drawn - 1)
     }
 
-    /// Whether all batches were taken.
+    /// Returns whether all batches were taken.
     fn is_over(&self) -> bool {
         self.end.is_some_and(|end| self.taken >= end)
     }
 
-    /// Whether all batches are ready or in the making.
+    /// Returns whether all batches are ready or in progress.
     fn is_drawn(&self) -> bool {
         self.end.is_some_and(|end| self.drawn >= end)
     }

@@ -1,4 +1,4 @@
-//! Which parts a batch has: the names that were asked for, or the defaults of the kind.
+//! The columns of a batch: the requested names, or the defaults of the kind.
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::schema::{FieldType, IMAGE, INPUT_IDS, Kind, LABEL};
@@ -8,21 +8,21 @@ use super::packed::CU_SEQLENS;
 use crate::Split;
 use crate::batch::{BatchSize, Last};
 
-/// Name of the array that tells rows that hold a record from rows that do not, or are blank.
+/// Name of the array that tells rows with a record from rows without one and from blank rows.
 pub(super) const VALID: &str = "valid";
 const ATTENTION_MASK: &str = "attention_mask";
 const LABELS: &str = "labels";
 const LENGTHS: &str = "lengths";
 const POSITION_IDS: &str = "position_ids";
 
-/// One part of a batch.
+/// A column of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchField {
-    /// Decoded images: their place in the records.
+    /// Decoded images, with the index of their field.
     Image(usize),
-    /// Decoded masks, with the view of the images of their records.
+    /// Decoded masks, with the index of their field. They have the same view as the images of their records.
     Mask(usize),
-    /// The class, or [`IGNORE_LABEL`](dsconvert_dataset::packing::IGNORE_LABEL).
+    /// The class, or [`IGNORE_LABEL`](dsconvert_dataset::packing::IGNORE_LABEL), with the index of its field.
     Label(usize),
     /// Whether a row holds a record that is not blank.
     Valid,
@@ -32,14 +32,14 @@ pub(super) enum BatchField {
     Lengths,
     PositionIds,
     CuSeqlens,
-    /// A field as it is stored: its place in the records.
+    /// A field as it is stored, with its index.
     Stored(usize, FieldType),
-    /// Where the field before it is not null.
+    /// Whether the field of the previous column, with its index, is not null.
     StoredValid(usize),
 }
 
 impl BatchField {
-    /// Whether files are decoded for it.
+    /// Returns whether the column needs files to be decoded.
     pub(super) fn is_decoded(self) -> bool {
         matches!(self, BatchField::Image(_) | BatchField::Mask(_))
     }
@@ -50,20 +50,20 @@ impl BatchField {
 pub(super) enum TokenLayout {
     /// One row per record, padded to one width.
     Padded,
-    /// One record after the other, nothing between.
+    /// Records one after another, with nothing in between.
     Flat,
     /// Rows of one length, each of several documents.
     Packed,
 }
 
-/// The parts of a batch, with their names.
+/// The columns of a batch, with their names.
 #[derive(Debug)]
 pub(super) struct Fields {
     pub(super) parts: Vec<(String, BatchField)>,
     pub(super) shape: TokenLayout,
-    /// Place of the token ids or images in a record.
+    /// Index of the field of token ids or images.
     pub(super) payload: Option<usize>,
-    /// For rows that were packed when the dataset was made: the place of the ends of their documents.
+    /// For rows that were packed when the dataset was made: the index of the field with the ends of their documents.
     pub(super) pieces: Option<usize>,
 }
 
@@ -101,7 +101,7 @@ impl Fields {
         Ok(fields)
     }
 
-    /// What a batch holds when nothing is said.
+    /// Returns the default columns.
     fn defaults(&self, split: &Split, options: &LoaderOptions) -> Vec<String> {
         let last = match &options.batching {
             Batching::Records(batches) => batches.last,
@@ -116,7 +116,7 @@ impl Fields {
             (Kind::Text, TokenLayout::Flat) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS, LENGTHS],
             (Kind::Text, TokenLayout::Packed) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS],
         };
-        // Items without classes have none, and a selection may leave fields out.
+        // Items without classes have no label, and a selection may leave fields out.
         let needs = |name: &str| match name {
             IMAGE | LABEL => split.schema().index_of(name).is_some(),
             _ => self.payload.is_some(),
@@ -202,7 +202,7 @@ impl Fields {
         })
     }
 
-    /// Whether fields of the records are needed other than their token ids.
+    /// Returns whether fields of the records other than their token ids are needed.
     pub(super) fn reads_records(&self) -> bool {
         let stored = |part: &BatchField| {
             part.is_decoded()
@@ -211,13 +211,14 @@ impl Fields {
         self.pieces.is_some() || self.parts.iter().any(|(_, part)| stored(part))
     }
 
-    /// Whether token ids are needed. Lengths and what follows from them are known to the plan.
+    /// Returns whether token ids are needed. Lengths, and columns that follow from them, are known from the plan.
     pub(super) fn reads_tokens(&self) -> bool {
         self.parts.iter().any(|(_, part)| matches!(part, BatchField::InputIds | BatchField::Labels))
     }
 }
 
-/// The place of the ends of documents in rows that are packed already. They are needed whenever ids are.
+/// Returns the index of the field with the ends of documents in rows that are already packed. It is needed whenever ids
+/// are needed.
 fn stored_pieces(split: &Split, options: &LoaderOptions, payload: Option<usize>) -> Result<Option<usize>> {
     if split.packed_length().is_none()
         || options.text.stored_packing == StoredPacking::Ignore
@@ -231,7 +232,7 @@ fn stored_pieces(split: &Split, options: &LoaderOptions, payload: Option<usize>)
     })
 }
 
-/// Whether values of this type become an array of numbers.
+/// Returns whether values of this type become an array of numbers.
 fn is_number(ty: FieldType) -> bool {
     !matches!(
         ty,

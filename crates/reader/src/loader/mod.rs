@@ -1,8 +1,8 @@
-//! Batches for a training loop: read, decoded and put together by threads, in order, ahead of who asks.
+//! Loads batches for a training loop: threads read, decode and assemble them, in order and ahead of the consumer.
 //!
-//! A [`Loader`] is a [`Split`], a plan of batches ([`BatchOptions`] or [`PackOptions`]) and a pool of
-//! threads in this process. Which records a batch holds, in which order batches come, and every random choice depend on
-//! the plan, the seed and the epoch: never on threads.
+//! A [`Loader`] combines a [`Split`], a batch plan ([`BatchOptions`] or [`PackOptions`]) and a pool of threads in this
+//! process. The records of a batch, the order of batches and every random choice depend on the plan, the seed and the
+//! epoch, never on threads.
 //!
 //! ```
 //! # mod testing { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/dataset.rs")); }
@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/reference/loader.md` is the guide.
+//! `docs/reference/loader.md` is the reference.
 
 mod array;
 mod assemble;
@@ -74,26 +74,26 @@ use super::batch::{BatchPlan, PackPlan};
 /// The last stage of making a batch: see [`Loader::finish_with`].
 pub type BatchFinisher = dyn Fn(Batch) -> Result<Batch> + Send + Sync;
 
-/// What [`Loader::next_within`] found.
+/// The result of [`Loader::next_within`].
 #[derive(Debug)]
 pub enum Next {
     /// The next batch.
     Batch(Box<Batch>),
     /// The epoch is over.
     Done,
-    /// It is not ready yet.
+    /// The next batch is not ready yet.
     NotYet,
 }
 
-/// Batches of one split for one rank, epoch after epoch.
+/// Loads the batches of one split for one rank, epoch after epoch.
 ///
-/// * Threads start with the first batch that is asked for, not before. They belong to the loader and end with it:
-///   dropping it waits for the records they are at, no matter what was consumed.
-/// * When all batches of an epoch are in the making, threads go on with the next epoch, as far as the prefetch reaches,
-///   so that it begins with batches that are ready. [`Loader::stop`] ends them where no other epoch follows soon.
-/// * A loader that goes to another process by `fork` goes on there, from where it stood, with threads of its own.
-/// * A batch owns its memory. It is not written again before it is dropped.
-/// * As an [`Iterator`], it gives the rest of the epoch.
+/// * Threads start when the first batch is requested, not before. They belong to the loader and end with it: dropping
+///   it waits for the records in progress, no matter what was consumed.
+/// * When all batches of an epoch are in progress, threads continue with the next epoch, as far as the prefetch allows,
+///   so that its first batches are ready when it starts. If no other epoch follows soon, [`Loader::stop`] ends them.
+/// * After `fork`, a loader continues in the child from the same position, with its own threads.
+/// * A batch owns its memory, which is not overwritten before the batch is dropped.
+/// * As an [`Iterator`], a loader returns the rest of the epoch.
 pub struct Loader {
     split: Split,
     options: LoaderOptions,
@@ -101,26 +101,26 @@ pub struct Loader {
     plan: Arc<LoaderPlan>,
     assembler: Arc<Assembler>,
     finisher: Option<Arc<BatchFinisher>>,
-    /// What was handed out.
+    /// State after the last batch that was returned.
     at: LoaderState,
-    /// Rows that came without their image.
+    /// Number of rows returned without their image.
     blank_rows: u64,
     /// Whether `at` was just restored, so that [`Loader::set_epoch`] to its epoch changes nothing.
     restored: bool,
     engine: Option<Engine>,
-    /// Steps of an epoch, once counted.
+    /// The epoch whose steps were last counted, and their number.
     steps: Mutex<Option<(u64, u64)>>,
 }
 
 impl Loader {
-    /// A loader at the start of epoch 0. Reads no record and starts no thread.
+    /// Creates a loader at the start of epoch 0. Reads no records and starts no threads.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when an option is wrong, a field is not there, the ranks cannot
-    /// share the micro-batches, a record exceeds the budget and may not, or stored rows would be packed again;
-    /// `Unsupported` when images are to be decoded by a build that cannot; `Corrupt` when the indexes are not what they
-    /// were.
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when an option is invalid, a field does not exist, the
+    /// ranks cannot share the micro-batches, a record exceeds the budget and the policy forbids it, or stored rows
+    /// would be packed again; `Unsupported` when images have to be decoded but this build cannot; `Corrupt` when the
+    /// indexes were altered.
     pub fn new(split: Split, options: LoaderOptions) -> Result<Self> {
         options.check()?;
         let options = options.for_split(&split)?;
@@ -144,8 +144,9 @@ impl Loader {
         })
     }
 
-    /// Calls `finisher` for every batch, on the thread that made it, while other threads make others. Its result takes the
-    /// place of the batch, and its error the place of a batch that could not be made. Order and states stay the same.
+    /// Calls `finisher` with every batch on the thread that made it, while other threads make other batches. Its result
+    /// replaces the batch. Its error replaces the batch as if the batch could not be made. Order and states stay the
+    /// same.
     #[must_use]
     pub fn finish_with(mut self, finisher: Arc<BatchFinisher>) -> Self {
         self.engine = None;
@@ -153,14 +154,15 @@ impl Loader {
         self
     }
 
-    /// The next batch of this rank; `None` when the epoch is over, until [`Loader::set_epoch`] or
-    /// [`Loader::next_epoch`] begins another.
+    /// Returns the next batch of this rank, or `None` when the epoch is over, until [`Loader::set_epoch`] or
+    /// [`Loader::next_epoch`] starts another.
     ///
     /// # Errors
     ///
-    /// In the place of a batch that could not be made; the next call goes on behind it, and the state counts it only
-    /// then. The place of the error names the record. Kinds as in [`Split::get`], and `Corrupt` or `Unsupported` when a
-    /// record does not decode and [`Undecodable::Error`] holds, `Usage` when images differ in size and there is no crop.
+    /// An error takes the place of a batch that could not be made. The next call continues after it, and only then does
+    /// the state count the failed batch. `Error::place` names the record. The kinds are those of [`Split::get`];
+    /// `Corrupt` or `Unsupported` when a record does not decode and [`Undecodable::Error`] is set; `Usage` when images
+    /// differ in size and there is no crop.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         match self.take_made(None)? {
             Some(made) => self.hand_out(made),
@@ -168,12 +170,12 @@ impl Loader {
         }
     }
 
-    /// As [`Loader::next_batch`], but waits no longer than `wait`: for callers that must look at signals now and then.
-    /// With 0 threads it always waits.
+    /// Same as [`Loader::next_batch`], but waits no longer than `wait`, for callers that must check signals from time
+    /// to time. With 0 threads, it always waits until the batch is ready.
     ///
     /// # Errors
     ///
-    /// As [`Loader::next_batch`].
+    /// Same as [`Loader::next_batch`].
     pub fn next_within(&mut self, wait: Duration) -> Result<Next> {
         match self.take_made(Instant::now().checked_add(wait))? {
             Some(made) => Ok(self.hand_out(made)?.map_or(Next::Done, |batch| Next::Batch(Box::new(batch)))),
@@ -207,7 +209,8 @@ impl Loader {
         }))
     }
 
-    /// In a process that was forked: locks of the parent's threads may be held for ever, so nothing of them is used.
+    /// Replaces everything shared with the parent after a fork, because the parent's threads may have held locks that
+    /// are never released in this process.
     fn leave_parent(&mut self) -> Result<()> {
         self.engine = None;
         let split = self.split.detached();
@@ -219,41 +222,41 @@ impl Loader {
         Ok(())
     }
 
-    /// Number of batches of this rank in a whole epoch, the current one. Exact. For packed rows of best fit, counting
-    /// takes a pass over the lengths of the records.
+    /// Returns the exact number of batches of this rank in the whole current epoch. For rows packed by best fit,
+    /// counting takes a pass over the lengths of the records.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when the indexes are not what they were.
+    /// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when the indexes were altered.
     pub fn len(&self) -> Result<u64> {
         Ok(self.steps()? * self.per_step())
     }
 
-    /// Whether an epoch has no batch.
+    /// Returns whether an epoch has no batches.
     ///
     /// # Errors
     ///
-    /// As [`Loader::len`].
+    /// Same as [`Loader::len`].
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Number of batches of this rank that are left in the epoch.
+    /// Returns the number of batches of this rank that are left in the epoch.
     ///
     /// # Errors
     ///
-    /// As [`Loader::len`].
+    /// Same as [`Loader::len`].
     pub fn remaining(&self) -> Result<u64> {
         let done =
             self.at.step() * self.per_step() + self.at.micro_batches_done / self.options.layout.world_size();
         Ok(self.len()?.saturating_sub(done))
     }
 
-    /// Number of global steps of the current epoch.
+    /// Returns the number of global steps of the current epoch.
     ///
     /// # Errors
     ///
-    /// As [`Loader::len`].
+    /// Same as [`Loader::len`].
     pub fn steps(&self) -> Result<u64> {
         let epoch = self.epoch();
         let mut known = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,67 +268,67 @@ impl Loader {
         Ok(steps)
     }
 
-    /// Micro-batches that this rank does in a step.
+    /// Returns the number of micro-batches of this rank per step.
     fn per_step(&self) -> u64 {
         self.micro_batches / self.options.layout.world_size()
     }
 
-    /// Rows that were handed out without their image since the loader was made ([`Undecodable::Blank`]), on this rank.
-    /// No part of the state.
+    /// Returns the number of rows of this rank that were returned without their image since the loader was created
+    /// ([`Undecodable::Blank`]). Not part of the state.
     pub fn blank_rows(&self) -> u64 {
         self.blank_rows
     }
 
-    /// The current epoch, from 0.
+    /// Returns the current epoch, from 0.
     pub fn epoch(&self) -> u64 {
         self.at.epoch()
     }
 
-    /// Goes to the start of `epoch`. Directly after [`Loader::restore`] to a place in this very epoch it changes
-    /// nothing, so that a training loop that begins each epoch with it can be resumed.
+    /// Moves to the start of `epoch`. Directly after [`Loader::restore`] to a position in the same epoch, it changes
+    /// nothing, so that a training loop that starts each epoch with it can be resumed.
     ///
     /// # Errors
     ///
-    /// As [`Loader::len`].
+    /// Same as [`Loader::len`].
     pub fn set_epoch(&mut self, epoch: u64) -> Result<()> {
         if self.restored && epoch == self.epoch() {
             return Ok(());
         }
         let start = self.plan.start(epoch)?;
-        // Threads have begun it already, if it is the next one.
+        // If it is the next epoch, threads may have started on it.
         let engine = self.engine.take().filter(|_| self.epoch().checked_add(1) == Some(epoch));
         self.go_to(start);
         self.engine = engine.and_then(|mut engine| engine.next_epoch(epoch).then_some(engine));
         Ok(())
     }
 
-    /// Goes to the start of the epoch after the current one.
+    /// Moves to the start of the epoch after the current one.
     ///
     /// # Errors
     ///
-    /// As [`Loader::len`].
+    /// Same as [`Loader::len`].
     pub fn next_epoch(&mut self) -> Result<()> {
         self.restored = false;
         self.set_epoch(self.epoch() + 1)
     }
 
-    /// Ends the threads and forgets what they have prepared. The next batch that is asked for starts others.
+    /// Ends the threads and discards the batches they have prepared. Requesting the next batch starts new threads.
     pub fn stop(&mut self) {
         self.engine = None;
     }
 
-    /// What was handed out so far. Batches that are only prepared do not count.
+    /// Returns the state: which batches were returned so far. Batches that are only prepared do not count.
     pub fn state(&self) -> LoaderState {
         self.at.clone()
     }
 
-    /// Goes to where a saved state was. The layout may be another one than that of the state.
+    /// Moves to the position of a saved state. The layout may differ from that of the state.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when it is a state of another dataset or split, of other options,
-    /// seed or number of micro-batches, or of a step that other ranks had begun; `OutOfRange` when there is no such
-    /// step. The loader is then where it was.
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the state belongs to another dataset, split,
+    /// seed, set of options or number of micro-batches, or to a step started by an incompatible number of ranks;
+    /// `OutOfRange` when there is no such step. After an error, the loader is unchanged.
     pub fn restore(&mut self, state: &LoaderState) -> Result<()> {
         self.plan.check(state)?;
         state.turns(self.options.layout, self.micro_batches).map(drop)?;
@@ -340,22 +343,23 @@ impl Loader {
         self.restored = false;
     }
 
-    /// The split that is read.
+    /// Returns the split that is read.
     pub fn split(&self) -> &Split {
         &self.split
     }
 
-    /// The options it was made with.
+    /// Returns the options of the loader.
     pub fn options(&self) -> &LoaderOptions {
         &self.options
     }
 
-    /// Micro-batches of a global step, over all ranks.
+    /// Returns the number of micro-batches of a global step, over all ranks.
     pub fn micro_batches(&self) -> u64 {
         self.micro_batches
     }
 
-    /// The plan behind it: what any step holds, on any rank, for example to normalise a loss. `None` for packed rows.
+    /// Returns the batch plan, which has the content of any step on any rank, for example to normalise a loss. `None`
+    /// for packed rows.
     pub fn batch_plan(&self) -> Option<&BatchPlan<Split>> {
         match &*self.plan {
             LoaderPlan::Records(plan) => Some(plan),
@@ -363,7 +367,7 @@ impl Loader {
         }
     }
 
-    /// The plan behind packed rows.
+    /// Returns the plan of packed rows, or `None` if rows are not packed.
     pub fn pack_plan(&self) -> Option<&PackPlan<Split>> {
         match &*self.plan {
             LoaderPlan::Packed(plan) => Some(plan),

@@ -1,25 +1,25 @@
-//! What a loader is asked for, and the checks of it.
+//! Options of a loader, and their validation.
 
 use dsconvert_dataset::error::{Error, Result};
 
 use crate::Split;
 use crate::batch::{BatchOptions, Layout, PackOptions};
 
-/// Default number of batches that are made before they are asked for, beside one for each thread.
+/// Default number of batches that are made before they are requested, in addition to one per thread.
 pub const DEFAULT_PREFETCH_MARGIN: usize = 2;
-/// Most threads of one loader.
+/// Maximum number of threads of one loader.
 pub const MAX_THREADS: usize = 1024;
-/// Most batches that are made before they are asked for.
+/// Maximum number of batches that are made before they are requested.
 pub const MAX_PREFETCH: usize = 1 << 16;
-/// Longest side of a crop, in pixels.
+/// Maximum side of a crop, in pixels.
 pub const MAX_CROP: u32 = 1 << 14;
 
-/// How records become batches.
+/// How records are grouped into batches.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Batching {
     /// One record per row.
     Records(BatchOptions),
-    /// Documents packed in rows of one length; text only.
+    /// Documents packed into rows of one length; text only.
     Packed(PackOptions),
 }
 
@@ -37,33 +37,34 @@ impl From<PackOptions> for Batching {
 
 /// Options of a [`Loader`](super::Loader).
 ///
-/// `batching`, `seed` and `micro_batches` decide which records come when, and are fixed once training has started. The
-/// layout may change at any step, everything else at any time.
+/// `batching`, `seed` and `micro_batches` determine the records of each step, and are fixed once training has started.
+/// The layout may change at any step, everything else at any time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoaderOptions {
-    /// How records become batches.
+    /// How records are grouped into batches.
     pub batching: Batching,
     /// Seed of order and augmentation.
     pub seed: u64,
-    /// Micro-batches of a global step over all ranks (`G`); `None`: one per rank.
+    /// Number of micro-batches of a global step over all ranks (`G`); `None`: one per rank.
     pub micro_batches: Option<u64>,
-    /// Which of the ranks this is.
+    /// The rank of this loader, and the number of ranks.
     pub layout: Layout,
-    /// Threads that make batches; 0: they are made by the thread that asks for them.
+    /// Number of threads that make batches; 0: batches are made by the calling thread.
     pub threads: usize,
-    /// Batches that are made or being made before they are asked for; `None`: `threads` +
-    /// [`DEFAULT_PREFETCH_MARGIN`]. No more threads than this have work.
+    /// Maximum number of batches that are ready or in progress before they are requested; `None`: `threads` +
+    /// [`DEFAULT_PREFETCH_MARGIN`]. At most this many threads have work.
     pub prefetch: Option<usize>,
-    /// Names of what a batch holds, in this order; `None`: the defaults of the kind. `docs/reference/loader.md` lists them.
+    /// Names of the columns of a batch, in this order; `None`: the defaults of the kind. `docs/reference/loader.md`
+    /// lists them.
     pub fields: Option<Vec<String>>,
-    /// How images are brought to one size.
+    /// How images are decoded and brought to one size.
     pub image: ImageOptions,
     /// How token ids are laid out.
     pub text: TextOptions,
 }
 
 impl LoaderOptions {
-    /// Defaults: seed 0, one rank, as many threads as the machine has.
+    /// Creates the default options: seed 0, one rank, as many threads as the machine has.
     pub fn new(batching: impl Into<Batching>) -> Self {
         Self {
             batching: batching.into(),
@@ -78,12 +79,12 @@ impl LoaderOptions {
         }
     }
 
-    /// Batches that may be there or in the making at once.
+    /// Returns the maximum number of batches that are ready or in progress at once.
     pub(super) fn in_flight(&self) -> usize {
         self.prefetch.unwrap_or(self.threads + DEFAULT_PREFETCH_MARGIN)
     }
 
-    /// The options for the records of `split`, which may be rows that are packed already.
+    /// Returns the options for the records of `split`, which may be rows that are already packed.
     pub(super) fn for_split(mut self, split: &Split) -> Result<Self> {
         let (Some(length), StoredPacking::Keep) = (split.packed_length(), self.text.stored_packing) else {
             return Ok(self);
@@ -108,7 +109,7 @@ impl LoaderOptions {
         Ok(self)
     }
 
-    /// Checks every number; the plan checks its own.
+    /// Checks all numbers except those of the plan, which checks its own.
     pub(super) fn check(&self) -> Result<()> {
         in_range("threads", self.threads, 0, MAX_THREADS)?;
         in_range("prefetch", self.in_flight(), 1, MAX_PREFETCH)?;
@@ -127,17 +128,17 @@ fn in_range<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, m
 /// Order of the dimensions of a batch of images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ImageLayout {
-    /// Rows, height, width, channels: as decoded, and what `channels_last` of torch is in memory.
+    /// Rows, height, width, channels: as decoded, and the memory layout of torch's `channels_last`.
     #[default]
     Hwc,
     /// Rows, channels, height, width.
     Chw,
 }
 
-/// Samples of a pixel.
+/// Samples per pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Channels {
-    /// 3: red, green, blue. Grey images have three equal samples; an alpha channel is left out.
+    /// 3: red, green, blue. Grey images have three equal samples; an alpha channel is dropped.
     #[default]
     Rgb,
     /// 1: luma (BT.601).
@@ -145,7 +146,7 @@ pub enum Channels {
 }
 
 impl Channels {
-    /// How many.
+    /// Returns the number of samples per pixel.
     pub fn count(self) -> usize {
         match self {
             Channels::Rgb => 3,
@@ -154,13 +155,13 @@ impl Channels {
     }
 }
 
-/// Which part of an image is taken. All images of a batch come out in one size.
+/// The part of an image that is used. All images of a batch get one size.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Crop {
-    /// All of it: the images of a batch must have one size.
+    /// The whole image: the images of a batch must have one size.
     #[default]
     None,
-    /// The middle. An image that is smaller in a direction is first enlarged, just enough to cover the crop.
+    /// The centre. An image that is smaller in one direction is first enlarged, just enough to cover the crop.
     Center {
         /// Pixels.
         height: u32,
@@ -173,9 +174,9 @@ pub enum Crop {
         height: u32,
         /// Pixels of the result.
         width: u32,
-        /// Least and largest share of the area that is taken.
+        /// Minimum and maximum fraction of the area that is used.
         scale: (f64, f64),
-        /// Least and largest width ÷ height of what is taken; the logarithm is drawn evenly.
+        /// Minimum and maximum width ÷ height of the part; its logarithm is drawn uniformly.
         ratio: (f64, f64),
     },
 }
@@ -186,43 +187,44 @@ impl Crop {
     /// torchvision's default ratio.
     pub const RATIO: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
 
-    /// The middle, `height` × `width`.
+    /// Returns a centre crop of `height` × `width`.
     pub fn center(height: u32, width: u32) -> Self {
         Crop::Center { height, width }
     }
 
-    /// A random part, resized to `height` × `width`, with [`Crop::SCALE`] and [`Crop::RATIO`].
+    /// Returns a random crop, resized to `height` × `width`, with [`Crop::SCALE`] and [`Crop::RATIO`].
     pub fn random_resized(height: u32, width: u32) -> Self {
         Crop::RandomResized { height, width, scale: Self::SCALE, ratio: Self::RATIO }
     }
 }
 
-/// What becomes of a record whose image does not decode. Damage to the dataset itself is always an error: a record that is
-/// not what was written (its checksum tells), or cannot be read.
+/// What happens to a record whose image does not decode. Damage to the dataset itself is always an error: a record that
+/// does not match its checksum or cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Undecodable {
-    /// An error in the place of its batch, which names it.
+    /// An error that names the record takes the place of its batch.
     #[default]
     Error,
-    /// Its row stays, and is blank: pixels are 0, `label` is −100 and `valid`, then there by default, is false. So all
-    /// batches, their number, and states are what they were. [`Batch::blank_rows`](super::Batch::blank_rows) names it.
+    /// The row of the record stays and is blank: pixels are 0, `label` is −100, and `valid`, which is then a default
+    /// column, is false. All batches, their number, and states stay the same.
+    /// [`Batch::blank_rows`](super::Batch::blank_rows) names the record.
     Blank,
 }
 
 /// How images are decoded. Random choices are a function of seed, epoch and ordinal of the record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageOptions {
-    /// Whether they are decoded at all: if not, `image` is a list of encoded images.
+    /// Whether images are decoded. If not, `image` is a list of encoded images.
     pub decode: bool,
-    /// Which part of them.
+    /// The part of an image that is used.
     pub crop: Crop,
-    /// Probability with which an image is mirrored.
+    /// Probability of a horizontal flip.
     pub hflip: f64,
     /// Order of the dimensions.
     pub layout: ImageLayout,
-    /// Samples of a pixel.
+    /// Samples per pixel.
     pub channels: Channels,
-    /// What becomes of those that do not decode.
+    /// What happens to images that do not decode.
     pub undecodable: Undecodable,
 }
 
@@ -240,7 +242,7 @@ impl Default for ImageOptions {
 }
 
 impl ImageOptions {
-    /// Whether a row may be blank though it has a record.
+    /// Returns whether a row with a record may be blank.
     pub(super) fn may_be_blank(&self) -> bool {
         self.decode && self.undecodable == Undecodable::Blank
     }
@@ -268,14 +270,14 @@ impl ImageOptions {
 /// Type of token ids in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IdType {
-    /// What embedding layers of torch take.
+    /// The type that embedding layers of torch take.
     #[default]
     Int64,
     /// Half the memory.
     Int32,
 }
 
-/// Side of a row on which padding stands.
+/// The side of a row that is padded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PadSide {
     /// Tokens first.
@@ -285,21 +287,22 @@ pub enum PadSide {
     Left,
 }
 
-/// Which token is the label of a position.
+/// The token that is the label of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LabelsFor {
-    /// The token at the position itself, for models that shift labels themselves, as those of Hugging Face do. The first
-    /// token of each document is ignored wherever such a model would predict it from another document or from padding.
+    /// The token at the position itself, for models that shift labels themselves, such as those of Hugging Face. The
+    /// first token of each document is ignored wherever such a model would predict it from another document or from
+    /// padding.
     HuggingFace,
     /// The next token of the document, for a loss that compares logits and labels position by position. The last token
-    /// of a document has none.
+    /// of a document has no label.
     NextToken,
 }
 
 /// What happens to rows of several documents that were packed when the dataset was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StoredPacking {
-    /// They come as they were packed: with `position_ids`, `cu_seqlens` and labels that stop at each document.
+    /// They are returned as they were packed, with `position_ids`, `cu_seqlens` and labels that stop at each document.
     #[default]
     Keep,
     /// Each row is treated as one document: it may be padded, packed again, and attended to across documents.
@@ -311,19 +314,19 @@ pub enum StoredPacking {
 pub struct TextOptions {
     /// Type of `input_ids`, `labels`, `attention_mask` and `position_ids`.
     pub ids: IdType,
-    /// Id of padding; no token of the vocabulary need have it, as masks and labels tell padding apart.
+    /// Id of padding. It need not be the id of a token, because masks and labels mark padding.
     pub pad_id: u32,
     /// Side of padding.
     pub pad_side: PadSide,
     /// The convention of `labels`. `None`: [`LabelsFor::NextToken`] in packed rows, [`LabelsFor::HuggingFace`] in all
     /// others.
     pub labels_for: Option<LabelsFor>,
-    /// Rows that were packed when the dataset was made.
+    /// What happens to rows that were packed when the dataset was made.
     pub stored_packing: StoredPacking,
 }
 
 impl TextOptions {
-    /// The convention of `labels` in packed rows, or in all others.
+    /// Returns the convention of `labels` in packed rows, or in all others.
     pub fn labels_in(&self, is_packed: bool) -> LabelsFor {
         let default = if is_packed { LabelsFor::NextToken } else { LabelsFor::HuggingFace };
         self.labels_for.unwrap_or(default)

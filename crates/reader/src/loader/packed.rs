@@ -1,4 +1,4 @@
-//! Rows of several documents that were packed when the dataset was made: where the documents of each row end.
+//! Document boundaries in rows that were packed when the dataset was made.
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::sample::Value;
@@ -7,19 +7,21 @@ use dsconvert_dataset::schema::Kind;
 use crate::batch::{BatchOptions, BatchSize};
 use crate::{Record, Split};
 
-/// Name of the stored field that says where documents end.
+/// Name of the stored field with the ends of documents.
 pub(super) const CU_SEQLENS: &str = "cu_seqlens";
 
 impl Split {
-    /// Tokens of a full row, when the records of the split are rows of several documents (`pack` of a conversion).
+    /// Returns the number of tokens of a full row, if the records of the split are rows of several documents (the
+    /// option `pack` of the conversion).
     pub fn packed_length(&self) -> Option<u64> {
         (self.schema().kind == Kind::Text).then(|| self.manifest().options.get("pack")?.as_u64()).flatten()
     }
 }
 
 impl BatchOptions {
-    /// The same options for the records of `split`: rows that were packed when the dataset was made are padded to the
-    /// length they were packed for, so all batches have one shape. Without effect when `pad_to_multiple_of` was set.
+    /// Returns the options for the records of `split`: rows that were packed when the dataset was made are padded to
+    /// the length they were packed for, so that all batches have one shape. Has no effect if `pad_to_multiple_of` was
+    /// set.
     #[must_use]
     pub fn for_records_of(self, split: &Split) -> Self {
         match (split.packed_length(), self.size) {
@@ -50,7 +52,8 @@ pub(super) struct StoredPiece {
 pub(super) struct StoredPieces(Vec<Vec<StoredPiece>>);
 
 impl StoredPieces {
-    /// The pieces of `records`, of which the first `lengths` tokens are used; `place` is that of `cu_seqlens`.
+    /// Returns the pieces of `records`, whose first `lengths` tokens are used. `place` is the index of the field
+    /// `cu_seqlens`.
     pub(super) fn of(records: &[Record], lengths: &[u64], place: usize) -> Result<Self> {
         let rows = records.iter().zip(lengths).map(|(record, &length)| {
             pieces(record.values().get(place), record.input_ids().map(|ids| ids.len()), length).ok_or_else(
@@ -64,23 +67,24 @@ impl StoredPieces {
         rows.collect::<Result<_>>().map(Self)
     }
 
-    /// The pieces of a row; none for a row without record.
+    /// Returns the pieces of a row; none for a row without a record.
     pub(super) fn row(&self, row: usize) -> &[StoredPiece] {
         self.0.get(row).map_or(&[], Vec::as_slice)
     }
 
-    /// Length of the longest piece.
+    /// Returns the length of the longest piece.
     pub(super) fn longest(&self) -> u64 {
         self.0.iter().flatten().map(|piece| (piece.end - piece.start) as u64).max().unwrap_or(0)
     }
 
-    /// Number of pieces.
+    /// Returns the number of pieces.
     pub(super) fn count(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
 }
 
-/// Ascends from 0 to the number of tokens: that is checked, as nothing else compares the two lists.
+/// Returns the pieces of a row, or `None` if the stored ends do not ascend from 0 to the number of tokens. This is
+/// checked because nothing else compares the two lists.
 fn pieces(stored: Option<&Value>, tokens: Option<usize>, used: u64) -> Option<Vec<StoredPiece>> {
     let Some(Value::Ids(ends)) = stored else { return None };
     let used = usize::try_from(used).ok()?;

@@ -1,7 +1,7 @@
-//! Memory of batches, used again.
+//! Reuses the memory of batches.
 //!
-//! Giving large blocks back to the system and faulting them in again costs more than filling them. A block is in the
-//! pool or in one [`Array`](super::Array), never in both.
+//! Returning large blocks to the system and faulting them in again costs more than filling them. A block is in the pool
+//! or in one [`Array`](super::Array), never in both.
 
 use std::sync::Mutex;
 
@@ -10,11 +10,11 @@ use dsconvert_dataset::error::{Error, Result};
 use super::element::{Element, Elements};
 use dsconvert_dataset::storage::briefly;
 
-/// Blocks that came back.
+/// Blocks that were returned.
 #[derive(Debug)]
 pub(super) struct Pool {
     blocks: Mutex<Vec<Elements>>,
-    /// Most blocks it keeps.
+    /// Maximum number of blocks to keep.
     most: usize,
 }
 
@@ -23,8 +23,8 @@ impl Pool {
         Self { blocks: Mutex::new(Vec::new()), most }
     }
 
-    /// At least `len` elements, no more than a few per row. They hold values of earlier uses, all of which the
-    /// caller overwrites.
+    /// Returns at least `len` elements, for arrays with at most a few elements per row. They hold stale values, all of
+    /// which the caller overwrites.
     pub(super) fn take<T: Element>(&self, len: usize) -> Vec<T> {
         let mut block = self.reuse(len).unwrap_or_default();
         if block.len() < len {
@@ -33,13 +33,13 @@ impl Pool {
         block
     }
 
-    /// As [`Pool::take`], for any number: memory that is not there is an error.
+    /// Same as [`Pool::take`], for any number of elements: a failed allocation is an error.
     pub(super) fn take_many<T: Element>(&self, len: usize) -> Result<Vec<T>> {
         let mut block = self.reuse::<T>(len).unwrap_or_default();
         if block.len() < len {
-            // Where one batch was larger than those before, others will be: a little more saves the next growth.
+            // If one batch is larger than those before, others will be, too: a little more saves the next growth.
             let room = if block.is_empty() { len } else { len.saturating_add(len / 4) };
-            // Nothing of the old content is worth the copy that growing would make.
+            // Growing would copy the old content, which is not needed.
             block = Vec::new();
             block.try_reserve_exact(room).map_err(|e| {
                 let what = format!("there is no memory for {len} numbers of a batch");
@@ -50,8 +50,9 @@ impl Pool {
         Ok(block)
     }
 
-    /// The smallest block that is large enough, so that small arrays leave the large blocks alone; of equal ones that
-    /// which came back last, as it is still in the cache. Else the largest.
+    /// Takes the smallest block that is large enough, so that small arrays leave large blocks alone. Among equal ones,
+    /// takes the last that was returned, because it is still in the CPU cache. If no block is large enough, takes the
+    /// largest.
     fn reuse<T: Element>(&self, len: usize) -> Option<Vec<T>> {
         let mut blocks = briefly(&self.blocks)?;
         let of_type = || blocks.iter().enumerate().filter(|(_, block)| block.dtype() == T::DTYPE);
@@ -61,8 +62,8 @@ impl Pool {
         T::of_mut(&mut block).map(std::mem::take)
     }
 
-    /// Takes a block back. Never waits: an array may be dropped anywhere, even in a process that was forked while
-    /// another thread was here.
+    /// Returns a block to the pool. Never blocks: an array may be dropped anywhere, even in a process that was forked
+    /// while another thread held the lock.
     pub(super) fn put(&self, block: Elements) {
         let Some(mut blocks) = briefly(&self.blocks) else { return };
         if block.len() > 0 && blocks.len() < self.most {

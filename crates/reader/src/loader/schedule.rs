@@ -1,7 +1,8 @@
-//! Which micro-batch a thread makes next.
+//! Assigns micro-batches to threads.
 //!
-//! The batches of one rank and epoch are numbered from the place where the loader starts: these numbers are *tickets*.
-//! Threads draw tickets in order and make their batches in any order; [`Schedule::task`] says what a ticket stands for.
+//! The batches of one rank and epoch are numbered from the position where the loader starts; these numbers are
+//! *tickets*. Threads draw tickets in order and make their batches in any order. [`Schedule::task`] returns the task of
+//! a ticket.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +16,7 @@ use super::state::{LoaderState, SavedPlan};
 use crate::Split;
 use crate::batch::{BatchPlan, Layout, MicroBatch, PackPlan, PackState, PackedStep, Position};
 
-/// Steps that are packed at once. Packing goes on from a saved cursor by packing its window again, so a few steps at a
+/// Number of steps that are packed at once. Continuing from a saved cursor packs its window again, so a few steps at a
 /// time cost less than one by one.
 const PACK_STEPS: usize = 32;
 
@@ -33,12 +34,12 @@ pub(super) enum BatchRows {
     Packed { rows: Vec<Row>, filler_rows: u64 },
 }
 
-/// One batch to be made.
+/// A batch to be made.
 #[derive(Debug)]
 pub(super) struct BatchTask {
     pub(super) id: BatchId,
     pub(super) rows: BatchRows,
-    /// The state once it is handed out.
+    /// The state after the batch is returned.
     pub(super) after: LoaderState,
 }
 
@@ -55,7 +56,7 @@ impl LoaderPlan {
         })
     }
 
-    /// The state at the start of `epoch`.
+    /// Returns the state at the start of `epoch`.
     pub(super) fn start(&self, epoch: u64) -> Result<LoaderState> {
         let plan = match self {
             LoaderPlan::Records(plan) => SavedPlan::Records(plan.state(Position { epoch, step: 0 })?),
@@ -64,7 +65,7 @@ impl LoaderPlan {
         Ok(LoaderState { plan, micro_batches_done: 0 })
     }
 
-    /// Global steps of `epoch`.
+    /// Returns the number of global steps of `epoch`.
     pub(super) fn steps(&self, epoch: u64) -> Result<u64> {
         match self {
             LoaderPlan::Records(plan) => Ok(plan.steps()),
@@ -72,7 +73,7 @@ impl LoaderPlan {
         }
     }
 
-    /// Whether `state` is a state of this plan.
+    /// Checks that `state` belongs to this plan.
     pub(super) fn check(&self, state: &LoaderState) -> Result<()> {
         match (self, &state.plan) {
             (LoaderPlan::Records(plan), SavedPlan::Records(saved)) => plan.resume(saved).map(drop),
@@ -97,10 +98,10 @@ fn other_batching(what: &str) -> Error {
 pub(super) struct Schedule {
     plan: Arc<LoaderPlan>,
     start: LoaderState,
-    /// The micro-batches of each step that are this rank's.
+    /// The micro-batches of this rank in each step.
     share: Vec<u64>,
     world_size: u64,
-    /// Micro-batches of the first step that this rank has done.
+    /// Number of micro-batches of the first step that this rank has done.
     turns: u64,
     packed: Mutex<PackedSteps>,
 }
@@ -118,12 +119,12 @@ impl Schedule {
         Ok(Self { plan, start, share, world_size: layout.world_size(), turns, packed: Mutex::new(packed) })
     }
 
-    /// The epoch.
+    /// Returns the epoch.
     pub(super) fn epoch(&self) -> u64 {
         self.start.epoch()
     }
 
-    /// What `ticket` stands for; `None` behind the end of the epoch. Every ticket may be asked for once.
+    /// Returns the task of `ticket`, or `None` after the end of the epoch. It may be called once per ticket.
     pub(super) fn task(&self, ticket: u64) -> Result<Option<BatchTask>> {
         let epoch = self.epoch();
         let per_step = self.share.len() as u64;
@@ -157,7 +158,7 @@ impl Schedule {
         }
     }
 
-    /// The rows of a step, kept until all `uses` of it have come.
+    /// Returns the rows of a step, which are kept until they were requested `uses` times.
     fn packed_step(&self, plan: &PackPlan<Split>, step: u64, uses: u64) -> Result<Option<Arc<Packed>>> {
         let mut packed = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
         while packed.step <= step {
@@ -193,13 +194,13 @@ struct Packed {
     after: PackState,
 }
 
-/// The steps of packed rows that are known.
+/// The steps of packed rows that are known so far.
 #[derive(Debug)]
 struct PackedSteps {
-    /// Where packing goes on; `None` behind the last step.
+    /// Where packing continues; `None` after the last step.
     next: Option<PackState>,
-    /// The step that stands there.
+    /// The step at that position.
     step: u64,
-    /// Steps that not all tickets have asked for, and how many have.
+    /// Steps that were not yet requested by all tickets, with the number of requests.
     ready: BTreeMap<u64, (Arc<Packed>, u64)>,
 }

@@ -1,4 +1,4 @@
-//! One image, for those who read records one by one.
+//! Decodes single images, for callers that read records one by one.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,13 +13,13 @@ use super::options::ImageOptions;
 use super::pool::Pool;
 use crate::{Record, Split};
 
-/// The image of `record`, which is of `split`, decoded: height × width × 3 samples. The record must have the fields
-/// `image`, `width` and `height`.
+/// Decodes the image of `record`, which belongs to `split`, to height × width × 3 samples. The record must have the
+/// fields `image`, `width` and `height`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when it has not, `Corrupt` when its image does not decode,
-/// `Unsupported` in a build that decodes none.
+/// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when it lacks one of them, `Corrupt` when its image does
+/// not decode, `Unsupported` when this build cannot decode images.
 pub fn decode_image(split: &Split, record: &Record) -> Result<Array> {
     check_build()?;
     let missing = || {

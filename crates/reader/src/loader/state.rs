@@ -1,19 +1,20 @@
-//! Where a loader stands.
+//! The saved state of a loader.
 
 use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{Layout, PackState, PlanState};
 
-/// State of a [`Loader`](super::Loader): what was handed out, not what was prepared. Equal on every rank that has
-/// handed out as many batches; threads and prefetch are no part of it. It serialises to a few hundred bytes of JSON.
+/// State of a [`Loader`](super::Loader): the batches that were returned, not those that are prepared. Equal on all
+/// ranks that have returned the same number of batches; threads and prefetch are not part of it. It serialises to a few
+/// hundred bytes of JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoaderState {
-    /// The step that is under way, or the next one.
+    /// The step in progress, or the next one.
     pub plan: SavedPlan,
-    /// How many of its micro-batches are done, over all ranks: 0 between steps. Only between steps may the number of
-    /// ranks change freely.
+    /// Number of its micro-batches that are done, over all ranks: 0 between steps. The number of ranks can change
+    /// freely only between steps.
     pub micro_batches_done: u64,
 }
 
@@ -28,12 +29,12 @@ pub enum SavedPlan {
 }
 
 impl LoaderState {
-    /// Epoch, from 0.
+    /// Returns the epoch, from 0.
     pub fn epoch(&self) -> u64 {
         self.plan_state().epoch
     }
 
-    /// Global steps of the epoch that are done.
+    /// Returns the number of global steps of the epoch that are done.
     pub fn step(&self) -> u64 {
         self.plan_state().step
     }
@@ -45,7 +46,7 @@ impl LoaderState {
         }
     }
 
-    /// Micro-batches of the open step that each rank has done.
+    /// Returns the number of micro-batches of the open step that each rank has done.
     pub(super) fn turns(&self, layout: Layout, micro_batches: u64) -> Result<u64> {
         let done = self.micro_batches_done;
         if done > 0 && done >= micro_batches {

@@ -1,4 +1,4 @@
-//! Fields as they are stored: numbers become arrays, everything else lists.
+//! Columns of stored fields: numbers become arrays, everything else becomes lists.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::element::Element;
 use super::pool::Pool;
 use crate::Record;
 
-/// The value of field `place` of all `records`, and nothing in rows behind them.
+/// Returns the values of field `place` of all `records`. Rows after them have no value.
 pub(super) fn column(
     pool: &Arc<Pool>,
     records: &[Record],
@@ -26,7 +26,7 @@ pub(super) fn column(
         let what = format!("a value of field {place} is no {}", ty.name());
         Error::corrupt(what).at_row(record.ordinal())
     };
-    // The first value that is of another type than its field would be a defect of the reader.
+    // A value whose type differs from its field would be a defect of the reader.
     macro_rules! numbers {
         ($t:ty, $($value:pat => $number:expr),+) => {
             numbers::<$t>(pool, rows, records, place, |value| match *value {
@@ -51,7 +51,7 @@ pub(super) fn column(
         FieldType::Bool => numbers!(bool, Value::Bool(b) => b),
         FieldType::Int32 => numbers!(i32, Value::Int(i) => i32::try_from(i).unwrap_or_default()),
         FieldType::Int64 | FieldType::Label => numbers!(i64, Value::Int(i) => i),
-        // numpy has unsigned numbers of 32 bits, torch hardly: all of them fit here.
+        // numpy supports unsigned 32-bit numbers, torch hardly does. All of them fit into an i64.
         FieldType::UInt32 => numbers!(i64, Value::UInt(u) => i64::try_from(u).unwrap_or_default()),
         FieldType::UInt64 => numbers!(u64, Value::UInt(u) => u),
         FieldType::Float32 => numbers!(f32, Value::Float(x) => x as f32),
@@ -77,7 +77,7 @@ fn numbers<'a, T: Element>(
     Ok(Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool)))))
 }
 
-/// Whether field `place` has a value, per row.
+/// Returns whether field `place` has a value, per row.
 pub(super) fn validity(pool: &Arc<Pool>, records: &[Record], rows: usize, place: usize) -> Column {
     let mut out = pool.take::<bool>(rows);
     for (slot, record) in out.iter_mut().zip(records) {
@@ -87,7 +87,7 @@ pub(super) fn validity(pool: &Arc<Pool>, records: &[Record], rows: usize, place:
     Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
 }
 
-/// Whether a row holds a record and is not blank.
+/// Returns whether a row holds a record and is not blank, per row.
 pub(super) fn valid(pool: &Arc<Pool>, records: usize, rows: usize, blank: &[BlankRow]) -> Column {
     let mut out = pool.take::<bool>(rows);
     for (row, slot) in out.iter_mut().enumerate() {
@@ -97,7 +97,7 @@ pub(super) fn valid(pool: &Arc<Pool>, records: usize, rows: usize, blank: &[Blan
     Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
 }
 
-/// The class of each record; [`IGNORE_LABEL`] where there is none, or the row is blank.
+/// Returns the class of each record, or [`IGNORE_LABEL`] where there is none or the row is blank.
 pub(super) fn labels(
     pool: &Arc<Pool>,
     records: &[Record],
@@ -125,7 +125,7 @@ fn put_blank<T: Copy>(out: &mut [T], blank: &[BlankRow], value: T) {
     }
 }
 
-/// Overwrites what rows without record hold from before.
+/// Overwrites stale values in rows without a record.
 pub(super) fn fill_rest<T: Copy>(out: &mut [T], from: usize, to: usize, value: T) {
     if let Some(rest) = out.get_mut(from..to) {
         rest.fill(value);

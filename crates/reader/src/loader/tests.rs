@@ -1,4 +1,4 @@
-//! Loaders over small datasets.
+//! Tests of loaders on small datasets.
 
 mod engine;
 #[cfg(feature = "decode")]
@@ -18,7 +18,7 @@ use crate::Dataset;
 use crate::batch::{BatchOptions, BatchSize};
 use crate::testing;
 
-/// The split `train` of a fresh dataset of 50 text records.
+/// Returns the split `train` of a new dataset of 50 text records.
 fn text_split(dir: &Path, format: Format) -> Split {
     testing::write(dir, format, Kind::Text, &[&[20, 0, 30]]).unwrap();
     Dataset::open(dir).unwrap().split("train").unwrap()

@@ -1,4 +1,4 @@
-//! Token ids as arrays: padded, one after the other, or packed.
+//! Token ids as arrays: padded, flat or packed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::pool::Pool;
 use crate::batch::MicroBatch;
 use crate::lend::Tokens;
 
-/// A type that token ids have in a batch.
+/// A type of token ids in a batch.
 pub(super) trait TokenId: Element {
     fn from_u16(id: u16) -> Self;
-    /// Ids that do not fit are refused before ([`ids_of`]).
+    /// Converts an id. Ids that do not fit are refused beforehand ([`ids_of`]).
     fn from_u32(id: u32) -> Self;
     fn from_i64(number: i64) -> Self;
     /// The largest id.
@@ -54,13 +54,13 @@ impl TokenId for i32 {
     }
 
     fn from_i64(number: i64) -> Self {
-        number as i32 // of small numbers only: pad ids that were checked, the label to ignore, positions in a row
+        number as i32 // small numbers only: pad ids that were checked, the label to ignore, positions in a row
     }
 
     const MAX: u32 = i32::MAX.cast_unsigned();
 }
 
-/// Writes ids `range` of `ids` to `out`, which is as long.
+/// Writes the ids in `range` to `out`, which has the same length.
 fn copy_ids<T: TokenId>(ids: &Ids<&[u8]>, range: Range<usize>, out: &mut [T]) {
     let width = ids.width().bytes();
     let bytes = ids.as_bytes().get(range.start * width..range.end * width).unwrap_or_default();
@@ -78,7 +78,7 @@ fn copy_ids<T: TokenId>(ids: &Ids<&[u8]>, range: Range<usize>, out: &mut [T]) {
     }
 }
 
-/// The ids of a record of which `length` are used.
+/// Returns the ids of a record, after checking that there are at least `length` of them and that they fit into `T`.
 fn ids_of<'a, T: TokenId>(tokens: &'a Tokens<'_>, length: u64) -> Result<&'a Ids<&'a [u8]>> {
     let Tokens { record, ids } = tokens;
     if (ids.len() as u64) < length {
@@ -86,7 +86,7 @@ fn ids_of<'a, T: TokenId>(tokens: &'a Tokens<'_>, length: u64) -> Result<&'a Ids
         return Err(Error::corrupt(what).at_row(*record));
     }
     if T::MAX < u32::MAX && ids.width() == IdWidth::U32 {
-        // The largest of all is quicker to find than the first that is too large.
+        // The largest id is faster to find than the first that is too large.
         let largest = ids.as_bytes().as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id)).max();
         if largest.is_some_and(|id| id > T::MAX) {
             return Err(Error::usage(format!("the record has ids above {}", T::MAX))
@@ -97,12 +97,12 @@ fn ids_of<'a, T: TokenId>(tokens: &'a Tokens<'_>, length: u64) -> Result<&'a Ids
     Ok(ids)
 }
 
-/// The parts of a batch of one record per row that come from token ids and their lengths. `tokens` is empty when no
-/// part needs them.
+/// The columns of a batch of one record per row that come from token ids and their lengths. `tokens` is empty if no
+/// column needs them.
 pub(super) struct TokenRows<'a> {
     pub(super) batch: &'a MicroBatch,
     pub(super) tokens: &'a [Tokens<'a>],
-    /// The documents of rows that were packed when the dataset was made. Without, each row is one.
+    /// The documents of rows that were packed when the dataset was made. If `None`, each row is one document.
     pub(super) pieces: Option<&'a StoredPieces>,
     pub(super) options: &'a TextOptions,
     pub(super) pool: &'a Arc<Pool>,
@@ -121,22 +121,22 @@ impl TokenRows<'_> {
                 self.padded(fill(T::from_u32(self.options.pad_id)), |row, out| self.ids(row, out))
             }
             (BatchField::Labels, TokenLayout::Padded) => {
-                // What comes before the first token of a row is nothing, or padding.
+                // Nothing, or padding, precedes the first token of a row.
                 let masks_first = self.pieces.is_some() || self.options.pad_side == PadSide::Left;
                 self.padded(fill(T::from_i64(IGNORE_LABEL)), |row, out| self.labels(row, masks_first, out))
             }
-            // Padding is one more piece, as in rows that are packed here.
+            // Padding is one more piece, as in rows that are packed at read time.
             (BatchField::PositionIds, TokenLayout::Padded) => {
                 self.padded::<T>(number, |row, out| self.positions(row, out))
             }
             (BatchField::PositionIds, _) => self.flat(|row, out: &mut [T]| self.positions(row, out)),
-            // A model that shifts by itself would predict the first token from the record before.
+            // A model that shifts labels itself would predict the first token from the previous record.
             (BatchField::Labels, _) => self.flat(|row, out: &mut [T]| self.labels(row, true, out)),
             _ => self.flat(|row, out: &mut [T]| self.ids(row, out)),
         }
     }
 
-    /// Whether the records are as long as the index says: looked at before memory is asked for.
+    /// Checks that the records are at least as long as the index states, before memory is allocated.
     pub(super) fn check(&self) -> Result<()> {
         for (tokens, &length) in self.tokens.iter().zip(&self.batch.lengths) {
             ids_of::<i64>(tokens, length)?;
@@ -151,7 +151,7 @@ impl TokenRows<'_> {
         Ok(())
     }
 
-    /// Calls `each` with the pieces of `row` and their part of `out`. `stored` is the number of tokens that are stored.
+    /// Calls `each` with the pieces of `row` and their part of `out`. `stored` is the number of stored tokens.
     fn each_piece<T>(&self, row: usize, stored: usize, out: &mut [T], each: impl Fn(StoredPiece, &mut [T])) {
         let whole = [StoredPiece { start: 0, end: out.len(), stored_end: stored }];
         let pieces = self.pieces.map_or(&whole[..], |pieces| pieces.row(row));
@@ -162,7 +162,8 @@ impl TokenRows<'_> {
         }
     }
 
-    /// `masks_first`: whether the first token of each piece is no label, when labels are the tokens themselves.
+    /// Writes the labels of `row`. `masks_first`: whether the first token of each piece has no label, when labels are
+    /// the tokens themselves.
     fn labels<T: TokenId>(&self, row: usize, masks_first: bool, out: &mut [T]) -> Result<()> {
         let Some(tokens) = self.tokens.get(row) else { return Ok(()) };
         let ids = ids_of::<T>(tokens, out.len() as u64)?;
@@ -175,7 +176,7 @@ impl TokenRows<'_> {
                 }
             }
             LabelsFor::NextToken => {
-                // A piece that was cut has a next token, too.
+                // A piece that was cut also has a next token.
                 let known = piece.stored_end.saturating_sub(1).min(piece.end).saturating_sub(piece.start);
                 copy_ids(ids, piece.start + 1..piece.start + 1 + known, out);
                 out.iter_mut().skip(known).for_each(|slot| *slot = T::from_i64(IGNORE_LABEL));
@@ -184,13 +185,13 @@ impl TokenRows<'_> {
         Ok(())
     }
 
-    /// 0, 1, 2, … in each piece.
+    /// Writes 0, 1, 2, … in each piece.
     fn positions<T: TokenId>(&self, row: usize, out: &mut [T]) -> Result<()> {
         self.each_piece(row, out.len(), out, |_, out| number(out));
         Ok(())
     }
 
-    /// Length of the longest record or, when packed, piece; padding at the end of a packed row is a piece.
+    /// Returns the length of the longest record or, if packed, piece. Padding at the end of a packed row is a piece.
     pub(super) fn longest(&self, shape: TokenLayout) -> u64 {
         let lengths = self.batch.lengths.iter().copied();
         let Some(pieces) = self.pieces else { return lengths.max().unwrap_or(0) };
@@ -202,7 +203,7 @@ impl TokenRows<'_> {
         padding.max().unwrap_or(0).max(pieces.longest())
     }
 
-    /// An array of rows × width; `write` fills what is no padding, `pad` the rest.
+    /// Returns an array of rows × width. `write` fills the tokens, `pad` the padding.
     fn padded<T: TokenId>(
         &self,
         pad: impl Fn(&mut [T]),
@@ -225,7 +226,7 @@ impl TokenRows<'_> {
         Ok(Column::Array(Array::new(vec![rows, width], out, Some(Arc::clone(self.pool)))))
     }
 
-    /// An array of all tokens.
+    /// Returns an array of all tokens.
     fn flat<T: TokenId>(&self, write: impl Fn(usize, &mut [T]) -> Result<()>) -> Result<Column> {
         let tokens = to_usize(self.batch.tokens())?;
         let mut out = self.pool.take_many::<T>(tokens)?;
@@ -256,7 +257,7 @@ impl TokenRows<'_> {
         let mut ends =
             Vec::with_capacity(1 + self.pieces.map_or(0, StoredPieces::count) + self.batch.lengths.len());
         ends.push(0i32);
-        let mut start = 0; // of a row; all sums are at most what was checked
+        let mut start = 0; // start of a row; all sums are at most what was checked
         for (row, &length) in self.batch.lengths.iter().enumerate() {
             match self.pieces {
                 Some(pieces) => ends.extend(pieces.row(row).iter().map(|piece| start + piece.end as i32)),
@@ -275,7 +276,7 @@ impl TokenRows<'_> {
     }
 }
 
-/// The parts of a batch of packed rows.
+/// The columns of a batch of packed rows.
 pub(super) struct PackedRows<'a> {
     pub(super) rows: &'a [Row],
     pub(super) filler_rows: u64,
@@ -300,7 +301,7 @@ impl PackedRows<'_> {
             BatchField::Labels if self.options.labels_in(true) == LabelsFor::HuggingFace => self.filled::<T>(
                 |ids, start, _, out| {
                     copy_ids(ids, start..start + out.len(), out);
-                    // A model that shifts by itself would predict it from the piece before.
+                    // A model that shifts labels itself would predict it from the previous piece.
                     out.iter_mut().take(1).for_each(|slot| *slot = T::from_i64(IGNORE_LABEL));
                     Ok(())
                 },
@@ -325,8 +326,8 @@ impl PackedRows<'_> {
         }
     }
 
-    /// An array of rows × `seq_len`; `write` fills the places of a piece (ids, first token, whether the document ends,
-    /// places), `pad` the end of a row.
+    /// Returns an array of rows × `seq_len`. `write` fills the positions of a piece (arguments: ids, first token,
+    /// whether the document ends, positions), `pad` the end of a row.
     fn filled<T: TokenId>(
         &self,
         write: impl Fn(&Ids<&[u8]>, usize, bool, &mut [T]) -> Result<()>,
@@ -341,7 +342,7 @@ impl PackedRows<'_> {
             let mut rest = slots;
             for piece in &row.pieces {
                 let tokens = tokens.next().ok_or_else(|| Error::corrupt("a piece has no record"))?;
-                // One more than the inputs: the label of the last.
+                // One more than the inputs, for the label of the last.
                 let ids = ids_of::<T>(tokens, piece.inputs().end + u64::from(!piece.ends))?;
                 let len = to_usize(piece.len)?.min(rest.len());
                 let (places, behind) = std::mem::take(&mut rest).split_at_mut(len);
@@ -361,7 +362,7 @@ impl PackedRows<'_> {
     }
 }
 
-/// Fills with a value.
+/// Returns a function that fills with `value`.
 fn fill<T: Copy>(value: T) -> impl Fn(&mut [T]) {
     move |out| out.fill(value)
 }
@@ -375,7 +376,7 @@ fn to_usize(number: u64) -> Result<usize> {
     usize::try_from(number).map_err(|_| too_large())
 }
 
-/// Rows × width, when memory can hold that.
+/// Returns rows × width, if memory can hold it.
 fn checked_area(rows: usize, width: usize) -> Result<usize> {
     rows.checked_mul(width).filter(|area| *area <= isize::MAX as usize / 8).ok_or_else(too_large)
 }

@@ -1,4 +1,4 @@
-// A small dataset of any format and kind. Included by the unit tests and by documentation tests.
+// A small dataset of any format and kind. Included by unit tests, doctests and benchmarks.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,7 +17,7 @@ use dsconvert_dataset::sample::{Ids, Record, Value};
 use dsconvert_dataset::schema::{Field, FieldType, IdWidth, Kind, Schema};
 use dsconvert_dataset::storage::{NewFile, create_dir, write_file};
 
-/// The schema of [`write`].
+/// Returns the schema of the records of [`write`].
 pub(super) fn schema(kind: Kind) -> Result<Schema> {
     let extra =
         vec![Field::nullable("note", FieldType::String), Field::nullable("score", FieldType::Float64)];
@@ -27,7 +27,7 @@ pub(super) fn schema(kind: Kind) -> Result<Schema> {
     }
 }
 
-/// Record `i` of [`write`]: `i * 7 % 13` tokens, or an "image" of some bytes that no decoder reads.
+/// Returns record `i` of [`write`]: `i * 7 % 13` tokens, or an "image" of a few bytes that no decoder reads.
 pub(super) fn record(kind: Kind, i: u64) -> Record {
     let length = i * 7 % 13;
     let mut values = vec![Value::Text(format!("item-{i}").as_str().into())];
@@ -49,13 +49,13 @@ pub(super) fn record(kind: Kind, i: u64) -> Record {
     Record { values }
 }
 
-/// Writes a dataset: splits `train`, `validation`, …, one for each of `splits`, whose shards have so many records. The
-/// records of all splits are counted through: the first of `validation` comes after the last of `train`.
+/// Writes a dataset with the splits `train`, `validation`, …, one per element of `splits`, which lists the number of
+/// records of each shard. Records are numbered across splits: the first of `validation` follows the last of `train`.
 pub(super) fn write(dir: &Path, format: Format, kind: Kind, splits: &[&[u64]]) -> Result<()> {
     write_records(dir, format, schema(kind)?, splits, |i| record(kind, i))
 }
 
-/// As [`write`], with records and a schema of one's own.
+/// Same as [`write`], with custom records and a custom schema.
 pub(super) fn write_records(
     dir: &Path,
     format: Format,
@@ -122,7 +122,7 @@ pub(super) fn write_records(
             Split { counts, records, shards, bytes, length, record_index, length_index, length_histogram },
         );
     }
-    // One reject, so that its file is not empty.
+    // One reject, so that the file of rejects is not empty.
     if let Some(train) = listed.get_mut("train") {
         let rejected = Counts { found: 1, rejected: 1, ..Counts::default() };
         train.counts.add(&rejected);

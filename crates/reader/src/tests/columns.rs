@@ -1,4 +1,4 @@
-//! Selected columns.
+//! Tests of selected columns.
 
 use dsconvert_dataset::format::Format;
 use dsconvert_dataset::schema::{INPUT_IDS, Kind};
@@ -59,7 +59,7 @@ fn selected_columns_are_checked_like_whole_records() {
     }
 }
 
-/// The field with most of the bytes.
+/// Returns the field with most of the bytes.
 fn kind_field(kind: Kind) -> &'static str {
     match kind {
         Kind::Images => dsconvert_dataset::schema::IMAGE,
@@ -67,7 +67,7 @@ fn kind_field(kind: Kind) -> &'static str {
     }
 }
 
-/// Damage in a column shows when it is read, so what does not show it was not read.
+/// Damage to a column is detected when it is read, so columns whose damage is not detected were not read.
 #[test]
 fn without_checksums_columns_that_are_left_out_of_parquet_are_not_decoded() {
     let dir = tempfile::tempdir().unwrap();
@@ -90,7 +90,8 @@ fn without_checksums_columns_that_are_left_out_of_parquet_are_not_decoded() {
         match some {
             Ok(records) => {
                 spared += u32::from(all.is_err());
-                // Checksums cover whole records: damage to these columns may pass unseen, and then all of them fail.
+                // Damage to these columns may go undetected here. Checksums cover whole records, so the checked read
+                // then fails.
                 if all.is_ok() {
                     assert!(records.iter().all(|r| r.float("score") == Some(r.ordinal() as f64 / 8.0)));
                 }

@@ -1,4 +1,4 @@
-//! Datasets with damaged, missing or foreign files.
+//! Tests of datasets with damaged, missing or foreign files.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::{all, copy, dataset, files, pristine};
 use crate::testing::{record, write};
 use crate::{Dataset, OpenOptions, Record, Split};
 
-/// The ordinals of `count` records, the first of which is record `first` of all, sorted by length.
+/// Returns the ordinals of `count` records sorted by length. The first of them is record `first` of the dataset.
 fn by_length(kind: Kind, first: u64, count: u64) -> Vec<u64> {
     let length = |i: &u64| match &record(kind, first + i).values[1..4] {
         [_, sample::Value::UInt(width), sample::Value::UInt(height)] => width * height,
@@ -26,7 +26,7 @@ fn by_length(kind: Kind, first: u64, count: u64) -> Vec<u64> {
     ordinals
 }
 
-/// Reads everything in every way. Each record is the right one, or an error.
+/// Reads everything in every way and returns the errors. Every record is the right one, or an error.
 fn read_all(dir: &Path, kind: Kind, access: Access) -> Vec<dsconvert_dataset::error::Error> {
     let mut errors = Vec::new();
     let dataset = match OpenOptions::new().access(access).open(dir) {
@@ -86,7 +86,7 @@ fn a_file_that_is_missing_longer_or_of_another_dataset_is_an_error() {
         for path in files(dir.path()) {
             let bytes = std::fs::read(&path).unwrap();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            // The reader has no need of these: `verify` looks at them.
+            // The reader does not need these; `verify` checks them.
             let needed = !name.ends_with("rejects.jsonl")
                 && !name.starts_with("test.records")
                 && !name.contains("-000001-");
@@ -105,7 +105,7 @@ fn shards_and_indexes_that_changed_places_are_errors() {
     for (format, kind) in all() {
         let (dir, _) = dataset(format, kind);
         let (other, _) = dataset(format, kind);
-        // The same sizes, other records.
+        // The same sizes, but different records.
         let swap = |a: &str, b: &str| {
             let (from, to) = (other.path().join(a), dir.path().join(b));
             let old = std::fs::read(&to).unwrap();
@@ -173,7 +173,7 @@ fn an_error_names_shard_and_row() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Any file, any bytes: the right record or an error.
+    /// Altering any bytes of any file results in the right record or in an error.
     #[test]
     fn altered_bytes_never_give_a_wrong_record(
         format in prop::sample::select(Format::ALL.to_vec()),
@@ -208,7 +208,7 @@ proptest! {
     }
 }
 
-/// Lengths have no checksum of their own: the files of the indexes are hashed before one is returned.
+/// Lengths have no checksum of their own, so the index files are hashed before one is returned.
 #[test]
 fn lengths_of_an_altered_index_are_errors() {
     let dir = tempfile::tempdir().unwrap();
@@ -238,7 +238,7 @@ fn lengths_of_an_altered_index_are_errors() {
             // Both files of the length index are opened together.
             assert!(runs(&split).is_err() || name != "histogram", "byte {at}");
             assert!(runs(&split).is_ok() || name != "records-0000", "byte {at}");
-            // Records have checksums of their own, and need no other.
+            // Records have their own checksums and need no other.
             assert!(
                 split.get(5).is_ok_and(|r| r.into_inner() == record(Kind::Text, 5)) || name == "records-0000"
             );

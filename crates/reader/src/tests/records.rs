@@ -1,4 +1,4 @@
-//! Records of a whole dataset.
+//! Tests of the records of an intact dataset.
 
 use dsconvert_dataset::error::{ErrorKind, Result};
 use dsconvert_dataset::format::Format;

@@ -1,4 +1,4 @@
-//! Datasets in object storage read as local ones do, on a server on loopback that fails on purpose.
+//! Tests of datasets in object storage, which read like local ones, on a loopback server that fails on purpose.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The single checks: one for each file, split and shard.
+//! The individual checks: one for each file, split and shard.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::common::Common;
 use crate::hash::check_sha256;
 use crate::{Dataset, Record, Split};
 
-/// The file that has one line for each reject.
+/// The file with one line per reject.
 const REJECTS: &str = "rejects.jsonl";
-/// The working directory of a run into the directory of the dataset.
+/// The working directory of a run that writes into the dataset directory.
 const WORK_NAME: &str = ".dsconvert";
-/// Records decoded between two reports of progress.
+/// Records decoded between two progress reports.
 const REPORT_RECORDS: u64 = 1024;
 
-/// One piece of work.
+/// One check.
 pub(super) enum Check<'a> {
     /// Counts of the manifest.
     Counts,
@@ -36,7 +36,7 @@ pub(super) enum Check<'a> {
     Shard(Split, u32),
 }
 
-/// What all checks need.
+/// State shared by all checks.
 pub(super) struct Checks<'a> {
     dataset: &'a Dataset,
     common: &'a Common,
@@ -61,7 +61,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// All that is to be checked, in the order of the report.
+    /// Returns all checks, in report order.
     pub(super) fn list(&self) -> Vec<Check<'a>> {
         let mut list = vec![Check::Counts];
         list.extend(
@@ -69,7 +69,7 @@ impl<'a> Checks<'a> {
         );
         list.extend(self.dataset.splits().map(Check::Indexes));
         for split in self.dataset.splits() {
-            // There are no more shards than a u32 counts: the shard table has checked it.
+            // The shard table has checked that the number of shards fits into a u32.
             list.extend((0..split.shards().len() as u32).map(|ordinal| Check::Shard(split.clone(), ordinal)));
         }
         list
@@ -145,7 +145,7 @@ impl<'a> Checks<'a> {
             Err(e) => return problems.push(named(e)),
         };
         if let Err(e) = check_sha256(&blob, &shard.sha256, |bytes| self.hashed(bytes)) {
-            // Its records are still looked at: they tell what is lost.
+            // Its records are still checked: they show what is lost.
             problems.push(named(e));
         }
         match format::open(self.common.manifest.format, Arc::clone(&self.common.schema), blob) {
@@ -154,7 +154,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Compares the records of a shard, as the shard itself tells them, with the record index.
+    /// Compares the records of a shard, as scanned from the shard itself, with the record index.
     fn records(
         &self,
         split: &Split,
@@ -245,8 +245,8 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Files below the directory of the dataset that it does not list, sorted, apart from those of a run that is under
-    /// way there. Directories that cannot be listed are problems.
+    /// Returns the files below the dataset directory that the dataset does not list, sorted, except those of a run in
+    /// progress there. Directories that cannot be listed are problems.
     pub(super) fn unlisted(&self, problems: &mut Problems) -> BTreeSet<String> {
         let manifest = self.dataset.manifest();
         let mut listed: BTreeSet<String> =
@@ -255,7 +255,7 @@ impl<'a> Checks<'a> {
         listed.insert(MANIFEST_NAME.to_owned());
         listed.extend(OF_THE_HUB.map(str::to_owned));
         let mut found = BTreeSet::new();
-        // Other objects under a prefix harm nobody.
+        // Other objects under a prefix do no harm.
         if self.common.location.is_remote() {
             return found;
         }
@@ -282,11 +282,11 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// Files that a dataset may hold without listing them: its card, and what the Hugging Face Hub adds.
+/// Files that a dataset may contain without listing them: the dataset card, and what the Hugging Face Hub adds.
 const OF_THE_HUB: [&str; 2] = ["README.md", ".gitattributes"];
 
-/// What was read of an index. One that is damaged is a problem of its split and reported there; a failure to read it is
-/// reported here, because it may have passed by then.
+/// Returns what was read from an index. A damaged index is reported by the check of its split. A failure to read it is
+/// reported here, because it may be temporary and escape that check.
 fn readable<T>(result: Result<T>, problems: &mut Problems) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -299,7 +299,7 @@ fn readable<T>(result: Result<T>, problems: &mut Problems) -> Option<T> {
     }
 }
 
-/// Number of line ends.
+/// Counts line feeds.
 fn lines(blob: &Blob) -> Result<u64> {
     const CHUNK_BYTES: u64 = 1 << 20;
     let mut lines = 0;

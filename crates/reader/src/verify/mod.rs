@@ -1,7 +1,7 @@
-//! Checking a whole dataset: is every byte what was written, and does everything agree?
+//! Verifies a whole dataset: every byte is what was written, and all parts agree.
 //!
-//! `get` checks the record it reads; this reads all there is, and finds what no single `get` can: a length index that
-//! is not a permutation, a file nobody has looked at yet, counts that do not add up.
+//! `get` checks only the record it reads. Verification reads everything and finds what no single `get` can: a length
+//! index that is not a permutation, damage to a file that was never read, counts that do not add up.
 
 mod checks;
 #[cfg(test)]
@@ -18,22 +18,22 @@ use rayon::iter::{IndexedParallelIterator as _, IntoParallelIterator as _, Paral
 use self::checks::{Check, Checks};
 use super::{Dataset, Record};
 
-/// Problems that are reported, by default. More are counted.
+/// Default number of problems that are reported. Further problems are only counted.
 pub const DEFAULT_MAX_PROBLEMS: usize = 100;
 
-/// Looks at the content of a record, beyond its bytes: decodes the image, say. The error is one sentence.
+/// Checks the content of a record beyond its bytes, for example by decoding the image. The error is one sentence.
 pub type DecodeFn<'a> = dyn Fn(&Record) -> Result<(), String> + Sync + 'a;
 
-/// How to verify.
+/// Options of [`verify`].
 #[derive(Clone, Copy)]
 pub struct VerifyOptions<'a> {
-    /// Threads that work, at least 1.
+    /// Number of threads, at least 1.
     pub threads: usize,
-    /// Problems that are reported ([`DEFAULT_MAX_PROBLEMS`]).
+    /// Maximum number of problems that are reported ([`DEFAULT_MAX_PROBLEMS`]).
     pub max_problems: usize,
-    /// Called with each record that is as it was written.
+    /// Called with each record that passes its checks.
     pub decode: Option<&'a DecodeFn<'a>>,
-    /// Told now and then how far it is, from any thread.
+    /// Called with the progress from time to time, from any thread.
     pub progress: Option<&'a (dyn Fn(VerifyProgress) + Sync)>,
 }
 
@@ -53,12 +53,12 @@ impl fmt::Debug for VerifyOptions<'_> {
     }
 }
 
-/// How far it is.
+/// Progress of [`verify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyProgress {
     /// Bytes hashed.
     pub bytes: u64,
-    /// Bytes of all files of the dataset, but the manifest.
+    /// Bytes of all files of the dataset except the manifest.
     pub total_bytes: u64,
     /// Records decoded.
     pub records: u64,
@@ -66,7 +66,7 @@ pub struct VerifyProgress {
     pub total_records: u64,
 }
 
-/// What was found.
+/// Result of [`verify`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
@@ -76,20 +76,21 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Records decoded.
     pub records: u64,
-    /// What is wrong, with its place: other files and indexes first, then shards in their order. The same for any
-    /// number of threads.
+    /// Problems with their locations: other files and indexes first, then shards in order. The same for any number of
+    /// threads.
     pub problems: Vec<Error>,
-    /// Problems beyond [`VerifyOptions::max_problems`].
+    /// Number of problems beyond [`VerifyOptions::max_problems`].
     pub more_problems: u64,
-    /// Files below the directory of the dataset that it does not list, sorted: at most as many as problems. Programs that
-    /// read whole directories would take them for a part of it, so the dataset is not whole.
+    /// Files below the dataset directory that the dataset does not list, sorted; at most
+    /// [`VerifyOptions::max_problems`]. Programs that read whole directories would mistake them for part of the
+    /// dataset, so they count as damage.
     pub unlisted: Vec<String>,
-    /// Files that it does not list beyond those in `unlisted`.
+    /// Number of unlisted files beyond those in `unlisted`.
     pub more_unlisted: u64,
 }
 
 impl VerifyReport {
-    /// Whether nothing is wrong.
+    /// Returns whether there are no problems and no unlisted files.
     pub fn is_ok(&self) -> bool {
         self.problems.is_empty()
             && self.more_problems == 0
@@ -98,9 +99,9 @@ impl VerifyReport {
     }
 }
 
-/// Checks every file of `dataset` against its size and SHA-256, decodes every record of every shard in order and
-/// compares it with the record index, and checks length index, histogram, summary and counts against each other. Files
-/// below its directory that it does not list are reported, too.
+/// Checks every file of `dataset` against its size and SHA-256. Decodes every record of every shard in order and
+/// compares it with the record index. Checks length index, histogram, summary and counts against each other. Files
+/// below the dataset directory that the dataset does not list are reported, too.
 ///
 /// ```no_run
 /// use dsconvert_reader::{Dataset, VerifyOptions, verify};
@@ -123,10 +124,10 @@ pub fn verify(dataset: &Dataset, options: &VerifyOptions<'_>) -> VerifyReport {
     let list = checks.list();
     let threads = options.threads.clamp(1, list.len().max(1));
     let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|n| format!("verify-{n}")).build();
-    // In the order of the list, whichever thread comes first.
+    // In list order, whichever thread finishes first.
     let found: Vec<Problems> = match pool {
         Ok(pool) => pool.install(|| list.into_par_iter().with_max_len(1).map(run).collect()),
-        // The system has no thread to give.
+        // No threads can be started.
         Err(_) => list.into_iter().map(run).collect(),
     };
     let mut all = Problems::new(options.max_problems);
@@ -145,7 +146,7 @@ pub fn verify(dataset: &Dataset, options: &VerifyOptions<'_>) -> VerifyReport {
     }
 }
 
-/// Problems up to a limit.
+/// A list of problems up to a limit.
 #[derive(Debug)]
 struct Problems {
     most: usize,
@@ -172,7 +173,7 @@ impl Problems {
     }
 }
 
-/// What all threads count together.
+/// Counters shared by all threads.
 #[derive(Debug, Default)]
 struct Counters {
     bytes: AtomicU64,

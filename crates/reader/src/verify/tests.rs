@@ -1,3 +1,5 @@
+//! Verification of intact, damaged and forged datasets.
+
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -110,7 +112,7 @@ fn any_altered_byte_of_any_file_is_found() {
     }
 }
 
-/// Gives `path` the bytes `new`, and the manifest its new hash: what only a look inside can find.
+/// Writes `new` to `path` and the new hash to the manifest, so that only a check of the content detects it.
 fn forge(dir: &Path, path: &str, new: &[u8]) {
     let manifest = dir.join("manifest.json");
     let json = std::fs::read_to_string(&manifest).unwrap();
@@ -142,7 +144,7 @@ fn indexes_that_disagree_are_found_though_their_hashes_are_right() {
             let dir = copy(&pristine(format, kind));
             let path = format!("index/validation.{name}.arrow");
             let mut bytes = std::fs::read(dir.path().join(&path)).unwrap();
-            // The values: 5 numbers from 0 on, the ends of the runs, or the shard of every record.
+            // The values: 5 numbers starting at 0, the ends of the runs, or the shard of each record.
             let footer = bytes.len()
                 - 10
                 - u32::from_le_bytes(bytes[bytes.len() - 10..][..4].try_into().unwrap()) as usize;

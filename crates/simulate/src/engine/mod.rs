@@ -1,12 +1,12 @@
 //! The discrete-event engine.
 //!
-//! The clock jumps from event to event. Everything that happens at one time is handled in this order:
+//! The clock jumps from event to event. Events at the same time are handled in this order:
 //!
-//! 1. workers that have started become idle, in order of their number;
-//! 2. loads end, in order of the work they had left, then of the worker's number;
+//! 1. workers that have started become idle, in order of worker number;
+//! 2. loads end, in order of remaining work, then of worker number;
 //! 3. the model's transfer or step ends;
 //! 4. the model, if it is free, takes a batch, and the loader assigns the next one;
-//! 5. idle workers start loading, in order of their number.
+//! 5. idle workers start loading, in order of worker number.
 //!
 //! `page/simulate.js` is a port of this module; `tests/javascript.rs` compares their event logs.
 
@@ -21,7 +21,7 @@ use crate::load::LoadSampler;
 use crate::options::{MAX_BATCHES, MAX_RUN_NS, Options, Order, Stop};
 use crate::run::{Batch, Event, EventKind, Run, SpeedChange};
 
-/// Simulates `options`.
+/// Simulates a run with `options`.
 ///
 /// # Errors
 ///
@@ -36,18 +36,18 @@ enum WorkerState {
     Starting,
     Idle,
     Loading,
-    /// Holds a finished batch that does not fit into the shared queue.
+    /// Holds a finished batch because the shared queue is full.
     Blocked,
 }
 
 #[derive(Debug)]
 struct Worker {
     state: WorkerState,
-    /// The batch that is being loaded or held.
+    /// The batch being loaded or held.
     batch: u32,
-    /// Batches that are assigned but not started.
+    /// Batches assigned but not yet started.
     tasks: VecDeque<u32>,
-    /// Batches that are assigned and not yet taken by the model.
+    /// Number of batches assigned but not yet taken by the model.
     outstanding: u32,
 }
 
@@ -62,7 +62,7 @@ enum Model {
         batch: u32,
         until: u64,
     },
-    /// Computes on a core that workers use too, until `work` reaches `target`.
+    /// Computes on a core shared with the workers, until `work` reaches `target`.
     Sharing {
         batch: u32,
         target: u64,
@@ -76,11 +76,11 @@ struct Engine<'a> {
     steps: StepSampler,
     now: u64,
     horizon: u64,
-    /// The most batches that the loader assigns.
+    /// Maximum number of batches that the loader assigns.
     limit: u64,
-    /// Work done so far by a worker that has always been loading: time, unless cores are shared.
+    /// Work clock: the work that a constantly loading worker has done so far. Equals `now` unless cores are shared.
     work: u64,
-    /// Workers that are loading, by the value of `work` at which they finish.
+    /// Loading workers, ordered by the value of `work` at which they finish.
     loading: BinaryHeap<Reverse<(u64, u32)>>,
     workers: Vec<Worker>,
     /// Number of workers that have started.
@@ -89,11 +89,11 @@ struct Engine<'a> {
     idle: Vec<u32>,
     /// Deliverable batches, oldest first.
     queue: VecDeque<u32>,
-    /// Workers that hold a batch, oldest first.
+    /// [`WorkerState::Blocked`] workers, longest-blocked first.
     blocked: VecDeque<u32>,
     /// The next batch to become deliverable under [`Order::Pytorch`].
     next_in_order: usize,
-    /// The next worker in turn.
+    /// The next worker in round-robin order.
     turn: usize,
     model: Model,
     finished: u64,
@@ -166,7 +166,7 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// The next multiple of the tick.
+    /// Rounds `ns` up to a multiple of the tick.
     fn tick(&self, ns: u64) -> u64 {
         ns.next_multiple_of(self.options.tick_ns)
     }
@@ -175,18 +175,18 @@ impl<'a> Engine<'a> {
         self.tick(self.options.startup_ns + worker as u64 * self.options.stagger_ns)
     }
 
-    /// Loading workers, and the model if it needs one of their cores.
+    /// Number of loading workers, plus 1 if the model computes on one of their cores.
     fn active(&self) -> u64 {
         self.loading.len() as u64 + u64::from(matches!(self.model, Model::Sharing { .. }))
     }
 
-    /// [`Self::active`], and the cores they share if there are fewer.
+    /// Returns [`Self::active`], and the number of cores if it is lower.
     fn sharing(&self) -> (u64, Option<u64>) {
         let active = self.active();
         (active, self.options.cores.map(u64::from).filter(|&cores| cores < active))
     }
 
-    /// The time at which `work` reaches `target` if nothing happens before.
+    /// The time at which `work` reaches `target` if no event happens before.
     fn time_of_work(&self, target: u64) -> u64 {
         let left = target.saturating_sub(self.work);
         let time = match self.sharing() {

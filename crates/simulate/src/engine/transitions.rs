@@ -1,4 +1,4 @@
-//! What happens to workers, batches and the model at one time.
+//! State transitions of workers, batches and the model.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use crate::options::Order;
 use crate::run::{Batch, EventKind};
 
 impl Engine<'_> {
-    /// Records the next batch of the loader, or nothing at the end of the data.
+    /// Creates the loader's next batch, or returns `None` after the last one.
     fn new_batch(&mut self, worker: u32) -> Option<u32> {
         let batch = self.batches.len() as u32;
         if u64::from(batch) >= self.limit {
@@ -18,7 +18,8 @@ impl Engine<'_> {
         Some(batch)
     }
 
-    /// Assigns the next batch to the next worker in turn.
+    /// Assigns the next batch to the next worker in round-robin order; under [`Order::Completed`] it skips workers that
+    /// have prefetch outstanding batches.
     pub(super) fn assign(&mut self) {
         let workers = self.workers.len();
         if self.options.order == Order::Completed {

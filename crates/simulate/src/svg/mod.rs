@@ -1,6 +1,6 @@
-//! Pictures: the timeline of a run and the curve of a sweep.
+//! SVG pictures: the timeline of a run and the curve of a sweep.
 //!
-//! Colours are CSS classes with a dark variant, so that the same file fits a light and a dark page.
+//! Colours are CSS classes with a dark variant, so the same file suits light and dark pages.
 
 mod sweep;
 mod timeline;
@@ -27,7 +27,8 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// Hue and lightness of workers: far apart for neighbours, dark enough for white text. `page/view.js` has the same list.
+/// Hues and lightnesses of workers: distinct for neighbours, dark enough for white text. `page/view.js` has the same
+/// list.
 const COLOURS: [(u32, u32); 10] = [
     (212, 50),
     (24, 46),
@@ -41,14 +42,14 @@ const COLOURS: [(u32, u32); 10] = [
     (4, 52),
 ];
 
-/// Fill of everything that belongs to a worker.
+/// Fill colour for everything that belongs to a worker.
 pub(crate) fn worker_fill(worker: u32) -> String {
     let (hue, lightness) = COLOURS[worker as usize % COLOURS.len()];
     let lightness = lightness - 8 * (worker / COLOURS.len() as u32 % 3);
     format!("hsl({hue} 62% {lightness}%)")
 }
 
-/// A picture under construction.
+/// An SVG picture under construction.
 #[derive(Debug)]
 struct Canvas {
     body: String,
@@ -91,7 +92,7 @@ impl Canvas {
         self.add(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{}</text>", escape(text)));
     }
 
-    /// The whole file.
+    /// Returns the complete SVG file.
     fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
@@ -104,7 +105,7 @@ impl Canvas {
     }
 }
 
-/// A round step that cuts `range` into at most `most` parts.
+/// Returns a round step size that divides `range` into at most `most` parts.
 fn nice_step(range: f64, most: f64) -> f64 {
     let raw = range / most;
     let power = 10f64.powf(raw.log10().floor());

@@ -1,4 +1,4 @@
-//! The curve of a sweep: throughput against a parameter, with the limits of loader and model.
+//! SVG curve of a sweep: throughput against a parameter, with the limits of loader and model.
 
 use super::{Canvas, nice_step};
 use crate::sweep::{Sweep, SweepParameter};
@@ -12,8 +12,8 @@ const TOP: f64 = 60.0;
 const BOTTOM: f64 = 76.0;
 
 impl Sweep {
-    /// Draws throughput against the parameter, with `title`. Dashed lines are what the model could consume and what the
-    /// workers could load.
+    /// Draws throughput against the parameter as SVG, with `title`. Dashed lines show the most that the model could
+    /// consume and that the workers could load.
     ///
     /// ```
     /// use dsconvert_simulate::{Options, Sweep};

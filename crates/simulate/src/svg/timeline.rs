@@ -1,4 +1,4 @@
-//! The timeline of a run: one row per worker, the queue, the model.
+//! SVG timeline of a run: one row per worker, the queue, and the model.
 
 use super::{Canvas, nice_step, worker_fill};
 use crate::run::{Batch, Run};
@@ -12,7 +12,7 @@ const GAP: f64 = 4.0;
 const QUEUE_HEIGHT: f64 = 56.0;
 const MODEL_HEIGHT: f64 = 32.0;
 const MOST_WORKERS: u32 = 64;
-/// Longer runs are drawn from their start up to this batch.
+/// Longer runs are drawn only up to the start of this batch.
 const MOST_BATCHES: usize = 2_000;
 
 struct Timeline<'a> {
@@ -23,10 +23,10 @@ struct Timeline<'a> {
     row_height: f64,
 }
 
-/// Draws a timeline with `title`: a bar per batch in the row of its worker, the number of deliverable batches, and the
-/// steps of the model, with its waits in red.
+/// Draws a timeline as SVG with `title`: a bar per batch in the row of its worker, the number of deliverable batches,
+/// and the model's steps, with its waits in red.
 ///
-/// Of a run with more than 2,000 batches, the start is drawn; of more than 64 workers, the first 64. The picture says so.
+/// Only the first 2,000 batches and the first 64 workers are drawn. The subtitle states when something is left out.
 ///
 /// ```
 /// use dsconvert_simulate::{Options, simulate, timeline_svg};

@@ -1,4 +1,4 @@
-//! Random options, and programs that tests need.
+//! Random simulation options, and detection of the programs that tests need.
 
 #![allow(dead_code, unreachable_pub, clippy::print_stdout, reason = "each test uses a part")]
 
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use dsconvert_simulate::{LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, TimeDistribution};
 
-/// SplitMix64.
+/// SplitMix64 random number generator.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -30,7 +30,7 @@ impl Dice {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From microseconds to seconds, in whole nanoseconds.
+    /// A random time of up to 3 s, on a random scale from microseconds to seconds, in whole nanoseconds.
     fn ns(&mut self) -> u64 {
         let scale = [1_000, 1_000_000, 100_000_000, 3_000_000_000][self.below(4) as usize];
         1 + self.below(scale)
@@ -46,7 +46,7 @@ impl Dice {
         TimeDistribution::new(shape, self.ns(), cv)
     }
 
-    /// Any valid options of a short run.
+    /// Random valid options of a short run.
     pub fn options(&mut self) -> Options {
         let load = if self.chance(15) {
             let times: Vec<u64> = (0..=self.below(20)).map(|_| self.ns()).collect();
@@ -77,7 +77,7 @@ impl Dice {
             stop: if self.chance(50) {
                 Stop::Batches(1 + self.below(150))
             } else {
-                // About a hundred steps, so that the logs stay short.
+                // At most 20 s, which keeps the logs short.
                 Stop::AfterNs(1 + self.below(20_000_000_000))
             },
         };
@@ -86,7 +86,8 @@ impl Dice {
     }
 }
 
-/// Whether `program` runs. Without it a test is skipped, but not where `DSCONVERT_TEST_ALL` is set, as in `tests/run`.
+/// Returns whether `program` runs; a test that needs it is skipped otherwise. If `DSCONVERT_TEST_ALL` is set, as in
+/// `tests/run`, a missing program is a failure.
 pub fn has(program: &str) -> bool {
     let found = Command::new(program)
         .arg("--version")

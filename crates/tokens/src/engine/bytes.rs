@@ -1,4 +1,4 @@
-//! Every byte of the UTF-8 text is its own id.
+//! The `bytes` engine: the ids are the bytes of the UTF-8 text.
 
 use std::ops::Range;
 
@@ -7,12 +7,12 @@ use crate::error::EncodeError;
 use crate::info::EngineInfo;
 use crate::scratch::Scratch;
 
-/// Id of the beginning of a sequence, when asked for.
+/// Id of the BOS token, if it is added.
 pub(crate) const BOS_ID: u32 = 256;
-/// Id of the end of a sequence, when asked for.
+/// Id of the EOS token, if it is added.
 pub(crate) const EOS_ID: u32 = 257;
 
-/// Bytes as ids.
+/// Engine that encodes bytes as ids.
 pub(crate) struct Bytes;
 
 impl Engine for Bytes {

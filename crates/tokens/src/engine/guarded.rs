@@ -1,9 +1,9 @@
-//! Calls of the reference, which may fail or panic.
+//! Guarded calls of the reference, which may fail or panic.
 
 use crate::error::EncodeError;
 use crate::panics::caught;
 
-/// Runs a call of the reference; its error or panic is an error of the text.
+/// Calls the reference, and turns its error or panic into an error of the text.
 pub(super) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, EncodeError> {
     match caught(call) {
         Ok(Ok(value)) => Ok(value),

@@ -1,7 +1,7 @@
-//! The engines that turn text into ids, behind one trait.
+//! The engines that encode text to ids, and their common trait.
 //!
-//! An engine implements the added tokens, the normalizer, the pre-tokenizer and the model of one tokenizer. BOS and EOS, the policy
-//! for special tokens and the choice of the engine are the business of [`Tokenizer`](crate::Tokenizer).
+//! An engine implements the added tokens, the normalizer, the pre-tokenizer and the model of one tokenizer.
+//! [`Tokenizer`](crate::Tokenizer) handles BOS and EOS, the policy for special tokens, and the choice of the engine.
 
 pub(crate) mod bytes;
 pub(crate) mod fast;
@@ -16,26 +16,26 @@ use crate::error::EncodeError;
 use crate::info::EngineInfo;
 use crate::scratch::Scratch;
 
-/// What an engine did with a text.
+/// Result of encoding a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The ids are appended.
     Done,
-    /// The engine does not know how to encode this text; nothing is appended.
+    /// The engine does not support this text; nothing is appended.
     Declined,
 }
 
-/// Text in, ids out.
+/// Encodes texts to ids.
 pub(crate) trait Engine: Send + Sync {
-    /// Name and version.
+    /// Returns the name and version of the engine.
     fn info(&self) -> EngineInfo;
 
-    /// Appends the ids of `text` to `out`. On [`Outcome::Declined`] and on an error, `out` is as it was.
+    /// Appends the ids of `text` to `out`. On [`Outcome::Declined`] and on an error, `out` is unchanged.
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError>;
 
-    /// The first range at or after byte `from` where `text` can be divided: the ids of the whole text are those of the text
-    /// before the range, followed by those of the text after it. The range, often empty, belongs to neither part. `None` when
-    /// the text cannot be divided, or the engine cannot tell.
+    /// Returns the first range at or after byte `from` where `text` can be divided: the ids of the whole text are those
+    /// of the text before the range, followed by those of the text after it. The range, often empty, belongs to neither
+    /// part. `None` if the text cannot be divided, or the engine cannot determine it.
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let _ = (text, from);
         None

@@ -1,8 +1,8 @@
-//! The proof at load time: a fast engine is used only if it makes the ids of the reference for every one of these texts.
+//! The proof at load time: a fast engine is used only if it produces the ids of the reference for all of these texts.
 //!
-//! They are small and difficult: what split patterns, normalizers and merges distinguish, in every order that has been a bug
-//! somewhere, and the added tokens of the tokenizer at hand. [`Tokenizer::verify`](crate::Tokenizer::verify) compares the real
-//! texts.
+//! The texts are small and difficult. They contain the characters that split patterns, normalizers and merges
+//! distinguish, in every order that has been a bug somewhere, and the added tokens of the tokenizer.
+//! [`Tokenizer::verify`](crate::Tokenizer::verify) compares the real texts.
 
 use std::mem::discriminant;
 
@@ -12,10 +12,10 @@ use crate::error::EncodeError;
 use crate::options::DEFAULT_MAX_REFERENCE_BYTES;
 use crate::scratch::Scratch;
 
-/// Added tokens of one tokenizer that are tried.
+/// Maximum number of added tokens of a tokenizer to test.
 const ADDED_TRIED: usize = 64;
 
-/// Texts, encoded one by one and concatenated.
+/// Texts that are encoded one by one and concatenated.
 const TEXTS: &[&str] = &[
     "",
     " ",
@@ -58,7 +58,7 @@ const TEXTS: &[&str] = &[
     "<s></s> [CLS] [SEP] [MASK] [UNK] [PAD] <unk> <pad> <bos> <eos> <|endoftext|> <|im_start|> <extra_id_0> <0x0A>",
 ];
 
-/// Words that are repeated to lengths at which engines change their ways.
+/// Words and their repetition counts. Engines use different code paths for words of such lengths.
 const REPEATED: &[(&str, usize)] = &[
     ("a", 300),
     ("ab", 1000),
@@ -76,7 +76,7 @@ const REPEATED: &[(&str, usize)] = &[
     ("\u{a0}", 70),
 ];
 
-/// Whether `fast` gives the ids of `reference`; the error says where it does not.
+/// Checks that `fast` produces the ids of `reference`. The error names the first text that differs.
 pub(crate) fn check(fast: &dyn Engine, reference: &Reference, scratch: &mut Scratch) -> Result<(), String> {
     let mut checked = Checked { fast, reference, scratch, ids: Vec::new(), expected: Vec::new() };
     for text in TEXTS {
@@ -97,7 +97,7 @@ pub(crate) fn check(fast: &dyn Engine, reference: &Reference, scratch: &mut Scra
         .map(|(id, token)| (id, token.content))
         .collect();
     added.sort_unstable();
-    // The first and the last: control tokens, then whatever was added later.
+    // The first ones, which are control tokens, and the last ones, which were added later.
     let middle = added.len().saturating_sub(ADDED_TRIED / 2).max(ADDED_TRIED / 2);
     for (_, token) in added.iter().take(ADDED_TRIED / 2).chain(added.iter().skip(middle)) {
         checked
@@ -115,7 +115,7 @@ struct Checked<'a> {
 }
 
 impl Checked<'_> {
-    /// Twice: from the model, then from the cache.
+    /// Compares the ids of `text` twice: from the model, then from the cache.
     fn text(&mut self, text: &str) -> Result<(), String> {
         self.expected.clear();
         let expected = self.reference.encode_within(DEFAULT_MAX_REFERENCE_BYTES, text, &mut self.expected);
@@ -128,7 +128,7 @@ impl Checked<'_> {
             self.ids.clear();
             let same = match (&expected, self.fast.encode(text, self.scratch, &mut self.ids)) {
                 (_, Ok(Outcome::Declined)) => true,
-                // The limit of the user may be a small one.
+                // The user may have set a small limit.
                 (_, Err(error)) if is_too_large(&error) => true,
                 (Ok(_), Ok(Outcome::Done)) => self.ids == self.expected,
                 (Err(a), Err(b)) => discriminant(a) == discriminant(&b),

@@ -1,7 +1,7 @@
-//! The reference: the `tokenizers` crate, whose ids are right by definition.
+//! The reference: the `tokenizers` crate, whose ids are correct by definition.
 //!
-//! Its regular expressions give up on some inputs (a million white-space characters in a row), and a broken
-//! `tokenizer.json` can make it panic; both become an [`EncodeError`] of the text.
+//! Its errors, and panics due to a broken `tokenizer.json`, become an [`EncodeError`] of the text. Its regular
+//! expressions give up on some inputs, such as a million consecutive white-space characters.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,23 +17,23 @@ use crate::scratch::Scratch;
 /// Version of the reference, pinned in `Cargo.toml` and checked by a test.
 pub const REFERENCE_VERSION: &str = "0.23.2";
 
-/// Bytes of the longest text that several threads encode at the same time.
+/// Maximum size in bytes of a text that several threads may encode at the same time.
 const SHARED_BYTES: usize = 256 << 10;
 
-/// A loaded tokenizer that neither truncates, nor pads, nor adds special tokens.
+/// A loaded tokenizer that does not truncate, pad or add special tokens.
 pub(crate) struct Reference {
     tokenizer: tokenizers::Tokenizer,
-    /// The same added tokens, special ones matched: to find special tokens in normalized text.
+    /// The same added tokens, but with special tokens matched, to find them in normalized text.
     added: AddedVocabulary,
     growth: Growth,
     max_bytes: u64,
-    /// Held while a long text is encoded: two of them at once would take twice the memory.
+    /// Held while a long text is encoded, because two at once would need twice the memory.
     long_text: Mutex<()>,
 }
 
 impl Reference {
-    /// `parse_special`: whether the strings of special tokens in the text become those tokens. `max_bytes`: of the longest
-    /// text that is encoded, before and after normalization.
+    /// Creates the reference. `parse_special`: whether the strings of special tokens in a text are encoded as those
+    /// tokens. `max_bytes`: the maximum size of a text, before and after normalization.
     pub(crate) fn new(mut tokenizer: tokenizers::Tokenizer, parse_special: bool, max_bytes: u64) -> Self {
         let mut added = tokenizer.get_added_vocabulary().clone();
         added.set_encode_special_tokens(false);
@@ -42,28 +42,28 @@ impl Reference {
         Self { tokenizer, added, growth, max_bytes, long_text: Mutex::default() }
     }
 
-    /// The loaded tokenizer.
+    /// Returns the loaded tokenizer.
     pub(crate) fn tokenizer(&self) -> &tokenizers::Tokenizer {
         &self.tokenizer
     }
 
-    /// Bytes of the longest text that is encoded, before and after normalization.
+    /// Returns the maximum size of a text in bytes, before and after normalization.
     pub(crate) fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
-    /// Whether `text`, also as the normalizer leaves it, is short enough to be encoded.
+    /// Returns whether `text` is short enough to be encoded, before and after normalization.
     pub(crate) fn admits(&self, text: &str) -> bool {
         self.fits(text, self.max_bytes)
     }
 
     fn fits(&self, text: &str, max_bytes: u64) -> bool {
-        // A panic is found again, and reported, by the call that this one is for.
+        // The encoding call will panic again and report it.
         guarded(|| Ok(self.growth.fits(text, self.tokenizer.get_added_vocabulary(), max_bytes)))
             .unwrap_or(true)
     }
 
-    /// Checks that `text` is short enough; the guard of a long one is held while it is encoded.
+    /// Checks that `text` is short enough. For a long text, returns a guard to hold while it is encoded.
     fn admit(&self, text: &str, max_bytes: u64) -> Result<Option<MutexGuard<'_, ()>>, EncodeError> {
         let guard = || self.long_text.lock().unwrap_or_else(PoisonError::into_inner);
         let guard = (text.len() > SHARED_BYTES).then(guard);
@@ -83,7 +83,7 @@ impl Reference {
         Ok(())
     }
 
-    /// The special tokens that the text would become if they were parsed, by the rules of the reference.
+    /// Returns the special tokens that the reference would parse in the text.
     pub(crate) fn special_tokens_in(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
         let _alone = self.admit(text, self.max_bytes)?;
         let normalizer = self.tokenizer.get_normalizer();

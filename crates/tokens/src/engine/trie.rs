@@ -1,4 +1,4 @@
-//! Pieces of a vocabulary by their bytes: which of them a text begins with.
+//! Byte trie of the pieces of a vocabulary, to find the pieces that a text starts with.
 
 use super::fast::cache::mix;
 
@@ -7,16 +7,16 @@ pub(crate) const NO_PIECE: u32 = u32::MAX;
 
 /// A trie over bytes in one hash table.
 pub(crate) struct Trie {
-    /// (node, byte) + 1 → node, id of the piece that ends there.
+    /// Key (node, byte) + 1, next node, and id of the piece that ends there.
     table: Vec<(u64, u32, u32)>,
     nodes: u32,
 }
 
 impl Trie {
-    /// The node of the empty piece.
+    /// The root node.
     pub(crate) const ROOT: u32 = 0;
 
-    /// Without pieces.
+    /// Creates an empty trie.
     pub(crate) fn new() -> Self {
         Self { table: vec![(0, 0, NO_PIECE); 1024], nodes: 1 }
     }
@@ -34,14 +34,14 @@ impl Trie {
         at
     }
 
-    /// The node that `byte` leads to from `node`, and the id of the piece that ends there, or [`NO_PIECE`].
+    /// Follows `byte` from `node`. Returns the next node and the id of the piece that ends there, or [`NO_PIECE`].
     #[inline]
     pub(crate) fn step(&self, node: u32, byte: u8) -> Option<(u32, u32)> {
         let (key, next, id) = self.table[Self::place(&self.table, Self::key(node, byte))];
         (key != 0).then_some((next, id))
     }
 
-    /// Adds `piece`. `None` when there are more nodes than a table numbers.
+    /// Adds `piece`. Returns `None` if there are more nodes than `u32` can number.
     pub(crate) fn insert(&mut self, piece: &[u8], id: u32) -> Option<()> {
         let mut node = Self::ROOT;
         for (i, &byte) in piece.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Two registers of 32 bytes. Holding `pulp`'s token proves that the CPU has AVX2, which makes the intrinsics safe to call.
+//! AVX2 implementation with two 32-byte registers. `pulp`'s token proves that the CPU has AVX2, so the intrinsics are
+//! safe to call.
 
 use std::arch::x86_64::__m256i;
 
@@ -10,7 +11,7 @@ use super::{ByteMasks, Kernel, WINDOW};
 #[derive(Debug, Clone, Copy)]
 struct Avx2(V3);
 
-/// Runs `kernel` with AVX2, or gives it back when the CPU has none.
+/// Runs `kernel` with AVX2, or returns it if the CPU does not support AVX2.
 #[inline(always)]
 pub(super) fn run<K: Kernel>(kernel: K) -> Result<K::Output, K> {
     match V3::try_new() {
@@ -66,7 +67,7 @@ impl ByteMasks for Avx2 {
         let V3 { avx, avx2, .. } = self.0;
         let (first, most) =
             (avx._mm256_set1_epi8(first.cast_signed()), avx._mm256_set1_epi8((count - 1).cast_signed()));
-        // Relative to `first`, unsigned: a byte is in the range if it is its own minimum with the last offset.
+        // Unsigned offsets from `first`. A byte is in the range if its offset is its own minimum with the last offset.
         let (low, high) = (avx2._mm256_sub_epi8(low, first), avx2._mm256_sub_epi8(high, first));
         let [a, b] = [avx2._mm256_min_epu8(low, most), avx2._mm256_min_epu8(high, most)];
         self.bits([avx2._mm256_cmpeq_epi8(low, a), avx2._mm256_cmpeq_epi8(high, b)])

@@ -1,9 +1,9 @@
-//! Byte-class bitmasks over 64-byte windows: load 64 bytes, ask which of them are equal to a byte, in an ASCII range or above
-//! ASCII, and get a `u64` with one bit per byte. Bit operations on such masks find structure in text (spaces, word
-//! boundaries) without a branch per byte.
+//! Byte-class bitmasks over 64-byte windows: tests which of 64 bytes are equal to a byte, in an ASCII range or
+//! non-ASCII, and returns a `u64` with one bit per byte. Bit operations on such masks find spaces and word boundaries
+//! in text without a branch per byte.
 //!
-//! A computation is written once, against [`ByteMasks`]; [`dispatch`] runs it with AVX2 if the CPU has it. There is no `unsafe`:
-//! `pulp` makes the intrinsics safe to call.
+//! A computation is written once, against [`ByteMasks`]; [`dispatch`] runs it with AVX2 if the CPU supports it. No
+//! `unsafe` is needed, because `pulp` makes the intrinsics safe to call.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -16,9 +16,9 @@ pub(crate) use portable::{HIGH_BITS, ONES, Portable};
 /// Bytes per window, and bits per mask.
 pub(crate) const WINDOW: usize = 64;
 
-/// Byte-class tests on a window of [`WINDOW`] bytes. Bit `i` of a mask is set when byte `i` is in the class.
+/// Byte-class tests on a window of [`WINDOW`] bytes. Bit `i` of a mask is set if byte `i` is in the class.
 ///
-/// [`Portable`] implements this for every CPU; [`dispatch`] picks the fastest implementation for the current one. All
+/// [`Portable`] works on every CPU; [`dispatch`] selects the fastest implementation for the current one. All
 /// implementations return equal masks.
 pub(crate) trait ByteMasks: Copy {
     /// A loaded window, in the registers of this implementation.
@@ -27,16 +27,16 @@ pub(crate) trait ByteMasks: Copy {
     /// Loads the bytes.
     fn load(self, bytes: &[u8; WINDOW]) -> Self::Window;
 
-    /// Sets bit 0x20 of every byte, which maps ASCII letters to lowercase. It changes other bytes, too.
+    /// Sets bit 0x20 of every byte, which maps ASCII letters to lowercase. It changes other bytes too.
     fn set_case_bit(self, window: Self::Window) -> Self::Window;
 
-    /// The bytes equal to `byte`.
+    /// Returns the mask of bytes equal to `byte`.
     fn equal(self, window: Self::Window, byte: u8) -> u64;
 
-    /// The bytes in `first..first + count`, a non-empty range within ASCII.
+    /// Returns the mask of bytes in `first..first + count`, a non-empty range within ASCII.
     fn in_range(self, window: Self::Window, first: u8, count: u8) -> u64;
 
-    /// The bytes above 0x7f.
+    /// Returns the mask of bytes above 0x7f.
     fn non_ascii(self, window: Self::Window) -> u64;
 }
 
@@ -46,11 +46,11 @@ pub(crate) trait Kernel {
     type Output;
 
     /// Runs the computation. Mark the implementation, and everything it calls in a hot loop, `#[inline(always)]`, and
-    /// write no closures there: whatever is not inlined is compiled for the baseline CPU.
+    /// avoid closures there: code that is not inlined is compiled for the baseline CPU.
     fn run(self, masks: impl ByteMasks) -> Self::Output;
 }
 
-/// Runs `kernel` with AVX2 if the CPU has it, otherwise with [`Portable`].
+/// Runs `kernel` with AVX2 if the CPU supports it, otherwise with [`Portable`].
 pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
     let kernel = match avx2::run(kernel) {

@@ -1,30 +1,30 @@
-//! Eight bytes at a time in a `u64`.
+//! Portable implementation with eight bytes per `u64`.
 
 use super::{ByteMasks, WINDOW};
 
-/// The implementation for every CPU: eight bytes at a time in a `u64`.
+/// The implementation for every CPU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Portable;
 
 /// Eight bytes of value 1.
 pub(crate) const ONES: u64 = 0x0101_0101_0101_0101;
-/// The high bit of each of eight bytes: zero in ASCII.
+/// The high bit of each of eight bytes, which is zero in ASCII.
 pub(crate) const HIGH_BITS: u64 = 0x80 * ONES;
 
 impl Portable {
-    /// The high bits of what `mark` returns for every eight bytes.
+    /// Collects the high bits of the bytes that `mark` returns for every eight bytes.
     #[inline(always)]
     fn bits(window: [u64; WINDOW / 8], mark: impl Fn(u64) -> u64) -> u64 {
         let mut bits = 0;
         for (i, bytes) in window.into_iter().enumerate() {
-            // The multiplication gathers the high bit of byte k in bit k of the highest byte.
+            // The multiplication moves the high bit of byte k to bit k of the highest byte.
             bits |= ((mark(bytes) & HIGH_BITS).wrapping_mul(0x0002_0408_1020_4081) >> 56) << (8 * i);
         }
         bits
     }
 }
 
-// In none of these does a byte carry into the next.
+// None of these operations carries from one byte into the next.
 impl ByteMasks for Portable {
     type Window = [u64; WINDOW / 8];
 
@@ -53,7 +53,8 @@ impl ByteMasks for Portable {
 
     #[inline(always)]
     fn in_range(self, window: Self::Window, first: u8, count: u8) -> u64 {
-        // Added to a byte below 0x80, these set its high bit from `first` on and from `first + count` on.
+        // Added to a byte below 0x80, these set its high bit if it is at least `first` or `first + count`,
+        // respectively.
         let (from, end) = (ONES * u64::from(0x80 - first), ONES * u64::from(0x80 - first - count));
         Self::bits(window, |bytes| {
             let low = bytes & !HIGH_BITS;

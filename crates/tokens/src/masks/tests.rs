@@ -1,10 +1,10 @@
-//! The portable and the AVX2 implementation against one byte at a time.
+//! Tests of the portable and the AVX2 implementation against a byte-by-byte one.
 
 use proptest::prelude::*;
 
 use super::{ByteMasks, Kernel, Portable, WINDOW, dispatch};
 
-/// Every mask of a window.
+/// Kernel that computes every mask of a window.
 struct AllMasks([u8; WINDOW]);
 
 const BYTES: [u8; 7] = [0, b' ', b'"', b'\\', 0x7f, 0x80, 0xff];
@@ -29,7 +29,7 @@ impl Kernel for AllMasks {
     }
 }
 
-/// The same masks, one byte at a time.
+/// Computes the same masks one byte at a time.
 fn expected(window: [u8; WINDOW]) -> Vec<u64> {
     let bits = |is: &dyn Fn(u8) -> bool, window: [u8; WINDOW]| {
         window.iter().rev().fold(0, |bits, &byte| bits << 1 | u64::from(is(byte)))

@@ -1,5 +1,5 @@
-//! The BPE model: of all neighbours that are a piece together, those with the largest score are merged first, the leftmost of
-//! equals.
+//! The BPE model. Among all adjacent pairs whose concatenation is a piece, it merges the pair with the largest score
+//! first; on ties, the leftmost.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -13,25 +13,25 @@ use super::proto::PieceType;
 use super::sink::PieceSink;
 use crate::error::EncodeError;
 
-/// Bytes of the longest word that is cached.
+/// Maximum size of a cached word in bytes.
 const CACHED_BYTES: usize = 48;
-/// Words in the cache when it is emptied.
+/// Maximum number of words in the cache; a full cache is emptied.
 const MOST_WORDS: usize = 1 << 16;
-/// No symbol.
+/// Index of no symbol.
 const NOBODY: usize = usize::MAX;
 
-/// How pieces are merged.
+/// The BPE model; the pieces are in [`Pieces`].
 pub(super) struct Bpe {
-    /// Merges never reach from one word into the next, so each is merged by itself.
+    /// Merges never cross words, so each word is merged separately.
     is_by_word: bool,
     has_unused: bool,
 }
 
-/// A part of the text that is one piece, or will be merged into one.
+/// A part of the text that is a piece, or will be merged into one.
 #[derive(Clone, Copy)]
 struct Symbol {
     start: usize,
-    /// 0 when it was merged into the symbol before.
+    /// Length in bytes; 0 if the symbol was merged into the previous one.
     length: usize,
     previous: usize,
     next: usize,
@@ -39,12 +39,12 @@ struct Symbol {
     is_frozen: bool,
 }
 
-/// Two neighbours that are a piece together.
+/// Two adjacent symbols whose concatenation is a piece.
 struct Candidate {
     score: f32,
     left: usize,
     right: usize,
-    /// Bytes of both; another number when one of them has been merged since.
+    /// Total length of both in bytes. If it no longer matches, one of them has been merged since.
     length: usize,
 }
 
@@ -69,21 +69,21 @@ impl PartialEq for Candidate {
 
 impl Eq for Candidate {}
 
-/// Buffers of one thread.
+/// Buffers and word cache of one thread.
 #[derive(Default)]
 pub(super) struct Words {
     symbols: Vec<Symbol>,
     candidates: BinaryHeap<Candidate>,
-    /// The pieces of a word, with their bytes in it.
+    /// The pieces of a word, with their byte ranges.
     pieces: Vec<(u32, Range<usize>)>,
     cache: HashMap<Box<[u8]>, CachedWord, RandomState>,
 }
 
-/// The pieces of a word; lengths in bytes.
+/// The ids of the pieces of a word, with their lengths in bytes.
 type CachedWord = Box<[(u32, u8)]>;
 
 impl Bpe {
-    /// The model with these pieces.
+    /// Creates the model for `pieces`.
     pub(super) fn new(pieces: &Pieces) -> Self {
         let crosses = |text: &str| {
             text.match_indices('\u{2581}').any(|(at, _)| at > 0 && !text[..at].ends_with('\u{2581}'))
@@ -93,7 +93,8 @@ impl Bpe {
         Self { is_by_word: !has_unused && !textual.any(|piece| crosses(&piece.text)), has_unused }
     }
 
-    /// Hands the pieces of the normalized `text` to `sink`. A word of more than `max_bytes` bytes is an error.
+    /// Passes the pieces of the normalized `text` to `sink`. Returns an error for a word of more than `max_bytes`
+    /// bytes.
     pub(super) fn encode(
         &self,
         text: &[u8],
@@ -141,7 +142,7 @@ impl Bpe {
         Ok(())
     }
 
-    /// Leaves the pieces of `word` in `words`.
+    /// Merges `word` and stores its pieces in `words`.
     fn merge(&self, word: &[u8], pieces: &Pieces, normalizer: &Normalizer, words: &mut Words) {
         let Words { symbols, candidates, pieces: found, .. } = words;
         symbols.clear();
@@ -197,7 +198,7 @@ impl Bpe {
     }
 }
 
-/// Appends the piece `range`, divided again as long as it is one that must not be used.
+/// Appends the piece `range`. Pieces marked unused are divided again into the parts they were merged from.
 fn divide(
     word: &[u8],
     range: Range<usize>,
@@ -205,7 +206,7 @@ fn divide(
     unused: &HashMap<Vec<u8>, usize>,
     found: &mut Vec<(u32, Range<usize>)>,
 ) {
-    // The right parts that are left to do.
+    // Ranges still to be processed, leftmost on top.
     let mut stack = vec![range];
     while let Some(range) = stack.pop() {
         let text = &word[range.clone()];
@@ -221,7 +222,7 @@ fn divide(
     }
 }
 
-/// Bytes up to the next space symbol that follows another character.
+/// Returns the number of bytes up to the next space symbol after another character.
 fn word_len(text: &[u8]) -> usize {
     let spaces = text.chunks_exact(SPACE_SYMBOL.len()).take_while(|part| *part == SPACE_SYMBOL).count();
     let from = spaces * SPACE_SYMBOL.len();

@@ -1,9 +1,9 @@
-//! What a SentencePiece model needs per thread.
+//! Per-thread buffers of SentencePiece models.
 
 use super::bpe::Words;
 use super::unigram::Paths;
 
-/// Buffers of one thread.
+/// SentencePiece buffers of one thread.
 #[derive(Default)]
 pub(crate) struct SentencePieceBuffers {
     pub(super) normalized: Vec<u8>,

@@ -1,6 +1,6 @@
-//! A SentencePiece model as a `tokenizer.json`.
+//! Conversion of a SentencePiece model to a `tokenizer.json`.
 //!
-//! What other libraries read of the file encodes nearly as the model does, and decodes its ids; a member that they ignore holds
+//! In other libraries, the file encodes nearly like the model and decodes its ids. A member that they ignore contains
 //! the model itself.
 
 use std::collections::HashMap;
@@ -16,12 +16,12 @@ use super::{MEMBER, SentencePiece, parse};
 use crate::bpe_model::BpeModel;
 use crate::error::LoadError;
 
-/// The bytes of a `tokenizer.json` for a SentencePiece `.model` file, for [`Tokenizer::from_json`](crate::Tokenizer::from_json). Its
-/// ids are those of the package `sentencepiece`.
+/// Converts a SentencePiece `.model` file to a `tokenizer.json` for
+/// [`Tokenizer::from_json`](crate::Tokenizer::from_json). The ids are those of the package `sentencepiece`.
 ///
 /// # Errors
 ///
-/// The file is not a SentencePiece model, contradicts itself, or is of the type word or char.
+/// If the file is not a SentencePiece model, is inconsistent, or is of the type word or char.
 pub fn sentencepiece_to_json(model: &[u8]) -> Result<Vec<u8>, LoadError> {
     let proto = parse(model)?;
     SentencePiece::new(&proto)?;
@@ -72,7 +72,7 @@ struct AddedToken<'a> {
     special: bool,
 }
 
-/// Control symbols and the unknown piece are special, user-defined symbols are not.
+/// Returns the added tokens: control symbols and the unknown piece are special, user-defined symbols are not.
 fn added_tokens(pieces: &Pieces) -> Vec<AddedToken<'_>> {
     (0u32..)
         .zip(pieces.all())
@@ -164,7 +164,7 @@ impl<'a> ModelPart<'a> {
     }
 }
 
-/// Every way to put a piece together from two others, best score first.
+/// Returns every pair of pieces whose concatenation is a piece, highest score first.
 fn merges(pieces: &Pieces) -> Vec<(&str, &str)> {
     let normal = |piece: &&Piece| piece.kind == PieceType::Normal;
     let known: HashMap<&str, f32> =

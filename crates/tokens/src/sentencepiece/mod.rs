@@ -1,13 +1,15 @@
-//! SentencePiece models: the ids of the package `sentencepiece`, and a `tokenizer.json` that holds the model.
+//! SentencePiece models: encoding with the ids of the package `sentencepiece`, and conversion to a `tokenizer.json`
+//! that contains the model.
 //!
 //! ```text
 //! text ─▶ normalizer (charsmap) ─▶ unigram or bpe ─▶ pieces ─▶ sink ─▶ ids
 //! ```
 //!
-//! The reference, `tokenizers`, cannot encode exactly as `sentencepiece` does: it replaces characters grapheme by grapheme where
-//! `sentencepiece` takes the longest match, adds up the scores of a Unigram model in double precision and word by word, and
-//! divides a text at user-defined symbols before it normalizes. So the model works here by the rules of
-//! `sentencepiece`, read from its sources, and the converted file keeps the model in a member that other libraries ignore.
+//! The reference, `tokenizers`, cannot encode exactly like `sentencepiece`. It replaces characters grapheme by
+//! grapheme, where `sentencepiece` uses the longest match. It adds the scores of a Unigram model in double precision
+//! and word by word, and splits a text at user-defined symbols before normalization. Therefore this module follows the
+//! rules of `sentencepiece`, as found in its sources. The converted file stores the model in a member that other
+//! libraries ignore.
 
 mod bpe;
 pub(crate) mod buffers;
@@ -39,26 +41,26 @@ use crate::info::{EngineInfo, SpecialToken};
 use crate::options::DEFAULT_MAX_REFERENCE_BYTES;
 use crate::scratch::Scratch;
 
-/// The member of the decoder in a `tokenizer.json` that holds the model, in Base64. The reference ignores other members there, but
-/// not at the top level.
+/// Member of the decoder in a `tokenizer.json` that contains the model in Base64. The reference ignores unknown members
+/// there, but not at the top level.
 const MEMBER: &str = "sentencepiece_model";
-/// Pieces of the largest vocabulary: ids are below 2³¹ in the package, too.
+/// Maximum number of pieces: ids are below 2³¹ in the package too.
 const MOST_PIECES: usize = i32::MAX as usize;
-/// How many bytes a normalizer may make of one before the size is checked.
+/// Growth factor of normalization above which the size is checked.
 const USUAL_GROWTH: u64 = 4;
-/// Buffers that grew over a long text are freed above this size in bytes.
+/// Maximum size in bytes of a buffer that is kept between texts.
 const KEEP_BUFFER: usize = 16 << 20;
 
 type Result<T> = std::result::Result<T, LoadError>;
 
-/// A loaded model.
+/// A loaded SentencePiece model.
 pub(crate) struct SentencePiece {
     normalizer: Normalizer,
     pieces: Pieces,
     model: Model,
     bos: Option<SpecialToken>,
     eos: Option<SpecialToken>,
-    /// Of the longest word that is merged, and of a normal form that is much longer than its text.
+    /// Maximum size of a word that is merged, and of a normalized text that is much longer than its original.
     max_bytes: u64,
 }
 
@@ -67,7 +69,7 @@ enum Model {
     Bpe(Bpe),
 }
 
-/// The SentencePiece model that a `tokenizer.json` holds; `None` when it holds none.
+/// Loads the SentencePiece model embedded in a `tokenizer.json`; `None` if there is none.
 pub(crate) fn embedded(json: &[u8]) -> Result<Option<SentencePiece>> {
     #[derive(Deserialize)]
     struct File {
@@ -80,7 +82,7 @@ pub(crate) fn embedded(json: &[u8]) -> Result<Option<SentencePiece>> {
     if memchr::memmem::find(json, MEMBER.as_bytes()).is_none() {
         return Ok(None);
     }
-    // Any other mistake in the file is reported by the usual reader.
+    // Other errors in the file are reported by the regular loader.
     let Ok(File { decoder }) = serde_json::from_slice(json) else { return Ok(None) };
     let model = STANDARD.decode(decoder.sentencepiece_model).map_err(|e| {
         LoadError::malformed("the SentencePiece model in the tokenizer.json is not Base64", e)
@@ -88,7 +90,7 @@ pub(crate) fn embedded(json: &[u8]) -> Result<Option<SentencePiece>> {
     SentencePiece::new(&parse(&model)?).map(Some)
 }
 
-/// The messages in a model file.
+/// Parses a model file.
 fn parse(model: &[u8]) -> Result<ModelProto> {
     let model = ModelProto::decode(model)
         .map_err(|e| LoadError::malformed("the file is not a SentencePiece model", e))?;
@@ -135,7 +137,7 @@ impl SentencePiece {
         Self { max_bytes, ..self }
     }
 
-    /// Name of the model type, as in a `tokenizer.json`.
+    /// Returns the name of the model type, as in a `tokenizer.json`.
     pub(crate) fn model_type(&self) -> &'static str {
         match self.model {
             Model::Unigram(_) => "Unigram",
@@ -143,12 +145,12 @@ impl SentencePiece {
         }
     }
 
-    /// Number of pieces; the ids are below it.
+    /// Returns the number of pieces; all ids are below it.
     pub(crate) fn vocab_size(&self) -> u32 {
         u32::try_from(self.pieces.all().len()).unwrap_or(u32::MAX)
     }
 
-    /// The control symbols and the unknown piece, by id.
+    /// Returns the control symbols and the unknown piece, in the order of their ids.
     pub(crate) fn special_tokens(&self) -> Vec<SpecialToken> {
         let special = |kind| matches!(kind, PieceType::Control | PieceType::Unknown);
         (0u32..)
@@ -158,7 +160,7 @@ impl SentencePiece {
             .collect()
     }
 
-    /// The control symbol that the model has for an end of a sequence.
+    /// Returns the model's control symbol for BOS or EOS.
     pub(crate) fn sequence_token(&self, end: SequenceEnd) -> Option<SpecialToken> {
         match end {
             SequenceEnd::Bos => self.bos.clone(),
@@ -166,7 +168,7 @@ impl SentencePiece {
         }
     }
 
-    /// The id of a piece.
+    /// Returns the id of a piece.
     pub(crate) fn id(&self, piece: &str) -> Option<u32> {
         let id = self.pieces.id(piece.as_bytes());
         self.pieces.get(id).is_some_and(|found| found.text == piece).then_some(id)

@@ -1,29 +1,29 @@
-//! What SentencePiece does to a text before it divides it into pieces.
+//! The SentencePiece normalizer, applied before a text is divided into pieces.
 
 use super::proto::{NormalizerSpec, TrainerSpec};
 use crate::charsmap::Charsmap;
 use crate::engine::trie::{NO_PIECE, Trie};
 
-/// U+2581, which stands for a space.
+/// U+2581, which represents a space.
 pub(super) const SPACE_SYMBOL: &[u8] = "\u{2581}".as_bytes();
 
-/// Replaces characters, collapses and marks white space.
+/// Normalizer that replaces characters, and collapses and marks white space.
 pub(super) struct Normalizer {
     charsmap: Option<Charsmap>,
-    /// The user-defined symbols, which stay as they are.
+    /// The user-defined symbols, which are not normalized.
     symbols: Trie,
     has_symbols: bool,
-    /// Bytes that stay as they are, whatever follows.
+    /// Bytes that stay unchanged, whatever follows them.
     is_plain: [bool; 256],
     dummy_prefix: bool,
     remove_extra: bool,
-    /// What a space becomes.
+    /// Replacement of a space.
     space: &'static [u8],
     as_suffix: bool,
 }
 
 impl Normalizer {
-    /// The normalizer of a model with these user-defined symbols, or what is wrong with it.
+    /// Creates the normalizer of a model with the user-defined `symbols`. The error describes the problem.
     pub(super) fn new(
         spec: &NormalizerSpec,
         trainer: &TrainerSpec,
@@ -56,7 +56,7 @@ impl Normalizer {
         })
     }
 
-    /// Bytes of the longest user-defined symbol that `text` begins with; 0 when there is none.
+    /// Returns the length in bytes of the longest user-defined symbol that `text` starts with; 0 if there is none.
     pub(super) fn symbol(&self, text: &[u8]) -> usize {
         if !self.has_symbols {
             return 0;
@@ -72,7 +72,7 @@ impl Normalizer {
         longest
     }
 
-    /// What the beginning of `text` becomes, and how many bytes that beginning has.
+    /// Normalizes the start of `text`. Returns the result, and the number of bytes consumed.
     fn prefix<'t>(&'t self, text: &'t [u8]) -> (&'t [u8], usize) {
         match self.symbol(text) {
             0 => {}
@@ -84,12 +84,12 @@ impl Normalizer {
         let length = char_len(text);
         match std::str::from_utf8(&text[..length]) {
             Ok(_) => (&text[..length], length),
-            // A rule that ended inside of a character.
+            // A rule of the character map ended inside a character.
             Err(_) => ("\u{fffd}".as_bytes(), 1),
         }
     }
 
-    /// Replaces `out` by the normal form of `text`.
+    /// Replaces the content of `out` with the normalized `text`.
     pub(super) fn normalize(&self, text: &str, out: &mut Vec<u8>) {
         out.clear();
         let mut rest = text.as_bytes();
@@ -148,7 +148,7 @@ impl Normalizer {
     }
 }
 
-/// Bytes of the character at the beginning of `text`, by its first byte; never more than `text` has.
+/// Returns the length of the first character of `text` according to its first byte, at most the length of `text`.
 #[inline]
 pub(super) fn char_len(text: &[u8]) -> usize {
     let length = match text.first() {

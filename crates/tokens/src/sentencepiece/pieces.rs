@@ -1,4 +1,4 @@
-//! The vocabulary of a model.
+//! The vocabulary of a SentencePiece model.
 
 use std::collections::HashMap;
 
@@ -14,26 +14,26 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Whether text can become this piece by itself, not as an unknown character or one of its bytes.
+    /// Returns whether text can match this piece directly, not as an unknown character or one of its bytes.
     pub(super) fn is_textual(&self) -> bool {
         matches!(self.kind, PieceType::Normal | PieceType::UserDefined | PieceType::Unused)
     }
 }
 
-/// The vocabulary, checked as SentencePiece checks it.
+/// The vocabulary, with the same checks as in SentencePiece.
 pub(super) struct Pieces {
     all: Vec<Piece>,
-    /// Pieces that text becomes.
+    /// Pieces that text can match directly.
     textual: HashMap<Box<[u8]>, u32, RandomState>,
-    /// All others.
+    /// All other pieces.
     reserved: HashMap<Box<[u8]>, u32, RandomState>,
     unknown: u32,
-    /// The ids of single bytes, when unknown characters become bytes.
+    /// The ids of single bytes, if the model has byte fallback.
     bytes: Option<Box<[u32; 256]>>,
 }
 
 impl Pieces {
-    /// The vocabulary of `model`, or what is wrong with it.
+    /// Reads the vocabulary of `model`. The error describes the problem.
     pub(super) fn new(model: &ModelProto, byte_fallback: bool) -> Result<Self, String> {
         let (mut textual, mut reserved) = (HashMap::default(), HashMap::default());
         let mut all = Vec::with_capacity(model.pieces.len());
@@ -69,32 +69,32 @@ impl Pieces {
         Ok(Self { all, textual, reserved, unknown, bytes })
     }
 
-    /// All pieces, by id.
+    /// Returns all pieces, indexed by id.
     pub(super) fn all(&self) -> &[Piece] {
         &self.all
     }
 
-    /// The id of unknown characters.
+    /// Returns the id of unknown characters.
     pub(super) fn unknown(&self) -> u32 {
         self.unknown
     }
 
-    /// The ids of single bytes, when unknown characters become bytes.
+    /// Returns the ids of single bytes, if the model has byte fallback.
     pub(super) fn bytes(&self) -> Option<&[u32; 256]> {
         self.bytes.as_deref()
     }
 
-    /// The id of a piece that text can become.
+    /// Returns the id of a piece that text can match directly.
     pub(super) fn textual(&self, piece: &[u8]) -> Option<u32> {
         self.textual.get(piece).copied()
     }
 
-    /// The id of any piece; that of unknown characters when there is no such piece.
+    /// Returns the id of any piece, or the id of unknown characters if there is no such piece.
     pub(super) fn id(&self, piece: &[u8]) -> u32 {
         self.reserved.get(piece).or_else(|| self.textual.get(piece)).copied().unwrap_or(self.unknown)
     }
 
-    /// The piece with this id.
+    /// Returns the piece with this id.
     pub(super) fn get(&self, id: u32) -> Option<&Piece> {
         self.all.get(id as usize)
     }
@@ -108,7 +108,7 @@ fn all_bytes(found: &[Option<u32>; 256]) -> Result<Box<[u32; 256]>, String> {
     Ok(ids)
 }
 
-/// The byte that `<0xNN>` stands for.
+/// Returns the byte represented by `<0xNN>`.
 fn byte_of(piece: &str) -> Option<u8> {
     let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
     let is_upper =

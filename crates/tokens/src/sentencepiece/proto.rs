@@ -1,10 +1,10 @@
-//! The parts of a SentencePiece model file that decide the ids.
+//! Protocol Buffers definitions of the parts of a SentencePiece model file that affect the ids.
 //!
 //! Field numbers and defaults are those of
 //! [`sentencepiece_model.proto`](https://github.com/google/sentencepiece/blob/v0.2.0/src/sentencepiece_model.proto)
-//! (Apache License 2.0). Fields that only trained the model are left out.
+//! (Apache License 2.0). Fields that are used only for training are left out.
 
-/// The whole file.
+/// The whole model file.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ModelProto {
     #[prost(message, repeated, tag = "1")]
@@ -36,7 +36,7 @@ pub(super) enum PieceType {
     Byte = 6,
 }
 
-/// How the model was trained.
+/// The training options that affect encoding.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct TrainerSpec {
     #[prost(enumeration = "ModelType", optional, tag = "3", default = "Unigram")]
@@ -59,7 +59,7 @@ pub(super) enum ModelType {
     Char = 4,
 }
 
-/// What is done to a text before it is divided into pieces.
+/// The normalization applied to a text before it is divided into pieces.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct NormalizerSpec {
     #[prost(bytes = "vec", optional, tag = "2")]

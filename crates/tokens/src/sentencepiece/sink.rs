@@ -1,26 +1,26 @@
-//! From pieces to ids: runs of unknown characters are one id, or bytes.
+//! Conversion of pieces to ids: a run of unknown characters becomes one id, or the ids of its bytes.
 
 /// Receives the pieces of a text in order.
 pub(super) struct PieceSink<'a> {
     unknown: u32,
-    /// The ids of single bytes, when unknown characters become bytes.
+    /// The ids of single bytes, if the model has byte fallback.
     bytes: Option<&'a [u32; 256]>,
     after_unknown: bool,
     out: &'a mut Vec<u32>,
 }
 
 impl<'a> PieceSink<'a> {
-    /// Appends ids to `out`.
+    /// Creates a sink that appends ids to `out`.
     pub(super) fn new(unknown: u32, bytes: Option<&'a [u32; 256]>, out: &'a mut Vec<u32>) -> Self {
         Self { unknown, bytes, after_unknown: false, out }
     }
 
-    /// The id of unknown pieces.
+    /// Returns the id of unknown pieces.
     pub(super) fn unknown(&self) -> u32 {
         self.unknown
     }
 
-    /// The next piece.
+    /// Adds the next piece.
     #[inline]
     pub(super) fn push(&mut self, id: u32, piece: &[u8]) {
         let is_unknown = id == self.unknown;

@@ -1,5 +1,5 @@
-//! Small models made by hand, and damaged ones. The ids of trained models are compared with those of the package
-//! `sentencepiece` in `tests/python`.
+//! Tests with small handmade models and damaged ones. `tests/python` compares the ids of trained models with those of
+//! the package `sentencepiece`.
 
 use super::proto::{NormalizerSpec, PieceProto, TrainerSpec};
 use super::*;
@@ -53,7 +53,7 @@ fn the_best_path_is_taken_and_unknown_characters_are_joined() {
     assert_eq!(ids(&model, "ab  b"), [3, 6, 3, 5]);
     assert_eq!(ids(&model, " aézb "), [7, 0, 5]);
     assert_eq!(ids(&model, "a<x>a"), [7, 8, 4]);
-    // Control symbols in a text are characters.
+    // Control symbols in a text are encoded as ordinary characters.
     assert_eq!(ids(&model, "</s>"), [3, 0]);
     assert_eq!(ids(&model, "  "), [0; 0]);
 }
@@ -149,7 +149,7 @@ fn damaged_and_unsupported_models_are_refused_with_the_reason() {
 
 #[test]
 fn a_character_map_of_any_units_is_read_within_its_bounds() {
-    // Offsets that lead out of the array, and replacements out of the blob.
+    // Offsets may point outside the array, and replacements outside the blob.
     for seed in 0..200u32 {
         let mut blob = 64u32.to_le_bytes().to_vec();
         blob.extend(

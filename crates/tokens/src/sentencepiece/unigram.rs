@@ -1,8 +1,9 @@
-//! The Unigram model: of all ways to divide a text into pieces, the one whose scores have the largest sum.
+//! The Unigram model: the segmentation of a text into pieces with the largest sum of scores.
 //!
-//! SentencePiece adds up the scores of the whole text in single precision, so which of two nearly equal ways is larger depends on
-//! everything before them. The same additions are made here, in the same order and precision: those of version 0.2.3, which were
-//! found by comparing with its ids where they differ from those of the published sources of 0.2.0.
+//! SentencePiece adds the scores of the whole text in single precision. So the choice between two nearly equal
+//! segmentations depends on everything before them. This module performs the same additions in the same order and
+//! precision as version 0.2.3. Where 0.2.3 differs from the published sources of 0.2.0, its additions were determined
+//! by comparing ids.
 
 use super::normalizer::char_len;
 use super::pieces::Pieces;
@@ -10,33 +11,33 @@ use super::proto::PieceType;
 use super::sink::PieceSink;
 use crate::engine::trie::{NO_PIECE, Trie};
 
-/// How much worse than the worst piece an unknown character is.
+/// Difference between the lowest score of a piece and the score of an unknown character.
 const UNKNOWN_PENALTY: f32 = 10.0;
-/// Below this sum, SentencePiece 0.2.3 starts to count at zero again.
+/// Below this sum, SentencePiece 0.2.3 restarts the sum at zero.
 const LEAST_SUM: f32 = -100_000.0;
-/// Nodes after which a place that every path goes through is looked for.
+/// Number of nodes after which the encoder looks for a position that every path passes through.
 const ENOUGH_NODES: usize = 1 << 12;
 
-/// The pieces in a trie, and their scores.
+/// The Unigram model: the pieces in a trie, and their scores.
 pub(super) struct Unigram {
     trie: Trie,
-    /// By id.
+    /// Scores by id.
     scores: Vec<Score>,
     unknown_score: f32,
 }
 
 #[derive(Clone, Copy)]
 enum Score {
-    /// What the file says.
+    /// The score in the file.
     Fixed(f32),
     /// A user-defined symbol, whose score grows with its length so that it is always chosen.
     Symbol,
-    /// Is never chosen.
+    /// A piece that is never chosen.
     Unused,
 }
 
 impl Score {
-    /// The score of a piece of `length` bytes.
+    /// Returns the score of a piece of `length` bytes.
     #[inline]
     fn of(self, length: usize) -> Option<f32> {
         match self {
@@ -47,28 +48,28 @@ impl Score {
     }
 }
 
-/// The best path to a place in the text.
+/// The best path to a position in the text.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
     id: u32,
     score: f32,
-    /// Where its last piece starts.
+    /// Start of the last piece of the path.
     start: usize,
 }
 
-/// No path leads here yet.
+/// Node of a position that no path reaches yet.
 const UNREACHED: Node = Node { id: 0, score: 0.0, start: usize::MAX };
 
-/// Buffers of one thread.
+/// Path buffers of one thread.
 #[derive(Default)]
 pub(super) struct Paths {
     nodes: Vec<Node>,
-    /// Pieces of the best path, last first.
+    /// Ids and ends of the pieces of the best path, last piece first.
     path: Vec<(u32, usize)>,
 }
 
 impl Unigram {
-    /// The model, or what is wrong with it.
+    /// Creates the model. The error describes the problem.
     pub(super) fn new(pieces: &Pieces) -> Result<Self, String> {
         let normal = pieces.all().iter().filter(|piece| piece.kind == PieceType::Normal);
         let least = normal.map(|piece| piece.score).fold(f32::MAX, f32::min);
@@ -87,9 +88,9 @@ impl Unigram {
         Ok(Self { trie, scores, unknown_score: least - UNKNOWN_PENALTY })
     }
 
-    /// Hands the pieces of the normalized `text` to `sink`.
+    /// Passes the pieces of the normalized `text` to `sink`.
     pub(super) fn encode(&self, text: &[u8], paths: &mut Paths, sink: &mut PieceSink<'_>) {
-        // Nodes are kept from `base` on, a place that every path goes through.
+        // `nodes` starts at `base`, a position that every path passes through.
         let (mut base, mut start, mut reached) = (0, 0, 0);
         let nodes = &mut paths.nodes;
         nodes.clear();
@@ -150,7 +151,7 @@ fn reach(nodes: &mut Vec<Node>, at: usize) -> &mut Node {
     &mut nodes[at]
 }
 
-/// Hands out the pieces of the best path through `range`.
+/// Passes the pieces of the best path through `range` to `sink`.
 fn backtrack(
     nodes: &[Node],
     text: &[u8],

@@ -1,43 +1,44 @@
 //! The published encodings of tiktoken.
 //!
-//! Names, addresses, hashes, patterns and special tokens are those of `tiktoken_ext/openai_public.py` in tiktoken 0.14.0 (MIT License). A
-//! test in `tests/python` compares them with the package.
+//! Names, URLs, hashes, patterns and special tokens are those of `tiktoken_ext/openai_public.py` in tiktoken 0.14.0
+//! (MIT License). A test in `tests/python` compares them with the package.
 
 use crate::engine::fast::split::pattern;
 
-/// A way to split texts, and special tokens: what a tiktoken file does not hold.
+/// A tiktoken encoding: the split pattern and special tokens that a tiktoken file does not contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TiktokenEncoding {
-    /// `cl100k_base`, for example.
+    /// Name, such as `cl100k_base`.
     pub name: &'static str,
-    /// Where the file was published.
+    /// URL of the published file.
     pub url: &'static str,
-    /// Name of the file in the cache of tiktoken: the SHA-1 of the address, in hexadecimal.
+    /// File name in tiktoken's cache: the SHA-1 of the URL, in hexadecimal.
     pub cache_name: &'static str,
     /// SHA-256 of the published file, in hexadecimal.
     pub sha256: &'static str,
-    /// How the file is written.
+    /// Format of the file.
     pub file: RankFile,
-    /// The pattern that texts are split with.
+    /// The split pattern.
     pub(super) pattern: SplitPattern,
     /// Special tokens and their ids.
     pub special_tokens: &'static [(&'static str, u32)],
 }
 
-/// How the ranks of tokens are written.
+/// Format of a file of token ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankFile {
-    /// A line for each token: its bytes in Base64, a space, its rank.
+    /// One line per token: its bytes in Base64, a space, its rank.
     Base64,
-    /// `vocab.bpe` of GPT-2: a line for each merge, in order.
+    /// `vocab.bpe` of GPT-2: one line per merge, in order.
     VocabBpe,
 }
 
-/// A pattern as tiktoken has it, and as the `tokenizer.json` of most models have it.
+/// A split pattern as written in tiktoken, and as written in most `tokenizer.json` files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SplitPattern {
     pub(super) tiktoken: &'static str,
-    /// Gives the same words, or those that [`is_split_at_the_end`](Self::is_split_at_the_end) describes.
+    /// Gives the same words, except for the difference that [`is_split_at_the_end`](Self::is_split_at_the_end)
+    /// describes.
     pub(super) usual: &'static str,
     /// The usual pattern divides white space at the end of a text after its last line break.
     pub(super) is_split_at_the_end: bool,
@@ -115,12 +116,12 @@ const ENCODINGS: [TiktokenEncoding; 5] = [
 ];
 
 impl TiktokenEncoding {
-    /// All that are known.
+    /// Returns all supported encodings.
     pub fn all() -> &'static [Self] {
         &ENCODINGS
     }
 
-    /// The encoding with this name.
+    /// Returns the encoding with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         ENCODINGS.iter().find(|encoding| encoding.name == name)
     }

@@ -1,4 +1,4 @@
-//! Files of tiktoken as `tokenizer.json`.
+//! Conversion of tiktoken files to `tokenizer.json`.
 
 mod encodings;
 mod ranks;
@@ -13,21 +13,22 @@ use self::ranks::Ranks;
 use crate::bpe_model::BpeModel;
 use crate::error::LoadError;
 
-/// The bytes of a `tokenizer.json` for a tiktoken `file`, for [`Tokenizer::from_json`](crate::Tokenizer::from_json). `encoding` has what
-/// the file does not say; the file is one of tokens in Base64, or as [`TiktokenEncoding::file`] says.
+/// Converts a tiktoken `file` to a `tokenizer.json` for [`Tokenizer::from_json`](crate::Tokenizer::from_json).
+/// `encoding` provides what the file does not contain. The file lists tokens in Base64, or has the format
+/// [`TiktokenEncoding::file`].
 ///
-/// The ids are those of `encode_ordinary` of the package `tiktoken`. With
+/// The ids are those of `encode_ordinary` in the package `tiktoken`. With
 /// [`SpecialInText::Parse`](crate::SpecialInText::Parse), they are those of `encode` with all special tokens allowed.
 ///
 /// # Errors
 ///
-/// The file is not one of ranks, it has an id that the encoding gives to a special token, or no list of merges has exactly its ids,
-/// which does not happen to ranks that were trained.
+/// If the file is not a rank file, if it contains the id or the string of a special token of the encoding, or if no
+/// list of merges produces exactly its ids. The last does not happen with ranks that were trained.
 pub fn tiktoken_to_json(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, LoadError> {
     convert(file, encoding).map_err(LoadError::UnusableRanks)
 }
 
-/// Whether `file` begins like a file of tokens in Base64 and their ranks.
+/// Returns whether `file` starts like a file of tokens in Base64 and their ranks.
 pub fn is_rank_file(file: &[u8]) -> bool {
     let line = file.split(|&byte| byte == b'\n').next().unwrap_or_default();
     line.len() < 1 << 13 && ranks::base64_line(line.trim_ascii()).is_some()
@@ -40,7 +41,7 @@ fn convert(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, String> 
         ranks.tokens().iter().map(|(token, rank)| (printable(token), *rank)).collect();
     let mut added_tokens = Vec::new();
     for (token, id) in encoding.special_tokens {
-        // Sorted so far, by rank.
+        // `vocab` is still sorted by rank here.
         if vocab.binary_search_by_key(id, |(_, id)| *id).is_ok() {
             let name = encoding.name;
             return Err(format!("it has a token of rank {id}, which is {token} in {name}"));
@@ -51,7 +52,7 @@ fn convert(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, String> 
         added_tokens.push(json!({"id": id, "content": token, "single_word": false, "lstrip": false,
             "rstrip": false, "normalized": false, "special": true}));
     }
-    // In the vocabulary, too: the reference numbers other added tokens itself.
+    // Special tokens are also added to the vocabulary, because the reference numbers other added tokens itself.
     vocab.extend(encoding.special_tokens.iter().map(|(token, id)| ((*token).to_owned(), *id)));
     vocab.sort_by_key(|(_, id)| *id);
     let merges = ranks.merges()?.into_iter().map(|(left, right)| (printable(left), printable(right)));
@@ -73,7 +74,7 @@ fn convert(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, String> 
             end_of_word_suffix: None,
             fuse_unk: false,
             byte_fallback: false,
-            // tiktoken, too, looks a whole word up before it merges.
+            // Like tiktoken, look up whole words before merging.
             ignore_merges: true,
             merges: merges.collect(),
             vocab,
@@ -95,10 +96,11 @@ struct File {
     model: BpeModel<String>,
 }
 
-/// The usual pattern where it makes the same ids, because the fast engines know it; otherwise that of tiktoken.
+/// Returns the usual pattern if it produces the same ids, because the fast engines support it; otherwise tiktoken's
+/// pattern.
 ///
-/// At the end of a text, the usual pattern may divide white space after its last line break. That changes no ids unless a token has
-/// white space after a line break.
+/// At the end of a text, the usual pattern may split white space after its last line break. That changes no ids unless
+/// a token contains white space after a line break.
 fn pattern(encoding: &TiktokenEncoding, ranks: &Ranks) -> &'static str {
     let pattern = encoding.pattern;
     let begins_space =
@@ -112,12 +114,13 @@ fn pattern(encoding: &TiktokenEncoding, ranks: &Ranks) -> &'static str {
     }
 }
 
-/// The bytes of a token as a `tokenizer.json` writes them.
+/// Writes the bytes of a token as in a `tokenizer.json`.
 fn printable(token: &[u8]) -> String {
     token.iter().map(|byte| byte_char(*byte)).collect()
 }
 
-/// The printable character that encodes a byte: itself, or, where that is white space or invisible, one from U+0100 on.
+/// Returns the printable character that represents a byte: the byte itself, or a character from U+0100 on if the byte
+/// is white space or invisible.
 fn byte_char(byte: u8) -> char {
     let is_printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match is_printable(byte) {

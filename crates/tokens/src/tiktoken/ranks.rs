@@ -1,14 +1,15 @@
-//! The ranks in a tiktoken file, and the merges that make the same ids.
+//! The ranks in a tiktoken file, and the merges that produce the same ids.
 //!
-//! tiktoken merges, of all neighbours that are a token together, those whose token has the lowest rank, the leftmost of equals. A
-//! `tokenizer.json` lists which two tokens each merge joins. Both are the same if every token T that is ever made by merging is made of
-//! the same two tokens A and B, which holds under the condition that `Ranks::merges` checks: merging the bytes of T by all lower ranks ends
-//! with exactly two tokens, or no two tokens are T together.
+//! Among all adjacent pairs whose concatenation is a token, tiktoken merges the pair whose token has the lowest rank;
+//! on ties, the leftmost. A `tokenizer.json` lists the two tokens that each merge joins. Both give the same ids if
+//! every token T that is ever produced by merging is joined from the same two tokens A and B. This holds under the
+//! condition that `Ranks::merges` checks: merging the bytes of T by all lower ranks ends with exactly two tokens, or T
+//! is not the concatenation of two tokens.
 //!
-//! Why: say that the merges so far came in the order of their ranks. Before a merge to T, all merges of lower rank inside of its
-//! bytes are done, and none reached across its ends, so what is merged is what the bytes of T become by themselves: A and B.
-//! The next merge has a higher rank, too. If it made a token U, and U and a neighbour were a token V of lower rank than U,
-//! then V would have been made of *its* two tokens before.
+//! Proof: assume that the merges so far were in the order of their ranks. Before a merge to T, all merges of lower rank
+//! inside its bytes are done, and none crossed its ends. So the merge joins what the bytes of T become in isolation: A
+//! and B. The next merge also has a higher rank. If it produced a token U, and U and a neighbour formed a token V of
+//! lower rank than U, then V would already have been joined from *its* two tokens.
 
 use std::collections::HashMap;
 
@@ -18,20 +19,20 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::encodings::RankFile;
 
-/// Bytes of the longest token: merging it takes quadratic time.
+/// Maximum size of a token in bytes: merging takes quadratic time.
 const MOST_TOKEN_BYTES: usize = 4096;
 
 /// The two tokens that a merge joins.
 pub(super) type Merge<'a> = (&'a [u8], &'a [u8]);
 
-/// The tokens of a file by rank.
+/// The tokens of a file with their ranks.
 pub(super) struct Ranks {
     /// Sorted by rank.
     tokens: Vec<(Vec<u8>, u32)>,
 }
 
 impl Ranks {
-    /// The ranks in `file`, or what is wrong with it.
+    /// Reads the ranks in `file`. The error describes the problem.
     pub(super) fn read(file: &[u8], kind: RankFile) -> Result<Self, String> {
         let mut tokens = match kind {
             RankFile::Base64 => base64_lines(file)?,
@@ -57,12 +58,12 @@ impl Ranks {
         Ok(Self { tokens })
     }
 
-    /// Tokens with their ranks, lowest first.
+    /// Returns the tokens with their ranks, lowest rank first.
     pub(super) fn tokens(&self) -> &[(Vec<u8>, u32)] {
         &self.tokens
     }
 
-    /// The two tokens that each merge joins, in order. An error when no list of merges has the same ids.
+    /// Returns the two tokens that each merge joins, in order, or an error if no list of merges produces the same ids.
     pub(super) fn merges(&self) -> Result<Vec<Merge<'_>>, String> {
         let ranks: HashMap<&[u8], u32, RandomState> =
             self.tokens.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
@@ -87,7 +88,8 @@ impl Ranks {
     }
 }
 
-/// Leaves in `starts` where the parts of `token` start after all merges of lower rank than `limit`.
+/// Merges the bytes of `token` with all ranks below `limit`, and stores the start offsets of the resulting parts in
+/// `starts`.
 fn merge_below(token: &[u8], limit: u32, ranks: &HashMap<&[u8], u32, RandomState>, starts: &mut Vec<usize>) {
     starts.clear();
     starts.extend(0..token.len());
@@ -97,7 +99,7 @@ fn merge_below(token: &[u8], limit: u32, ranks: &HashMap<&[u8], u32, RandomState
             let rank = ranks.get(&token[starts[left]..end_of(left + 1)])?;
             (*rank < limit).then_some((*rank, left))
         });
-        // The lowest rank, the leftmost of equals.
+        // The lowest rank; on ties, the leftmost pair.
         let Some((_, left)) = pairs.min() else { return };
         starts.remove(left + 1);
     }
@@ -116,13 +118,14 @@ fn base64_lines(file: &[u8]) -> Result<Vec<(Vec<u8>, u32)>, String> {
     Ok(tokens)
 }
 
-/// A token and its rank.
+/// Parses a line into a token and its rank.
 pub(super) fn base64_line(line: &[u8]) -> Option<(Vec<u8>, u32)> {
     let (token, rank) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     Some((STANDARD.decode(token).ok()?, rank.trim().parse().ok()?))
 }
 
-/// The bytes in the order of their printable characters, then what each line merges.
+/// Reads a `vocab.bpe`. The tokens are the bytes in the order of their printable characters, then the results of the
+/// merges.
 fn vocab_bpe(file: &[u8]) -> Result<Vec<(Vec<u8>, u32)>, String> {
     let text = std::str::from_utf8(file).map_err(|e| format!("it is not UTF-8: {e}"))?;
     let bytes_by_char: HashMap<char, u8> = (0..=255u8).map(|byte| (super::byte_char(byte), byte)).collect();

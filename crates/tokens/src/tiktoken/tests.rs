@@ -1,8 +1,10 @@
+//! Tests of the conversion of tiktoken files.
+
 use super::*;
 use crate::options::TokenizerOptions;
 use crate::tokenizer::Tokenizer;
 
-/// A file with all single bytes, then `tokens`.
+/// A rank file with all single bytes, then `tokens`.
 fn file(tokens: &[&str]) -> Vec<u8> {
     use base64::Engine as _;
     let bytes = (0..=255u8).map(|byte| vec![byte]);
@@ -28,14 +30,15 @@ fn ids(tokens: &[&str], text: &str) -> Vec<u32> {
 #[test]
 fn tokens_are_merged_by_rank_and_found_as_whole_words() {
     assert_eq!(ids(&["ab", "abc", "bc"], "abc bc"), [257, 32, 258]);
-    // No two tokens are "xyz" together, so only a word that is all of it becomes it.
+    // "xyz" is not the concatenation of two tokens, so it is only produced for a word that is exactly "xyz".
     assert_eq!(ids(&["xyz"], "xyz wxyz"), [256, 32, 119, 120, 121, 122]);
     assert_eq!(ids(&["ab"], "<|endoftext|>").len(), "<|endoftext|>".len());
 }
 
 #[test]
 fn ranks_without_equal_merges_are_refused() {
-    // "abc" has a lower rank than "bc", with which alone it can be merged: tiktoken makes it after "bc".
+    // "abc" can only be merged from "a" and "bc", but its rank is lower than that of "bc": tiktoken produces it after
+    // "bc".
     let error = tiktoken_to_json(&file(&["abc", "bc"]), cl100k()).unwrap_err();
     assert!(error.to_string().contains("the token of rank 256 can be merged, but not by"), "{error}");
     assert!(tiktoken_to_json(&file(&["bc", "abc"]), cl100k()).is_ok());

@@ -1,4 +1,4 @@
-//! Predictions beside the runs that they predict.
+//! Tests that compare predictions with runs.
 
 use super::*;
 use crate::error::ErrorKind;
@@ -10,7 +10,7 @@ use crate::source::layout::Layout;
 use crate::transform::image::ImageOptions;
 use std::path::Path;
 
-/// A folder of `count` noisy images of many sizes, every tenth cut short.
+/// Creates `count` noisy images of many sizes in `dir`, and truncates every tenth.
 fn folder(dir: &Path, count: u32) {
     for i in 0..count {
         let side = 20 + i * 7 % 50;
@@ -28,7 +28,7 @@ fn folder(dir: &Path, count: u32) {
     }
 }
 
-/// A tar file of the files of `dir`.
+/// Packs the files of `dir` into a tar file.
 fn pack(dir: &Path, tar: &Path) {
     let mut builder = tar::Builder::new(std::fs::File::create(tar).unwrap());
     let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
@@ -55,7 +55,7 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
     .unwrap()
 }
 
-/// A prediction and what comes of it.
+/// Returns a prediction and the report of the run.
 fn compare(source: &Path, output: OutputOptions, sample: u64) -> (Prediction, Report) {
     testing::compare(&job(source, output), |job, options, stop| job.predict(sample, options, stop))
 }

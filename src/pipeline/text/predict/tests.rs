@@ -1,4 +1,4 @@
-//! Predictions beside the runs that they predict.
+//! Tests that compare predictions with runs.
 
 use super::*;
 use std::io::Write;
@@ -16,10 +16,10 @@ use crate::pipeline::predict::testing::{self, run_options};
 use crate::pipeline::{Report, TextOptions, TextShape};
 use crate::transform::text::{Tokenizer, TokenizerOptions};
 
-/// Documents of uneven lengths.
+/// Creates documents of different lengths.
 fn documents(count: u64) -> Vec<String> {
     let hash = |i: u64, seed| xxh3_64_with_seed(&i.to_le_bytes(), seed);
-    // As hard to compress as words are.
+    // About as compressible as words.
     (0..count).map(|i| (0..=hash(i, 7) % 25).map(|word| format!("{:x}", hash(i, word))).collect()).collect()
 }
 
@@ -33,12 +33,12 @@ fn job(source: &Path, shape: TextShape, output: OutputOptions) -> TextJob {
     TextJob::plan(TextOptions { shape, ..TextOptions::new(sources, tokenizer, output) }).unwrap()
 }
 
-/// A prediction and what comes of it.
+/// Returns a prediction and the report of the run.
 fn compare(source: &Path, shape: TextShape, output: OutputOptions, sample: u64) -> (Prediction, Report) {
     testing::compare(&job(source, shape, output), |job, options, stop| job.predict(sample, options, stop))
 }
 
-/// Records, tokens, bytes and shards of a run.
+/// Returns records, tokens, bytes and shards of a run.
 fn totals(report: &Report) -> [f64; 4] {
     let splits = || report.manifest.splits.values();
     [
@@ -62,7 +62,7 @@ fn a_sample_of_everything_is_the_run() {
     let (prediction, report) = compare(dir.path(), TextShape::default(), OutputOptions::default(), 100_000);
     assert_eq!(prediction.sampled, 301);
     for (estimate, truth) in predicted(&prediction).into_iter().zip(totals(&report)) {
-        // The order of the sample is another, so that a few bytes compress differently.
+        // The sample has another order, so a few bytes compress differently.
         assert!((estimate.value / truth - 1.0).abs() < 0.01, "{estimate:?} {truth}");
         assert!((estimate.high - estimate.low).abs() < 1.0, "{estimate:?}");
     }
@@ -90,7 +90,7 @@ fn a_part_of_every_kind_of_file_predicts_the_whole() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(name), bytes).unwrap();
         let (prediction, report) = compare(dir.path(), TextShape::default(), OutputOptions::default(), 400);
-        // The beginning of a compressed file is read in large steps: here, these are the whole file.
+        // The start of a compressed file is read in large steps, which here cover the whole file.
         let is_all = prediction.sampled == 4000;
         assert!(prediction.sampled >= 400 && (is_all == name.ends_with(".gz")), "{name}: {prediction:?}");
         let [records, tokens, bytes, shards] = totals(&report);

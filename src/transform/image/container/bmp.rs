@@ -1,19 +1,19 @@
-//! BMP: a file header of 14 bytes and a DIB header whose first number is its own size.
+//! BMP: a file header of 14 bytes, and a DIB header whose first value is its own size.
 
 use super::{Structure, corrupt, decoded_bytes, size, truncated, u16_le, u32_le};
 use crate::sample::Reject;
 
-/// Size of the OS/2 1.x header, which counts in 16 bits.
+/// Size of the OS/2 1.x header, which uses 16-bit sizes.
 const CORE_HEADER_BYTES: u32 = 12;
 
-/// Values of the compression field: run lengths of 8 and of 4 bits per pixel.
+/// Values of the compression field: run-length encoding of 8 and of 4 bits per pixel.
 const RLE8: u32 = 1;
 const RLE4: u32 = 2;
 
-/// Pixels per stored byte up to which a file of run lengths is decoded. Runs alone reach 128.
+/// Maximum number of pixels per stored byte of a run-length encoded file. Runs alone reach 128.
 const MAX_RLE_RATIO: u64 = 1024;
 
-/// The structure of the BMP file `bytes`. Its pixel data is whole.
+/// Reads the structure of the BMP file `bytes`, and checks that its pixel data is complete.
 pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
     let cut = || truncated("its header");
     let is_core = u32_le(bytes, 14).ok_or_else(cut)? == CORE_HEADER_BYTES;
@@ -46,7 +46,7 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     Ok(structure)
 }
 
-/// Checks that run lengths reach the end of the last row.
+/// Checks that the runs reach the end of the last row.
 fn check_runs(mut data: &[u8], (width, height): (u64, u64), is_rle4: bool) -> Result<(), Reject> {
     let (mut x, mut y) = (0, 0);
     let is_full = |x: u64, y: u64| y >= height || (y + 1 == height && x == width);
@@ -69,7 +69,7 @@ fn check_runs(mut data: &[u8], (width, height): (u64, u64), is_rle4: bool) -> Re
                 data = rest.ok_or_else(|| truncated("its run lengths"))?;
                 x += u64::from(count);
             }
-            // Readers cut a run off where the row ends.
+            // Readers truncate a run at the end of the row.
             (count, _) => x = (x + u64::from(count)).min(width),
         }
         if x > width || y > height {

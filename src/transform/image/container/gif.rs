@@ -1,4 +1,4 @@
-//! GIF: a header, then blocks: extensions, images, and the trailer (GIF89a specification, CompuServe 1990).
+//! GIF: a header, then blocks: extensions, images and the trailer (GIF89a specification, CompuServe 1990).
 
 use super::{Structure, corrupt, size, truncated, u16_le};
 use crate::sample::Reject;
@@ -7,12 +7,12 @@ const EXTENSION: u8 = 0x21;
 const IMAGE: u8 = 0x2c;
 const TRAILER: u8 = 0x3b;
 
-/// Bytes of a colour table, from the flags byte that announces it.
+/// Returns the size of a colour table in bytes, from the flags byte that declares it.
 fn color_table_bytes(flags: u8) -> usize {
     if flags & 0x80 == 0 { 0 } else { 3 << ((flags & 7) + 1) }
 }
 
-/// The position after the data sub-blocks that start at `at`; `None` when the file ends first.
+/// Returns the position after the data sub-blocks that start at `at`; `None` if the file ends first.
 fn skip_sub_blocks(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let length = usize::from(*bytes.get(at)?);
@@ -23,7 +23,7 @@ fn skip_sub_blocks(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// The structure of the GIF file `bytes`; its size is that of the logical screen.
+/// Reads the structure of the GIF file `bytes`. Its size is that of the logical screen.
 pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
     let cut = || truncated("its header");
     let (width, height) = (u16_le(bytes, 6).ok_or_else(cut)?, u16_le(bytes, 8).ok_or_else(cut)?);
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::sample::RejectCode;
 
-    /// A 1×1 GIF with `frames` frames.
+    /// Creates a 1×1 GIF with `frames` frames.
     pub(in crate::transform::image) fn gif(frames: usize) -> Vec<u8> {
         let mut out = b"GIF89a\x01\0\x01\0\x80\0\0\xff\xff\xff\0\0\0".to_vec();
         for _ in 0..frames {

@@ -15,18 +15,18 @@ pub(in crate::transform::image) const APP15: u8 = 0xef;
 pub(in crate::transform::image) const COM: u8 = 0xfe;
 
 const ICC_MARK: &[u8] = b"ICC_PROFILE\0";
-/// What an APP1 segment with EXIF starts with.
+/// The start of an APP1 segment that contains EXIF.
 pub(in crate::transform::image) const EXIF_MARK: &[u8] = b"Exif\0\0";
 const ADOBE_MARK: &[u8] = b"Adobe";
 
-/// How the coefficients are coded.
+/// The coding process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::transform::image) enum Process {
-    /// Baseline or extended: one pass from top to bottom, unless the components come in scans of their own.
+    /// Baseline or extended: one pass from top to bottom, unless the components are in separate scans.
     Sequential,
-    /// Coefficients come in several scans.
+    /// Coefficients are coded over several scans.
     Progressive,
-    /// Predicted samples, no DCT: cannot be decoded at a smaller scale.
+    /// Predicted samples, without a DCT: cannot be decoded at a smaller scale.
     Lossless,
 }
 
@@ -36,7 +36,7 @@ pub(in crate::transform::image) struct Frame {
     pub(in crate::transform::image) process: Process,
     /// Bits per sample.
     pub(in crate::transform::image) precision: u8,
-    /// Whether it is of the kind every reader knows: 8 bits, DCT and Huffman codes.
+    /// Whether every reader supports the frame: 8 bits, DCT and Huffman coding.
     pub(in crate::transform::image) is_read_everywhere: bool,
     /// Number of components: 1, 3 or 4.
     pub(in crate::transform::image) components: usize,
@@ -44,27 +44,27 @@ pub(in crate::transform::image) struct Frame {
     pub(in crate::transform::image) max_factor: u32,
 }
 
-/// What stands before the first scan.
+/// Everything before the first scan.
 #[derive(Debug)]
 pub(in crate::transform::image) struct Header<'a> {
     pub(in crate::transform::image) frame: Frame,
     /// Position of the marker of the first scan.
     pub(in crate::transform::image) first_scan: usize,
-    /// Whether there are segments that only carry metadata.
+    /// Whether any segments contain only metadata.
     pub(in crate::transform::image) has_metadata: bool,
-    /// The EXIF block, with its mark.
+    /// The EXIF block, including [`EXIF_MARK`].
     pub(in crate::transform::image) exif: Option<&'a [u8]>,
-    /// Parts of the ICC profile: number from 1, count, bytes.
+    /// Parts of the ICC profile: number (from 1), count, bytes.
     icc_parts: Vec<(u8, u8, &'a [u8])>,
 }
 
 impl Header<'_> {
-    /// Whether the first scan leaves components to others.
+    /// Returns whether the first scan leaves components to other scans.
     pub(in crate::transform::image) fn has_several_scans(&self, bytes: &[u8]) -> bool {
         bytes.get(self.first_scan + 4).is_some_and(|count| usize::from(*count) < self.frame.components)
     }
 
-    /// The ICC profile, put together; `None` when there is none or parts are missing.
+    /// Returns the ICC profile, assembled from its parts; `None` if there is none or parts are missing.
     pub(in crate::transform::image) fn icc_profile(&self) -> Option<Vec<u8>> {
         let count = usize::from(self.icc_parts.first()?.1);
         let mut profile = Vec::new();
@@ -82,12 +82,13 @@ pub(in crate::transform::image) struct Segment<'a> {
     pub(in crate::transform::image) marker: u8,
     /// Bytes after the length.
     pub(in crate::transform::image) payload: &'a [u8],
-    /// Marker, length and payload as they stand in the file.
+    /// Marker, length and payload as stored in the file.
     pub(in crate::transform::image) whole: &'a [u8],
 }
 
 impl Segment<'_> {
-    /// Whether pixels are the same without it. JFIF and Adobe segments decide how colours are read.
+    /// Returns whether the segment can be removed without changing pixels. JFIF and Adobe segments cannot: they
+    /// determine the interpretation of colours.
     pub(in crate::transform::image) fn is_metadata(&self) -> bool {
         match self.marker {
             APP0 => !self.payload.starts_with(b"JFIF\0"),
@@ -98,11 +99,11 @@ impl Segment<'_> {
     }
 }
 
-/// Steps over the segments before the first scan.
+/// Reads the segments before the first scan, one after the other.
 pub(in crate::transform::image) struct Segments<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Bytes that belong to no segment.
+    /// Number of bytes that belong to no segment.
     stray_bytes: usize,
 }
 
@@ -111,7 +112,7 @@ impl<'a> Segments<'a> {
         Self { bytes, at: 2, stray_bytes: 0 }
     }
 
-    /// The next segment; `None` at the first scan, which [`Self::position`] then points at.
+    /// Returns the next segment; `None` at the first scan, whose position [`Self::position`] then returns.
     pub(in crate::transform::image) fn next(&mut self) -> Result<Option<Segment<'a>>, Reject> {
         let cut = || truncated("its header");
         loop {
@@ -119,7 +120,7 @@ impl<'a> Segments<'a> {
                 self.at += 1;
                 self.stray_bytes += 1;
             }
-            // Any number of 0xff bytes may fill the space before a marker.
+            // Any number of 0xff fill bytes may precede a marker.
             while *self.bytes.get(self.at + 1).ok_or_else(cut)? == 0xff {
                 self.at += 1;
             }
@@ -129,7 +130,7 @@ impl<'a> Segments<'a> {
                     self.at += 2;
                     self.stray_bytes += 2;
                 }
-                // TEM and restart markers stand alone; so does a second start of image.
+                // TEM and restart markers have no payload; nor does a second start of image.
                 0x01 | 0xd0..=0xd7 | SOI => self.at += 2,
                 EOI => return Err(corrupt("the JPEG ends before its first scan")),
                 SOS => return Ok(None),
@@ -146,13 +147,13 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// Where the next segment starts.
+    /// Returns the position of the next segment.
     pub(in crate::transform::image) fn position(&self) -> usize {
         self.at
     }
 }
 
-/// Reads a frame header; `None` when `marker` starts no frame.
+/// Reads a frame header; returns `None` if `marker` does not start a frame.
 fn frame(marker: u8, payload: &[u8]) -> Result<Option<(Frame, super::Size)>, Reject> {
     let process = match marker {
         0xc0 | 0xc1 | 0xc9 => Process::Sequential,
@@ -172,7 +173,7 @@ fn frame(marker: u8, payload: &[u8]) -> Result<Option<(Frame, super::Size)>, Rej
     if !matches!(components, 1 | 3 | 4) || rest.len() < 3 * components {
         return Err(corrupt(format!("the frame header announces {components} components")));
     }
-    // Sampling factors, horizontal and vertical.
+    // Horizontal and vertical sampling factors.
     let mut max_factor = 1u32;
     for component in rest.chunks_exact(3).take(components) {
         let factors = (component[1] >> 4, component[1] & 15);
@@ -222,14 +223,14 @@ pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, He
     Ok((structure, Header { frame, first_scan, has_metadata, exif, icc_parts }))
 }
 
-/// The position after the end marker, looked for from `first_scan` on; `None` when there is none.
+/// Searches the end marker from `first_scan` on. Returns the position after it, or `None` if there is none.
 pub(in crate::transform::image) fn end(bytes: &[u8], first_scan: usize) -> Option<usize> {
     let mut at = first_scan;
     loop {
         at += memchr::memchr(0xff, bytes.get(at..)?)?;
         match *bytes.get(at + 1)? {
             EOI => return Some(at + 2),
-            // Stuffed, fill and restart: still inside the entropy-coded data.
+            // Stuffing, fill bytes and restart markers: still inside the entropy-coded data.
             0x00 => at += 2,
             0xff => at += 1,
             0x01 | 0xd0..=0xd8 => at += 2,
@@ -238,7 +239,7 @@ pub(in crate::transform::image) fn end(bytes: &[u8], first_scan: usize) -> Optio
     }
 }
 
-/// Whether the end marker is there. Nearly every whole file ends in it; only the others are searched.
+/// Returns whether the file has an end marker. Nearly every complete file ends with it; only the others are searched.
 pub(in crate::transform::image) fn is_ended(bytes: &[u8], first_scan: usize) -> bool {
     bytes.ends_with(&[0xff, EOI]) || end(bytes, first_scan).is_some()
 }

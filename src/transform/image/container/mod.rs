@@ -1,9 +1,9 @@
-//! Walks over the structure of image files: what a file says about itself, and whether its structure is whole, before
-//! any pixel is decoded.
+//! Structure walks of image files: they read what a file declares about itself, and check that its structure is
+//! complete, before any pixel is decoded.
 //!
-//! Pixel decoders disagree on what they let pass (a missing end, a wrong checksum, bytes between segments). These walks
-//! are where dsconvert takes its own view, cheaply: they read headers and lengths, never pixels, and allocate nothing
-//! that the file's numbers could make large.
+//! Pixel decoders disagree on what they accept (a missing end, a wrong checksum, bytes between segments). These walks
+//! apply the rules of dsconvert, cheaply: they read headers and lengths, never pixels, and allocate nothing whose size
+//! the file could make large.
 
 pub(super) mod bmp;
 pub(super) mod gif;
@@ -19,15 +19,15 @@ use super::geometry::Size;
 pub(super) use crate::decode::{corrupt, truncated, unsupported};
 use crate::sample::{Reject, RejectCode};
 
-/// What the walk over a file found.
+/// The result of a structure walk.
 #[derive(Debug)]
 pub(super) struct Structure {
-    /// Size as stored, before the orientation.
+    /// Size as stored, before the orientation is applied.
     pub(super) size: Size,
     pub(super) orientation: Orientation,
-    /// Whether the file holds several frames to be shown one after the other.
+    /// Whether the file is an animation of several frames.
     pub(super) animated: bool,
-    /// Damage that need not keep the pixels from being decoded. Strict conversion rejects with it.
+    /// Damage that may still allow the pixels to be decoded. A strict conversion rejects the file with it.
     pub(super) damage: Option<Reject>,
 }
 
@@ -36,17 +36,17 @@ impl Structure {
         Self { size, orientation: Orientation::Upright, animated: false, damage: None }
     }
 
-    /// Notes damage; the first one noted stays.
+    /// Records damage; only the first is kept.
     pub(super) fn note(&mut self, damage: Reject) {
         self.damage.get_or_insert(damage);
     }
 }
 
-/// Decoded bytes up to which no ratio is checked.
+/// Number of decoded bytes up to which no ratio is checked.
 const UNCHECKED_BYTES: u64 = 4 << 20;
 
-/// Rejects a file whose `stored` bytes would become more than `ratio` times as many: a small file must not make the
-/// converter allocate gigabytes.
+/// Rejects a file whose `stored` bytes would expand by more than `ratio`: a small file must not make the converter
+/// allocate gigabytes.
 pub(super) fn decoded_bytes(decoded: u64, stored: u64, ratio: u64) -> Result<(), Reject> {
     if decoded <= stored.saturating_mul(ratio).max(UNCHECKED_BYTES) {
         return Ok(());
@@ -56,7 +56,7 @@ pub(super) fn decoded_bytes(decoded: u64, stored: u64, ratio: u64) -> Result<(),
     Err(Reject::new(RejectCode::TooLarge, message))
 }
 
-/// A size from a header, both sides at least 1.
+/// Creates a size from header values, both of which must be at least 1.
 pub(super) fn size(width: u32, height: u32) -> Result<Size, Reject> {
     if width == 0 || height == 0 {
         return Err(corrupt(format!("the header says {width}×{height} pixels")));

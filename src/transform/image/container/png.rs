@@ -5,7 +5,7 @@ use super::png_chunks::chunks;
 use super::{Structure, corrupt, decoded_bytes, png_exif, size, truncated, u32_be};
 use crate::sample::Reject;
 
-/// The structure of the PNG file `bytes`. All checksums are verified.
+/// Reads the structure of the PNG file `bytes`. All checksums are verified.
 pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
     let (Some(width), Some(height)) = (u32_be(bytes, 16), u32_be(bytes, 20)) else {
         return Err(truncated("its header"));
@@ -50,10 +50,10 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     Ok(structure)
 }
 
-/// Bytes that deflate makes of one byte at most.
+/// Maximum expansion ratio of deflate.
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
-/// Bits of a pixel, by the depth and the colour type of the header.
+/// Returns the bits per pixel, from the depth and the colour type in the header.
 fn bits_per_pixel(bytes: &[u8]) -> u64 {
     let (depth, color_type) = (bytes.get(24).copied().unwrap_or(1), bytes.get(25).copied().unwrap_or(0));
     let channels = match color_type {

@@ -2,7 +2,7 @@
 
 use super::u32_be;
 
-/// The eight bytes every PNG starts with.
+/// The eight bytes at the start of every PNG file.
 pub(in crate::transform::image) const SIGNATURE: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
 
 /// One chunk of a PNG file.
@@ -10,12 +10,12 @@ pub(in crate::transform::image) const SIGNATURE: &[u8; 8] = b"\x89PNG\r\n\x1a\n"
 pub(in crate::transform::image) struct Chunk<'a> {
     pub(in crate::transform::image) kind: [u8; 4],
     pub(in crate::transform::image) data: &'a [u8],
-    /// Length, type, data and CRC as they stand in the file.
+    /// Length, type, data and CRC as stored in the file.
     pub(in crate::transform::image) whole: &'a [u8],
 }
 
 impl Chunk<'_> {
-    /// Whether an image cannot be shown without it: the first letter of its type is a capital.
+    /// Returns whether the image cannot be shown without the chunk: the first letter of its type is uppercase.
     pub(in crate::transform::image) fn is_critical(&self) -> bool {
         self.kind[0].is_ascii_uppercase()
     }
@@ -26,7 +26,7 @@ impl Chunk<'_> {
     }
 }
 
-/// The chunks of a PNG file, up to its end or to the first that is cut.
+/// Returns the chunks of a PNG file, up to its end or the first truncated chunk.
 pub(in crate::transform::image) fn chunks(bytes: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
     let mut rest = bytes.get(SIGNATURE.len()..).unwrap_or_default();
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! EXIF in PNG: the `eXIf` chunk, or the text in which ImageMagick and older tools keep it.
+//! EXIF in PNG: the `eXIf` chunk, or the text chunk in which ImageMagick and older tools store it.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -7,12 +7,12 @@ use flate2::read::ZlibDecoder;
 
 use super::png_chunks::chunks;
 
-/// Keywords of texts with a profile in hexadecimal digits.
+/// Keywords of text chunks that contain a profile in hexadecimal digits.
 const KEYWORDS: [&[u8]; 2] = [b"Raw profile type exif", b"Raw profile type APP1"];
-/// Largest text that is read.
+/// Maximum size of a text that is read.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
 
-/// The EXIF block of the PNG file `bytes`.
+/// Returns the EXIF block of the PNG file `bytes`.
 pub(in crate::transform::image) fn exif(bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
     if let Some(chunk) = chunks(bytes).find(|chunk| &chunk.kind == b"eXIf") {
         return Some(Cow::Borrowed(chunk.data));
@@ -21,7 +21,7 @@ pub(in crate::transform::image) fn exif(bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(block))
 }
 
-/// The text of a chunk under one of the [`KEYWORDS`].
+/// Returns the text of a chunk that has one of the [`KEYWORDS`].
 fn text<'a>(kind: &[u8; 4], data: &'a [u8]) -> Option<Cow<'a, [u8]>> {
     if !matches!(kind, b"tEXt" | b"zTXt") {
         return None;
@@ -40,7 +40,7 @@ fn text<'a>(kind: &[u8; 4], data: &'a [u8]) -> Option<Cow<'a, [u8]>> {
     }
 }
 
-/// The bytes of a profile: a line feed, its name, its length, then hexadecimal digits in lines.
+/// Decodes the bytes of a profile: a line feed, its name, its length, then hexadecimal digits in lines.
 fn profile(text: &[u8]) -> Option<Vec<u8>> {
     let mut lines = text.strip_prefix(b"\n")?.splitn(3, |byte| *byte == b'\n');
     let (_name, length, digits) = (lines.next()?, lines.next()?, lines.next()?);

@@ -1,4 +1,4 @@
-//! TIFF, whose directories the decoder walks.
+//! TIFF: the decoder reads the directories.
 
 use std::io::Cursor;
 
@@ -10,7 +10,7 @@ use super::{Structure, size};
 use crate::decode::other::reject;
 use crate::sample::Reject;
 
-/// Size and orientation of the first image of the TIFF file `bytes`.
+/// Reads the size and orientation of the first image of the TIFF file `bytes`.
 pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
     let mut decoder = TiffDecoder::new(Cursor::new(bytes)).map_err(reject)?;
     let (width, height) = decoder.dimensions();

@@ -14,26 +14,26 @@ pub(in crate::transform::image) struct Chunk<'a> {
     pub(in crate::transform::image) data: &'a [u8],
 }
 
-/// The bytes of the RIFF container, without what follows it; cut where the file is.
+/// Returns the bytes of the RIFF container, without anything after it; truncated if the file is.
 pub(in crate::transform::image) fn container(bytes: &[u8]) -> &[u8] {
     let end = u32_le(bytes, 4).and_then(|size| usize::try_from(size).ok()?.checked_add(8));
     end.and_then(|end| bytes.get(..end)).unwrap_or(bytes)
 }
 
-/// The chunks of a WebP file, up to its end or to the first that is cut.
+/// Returns the chunks of a WebP file, up to its end or the first truncated chunk.
 pub(in crate::transform::image) fn chunks(bytes: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
     let mut rest = container(bytes).get(HEADER_BYTES..).unwrap_or_default();
     std::iter::from_fn(move || {
         let kind = *rest.first_chunk()?;
         let length = usize::try_from(u32_le(rest, 4)?).ok()?;
         let data = rest.get(8..)?.get(..length)?;
-        // Chunks are padded to an even length; where the pad of the last one is missing, the walk has noticed it.
+        // Chunks are padded to an even length. If the padding of the last one is missing, `walk` reports it.
         rest = rest.get(8 + length + length % 2..).unwrap_or_default();
         Some(Chunk { kind, data })
     })
 }
 
-/// Whether the pixels are coded without loss.
+/// Returns whether the pixels are coded losslessly.
 pub(in crate::transform::image) fn is_lossless(bytes: &[u8]) -> bool {
     chunks(bytes).any(|chunk| &chunk.kind == b"VP8L")
 }
@@ -43,7 +43,7 @@ fn u24_le(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]))
 }
 
-/// Width and height from the header of the first chunk.
+/// Returns width and height from the header of the first chunk.
 fn dimensions(first: &Chunk<'_>) -> Option<(u32, u32)> {
     match &first.kind {
         b"VP8X" => Some((u24_le(first.data, 4)? + 1, u24_le(first.data, 7)? + 1)),
@@ -59,7 +59,7 @@ fn dimensions(first: &Chunk<'_>) -> Option<(u32, u32)> {
     }
 }
 
-/// The structure of the WebP file `bytes`.
+/// Reads the structure of the WebP file `bytes`.
 pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
     let cut = || truncated("its chunks");
     let announced = u64::from(u32_le(bytes, 4).ok_or_else(cut)?) + 8;
@@ -85,8 +85,8 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     Ok(structure)
 }
 
-/// Checks the chunks as `demux.c` of libwebp does: they fill the container, and the image is there once, in the size that
-/// the container states.
+/// Checks the chunks as `demux.c` of libwebp does: they must fill the container, and contain one image of the size that
+/// the container declares.
 fn check_chunks(bytes: &[u8], first: &Chunk<'_>, canvas: (u32, u32)) -> Result<(), Reject> {
     let used: usize = chunks(bytes).map(|chunk| 8 + chunk.data.len().next_multiple_of(2)).sum();
     if HEADER_BYTES + used != container(bytes).len() {

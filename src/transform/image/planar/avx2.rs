@@ -1,5 +1,5 @@
-//! Resampling for processors with AVX2: one instruction multiplies sixteen values with their weights and adds neighbours.
-//! Sums of whole numbers do not depend on their order, so nothing differs from [`Portable`].
+//! Resampling for processors with AVX2: one instruction multiplies sixteen values by their weights and adds neighbours.
+//! Integer sums do not depend on their order, so the results equal those of [`Portable`].
 
 use std::arch::x86_64::__m256i;
 
@@ -9,12 +9,12 @@ use super::backend::{Backend, HORIZONTAL_SHIFT, VERTICAL_SHIFT};
 use super::portable::Portable;
 use super::weights::{GROUP, Weights};
 
-/// Columns of the vertical pass that are computed together.
+/// Columns per step of the vertical pass.
 const COLUMNS: usize = 32;
-/// Samples of the horizontal pass that are computed together.
+/// Samples per step of the horizontal pass.
 const SAMPLES: usize = 8;
 
-/// Code for processors with AVX2.
+/// The backend for processors with AVX2.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Avx2(pub(super) V3);
 
@@ -38,7 +38,7 @@ impl Backend for Avx2 {
             if x + COLUMNS == width {
                 break;
             }
-            // The last columns overlap those before.
+            // The last step overlaps the one before it.
             x = (x + COLUMNS).min(width - COLUMNS);
         }
     }
@@ -54,7 +54,7 @@ impl Backend for Avx2 {
     }
 }
 
-/// The samples from column `x` on.
+/// Loads [`COLUMNS`] samples from column `x` on.
 #[inline(always)]
 fn columns_at(row: &[u8], x: usize) -> Option<__m256i> {
     let row = row.get(x..x + COLUMNS)?.first_chunk::<COLUMNS>()?;
@@ -62,7 +62,7 @@ fn columns_at(row: &[u8], x: usize) -> Option<__m256i> {
 }
 
 impl Avx2 {
-    /// [`COLUMNS`] columns of the vertical pass, from column `x` on.
+    /// Computes [`COLUMNS`] columns of the vertical pass, from column `x` on.
     #[inline(always)]
     fn columns(self, rows: &[&[u8]], weights: &[i16], x: usize) -> [i16; COLUMNS] {
         let V3 { avx, avx2, .. } = self.0;
@@ -72,7 +72,7 @@ impl Avx2 {
         for (rows, weights) in pairs.iter().zip(weights.as_chunks::<2>().0) {
             let (Some(a), Some(b)) = (columns_at(rows[0], x), columns_at(rows[1], x)) else { break };
             let weights = avx._mm256_set1_epi32(pulp::cast(*weights));
-            // The two samples of each column side by side.
+            // The two samples of each column, side by side.
             let (low, high) = (avx2._mm256_unpacklo_epi8(a, b), avx2._mm256_unpackhi_epi8(a, b));
             let wide = [
                 avx2._mm256_unpacklo_epi8(low, zero),
@@ -95,7 +95,7 @@ impl Avx2 {
         ])
     }
 
-    /// The horizontal pass with weights of `GROUPS` groups.
+    /// Computes the horizontal pass, with weights in `GROUPS` groups.
     #[inline(always)]
     fn sums<const GROUPS: usize>(self, row: &[i16], weights: &Weights, out: &mut [u8]) {
         let (listed, _) = weights.values.as_chunks::<GROUP>().0.as_chunks::<GROUPS>();
@@ -115,7 +115,8 @@ impl Avx2 {
         }
     }
 
-    /// The products of one sample of the horizontal pass, in eight sums.
+    /// Multiplies the values and weights of one sample of the horizontal pass, and adds the products to eight partial
+    /// sums.
     #[inline(always)]
     fn products<const GROUPS: usize>(
         self,
@@ -134,7 +135,7 @@ impl Avx2 {
         sum
     }
 
-    /// [`SAMPLES`] samples of the horizontal pass.
+    /// Computes [`SAMPLES`] samples of the horizontal pass.
     #[inline(always)]
     fn samples<const GROUPS: usize>(
         self,

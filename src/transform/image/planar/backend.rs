@@ -1,22 +1,22 @@
-//! Code for one kind of processor.
+//! The interface of the code for one kind of processor.
 
 use super::weights::Weights;
 
 /// Fractional bits of a value between the two passes.
 pub(super) const VALUE_BITS: u32 = 6;
-/// Bits that the vertical pass drops, and the horizontal one.
+/// Bits that the vertical pass drops.
 pub(super) const VERTICAL_SHIFT: u32 = super::weights::WEIGHT_BITS - VALUE_BITS;
-/// See [`VERTICAL_SHIFT`].
+/// Bits that the horizontal pass drops.
 pub(super) const HORIZONTAL_SHIFT: u32 = super::weights::WEIGHT_BITS + VALUE_BITS;
 
-/// The inner loops for one kind of processor. All backends give the same samples.
+/// The inner loops for one kind of processor. All backends produce the same samples.
 pub(super) trait Backend: Copy {
-    /// Calls `work`, compiled for this kind of processor. What `work` calls must be inlined into it.
+    /// Calls `work`, compiled for this kind of processor. Functions that `work` calls must be inlined into it.
     fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output;
 
-    /// The weighted sum of `rows`, which have the length of `out`, with [`VALUE_BITS`] fractional bits.
+    /// Computes the weighted sum of `rows`, which have the length of `out`, with [`VALUE_BITS`] fractional bits.
     fn vertical(self, rows: &[&[u8]], weights: &[i16], out: &mut [i16]);
 
-    /// The weighted sums of `row`, which has [`Weights::stride`] more values than are used.
+    /// Computes the weighted sums of `row`, which has [`Weights::stride`] more values than are used.
     fn horizontal(self, row: &[i16], weights: &Weights, out: &mut [u8]);
 }

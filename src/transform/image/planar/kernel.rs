@@ -1,31 +1,31 @@
-//! The filters of a resize as functions of the distance.
+//! Resize filters as functions of the distance.
 
 use std::sync::LazyLock;
 
 use super::super::lanczos::{SUPPORT, lanczos3};
 use super::super::text::Filter;
 
-/// A filter: how much a sample counts by its distance, in samples of the smaller of the two images.
+/// A filter kernel: the weight of a sample by its distance, in samples of the smaller of the two images.
 ///
-/// A row of an image asks for it some thousand times. Lanczos is therefore interpolated between points close enough that
-/// the difference is a hundredth of the rounding of a weight. All arithmetic is of the kind that IEEE 754 fixes, so every
-/// processor finds the same.
+/// A row of an image evaluates the kernel some thousand times. Lanczos is therefore interpolated between precomputed
+/// points, so close together that the error is a hundredth of the rounding error of a weight. All operations are
+/// specified exactly by IEEE 754, so every processor computes the same values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kernel {
     filter: Filter,
     points: &'static [f32; POINTS],
 }
 
-/// Points per distance of one.
+/// Points per unit of distance.
 const RESOLUTION: usize = 512;
-/// Points up to the support, and one to interpolate with.
+/// Number of points up to the support, plus one for interpolation.
 const POINTS: usize = SUPPORT as usize * RESOLUTION + 2;
 
 static LANCZOS: LazyLock<[f32; POINTS]> =
     LazyLock::new(|| std::array::from_fn(|n| lanczos3(n as f64 / RESOLUTION as f64) as f32));
 
-/// The whole number next to `x`, the even one of two, where it has at most 22 bits. Added to a number whose last bit is
-/// worth one, `x` is rounded by the addition; a conversion would also look for numbers that do not fit.
+/// Rounds `x` to the nearest integer, ties to even, for results of at most 22 bits. Adding `x` to a number whose last
+/// bit has the value one rounds it. A conversion would also check for values out of range.
 #[inline]
 pub(super) fn nearest(x: f32) -> i32 {
     const LARGE: f32 = 1.5 * (1 << 23) as f32;
@@ -37,7 +37,7 @@ impl Kernel {
         Self { filter, points: &LANCZOS }
     }
 
-    /// The distance from which on it is zero.
+    /// Returns the distance from which on the kernel is zero.
     pub(super) fn support(self) -> f64 {
         match self.filter {
             Filter::Lanczos3 => SUPPORT,
@@ -47,27 +47,27 @@ impl Kernel {
         }
     }
 
-    /// Its value at the distance `x`.
+    /// Returns the value of the kernel at the distance `x`.
     #[inline]
     pub(super) fn at(self, x: f32) -> f32 {
         let distance = x.abs();
         match self.filter {
             Filter::Lanczos3 => {
                 let at = distance * RESOLUTION as f32;
-                // A point next to it, whichever where it is one itself.
+                // The point below `at`. If `at` is itself a point, either neighbour interval is correct.
                 let n = nearest(at - 0.5);
                 match self.points.get(n as usize..n as usize + 2) {
                     Some(points) => points[0] + (points[1] - points[0]) * (at - n as f32),
                     None => 0.0,
                 }
             }
-            // Of Keys, with a slope of −1/2.
+            // The kernel of Keys with a slope of −1/2.
             Filter::CatmullRom if distance < 1.0 => (1.5 * distance - 2.5) * distance * distance + 1.0,
             Filter::CatmullRom if distance < 2.0 => {
                 ((2.5 - 0.5 * distance) * distance - 4.0) * distance + 2.0
             }
             Filter::Bilinear if distance < 1.0 => 1.0 - distance,
-            // One of two samples at the same distance.
+            // Half open: selects one of two samples at the same distance.
             Filter::Box if x > -0.5 && x <= 0.5 => 1.0,
             _ => 0.0,
         }

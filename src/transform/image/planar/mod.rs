@@ -1,8 +1,8 @@
-//! From JPEG to JPEG without RGB in between.
+//! Resizing from JPEG to JPEG without converting to RGB.
 //!
-//! A JPEG with chroma of half the resolution that becomes another one would be upsampled, converted to RGB, resized,
-//! converted back and downsampled. Here each component is resized from the resolution it is stored at to the one it will
-//! be stored at, which is half the work and rounds less often: once, where the way through RGB rounds five times.
+//! Through RGB, converting a JPEG with half-resolution chroma to another such JPEG means upsampling, conversion to RGB,
+//! resizing, conversion back and downsampling. Here, each component is resized directly from its stored resolution to
+//! its output resolution. That is half the work, and rounds once instead of five times.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -27,12 +27,12 @@ use super::pixels::{self, Pixels};
 use super::source::CheckedImage;
 use super::text::Filter;
 
-/// Pixels per sample of chroma in the output, in each direction.
+/// Pixels per chroma sample of the output, in each direction.
 const CHROMA_SPREAD: u32 = 2;
-/// The sample of chroma without a colour.
+/// The value of a chroma sample without colour.
 const NO_COLOR: u8 = 128;
 
-/// Buffers that outlive one image.
+/// Buffers that are reused from one image to the next.
 #[derive(Debug, Default)]
 pub(super) struct Planar {
     row: Vec<i16>,
@@ -41,14 +41,14 @@ pub(super) struct Planar {
 }
 
 impl Planar {
-    /// Bytes held for the next image.
+    /// Returns the bytes kept for the next image.
     pub(super) fn kept_bytes(&self) -> usize {
         let planes = self.planes.iter().chain([&self.turned]);
         planes.map(|plane| plane.data.capacity()).sum::<usize>() + self.row.capacity() * size_of::<i16>()
     }
 
-    /// Decodes the file of `source`, resizes, crops and turns it by `plan` and encodes it with chroma of half the
-    /// resolution. `None` when the file is not of the kind that can be converted this way.
+    /// Decodes the file of `source`, resizes, crops and rotates it by `plan`, and encodes it with half-resolution
+    /// chroma. Returns `None` if the file cannot be converted this way.
     pub(super) fn convert(
         &mut self,
         source: &CheckedImage<'_>,
@@ -96,7 +96,7 @@ impl Planar {
     }
 }
 
-/// Resizes components of one shape to planes with a sample per `per_sample` pixels in each direction.
+/// Resizes components of one shape to planes with one sample per `per_sample` pixels in each direction.
 fn fill(
     stored: &[StoredPlane<'_>],
     per_sample: u32,
@@ -115,7 +115,7 @@ fn fill(
     Some(())
 }
 
-/// The samples that cover `size` pixels when each stands for `per_sample` of them in both directions.
+/// Returns the number of samples that cover `size` pixels, with one sample per `per_sample` pixels in each direction.
 fn covering(size: Size, per_sample: u32) -> Size {
     Size::new(size.width.div_ceil(per_sample), size.height.div_ceil(per_sample))
 }

@@ -1,7 +1,8 @@
-//! Where the samples of the output lie in the components of the file.
+//! Positions of the output samples in the components of the file.
 //!
-//! A sample stands for the pixels it covers, and its centre is theirs. That is how decoders read chroma of half the
-//! resolution, so colours do not move: neither against luma nor by the resize, the crop or the turn.
+//! A sample represents the pixels that it covers, and its centre is their centre. Decoders interpret half-resolution
+//! chroma the same way. Colours therefore do not shift: neither relative to luma nor by the resize, the crop or the
+//! rotation.
 
 use dsconvert_jpeg::{Region, StoredPlane};
 
@@ -9,34 +10,34 @@ use super::super::exif::Orientation;
 use super::super::geometry::{Rect, Size};
 use super::weights::Axis;
 
-/// From the pixels of the output to those of the file.
+/// The mapping from output pixels to pixels of the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placement {
     /// Size of the file.
     pub(super) source: Size,
     /// The file is decoded at 1/`reduction` of its size.
     pub(super) reduction: u32,
-    /// Size after the resize, as the file is stored.
+    /// Size after the resize, in the orientation of the stored pixels.
     pub(super) resized: Size,
-    /// What is kept of it.
+    /// The part of the resized image that is kept.
     pub(super) crop: Rect,
     pub(super) orientation: Orientation,
 }
 
-/// One direction of a [`Placement`].
+/// One dimension of a [`Placement`].
 struct Line {
     /// Source pixels per pixel of the resized image.
     scale: f64,
     /// First pixel of the resized image that is kept.
     start: f64,
-    /// Pixels that are kept.
+    /// Number of pixels that are kept.
     length: u32,
     is_mirrored: bool,
 }
 
 impl Placement {
-    /// The rows and columns of `plane` for an output of one sample per `per_sample` pixels in each direction, before it is
-    /// transposed.
+    /// Returns the axes for the columns and rows of `plane`, for an output with one sample per `per_sample` pixels in
+    /// each direction, before it is transposed.
     pub(super) fn axes(&self, plane: &StoredPlane<'_>, per_sample: u32) -> (Axis, Axis) {
         let (across, down) = self.lines();
         (
@@ -45,7 +46,8 @@ impl Placement {
         )
     }
 
-    /// The decoded pixels that a filter of `support` reads, whatever the resolution of chroma, and perhaps a few more.
+    /// Returns the region of decoded pixels that a filter of `support` reads, at any chroma resolution. It may contain
+    /// a few more pixels.
     pub(super) fn region(&self, support: f64) -> Region {
         let (across, down) = self.lines();
         let side = |side: u32| side.div_ceil(self.reduction) as usize;
@@ -85,7 +87,7 @@ impl Line {
     }
 
     fn span(&self, support: f64, side: usize) -> std::ops::Range<usize> {
-        // Chroma of half the resolution reaches twice as far.
+        // Half-resolution chroma reaches twice as far.
         let reach = 2.0 * support * self.scale.max(1.0) + 2.0;
         let start = (self.start * self.scale - reach).max(0.0) as usize;
         let end = ((self.start + f64::from(self.length)) * self.scale + reach).ceil() as usize;
@@ -93,8 +95,8 @@ impl Line {
     }
 }
 
-/// Whether the columns and the rows of an image run against those of the upright one (before they are transposed, if they
-/// are).
+/// Returns whether the columns and the rows of an image are mirrored relative to the upright image, before any
+/// transposition.
 fn mirrors(orientation: Orientation) -> (bool, bool) {
     match orientation {
         Orientation::Upright | Orientation::Transpose => (false, false),
@@ -112,7 +114,7 @@ mod tests {
         StoredPlane { samples: &[], stride: width, left: 0, top: 0, width, height, spread }
     }
 
-    /// Every sample of chroma has its centre between the two samples of luma that it covers, in the file and in the output.
+    /// The centre of every chroma sample is between the two luma samples that it covers, in the file and in the output.
     #[test]
     fn chroma_lies_in_the_middle_of_its_pixels() {
         for orientation in (1..=8).filter_map(Orientation::from_tag) {

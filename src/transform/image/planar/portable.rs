@@ -3,7 +3,7 @@
 use super::backend::{Backend, HORIZONTAL_SHIFT, VERTICAL_SHIFT};
 use super::weights::Weights;
 
-/// Code for any processor.
+/// The backend for any processor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Portable;
 

@@ -1,4 +1,5 @@
-//! Resampling of one plane: columns first, whose sums are the cheaper ones, then rows, while they are in the cache.
+//! Resampling of a plane. For each output row, the vertical sums, which are cheaper, come first; the horizontal sums
+//! follow while the row is in the cache.
 
 use std::ops::Range;
 
@@ -6,19 +7,19 @@ use super::backend::Backend;
 use super::portable::Portable;
 use super::weights::Weights;
 
-/// A plane of samples.
+/// A plane of samples, or a part of one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plane<'a> {
-    /// Rows of `stride` samples, of which the first may lie inside the plane.
+    /// Rows of `stride` samples. The first one need not be at the start of the plane.
     pub(super) samples: &'a [u8],
     pub(super) stride: usize,
-    /// Position of the first of `samples` in the plane.
+    /// Column of the first of `samples` in the plane; `top` is its row.
     pub(super) left: usize,
     pub(super) top: usize,
 }
 
-/// Writes the sums that `across` and `down` describe to `out`, row by row without gaps. `row` is a buffer. `None` when they need samples
-/// that `plane` does not have.
+/// Writes the weighted sums that `across` and `down` describe to `out`, row by row without gaps. `row` is a reusable
+/// buffer. Returns `None` if `plane` lacks samples that they need.
 pub(super) fn resample(
     plane: Plane<'_>,
     across: &Weights,
@@ -33,7 +34,7 @@ pub(super) fn resample(
     resample_with(Portable, plane, across, down, row, out)
 }
 
-/// As [`resample`], with the code for one kind of processor.
+/// Implements [`resample`] with the code for one kind of processor.
 pub(super) fn resample_with<B: Backend>(
     backend: B,
     plane: Plane<'_>,
@@ -53,7 +54,7 @@ pub(super) fn resample_with<B: Backend>(
     if !is_inside || out.is_empty() {
         return is_inside.then_some(());
     }
-    // Sums are counted from the start of the row. What is left of them is never read.
+    // Weights count samples from the start of the row. Values left of `first` are never read.
     row.clear();
     row.resize(end + across.stride, 0);
     backend.run(Resample { backend, plane, across, down, columns: (first, end), row, out });
@@ -65,7 +66,7 @@ struct Resample<'a, B> {
     plane: Plane<'a>,
     across: &'a Weights,
     down: &'a Weights,
-    /// The columns that are read: the first and the one after the last.
+    /// The columns that are read: the first, and the one after the last.
     columns: (usize, usize),
     row: &'a mut [i16],
     out: &'a mut [u8],
@@ -77,14 +78,14 @@ impl<B: Backend> pulp::NullaryFnOnce for Resample<'_, B> {
     #[inline(always)]
     fn call(self) {
         let Self { backend, plane, across, down, columns: (first, end), row, out } = self;
-        // An even number: they are summed in pairs.
+        // An even number, because rows are summed in pairs.
         let taps = down.taps.next_multiple_of(2).min(down.stride);
         let last = plane.samples.len() / plane.stride - 1;
         let mut rows: Vec<&[u8]> = Vec::with_capacity(taps);
         for (n, out) in out.chunks_exact_mut(across.starts.len()).enumerate() {
             rows.clear();
             for k in 0..taps {
-                // Weights of zero may be past the end.
+                // Rows with a weight of zero may be past the end.
                 let y = (down.starts[n] + k - plane.top).min(last);
                 rows.push(&plane.samples[y * plane.stride + first - plane.left..][..end - first]);
             }

@@ -1,4 +1,4 @@
-//! Against sums in floating point.
+//! Comparison with floating-point sums.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ fn filter() -> impl Strategy<Value = Filter> {
     prop_oneof![Just(Filter::Lanczos3), Just(Filter::CatmullRom), Just(Filter::Bilinear), Just(Filter::Box)]
 }
 
-/// Some part of a row of up to 150 samples, at any scale.
+/// Generates an arbitrary part of a row of up to 150 samples, at any scale.
 fn axis() -> impl Strategy<Value = Axis> {
     (1usize..150, 1usize..90, 0.0f64..1.0, 0.05f64..1.0, any::<bool>()).prop_map(
         |(length, count, place, part, is_mirrored)| {
@@ -28,7 +28,7 @@ fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // Often an extreme, where sums overshoot.
+        // Extremes are frequent, so that sums overshoot.
         match state >> 60 {
             0..5 => 0,
             5..10 => 255,
@@ -71,7 +71,7 @@ proptest! {
         }
     }
 
-    /// A part of a plane gives what the whole plane gives, or nothing where samples are missing.
+    /// A part of a plane gives the same result as the whole plane, or `None` if samples are missing.
     #[test]
     fn parts_of_a_plane_are_enough((across, down) in (axis(), axis()), filter in filter(), seed: u64, cut in 0usize..2) {
         let kernel = Kernel::of(filter);

@@ -6,13 +6,13 @@ use super::kernel::{Kernel, nearest};
 
 /// Fractional bits of a weight.
 pub(super) const WEIGHT_BITS: u32 = 14;
-/// Weights are listed in groups of this many, filled up with zeros.
+/// Number of weights in a group. Incomplete groups are padded with zeros.
 pub(super) const GROUP: usize = 16;
 
 const ONE: i32 = 1 << WEIGHT_BITS;
 
-/// Where the samples of a resampled row or column lie in its source: sample `n` of `count` has its centre at
-/// `first + n × step`. Source sample `i` of `length` reaches from `i` to `i + 1`. A negative step mirrors.
+/// Positions of the samples of a resampled row or column in its source. The centre of sample `n` of `count` is at
+/// `first + n × step`. Source sample `i` of `length` spans `i` to `i + 1`. A negative step mirrors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis {
     pub(super) first: f64,
@@ -21,24 +21,24 @@ pub(super) struct Axis {
     pub(super) length: usize,
 }
 
-/// For each sample of an [`Axis`], the source samples it is the weighted sum of.
+/// For each sample of an [`Axis`], the source samples and weights of its weighted sum.
 #[derive(Debug)]
 pub(super) struct Weights {
     /// The first source sample of each sum.
     pub(super) starts: Vec<usize>,
-    /// The weights of each sum, `stride` of them.
+    /// The weights of each sum, padded to `stride`.
     pub(super) values: Vec<i16>,
-    /// Most source samples of a sum.
+    /// Maximum number of source samples of a sum.
     pub(super) taps: usize,
-    /// A multiple of [`GROUP`].
+    /// Weights stored per sum, a multiple of [`GROUP`].
     pub(super) stride: usize,
-    /// The source samples that are read.
+    /// The range of source samples that are read.
     pub(super) span: Range<usize>,
 }
 
 impl Weights {
-    /// The weights of `kernel`, stretched so that it covers every source sample where the row becomes shorter. They add
-    /// up to one, exactly.
+    /// Computes the weights of `kernel`. For downscaling, the kernel is stretched so that it covers every source
+    /// sample. The weights of each sample add up to exactly one.
     pub(super) fn new(axis: Axis, kernel: Kernel) -> Self {
         let scale = axis.step.abs().max(1.0);
         let reach = kernel.support() * scale;
@@ -54,7 +54,7 @@ impl Weights {
         let mut exact = vec![0.0; stride];
         for (n, values) in weights.values.chunks_exact_mut(stride).enumerate() {
             let center = axis.first + n as f64 * axis.step;
-            // Samples whose centre the kernel reaches. Numbers below zero become zero.
+            // Samples whose centre is inside the kernel. The conversion saturates negative numbers to zero.
             let start = ((center - reach + 0.5) as usize).min(axis.length.saturating_sub(1));
             let end =
                 ((center + reach + 0.5) as usize).clamp(start + 1, axis.length.max(1)).min(start + stride);
@@ -81,15 +81,15 @@ impl Weights {
         weights
     }
 
-    /// The weights of sample `n`.
+    /// Returns the weights of sample `n`.
     #[inline(always)]
     pub(super) fn of(&self, n: usize) -> &[i16] {
         &self.values[n * self.stride..][..self.stride]
     }
 }
 
-/// Writes the parts that `exact` has of `sum`, rounded, to the front of `values`, without the zeros at its start, whose
-/// number is returned. The largest takes what rounding leaves over.
+/// Divides `exact` by `sum` and writes the rounded weights to `values`, without leading zeros. Returns the number of
+/// leading zeros. The largest weight absorbs the total rounding error.
 fn quantize(exact: &mut [f32], sum: f32, values: &mut [i16]) -> usize {
     let (factor, mut rest, mut largest) = (ONE as f32 / sum, ONE, 0);
     let mut most = f32::MIN;

@@ -1,10 +1,10 @@
-//! Image files made byte by byte, whole and broken.
+//! Image files created byte by byte, intact and broken.
 
 use libjpeg_turbo_rs::{ColorSpace, Encoder, PixelFormat, Subsampling};
 
 use super::super::{Encode, encode, exif, pixels::Pixels};
 
-/// A smooth RGB picture whose corners differ.
+/// Creates a smooth RGB picture whose corners differ.
 pub(super) fn picture(width: u32, height: u32) -> Vec<u8> {
     let mut out = Vec::new();
     for y in 0..height {
@@ -16,7 +16,7 @@ pub(super) fn picture(width: u32, height: u32) -> Vec<u8> {
     out
 }
 
-/// A picture with edges and texture, so that chroma and resampling have something to lose.
+/// Creates a picture with edges and texture, so that chroma subsampling and resampling lose detail.
 pub(super) fn busy_picture(width: u32, height: u32) -> Vec<u8> {
     let mut out = picture(width, height);
     for (i, pixel) in out.as_chunks_mut::<3>().0.iter_mut().enumerate() {
@@ -43,7 +43,7 @@ pub(super) fn progressive(width: u32, height: u32) -> Vec<u8> {
     encoder(&picture(width, height), width, height).progressive(true).encode().unwrap()
 }
 
-/// A CMYK or YCCK file of one colour.
+/// Creates a CMYK or YCCK file of one colour.
 pub(super) fn cmyk(inks: [u8; 4], space: ColorSpace, adobe: bool) -> Vec<u8> {
     let data = inks.repeat(16 * 16);
     Encoder::new(&data, 16, 16, PixelFormat::Cmyk)
@@ -55,7 +55,7 @@ pub(super) fn cmyk(inks: [u8; 4], space: ColorSpace, adobe: bool) -> Vec<u8> {
         .unwrap()
 }
 
-/// `jpeg` with a segment put behind its start.
+/// Inserts a segment after the start marker of `jpeg`.
 pub(super) fn with_segment(jpeg: &[u8], marker: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = jpeg[..2].to_vec();
     out.extend([0xff, marker]);
@@ -98,7 +98,7 @@ pub(super) fn png_chunk(kind: &[u8; 4], data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// zlib of one stored block.
+/// Creates a zlib stream with one stored block.
 fn stored_zlib(data: &[u8]) -> Vec<u8> {
     let length = data.len() as u16;
     let mut out = vec![0x78, 0x01, 0x01];
@@ -114,7 +114,8 @@ fn stored_zlib(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A PNG from its header fields, the chunks between header and data, and its rows (each behind a filter byte of 0).
+/// Creates a PNG from its header fields, the chunks between header and data, and its rows (each after a filter byte of
+/// 0).
 pub(super) fn raw_png(
     size: (u32, u32),
     depth: u8,
@@ -134,7 +135,7 @@ pub(super) fn raw_png(
     out
 }
 
-/// A 1×1 GIF with `frames` frames.
+/// Creates a 1×1 GIF with `frames` frames.
 pub(super) fn gif(frames: usize) -> Vec<u8> {
     let mut out = b"GIF89a\x01\0\x01\0\x80\0\0\xff\x80\0\0\0\0".to_vec();
     for _ in 0..frames {
@@ -144,7 +145,7 @@ pub(super) fn gif(frames: usize) -> Vec<u8> {
     out
 }
 
-/// A bitmap of 24 bits per pixel; a negative height means rows from top to bottom.
+/// Creates a bitmap of 24 bits per pixel; a negative height means rows from top to bottom.
 pub(super) fn bmp(width: u32, height: i32, rows: &[&[u8]]) -> Vec<u8> {
     let mut out = b"BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0".to_vec();
     out.extend(width.to_le_bytes());
@@ -158,7 +159,7 @@ pub(super) fn bmp(width: u32, height: i32, rows: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// A little-endian grey TIFF of 2×2 pixels whose first directory is followed by one at `next`.
+/// Creates a little-endian grey TIFF of 2×2 pixels whose first directory links to a next one at `next`.
 pub(super) fn tiff(orientation: u16, next: u32) -> Vec<u8> {
     let entries: [(u16, u16, u32, u32); 9] = [
         (0x0100, 3, 1, 2),

@@ -1,13 +1,14 @@
-//! The table of difficult files: each row is made by code and states its outcome, pixels or reject.
+//! A table of difficult files. Each row generates a file and states its outcome: pixels or a reject.
 //!
-//! A row's outcome is a promise about what datasets contain: change one only together with `docs/reference/images.md`.
+//! The outcome of a row is a promise about the content of datasets: change it only together with
+//! `docs/reference/images.md`.
 
 use libjpeg_turbo_rs::ColorSpace;
 
 use super::files::*;
 use super::*;
 
-/// What a file must become.
+/// The expected outcome of a file.
 #[derive(Debug, PartialEq)]
 enum Is {
     /// Pixels: width, height and CRC-32 of the RGB samples.
@@ -33,7 +34,7 @@ fn outcome(file: &[u8], texts: &[(&str, &str)]) -> Is {
     }
 }
 
-/// `file` with the bytes at `at` replaced.
+/// Replaces the bytes of `file` at `at`.
 fn patched(mut file: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     file[at..at + bytes.len()].copy_from_slice(bytes);
     file
@@ -44,12 +45,12 @@ fn cut(mut file: Vec<u8>, keep: usize) -> Vec<u8> {
     file
 }
 
-/// Position of the first `marker` in `jpeg`.
+/// Returns the position of the first `marker` in `jpeg`.
 fn marker(jpeg: &[u8], marker: u8) -> usize {
     jpeg.windows(2).position(|w| w == [0xff, marker]).unwrap()
 }
 
-/// A progressive file whose last scan is there thousands of times.
+/// Creates a progressive file whose last scan is repeated thousands of times.
 fn many_scans() -> Vec<u8> {
     let file = progressive(16, 16);
     let last = file.windows(2).rposition(|w| w == [0xff, 0xda]).unwrap();
@@ -68,7 +69,7 @@ fn difficult_files_have_the_outcome_of_their_row() {
     let whole = jpeg(48, 32);
     let gray = PNG_GRAY_16;
     let rows: Vec<Row> = vec![
-        // Ends that come too early.
+        // Truncated and unknown files.
         ("no bytes", vec![], &[], Is::Reject(Empty)),
         (
             "HTML named .jpg",
@@ -95,7 +96,7 @@ fn difficult_files_have_the_outcome_of_their_row() {
         ("cut GIF", cut(gif(1), gif(1).len() - 1), &[], Is::Reject(Truncated)),
         ("cut BMP", cut(bmp(2, 2, &[&[1; 6], &[2; 6]]), 60), &[], Is::Reject(Truncated)),
         ("cut TIFF", cut(tiff(1, 0), 124), &[], Is::Reject(Truncated)),
-        // Damage in the middle.
+        // Damage inside files.
         (
             "bad code in the scan",
             patched(whole.clone(), whole.len() - 60, &[0xff, 0, 0xff, 0, 0xff, 0]),
@@ -127,7 +128,7 @@ fn difficult_files_have_the_outcome_of_their_row() {
         ("thousands of scans", many_scans(), &[], Is::Reject(TooLarge)),
         ("1×1 JPEG", jpeg(1, 1), &[], Pixels(1, 1, 0)),
         ("65500×1 JPEG", jpeg(65_500, 1), &[("resize", "longer:8")], Pixels(8, 1, 0)),
-        // Unusual and whole.
+        // Unusual but intact files.
         ("bytes behind the end", [&whole, &b"tail"[..]].concat(), &[], same_as(&whole)),
         ("progressive", progressive(48, 32), &[], same_as(&whole)),
         (
@@ -185,7 +186,7 @@ fn difficult_files_have_the_outcome_of_their_row() {
     for (name, file, texts, expected) in rows {
         let is = outcome(&file, texts);
         let fits = match (&is, &expected) {
-            // A digest of 0 in the table: only the size is fixed, other tests look at the pixels.
+            // A digest of 0 in the table fixes only the size; other tests check the pixels.
             (Pixels(w, h, _), Pixels(x, y, 0)) => (w, h) == (x, y),
             _ => is == expected,
         };

@@ -1,4 +1,4 @@
-//! Masks beside their images.
+//! Tests of masks and their images.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use super::files::with_orientation;
 use super::*;
 use crate::decode::{Mask, Size};
 
-/// Blocks of 16 × 16 pixels whose neighbours differ, and no two rows or columns are alike.
+/// Creates blocks of 16 × 16 pixels. Adjacent blocks differ, and no two rows or columns are alike.
 fn blocks(width: u32, height: u32) -> pixels::Pixels {
     let value = |x: u32, y: u32| 20 + 30 * ((x / 16 + 3 * (y / 16) + (x / 16) * (y / 16)) % 8) as u8;
     let data = (0..height).flat_map(|y| (0..width).map(move |x| value(x, y))).collect();
@@ -88,7 +88,7 @@ fn masks_keep_palettes_and_depths() {
         Bytes::from(out)
     };
     let image = |width, height| png(&blocks(width, height));
-    // As it is, without what is no pixel.
+    // Unchanged, but without metadata.
     let (_, same) = converted(&image(4, 2), &indexed, &[]);
     let same = same.unwrap();
     assert_eq!(Mask::read(&same, Size::new(4, 2)), Mask::read(&indexed, Size::new(4, 2)));

@@ -1,4 +1,4 @@
-//! Tests of the whole transform, on files made here.
+//! Tests of the whole transform, on generated files.
 
 mod files;
 mod hostile;
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use super::*;
 use crate::sample::{Reject, RejectCode};
 
-/// The default options with some fields replaced: names and values as in the manifest.
+/// Returns the default options with some fields replaced. Names and values are those of the manifest.
 fn options(texts: &[(&str, &str)]) -> ImageOptions {
     let mut json = serde_json::to_value(ImageOptions::default()).unwrap();
     for (key, text) in texts {
@@ -32,7 +32,7 @@ fn convert(source: &[u8], texts: &[(&str, &str)]) -> Result<Converted, Reject> {
     }
 }
 
-/// The pixels of a conversion.
+/// Converts `source` to bare samples.
 fn raw(source: &[u8], texts: &[(&str, &str)]) -> Converted {
     let mut texts = texts.to_vec();
     texts.push(("encode", "raw"));
@@ -52,7 +52,7 @@ fn near(a: [u8; 3], b: [u8; 3], by: u8) -> bool {
     a.iter().zip(b).all(|(a, b)| a.abs_diff(b) <= by)
 }
 
-/// Peak signal-to-noise ratio of two images, in decibel.
+/// Returns the peak signal-to-noise ratio of two images, in decibels.
 fn psnr(a: &[u8], b: &[u8]) -> f64 {
     assert_eq!(a.len(), b.len());
     let squares: f64 = a.iter().zip(b).map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2)).sum();

@@ -1,4 +1,4 @@
-//! Files whose coded pixels stay as they are.
+//! Tests of files whose coded pixels pass through unchanged.
 
 use moxcms::ColorProfile;
 
@@ -102,7 +102,7 @@ fn profiles_are_converted_unless_dropped() {
     let converted = pixel(&raw(&tagged, &[]), 4, 4);
     assert!(converted[0] < 90, "{converted:?}");
     assert!(near(pixel(&raw(&tagged, &[("icc", "drop")]), 4, 4), [100, 180, 100], 3));
-    // The same colours, by way of a resize and of a PNG.
+    // A resize gives the same colours.
     let resized = raw(&tagged, &[("resize", "longer:4")]);
     assert!(near(pixel(&resized, 2, 2), converted, 2));
 }

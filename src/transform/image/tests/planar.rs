@@ -1,4 +1,4 @@
-//! JPEG to JPEG without RGB in between, against the way through RGB.
+//! Compares resizing from JPEG to JPEG without RGB with the path through RGB.
 
 use libjpeg_turbo_rs::{Decoder, Encoder, PixelFormat, Subsampling};
 
@@ -9,7 +9,7 @@ use super::super::source::CheckedImage;
 use super::files::*;
 use super::*;
 
-/// A picture of slow waves of all colours: what moves, by half a pixel of chroma even, becomes another colour.
+/// Creates a picture of slow waves in all colours: any shift, even by half a chroma pixel, changes colours.
 fn waves(width: u32, height: u32) -> Vec<u8> {
     let mut out = Vec::new();
     for y in 0..height {
@@ -30,7 +30,7 @@ fn decoded(file: &[u8]) -> Vec<u8> {
     decoder.decode_image().unwrap().into_vec()
 }
 
-/// The same conversion with RGB in between.
+/// Converts the same way, but through RGB.
 fn through_rgb(file: &[u8], texts: &[(&str, &str)]) -> Vec<u8> {
     let image = raw(file, texts);
     let pixels = Pixels { data: image.bytes.to_vec(), width: image.width, height: image.height, channels: 3 };
@@ -97,7 +97,7 @@ fn grayscale_files_stay_without_colour() {
     assert!(found.as_chunks::<3>().0.iter().all(|[r, g, b]| r == g && g == b));
 }
 
-/// That the pixels are right does not tell which way they went.
+/// Correct pixels do not show which path produced them.
 #[test]
 fn common_files_go_this_way_and_others_do_not() {
     let picture = waves(60, 40);

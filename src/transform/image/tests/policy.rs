@@ -1,4 +1,4 @@
-//! The pixel policy, one rule per test.
+//! Tests of the pixel policy, one rule per test.
 
 use bytes::Bytes;
 use libjpeg_turbo_rs::PixelFormat;
@@ -20,7 +20,7 @@ fn every_orientation_gives_the_same_upright_image() {
     let upright = raw(&jpeg(64, 48), &[("resize", "longer:32")]);
     let sizes = [(64, 48), (64, 48), (64, 48), (64, 48), (48, 64), (48, 64), (48, 64), (48, 64)];
     for (tag, (w, h)) in (1..=8u16).zip(sizes) {
-        // The picture as a camera would have stored it: turned by the inverse of its orientation.
+        // The picture as a camera would have stored it: rotated by the inverse of its orientation.
         let inverse = match tag {
             6 => 8,
             8 => 6,

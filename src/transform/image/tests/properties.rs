@@ -1,4 +1,4 @@
-//! What holds for any bytes and any sizes.
+//! Properties that hold for any bytes and any sizes.
 
 use libjpeg_turbo_rs::Subsampling;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn samples() -> Vec<Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Nothing panics, a result has the size it states, and the same bytes give the same outcome.
+    /// Nothing panics, a result has the size it declares, and the same bytes give the same outcome.
     #[test]
     fn damaged_files_have_an_outcome(
         which in 0usize..9,
@@ -52,7 +52,7 @@ proptest! {
         prop_assert_eq!(first, transform.convert(&file, &mut ImageScratch::new()));
     }
 
-    /// Of a photograph only what the result needs is decoded: what was in the buffers before never shows.
+    /// Only the part of a photograph that the result needs is decoded: earlier content of the buffers never shows.
     #[test]
     fn the_image_before_does_not_show(
         size in (17u32..200, 17u32..200),
@@ -76,7 +76,7 @@ proptest! {
         prop_assert_eq!(found, transform.convert(&shown, &mut ImageScratch::new()));
     }
 
-    /// Bytes that only start like an image are survived.
+    /// Bytes that only start like an image do not cause a panic.
     #[test]
     fn noise_has_an_outcome(start in 0usize..6, noise in proptest::collection::vec(any::<u8>(), 0..300)) {
         let starts: [&[u8]; 6] =
@@ -86,7 +86,7 @@ proptest! {
         let _ = transform.convert(&Bytes::from(file), &mut ImageScratch::new());
     }
 
-    /// The size of the output is the planned one, whatever the way there.
+    /// The output has the planned size, whichever path it takes.
     #[test]
     fn sizes_are_as_planned(
         width in 1u32..200, height in 1u32..200, tag in 1u16..9, n in 1u32..120, crop in 1u32..120, kind in 0usize..3,

@@ -1,4 +1,4 @@
-//! What the resize keeps, and that damage is found whatever the request.
+//! Quality of resized images, and detection of damage whatever the options.
 
 use libjpeg_turbo_rs::Subsampling;
 

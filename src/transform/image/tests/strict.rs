@@ -1,4 +1,5 @@
-//! Files that libjpeg, libpng or libwebp refuse are rejects, and small files cannot claim much memory.
+//! Files that libjpeg, libpng or libwebp reject are rejected, and small files cannot make the converter use much
+//! memory.
 
 use libjpeg_turbo_rs::ColorSpace;
 
@@ -15,7 +16,7 @@ fn with(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `bytes` put into `file` at `at`.
+/// Inserts `bytes` into `file` at `at`.
 fn inserted(file: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     [&file[..at], bytes, &file[at..]].concat()
 }
@@ -28,7 +29,7 @@ fn what_is_fatal_to_libjpeg_is_a_reject() {
     let last_scan = progressive.windows(2).rposition(|w| w == [0xff, 0xda]).unwrap();
     let frame = marker(&progressive, 0xc2);
     let frame = &progressive[frame..frame + 2 + usize::from(progressive[frame + 3])];
-    // Number of components, one of two bytes each, then Ss, Se, and Ah and Al.
+    // Number of components, two bytes for each, then Ss, Se, and Ah with Al.
     let parameters = |file: &[u8], scan: usize| scan + 5 + 2 * usize::from(file[scan + 4]);
     let spectral = parameters(&progressive, last_scan);
     let cases = [
@@ -56,10 +57,11 @@ fn what_is_fatal_to_libjpeg_is_a_reject() {
 
 #[test]
 fn a_component_without_a_scan_is_a_reject() {
-    // A progressive file that ends after its first scan has all components, one without a scan has not.
+    // A progressive file that ends after its first scan has all its components; a file in which a component has no scan
+    // does not.
     let file = jpeg(16, 16);
     let scan = marker(&file, 0xda);
-    // One component in the scan: the frame has three.
+    // One component in the scan; the frame has three.
     let alone = [&file[..scan], &[0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0], &file[scan + 14..]].concat();
     assert!(convert(&alone, &[]).is_err());
 }
@@ -132,7 +134,7 @@ fn webp_containers_are_read_to_their_end() {
     for (name, file) in cases {
         assert_eq!(code(&file, &[("encode", "keep")]), RejectCode::Corrupt, "{name}");
     }
-    // The first partition has ended before its last row: the size is in bits 5 to 23 of the first bytes.
+    // The first partition ends before its last row: its size is in bits 5 to 23 of the first bytes.
     let lossy = webp(101, 76);
     let short = with(&lossy, 20, &[lossy[20] & 0x1f | 0x80, 0, 0]);
     assert!(convert(&short, &[("encode", "keep")]).is_err());
@@ -141,7 +143,7 @@ fn webp_containers_are_read_to_their_end() {
     assert_eq!(kept.bytes, plain);
 }
 
-/// A bitmap of 8 bits per pixel with run lengths.
+/// Creates a run-length encoded bitmap of 8 bits per pixel.
 fn rle(width: u32, height: u32, runs: &[u8]) -> Vec<u8> {
     let mut out = b"BM\0\0\0\0\0\0\0\0\x3e\0\0\0\x28\0\0\0".to_vec();
     out.extend(width.to_le_bytes());

@@ -1,7 +1,7 @@
-//! Whole datasets: any file of them is altered, and whatever comes out must be what was written, or an error.
+//! Whole datasets: one of their files is altered, and reading must return what was written, or an error.
 //!
-//! A record is wrong when its values are not those that were written under its ordinal in its split; a length, a rank or
-//! an image in a batch likewise. A manifest protects itself: one that was altered must not open.
+//! A record is wrong if its values are not those that were written under its ordinal in its split. The same holds for a
+//! length, a rank or an image in a batch. A manifest protects itself: an altered one must not open.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,14 +24,14 @@ const KINDS: [&str; 2] = ["images", "text"];
 pub(super) struct Datasets {
     root: PathBuf,
     inputs: Vec<Input>,
-    /// By kind, then by the name of the split.
+    /// Content by kind, then by the name of the split.
     written: BTreeMap<&'static str, BTreeMap<String, Written>>,
-    /// The input that is altered on the disk.
+    /// Input that is altered on the disk.
     altered: Option<usize>,
     cases: u64,
 }
 
-/// What a split holds.
+/// Content of a split.
 struct Written {
     records: Vec<Vec<Value>>,
     lengths: Vec<u64>,
@@ -82,7 +82,7 @@ impl Target for Datasets {
     }
 
     fn check(&mut self, input: usize, bytes: &[u8]) -> Verdict {
-        // The case before may have ended in a panic.
+        // Restores the file of the case before, which may have ended in a panic.
         if let Some(altered) = self.altered.replace(input)
             && let Err(e) = self.write(altered, &self.inputs[altered].bytes)
         {
@@ -107,7 +107,7 @@ impl Target for Datasets {
     }
 }
 
-/// Reads everything in every way and returns the number of errors; the error describes what is wrong.
+/// Reads everything in every way and returns the number of read errors. The error describes what is wrong.
 fn compare(dataset: &Dataset, written: &BTreeMap<String, Written>) -> Result<u64, String> {
     let mut errors = 0;
     let _ = dataset.describe();
@@ -246,7 +246,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The ids of a row of a padded batch, without the padding.
+/// Returns the ids of a row of a padded batch, without the padding.
 fn row_of(batch: &Batch, row: usize) -> Option<Vec<i64>> {
     let ids = batch.array(INPUT_IDS)?.as_slice::<i64>()?;
     let lengths = batch.array("lengths")?.as_slice::<i64>()?;

@@ -6,9 +6,9 @@ use dsconvert::transform::image::{ImageOptions, ImageOutcome, ImageScratch, Imag
 use super::{Input, Target, Verdict, files, fixture};
 use crate::Result;
 
-/// Largest file that is mutated: small ones decode in less time.
+/// Maximum size of a mutated file: small ones decode faster.
 const MAX_BYTES: usize = 12 << 10;
-/// Most pixels of an image, so that a damaged header cannot make a case slow.
+/// Maximum number of pixels of an image, so that a damaged header cannot make a case slow.
 const MAX_PIXELS: u64 = 1 << 20;
 
 pub(super) struct Images {

@@ -1,4 +1,4 @@
-//! What is mutated, and what a mutant may do.
+//! Fuzz targets, and the possible results of a mutant.
 
 mod dataset;
 mod image;
@@ -31,19 +31,19 @@ pub(crate) const NAMES: [&str; 16] = [
     "source-metadata",
 ];
 
-/// A file that is mutated.
+/// A file to mutate.
 pub(crate) struct Input {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What came of a mutant.
+/// Result of a mutant.
 pub(crate) enum Verdict {
     /// Everything was read, and nothing is wrong.
     Accepted,
     /// An error, or a reject, was reported.
     Refused,
-    /// What was read is not what was written.
+    /// The data that was read is not what was written.
     Wrong(String),
 }
 
@@ -55,14 +55,14 @@ impl Verdict {
 
 /// Something that reads files.
 pub(crate) trait Target {
-    /// The files that are mutated.
+    /// Returns the files to mutate.
     fn inputs(&self) -> &[Input];
 
-    /// Reads `bytes` in the place of the input with the ordinal `input`.
+    /// Reads `bytes` in place of the input with the ordinal `input`.
     fn check(&mut self, input: usize, bytes: &[u8]) -> Verdict;
 }
 
-/// The target called `name`, which may use the empty directory `scratch`.
+/// Builds the target called `name`, which may use the empty directory `scratch`.
 pub(crate) fn build(name: &str, scratch: &Path) -> Result<Box<dyn Target>> {
     Ok(match name.split_once('-').unwrap_or((name, "")) {
         ("image", _) => Box::new(image::Images::new()?),
@@ -74,12 +74,12 @@ pub(crate) fn build(name: &str, scratch: &Path) -> Result<Box<dyn Target>> {
     })
 }
 
-/// A path below the fixtures of the repository.
+/// Returns a path below the fixtures of the repository.
 fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path)
 }
 
-/// The files below `dir`, in the order of their paths, which are relative to it.
+/// Reads the files below `dir`, in the order of their paths, which are relative to it.
 fn files(dir: &Path) -> Result<Vec<Input>> {
     fn walk(root: &Path, dir: &Path, found: &mut Vec<Input>) -> Result<()> {
         let mut entries = std::fs::read_dir(dir)?.collect::<Result<Vec<_>, _>>()?;

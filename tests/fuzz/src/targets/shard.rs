@@ -15,7 +15,7 @@ use crate::Result;
 pub(super) struct Shards {
     format: Format,
     inputs: Vec<Input>,
-    /// Schema and places of records, for each input.
+    /// Schema and record positions of each input.
     known: Vec<(Arc<Schema>, Vec<Placed>)>,
 }
 

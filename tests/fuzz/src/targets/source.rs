@@ -10,9 +10,9 @@ use parquet::file::properties::WriterVersion;
 use super::{Input, Target, Verdict, files, fixture, tables};
 use crate::Result;
 
-/// Exit status of a run that was not committed: everything was rejected.
+/// Exit status of a run that was not committed, because everything was rejected.
 const NOT_COMMITTED: u8 = 3;
-/// Largest image in a tar.
+/// Maximum size of an image in the sources.
 const MAX_IMAGE_BYTES: usize = 4 << 10;
 
 pub(super) struct Sources {
@@ -21,7 +21,7 @@ pub(super) struct Sources {
     out: PathBuf,
     /// The command without its directories.
     command: Vec<String>,
-    /// Option that names the input, when it is not the source itself.
+    /// Whether the input is named by `--metadata`, instead of being the source itself.
     metadata: bool,
 }
 
@@ -108,7 +108,7 @@ fn documents() -> Result<Vec<Input>> {
     ])
 }
 
-/// Archives of text: stored, and deflated.
+/// Returns archives of text: stored, and deflated.
 fn text_zips() -> Result<Vec<Input>> {
     let (jsonl, csv) = (tables::jsonl("text", tables::text), tables::csv("text", tables::text));
     let gzip = tables::compressed(&jsonl)?.into_iter().find(|(extension, _)| *extension == "gz");
@@ -150,7 +150,7 @@ fn tars() -> Result<Vec<Input>> {
     Ok(vec![Input { name: "a.tar".to_owned(), bytes: tar.into_inner()? }])
 }
 
-/// Archives of images: stored, and deflated.
+/// Returns archives of images: stored, and deflated.
 fn zips() -> Result<Vec<Input>> {
     let images = small_images()?;
     let files: Vec<(String, &[u8])> = images
@@ -164,7 +164,7 @@ fn zips() -> Result<Vec<Input>> {
     ])
 }
 
-/// Tables that name the images that are put into `source`.
+/// Returns tables that name images, and writes these images into `source`.
 fn metadata(source: &Path) -> Result<Vec<Input>> {
     let images = small_images()?;
     for (i, image) in images.iter().cycle().take(tables::ROWS).enumerate() {

@@ -1,4 +1,4 @@
-//! Tables of documents in the formats of other programs, made anew for each search.
+//! Tables of documents in the formats of other programs, generated for each search.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use parquet::file::properties::{WriterProperties, WriterVersion};
 
 use crate::Result;
 
-/// Rows of a table.
+/// Rows per table.
 pub(super) const ROWS: usize = 24;
 
-/// The column called `first`, a number and a label.
+/// Returns a batch with the column called `first`, a number and a label.
 fn batch(first: &str, value: impl Fn(usize) -> String) -> Result<RecordBatch> {
     let texts: ArrayRef = Arc::new(StringArray::from_iter((0..ROWS).map(|i| (i % 7 != 6).then(|| value(i)))));
     let numbers: ArrayRef =
@@ -31,12 +31,12 @@ fn label(i: usize) -> &'static str {
     if i.is_multiple_of(2) { "a" } else { "b" }
 }
 
-/// Text of document `i`.
+/// Returns the text of document `i`.
 pub(super) fn text(i: usize) -> String {
     format!("Document {i}: {}", "the quick brown fox, ".repeat(i % 5))
 }
 
-/// The table as JSON lines.
+/// Returns the table as JSON lines.
 pub(super) fn jsonl(first: &str, value: impl Fn(usize) -> String) -> Vec<u8> {
     let line = |i| {
         let label = label(i);
@@ -45,13 +45,13 @@ pub(super) fn jsonl(first: &str, value: impl Fn(usize) -> String) -> Vec<u8> {
     (0..ROWS).map(line).collect::<String>().into_bytes()
 }
 
-/// The table as CSV.
+/// Returns the table as CSV.
 pub(super) fn csv(first: &str, value: impl Fn(usize) -> String) -> Vec<u8> {
     let row = |i| format!("\"{}\",{i},{}\r\n", value(i), label(i));
     format!("{first},number,label\r\n{}", (0..ROWS).map(row).collect::<String>()).into_bytes()
 }
 
-/// The table as Parquet: with pages of version 1 and dictionaries, or of version 2 and delta encodings.
+/// Returns the table as Parquet: with pages of version 1 and dictionaries, or of version 2 and delta encodings.
 pub(super) fn parquet(
     first: &str,
     value: impl Fn(usize) -> String,
@@ -74,7 +74,7 @@ pub(super) fn parquet(
     Ok(writer.into_inner()?)
 }
 
-/// The table as an Arrow IPC file.
+/// Returns the table as an Arrow IPC file.
 pub(super) fn arrow_file(first: &str, value: impl Fn(usize) -> String) -> Result<Vec<u8>> {
     let batch = batch(first, value)?;
     let mut writer = FileWriter::try_new(Vec::new(), &batch.schema())?;
@@ -82,7 +82,7 @@ pub(super) fn arrow_file(first: &str, value: impl Fn(usize) -> String) -> Result
     Ok(writer.into_inner()?)
 }
 
-/// The table as an Arrow IPC stream.
+/// Returns the table as an Arrow IPC stream.
 pub(super) fn arrow_stream(first: &str, value: impl Fn(usize) -> String) -> Result<Vec<u8>> {
     let batch = batch(first, value)?;
     let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
@@ -90,7 +90,7 @@ pub(super) fn arrow_stream(first: &str, value: impl Fn(usize) -> String) -> Resu
     Ok(writer.into_inner()?)
 }
 
-/// `bytes` compressed, with the extension of each kind.
+/// Compresses `bytes` in each way, with the file extension of each.
 pub(super) fn compressed(bytes: &[u8]) -> Result<Vec<(&'static str, Vec<u8>)>> {
     let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gz.write_all(bytes)?;
@@ -106,7 +106,7 @@ pub(super) fn compressed(bytes: &[u8]) -> Result<Vec<(&'static str, Vec<u8>)>> {
     ])
 }
 
-/// A zip archive of `files`, all of them stored or deflated.
+/// Returns a zip archive of `files`, all of them stored or deflated.
 pub(super) fn zip(files: &[(String, &[u8])], is_deflated: bool) -> Result<Vec<u8>> {
     let (mut zip, mut directory) = (Vec::new(), Vec::new());
     for (name, content) in files {

@@ -1,4 +1,4 @@
-//! Files called tokenizer.json.
+//! Files called `tokenizer.json`.
 
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Input, Target, Verdict, files, fixture};
 use crate::Result;
 
-/// Texts that are encoded by every tokenizer that loads.
+/// Texts that every loaded tokenizer encodes.
 const TEXTS: [&str; 4] = [
     "",
     "Hello, world! It's 2024 – naïve café.\n\n  def f(x):\n\treturn x ** 2\r\n",
@@ -21,7 +21,7 @@ pub(super) struct Tokenizers {
 impl Tokenizers {
     pub(super) fn new() -> Result<Self> {
         let mut inputs = files(&fixture("tokenizers"))?;
-        // Small ones take less time, and a mutation is more likely to matter.
+        // Small tokenizers take less time, and a mutation is more likely to matter.
         for i in 0..3 {
             inputs
                 .insert(0, Input { name: format!("tiny-{i}.json"), bytes: tiny(i).to_string().into_bytes() });
@@ -72,7 +72,7 @@ impl Target for Tokenizers {
         &self.inputs
     }
 
-    /// Ids are wrong when they exceed the largest id that was reported, or are not those of the reference engine.
+    /// Ids are wrong if they exceed the largest reported id, or differ from those of the reference engine.
     fn check(&mut self, _input: usize, bytes: &[u8]) -> Verdict {
         let Ok(tokenizer) = Tokenizer::from_json(bytes.to_vec(), TokenizerOptions::default()) else {
             return Verdict::Refused;

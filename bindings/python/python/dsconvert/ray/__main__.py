@@ -18,7 +18,7 @@ EXIT_REJECTS = 1
 EXIT_USAGE = 2
 EXIT_FAILED = 3
 EXIT_SIGNAL = 128
-# Seconds between two lines of progress where standard error is not a terminal.
+# Seconds between lines of progress if standard error is not a terminal.
 LINE_SECONDS = 10.0
 
 DESCRIPTION = """Convert images or text on a Ray cluster.
@@ -33,7 +33,7 @@ class Terminated(KeyboardInterrupt):
 
 
 class ProgressDisplay:
-    """A line that is rewritten on a terminal; elsewhere a line every ten seconds."""
+    """Shows progress: a rewritten line on a terminal, elsewhere a line every ten seconds."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
@@ -53,7 +53,7 @@ class ProgressDisplay:
 
 
 def text(now: ConversionProgress) -> str:
-    """`12 of 40 units · 98.3 MB/s · 8 tasks · 35 s left`"""
+    """Formats progress as `12 of 40 units · 98.3 MB/s · 8 tasks · 35 s left`."""
     parts = [
         f"{now.done} of {now.units} units",
         f"{now.bytes_per_second / 1e6:.1f} MB/s",
@@ -67,7 +67,7 @@ def text(now: ConversionProgress) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options that `dsconvert images` and `dsconvert text` do not have, and those that the commit needs."""
+    """Returns a parser of the options that `dsconvert images` and `text` lack, and of those that the commit needs."""
     result = argparse.ArgumentParser(
         prog="python -m dsconvert.ray images|text",
         description=DESCRIPTION,
@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def convert(arguments: Sequence[str]) -> int:
-    """Converts as `arguments` say; returns the exit status."""
+    """Converts as specified by `arguments`, and returns the exit status."""
     if not arguments or arguments[0] not in ("images", "text"):
         parser().print_help(sys.stdout if arguments[:1] in (["-h"], ["--help"]) else sys.stderr)
         return 0 if arguments[:1] in (["-h"], ["--help"]) else EXIT_USAGE

@@ -11,6 +11,6 @@ from .. import _native
 
 @functools.cache
 def build_id() -> str:
-    """SHA-256 of the native module: equal only for the same source, dependencies, compiler and target."""
+    """Returns the SHA-256 of the native module: equal only for the same source, dependencies, compiler and target."""
     with Path(_native.__file__).open("rb") as module:
         return hashlib.file_digest(module, "sha256").hexdigest()

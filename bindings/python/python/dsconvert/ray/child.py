@@ -18,7 +18,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def stop_with(parent: int) -> None:
-    """Has the kernel send SIGTERM to this process when `parent` dies. Does nothing on systems other than Linux."""
+    """Makes the kernel send SIGTERM to this process when `parent` dies. Does nothing on systems other than Linux."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,6 +1,6 @@
 """Runs commands of dsconvert in child processes and turns their errors into exceptions.
 
-A child process can be stopped at any time, and a crash of native code ends the child only, not the Ray worker.
+A child process can be stopped at any time, and a crash of native code ends only the child, not the Ray worker.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..errors import Error, NotCommittedError, UsageError
 
 EXIT_REJECTS = 1
 EXIT_USAGE = 2
-# Seconds between two looks at the child. A task is cancelled at one of them: Ray raises KeyboardInterrupt in the main
-# thread, which has to be executing Python.
+# Seconds between checks of the child. A task is cancelled at one of these checks: Ray raises KeyboardInterrupt in the
+# main thread, which must be executing Python.
 POLL_SECONDS = 0.2
-# Seconds that a stopped command has for ending by itself; it needs less than two.
+# Seconds for a stopped command to end on its own; it needs less than two.
 STOP_SECONDS = 10.0
 
 
@@ -61,7 +61,7 @@ def run(*arguments: str | os.PathLike[str]) -> Finished:
 
 
 def _environment() -> dict[str, str]:
-    """The environment in which a child imports the same package as this process."""
+    """Returns the environment in which a child imports the same package as this process."""
     here = str(Path(__file__).parents[2])
     rest = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{rest}" if rest else here}
@@ -76,7 +76,7 @@ def _communicate(child: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def _stop(child: subprocess.Popen[str]) -> None:
-    # Not SIGINT, which Ray blocks in the processes it starts.
+    # Not SIGINT, because Ray blocks it in the processes it starts.
     child.terminate()
     try:
         child.wait(STOP_SECONDS)
@@ -95,8 +95,8 @@ def _error(arguments: Sequence[str | os.PathLike[str]], status: int, errors: str
 
 
 def _last_message(errors: str) -> tuple[str | None, str | None]:
-    """The last `dsconvert: message` of standard error, and the indented line of help after it. Messages of the parser
-    of arguments start with `error: `."""
+    """Returns the last `dsconvert: message` of standard error, and the indented line of help after it. Messages of the
+    argument parser start with `error: `."""
     message: str | None = None
     remedy: str | None = None
     for line in errors.splitlines():

@@ -28,10 +28,10 @@ Kind = Literal["images", "text"]
 PathLike = str | os.PathLike[str]
 
 MANIFEST = "manifest.json"
-# An argument of a command has at most 128 KiB on Linux.
+# An argument of a command is at most 128 KiB on Linux.
 UNITS_PER_CHECK = 10_000
 HOW_TO_CONTINUE = "the finished units are kept: convert again with the same options and resume"
-# Options of `dsconvert images` and `dsconvert text` that plan nothing, or that the commit needs.
+# Options of `dsconvert images` and `dsconvert text` that do not concern the plan, or that the commit needs.
 NOT_FOR_A_PLAN = {
     "dry_run": "use the command without Ray",
     "sample": "use the command without Ray",
@@ -63,17 +63,17 @@ def convert(
     """Converts `sources` into the dataset `out` on a Ray cluster. All nodes must see both under the same paths.
 
     `options` are the options of `dsconvert images` or `dsconvert text` without dashes: `resize="shorter:256"`,
-    `shuffle=True`, `overwrite=True`. The bytes of the dataset depend on them and on the sources only.
+    `shuffle=True`, `overwrite=True`. The bytes of the dataset depend only on them and on the sources.
 
     * `resume` continues a conversion that did not finish; `"verify"` also compares the SHA-256 of finished shards.
-    * `max_rejects` and `strict` are checked at the commit. With `strict`, `ConversionReport.rejected` tells; the
+    * `max_rejects` and `strict` are checked at the commit. With `strict`, check `ConversionReport.rejected`: the
       dataset is committed, as with the command.
-    * `num_cpus` are the CPUs and threads of a task [default: those of the smallest node, at most 8]. `memory` is the
-      limit of its command; `reserve_memory` are bytes that Ray reserves for it.
-    * A task takes about `task_seconds`. At most `max_tasks` are submitted at a time [default: two for each that can be
-      executed]. Ray retries a task `max_retries` times, on any node.
-    * `address` is given to `ray.init`, unless this process is connected already. `ship` sends the package to the nodes:
-      `"package"` the installed one, otherwise the path of a wheel.
+    * `num_cpus` is the number of CPUs and threads of a task [default: those of the smallest node, at most 8]. `memory`
+      is the limit of its command; `reserve_memory` is the number of bytes that Ray reserves for it.
+    * A task takes about `task_seconds`. At most `max_tasks` are submitted at a time [default: two for each that can
+      run]. Ray retries a task `max_retries` times, on any node.
+    * `address` is passed to `ray.init`, unless this process is already connected. `ship` sends the package to the
+      nodes: `"package"` the installed one, otherwise the path of a wheel.
     * `progress` is called about once a second.
 
     Raises `UsageError` for invalid options and for a node that cannot work, and `NotCommittedError` when units have
@@ -117,7 +117,7 @@ def convert_with(
     ship: PathLike | None,
     progress: Callable[[ConversionProgress], None] | None,
 ) -> ConversionReport:
-    """`convert` with sources and options as arguments of the command."""
+    """Like `convert`, with sources and options as arguments of the command."""
     started = time.monotonic()
     if kind not in ("images", "text"):
         raise UsageError(f"unknown kind of conversion {kind!r}; expected images or text")
@@ -133,7 +133,7 @@ def convert_with(
         totals = TaskTotals(0, 0)
         units = 0
         if resume is not False and (target / MANIFEST).is_file():
-            # Compares the options with those of the dataset, and has nothing to do.
+            # Compares the options with those of the dataset, and does nothing else.
             summary = run(kind, *arguments, "--out", target, *resumed).output
         else:
             for line in run("plan", kind, *arguments, "--out", target, *resumed).messages.splitlines():
@@ -173,7 +173,7 @@ def _convert_units(
     progress: Callable[[ConversionProgress], None] | None,
     resume: bool | str,
 ) -> TaskTotals:
-    """Converts the units of the plan that are not finished."""
+    """Converts the unfinished units of the plan."""
     todo = sorted(status["started"] + status["missing"])
     verify = resume == "verify"
     if verify:
@@ -192,7 +192,7 @@ def _convert_units(
 
 
 def _convert_damaged(out: Path, finished: Sequence[int], memory: str) -> None:
-    """Checks the sizes of the files of finished units, and converts damaged ones again, which are few if any."""
+    """Checks the sizes of the files of finished units, and converts the damaged ones again, which are few if any."""
     for start in range(0, len(finished), UNITS_PER_CHECK):
         units = finished[start : start + UNITS_PER_CHECK]
         run("run", out, "--units", ranges(units), "--memory", memory, "--quiet")
@@ -211,7 +211,7 @@ def _connected(address: str | None, ship: PathLike | None) -> Iterator[None]:
             )
         yield
         return
-    # Ray reports what it is used for unless it is told not to.
+    # Ray sends usage statistics unless they are disabled.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     with shipped(ship) as runtime_env:
         ray.init(address=address, runtime_env=runtime_env or None, log_to_driver=False)
@@ -227,7 +227,7 @@ def _sources(sources: PathLike | Sequence[PathLike]) -> list[str]:
 
 
 def _flags(options: dict[str, object]) -> list[str]:
-    """Options as arguments: `resize="shorter:256"` is `--resize=shorter:256`, a list is joined with commas."""
+    """Formats options as arguments: `resize="shorter:256"` as `--resize=shorter:256`, lists joined with commas."""
     arguments = []
     for name, value in options.items():
         if name in NOT_FOR_A_PLAN:

@@ -1,4 +1,4 @@
-"""The nodes of the cluster, and whether each of them can do the work."""
+"""Nodes of the cluster, and a check that each of them can do the work."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ..errors import UsageError
 from .requirement import import_optional
 from .shared_directory import Nonce
 
-# Time in which a node starts a worker process, installs what `ship` gives, and answers.
+# Time for a node to start a worker process, install what `ship` provides, and answer.
 ANSWER_SECONDS = 180.0
-# `num_cpus`, unless given.
+# Upper limit of the default of `num_cpus`.
 MOST_DEFAULT_CPUS = 8
 
 
@@ -24,14 +24,14 @@ class Node(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a node found. `problem` is set when it cannot work."""
+    """Answer of a node. `problem` is set if the node cannot work."""
 
     build: str | None
     problem: str | None
 
 
 def nodes() -> list[Node]:
-    """The nodes that are alive and have CPUs; a head node often has none."""
+    """Returns the nodes that are alive and have CPUs; a head node often has none."""
     listed = [
         Node(
             node["NodeID"],
@@ -45,19 +45,19 @@ def nodes() -> list[Node]:
 
 
 def default_cpus(found: Sequence[Node]) -> int:
-    """CPUs of a task: those of the smallest node, at most 8."""
+    """Returns the CPUs of a task: those of the smallest node, at most 8."""
     return max(1, min([MOST_DEFAULT_CPUS, *(int(node.cpus) for node in found)]))
 
 
 def slots(found: Sequence[Node], num_cpus: float) -> int:
-    """Tasks that these nodes can execute at the same time."""
+    """Returns the number of tasks that these nodes can execute at the same time."""
     return sum(int(node.cpus // num_cpus) for node in found)
 
 
 def check_nodes(nonce: Nonce, build: str, num_cpus: float) -> None:
-    """Has every node that could get a task read the nonce and name its build of dsconvert.
+    """Makes every node that could get a task read the nonce and report its build of dsconvert.
 
-    Raises `UsageError` that names the first node that cannot work.
+    Raises a `UsageError` that names the first node that cannot work.
     """
     ray = import_optional("ray")
     strategies = import_optional("ray.util.scheduling_strategies")
@@ -85,7 +85,7 @@ def check_nodes(nonce: Nonce, build: str, num_cpus: float) -> None:
 
 
 def _probe() -> Callable[[str, str], tuple[str | None, str | None]]:
-    """A function that a node without dsconvert can execute as well: nested functions are pickled by value."""
+    """Returns a function that even a node without dsconvert can execute: nested functions are pickled by value."""
 
     def probe(path: str, value: str) -> tuple[str | None, str | None]:
         try:
@@ -119,7 +119,7 @@ def _check(name: str, found: Answer, build: str) -> None:
 
 
 def check_this_node(nonce: Nonce, build: str) -> None:
-    """The same for the node of a task that is executing: it may have joined after the check."""
+    """Checks the node of the running task in the same way, because it may have joined after the check."""
     from .build_id import build_id
 
     here: Any = import_optional("ray").get_runtime_context()

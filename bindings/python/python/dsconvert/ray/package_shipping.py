@@ -16,10 +16,10 @@ PACKAGE = "dsconvert"
 
 @contextmanager
 def shipped(ship: str | os.PathLike[str] | None) -> Iterator[dict[str, list[str]]]:
-    """The `runtime_env` for `ray.init` that ships `ship`: `"package"` is the installed package, everything else the path
-    of a wheel. The directory that it names exists until the end of the block; Ray has copied it by then.
+    """Yields the `runtime_env` for `ray.init` that ships `ship`: `"package"` is the installed package, anything else
+    the path of a wheel. The directory that it names exists until the end of the block; Ray has copied it by then.
 
-    A wheel is unpacked here. Ray would have `pip` install it, which resolves its dependencies on every node.
+    A wheel is unpacked here. Ray would install it with `pip`, which resolves its dependencies on every node.
     """
     if ship is None:
         yield {}

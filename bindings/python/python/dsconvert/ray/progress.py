@@ -1,4 +1,4 @@
-"""How far a conversion is, and what it did."""
+"""Progress and report of a conversion."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ConversionProgress:
-    """How far a running conversion is."""
+    """Progress of a running conversion."""
 
     units: int
     """Work units that were unfinished at the start."""
@@ -30,7 +30,7 @@ class ConversionProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Time until all units are finished at this rate; `None` before the first one is."""
+        """Time until all units are finished at this rate; `None` before the first one is finished."""
         if not self.done:
             return None
         return self.seconds * (self.units - self.done - self.failed) / self.done
@@ -38,7 +38,7 @@ class ConversionProgress:
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """What `dsconvert.ray.convert` did."""
+    """Report of a conversion by `dsconvert.ray.convert`."""
 
     out: Path
     """The dataset."""

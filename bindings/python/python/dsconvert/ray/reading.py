@@ -13,7 +13,7 @@ from .requirement import import_optional
 if TYPE_CHECKING:
     import ray.data
 
-# Bytes of the shards from which one block is made. Ray recommends blocks of 1 to 128 MiB.
+# Shard bytes per block. Ray recommends blocks of 1 to 128 MiB.
 BLOCK_BYTES = 32 << 20
 
 TYPES: dict[str, str | tuple[str, str]] = {
@@ -37,7 +37,7 @@ TYPES: dict[str, str | tuple[str, str]] = {
 
 
 class ShardRows(NamedTuple):
-    """The records of one shard in their split."""
+    """The records of one shard in its split."""
 
     first: int
     records: int
@@ -52,7 +52,7 @@ def read(
     verify_checksums: bool = True,
     num_cpus: float | None = None,
 ) -> ray.data.Dataset:
-    """The records of `split` [default: `train`, or the only one] as a `ray.data.Dataset`, in record order.
+    """Returns the records of `split` [default: `train`, or the only one] as a `ray.data.Dataset`, in record order.
 
     There is one read task per shard, which returns Arrow blocks of about 32 MiB. Images are encoded bytes, token ids
     are lists. All nodes must see the dataset under the same path. Every record is compared with its checksum unless
@@ -71,7 +71,7 @@ def read(
 
 
 def _shards(path: str, split: str) -> list[ShardRows]:
-    """The shards of a split in record order, from the shard table."""
+    """Returns the shards of a split in record order, from the shard table."""
     pa = import_optional("pyarrow")
 
     with pa.OSFile(os.path.join(path, "index", "shards.arrow")) as file:
@@ -84,7 +84,7 @@ def _shards(path: str, split: str) -> list[ShardRows]:
 
 
 def _datasource(split: Split, shards: list[ShardRows]) -> Any:
-    """A datasource with one read task per shard."""
+    """Creates a datasource with one read task per shard."""
     base = import_optional("ray.data.datasource")
     block = import_optional("ray.data.block")
     schema = _schema(split)
@@ -109,7 +109,7 @@ def _datasource(split: Split, shards: list[ShardRows]) -> Any:
 
 
 def _schema(split: Split) -> Any:
-    """The `pyarrow.Schema` of the records."""
+    """Returns the `pyarrow.Schema` of the records."""
     pa = import_optional("pyarrow")
 
     def column(name: str) -> Any:
@@ -123,7 +123,7 @@ def _schema(split: Split) -> Any:
 
 
 def _blocks(split: Split, shard: ShardRows) -> Iterator[Any]:
-    """The records of a shard as `pyarrow.Table`s. Executed by Ray."""
+    """Yields the records of a shard as `pyarrow.Table`s. Executed by Ray."""
     pa = import_optional("pyarrow")
 
     schema = _schema(split)

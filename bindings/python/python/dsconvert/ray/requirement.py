@@ -7,9 +7,9 @@ from types import ModuleType
 
 
 def import_optional(module: str) -> ModuleType:
-    """Imports a module of Ray or of what `ray.data` needs.
+    """Imports a module of Ray, or one that `ray.data` needs.
 
-    They are imported by name, because the results of untyped modules would have to be annotated one by one.
+    Modules are imported by name, because results of untyped modules would have to be annotated one by one.
     """
     try:
         return importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""Proof that a process sees the output directory of the driver: a file with a random content."""
+"""Proof that a process sees the output directory of the driver: a file with random content."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import NamedTuple
 
 # The working directory of a conversion; the commit removes it.
 WORK = ".dsconvert"
-# A file system on the network may show a new file late.
+# A network file system may show a new file late.
 TRIES = 6
 TRY_SECONDS = 0.5
 
 
 class Nonce(NamedTuple):
-    """A file below the output directory, and what the driver wrote into it."""
+    """A file below the output directory, and the content that the driver wrote to it."""
 
     path: str
     value: str
 
     def problem(self) -> str | None:
-        """Why this process cannot be sharing the directory; `None` when it is."""
+        """Returns the reason why this process does not share the directory, or `None` if it does."""
         problem = ""
         for attempt in range(TRIES):
             if attempt:
@@ -41,7 +41,7 @@ class Nonce(NamedTuple):
 
 @contextmanager
 def nonce(out: Path) -> Iterator[Nonce]:
-    """Writes a nonce below `out`, which has a plan, and removes it at the end."""
+    """Writes a nonce below `out`, which must hold a plan, and removes it at the end."""
     path = out / WORK / f"ray-{secrets.token_hex(16)}"
     value = secrets.token_hex(16)
     path.write_text(value, "ascii")

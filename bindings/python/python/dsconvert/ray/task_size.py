@@ -1,14 +1,14 @@
-"""How many units a task gets: as many as take about `seconds`."""
+"""Number of units per task: as many as take about `seconds`."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-# Source bytes per second and core that are assumed until tasks have finished. Lower than what most machines reach: the
-# first tasks are small, and soon replace the assumption.
+# Source bytes per second and core that are assumed until tasks have finished. Most machines are faster, so the first
+# tasks are small, and soon replace the assumption.
 FIRST_RATE = {"images": 30e6, "text": 60e6}
-# Share of `seconds` that the first tasks are meant to take.
+# Share of `seconds` that the first tasks should take.
 FIRST_SHARE = 0.5
 
 
@@ -26,14 +26,14 @@ class TaskSize:
 
     @classmethod
     def assumed(cls, kind: str, seconds: float, unit_bytes: float, num_cpus: float) -> TaskSize:
-        """Before anything is measured."""
+        """Returns the size to use before anything is measured."""
         return cls(seconds, unit_bytes / (FIRST_RATE[kind] * num_cpus) / FIRST_SHARE)
 
     def finished(self, units: int, now: float, slots: int) -> None:
-        """Notes that a task with `units` units has finished at `now`, while the cluster executed `slots` tasks at a time.
+        """Records that a task with `units` units finished at `now`, while the cluster executed `slots` tasks at a time.
 
-        The rate counts from the first finished task on, so that the start of worker processes is left out. It is used
-        once each slot has finished a task, because it is too low before.
+        The rate is measured from the first finished task on, so that the start of worker processes does not count. It
+        is used once each slot has finished a task, because it is too low before.
         """
         self._tasks_done += 1
         if self._first_done is None:
@@ -45,9 +45,9 @@ class TaskSize:
             self.unit_seconds = elapsed * max(slots, 1) / self._units_since
 
     def units(self, remaining: int, slots: int) -> int:
-        """Units of the next task.
+        """Returns the number of units of the next task.
 
-        At most half of an equal share of the rest, so that all slots finish at about the same time.
+        It is at most half of an equal share of the rest, so that all slots finish at about the same time.
         """
         by_time = int(self.seconds / self.unit_seconds) if self.unit_seconds > 0 else remaining
         share = math.ceil(remaining / (2 * max(slots, 1)))

@@ -1,4 +1,4 @@
-"""Units of a plan as Ray tasks."""
+"""Conversion of the units of a plan as Ray tasks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .task_size import TaskSize
 
 logger = logging.getLogger("dsconvert")
 
-# Seconds between two reports of progress while no task finishes.
+# Seconds between progress reports while no task finishes.
 LOOK_SECONDS = 1.0
-# Seconds between two looks at the nodes, which may join and leave.
+# Seconds between checks of the nodes, which may join and leave.
 NODES_SECONDS = 5.0
-# Seconds in which cancelled tasks stop their commands.
+# Seconds for cancelled tasks to stop their commands.
 CANCEL_SECONDS = 2.0
-# Submitted tasks for each that can be executed: the next one is at hand when one finishes, and the sizes of later tasks
-# are not decided long before they start.
+# Submitted tasks per task that can run: the next one is ready when one finishes, and the sizes of later tasks are not
+# decided long before they start.
 TASKS_PER_SLOT = 2
 
 
 class UnitJob(NamedTuple):
-    """What all tasks have in common. It is small: everything about the conversion is in the plan."""
+    """Parameters of all tasks. They are few, because everything about the conversion is in the plan."""
 
     out: str
     nonce: Nonce
@@ -41,7 +41,7 @@ class UnitJob(NamedTuple):
 
 
 class TaskLimits(NamedTuple):
-    """How tasks are submitted."""
+    """Limits for submitting tasks."""
 
     num_cpus: float
     max_tasks: int | None
@@ -52,14 +52,14 @@ class TaskLimits(NamedTuple):
 
 
 class TaskTotals(NamedTuple):
-    """What the tasks did."""
+    """Totals of all tasks."""
 
     converted: int
     tasks: int
 
 
 def convert_units(job: UnitJob, units: list[int]) -> list[int]:
-    """Converts `units` and returns them. Executed by Ray; units that are finished already are left as they are."""
+    """Converts `units` and returns them. Executed by Ray; units that are already finished are left unchanged."""
     check_this_node(job.nonce, job.build)
     limits = ["--threads", str(job.threads), "--memory", job.memory]
     run("run", job.out, "--units", ranges(units), *limits, *(["--verify"] if job.verify else []), "--quiet")
@@ -67,7 +67,7 @@ def convert_units(job: UnitJob, units: list[int]) -> list[int]:
 
 
 def ranges(units: Sequence[int]) -> str:
-    """Ascending units as `3,7-9`."""
+    """Formats ascending units as `3,7-9`."""
     spans: list[list[int]] = []
     for unit in units:
         if spans and spans[-1][1] == unit - 1:
@@ -78,7 +78,7 @@ def ranges(units: Sequence[int]) -> str:
 
 
 class UnitTasks:
-    """Submits the tasks of a conversion and waits for them. Placement, queues and retries are Ray's."""
+    """Submits the tasks of a conversion and waits for them. Ray handles placement, queues and retries."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class UnitTasks:
         options: dict[str, Any] = {
             "num_cpus": limits.num_cpus,
             "max_retries": limits.max_retries,
-            # A source that cannot be read may be readable for another attempt, on another node.
+            # A source that cannot be read may be readable in another attempt, on another node.
             "retry_exceptions": [NotCommittedError],
         }
         if limits.ray_memory is not None:
@@ -117,7 +117,7 @@ class UnitTasks:
     def run(self) -> TaskTotals:
         """Converts all units.
 
-        Raises `NotCommittedError` when units have failed, after all others are finished.
+        Raises `NotCommittedError` if units have failed, after all others are finished.
         """
         self._started = time.monotonic()
         try:
@@ -133,7 +133,8 @@ class UnitTasks:
         return TaskTotals(self._done, self._tasks)
 
     def _slots(self) -> int:
-        """Tasks that the cluster can execute at the same time; at least one, which an autoscaler would start a node for."""
+        """Returns the number of tasks that the cluster can execute at the same time; at least one, for which an
+        autoscaler would start a node."""
         now = time.monotonic()
         if now >= self._slots_until:
             self._slots_known = slots(nodes(), self._limits.num_cpus)
@@ -169,7 +170,7 @@ class UnitTasks:
     def _note_failure(self, units: list[int], error: Exception) -> None:
         cause = getattr(error, "cause", None)
         if isinstance(cause, UsageError):
-            # A node that cannot work, or a request that cannot be carried out: other tasks would end in the same way.
+            # The node cannot work, or the request is invalid: other tasks would end in the same way.
             raise cause from None
         self._failed += units
         if self._first_failure is None:
@@ -197,12 +198,12 @@ class UnitTasks:
             )
 
     def _cancel(self) -> None:
-        """Stops all tasks, also those that Ray would retry. Their finished units are kept."""
+        """Stops all tasks, including those that Ray would retry. Their finished units are kept."""
         tasks = list(self._running)
         if not tasks:
             return
         for task in tasks:
-            # Not by force: Ray 2.60 has ended the driver when the result of such a task arrived late. A task that does
-            # not stop ends with the connection of the driver, and its command with its worker.
+            # Not by force: with Ray 2.60, the driver has ended when the result of such a task arrived late. A task that
+            # does not stop ends when the driver disconnects, and its command ends with its worker.
             self._ray.cancel(task)
         self._ray.wait(tasks, num_returns=len(tasks), timeout=CANCEL_SECONDS, fetch_local=False)

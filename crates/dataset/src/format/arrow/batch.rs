@@ -1,4 +1,4 @@
-//! One record batch of an Arrow shard: where its buffers are, and how one row is read from them.
+//! Record batches of an Arrow shard: the locations of their buffers, and access to single rows.
 
 use std::sync::Arc;
 
@@ -11,36 +11,36 @@ use crate::sample::{Ids, Record, Text, Value};
 use crate::schema::{Field, FieldType, IdWidth, Schema};
 use crate::storage::Blob;
 
-/// Marks the size of a message since version 0.15 of the format.
+/// Marker before the size of a message, since version 0.15 of the format.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
-/// The buffers of a batch, all of them checked to be long enough and inside its body.
+/// Buffers of a batch. Each was checked to be long enough and to lie within the batch body.
 pub(super) struct Batch {
     rows: u64,
     columns: Vec<Column>,
-    /// For messages and types; the schema of the shard.
+    /// Schema of the shard, for field types and error messages.
     schema: Arc<Schema>,
 }
 
-/// A range of the body.
+/// Byte range within the body.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     at: u64,
     len: u64,
 }
 
-/// One column: whether rows are there, and their values.
+/// Validity and values of one column.
 struct Column {
-    /// One bit per row, or nothing when no row is null.
+    /// One validity bit per row; `None` if no row is null.
     valid: Option<Range>,
     values: Values,
 }
 
 enum Values {
     Bits(Range),
-    /// Of this many bytes each.
+    /// Fixed-size values, with the bytes per value.
     Fixed(Range, u64),
-    /// Slices between 32-bit offsets that count items of this many bytes.
+    /// Variable-size values between 32-bit offsets, which count items of `item_bytes` bytes each.
     Slices {
         offsets: Range,
         data: Range,
@@ -49,12 +49,12 @@ enum Values {
 }
 
 impl Batch {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Reads the header of a batch whose body has `body_bytes` bytes. The error is one sentence.
+    /// Parses the header of a batch whose body has `body_bytes` bytes. The error is one sentence.
     pub(super) fn parse(schema: &Arc<Schema>, header: &Bytes, body_bytes: u64) -> Result<Self, String> {
         let (mark, rest) = header.split_first_chunk::<4>().ok_or("a record batch without header")?;
         let (size, rest) = rest.split_first_chunk::<4>().ok_or("a record batch without header")?;
@@ -86,8 +86,8 @@ impl Batch {
         Ok(Self { rows, columns, schema: schema.clone() })
     }
 
-    /// The value of the field at `place` in `row`, which is below [`Batch::rows`]; null where there is no such field. The
-    /// body begins at `base` in `blob`; `read` gives the bytes at an offset in `blob`.
+    /// Returns the value of the field at `place` in `row`, which must be less than [`Batch::rows`]; null if there is no
+    /// such field. The body starts at `base` in `blob`; `read` returns bytes given an offset in `blob` and a length.
     pub(super) fn value<B: AsRef<[u8]>>(
         &self,
         blob: &Blob,
@@ -106,7 +106,7 @@ impl Batch {
         Ok(value)
     }
 
-    /// The record in `row`, as views of `blob`.
+    /// Returns the record in `row` as views of `blob`.
     pub(super) fn record(&self, blob: &Blob, base: u64, row: u64) -> Result<Record> {
         let value = |place| self.value(blob, base, row, place, |at, len| blob.read(at, len));
         Ok(Record { values: (0..self.columns.len()).map(value).collect::<Result<_>>()? })
@@ -122,7 +122,7 @@ impl Values {
     }
 }
 
-/// The nodes and buffers of a header, taken one after another in the order of the columns.
+/// Nodes and buffers of a header, consumed in column order.
 struct Parts {
     rows: u64,
     nodes: std::vec::IntoIter<FieldNode>,
@@ -143,7 +143,7 @@ impl Parts {
         Ok(Self { rows, nodes: nodes.into_iter(), buffers: buffers.into_iter() })
     }
 
-    /// The next column; `None` when it is missing or too short.
+    /// Takes the next column, or returns `None` if it is missing or too short.
     fn column(&mut self, field: &Field) -> Option<Column> {
         let rows = self.rows;
         let valid = self.valid(rows)?;
@@ -166,7 +166,7 @@ impl Parts {
                 Values::Slices { offsets, data: Range { len: items * item_bytes, ..data }, item_bytes }
             }
             FieldType::Image | FieldType::Mask => {
-                // The children are null where the image is, so its own bits say all there is to say.
+                // The children are null exactly where the image is, so the validity bits of the image suffice.
                 self.valid(rows)?;
                 let values = self.slices(rows)?;
                 self.valid(rows)?;
@@ -177,7 +177,7 @@ impl Parts {
         Some(Column { valid, values })
     }
 
-    /// The next node, which must have `rows` rows, and its validity bits when some row is null.
+    /// Takes the next node, which must have `rows` rows, and returns its validity bits if any row is null.
     #[allow(clippy::option_option)]
     fn valid(&mut self, rows: u64) -> Option<Option<Range>> {
         let node = self.nodes.next()?;
@@ -189,12 +189,12 @@ impl Parts {
         (bits.len >= rows.div_ceil(8)).then_some(Some(bits))
     }
 
-    /// The length that the next node gives.
+    /// Returns the length of the next node without taking it.
     fn peek_length(&self) -> Option<u64> {
         u64::try_from(self.nodes.as_slice().first()?.length()).ok()
     }
 
-    /// The next buffer, which must have `len` bytes or more.
+    /// Takes the next buffer, which must have at least `len` bytes.
     fn buffer(&mut self, len: u64) -> Option<Range> {
         self.buffers.next().filter(|b| b.len >= len)
     }
@@ -204,7 +204,7 @@ impl Parts {
     }
 
     fn offsets(&mut self, rows: u64) -> Option<Range> {
-        // No offsets at all are allowed for no rows.
+        // The format allows empty offsets if there are no rows.
         self.buffer(if rows == 0 { 0 } else { rows.checked_add(1)?.checked_mul(4)? })
     }
 
@@ -217,11 +217,11 @@ impl Parts {
     }
 }
 
-/// The bytes of a batch.
+/// Access to the bytes of a batch.
 struct Body<'a, R> {
     blob: &'a Blob,
     base: u64,
-    /// From an offset in the blob and a number of bytes to these bytes.
+    /// Reads bytes given an offset in the blob and a length.
     read: R,
 }
 
@@ -265,7 +265,7 @@ impl<B: AsRef<[u8]>, R: Fn(u64, u64) -> Result<B>> Body<'_, R> {
         })
     }
 
-    /// The bytes between the offsets of `row`.
+    /// Returns the bytes between the offsets of `row`.
     fn slice(&self, offsets: Range, data: Range, item_bytes: u64, row: u64) -> Result<B> {
         let at = offsets.at + row * 4;
         let [a, b, c, d, e, f, g, h] = self.array::<8>(at)?;

@@ -1,4 +1,4 @@
-//! Writing Arrow shards: an Arrow IPC file, uncompressed, so that a reader can map it and look values up in place.
+//! Arrow shards: uncompressed Arrow IPC files, which readers can map and access in place.
 
 mod batch;
 mod reader;
@@ -19,11 +19,11 @@ use crate::storage::NewFile;
 
 pub(super) use reader::{Reader, infer_schema};
 
-/// Most rows of a record batch.
+/// Maximum rows per record batch.
 const BATCH_ROWS: usize = 1024;
-/// Most canonical bytes of a record batch that has more than one row: far from the 2 GiB that 32-bit offsets reach.
+/// Maximum canonical bytes of a record batch with more than one row, far below the 2 GiB limit of 32-bit offsets.
 const BATCH_BYTES: u64 = 8 << 20;
-/// Every buffer begins at a multiple of this many bytes in the file: a cache line, and what AVX-512 wants.
+/// Alignment of every buffer in the file: a cache line, and the width of an AVX-512 register.
 const ALIGNMENT: usize = 64;
 
 /// Writes one Arrow shard.
@@ -73,11 +73,11 @@ impl ShardWriter for Writer {
     }
 }
 
-/// The library wraps the cause of a failed write; a full disk must stay visible.
+/// Converts an error of the Arrow writer. The library wraps I/O errors; unwrapping them keeps a full disk detectable.
 fn failed(path: &Path, e: ArrowError) -> Error {
     match e {
         ArrowError::IoError(_, cause) => Error::io("write", path, cause),
-        // The values were checked: what cannot be encoded is a bug.
+        // The values were checked, so an encoding failure is a bug.
         other => Error::internal("the records cannot be written as arrow").at_path(path).caused_by(other),
     }
 }

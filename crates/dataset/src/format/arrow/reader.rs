@@ -1,9 +1,9 @@
-//! Reading Arrow shards in place.
+//! In-place reader of Arrow shards.
 //!
-//! Decoding a whole record batch for one record would cost a check of all its offsets and texts, and without a map a
-//! copy of all its bytes. This reader looks one row up instead: it reads the places of the buffers from the batch's
-//! header, checks them once, and then touches the bytes of that row only. Every read goes through [`Blob::read`], so no
-//! offset, however hostile, reaches memory outside the file.
+//! Decoding a whole record batch to get one record would validate all its offsets and strings and, without a memory
+//! map, copy all its bytes. This reader accesses single rows instead. It reads the buffer locations from the batch
+//! header, checks them once, and then touches only the bytes of the requested row. Every read goes through
+//! [`Blob::read`], so no offset, however hostile, can reach memory outside the file.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,10 +19,10 @@ use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::Blob;
 
-/// What the file ends with, after the size of the footer in 4 bytes.
+/// End of the file, after the 4-byte size of the footer.
 const TAIL: &[u8; 6] = b"ARROW1";
 
-/// Position of a batch in the file.
+/// Location of a batch in the file.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     offset: u64,
@@ -35,7 +35,7 @@ pub(in crate::format) struct Reader {
     schema: Arc<Schema>,
     blob: Blob,
     blocks: Vec<Block>,
-    /// Read when first needed.
+    /// Parsed on first use.
     batches: Vec<OnceLock<Batch>>,
 }
 
@@ -58,7 +58,7 @@ impl Reader {
         Ok(Self { schema, blob, blocks, batches })
     }
 
-    /// The batch `group` and where its body begins.
+    /// Returns the batch `group` and its location.
     fn batch(&self, group: usize) -> Result<(&Batch, Block)> {
         let (Some(&block), Some(cell)) = (self.blocks.get(group), self.batches.get(group)) else {
             return Err(self.missing(format!("record batch {group}")));
@@ -69,7 +69,7 @@ impl Reader {
         let header = self.blob.read(block.offset, block.header_bytes)?;
         let batch = Batch::parse(&self.schema, &header, block.body_bytes)
             .map_err(|why| Error::corrupt(why).at_path(self.blob.path()).at_offset(block.offset))?;
-        // The body is within the file: rows are then bounded by the size of the file.
+        // Checks that the body lies within the file, so the file size limits the number of rows.
         self.body_offset(block)?;
         Ok((cell.get_or_init(|| batch), block))
     }
@@ -84,7 +84,7 @@ impl Reader {
         })
     }
 
-    /// The batch of a record, where its body begins, and the row in it.
+    /// Returns the batch of a record, the offset of its body, and the row within the batch.
     fn row(&self, at: Placed) -> Result<(&Batch, u64, u64)> {
         let (batch, block) = self.batch(at.group() as usize)?;
         let row = u64::from(at.row());
@@ -98,7 +98,7 @@ impl Reader {
         Error::corrupt(format!("the shard has no {what}")).at_path(self.blob.path())
     }
 
-    /// All records of one batch. Without a map its body is read at once.
+    /// Iterates over all records of one batch. Without a memory map, reads the whole body at once.
     fn scan_batch(&self, group: usize) -> Result<impl Iterator<Item = Result<(Placed, Record)>> + '_> {
         let (batch, block) = self.batch(group)?;
         let base = self.body_offset(block)?;
@@ -108,7 +108,7 @@ impl Reader {
                 let at = base + e.place().offset.unwrap_or_default();
                 e.at_offset(at)
             })?;
-            // At most 2³² batches and rows: offsets of a file below 2⁶⁴ bytes that holds them would not fit otherwise.
+            // At most 2³² batches and rows: a file with more would need offsets of 2⁶⁴ bytes or more.
             Ok((Placed::in_group(group as u32, row as u32, record.canonical_size()), record))
         }))
     }
@@ -137,12 +137,12 @@ impl ShardReader for Reader {
     }
 }
 
-/// The schema told by the file.
+/// Infers the schema from the file.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
     with_footer(blob, |_, arrow| from_arrow(arrow, arrow.metadata().get(METADATA_KEY).map(String::as_str)))
 }
 
-/// Reads and checks the footer of `blob`.
+/// Reads and validates the footer of `blob`, then passes it to `read`.
 fn with_footer<T>(blob: &Blob, read: impl FnOnce(Footer<'_>, &ArrowSchema) -> Result<T>) -> Result<T> {
     let bad = |why: &str| Error::corrupt(why).at_path(blob.path());
     let tail_bytes = 4 + TAIL.len() as u64;

@@ -2,22 +2,22 @@
 /// One record.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Record {
-    /// Identity of the item, unique in a dataset.
+    /// Identifier of the record, unique within the dataset.
     #[prost(string, tag = "1")]
     pub key: ::prost::alloc::string::String,
-    /// Where the item came from.
+    /// Origin of the record.
     #[prost(string, tag = "4")]
     pub origin: ::prost::alloc::string::String,
-    /// The fields that are not built in, all of them, in schema order.
+    /// All fields that are not built in, in schema order.
     #[prost(message, repeated, tag = "5")]
     pub extra: ::prost::alloc::vec::Vec<Field>,
-    /// What the dataset is made of. Always set, and the same in all records of a dataset.
+    /// Content of the record. Always set, with the same case in all records of a dataset.
     #[prost(oneof = "record::Payload", tags = "2, 3")]
     pub payload: ::core::option::Option<record::Payload>,
 }
 /// Nested message and enum types in `Record`.
 pub mod record {
-    /// What the dataset is made of. Always set, and the same in all records of a dataset.
+    /// Content of the record. Always set, with the same case in all records of a dataset.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Payload {
         #[prost(message, tag = "2")]
@@ -29,16 +29,16 @@ pub mod record {
 /// An encoded image.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Image {
-    /// The image file (JPEG, PNG, ...).
+    /// Image file (JPEG, PNG, ...).
     #[prost(bytes = "bytes", tag = "1")]
     pub data: ::prost::bytes::Bytes,
-    /// Pixels.
+    /// Width in pixels.
     #[prost(uint32, tag = "2")]
     pub width: u32,
-    /// Pixels.
+    /// Height in pixels.
     #[prost(uint32, tag = "3")]
     pub height: u32,
-    /// Index into the class names of the manifest; absent when it is null or the dataset has no labels.
+    /// Index into the class names of the manifest. Absent if the label is null or the dataset has no labels.
     #[prost(int64, optional, tag = "4")]
     pub label: ::core::option::Option<i64>,
 }
@@ -48,7 +48,7 @@ pub struct Text {
     /// Ids, little-endian, id_width bytes each, never padded.
     #[prost(bytes = "bytes", tag = "1")]
     pub input_ids: ::prost::bytes::Bytes,
-    /// 2 or 4.
+    /// Bytes per id: 2 or 4.
     #[prost(uint32, tag = "2")]
     pub id_width: u32,
     /// Number of tokens.
@@ -58,14 +58,14 @@ pub struct Text {
 /// A list of unsigned numbers other than input_ids.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ids {
-    /// Little-endian, id_width bytes each.
+    /// Numbers, little-endian, id_width bytes each.
     #[prost(bytes = "bytes", tag = "1")]
     pub data: ::prost::bytes::Bytes,
-    /// 2 or 4.
+    /// Bytes per number: 2 or 4.
     #[prost(uint32, tag = "2")]
     pub id_width: u32,
 }
-/// A named value. Which of the values is set says the type; none is set when it is null.
+/// A named value. Its type is given by which case is set; null sets none.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Field {
     #[prost(string, tag = "1")]
@@ -98,7 +98,7 @@ pub mod field {
         Float32Value(f32),
         #[prost(double, tag = "11")]
         Float64Value(f64),
-        /// An image file.
+        /// Image file.
         #[prost(bytes, tag = "12")]
         ImageValue(::prost::bytes::Bytes),
         /// Index into the class names of the manifest.

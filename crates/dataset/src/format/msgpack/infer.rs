@@ -1,4 +1,4 @@
-//! What a MessagePack shard tells of its schema.
+//! Schema inference for MessagePack shards.
 
 use bytes::Bytes;
 use rmp::Marker;
@@ -11,7 +11,7 @@ use crate::schema::{
 };
 use crate::storage::Blob;
 
-/// Whether the shard begins as a MessagePack record does: a map whose first key is `key`.
+/// Returns whether `head` starts like a MessagePack record: a map whose first key is `key`.
 pub(in crate::format) fn sniff(head: &[u8]) -> bool {
     let rest = match head {
         [0x80..=0x8f, rest @ ..] | [0xde, _, _, rest @ ..] | [0xdf, _, _, _, _, rest @ ..] => rest,
@@ -20,12 +20,12 @@ pub(in crate::format) fn sniff(head: &[u8]) -> bool {
     rest.strip_prefix(&[0xa0 | KEY.len() as u8]).is_some_and(|rest| rest.starts_with(KEY.as_bytes()))
 }
 
-/// What the bytes of one record tell of each field: its name, its type unless it is null, and whether it is an id width.
+/// Name and type of each field, as observed in one record. The type is `None` if the value is null.
 type Shape = Vec<(String, Option<FieldType>)>;
 
-/// The schema told by the records. Types that share an encoding are told by their names (`image`, `label`); JSON reads
-/// as string, a field that is always null as string, and every field that is not built in as nullable. Class names are
-/// not in the shard.
+/// Infers the schema from the records. Names distinguish types that share an encoding (`image`, `label`). JSON fields
+/// and fields that are always null are inferred as string, and all fields that are not built in as nullable. Class
+/// names are not stored in the shard.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
     let mut told: Shape = Vec::new();
     for shape in frames(blob, shape) {
@@ -60,7 +60,7 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
     Schema { kind, fields: fields.collect(), class_names: Vec::new() }.checked_as_read()
 }
 
-/// A field of a schema that was inferred from records: those that every record of `kind` has are required.
+/// Creates an inferred field. Fields that every record of `kind` has are required.
 fn inferred_field(kind: Kind, name: String, ty: FieldType) -> Field {
     let built_in = match kind {
         Kind::Images => [KEY, ORIGIN, IMAGE, WIDTH, HEIGHT].contains(&name.as_str()),
@@ -69,7 +69,7 @@ fn inferred_field(kind: Kind, name: String, ty: FieldType) -> Field {
     Field { name, ty, nullable: !built_in }
 }
 
-/// Reads a record without knowing its schema.
+/// Reads a record without a schema.
 fn shape(bytes: &Bytes) -> Result<(Shape, usize), Fault> {
     let mut cursor = Cursor { bytes, at: 0, cut: |range| bytes.slice(range) };
     let keys = match cursor.marker()? {

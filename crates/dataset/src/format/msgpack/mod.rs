@@ -1,7 +1,8 @@
-//! MessagePack shards: one map after another, which any streaming unpacker reads.
+//! MessagePack shards: concatenated maps, readable by any streaming unpacker.
 //!
-//! Every map has the same keys in schema order, written the same way, so a reader compares them as bytes. Numbers are
-//! written at the width of their type: the bytes alone tell the schema, and records do not move when a value grows.
+//! All maps have the same keys in schema order, encoded identically, so a reader compares keys as bytes. Numbers are
+//! written at the full width of their type: the bytes alone determine the schema, and a larger number does not shift
+//! the following records.
 
 mod infer;
 
@@ -20,20 +21,20 @@ use crate::schema::{Field, FieldType, INPUT_IDS, Schema};
 
 pub(super) use infer::{infer_schema, sniff};
 
-/// Key beside `input_ids` that says how many bytes one id takes. For another list of ids, `x`, it is `x_id_width`.
+/// Key next to `input_ids` that stores the bytes per id. For any other list of ids, `x`, the key is `x_id_width`.
 const ID_WIDTH: &str = "id_width";
 
-/// The key that tells the width of the list of ids called `name`.
+/// Returns the key that stores the id width of the list `name`.
 fn width_key(name: &str) -> String {
     if name == INPUT_IDS { ID_WIDTH.to_owned() } else { format!("{name}_{ID_WIDTH}") }
 }
 
-/// The bytes that are the same in each record.
+/// MessagePack codec, with the bytes that are identical in every record.
 pub(super) struct Msgpack {
     schema: Arc<Schema>,
-    /// The head of the map.
+    /// Header of the map.
     head: Vec<u8>,
-    /// Per field: its key, and what follows its value (the width of ids, with its key).
+    /// For each field: its encoded key, and the bytes after its value (for ids, the key and value of the id width).
     around: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -83,14 +84,14 @@ impl FrameCodec for Msgpack {
     }
 
     fn lend<'a>(&self, bytes: &'a [u8], values: &mut Vec<Value<&'a [u8]>>) -> Option<usize> {
-        // The cursor asks for nothing outside.
+        // The cursor never requests a range out of bounds.
         self.values(bytes, |range| bytes.get(range).unwrap_or_default(), values).ok()
     }
 }
 
 impl Msgpack {
-    /// Appends the values of the frame that `bytes` begins with to `values`, and gives its size. `cut` gives bytes of a
-    /// range in `bytes`.
+    /// Decodes the frame at the start of `bytes`: appends its values to `values` and returns its size. `cut` returns a
+    /// range of `bytes`.
     fn values<B: AsRef<[u8]>>(
         &self,
         bytes: &[u8],
@@ -123,7 +124,7 @@ fn encode_value(ty: FieldType, value: &Value, out: &mut Vec<u8>) -> Result<(), p
     match value {
         Value::Null => put::write_nil(out).map_err(put::ValueWriteError::InvalidMarkerWrite)?,
         Value::Bool(b) => put::write_bool(out, *b).map_err(put::ValueWriteError::InvalidMarkerWrite)?,
-        // The ranges were checked: these casts lose nothing.
+        // The ranges were checked, so these casts are lossless.
         Value::Int(i) if ty == FieldType::Int32 => put::write_i32(out, *i as i32)?,
         Value::Int(i) => put::write_i64(out, *i)?,
         Value::UInt(u) if ty == FieldType::UInt32 => put::write_u32(out, *u as u32)?,
@@ -137,12 +138,12 @@ fn encode_value(ty: FieldType, value: &Value, out: &mut Vec<u8>) -> Result<(), p
     Ok(())
 }
 
-/// Writing to memory fails only for lengths beyond 32 bits.
+/// Converts an encoding error. Writing to memory fails only for lengths that exceed 32 bits.
 fn refused(e: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::internal("the record cannot be written as msgpack").caused_by(e)
 }
 
-/// Reads MessagePack values as views. Nothing is allocated; every length is checked against the bytes that are there.
+/// Reads MessagePack values as views. Allocates nothing and checks every length against the available bytes.
 struct Cursor<'a, C> {
     bytes: &'a [u8],
     at: usize,
@@ -150,7 +151,7 @@ struct Cursor<'a, C> {
 }
 
 impl<B: AsRef<[u8]>, C: Fn(Range<usize>) -> B> Cursor<'_, C> {
-    /// Steps over `expected`; `false` when other bytes stand there.
+    /// Skips `expected`; returns `false` if other bytes are found.
     fn skip(&mut self, expected: &[u8]) -> Result<bool, Fault> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         if rest.starts_with(expected) {
@@ -177,7 +178,7 @@ impl<B: AsRef<[u8]>, C: Fn(Range<usize>) -> B> Cursor<'_, C> {
         Ok(Marker::from_u8(self.array::<1>()?[0]))
     }
 
-    /// The payload of a string or byte string that begins with `marker`.
+    /// Reads the payload of a string or byte string whose marker is `marker`.
     fn payload(&mut self, marker: Marker) -> Result<Option<B>, Fault> {
         let len = match marker {
             Marker::FixStr(len) => u32::from(len),
@@ -199,7 +200,7 @@ impl<B: AsRef<[u8]>, C: Fn(Range<usize>) -> B> Cursor<'_, C> {
         Text::new(bytes).map(Some).map_err(|_| Fault::bad(at, "the text is not UTF-8"))
     }
 
-    /// The value of `field`: of its type, or nil.
+    /// Reads the value of `field`, which must have the type of the field or be nil.
     fn value(&mut self, field: &Field) -> Result<Value<B>, Fault> {
         let at = self.at;
         let wrong = |marker: Marker| {
@@ -244,7 +245,8 @@ mod tests {
     use super::*;
     use crate::schema::IdWidth;
 
-    /// The example of `docs/reference/format-records.md`: datasets were written so, this test never changes.
+    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never
+    /// changes.
     #[test]
     fn the_bytes_of_a_record_never_change() {
         let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());

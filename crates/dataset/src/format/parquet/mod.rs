@@ -1,7 +1,8 @@
-//! Writing Parquet shards.
+//! Parquet shards and their writer.
 //!
-//! Pages are small, because a random read decodes one page of each column; row groups are bounded in bytes, because a
-//! writer holds one in memory. Nothing that the bytes depend on is left to a default of the library.
+//! Pages are small because a random read decodes one page of each column. Row groups are limited in bytes because a
+//! writer holds one in memory. Every setting that affects the bytes is set explicitly instead of relying on library
+//! defaults.
 
 mod guard;
 mod payload;
@@ -33,21 +34,21 @@ use payload::Payload;
 
 pub(super) use reader::{Reader, infer_schema};
 
-/// Most rows of a row group.
+/// Maximum rows per row group.
 const GROUP_ROWS: usize = 16_384;
-/// Most canonical bytes of a row group that has more than one row.
+/// Maximum canonical bytes of a row group with more than one row.
 const GROUP_BYTES: u64 = 16 << 20;
-/// Rows and canonical bytes handed to the encoder together.
+/// Maximum rows passed to the encoder at once.
 const CHUNK_ROWS: usize = 1024;
-/// See [`CHUNK_ROWS`].
+/// Maximum canonical bytes passed to the encoder at once.
 const CHUNK_BYTES: u64 = 4 << 20;
-/// Encoded bytes after which a page ends: what a random read decompresses.
+/// Encoded size at which a page ends. A random read decompresses a whole page.
 const PAGE_BYTES: usize = 32 << 10;
-/// Most rows of a page.
+/// Maximum rows per page.
 const PAGE_ROWS: usize = 1024;
-/// Values encoded between two looks at the size of the page.
+/// Values encoded between two checks of the page size.
 const WRITE_BATCH: usize = 256;
-/// Level of zstd for everything but images.
+/// zstd level for all columns except images.
 const ZSTD_LEVEL: i32 = 1;
 
 /// Writes one Parquet shard.
@@ -57,24 +58,24 @@ pub(super) struct Writer {
     path: PathBuf,
     failure: WriteFailure,
     leaves: Vec<Leaf>,
-    /// What is encoded by the `parquet` crate.
+    /// Columns encoded by the `parquet` crate.
     columns: ColumnBuilders,
     factory: ArrowRowGroupWriterFactory,
-    /// The encoders of the row group that is under way, if anything of it was encoded: one for each leaf.
+    /// Encoders of the current row group, one per leaf. `None` until part of the row group is encoded.
     encoders: Option<Vec<ArrowColumnWriter>>,
     group: u32,
-    /// Rows and canonical bytes of the current row group, whether still in `columns` or not.
+    /// Rows of the current row group, including those still in `columns`; `bytes` is their canonical size.
     rows: usize,
     bytes: u64,
 }
 
-/// A column of Parquet, and who encodes it.
+/// A Parquet leaf column, by how it is encoded.
 enum Leaf {
-    /// The values of the field at this place of the schema, by us.
+    /// Values of the field at this schema index, encoded by [`Payload`].
     Payload(usize, Box<Payload>),
-    /// The file name of the image before it, which is never there, by the `parquet` crate.
+    /// File name of the preceding image, always null, encoded by the `parquet` crate.
     ImagePath(FieldRef),
-    /// One of the [`ColumnBuilders`], by the `parquet` crate.
+    /// One of the [`ColumnBuilders`], encoded by the `parquet` crate.
     Column(FieldRef),
 }
 
@@ -108,7 +109,7 @@ impl Writer {
         Ok(Self { schema, file, path, failure, leaves, columns, factory, encoders, group, rows, bytes })
     }
 
-    /// Encodes what was gathered.
+    /// Encodes the buffered rows.
     fn encode(&mut self) -> Result<()> {
         if self.columns.rows() == 0 {
             return Ok(());
@@ -187,7 +188,7 @@ impl ShardWriter for Writer {
         }
         self.rows += 1;
         self.bytes += bytes;
-        // What any further record would do. A large record need not be held until there is one.
+        // The next record would trigger this anyway. Doing it now avoids holding a large record until then.
         if self.bytes >= GROUP_BYTES {
             self.end_group()?;
         } else if self.columns.bytes() >= CHUNK_BYTES {
@@ -203,7 +204,7 @@ impl ShardWriter for Writer {
     }
 }
 
-/// Everything that decides the bytes, but the records.
+/// Returns every setting that affects the bytes of a shard, apart from the records.
 fn properties(schema: &Schema) -> Result<WriterProperties> {
     let zstd =
         ZstdLevel::try_new(ZSTD_LEVEL).map_err(|e| Error::internal("no such zstd level").caused_by(e))?;
@@ -229,7 +230,8 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
             _ => vec![field.name.clone()],
         };
         let leaf = ColumnPath::new(leaf);
-        // Values that never repeat gain nothing from a dictionary, and those nobody compares nothing from statistics.
+        // A dictionary does not help values that never repeat, and statistics do not help values that are never
+        // compared.
         let payload = Payload::holds(field.ty);
         if payload {
             properties = properties.set_column_statistics_enabled(leaf.clone(), EnabledStatistics::None);
@@ -237,7 +239,7 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         if payload || field.name == KEY || field.name == ORIGIN {
             properties = properties.set_column_dictionary_enabled(leaf.clone(), false);
         }
-        // The upper bytes of ids are nearly all the same, and zstd is three times as fast when it finds them together.
+        // The upper bytes of ids are nearly all equal. zstd is three times as fast if they are stored together.
         if field.ty.id_width().is_some() {
             properties = properties.set_column_encoding(leaf.clone(), Encoding::BYTE_STREAM_SPLIT);
         }
@@ -248,11 +250,12 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
     Ok(properties.build())
 }
 
-/// The library hides the cause of a failed write in a box, or in text; a full disk must stay visible.
+/// Converts an error of the Parquet writer. The library boxes I/O errors or converts them to text; the recorded failure
+/// keeps a full disk detectable.
 fn failed(path: &Path, failure: &WriteFailure, e: ParquetError) -> Error {
     match failure.take() {
         Some(cause) => Error::io("write", path, cause),
-        // The values were checked: what cannot be encoded is a bug.
+        // The values were checked, so an encoding failure is a bug.
         None => Error::internal("the records cannot be written as parquet").at_path(path).caused_by(e),
     }
 }

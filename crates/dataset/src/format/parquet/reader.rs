@@ -1,8 +1,8 @@
-//! Reading Parquet shards.
+//! Reader of Parquet shards.
 //!
-//! The page index says which page of each column holds a row, so a random read decodes one page per column and no row
-//! group; a batched read decodes each page it needs once. Nothing is cached: a reader holds the footer and the page
-//! index, and may be used from many threads and after a fork.
+//! The page index maps each row to one page per column. A random read therefore decodes one page per column instead of
+//! a row group, and a batched read decodes each page it needs once. Nothing is cached: a reader holds only the footer
+//! and the page index. It can be used from many threads and after a fork.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
@@ -27,11 +27,11 @@ use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::Blob;
 
-/// Most rows decoded together.
+/// Maximum rows per decoded batch.
 const BATCH_ROWS: usize = 1024;
-/// Bytes that the values of a batch may take when all of them are the largest entry of a dictionary.
+/// Maximum bytes of the values in a batch if every value were the largest entry of a dictionary.
 const BATCH_BYTES: u64 = 64 << 20;
-/// Bytes read at once where the length of what follows is not known (page headers).
+/// Bytes per read where the length of the following data is unknown (page headers).
 const HEADER_BYTES: usize = 512;
 
 /// Reads one Parquet shard.
@@ -43,10 +43,10 @@ pub(in crate::format) struct Reader {
     all: DecodedColumns,
 }
 
-/// Columns that are decoded.
+/// Selection of columns to decode.
 struct DecodedColumns {
     mask: ProjectionMask,
-    /// Their fields, in stored order.
+    /// Schema with only the fields of these columns, in stored order.
     schema: Arc<Schema>,
 }
 
@@ -65,7 +65,7 @@ impl Reader {
         self.metadata.metadata()
     }
 
-    /// The rows `ranges` (ascending; all without them) of a row group that is there, in batches up to the first error.
+    /// Decodes `ranges` (ascending; `None` for all rows) of an existing row group in batches, up to the first error.
     fn batches<'a>(
         &'a self,
         group: usize,
@@ -106,7 +106,7 @@ impl Reader {
         }))
     }
 
-    /// The error for a row group that cannot be decoded.
+    /// Returns the error for a row group that cannot be decoded.
     fn damaged(&self, group: usize, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
         Error::corrupt(format!("row group {group} cannot be decoded"))
             .at_path(self.blob.path())
@@ -121,7 +121,7 @@ impl Reader {
         self.file().row_groups().get(group).and_then(|g| u64::try_from(g.num_rows()).ok())
     }
 
-    /// All records of one row group; an error at the end when it has fewer rows than the footer says.
+    /// Iterates over all records of one row group. Ends with an error if it has fewer rows than the footer claims.
     fn scan_group(&self, group: usize) -> Result<impl Iterator<Item = Result<(Placed, Record)>>> {
         let promised = self.group_rows(group).unwrap_or_default();
         let mut records = chain_until_error(self.batches(group, None, &self.all)?.map(move |rows| {
@@ -142,7 +142,7 @@ impl Reader {
         }))
     }
 
-    /// The records at `at`, with the fields `columns` alone.
+    /// Reads the records at `at` with only the fields in `columns`.
     fn read(&self, at: &[Placed], columns: &DecodedColumns) -> Result<Vec<Record>> {
         let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for at in at {
@@ -198,7 +198,7 @@ impl ShardReader for Reader {
         let fields = columns.iter().filter_map(|&c| self.schema.fields.get(c).cloned()).collect();
         let schema = Arc::new(Schema { fields, ..(*self.schema).clone() });
         let records = self.read(at, &DecodedColumns { mask, schema })?;
-        // Each value to its place.
+        // Puts each value at its schema index.
         let spread = |record: Record| {
             let mut values = vec![Value::Null; self.schema.fields.len()];
             for (&column, value) in columns.iter().zip(record.values) {
@@ -217,7 +217,7 @@ impl ShardReader for Reader {
     }
 }
 
-/// The schema told by the file.
+/// Infers the schema from the file.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
     let metadata = load(blob)?;
     let key_values = metadata.metadata().file_metadata().key_value_metadata();
@@ -226,7 +226,7 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
     from_arrow(metadata.schema(), value).map_err(|e| e.at_path(blob.path()))
 }
 
-/// Footer and page index, checked before they are parsed.
+/// Loads the footer and the page index. Both are checked before they are parsed.
 fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
     let failed = |e| Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(e);
     guard::check_footer_bytes(blob)?;
@@ -245,7 +245,7 @@ fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
     .map_err(failed)
 }
 
-/// A blob as the Parquet library reads it.
+/// Adapter from [`Blob`] to the traits of the Parquet library.
 struct Chunks(Blob);
 
 impl Length for Chunks {
@@ -266,7 +266,7 @@ impl ChunkReader for Chunks {
     }
 }
 
-/// The bytes of a blob from some offset on.
+/// Reader of a blob from a given offset on.
 struct Tail {
     blob: Blob,
     at: u64,
@@ -276,7 +276,7 @@ impl Read for Tail {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let len = self.blob.len().saturating_sub(self.at).min(buffer.len() as u64);
         let bytes = self.blob.read(self.at, len).map_err(std::io::Error::other)?;
-        // `len` is at most the length of the buffer.
+        // `len` is at most the length of `buffer`.
         for (to, from) in buffer.iter_mut().zip(bytes.iter()) {
             *to = *from;
         }

@@ -1,4 +1,4 @@
-//! Fields of a protobuf record that are not built in.
+//! Fields of a protobuf record that are not built in (extra fields).
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use super::proto::field::Value as Extra;
 use crate::sample::{Ids, Text, Value};
 use crate::schema::{Field, FieldType, IdWidth};
 
-/// A field that is not built in, as it is stored.
+/// Converts the value of an extra field to its stored form; `None` if it is null.
 pub(super) fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
     Some(match (ty, value) {
         (_, Value::Null) => return None,
@@ -29,11 +29,11 @@ pub(super) fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
     })
 }
 
-/// The value of a field that is not built in.
+/// Converts a stored value to the value of the extra field `field`.
 pub(super) fn extra_value(field: &Field, found: Option<Extra>) -> Result<Value, String> {
     let Some(found) = found else { return Ok(Value::Null) };
     let ty = extra_type(&found)?;
-    // The message does not tell masks from other images.
+    // The message does not distinguish masks from other images.
     let is_mask = ty == FieldType::Image && field.ty == FieldType::Mask;
     if ty != field.ty && !is_mask {
         return Err(format!("field {:?} must be {}, not {}", field.name, field.ty.name(), ty.name()));
@@ -52,7 +52,7 @@ pub(super) fn extra_value(field: &Field, found: Option<Extra>) -> Result<Value, 
     })
 }
 
-/// The type that a stored value tells.
+/// Returns the field type of a stored value.
 pub(super) fn extra_type(value: &Extra) -> Result<FieldType, String> {
     Ok(match value {
         Extra::StringValue(_) => FieldType::String,
@@ -71,12 +71,12 @@ pub(super) fn extra_type(value: &Extra) -> Result<FieldType, String> {
     })
 }
 
-/// The width of ids of `bytes` each.
+/// Returns the width for ids of `bytes` bytes each.
 pub(super) fn width(bytes: u32) -> Result<IdWidth, String> {
     IdWidth::from_bytes(bytes.into()).ok_or_else(|| format!("ids of {bytes} bytes each"))
 }
 
-/// A list of ids over little-endian `bytes`.
+/// Creates a list of ids from little-endian `bytes`.
 pub(super) fn ids(bytes: Bytes, id_width: u32) -> Result<Value, String> {
     Ids::new(width(id_width)?, bytes).map(Value::Ids).ok_or_else(|| "half an id".to_owned())
 }

@@ -1,4 +1,4 @@
-//! What a protobuf shard tells of its schema.
+//! Schema inference for protobuf shards.
 
 use bytes::Bytes;
 use prost::Message;
@@ -11,15 +11,15 @@ use crate::format::frames::{Fault, frames};
 use crate::schema::{Field, FieldType, IdWidth, Kind, Schema};
 use crate::storage::Blob;
 
-/// Most fields that a record of unknown schema may have.
+/// Maximum fields of a record with an unknown schema.
 const MAX_INFERRED_FIELDS: usize = 4096;
 
-/// Whether the shard begins as a protobuf record does.
+/// Returns whether the shard starts with a valid protobuf record.
 pub(in crate::format) fn sniff(blob: &Blob) -> bool {
     frames(blob, shape).next().is_some_and(|first| first.is_ok())
 }
 
-/// The kind a record tells, the type of its ids or whether it has a label, and its other fields.
+/// Kind of a record, the type of its ids or whether it has a label, and its extra fields.
 struct InferredShape {
     kind: Kind,
     ids: FieldType,
@@ -27,8 +27,8 @@ struct InferredShape {
     extra: Vec<(String, Option<FieldType>)>,
 }
 
-/// The schema told by the records. A field that is always null reads as string, every field that is not built in as
-/// nullable. Class names are not in the shard.
+/// Infers the schema from the records. A field that is always null is inferred as string, and all fields that are not
+/// built in as nullable. Class names are not stored in the shard.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
     let mut told: Option<InferredShape> = None;
     for shape in frames(blob, shape) {
@@ -60,7 +60,7 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
     }
 }
 
-/// Reads a record without knowing its schema.
+/// Reads a record without a schema.
 fn shape(bytes: &Bytes) -> Result<(InferredShape, usize), Fault> {
     let (prefix, message) = message(bytes, MAX_INFERRED_FIELDS)?;
     let size = prefix + message.encoded_len();

@@ -1,7 +1,7 @@
-//! Protobuf shards: length-delimited messages of `proto/dsconvert/v1/record.proto`.
+//! Protobuf shards: length-delimited messages defined in `proto/dsconvert/v1/record.proto`.
 //!
-//! Messages are canonical: one record has exactly one encoding. A reader can therefore refuse unknown fields, repeated
-//! fields and overlong numbers with one comparison of sizes.
+//! Messages are canonical: each record has exactly one encoding. A reader can therefore reject unknown fields, repeated
+//! fields and overlong numbers with a single size comparison.
 
 mod extra;
 mod infer;
@@ -21,7 +21,7 @@ use crate::schema::{
 
 pub(super) use infer::{infer_schema, sniff};
 
-/// Generated from `proto/dsconvert/v1/record.proto`; a test compares.
+/// Generated from `proto/dsconvert/v1/record.proto`; a test verifies that they match.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod proto {
     include!("../generated/dsconvert.v1.rs");
@@ -30,14 +30,14 @@ mod proto {
 use extra::{extra, extra_value, ids};
 use proto::record::Payload;
 
-/// Largest message, in bytes: what every protobuf library reads.
+/// Maximum message size in bytes that every protobuf library can read.
 const MAX_MESSAGE_BYTES: u64 = (1 << 31) - 1;
-/// Most bytes of a frame's prefix.
+/// Maximum size of a frame's length prefix in bytes.
 const MAX_PREFIX_BYTES: usize = 5;
-/// Field number of the fields that are not built in.
+/// Number of the message field that holds fields that are not built in.
 const EXTRA_TAG: u64 = 5;
 
-/// Position of a field of the schema in the message.
+/// Location of a schema field in the message.
 #[derive(Clone, Copy, PartialEq)]
 enum Slot {
     Key,
@@ -66,7 +66,7 @@ impl Slot {
         }
     }
 
-    /// Whether the message can hold every value of `field` here.
+    /// Returns whether the message can represent every value of `field` in this slot.
     fn holds(self, field: &Field) -> bool {
         let ty = match self {
             Slot::Extra | Slot::Label => return true,
@@ -79,7 +79,7 @@ impl Slot {
     }
 }
 
-/// Which field stands where.
+/// Protobuf codec, with the message slot of each field.
 pub(super) struct Protobuf {
     schema: Arc<Schema>,
     slots: Vec<Slot>,
@@ -126,7 +126,7 @@ impl Protobuf {
                 (Slot::Key, Value::Text(t)) => message.key = t.as_str().to_owned(),
                 (Slot::Origin, Value::Text(t)) => message.origin = t.as_str().to_owned(),
                 (Slot::Data, Value::Bytes(b)) => image.data = b.clone(),
-                // The ranges were checked: these casts lose nothing.
+                // The ranges were checked, so these casts are lossless.
                 (Slot::Width, Value::UInt(u)) => image.width = *u as u32,
                 (Slot::Height, Value::UInt(u)) => image.height = *u as u32,
                 (Slot::Label, Value::Int(i)) => image.label = Some(*i),
@@ -151,7 +151,7 @@ impl Protobuf {
         Ok(message)
     }
 
-    /// The record of `message`; the error is one sentence.
+    /// Converts `message` to a record. The error is one sentence.
     fn record(&self, message: proto::Record) -> Result<Record, String> {
         let proto::Record { key, origin, extra, payload } = message;
         let (image, text) = match (payload, self.schema.kind) {
@@ -186,14 +186,15 @@ impl Protobuf {
     }
 }
 
-/// The size of the prefix and the message that `bytes` begin with. The message has at most `max_extras` extra fields:
-/// they are counted before they are decoded, since an empty one takes two bytes here and many in memory.
+/// Decodes the message at the start of `bytes` and returns the size of its prefix and the message. It may have at most
+/// `max_extras` extra fields. They are counted before decoding, because an empty one takes two bytes here but many in
+/// memory.
 fn message(bytes: &Bytes, max_extras: usize) -> Result<(usize, proto::Record), Fault> {
     let (len, prefix) = varint(bytes)?;
     if prefix > MAX_PREFIX_BYTES || len > MAX_MESSAGE_BYTES {
         return Err(Fault::bad(0, format!("a record of {len} bytes must begin here, which is too long")));
     }
-    // Below 2³¹: fits.
+    // Below 2³¹, so it fits.
     let len = len as usize;
     let body = bytes.get(prefix..).and_then(|rest| rest.get(..len)).ok_or(Fault::Short)?;
     let extras = count_extras(body).ok_or_else(|| Fault::bad(prefix, "a record with an unknown field"))?;
@@ -208,13 +209,13 @@ fn message(bytes: &Bytes, max_extras: usize) -> Result<(usize, proto::Record), F
     Ok((prefix, message))
 }
 
-/// Number of extra fields of a message, or `None` when it is no record.
+/// Counts the extra fields of a message. Returns `None` if it is not a record.
 fn count_extras(mut body: &[u8]) -> Option<usize> {
     let mut extras = 0;
     while !body.is_empty() {
         let (key, size) = varint(body).ok()?;
         let (len, len_size) = varint(body.get(size..)?).ok()?;
-        // All fields of a record are length-delimited, which is wire type 2.
+        // All fields of a record are length-delimited (wire type 2).
         if key & 7 != 2 || !(1..=EXTRA_TAG).contains(&(key >> 3)) {
             return None;
         }
@@ -224,7 +225,7 @@ fn count_extras(mut body: &[u8]) -> Option<usize> {
     Some(extras)
 }
 
-/// The varint that `bytes` begin with, in its shortest form, and its size.
+/// Decodes the shortest-form varint at the start of `bytes` and returns its value and size.
 fn varint(bytes: &[u8]) -> Result<(u64, usize), Fault> {
     let mut value = 0;
     for (i, byte) in bytes.iter().enumerate().take(2 * MAX_PREFIX_BYTES) {
@@ -250,7 +251,8 @@ mod tests {
     use crate::sample::Ids;
     use crate::schema::IdWidth;
 
-    /// The example of `docs/reference/format-records.md`: datasets were written so, this test never changes.
+    /// The example in `docs/reference/format-records.md`. Existing datasets use this encoding, so this test never
+    /// changes.
     #[test]
     fn the_bytes_of_a_record_never_change() {
         let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
@@ -289,7 +291,7 @@ mod tests {
             b"\x0a\x01a",                                  // no payload
             b"\x0a\x01a\x1a\x02\x10\x03",                  // ids of three bytes
             b"\x0a\x01a\x1a\x03\x10\x82\x00",              // an overlong varint
-            b"\x0a\x01a\x0a\x01b\x1a\x02\x10\x02",         // a field twice
+            b"\x0a\x01a\x0a\x01b\x1a\x02\x10\x02",         // a repeated field
             b"\x0a\x01a\x1a\x04\x10\x02\x20\x01",          // an unknown field of the text
             b"\x0a\x01a\x1a\x02\x10\x02\x30\x01",          // an unknown field of the record
             b"\x0a\x01a\x1a\x02\x10\x02\x2a\x03\x0a\x01x", // a field that the schema lacks

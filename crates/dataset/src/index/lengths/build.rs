@@ -1,4 +1,4 @@
-//! Building a length index with bounded memory.
+//! Construction of a length index with bounded memory.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::index::table::{Geometry, TableWriter};
 use crate::index::{IndexFile, LengthSummary, MAX_LENGTH};
 use crate::schema::LengthUnit;
 
-/// A length and an ordinal, both big-endian, so that rows sort as (length, ordinal).
+/// Size of a row: length and ordinal, both big-endian so that rows sort as (length, ordinal).
 const ROW_BYTES: usize = 16;
 
 /// Sorts the records of a split by length. Memory does not grow with the number of records: lengths are spilled as
@@ -41,8 +41,8 @@ pub struct LengthIndexBuilder {
 }
 
 impl LengthIndexBuilder {
-    /// A builder that uses about `memory_bytes` and spills into `spill_dir`, as [`ExternalSort::new`]. 16 bytes per
-    /// record fit in memory or go to disk.
+    /// Creates a builder that uses about `memory_bytes` and spills into `spill_dir`, like [`ExternalSort::new`]. Each
+    /// record takes 16 bytes in memory or on disk.
     pub fn new(spill_dir: impl Into<PathBuf>, memory_bytes: usize) -> Self {
         Self::with_geometry(spill_dir, memory_bytes, Geometry::STANDARD)
     }
@@ -59,8 +59,8 @@ impl LengthIndexBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when the lengths add up to more than [`MAX_LENGTH`]; `Io` when
-    /// they cannot be spilled.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the lengths add up to more than [`MAX_LENGTH`]; `Io` if they
+    /// cannot be spilled.
     pub fn push(&mut self, length: u64) -> Result<()> {
         let total = self.total.checked_add(length).filter(|&total| total <= MAX_LENGTH);
         self.total = total.ok_or_else(|| {
@@ -70,18 +70,18 @@ impl LengthIndexBuilder {
         self.sort.push(key.to_be_bytes())
     }
 
-    /// Number of lengths so far.
+    /// Returns the number of lengths added so far.
     pub fn len(&self) -> u64 {
         self.sort.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether no lengths have been added.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes the length index of `split` into the dataset directory `out_dir`: the files of the permutation in order,
-    /// then, last in the list, the histogram.
+    /// Writes the length index of `split` to the dataset directory `out_dir`. The returned list contains the
+    /// permutation files in order, followed by the histogram.
     pub fn finish(
         self,
         out_dir: &Path,

@@ -1,8 +1,8 @@
-//! The length index: the records of a split sorted by length, and the histogram of the lengths.
+//! The length index: the records of a split sorted by length, and the histogram of their lengths.
 //!
-//! The *rank* of a record is its place when the records are sorted by (length, ordinal). The permutation says which
-//! record has a rank; the histogram says which ranks have a length. Together they turn "a batch of records that are
-//! about equally long" into two lookups, without reading the lengths.
+//! The *rank* of a record is its position when the records are sorted by (length, ordinal). The permutation maps ranks
+//! to records; the histogram maps lengths to ranks. With both, selecting a batch of records of similar length takes two
+//! lookups and does not read the lengths.
 
 mod build;
 mod read;
@@ -21,18 +21,18 @@ const PERMUTATION: Spec =
 
 const HISTOGRAM_COLUMNS: [Column; 3] = [u64_column(LENGTH), u64_column("count"), u64_column("first_rank")];
 
-/// The histogram: one row for each length that occurs, ascending.
+/// Specification of the histogram: one row per distinct length, in ascending order.
 fn histogram(unit: LengthUnit) -> Spec {
     Spec { table: "histogram", columns: &HISTOGRAM_COLUMNS, unit: Some(unit), segmented: false }
 }
 
-/// The records of one length: a row of the histogram.
+/// All records of one length: a row of the histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LengthRun {
     /// The length.
     pub length: u64,
-    /// How many records have it, at least 1.
+    /// Number of records with this length, at least 1.
     pub count: u64,
-    /// Rank of the first of them: the number of records that are shorter.
+    /// Rank of the first of these records, which equals the number of shorter records.
     pub first_rank: u64,
 }

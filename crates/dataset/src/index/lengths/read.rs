@@ -1,4 +1,4 @@
-//! Reading a length index.
+//! Reader of a length index.
 
 use std::ops::Range;
 
@@ -14,29 +14,29 @@ const LENGTH: usize = 0;
 const COUNT: usize = 1;
 const FIRST_RANK: usize = 2;
 
-/// The length index of one split, opened. Nothing is read ahead; memory does not grow with the number of records.
+/// The opened length index of one split. Nothing is read ahead, and memory does not grow with the number of records.
 #[derive(Debug)]
 pub struct LengthIndex {
     permutation: Table,
     histogram: Table,
 }
 
-/// A range of lengths and the ranks of the records that have them.
+/// A range of lengths and the ranks of the records within it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket {
-    /// Lengths, half-open.
+    /// Lengths, as a half-open range.
     pub lengths: Range<u64>,
-    /// Ranks in the length index, half-open; their number is the number of records.
+    /// Ranks in the length index, as a half-open range. Its size is the number of records.
     pub ranks: Range<u64>,
 }
 
 impl LengthIndex {
-    /// Opens the files of the permutation, in the order of the manifest, and the histogram.
+    /// Opens the files of the permutation, given in manifest order, and the histogram.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] when a file is not what the manifest says or the two disagree in the number of records;
-    /// [`ErrorKind::Unsupported`] when one is of a newer version.
+    /// [`ErrorKind::Corrupt`] if a file does not match the manifest or the two parts disagree on the number of records;
+    /// [`ErrorKind::Unsupported`] if a file has a newer version.
     pub fn open(permutation: Vec<Segment>, histogram: Segment, unit: LengthUnit) -> Result<Self> {
         Self::with_geometry(permutation, histogram, unit, Geometry::STANDARD)
     }
@@ -64,80 +64,81 @@ impl LengthIndex {
         Ok(index)
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> u64 {
         self.permutation.rows()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The files of the permutation, in the order of the manifest.
+    /// Returns the files of the permutation in manifest order.
     pub fn permutation_blobs(&self) -> impl Iterator<Item = &Blob> {
         self.permutation.blobs()
     }
 
-    /// The file of the histogram.
+    /// Returns the file of the histogram.
     pub fn histogram_blobs(&self) -> impl Iterator<Item = &Blob> {
         self.histogram.blobs()
     }
 
-    /// Number of different lengths.
+    /// Returns the number of distinct lengths.
     pub fn distinct_lengths(&self) -> u64 {
         self.histogram.rows()
     }
 
-    /// The record at `rank`: shortest first, records of one length in record order.
+    /// Returns the record at `rank`: shortest first, records of equal length in record order.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`] when there are not so many records.
+    /// [`ErrorKind::OutOfRange`] if there are not that many records.
     pub fn record_at(&self, rank: u64) -> Result<u64> {
         self.check_record(self.permutation.value(rank, RECORD)?)
     }
 
-    /// The records at `ranks`, in order. An item that is an error is the last.
+    /// Iterates over the records at `ranks` in order. Ends after the first error.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`] when there are not so many records.
+    /// [`ErrorKind::OutOfRange`] if there are not that many records.
     pub fn records_at(&self, ranks: Range<u64>) -> Result<impl Iterator<Item = Result<u64>> + '_> {
         let rows = self.permutation.iter(ranks, [RECORD])?;
         Ok(rows.map(|row| row.and_then(|[record]| self.check_record(record))))
     }
 
-    /// The length of the record at `rank`.
+    /// Returns the length of the record at `rank`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`] when there are not so many records.
+    /// [`ErrorKind::OutOfRange`] if there are not that many records.
     pub fn length_at(&self, rank: u64) -> Result<u64> {
         if rank >= self.len() {
             return Err(Error::new(ErrorKind::OutOfRange, format!("there are only {} records", self.len())));
         }
-        // The run before the first one that starts behind the rank.
+        // The run before the first one that starts after `rank`.
         let behind = self.partition(FIRST_RANK, |first_rank| first_rank <= rank)?;
         let run =
             behind.checked_sub(1).ok_or_else(|| self.histogram.corrupt("the first run is missing".into()))?;
         self.histogram.value(run, LENGTH)
     }
 
-    /// The lengths that occur, ascending. An item that is an error is the last.
+    /// Iterates over the distinct lengths in ascending order. Ends after the first error.
     pub fn histogram(&self) -> Result<impl Iterator<Item = Result<LengthRun>> + '_> {
         let rows = self.histogram.iter(0..self.histogram.rows(), [LENGTH, COUNT, FIRST_RANK])?;
         Ok(rows.map(|row| row.map(to_run)))
     }
 
-    /// The ranks of the records whose length is in `lengths`.
+    /// Returns the ranks of the records whose length is in `lengths`.
     pub fn ranks_of(&self, lengths: Range<u64>) -> Result<Range<u64>> {
         let start = self.shorter_than(lengths.start)?;
         let end = self.shorter_than(lengths.end)?;
         Ok(start..end.max(start))
     }
 
-    /// How many records are shorter than `length`; also the rank of the first that is not.
+    /// Returns the number of records shorter than `length`, which is also the rank of the first record that is not
+    /// shorter.
     pub fn shorter_than(&self, length: u64) -> Result<u64> {
         let run = self.partition(LENGTH, |l| l < length)?;
         if run == self.histogram.rows() {
@@ -150,12 +151,12 @@ impl LengthIndex {
         Ok(rank)
     }
 
-    /// Cuts all lengths at `boundaries` (ascending): one bucket below the first, one between each two neighbours, one
-    /// from the last on, empty ones included.
+    /// Splits all lengths at `boundaries` (ascending) into buckets: one below the first boundary, one between each
+    /// adjacent pair, and one from the last boundary on. Empty buckets are included.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when the boundaries do not ascend.
+    /// [`ErrorKind::Usage`] if the boundaries do not ascend.
     pub fn buckets(&self, boundaries: &[u64]) -> Result<Vec<Bucket>> {
         if !boundaries.is_sorted_by(|a, b| a < b) {
             return Err(Error::usage("the boundaries of buckets must ascend"));
@@ -171,12 +172,13 @@ impl LengthIndex {
         Ok(buckets)
     }
 
-    /// Checks every row against the record index: the histogram ascends and counts all records, and each rank holds a
-    /// record of its length, records of one length in record order. Then the permutation has each record once.
+    /// Checks every row against the record index. The histogram must ascend and count all records. Each rank must hold
+    /// a record of its length, with records of equal length in record order. Together, these checks prove that the
+    /// permutation contains each record once.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] at the first difference.
+    /// [`ErrorKind::Corrupt`] at the first mismatch.
     pub fn verify(&self, records: &RecordIndex) -> Result<()> {
         if records.len() != self.len() {
             let what = format!("{} records are sorted, the record index has {}", self.len(), records.len());
@@ -229,7 +231,7 @@ impl LengthIndex {
         Ok(record)
     }
 
-    /// Rows of the histogram for whose `column` `before` holds, when all of these come first.
+    /// Counts the histogram rows whose `column` satisfies `before`; all of these must come first.
     fn partition(&self, column: usize, before: impl Fn(u64) -> bool) -> Result<u64> {
         let (mut low, mut high) = (0, self.histogram.rows());
         while low < high {

@@ -1,4 +1,4 @@
-//! The length index, built and read back, beside a plain sort.
+//! Tests that compare the length index, built and read back, with a plain sort.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::index::{IndexEntry, IndexFile, LengthSummary, MAX_LENGTH, RecordIndex
 use crate::schema::Kind;
 use crate::storage::Access;
 
-/// Datasets depend on these: the test never changes.
+/// Existing datasets depend on these columns, so this test never changes.
 #[test]
 fn columns_of_the_length_index_never_change() {
     let describe = |spec: Spec| {
@@ -143,7 +143,7 @@ fn an_altered_index_is_an_error_or_still_in_bounds() {
 
 #[test]
 fn more_lengths_than_memory_are_sorted_the_same() {
-    // The least memory holds 65,536 rows: this makes four runs.
+    // The minimum memory holds 65,536 rows, so this makes four runs.
     let lengths: Vec<u64> = (0..200_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48).collect();
     let dir = tempfile::tempdir().unwrap();
     let (little, summary) = build(dir.path(), &lengths, 0, Geometry::STANDARD);
@@ -177,7 +177,7 @@ fn verification_finds_every_wrong_rank() {
     }
     assert!(index.verify(&records(&lengths[1..])).is_err());
 
-    // Records of one length, swapped in the permutation: each rank has the right length, yet the order is wrong.
+    // Swaps two records of equal length in the permutation: each rank has the right length, but the order is wrong.
     let mut bytes = std::fs::read(dir.path().join(&files[0].path)).unwrap();
     let order: Vec<u8> = naive(&lengths).iter().flat_map(|r| r.to_le_bytes()).collect();
     let at = bytes.windows(order.len()).position(|window| window == order).unwrap();

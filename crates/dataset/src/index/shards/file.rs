@@ -1,4 +1,4 @@
-//! The file of the shard table.
+//! Reading and writing the file of the shard table.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -17,14 +17,14 @@ use crate::index::table::{BATCH_ROWS, check_schema, metadata};
 use crate::index::{INDEX_DIR, IndexFile, Segment};
 use crate::storage::{NewFile, create_dir, hex};
 
-/// Path of the shard table, relative to the dataset.
+/// Path of the shard table relative to the dataset.
 pub const SHARD_TABLE_PATH: &str = "index/shards.arrow";
 
 const TABLE: &str = "shards";
 const SHA256_BYTES: usize = 32;
-/// Columns of the table.
+/// Number of columns in the table.
 const COLUMNS: usize = 6;
-/// Buffers of a record batch: three for each of the two columns of text, two for each other.
+/// Buffers per record batch: three for each of the two text columns, two for each other column.
 const BUFFERS: usize = 14;
 
 fn schema() -> SchemaRef {
@@ -40,11 +40,12 @@ fn schema() -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields.to_vec(), metadata(TABLE)))
 }
 
-/// Writes the shard table of the dataset directory `out_dir`. The shards of a split stand together, in record order.
+/// Writes the shard table of the dataset directory `out_dir`. The shards of a split must be adjacent and in record
+/// order.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) when the entries contradict each other, `Io` when the file cannot be
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) if the entries contradict each other, `Io` if the file cannot be
 /// written.
 pub fn write_shard_table(out_dir: &Path, entries: &[ShardEntry]) -> Result<IndexFile> {
     let mut checked = ShardTable::default();
@@ -91,8 +92,8 @@ impl ShardTable {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when the file is not a shard table of as many shards as the
-    /// manifest says, or its rows contradict each other; `Unsupported` when it is of a newer version.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if the file is not a shard table, does not have as many shards
+    /// as the manifest says, or has contradictory rows; `Unsupported` if it has a newer version.
     pub fn read(file: Segment) -> Result<Self> {
         let Segment { blob, records: shards } = file;
         let path = blob.path().to_owned();
@@ -121,7 +122,7 @@ impl ShardTable {
     }
 }
 
-/// The columns of one record batch.
+/// Columns of one record batch.
 struct ShardColumns {
     rows: u64,
     names: Strings,
@@ -132,7 +133,7 @@ struct ShardColumns {
     first_records: Bytes,
 }
 
-/// A column of text: 32-bit offsets and the bytes between them.
+/// Text column: 32-bit offsets and the bytes between them.
 struct Strings {
     offsets: Bytes,
     text: Bytes,
@@ -160,7 +161,7 @@ impl ShardColumns {
             first_records,
         ] = buffers;
         let column = |range: Range<u64>, width: u64, count: u64| {
-            // A product past u64 cannot be within a file either.
+            // A product that overflows u64 exceeds the file as well.
             let enough = width.checked_mul(count).is_some_and(|need| range.end - range.start >= need);
             if enough { ipc.bytes(range) } else { Err(cut()) }
         };
@@ -200,7 +201,7 @@ impl Strings {
     }
 }
 
-/// The bytes of a SHA-256 in lower-case hexadecimal; `None` when it is none.
+/// Decodes a SHA-256 from lower-case hexadecimal; `None` if it is invalid.
 fn sha256_bytes(hexadecimal: &str) -> Option<[u8; SHA256_BYTES]> {
     let digit = |c: u8| match c {
         b'0'..=b'9' => Some(c - b'0'),
@@ -226,7 +227,7 @@ mod tests {
     use crate::error::ErrorKind;
     use crate::index::testing::{CASES_WITH_FILES, any_alteration, is_of_the_file, segment, segment_of};
 
-    /// Datasets depend on these: the test never changes.
+    /// Existing datasets depend on these columns, so this test never changes.
     #[test]
     fn columns_of_the_shard_table_never_change() {
         assert_eq!(SHARD_TABLE_PATH, "index/shards.arrow");

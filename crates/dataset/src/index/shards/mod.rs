@@ -1,6 +1,6 @@
-//! The shard table: every shard of a dataset, with its size and hash.
+//! The shard table: all shards of a dataset with their sizes and hashes.
 //!
-//! It is small (a row per shard) and read as a whole, unlike the other sidecars.
+//! It is small (one row per shard) and, unlike the other sidecar files, read completely.
 
 mod file;
 
@@ -11,62 +11,62 @@ pub use file::{SHARD_TABLE_PATH, write_shard_table};
 use super::check_split_name;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Longest file name of a shard, in bytes: leaves room for the suffixes of temporary files.
+/// Maximum length of a shard file name in bytes. Leaves room for the suffixes of temporary files.
 const MAX_SHARD_NAME_BYTES: usize = 200;
 
-/// One shard.
+/// One row of the shard table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardEntry {
-    /// File name; the file is `<split>/<name>`.
+    /// File name; the path is `<split>/<name>`.
     pub name: String,
     /// Name of the split.
     pub split: String,
     /// Number of records.
     pub records: u64,
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// SHA-256 of the file, in lower-case hexadecimal.
+    /// SHA-256 of the file in lower-case hexadecimal.
     pub sha256: String,
-    /// Ordinal in the split of the first record: the sum of the records of the shards before it.
+    /// Ordinal of the first record in the split: the total number of records in the preceding shards.
     pub first_record: u64,
 }
 
 impl ShardEntry {
-    /// Path of the shard, relative to the dataset.
+    /// Returns the path of the shard relative to the dataset.
     pub fn path(&self) -> String {
         format!("{}/{}", self.split, self.name)
     }
 
-    /// The work unit in the name `<split>-<unit>-<ordinal>.<extension>`; `None` for a name of another form.
+    /// Returns the work unit from a name of the form `<split>-<unit>-<ordinal>.<extension>`; `None` for other names.
     pub fn unit(&self) -> Option<u32> {
         let (rest, _) = self.name.strip_prefix(self.split.as_str())?.strip_prefix('-')?.split_once('-')?;
         rest.parse().ok()
     }
 }
 
-/// The shards of a dataset by split.
+/// Shards of a dataset, grouped by split.
 #[derive(Debug, Clone, Default)]
 pub struct ShardTable {
     splits: Vec<SplitShards>,
 }
 
 impl ShardTable {
-    /// The splits that have shards, in the order of the table.
+    /// Returns the splits that have shards, in table order.
     pub fn splits(&self) -> &[SplitShards] {
         &self.splits
     }
 
-    /// The shards of `split`; `None` when it has none.
+    /// Returns the shards of `split`, or `None` if it has none.
     pub fn split(&self, split: &str) -> Option<&SplitShards> {
         self.splits.iter().find(|s| s.name() == split)
     }
 
-    /// All shards, in the order of the table.
+    /// Iterates over all shards in table order.
     pub fn shards(&self) -> impl Iterator<Item = &ShardEntry> {
         self.splits.iter().flat_map(|split| &split.shards)
     }
 
-    /// Appends a row, or says what is wrong with it. `paths` are those of the rows before.
+    /// Appends a row, or returns what is wrong with it. `paths` contains the paths of the previous rows.
     fn push(&mut self, entry: ShardEntry, paths: &mut HashSet<String>) -> Result<(), String> {
         let path = entry.path();
         check_split_name(&entry.split).map_err(|e| e.to_string())?;
@@ -101,7 +101,7 @@ impl ShardTable {
     }
 }
 
-/// The shards of one split, in record order.
+/// Shards of one split in record order.
 #[derive(Debug, Clone)]
 pub struct SplitShards {
     name: String,
@@ -110,26 +110,26 @@ pub struct SplitShards {
 }
 
 impl SplitShards {
-    /// Name of the split.
+    /// Returns the name of the split.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The shards; the ordinal of a shard is its place here.
+    /// Returns the shards. The ordinal of a shard is its position here.
     pub fn shards(&self) -> &[ShardEntry] {
         &self.shards
     }
 
-    /// Number of records in all shards.
+    /// Returns the number of records in all shards.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The shard with the ordinal `shard`, as a record index names it.
+    /// Returns the shard with the ordinal `shard`, as stored in a record index.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] when the table has no such shard: the record index is of another dataset.
+    /// [`ErrorKind::Corrupt`] if the table has no such shard: the record index belongs to another dataset.
     pub fn get(&self, shard: u32) -> Result<&ShardEntry> {
         self.shards.get(shard as usize).ok_or_else(|| {
             let shards = self.shards.len();
@@ -140,11 +140,11 @@ impl SplitShards {
         })
     }
 
-    /// The shard that holds `record`: its ordinal, its entry, and the row of the record in it.
+    /// Returns the shard that contains `record`: its ordinal, its entry, and the row of the record within it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`] when the split has not so many records.
+    /// [`ErrorKind::OutOfRange`] if the split does not have that many records.
     pub fn of_record(&self, record: u64) -> Result<(u32, &ShardEntry, u64)> {
         let behind = self.shards.partition_point(|shard| shard.first_record <= record);
         behind
@@ -159,7 +159,7 @@ impl SplitShards {
     }
 }
 
-/// Whether `name` is a plain file name: letters, digits, `.`, `_`, `-`, not starting with a dot.
+/// Returns whether `name` is a plain file name: letters, digits, `.`, `_`, `-`, not starting with a dot.
 fn is_shard_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     (1..=MAX_SHARD_NAME_BYTES).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(allowed)

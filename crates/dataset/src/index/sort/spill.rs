@@ -1,4 +1,4 @@
-//! Files of sorted runs that vanish with their process.
+//! Temporary files of sorted runs that are deleted with the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// A nameless file that holds sorted runs of rows of `N` bytes, one after the other.
+/// An unlinked file of concatenated sorted runs of `N`-byte rows.
 #[derive(Debug)]
 pub(super) struct Spill<const N: usize> {
     file: Arc<File>,
-    /// Directory, for messages.
+    /// Directory, for error messages.
     dir: Arc<PathBuf>,
     /// Byte ranges of the runs.
     runs: Vec<Range<u64>>,
@@ -25,12 +25,12 @@ impl<const N: usize> Spill<N> {
         Ok(Self { file: Arc::new(file), dir: Arc::new(dir.to_owned()), runs: Vec::new() })
     }
 
-    /// Byte ranges of the runs.
+    /// Returns the byte ranges of the runs.
     pub(super) fn runs(&self) -> &[Range<u64>] {
         &self.runs
     }
 
-    /// Appends one run. `rows` are sorted.
+    /// Appends `rows`, which must be sorted, as one run.
     pub(super) fn append_sorted(&mut self, rows: &[[u8; N]]) -> Result<()> {
         let start = self.end();
         self.write(rows.as_flattened())?;
@@ -38,7 +38,7 @@ impl<const N: usize> Spill<N> {
         Ok(())
     }
 
-    /// Appends one run that arrives row by row, in order.
+    /// Appends one run from an iterator of sorted rows.
     pub(super) fn append_run(
         &mut self,
         rows: impl Iterator<Item = Result<[u8; N]>>,
@@ -61,7 +61,7 @@ impl<const N: usize> Spill<N> {
         Ok(())
     }
 
-    /// A reader for each of `runs`, reading `buffer_rows` at a time.
+    /// Returns a reader for each of `runs` that reads `buffer_rows` at a time.
     pub(super) fn readers(&self, runs: &[Range<u64>], buffer_rows: usize) -> Vec<RunReader<N>> {
         let reader = |run: &Range<u64>| RunReader {
             file: Arc::clone(&self.file),
@@ -83,21 +83,21 @@ impl<const N: usize> Spill<N> {
     }
 }
 
-/// Reads one run, a buffer at a time.
+/// Reads one run with a buffer.
 #[derive(Debug)]
 pub(super) struct RunReader<const N: usize> {
     file: Arc<File>,
     dir: Arc<PathBuf>,
-    /// Bytes of the run not yet in the buffer.
+    /// Bytes of the run that have not been read into the buffer.
     rest: Range<u64>,
     buffer: Vec<[u8; N]>,
-    /// Next row in the buffer.
+    /// Index of the next row in the buffer.
     next: usize,
     buffer_rows: usize,
 }
 
 impl<const N: usize> RunReader<N> {
-    /// The next row, `None` at the end of the run.
+    /// Returns the next row, or `None` at the end of the run.
     pub(super) fn next(&mut self) -> Result<Option<[u8; N]>> {
         if self.next == self.buffer.len() {
             let rows = ((self.rest.end - self.rest.start) / N as u64).min(self.buffer_rows as u64) as usize;
@@ -114,9 +114,9 @@ impl<const N: usize> RunReader<N> {
     }
 }
 
-/// A new file in `dir` for reading and writing, without a name.
+/// Creates a file in `dir` for reading and writing, and unlinks it.
 fn nameless_file(dir: &Path) -> io::Result<File> {
-    // Only as long as the file has its name can two processes (or a leftover of a dead one) want the same.
+    // Names collide only until the file is unlinked: with another process, or with a leftover of a dead one.
     for number in 0u32.. {
         let path = dir.join(format!("sort-{number}.tmp"));
         match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn runs_come_back_as_they_went() {
         let dir = tempfile::tempdir().unwrap();
-        // A leftover of a process that died between creating and unlinking.
+        // Leftover of a process that died between creating and unlinking the file.
         std::fs::write(dir.path().join("sort-0.tmp"), "leftover").unwrap();
         let mut spill = Spill::<2>::create(dir.path()).unwrap();
         spill.append_sorted(&[[1, 2], [3, 4], [5, 6]]).unwrap();

@@ -1,7 +1,7 @@
-//! Tables of unsigned numbers in Arrow IPC files: what record index, permutation and histogram have in common.
+//! Tables of unsigned numbers in Arrow IPC files, shared by the record index, the permutation and the histogram.
 //!
-//! Every column has a fixed width and no nulls, every record batch but the last of a file has the same number of
-//! rows, and every file but the last of a table too. So a row is found by two divisions and read where it lies.
+//! Columns have a fixed width and no nulls. All record batches of a file except the last have the same number of rows,
+//! and so do all files of a table except the last. A row is therefore located with two divisions and read in place.
 
 mod read;
 mod write;
@@ -17,25 +17,25 @@ pub(super) use write::TableWriter;
 use crate::error::{Error, ErrorKind, Result};
 use crate::schema::{LENGTH, LengthUnit};
 
-/// Key of the schema metadata that says which sidecar a file is: `<table>/<version>`.
+/// Schema metadata key that identifies the sidecar file: `<table>/<version>`.
 pub(super) const METADATA_KEY: &str = "dsconvert.index";
-/// Key of the field metadata that says what a length counts.
+/// Field metadata key for the unit of a length.
 pub(super) const UNIT_KEY: &str = "unit";
-/// Version of all sidecars.
+/// Version of all sidecar files.
 pub(super) const VERSION: u32 = 1;
-/// Rows of a record batch.
+/// Rows per record batch.
 pub(super) const BATCH_ROWS: u64 = 1 << 16;
-/// Rows of a file of a segmented table.
+/// Rows per file of a segmented table.
 pub(super) const SEGMENT_ROWS: u64 = 1 << 24;
 
-/// A column of numbers.
+/// Column of unsigned numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Column {
     pub(super) name: &'static str,
     pub(super) width: Width,
 }
 
-/// How many bytes a number takes.
+/// Size of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     U32,
@@ -51,25 +51,25 @@ impl Width {
     }
 }
 
-/// A column of 32-bit numbers.
+/// Creates a column of 32-bit numbers.
 pub(super) const fn u32_column(name: &'static str) -> Column {
     Column { name, width: Width::U32 }
 }
 
-/// A column of 64-bit numbers.
+/// Creates a column of 64-bit numbers.
 pub(super) const fn u64_column(name: &'static str) -> Column {
     Column { name, width: Width::U64 }
 }
 
-/// What a table is called and which columns it has.
+/// Name and columns of a table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spec {
-    /// Name of the table: part of its file names and of its metadata.
+    /// Name of the table, used in its file names and metadata.
     pub(super) table: &'static str,
     pub(super) columns: &'static [Column],
-    /// What the column `length` counts, when there is one.
+    /// Unit of the column `length`, if the table has it.
     pub(super) unit: Option<LengthUnit>,
-    /// Whether the table is cut into numbered files.
+    /// Whether the table is split into numbered files.
     pub(super) segmented: bool,
 }
 
@@ -93,7 +93,7 @@ impl Spec {
     }
 }
 
-/// How tables are cut. Anything but [`Geometry::STANDARD`] is for tests.
+/// Sizes of record batches and files. Only tests use values other than [`Geometry::STANDARD`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Geometry {
     pub(super) batch_rows: u64,
@@ -103,18 +103,18 @@ pub(super) struct Geometry {
 impl Geometry {
     pub(super) const STANDARD: Geometry = Geometry { batch_rows: BATCH_ROWS, segment_rows: SEGMENT_ROWS };
 
-    /// Rows of one file of the table.
+    /// Returns the rows per file of the table.
     pub(super) fn file_rows(&self, spec: &Spec) -> u64 {
         if spec.segmented { self.segment_rows } else { u64::MAX }
     }
 }
 
-/// The schema metadata of a table. One key only: more would be written in the order of a hash map.
+/// Returns the schema metadata of a table. It has a single key, because several would be written in hash map order.
 pub(super) fn metadata(table: &str) -> HashMap<String, String> {
     one(METADATA_KEY, format!("{table}/{VERSION}"))
 }
 
-/// Checks that `found`, the schema of a file, is `expected`; tells another table and a newer version apart.
+/// Checks that the file schema `found` equals `expected`. Reports other tables and newer versions as separate errors.
 pub(super) fn check_schema(found: &Schema, expected: &Schema, table: &str) -> Result<()> {
     let label = found.metadata.get(METADATA_KEY).map_or("", String::as_str);
     match label.split_once('/') {
@@ -143,7 +143,7 @@ fn one(key: &str, value: String) -> HashMap<String, String> {
 mod tests {
     use super::*;
 
-    /// Datasets depend on these: the test never changes.
+    /// Existing datasets depend on these constants, so this test never changes.
     #[test]
     fn constants_of_the_tables_never_change() {
         assert_eq!(METADATA_KEY, "dsconvert.index");

@@ -1,4 +1,4 @@
-//! Reading tables: two divisions, then the number where it lies.
+//! Random access to tables: locates a row with two divisions and reads its numbers in place.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use crate::index::Segment;
 use crate::index::ipc::IpcFile;
 use crate::storage::Blob;
 
-/// A table opened for random access. Memory: a footer per file, and some bytes for each record batch touched.
+/// A table opened for random access. Memory: one footer per file and a few bytes for each record batch accessed.
 #[derive(Debug)]
 pub(in crate::index) struct Table {
     spec: Spec,
@@ -24,21 +24,21 @@ pub(in crate::index) struct Table {
 struct TableFile {
     ipc: IpcFile,
     rows: u64,
-    /// Offset of each column's values in the file, for each record batch; found out when the batch is first touched.
+    /// Offsets of the column values in the file, for each record batch. Read on first access to the batch.
     batches: Vec<OnceLock<Box<[u64]>>>,
 }
 
-/// Where a row lies.
+/// Location of a row.
 struct Cell<'a> {
     ipc: &'a IpcFile,
     columns: &'a [u64],
     row: u64,
-    /// Rows from here to the end of the record batch, at least 1.
+    /// Rows from this one to the end of the record batch, at least 1.
     rest: u64,
 }
 
 impl Table {
-    /// Opens the files of a table, in order.
+    /// Opens the files of a table, given in order.
     pub(in crate::index) fn open(segments: Vec<Segment>, spec: Spec, geometry: Geometry) -> Result<Self> {
         let expected = spec.schema();
         let file_rows = geometry.file_rows(&spec);
@@ -67,22 +67,22 @@ impl Table {
         Ok(Self { spec, geometry, files, rows })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub(in crate::index) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The files, in order.
+    /// Returns the files in order.
     pub(in crate::index) fn blobs(&self) -> impl Iterator<Item = &Blob> {
         self.files.iter().map(|file| file.ipc.blob())
     }
 
-    /// The value of one column. The column exists in the spec.
+    /// Returns the value of one column, which must exist in the spec.
     pub(in crate::index) fn value(&self, row: u64, column: usize) -> Result<u64> {
         self.number(&self.locate(row)?, column)
     }
 
-    /// The first `N` values of a row; columns that the table lacks are 0.
+    /// Returns the first `N` values of a row; columns that the table lacks are 0.
     pub(in crate::index) fn row<const N: usize>(&self, row: u64) -> Result<[u64; N]> {
         let cell = self.locate(row)?;
         let mut values = [0; N];
@@ -92,11 +92,11 @@ impl Table {
         Ok(values)
     }
 
-    /// The values of `columns` for `rows`, in order; columns that the table lacks are 0.
+    /// Iterates over the values of `columns` for `rows` in order; columns that the table lacks are 0.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`] when there are fewer rows.
+    /// [`ErrorKind::OutOfRange`] if there are fewer rows.
     pub(in crate::index) fn iter<const N: usize>(
         &self,
         rows: Range<u64>,
@@ -108,7 +108,7 @@ impl Table {
         Ok(TableRows { table: self, columns, rest: rows, chunk: None })
     }
 
-    /// An error about this table, at its first file.
+    /// Returns an error about this table, located at its first file.
     pub(in crate::index) fn corrupt(&self, what: String) -> Error {
         let error = Error::corrupt(what);
         match self.files.first() {
@@ -131,11 +131,11 @@ impl Table {
             .filter(|file| in_file < file.rows)
             .ok_or_else(|| self.out_of_range(row))?;
         let rest = (self.geometry.batch_rows - in_batch).min(file.rows - in_file);
-        let columns = self.columns(file, batch as usize)?; // fewer than there are blocks in the footer
+        let columns = self.columns(file, batch as usize)?; // fewer than the blocks in the footer
         Ok(Cell { ipc: &file.ipc, columns, row: in_batch, rest })
     }
 
-    /// Offsets of the columns of a record batch.
+    /// Returns the offsets of the columns of a record batch.
     fn columns<'a>(&self, file: &'a TableFile, batch: usize) -> Result<&'a [u64]> {
         let missing = || self.corrupt(format!("record batch {batch} is missing"));
         let slot = file.batches.get(batch).ok_or_else(missing)?;
@@ -173,14 +173,15 @@ impl Table {
         let (Some(start), Some(spec)) = (cell.columns.get(column), self.spec.columns.get(column)) else {
             return Ok(0);
         };
-        let offset = start + cell.row * spec.width.bytes(); // inside the column: `read_columns` has checked its size
+        let offset = start + cell.row * spec.width.bytes(); // inside the column, whose size `read_columns` checked
         Ok(match spec.width {
             Width::U32 => u64::from(u32::from_le_bytes(cell.ipc.array(offset)?)),
             Width::U64 => u64::from_le_bytes(cell.ipc.array(offset)?),
         })
     }
 
-    /// The rows from the first of `rows` to the end of the record batch, at most all of `rows` (not empty).
+    /// Reads the rows from the start of `rows` (not empty) to the end of `rows` or of the record batch, whichever is
+    /// first.
     fn chunk<const N: usize>(&self, rows: &Range<u64>, columns: [usize; N]) -> Result<Chunk<N>> {
         let cell = self.locate(rows.start)?;
         let len = cell.rest.min(rows.end - rows.start);
@@ -196,12 +197,12 @@ impl Table {
     }
 }
 
-/// Iterator over rows. After an error it ends.
+/// Iterator over rows. Ends after the first error.
 #[derive(Debug)]
 pub(in crate::index) struct TableRows<'a, const N: usize> {
     table: &'a Table,
     columns: [usize; N],
-    /// Rows not yet in a chunk.
+    /// Rows not yet read into a chunk.
     rest: Range<u64>,
     chunk: Option<Chunk<N>>,
 }

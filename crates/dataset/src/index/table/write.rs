@@ -1,4 +1,4 @@
-//! Writing tables: one record batch in memory, one file open.
+//! Writing tables with one record batch in memory and one open file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::index::ipc::write_error;
 use crate::index::{INDEX_DIR, IndexFile, check_split_name};
 use crate::storage::{NewFile, create_dir};
 
-/// Writes a table row by row. Nothing of the last file exists before [`TableWriter::finish`].
+/// Writes a table row by row. The last file appears only in [`TableWriter::finish`].
 pub(in crate::index) struct TableWriter {
     dataset: PathBuf,
     split: String,
@@ -23,19 +23,19 @@ pub(in crate::index) struct TableWriter {
     batch: Vec<Numbers>,
     batch_rows: u64,
     file: Option<FileWriter<NewFile>>,
-    /// Rows of the open file, those in the batch included.
+    /// Rows of the open file, including those in the current batch.
     file_rows: u64,
     done: Vec<IndexFile>,
 }
 
-/// Gathered values of a column.
+/// Buffered values of a column.
 enum Numbers {
     U32(Vec<u32>),
     U64(Vec<u64>),
 }
 
 impl TableWriter {
-    /// Starts the table of `split` in the dataset directory `dataset`.
+    /// Creates the table of `split` in the dataset directory `dataset`.
     pub(in crate::index) fn create(
         dataset: &Path,
         split: &str,
@@ -62,7 +62,7 @@ impl TableWriter {
         })
     }
 
-    /// Appends a row: one value per column, surplus values are left out.
+    /// Appends a row with one value per column; surplus values are ignored.
     pub(in crate::index) fn push(&mut self, row: &[u64]) -> Result<()> {
         if self.file_rows == self.geometry.file_rows(&self.spec) {
             self.close_file()?;
@@ -82,7 +82,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes what is left and names all files. A table without rows has one file without record batches.
+    /// Writes the remaining rows and returns all files. An empty table has one file without record batches.
     pub(in crate::index) fn finish(mut self) -> Result<Vec<IndexFile>> {
         if self.file_rows > 0 || self.done.is_empty() {
             self.close_file()?;
@@ -90,7 +90,7 @@ impl TableWriter {
         Ok(self.done)
     }
 
-    /// Path of the next file, relative to the dataset.
+    /// Returns the path of the next file relative to the dataset.
     fn path(&self) -> String {
         let Self { split, spec: Spec { table, segmented, .. }, .. } = self;
         match segmented {

@@ -1,4 +1,4 @@
-//! Requests to one bucket.
+//! Requests to a bucket.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,34 +18,34 @@ use super::runtime;
 use super::upload::Upload;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Requests of one call that are under way at a time.
+/// Maximum concurrent requests per call.
 const AT_ONCE: usize = 16;
 
-/// What a store says about an object.
+/// Metadata of an object, as reported by the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// Where it is.
+    /// Address.
     pub url: ObjectUrl,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Time of its last change, in nanoseconds since 1970.
+    /// Last modification time in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// Its entity tag: another one when its content is another. Some servers have none.
+    /// Entity tag, which changes with the content. Some servers send none.
     pub etag: Option<String>,
 }
 
-/// The outcome of creating an object that must not be there yet.
+/// Outcome of creating an object that must not exist yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Created {
-    /// It was created.
+    /// The object was created.
     New,
-    /// It was there, with this very content: another attempt, or one whose answer was lost.
+    /// It already existed with the same content, from another attempt or from one whose response was lost.
     Same,
-    /// It was there, with other content.
+    /// It already existed with different content.
     Other,
 }
 
-/// The client of the store that an address is in. Cloning is cheap.
+/// Client for the store of an address. Cloning is cheap.
 #[derive(Clone)]
 pub struct Bucket {
     root: ObjectUrl,
@@ -53,20 +53,20 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket, container or server of `url`. Sends nothing.
+    /// Creates the client for the bucket, container or server of `url`. Sends no request.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when the environment does not describe the store.
+    /// [`ErrorKind::Usage`] if the environment does not describe the store.
     pub fn of(url: &ObjectUrl) -> Result<Self> {
         Self::with(url, &Settings::new())
     }
 
-    /// As [`Self::of`], where `settings` come before the environment.
+    /// Like [`Self::of`], with `settings` that override the environment.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when they, or the environment, do not describe the store.
+    /// [`ErrorKind::Usage`] if the settings and the environment do not describe the store.
     pub fn with(url: &ObjectUrl, settings: &Settings) -> Result<Self> {
         let bucket = Self { root: url.clone(), settings: Arc::new(settings.clone()) };
         bucket.client()?;
@@ -77,7 +77,7 @@ impl Bucket {
         Ok(self.connected()?.store)
     }
 
-    /// The client as one that lists in pages; `None` for web servers.
+    /// Returns the client for paginated listing; `None` for web servers.
     pub(super) fn pages(&self) -> Result<Option<Pages>> {
         Ok(self.connected()?.pages)
     }
@@ -87,11 +87,11 @@ impl Bucket {
         runtime::current()?.client(&name, || connect(&self.root, &self.settings))
     }
 
-    /// What is at `url`; `None` when there is nothing.
+    /// Returns the metadata of the object at `url`, or `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`]: the store cannot be asked.
+    /// [`ErrorKind::Io`] if the store cannot be queried.
     pub fn head(&self, url: &ObjectUrl) -> Result<Option<Object>> {
         let (client, key) = (self.client()?, key(url)?);
         match runtime::current()?.wait(async move { head(client.as_ref(), &key).await })? {
@@ -101,11 +101,11 @@ impl Bucket {
         }
     }
 
-    /// What is at each of `urls`, 16 requests at a time.
+    /// Returns the metadata of the objects at `urls`. Sends up to 16 requests at a time.
     ///
     /// # Errors
     ///
-    /// As [`Self::head`].
+    /// Same as [`Self::head`].
     pub(super) fn heads(&self, urls: &[ObjectUrl]) -> Result<Vec<Option<Object>>> {
         let client = self.client()?;
         let keys = urls.iter().map(key).collect::<Result<Vec<Key>>>()?;
@@ -124,20 +124,20 @@ impl Bucket {
         found.collect()
     }
 
-    /// The whole object, which must be small.
+    /// Reads a whole object, which must be small.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`]: it cannot be read, or has more than `most` bytes.
+    /// [`ErrorKind::Io`] if it cannot be read or has more than `most` bytes.
     pub fn get(&self, url: &ObjectUrl, most: u64) -> Result<(Bytes, Object)> {
         self.read(url, most)?.map_err(|e| failure("read", url, e)).and_then(|read| within(url, most, read))
     }
 
-    /// As [`Self::get`]; `None` when there is no such object.
+    /// Like [`Self::get`], but returns `None` if the object does not exist.
     ///
     /// # Errors
     ///
-    /// As [`Self::get`].
+    /// Same as [`Self::get`].
     pub fn find(&self, url: &ObjectUrl, most: u64) -> Result<Option<(Bytes, Object)>> {
         match self.read(url, most)? {
             Err(e @ Failure::NotFound { .. }) if url.is_server() || !is_bucket_missing(&e) => Ok(None),
@@ -147,7 +147,7 @@ impl Bucket {
         }
     }
 
-    /// An object, without its content if that is larger than `most`.
+    /// Reads an object; omits its content if it is larger than `most` bytes.
     fn read(&self, url: &ObjectUrl, most: u64) -> Result<Result<(Bytes, ObjectMeta), Failure>> {
         let (client, key) = (self.client()?, key(url)?);
         runtime::current()?.wait(async move {
@@ -158,12 +158,12 @@ impl Bucket {
         })
     }
 
-    /// Ranges of an object of `bytes` bytes, 16 requests at a time, in the order of `ranges`. With `etag`, of the object that
-    /// has it.
+    /// Reads `ranges` of an object of `bytes` bytes, up to 16 requests at a time, and returns them in the given order
+    /// with the entity tag of the object. If `etag` is given, the object must have that entity tag.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`]: a range cannot be read, or the object is another one.
+    /// [`ErrorKind::Io`] if a range cannot be read or the object has been replaced.
     pub fn get_ranges(
         &self,
         url: &ObjectUrl,
@@ -218,11 +218,11 @@ impl Bucket {
         Ok((all, found))
     }
 
-    /// Creates a small object unless there is one.
+    /// Creates a small object unless it already exists.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`]: it cannot be written. An answer that was lost is none: the object is read back.
+    /// [`ErrorKind::Io`] if it cannot be written. A lost response is not an error: the object is read back.
     pub fn create(&self, url: &ObjectUrl, content: &Bytes) -> Result<Created> {
         let (client, key) = (self.client()?, key(url)?);
         let payload = content.clone();
@@ -235,7 +235,7 @@ impl Bucket {
                 let (there, _) = self.get(url, u64::MAX)?;
                 Ok(if there == content { Created::Same } else { Created::Other })
             }
-            // The answer may have been lost after the object was created.
+            // The response may have been lost after the object was created.
             Err(e) => match self.get(url, content.len() as u64) {
                 Ok((there, _)) if there == content => Ok(Created::Same),
                 _ => Err(failure("write", url, e)),
@@ -243,11 +243,11 @@ impl Bucket {
         }
     }
 
-    /// Writes a small object, in the place of one that may be there.
+    /// Writes a small object, replacing an existing one.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`]: it cannot be written.
+    /// [`ErrorKind::Io`] if it cannot be written.
     pub fn put(&self, url: &ObjectUrl, content: Bytes) -> Result<()> {
         let (client, key) = (self.client()?, key(url)?);
         let put = runtime::current()?
@@ -255,21 +255,21 @@ impl Bucket {
         put.map(|_| ()).map_err(|e| failure("write", url, e))
     }
 
-    /// Starts an upload in pieces, of an object of any size.
+    /// Starts a multipart upload of an object of any size.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`]: the store refuses it.
+    /// [`ErrorKind::Io`] if the store refuses it.
     pub fn upload(&self, url: &ObjectUrl) -> Result<Upload> {
         let (client, key) = (self.client()?, key(url)?);
         Upload::start(url.clone(), client, key)
     }
 
-    /// Removes an object, if it is there.
+    /// Deletes an object if it exists.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`]: the store refuses.
+    /// [`ErrorKind::Io`] if the store refuses.
     pub fn delete(&self, url: &ObjectUrl) -> Result<()> {
         let (client, key) = (self.client()?, key(url)?);
         match runtime::current()?.wait(async move { again(|| client.delete(&key)).await })? {
@@ -279,7 +279,8 @@ impl Bucket {
     }
 }
 
-/// What the store says of an object. Answers to HEAD have no body: only one to GET says why the store refuses.
+/// Requests the metadata of an object. Responses to HEAD have no body, so a refusal is repeated as GET to learn the
+/// reason.
 async fn head(client: &dyn ObjectStore, key: &Key) -> Result<ObjectMeta, Failure> {
     let refused = match again(|| client.head(key)).await {
         Err(e @ (Failure::PermissionDenied { .. } | Failure::Unauthenticated { .. })) => e,
@@ -292,14 +293,14 @@ async fn head(client: &dyn ObjectStore, key: &Key) -> Result<ObjectMeta, Failure
     }
 }
 
-/// Without the settings, which may be secret.
+/// Omits the settings, which may be secret.
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Bucket").field(&self.root.root()).finish()
     }
 }
 
-/// Refuses an object that is larger than `most`.
+/// Fails if the object is larger than `most` bytes.
 fn within(url: &ObjectUrl, most: u64, (bytes, meta): (Bytes, ObjectMeta)) -> Result<(Bytes, Object)> {
     if meta.size > most {
         let message = format!("the object has {} bytes, more than it should", meta.size);
@@ -310,7 +311,7 @@ fn within(url: &ObjectUrl, most: u64, (bytes, meta): (Bytes, ObjectMeta)) -> Res
 
 pub(super) fn key(url: &ObjectUrl) -> Result<Key> {
     let parsed = match url.is_server() {
-        // Addresses of web servers are encoded already.
+        // Web server addresses are already encoded.
         true => Key::from_url_path(url.key()),
         false => Key::parse(url.key()),
     };
@@ -321,7 +322,7 @@ pub(super) fn object(url: ObjectUrl, meta: &ObjectMeta) -> Object {
     Object { url, bytes: meta.size, modified_ns: nanoseconds(meta), etag: meta.e_tag.clone() }
 }
 
-/// Time of the last change, in nanoseconds since 1970.
+/// Returns the last modification time in nanoseconds since 1970.
 pub(super) fn nanoseconds(meta: &ObjectMeta) -> i128 {
     i128::from(meta.last_modified.timestamp_nanos_opt().unwrap_or_default())
 }

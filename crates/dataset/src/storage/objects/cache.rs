@@ -1,18 +1,19 @@
-//! A cache of objects in a local directory, which several processes share.
+//! Cache of objects in a local directory, shared by several processes.
 //!
-//! An object is two files, named by the SHA-256 of its content, so that equal shards of several datasets are one:
+//! An object is stored in two files named after the SHA-256 of its content, so equal shards of several datasets are
+//! stored once:
 //!
 //! | file | bytes |
 //! |---|---|
-//! | `<sha256>.data` | the object, sparse: only the blocks that were fetched take space |
-//! | `<sha256>.blocks` | for each block 8 bytes, little-endian: XXH3-64 of its bytes, 0 when it is not there |
+//! | `<sha256>.data` | the object as a sparse file: only fetched blocks take space |
+//! | `<sha256>.blocks` | 8 bytes per block, little-endian: XXH3-64 of the block, or 0 if it is missing |
 //!
-//! A block is written before its hash. Each process compares a block with its hash when it first uses it, so that a power cut
-//! or a defective disk leads to another request, not to wrong bytes. Nothing is ever written twice with other bytes, so no lock is needed:
-//! two processes that miss the same block both fetch it.
+//! A block is written before its hash. Each process compares a block with its hash on first use, so a power failure or
+//! a defective disk causes another request, not wrong bytes. Bytes are never overwritten with different bytes, so no
+//! lock is needed: two processes that miss the same block both fetch it.
 //!
-//! Objects are removed as a whole, the least recently opened first, when the blocks take more than the limit. Processes that
-//! have one open keep it until they look again, after they have fetched some 256 MiB more.
+//! If the blocks exceed the limit, whole objects are removed, least recently opened first. Processes that have a
+//! removed object open keep it until their next check, after fetching about 256 MiB more.
 
 use std::fs::{File, FileTimes, OpenOptions};
 use std::io;
@@ -31,17 +32,17 @@ use super::super::paths::{create_dir, list_dir, lstat, remove_file};
 use crate::error::{Error, Result};
 use crate::storage::briefly;
 
-/// Bytes of a block: one request fetches one or more.
+/// Size of a block in bytes. One request fetches one or more blocks.
 pub(super) const BLOCK_BYTES: u64 = 1 << 20;
-/// Bytes that are fetched before the space is counted again.
+/// Number of fetched bytes after which the used space is measured again.
 const COUNT_AFTER_BYTES: u64 = 256 << 20;
 
-/// Bytes of the name of an object, without its ending.
+/// Length of an object's file name without the extension, in bytes.
 const NAME_BYTES: usize = 64;
 const DATA: &str = "data";
 const BLOCKS: &str = "blocks";
 
-/// A directory for objects.
+/// A cache directory.
 #[derive(Debug, Clone)]
 pub struct Cache {
     shared: Arc<Shared>,
@@ -51,13 +52,13 @@ pub struct Cache {
 struct Shared {
     dir: PathBuf,
     most: u64,
-    /// Bytes that this process has written since it last counted.
+    /// Bytes written by this process since it last measured the used space.
     uncounted: AtomicU64,
-    /// The files that this process may have open.
+    /// Files that this process may have open.
     slots: Mutex<Vec<Weak<Slot>>>,
 }
 
-/// An object in the cache. It is opened when it is first needed, and again after it was removed.
+/// An object in the cache. Opened on first use, and again after it was removed.
 #[derive(Debug)]
 pub(super) struct CachedFile {
     cache: Cache,
@@ -72,7 +73,7 @@ type Slot = Mutex<Option<Arc<OpenFile>>>;
 pub(super) struct OpenFile {
     path: PathBuf,
     data: File,
-    /// All of `data`. Bytes of blocks that are not there are zero.
+    /// Map of `data`. Missing blocks are zero.
     map: Bytes,
     hashes: File,
     /// 1 for blocks that this process has compared with their hash.
@@ -80,11 +81,11 @@ pub(super) struct OpenFile {
 }
 
 impl Cache {
-    /// The cache in `dir`, which is created, of at most `most` bytes.
+    /// Opens the cache in `dir`, which is created if missing, with a limit of `most` bytes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind): the directory cannot be made or read.
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) if the directory cannot be created or read.
     pub fn open(dir: &Path, most: u64) -> Result<Self> {
         create_dir(dir)?;
         let shared =
@@ -94,12 +95,12 @@ impl Cache {
         Ok(cache)
     }
 
-    /// The directory.
+    /// Returns the cache directory.
     pub fn dir(&self) -> &Path {
         &self.shared.dir
     }
 
-    /// The object whose content has the hash `sha256`, and `bytes` bytes.
+    /// Returns the object of `bytes` bytes whose content has the hash `sha256`.
     pub(super) fn file(&self, sha256: &str, bytes: u64) -> Result<CachedFile> {
         if sha256.len() != NAME_BYTES || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(Error::corrupt("a SHA-256 of the manifest is not one"));
@@ -112,7 +113,7 @@ impl Cache {
         Ok(CachedFile { cache: self.clone(), sha256: sha256.to_owned(), bytes, slot })
     }
 
-    /// Counts bytes that were written, and now and then removes what no longer fits.
+    /// Counts written bytes and, from time to time, removes objects that exceed the limit.
     fn wrote(&self, bytes: u64) -> Result<()> {
         let limit = COUNT_AFTER_BYTES.min(self.shared.most / 8).max(1);
         if self.shared.uncounted.fetch_add(bytes, Ordering::Relaxed) + bytes < limit {
@@ -122,7 +123,7 @@ impl Cache {
         self.make_room()
     }
 
-    /// Removes the least recently opened objects until the others fit.
+    /// Removes the least recently opened objects until the remaining ones fit.
     fn make_room(&self) -> Result<()> {
         let mut objects = Vec::new();
         let mut sum = 0;
@@ -135,7 +136,7 @@ impl Cache {
                 continue;
             }
             let hashes = self.dir().join(format!("{name}.{BLOCKS}"));
-            // Another process may have removed it meanwhile.
+            // Another process may have just removed it.
             let Some(data) = lstat(&entry.path)? else { continue };
             let opened = lstat(&hashes)?.and_then(|meta| meta.modified().ok());
             let bytes = data.blocks() * 512;
@@ -147,7 +148,7 @@ impl Cache {
             if sum <= self.shared.most {
                 break;
             }
-            // The hashes first: without them, no block counts as there.
+            // Hashes first: without them, all blocks count as missing.
             remove_file(&hashes)?;
             remove_file(&data)?;
             sum -= bytes;
@@ -156,7 +157,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Closes files that were removed, by this process or another, so that their space is free when the last view of them is gone.
+    /// Closes files that this or another process has removed. Their space is then freed when the last view of them is
+    /// dropped.
     fn close_removed(&self) {
         let slots = briefly(&self.shared.slots).map(|slots| slots.clone()).unwrap_or_default();
         for slot in slots.iter().filter_map(Weak::upgrade) {
@@ -182,7 +184,7 @@ fn open(path: &Path) -> Result<File> {
 }
 
 impl CachedFile {
-    /// The object, opened.
+    /// Opens the object, or returns it if it is already open.
     pub(super) fn opened(&self) -> Result<Arc<OpenFile>> {
         let mut slot = briefly(&self.slot);
         if let Some(Some(file)) = slot.as_deref() {
@@ -195,7 +197,7 @@ impl CachedFile {
         Ok(file)
     }
 
-    /// Keeps a block that was fetched, in `file`, which [`Self::opened`] has returned.
+    /// Stores a fetched block in `file`, which was returned by [`Self::opened`].
     pub(super) fn keep(&self, file: &OpenFile, block: u64, bytes: &[u8]) -> Result<()> {
         file.keep(block, bytes)?;
         self.cache.wrote(bytes.len() as u64)
@@ -212,14 +214,15 @@ impl OpenFile {
         }
         let map = map(&data).map_err(fail)?;
         let hashes = open(&dir.join(format!("{sha256}.{BLOCKS}")))?;
-        // The time tells which object was opened least recently. Where it cannot be set, another is removed.
+        // The modification time identifies the least recently opened object. If it cannot be set, another object is
+        // removed.
         let _ = hashes.set_times(FileTimes::new().set_modified(SystemTime::now()));
         let blocks = usize::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(usize::MAX);
         let verified = std::iter::repeat_with(AtomicU8::default).take(blocks).collect();
         Ok(Self { path, data, map, hashes, verified })
     }
 
-    /// Whether the block is there, and is what was fetched.
+    /// Returns whether the block is present and matches its hash.
     pub(super) fn has(&self, block: u64) -> Result<bool> {
         let Some(verified) = self.verified.get(block as usize) else { return Ok(false) };
         if verified.load(Ordering::Acquire) == 1 {
@@ -253,12 +256,12 @@ impl OpenFile {
         Ok(())
     }
 
-    /// All bytes; only those of blocks that are there are what they should be.
+    /// Returns all bytes; only those of present blocks are valid.
     pub(super) fn map(&self) -> &Bytes {
         &self.map
     }
 
-    /// Whether the object was removed from the cache after it was opened.
+    /// Returns whether the object was removed from the cache after it was opened.
     fn is_removed(&self) -> bool {
         self.data.metadata().is_ok_and(|meta| meta.nlink() == 0)
     }
@@ -270,7 +273,7 @@ impl OpenFile {
     }
 }
 
-/// XXH3-64, which is never 0 here: that says that there is no block.
+/// Computes the XXH3-64. Never returns 0, which marks a missing block.
 fn hash_of(bytes: &[u8]) -> u64 {
     xxh3_64(bytes).max(1)
 }

@@ -1,4 +1,4 @@
-//! Clients of stores, and how persistent they are.
+//! Store clients and their retry policy.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,24 +17,24 @@ use super::failure::is_cut_short;
 use super::repeated::{CountingConnector, count_repeated_request};
 use crate::error::{Error, Result};
 
-/// How long a request is tried again, unless `DSCONVERT_RETRY_SECONDS` says otherwise.
+/// Time limit for retrying a request, unless `DSCONVERT_RETRY_SECONDS` sets another.
 const RETRY_SECONDS: u64 = 180;
-/// Requests are this often tried again at most. The time between them grows to 15 seconds.
+/// Maximum retries per request. The delay between them grows to 15 seconds.
 const RETRIES: usize = 20;
-/// How long a server may be silent.
+/// Timeout for a server that sends nothing.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long it may take to connect.
+/// Timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Settings of a store beside those of the environment, as `endpoint_url` or `aws_access_key_id`: the names that the environment has, in
-/// lower case.
+/// Store settings that complement the environment, such as `endpoint_url` or `aws_access_key_id`. The names are those
+/// of the environment variables in lower case.
 pub type Settings = BTreeMap<String, String>;
 
-/// A connection to a store.
+/// Client of a store.
 #[derive(Clone)]
 pub(super) struct Client {
     pub(super) store: Arc<dyn ObjectStore>,
-    /// None for web servers.
+    /// Paginated listing; `None` for web servers.
     pub(super) pages: Option<Pages>,
 }
 
@@ -45,7 +45,7 @@ impl Client {
     }
 }
 
-/// A client with the credentials of the environment.
+/// Creates a client with the credentials from the environment.
 pub(super) fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
     // `reqwest` takes the provider of the process. An error means that a program that uses this library has chosen one.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -60,7 +60,7 @@ pub(super) fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
         .with_timeout_disabled()
         .with_read_timeout(SILENCE)
         .with_connect_timeout(CONNECT);
-    // A name that the store does not know is refused.
+    // Fails for names that the store does not support.
     macro_rules! with_settings {
         ($builder:expr) => {{
             let builder =
@@ -92,7 +92,7 @@ pub(super) fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
     })
 }
 
-/// Whether an endpoint that was named is without TLS: it was named on purpose.
+/// Returns whether a configured endpoint has no TLS. Naming such an endpoint counts as permission.
 fn has_plain_endpoint(settings: &Settings) -> bool {
     let is_plain = |name: &str, value: &str| {
         let name = name.to_ascii_lowercase();
@@ -105,11 +105,11 @@ fn has_plain_endpoint(settings: &Settings) -> bool {
         })
 }
 
-/// A client that lists in pages.
+/// Client for paginated listing.
 pub(super) type Pages = Arc<dyn PaginatedListStore>;
 
-/// Sends a request again as long as its answer breaks off. The client does so only with the content of objects, and otherwise
-/// only when there is no answer, or one that says that the server is at fault.
+/// Repeats a request while its response breaks off. The client does this itself only for object content. Otherwise it
+/// retries only if there is no response, or one that reports a server error.
 pub(super) async fn again<T, F: Future<Output = Result<T, Failure>>>(
     mut request: impl FnMut() -> F,
 ) -> Result<T, Failure> {
@@ -126,7 +126,7 @@ pub(super) async fn again<T, F: Future<Output = Result<T, Failure>>>(
     }
 }
 
-/// Waits before the attempt after `failed` that have failed.
+/// Waits before the next attempt, given that `failed` attempts have failed.
 async fn pause(failed: usize) {
     tokio::time::sleep(Duration::from_millis(50 << failed.min(8))).await;
 }

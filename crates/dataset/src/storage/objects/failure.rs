@@ -1,11 +1,11 @@
-//! What a person reads when a request has failed.
+//! Error messages for failed requests.
 
 use object_store::Error as Failure;
 
 use super::super::object_url::ObjectUrl;
 use crate::error::{Error, ErrorKind};
 
-/// An error of `doing` (as in "cannot read") something at `url`.
+/// Creates the error for `doing` something (as in "cannot read") at `url`.
 pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
     let at = |message: String| Error::new(ErrorKind::Io, message).at_path(url.as_path());
     match failure {
@@ -51,17 +51,18 @@ fn is_refused(failure: &Failure) -> bool {
         || ["403 Forbidden", "401 Unauthorized"].iter().any(|status| has_status(failure, status))
 }
 
-/// Whether the store has answered with this status. The client tells only some failures apart, and none of a listing.
+/// Returns whether the store responded with this status. The client distinguishes only some failures, and none for
+/// listings.
 fn has_status(failure: &Failure, status: &str) -> bool {
     failure.to_string().contains(&format!("status code: {status}"))
 }
 
-/// Whether a request failed because the connection ended in the middle of a response that the client does not ask for again.
+/// Returns whether the connection ended in the middle of a response that the client does not request again.
 pub fn is_cut_short(failure: &impl std::error::Error) -> bool {
     failure.to_string().contains("response body")
 }
 
-/// The object is not what it was when it was first met.
+/// Returns the error for an object that has changed since it was first read.
 pub(super) fn changed(url: &ObjectUrl) -> Error {
     Error::new(ErrorKind::Io, "the object was replaced while it was read")
         .at_path(url.as_path())
@@ -81,13 +82,13 @@ fn credentials(scheme: &str) -> &'static str {
     }
 }
 
-/// Whether there is no such bucket or container. Answers without a body do not say so.
+/// Returns whether the bucket or container does not exist. Responses without a body do not report this.
 pub(super) fn is_bucket_missing(failure: &Failure) -> bool {
     let text = failure.to_string();
     ["<Code>NoSuchBucket<", "<Code>ContainerNotFound<"].iter().any(|code| text.contains(code))
 }
 
-/// Whether the store refuses the time at which a request was signed.
+/// Returns whether the store rejects the time at which a request was signed.
 fn is_skewed(failure: &Failure) -> bool {
     let text = failure.to_string();
     ["RequestTimeTooSkewed", "RequestExpired", "Request date header too old"]
@@ -95,7 +96,7 @@ fn is_skewed(failure: &Failure) -> bool {
         .any(|code| text.contains(code))
 }
 
-/// The innermost cause: what the server said.
+/// Returns the innermost cause, which is the server's response.
 fn reason(failure: &Failure) -> String {
     let mut cause: &dyn std::error::Error = failure;
     while let Some(inner) = cause.source() {
@@ -109,7 +110,7 @@ fn reason(failure: &Failure) -> String {
     }
 }
 
-/// The text of an element in the description of an error.
+/// Extracts the text of an element from an XML error response.
 fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     rest.split_once("</").map(|(text, _)| text)

@@ -1,4 +1,4 @@
-//! Requests one range of an object that is known already.
+//! Range requests for an object whose metadata is known.
 
 use std::ops::Range;
 
@@ -12,14 +12,14 @@ use super::repeated::count_repeated_request;
 use super::runtime::PerProcess;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How often a body is requested that breaks off. Of objects with an entity tag, the client itself requests the rest.
+/// Maximum requests for a body that breaks off. If an object has an entity tag, the client itself requests the rest.
 const TRIES: u32 = 3;
 
-/// The bytes of `range`, which is not empty, of `object` as it was when it was listed.
+/// Fetches the non-empty `range` of `object`, which must not have changed since it was listed.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`]: they cannot be read, or the object is another one now.
+/// [`ErrorKind::Io`] if the bytes cannot be read or the object has been replaced.
 pub(super) async fn fetch(
     runtime: &PerProcess,
     client: &dyn ObjectStore,
@@ -28,7 +28,7 @@ pub(super) async fn fetch(
     range: Range<u64>,
 ) -> Result<Bytes> {
     let (url, root) = (&object.url, object.url.root());
-    // Only closed with the process.
+    // The semaphore is open as long as the process runs.
     let _permit = runtime.permit().await;
     if let Some(error) = runtime.outages.check(root) {
         return Err(error.at_path(url.as_path()));
@@ -46,7 +46,7 @@ pub(super) async fn fetch(
                 count_repeated_request();
                 continue;
             }
-            // The rest of a body that broke off, and another object in its place.
+            // The client requested the rest of a body that broke off, but the object had been replaced.
             Err(Broken::Body(e)) if is_precondition(&e) => Err(changed(url)),
             Err(Broken::Request(e @ Failure::NotSupported { .. })) => {
                 Err(Error::new(ErrorKind::Io, "the server does not send parts of files")
@@ -66,13 +66,13 @@ pub(super) async fn fetch(
     }
 }
 
-/// Where a request failed.
+/// Stage at which a request failed.
 enum Broken {
     Request(Failure),
     Body(Failure),
 }
 
-/// `None` when the object is another one.
+/// Sends the request. Returns `None` if the object has been replaced.
 async fn get(
     client: &dyn ObjectStore,
     key: &Key,
@@ -82,7 +82,7 @@ async fn get(
     let is_whole = range == (0..object.bytes);
     let length = range.end - range.start;
     let options = GetOptions {
-        // Servers that cannot send parts can send small files.
+        // Servers without range support can still send small files as a whole.
         range: (!is_whole).then_some(GetRange::Bounded(range)),
         if_match: object.etag.as_deref().and_then(strong),
         ..GetOptions::default()
@@ -102,9 +102,9 @@ async fn get(
     Ok((bytes.len() as u64 == length).then_some(bytes))
 }
 
-/// The entity tag as a condition; a weak one never holds.
+/// Returns the entity tag as a condition, or `None` for a weak one, which never matches.
 fn strong(etag: &str) -> Option<String> {
-    // Listings of Azure have it without quotes.
+    // Azure listings return it without quotes.
     (!etag.starts_with("W/")).then(|| format!("\"{}\"", bare(etag)))
 }
 
@@ -112,7 +112,7 @@ fn bare(etag: &str) -> &str {
     etag.trim_matches('"')
 }
 
-/// Whether the innermost cause is that the object has another entity tag.
+/// Returns whether one of the causes is that the object has a different entity tag.
 fn is_precondition(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! Blocks of objects in memory, for datasets that are read without a cache on disk.
+//! In-memory blocks of objects, for datasets that are read without a disk cache.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,7 +8,8 @@ use bytes::Bytes;
 use super::in_flight::Block;
 use crate::storage::briefly;
 
-/// Memory for blocks of several files; those that were used last stay. What cannot be held is only fetched again, so no call waits.
+/// Memory for blocks of several files; the most recently used ones are kept. A block that cannot be stored is merely
+/// fetched again, so no call blocks.
 #[derive(Debug)]
 pub struct Held {
     most: u64,
@@ -17,14 +18,14 @@ pub struct Held {
 
 #[derive(Debug, Default)]
 struct Blocks {
-    /// Each with the time of its last use.
+    /// Blocks, each with the time of its last use.
     by_number: HashMap<Block, (Bytes, u64)>,
     bytes: u64,
     time: u64,
 }
 
 impl Held {
-    /// Room for `most` bytes.
+    /// Creates an instance that holds up to `most` bytes.
     pub fn new(most: u64) -> Self {
         Self { most, blocks: Mutex::default() }
     }

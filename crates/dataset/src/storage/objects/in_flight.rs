@@ -1,4 +1,4 @@
-//! Blocks that are being fetched, so that threads that need the same one send one request.
+//! Tracking of blocks being fetched, so that threads that need the same block send one request.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::storage::briefly;
 
-/// A file, by a hash of its address, and the number of a block of it.
+/// File, identified by a hash of its address, and block number.
 pub(super) type Block = (u128, u64);
 
-/// What the files of one dataset fetch.
+/// Blocks being fetched from the files of one dataset.
 #[derive(Debug, Default)]
 pub struct InFlight {
-    /// With the process that fetches it: after a fork, nobody does in the new process.
+    /// Blocks, each with the ID of the process that fetches it. After a fork, the child fetches none of them.
     blocks: Mutex<HashMap<Block, u32>>,
     used: AtomicBool,
 }
 
-/// Blocks that this thread is to fetch. Others wait until it is dropped.
+/// Blocks that this thread must fetch. Other threads wait until the claim is dropped.
 pub(super) struct Claim<'a> {
     in_flight: &'a InFlight,
     file: u128,
@@ -25,7 +25,7 @@ pub(super) struct Claim<'a> {
 }
 
 impl InFlight {
-    /// Of the blocks `wanted` of `file`, those that nobody fetches.
+    /// Claims those blocks of `wanted` in `file` that no other thread is fetching.
     pub(super) fn claim(&self, file: u128, wanted: &[u64]) -> Claim<'_> {
         self.used.store(true, Ordering::Relaxed);
         let process = std::process::id();
@@ -38,7 +38,7 @@ impl InFlight {
         Claim { in_flight: self, file, blocks }
     }
 
-    /// Whether blocks were missing since the last call.
+    /// Returns whether any blocks were missing since the last call.
     pub fn take_used(&self) -> bool {
         self.used.swap(false, Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
-//! Listings: of all objects under an address, and of those that a walk of folders would give.
+//! Object listings: all objects under an address, or only those that a walk of a file tree would find.
 //!
-//! Two sorts of keys have no place in a tree of files. Tools make empty objects whose key ends with a slash, for folders. And a key may
-//! have empty parts, `..` or control characters: the client refuses the page of a listing that has one, so such pages are requested again
-//! in smaller ones, until the key is alone and can be passed over.
+//! Two kinds of keys do not fit a file tree. First, tools represent folders as empty objects whose key ends with a
+//! slash. Second, a key may have empty parts, `..` or control characters. The client rejects a listing page that
+//! contains such a key. Such pages are requested again in smaller ones until the key is alone and can be skipped.
 
 use object_store::list::PaginatedListOptions;
 use object_store::path::Error as PathError;
@@ -15,46 +15,46 @@ use super::failure::failure;
 use super::runtime;
 use crate::error::{Error, Result};
 
-/// Keys of a page when the usual ones cannot be read. Stores send up to 1,000.
+/// Keys per page after a page of the default size was rejected. Stores send up to 1,000.
 const SMALLER_PAGE: usize = 100;
-/// How much smaller a page is than the one before that cannot be read.
+/// Factor by which a page is smaller than the rejected one before it.
 const STEP: usize = 10;
 
-/// What is under an address.
+/// Objects under an address.
 #[derive(Debug, Default)]
 pub struct FileListing {
-    /// The objects, in byte order of their keys.
+    /// Objects in byte order of their keys.
     pub objects: Vec<Object>,
-    /// Keys that are no paths, and are left out.
+    /// Keys that are not valid paths and were left out.
     pub unusable: Vec<String>,
 }
 
 impl Bucket {
-    /// Everything whose key starts with that of `folder` and a slash, in byte order of the keys.
+    /// Lists all objects whose key starts with that of `folder` and a slash, in byte order of the keys.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind): the store cannot be asked.
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) if the store cannot be queried.
     pub fn list(&self, folder: &ObjectUrl) -> Result<Vec<Object>> {
         Ok(self.list_all(folder)?.objects)
     }
 
-    /// As [`Self::list`], without objects that stand for folders.
+    /// Like [`Self::list`], but without objects that represent folders.
     ///
     /// # Errors
     ///
-    /// As [`Self::list`].
+    /// Same as [`Self::list`].
     pub fn list_files(&self, folder: &ObjectUrl) -> Result<FileListing> {
         let mut listing = self.list_all(folder)?;
         self.drop_folders(folder, &mut listing.objects)?;
         Ok(listing)
     }
 
-    /// Whether there is anything under `folder`.
+    /// Returns whether there are any objects under `folder`.
     ///
     /// # Errors
     ///
-    /// As [`Self::list`].
+    /// Same as [`Self::list`].
     pub fn holds(&self, folder: &ObjectUrl) -> Result<bool> {
         let (store, prefix) = (self.listing_client(folder)?, prefix(folder));
         let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
@@ -62,7 +62,7 @@ impl Bucket {
             .wait(async move { again(|| store.list_paginated(prefix.as_deref(), options.clone())).await })?;
         match page {
             Ok(page) => Ok(!page.result.objects.is_empty()),
-            // There is a key, although it is no path.
+            // There is a key, although it is not a valid path.
             Err(Failure::InvalidPath { .. }) => Ok(true),
             Err(e) => Err(failure("list", folder, e)),
         }
@@ -74,7 +74,7 @@ impl Bucket {
         let (found, mut unusable) = listed.map_err(|e| failure("list", folder, e))?;
         let mut objects = Vec::with_capacity(found.len());
         for meta in found {
-            // Control characters other than those of ASCII.
+            // Fails for keys with non-ASCII control characters.
             match ObjectUrl::parse(format!("{}/{}", folder.root(), meta.location).as_ref()) {
                 Ok(Some(url)) => objects.push(object(url, &meta)),
                 _ => unusable.push(meta.location.to_string()),
@@ -88,7 +88,8 @@ impl Bucket {
         self.pages()?.ok_or_else(|| Error::usage("web servers cannot be listed").at_path(folder.as_path()))
     }
 
-    /// Removes the objects that stand for folders. The client leaves the slash out, so that an empty object may be either.
+    /// Removes objects that represent folders. The client strips the trailing slash, so an empty object may be a folder
+    /// or a file.
     fn drop_folders(&self, folder: &ObjectUrl, objects: &mut Vec<Object>) -> Result<()> {
         let has_children = |key: &str| {
             let prefix = format!("{key}/");
@@ -121,10 +122,10 @@ fn prefix(folder: &ObjectUrl) -> Option<String> {
     (!folder.key().is_empty()).then(|| format!("{}/", folder.key()))
 }
 
-/// All objects whose key starts with `prefix`, and the keys that are no paths.
+/// Lists all objects whose key starts with `prefix`, and the keys that are not valid paths.
 async fn list(store: &Pages, prefix: Option<&str>) -> Result<(Vec<ObjectMeta>, Vec<String>), Failure> {
     let (mut objects, mut unusable): (Vec<ObjectMeta>, Vec<String>) = (Vec::new(), Vec::new());
-    // `None`: as many keys as the store likes.
+    // `None` leaves the page size to the store.
     let mut most: Option<usize> = None;
     let mut page_token = None;
     loop {
@@ -148,7 +149,7 @@ async fn list(store: &Pages, prefix: Option<&str>) -> Result<(Vec<ObjectMeta>, V
             }
             Err(Failure::InvalidPath { source }) => {
                 let key = raw_key(&source).filter(|key| unusable.last() != Some(key));
-                // A store that gives the same key again cannot be asked for those after it.
+                // If the store returns the same key again, the keys after it cannot be listed.
                 let Some(key) = key else { return Err(Failure::InvalidPath { source }) };
                 unusable.push(key);
                 page_token = None;
@@ -158,7 +159,7 @@ async fn list(store: &Pages, prefix: Option<&str>) -> Result<(Vec<ObjectMeta>, V
     }
 }
 
-/// The key that is no path.
+/// Returns the key that is not a valid path.
 fn raw_key(error: &PathError) -> Option<String> {
     match error {
         PathError::EmptySegment { path }

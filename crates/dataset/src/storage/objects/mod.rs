@@ -1,9 +1,9 @@
 //! Object storage: datasets and sources under `s3://`, `gs://`, `az://` and `https://`.
 //!
-//! [`ObjectUrl`](super::ObjectUrl) is an address, [`Bucket`] the client of its store. All calls block; requests run on a runtime of their own
-//! (`runtime`) that starts with the first request of a process, never before a fork. The client is the crate
-//! `object_store`: it signs requests, tries again after failures of the network and of the server, and takes its credentials
-//! from the environment.
+//! [`ObjectUrl`](super::ObjectUrl) is an address, and [`Bucket`] is the client of its store. All calls block. Requests
+//! run on a separate runtime (`runtime`), which starts with the first request of a process, never before a fork. The
+//! client is the crate `object_store`: it signs requests, retries after network and server failures, and takes its
+//! credentials from the environment.
 
 mod bucket;
 mod cache;

@@ -1,4 +1,4 @@
-//! One object, read as a file is.
+//! File-like reading of one object.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,21 +14,21 @@ use super::fetch::fetch;
 use super::runtime;
 use crate::error::{Error, Result};
 
-/// Most bytes of one request.
+/// Maximum bytes per request.
 const PIECE_BYTES: u64 = 4 << 20;
-/// Fewest bytes of a request for bytes that were not announced.
+/// Minimum bytes of a request outside the announced range.
 const LEAST_BYTES: u64 = 64 << 10;
-/// How much larger each request is than the one whose bytes end where it starts.
+/// Growth factor of sequential requests: a request is this much larger than the one that ends where it starts.
 const GROWTH: u64 = 4;
-/// Pieces of what was announced that are requested before they are read.
+/// Number of announced pieces to request before they are read.
 const AHEAD: usize = 2;
-/// Bytes that are held, unless [`ObjectReader::hold`] says otherwise.
+/// Default limit for bytes held in memory; see [`ObjectReader::hold`].
 const HELD_BYTES: u64 = 4 * PIECE_BYTES;
 
-/// An object that is known already, opened for reading. Opening sends nothing.
+/// An object with known metadata, opened for reading. Opening sends no request.
 ///
-/// Requests have at most 4 MiB, so that a connection that is lost costs little. What [`Self::will_read`] announces is requested ahead.
-/// Every answer must be of the object that was opened: one that was replaced fails.
+/// Requests have at most 4 MiB, so a lost connection costs little. Bytes announced with [`Self::will_read`] are
+/// requested ahead. Every response must come from the object that was opened; if it has been replaced, reading fails.
 pub struct ObjectReader {
     object: Arc<Object>,
     client: Arc<dyn ObjectStore>,
@@ -38,20 +38,20 @@ pub struct ObjectReader {
 
 struct State {
     pieces: Vec<Piece>,
-    /// What was announced last, and where that which is not requested starts.
+    /// The last announced range. `requested` is where its part not yet requested starts.
     announced: Range<u64>,
     requested: u64,
-    /// Where [`ObjectReader::read_next`] reads.
+    /// Position of [`ObjectReader::read_next`].
     position: u64,
     held_bytes: u64,
     time: u64,
 }
 
-/// Bytes of the object that are here or on their way.
+/// Bytes of the object that are in memory or being fetched.
 struct Piece {
     range: Range<u64>,
     content: Content,
-    /// Time of the last use.
+    /// Time of last use.
     used: u64,
 }
 
@@ -65,7 +65,7 @@ impl ObjectReader {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind): the environment does not describe the store.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the environment does not describe the store.
     pub fn open(bucket: &Bucket, object: Object) -> Result<Self> {
         let (client, key) = (bucket.client()?, key(&object.url)?);
         let state = State {
@@ -79,16 +79,16 @@ impl ObjectReader {
         Ok(Self { object: Arc::new(object), client, key, state: Mutex::new(state) })
     }
 
-    /// What was opened.
+    /// Returns the metadata of the opened object.
     pub fn object(&self) -> &Object {
         &self.object
     }
 
-    /// Announces that `range` is read from its start on: its bytes are requested ahead.
+    /// Announces that `range` will be read from its start on, so its bytes are requested ahead.
     ///
     /// # Errors
     ///
-    /// The system refuses a thread.
+    /// Fails if the system refuses to start a thread.
     pub fn will_read(&self, range: Range<u64>) -> Result<()> {
         let mut state = self.lock();
         state.announced = range.start..range.end.min(self.object.bytes);
@@ -96,16 +96,16 @@ impl ObjectReader {
         self.request_ahead(&mut state, range.start)
     }
 
-    /// Holds up to `bytes` bytes that were read, for reading them again.
+    /// Keeps up to `bytes` bytes in memory after they were read, so they can be read again.
     pub fn hold(&self, bytes: u64) {
         self.lock().held_bytes = bytes;
     }
 
-    /// Bytes from `offset` on: at least one and at most `most`; none at the end of the object.
+    /// Returns at least one and at most `most` bytes from `offset` on, or no bytes at the end of the object.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind): they cannot be read, or the object is another one now.
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) if the bytes cannot be read or the object has been replaced.
     pub fn bytes_at(&self, offset: u64, most: usize) -> Result<Bytes> {
         if offset >= self.object.bytes || most == 0 {
             return Ok(Bytes::new());
@@ -143,22 +143,22 @@ impl ObjectReader {
         Ok(bytes.slice(from..bytes.len().min(from.saturating_add(most))))
     }
 
-    /// Reads bytes from `offset` on into `buffer`, and returns how many.
+    /// Reads bytes from `offset` on into `buffer` and returns their number.
     ///
     /// # Errors
     ///
-    /// As [`Self::bytes_at`].
+    /// Same as [`Self::bytes_at`].
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let bytes = self.bytes_at(offset, buffer.len())?;
         buffer[..bytes.len()].copy_from_slice(&bytes);
         Ok(bytes.len())
     }
 
-    /// Reads the bytes that follow those of the last call. The whole object counts as announced.
+    /// Reads the bytes after those of the last call. If nothing is announced, announces the whole object.
     ///
     /// # Errors
     ///
-    /// As [`Self::bytes_at`].
+    /// Same as [`Self::bytes_at`].
     pub fn read_next(&self, buffer: &mut [u8]) -> Result<usize> {
         let position = {
             let mut state = self.lock();
@@ -178,7 +178,7 @@ impl ObjectReader {
         let (client, key, object) = (Arc::clone(&self.client), self.key.clone(), Arc::clone(&self.object));
         let wanted = range.clone();
         runtime.spawn(async move {
-            // The reader may be gone.
+            // The reader may have been dropped.
             let _ = sender.send(fetch(runtime, &*client, &key, &object, wanted).await);
         });
         state.time += 1;
@@ -187,7 +187,7 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// Requests what follows `offset` of what was announced.
+    /// Requests announced bytes that follow `offset`.
     fn request_ahead(&self, state: &mut State, offset: u64) -> Result<()> {
         if !state.announced.contains(&offset) {
             return Ok(());
@@ -220,17 +220,17 @@ impl ObjectReader {
 }
 
 impl State {
-    /// The piece that has the byte at `offset`.
+    /// Returns the index of the piece that contains the byte at `offset`.
     fn find(&self, offset: u64) -> Option<usize> {
         self.pieces.iter().position(|piece| piece.range.contains(&offset))
     }
 
-    /// `end`, or where the next piece after `start` starts.
+    /// Returns `end`, or the start of the next piece after `start` if that is smaller.
     fn before_next(&self, start: u64, end: u64) -> u64 {
         self.pieces.iter().map(|piece| piece.range.start).filter(|&next| next > start).fold(end, u64::min)
     }
 
-    /// The range to request for `most` bytes at `offset`, which no piece has.
+    /// Returns the range to request for `most` bytes at `offset`, which is in no piece.
     fn missing(&self, offset: u64, most: u64, total: u64) -> Range<u64> {
         let most = most.min(PIECE_BYTES);
         if self.announced.contains(&offset) {
@@ -240,7 +240,7 @@ impl State {
         let before = self.pieces.iter().find(|piece| piece.range.end == offset);
         let grown = before.map_or(0, |piece| (piece.range.end - piece.range.start) * GROWTH);
         let end = (offset + grown.clamp(LEAST_BYTES, PIECE_BYTES).max(most)).min(total);
-        // What is read at the end is a footer, whose start is not known yet.
+        // A read at the end of the object is a footer, whose start is not yet known.
         let passed = self.pieces.iter().map(|piece| piece.range.end).filter(|&passed| passed <= offset);
         let start = if end == total {
             offset.min(total.saturating_sub(LEAST_BYTES)).max(passed.max().unwrap_or(0))
@@ -250,7 +250,7 @@ impl State {
         start..self.before_next(offset, end)
     }
 
-    /// Lets go of the pieces that were used least recently, when there are too many. Those that are still to be read stay.
+    /// Drops the least recently used pieces if they exceed the limit. Pieces that will still be read are kept.
     fn drop_old(&mut self, offset: u64) {
         let size = |piece: &Piece| piece.range.end - piece.range.start;
         let mut sum: u64 = self.pieces.iter().map(size).sum();

@@ -1,7 +1,7 @@
-//! Stores that no longer answer.
+//! Detection of stores that no longer respond.
 //!
-//! A request is repeated for minutes before it fails. Where many requests follow each other, a store that is gone would hold a run up for
-//! hours: after some failures in a row, others fail at once, for a while.
+//! A request is retried for minutes before it fails. With many requests in sequence, an unreachable store would stall a
+//! run for hours. After several consecutive failures, further requests therefore fail immediately for a while.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
 
-/// Failures without a success between them that make an outage.
+/// Number of consecutive failures that count as an outage.
 const FAILURES: u32 = 3;
-/// How long requests fail at once.
+/// Time during which requests fail immediately.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Failures by store.
+/// Failures per store.
 #[derive(Debug, Default)]
 pub(super) struct Outages(Mutex<HashMap<String, Outage>>);
 
@@ -26,7 +26,7 @@ struct Outage {
 }
 
 impl Outages {
-    /// The error of a request that is not worth sending.
+    /// Returns the error for a request that is not worth sending.
     pub(super) fn check(&self, store: &str) -> Option<Error> {
         let outages = self.lock();
         let outage = outages.get(store)?;
@@ -39,7 +39,7 @@ impl Outages {
         })
     }
 
-    /// Counts a request that failed although it was repeated.
+    /// Counts a request that failed despite retries.
     pub(super) fn add(&self, store: &str, error: &Error) {
         let mut outages = self.lock();
         let failures = outages.get(store).map_or(0, |outage| outage.failures);
@@ -47,7 +47,7 @@ impl Outages {
         outages.insert(store.to_owned(), outage);
     }
 
-    /// The store has answered.
+    /// Ends the outage after a response from the store.
     pub(super) fn end(&self, store: &str) {
         self.lock().remove(store);
     }

@@ -1,4 +1,4 @@
-//! One object, read in blocks.
+//! Block-wise reading of one object.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -16,19 +16,19 @@ use super::held::Held;
 use super::in_flight::InFlight;
 use crate::error::Result;
 
-/// Bytes that one request asks for at most.
+/// Maximum bytes per request.
 const REQUEST_BYTES: u64 = 8 << 20;
-/// Time between two looks at a block that another thread fetches.
+/// Interval for checking on a block that another thread is fetching.
 const WAIT: Duration = Duration::from_micros(500);
 
-/// An object of known size, opened for random access. What was read once is kept: in the cache or, without one, in memory, as
-/// long as there is room.
+/// An object of known size, opened for random access. Bytes that were read are kept in the cache or, without one, in
+/// memory while there is room.
 #[derive(Debug)]
 pub struct RemoteFile {
     bucket: Bucket,
     url: ObjectUrl,
     bytes: u64,
-    /// The entity tag of the first answer: later ones must have it, too.
+    /// Entity tag of the first response. Later responses must have the same one.
     etag: OnceLock<Option<String>>,
     kept: Kept,
     in_flight: Arc<InFlight>,
@@ -43,11 +43,12 @@ enum Kept {
 }
 
 impl RemoteFile {
-    /// The object at `url`, of `bytes` bytes, whose content has the hash `sha256`: what is read is kept in `cache`. Sends nothing.
+    /// Opens the object of `bytes` bytes at `url`, whose content has the hash `sha256`, and keeps what is read in
+    /// `cache`. Sends no request.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind): `sha256` is none.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if `sha256` is not a valid hash.
     pub fn cached(
         bucket: &Bucket,
         url: ObjectUrl,
@@ -59,7 +60,7 @@ impl RemoteFile {
         Ok(Self::new(bucket, url, bytes, in_flight, Kept::Cached(cache.file(sha256, bytes)?)))
     }
 
-    /// The object at `url`, of `bytes` bytes: what is read is kept in memory. Sends nothing.
+    /// Opens the object of `bytes` bytes at `url` and keeps what is read in memory. Sends no request.
     pub fn held(
         bucket: &Bucket,
         url: ObjectUrl,
@@ -76,21 +77,21 @@ impl RemoteFile {
         Self { bucket, url, bytes, etag: OnceLock::new(), kept, in_flight, id }
     }
 
-    /// Its address, for messages.
+    /// Returns the address, for messages.
     pub fn path(&self) -> &Path {
         self.url.as_path()
     }
 
-    /// Its size.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The bytes of `range`, which lies within the object.
+    /// Returns the bytes of `range`, which must lie within the object.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind) when they cannot be fetched or kept.
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) if they cannot be fetched or stored.
     pub fn read(&self, range: Range<u64>) -> Result<Bytes> {
         if range.is_empty() {
             return Ok(Bytes::new());
@@ -109,7 +110,7 @@ impl RemoteFile {
         }
     }
 
-    /// As [`Self::read`], where blocks that were just fetched may be gone again.
+    /// Implements [`Self::read`] without a cache, where blocks just fetched may already have been evicted.
     fn read_held(&self, held: &Held, range: &Range<u64>) -> Result<Bytes> {
         let first = blocks(range).start;
         let found: RefCell<Vec<Option<Bytes>>> = RefCell::new(vec![None; blocks(range).count()]);
@@ -143,8 +144,8 @@ impl RemoteFile {
         Ok(whole.freeze())
     }
 
-    /// Makes sure that all blocks of `range` are there: fetches those that are missing, and waits for those that another thread
-    /// fetches.
+    /// Ensures that all blocks of `range` are present: fetches missing blocks and waits for blocks that another thread
+    /// is fetching.
     fn fetch(
         &self,
         range: &Range<u64>,
@@ -162,7 +163,7 @@ impl RemoteFile {
                 return Ok(());
             }
             let claim = self.in_flight.claim(self.id, &missing);
-            // Another thread may have fetched them since this one has looked.
+            // Another thread may have fetched them since the check above.
             let mut mine = Vec::new();
             for &block in &claim.blocks {
                 if !has(block)? {
@@ -176,7 +177,7 @@ impl RemoteFile {
         }
     }
 
-    /// Requests blocks; neighbours come with one request.
+    /// Fetches blocks; adjacent blocks share a request.
     fn request(&self, missing: &[u64], keep: &mut impl FnMut(u64, Bytes) -> Result<()>) -> Result<()> {
         if missing.is_empty() {
             return Ok(());

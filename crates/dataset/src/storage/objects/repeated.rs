@@ -1,4 +1,4 @@
-//! Counts the requests that are sent again.
+//! Counter of retried requests.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,8 +13,8 @@ use object_store::client::{
 /// Requests of this process that failed and were sent again.
 static REPEATED: AtomicU64 = AtomicU64::new(0);
 
-/// How many requests to object storage this process has sent again because they failed: no answer, a broken answer, or one
-/// that asks for patience or reports a failure of the server.
+/// Returns how many requests to object storage this process has sent again because they failed: no response, a broken
+/// response, or one that asks to wait or reports a server error.
 pub fn repeated_requests() -> u64 {
     REPEATED.load(Relaxed)
 }
@@ -23,7 +23,7 @@ pub(super) fn count_repeated_request() {
     REPEATED.fetch_add(1, Relaxed);
 }
 
-/// Connects clients that count. The client of a store repeats requests by itself and does not report it.
+/// Connector whose clients count retries. A store client retries requests itself without reporting it.
 #[derive(Debug, Default)]
 pub(super) struct CountingConnector(ReqwestConnector);
 
@@ -56,7 +56,7 @@ impl HttpService for CountingService {
     }
 }
 
-/// Whether the client of the store sends the request again, unless its patience is exhausted.
+/// Returns whether the store client sends the request again, provided that its retry limit is not reached.
 fn is_repeated(response: &Result<HttpResponse, HttpError>, is_read: bool) -> bool {
     match response {
         Ok(response) => {

@@ -1,7 +1,7 @@
-//! The runtime on which requests run, one for each process.
+//! Runtime for requests, one per process.
 //!
-//! Threads do not survive a fork, so a process that was forked starts its own. What the parent had is leaked there: to drop it
-//! would wait for threads that are not in this process.
+//! Threads do not survive a fork, so a forked process starts its own runtime. The parent's runtime is leaked in the
+//! child, because dropping it would wait for threads that do not exist there.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -18,14 +18,14 @@ use super::client::Client;
 use super::outages::Outages;
 use crate::error::{Error, Result};
 
-/// Threads that serve connections. They only move bytes.
+/// Number of threads for connections. They only move bytes.
 const THREADS: usize = 2;
-/// How often a lock is tried before it counts as taken by a thread that is not in this process.
+/// Number of attempts before a lock counts as taken by a thread that does not exist in this process.
 const TRIES: u32 = 1000;
-/// Requests for bytes of sources that are under way at a time.
+/// Maximum concurrent requests for bytes of sources.
 const READS_AT_ONCE: usize = 128;
 
-/// What a process has for requests.
+/// State for requests, one per process.
 pub(super) struct PerProcess {
     runtime: Runtime,
     clients: Mutex<HashMap<String, Client>>,
@@ -38,15 +38,15 @@ type Owned = Option<(u32, &'static PerProcess)>;
 static SHARED: Mutex<Owned> = Mutex::new(None);
 
 thread_local! {
-    /// What this thread has found last, so that it seldom needs the lock.
+    /// Last value found by this thread, so that it seldom needs the lock.
     static KNOWN: Cell<Owned> = const { Cell::new(None) };
 }
 
-/// That of this process.
+/// Returns the state of this process.
 ///
 /// # Errors
 ///
-/// The system refuses a thread.
+/// Fails if the system refuses to start a thread.
 pub(super) fn current() -> Result<&'static PerProcess> {
     let pid = std::process::id();
     if let Some((owner, found)) = KNOWN.get()
@@ -54,7 +54,7 @@ pub(super) fn current() -> Result<&'static PerProcess> {
     {
         return Ok(found);
     }
-    // The lock may have been taken when the process was forked; then this thread does without it.
+    // The lock may have been held during the fork; this thread then proceeds without it.
     let mut shared = None;
     for _ in 0..TRIES {
         match SHARED.try_lock() {
@@ -88,7 +88,7 @@ pub(super) fn current() -> Result<&'static PerProcess> {
 }
 
 impl PerProcess {
-    /// The client called `name`, made by `make` when there is none.
+    /// Returns the client called `name`, created with `make` if there is none.
     pub(super) fn client(&self, name: &str, make: impl FnOnce() -> Result<Client>) -> Result<Client> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(name) {
@@ -99,24 +99,24 @@ impl PerProcess {
         Ok(client)
     }
 
-    /// Room for another request; `None` never happens, as the semaphore is never closed.
+    /// Waits for a free request slot. Never returns `None`, because the semaphore is never closed.
     pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         self.reads.acquire().await.ok()
     }
 
-    /// Starts `future`, and does not wait for it.
+    /// Starts `future` without waiting for it.
     pub(super) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(future);
     }
 
-    /// Runs `future` to its end. Works inside of other runtimes, too, where it blocks its thread.
+    /// Runs `future` to completion. Also works inside other runtimes, where it blocks the thread.
     pub(super) fn wait<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T> {
         let (sender, receiver) = mpsc::sync_channel(1);
         self.runtime.spawn(async move {
-            // Nobody waits for it when the process ends.
+            // The receiver may be gone when the process ends.
             let _ = sender.send(future.await);
         });
         receiver.recv().map_err(|_| Error::internal("a request to object storage ended without a result"))

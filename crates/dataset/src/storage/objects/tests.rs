@@ -1,4 +1,4 @@
-//! Against a server on loopback that fails on purpose.
+//! Tests against a loopback server that fails on purpose.
 
 use std::io::Write;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn started(faults: Faults) -> (Server, Bucket) {
     (server, bucket)
 }
 
-/// Bytes without a period that could hide a wrong offset.
+/// Returns non-periodic bytes, so that wrong offsets are detected.
 fn content(len: usize) -> Vec<u8> {
     let mut state = 7u32;
     std::iter::repeat_with(|| {
@@ -258,7 +258,7 @@ fn threads_that_need_the_same_block_send_one_request() {
     }
 }
 
-/// The object `name`, opened for reading.
+/// Opens the object `name` for reading.
 fn opened(bucket: &Bucket, name: &str) -> ObjectReader {
     let object = bucket.head(&url(&format!("s3://bucket/{name}"))).unwrap().unwrap();
     ObjectReader::open(bucket, object).unwrap()
@@ -269,7 +269,7 @@ fn objects_are_read_as_files_are() {
     let (server, bucket) = started(Faults::usual(6, 3));
     let all = content((13 << 20) + 7);
     server.put("bucket/big", all.clone());
-    // From the start to the end, a small buffer at a time.
+    // From start to end with a small buffer.
     let reader = opened(&bucket, "big");
     let (mut found, mut buffer) = (Vec::new(), vec![0; 300_001]);
     loop {
@@ -279,7 +279,7 @@ fn objects_are_read_as_files_are() {
         }
     }
     assert!(found == all);
-    // Anywhere, announced and not, with little and much room.
+    // At any position, announced or not, with a small or large limit.
     let reader = opened(&bucket, "big");
     let mut state = 5u64;
     for round in 0..60 {
@@ -316,7 +316,7 @@ fn few_requests_read_an_object_and_little_is_read_in_vain() {
     assert_eq!(cost(&|| assert_eq!(small.read_next(&mut [0; 100]).unwrap(), 100)), (1, 50_000));
     assert_eq!(empty.read_next(&mut buffer).unwrap(), 0);
     assert_eq!(cost(&|| assert_eq!(big.read_at(&mut [0; 8], (9 << 20) - 8).unwrap(), 8)), (1, 64 << 10));
-    // A footer is in what was read to find it.
+    // The bytes read to find a footer contain it.
     assert_eq!(cost(&|| assert_eq!(big.bytes_at((9 << 20) - 60_000, 9).unwrap().len(), 9)), (0, 0));
     let range = 1_000_000u64..1_300_000;
     let announced = || {

@@ -1,4 +1,4 @@
-//! Uploads in pieces.
+//! Multipart uploads.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -16,21 +16,21 @@ use super::failure::failure;
 use super::runtime;
 use crate::error::Result;
 
-/// Bytes of a piece, to begin with. Stores take pieces of 5 MiB and more, and 10,000 of them.
+/// Initial size of a piece in bytes. Stores accept pieces of at least 5 MiB, and up to 10,000 of them.
 const PIECE_BYTES: usize = 8 << 20;
-/// Pieces of one size, before they become twice as large: 1,000 of 8 MiB, 1,000 of 16 MiB, … reach beyond 5 TiB, the most that an
-/// object can have.
+/// Number of pieces after which the piece size doubles. 1,000 of 8 MiB, 1,000 of 16 MiB, and so on exceed 5 TiB, the
+/// maximum size of an object.
 const PIECES_OF_A_SIZE: usize = 1000;
-/// Pieces that are on their way at a time; more wait to be written.
+/// Maximum pieces being sent at a time. Writing blocks until one of them is done.
 const UNDER_WAY: usize = 4;
 
-/// An object that is being uploaded. It appears when [`Upload::finish`] returns, whole; dropped before, it never appears, and its pieces
-/// are removed where the store can be reached.
+/// An object being uploaded. It appears, complete, when [`Upload::finish`] returns. If dropped before, it never
+/// appears, and its pieces are removed if the store can be reached.
 pub struct Upload {
     url: ObjectUrl,
     client: Arc<dyn ObjectStore>,
     key: Key,
-    /// Started with the second piece: what fits one is sent by one request.
+    /// Started with the second piece, because a single piece is sent with one request.
     pieces: Option<Pieces>,
     piece: Vec<u8>,
     sent: usize,
@@ -61,7 +61,7 @@ impl Upload {
         PIECE_BYTES << (self.sent / PIECES_OF_A_SIZE).min(8)
     }
 
-    /// Sends the piece that is full, and waits until there is room for another.
+    /// Sends the full piece and waits until there is room for another.
     fn send(&mut self) -> Result<()> {
         let payload = PutPayload::from(std::mem::take(&mut self.piece));
         self.sent += 1;
@@ -89,11 +89,11 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits until the object is there, and says what it consists of.
+    /// Waits until the object exists and returns its size and hash.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind): a piece could not be sent. Then there is no object.
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) if a piece could not be sent. The object then does not exist.
     pub fn finish(mut self) -> Result<Written> {
         let fail = |e| failure("upload", &self.url, e);
         let last = PutPayload::from(std::mem::take(&mut self.piece));
@@ -127,7 +127,7 @@ impl Upload {
 impl Pieces {
     async fn abort(&mut self) {
         self.under_way.abort_all();
-        // The pieces are not part of any object; the store's own rules remove them when this fails.
+        // The pieces belong to no object. If this fails, the store's own rules remove them.
         let _ = self.upload.abort().await;
     }
 }

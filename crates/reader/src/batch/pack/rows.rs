@@ -8,7 +8,7 @@ use super::super::options::Shuffle;
 use super::super::order::{Epoch, Order};
 use super::{PackCursor, PackOptions};
 
-/// The rows of an epoch, one after the other.
+/// The rows of an epoch, one after another.
 #[derive(Debug)]
 pub(super) struct RowSource<'a, L> {
     lengths: &'a L,
@@ -25,7 +25,7 @@ struct OpenWindow {
     window: Window,
     /// Order of its rows.
     order: Order,
-    /// Where the next one begins.
+    /// The position of the next window.
     next: PackCursor,
 }
 
@@ -40,12 +40,12 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         Self { lengths, options, epoch, order, cursor, open: None }
     }
 
-    /// Where the next row stands.
+    /// Returns the position of the next row.
     pub(super) fn cursor(&self) -> PackCursor {
         self.cursor
     }
 
-    /// The next row; `None` at the end of the epoch.
+    /// Returns the next row, or `None` at the end of the epoch.
     pub(super) fn next(&mut self) -> Result<Option<Row>> {
         if !self.open()? {
             return Ok(None);
@@ -56,7 +56,7 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         Ok(row)
     }
 
-    /// Packs the window at the cursor unless it is packed. `false` at the end of the epoch.
+    /// Packs the window at the cursor unless it is packed. Returns `false` at the end of the epoch.
     pub(super) fn open(&mut self) -> Result<bool> {
         while self.open.is_none() && self.cursor.document < self.lengths.records() {
             self.open = Some(self.pack()?);
@@ -65,7 +65,7 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         Ok(self.open.is_some())
     }
 
-    /// Leaves the rest of the open window, and says how many rows that is.
+    /// Skips the rest of the open window and returns the number of rows skipped.
     pub(super) fn skip_window(&mut self) -> u64 {
         let rows = self.open.as_ref().map_or(0, |open| open.window.rows());
         let left = rows.saturating_sub(self.cursor.row);
@@ -74,7 +74,7 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         left
     }
 
-    /// Goes on to the next window when all rows of this are done.
+    /// Moves on to the next window when all rows of this one are done.
     fn leave_when_done(&mut self) {
         if let Some(open) = &self.open
             && self.cursor.row >= open.window.rows()
@@ -88,10 +88,10 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         let (lengths, options) = (self.lengths, self.options);
         let PackCursor { document: start, token: skipped, .. } = self.cursor;
         let records = lengths.records();
-        // Those that have tokens, and their positions in the order.
+        // Documents that have tokens, and their positions in the order.
         let (mut documents, mut positions) = (Vec::new(), Vec::new());
         let (mut tokens, mut next) = (0u64, start);
-        // A window that fills no row would be packed for nothing.
+        // Packing a window that does not fill a row would be in vain.
         while next < records && ((documents.len() as u64) < options.window || tokens < options.seq_len) {
             let id = self.order.at(next);
             let length = lengths.length_of(id)?;

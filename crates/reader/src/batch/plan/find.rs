@@ -1,4 +1,4 @@
-//! Finding the records of a step: step → bucket → positions → ranks → records.
+//! Finds the records of a step: step → bucket → positions → ranks → records.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::super::state::Position;
 use super::super::window::Item;
 use super::BatchPlan;
 
-/// Where a step finds its records.
+/// The bucket of a step and the position of the step in it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepPlace<'a> {
     pub(super) index: usize,
@@ -22,13 +22,13 @@ pub(super) struct StepPlace<'a> {
 }
 
 impl<L: Lengths> BatchPlan<L> {
-    /// The bucket of a step and its place there.
+    /// Returns the bucket of a step and the position of the step in it.
     pub(super) fn place(&self, at: Position) -> Result<StepPlace<'_>> {
         let (buckets, full_steps) = (self.buckets(at.epoch), self.full_steps(at.epoch));
         let step = if at.step < full_steps {
             self.order_of_steps(at.epoch).at(at.step)
         } else {
-            // The step that is not full comes last, also in its bucket.
+            // The step that is not full is last, also in its bucket.
             at.step
         };
         let behind = buckets.partition_point(|b| b.first_step <= step);
@@ -44,8 +44,8 @@ impl<L: Lengths> BatchPlan<L> {
         }
     }
 
-    /// Positions in the order of the bucket that micro-batch `index` takes, and how many rows it fills up. Positions
-    /// past the end begin at the start again.
+    /// Returns the positions that micro-batch `index` takes in the order of the bucket, and its number of filler rows.
+    /// Positions past the end wrap around to the start.
     pub(super) fn positions(&self, place: StepPlace<'_>, index: u64) -> (Range<u64>, u64) {
         let &Bucket { per_batch, tail, .. } = place.bucket;
         if let Some(ends) = &place.bucket.graded {
@@ -58,7 +58,7 @@ impl<L: Lengths> BatchPlan<L> {
             let start = first + index * per_batch;
             return (start..start + per_batch, 0);
         }
-        // As even as can be; the first ones get one more.
+        // As evenly as possible; the first micro-batches get one more.
         let (each, more) = (tail / self.micro_batches, tail % self.micro_batches);
         let start = first + index * each + index.min(more);
         let count = each + u64::from(index < more);
@@ -66,7 +66,7 @@ impl<L: Lengths> BatchPlan<L> {
         (start..start + count, filler)
     }
 
-    /// What stands at a position of the bucket.
+    /// Returns the item at a position of the bucket.
     pub(super) fn item(
         &self,
         epoch: u64,
@@ -98,8 +98,8 @@ impl<L: Lengths> BatchPlan<L> {
         Ok(Item { record, length })
     }
 
-    /// Whether the numbers of an order are record ordinals. Otherwise they are ranks, which leave out what is over the
-    /// budget; it makes no difference to a full shuffle.
+    /// Returns whether the numbers of an order are record ordinals. Otherwise they are ranks, which exclude records
+    /// over the budget. For a full shuffle, it makes no difference.
     fn in_record_order(&self) -> bool {
         !matches!(self.options.bucket, BucketBy::Length(_)) && self.options.shuffle != Shuffle::Full
     }
@@ -108,11 +108,11 @@ impl<L: Lengths> BatchPlan<L> {
         if self.in_record_order() { Ok(number) } else { self.lengths.record_at(bucket.start + number) }
     }
 
-    /// The order of the records of a bucket.
+    /// Returns the order of the records of a bucket.
     pub(super) fn order_of_records(&self, epoch: u64, bucket: usize) -> Order {
         let cutting = self.cutting(epoch);
         let records = match cutting.and_then(|cutting| cutting.buckets.get(bucket)) {
-            // The micro-batches are cut from the ranks as they are.
+            // Graded micro-batches are cut from the ranks in order.
             Some(Bucket { graded: Some(_), .. }) | None => return Order::natural(),
             Some(bucket) => bucket.records,
         };
@@ -134,7 +134,7 @@ impl<L: Lengths> BatchPlan<L> {
             (_, Shuffle::None) => Order::natural(),
             (BucketBy::Length(_), _) => Order::of_steps(epoch, n),
             (BucketBy::Windows { steps }, _) => Order::of_steps_in_windows(epoch, n, *steps),
-            // The records are shuffled already.
+            // The records are already shuffled.
             (BucketBy::None, _) => Order::natural(),
         };
         (0..).zip(pinned).fold(order, |order, (position, &step)| order.with(position, step))
@@ -144,7 +144,7 @@ impl<L: Lengths> BatchPlan<L> {
         Epoch { seed: self.start.seed, epoch }
     }
 
-    /// Records of a sorted window; `None` when there are no windows.
+    /// Returns the number of records of a sorted window, or `None` without windows.
     fn window_records(&self, bucket: &Bucket) -> Option<u64> {
         match self.options.bucket {
             BucketBy::Windows { steps } => Some(steps.saturating_mul(bucket.per_batch * self.micro_batches)),
@@ -164,7 +164,7 @@ impl<L: Lengths> BatchPlan<L> {
         Ok(())
     }
 
-    /// The number of the longest record in the orders of its bucket.
+    /// Returns the number of the longest record in the orders of its bucket.
     pub(super) fn longest_item(&self, bucket: &Bucket) -> Result<u64> {
         let last = bucket.records.saturating_sub(1);
         if self.in_record_order() { self.lengths.record_at(bucket.start + last) } else { Ok(last) }

@@ -1,9 +1,9 @@
-//! How good plans are on realistic lengths.
+//! Tests of the quality of plans on realistic lengths.
 
 use super::super::permute::{Permutation, Purpose, key};
 use super::*;
 
-/// Lengths like those of a text corpus: log-normal with a median of 250 and a heavy tail, cut at `longest`.
+/// Returns lengths like those of a text corpus: log-normal with a median of 250 and a heavy tail, cut at `longest`.
 fn text_lengths(records: u64, longest: u64) -> Vec<u64> {
     let noise = Permutation::new(1 << 32, key(5, Purpose::Records, 0, 0));
     let uniform = |i: u64| (noise.at(i) as f64 + 0.5) / (1u64 << 32) as f64;
@@ -12,7 +12,7 @@ fn text_lengths(records: u64, longest: u64) -> Vec<u64> {
     (0..records).map(|i| ((250f64.ln() + 1.1 * normal(i)).exp() as u64).clamp(1, longest)).collect()
 }
 
-/// Padding of random batches that are filled up to the budget.
+/// Returns the padding of random batches that are filled up to the budget.
 fn random_padding(lengths: &[u64], budget: u64) -> f64 {
     let order = Permutation::new(lengths.len() as u64, 1);
     let (mut padded, mut rows, mut width) = (0, 0, 0);
@@ -45,7 +45,7 @@ fn buckets_waste_little_where_random_batches_waste_much() {
     }
 }
 
-/// A few hundred records, eight micro-batches per step: lengths are so sparse that most steps are graded.
+/// Few records and eight micro-batches per step: lengths are so sparse that most steps are graded.
 #[test]
 fn small_datasets_on_many_ranks_waste_little() {
     let lengths = text_lengths(8_000, 8192);
@@ -94,8 +94,8 @@ fn sorted_windows_save_padding_of_fixed_batches() {
     assert!(sorted.skew < random.skew, "{sorted:?} {random:?}");
 }
 
-/// Shares over some epochs: of batches of several records that the next epoch has again, of pairs of records in a batch
-/// that share one in the next epoch, and of padding.
+/// Returns three fractions over some epochs: batches of several records that recur in the next epoch, pairs of records
+/// in a batch that share a batch again in the next epoch, and padding.
 fn repeated(plan: &BatchPlan<LengthsInMemory>, epochs: u64) -> (f64, f64, f64) {
     let all: Vec<Vec<MicroBatch>> = (0..epochs).map(|epoch| epoch_of(plan, epoch)).collect();
     let (mut batches, mut identical, mut pairs, mut met) = (0, 0, 0, 0);
@@ -125,7 +125,7 @@ fn repeated(plan: &BatchPlan<LengthsInMemory>, epochs: u64) -> (f64, f64, f64) {
     (identical as f64 / batches as f64, met as f64 / pairs as f64, padding)
 }
 
-/// Few batches come again in the next epoch, at the padding of buckets that are the same in every epoch.
+/// Few batches recur in the next epoch, at the padding of buckets that are the same in every epoch.
 #[test]
 fn epochs_mix_though_records_are_few() {
     for (records, budget, micro_batches) in [
@@ -150,7 +150,8 @@ fn epochs_mix_though_records_are_few() {
     }
 }
 
-/// The bytes of each document of `fixtures/corpus`, several times over: stories, chats, code and texts in many scripts.
+/// Returns the size in bytes of each document of `fixtures/corpus`, several times over: stories, chats, code and texts
+/// in many scripts.
 fn corpus_lengths() -> Vec<u64> {
     let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/corpus");
     let mut lengths = Vec::new();
@@ -178,7 +179,7 @@ fn documents_of_a_corpus_are_padded_little() {
     }
 }
 
-/// Reads one length per line and prints measures: `DSCONVERT_LENGTHS=file cargo test --lib measure -- --ignored
+/// Reads one length per line and prints metrics: `DSCONVERT_LENGTHS=file cargo test --lib measure -- --ignored
 /// --nocapture`.
 #[test]
 #[ignore = "needs a file of lengths"]

@@ -1,4 +1,4 @@
-//! What a plan refuses, and how.
+//! Tests of what a plan refuses, and with which errors.
 
 use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::index::LengthRun;
@@ -38,7 +38,7 @@ fn a_state_of_something_else_is_refused() {
     assert!(serde_json::from_str::<PlanState>(r#"{"dataset":"data"}"#).is_err());
 }
 
-/// States of version 1 had no version.
+/// States of version 1 had no version field.
 #[test]
 fn a_state_of_another_version_of_the_order_is_refused() {
     let plan = plan(&[5; 100], &BatchOptions::new(BatchSize::BatchSize(4)), 2).unwrap();
@@ -112,7 +112,7 @@ fn no_records_are_no_steps() {
     assert_eq!(epoch_of(&plan, 0), []);
 }
 
-/// An index that lies is an error, never a wrong batch.
+/// A wrong index results in an error, never in a wrong batch.
 #[test]
 fn lengths_that_contradict_each_other_are_corrupt() {
     type MapRun = fn(LengthRun) -> LengthRun;

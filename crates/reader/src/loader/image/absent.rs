@@ -1,4 +1,4 @@
-//! In place of `decoded` in a build that has no decoder.
+//! Replaces `decoded` in builds without a decoder.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,4 +1,4 @@
-//! Decoding, straight into the array of a batch.
+//! Decodes images directly into the array of a batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +17,17 @@ use crate::loader::batch::{BlankRow, Column};
 use crate::loader::options::{Crop, ImageLayout};
 use crate::loader::stored::fill_rest;
 
-/// What a thread keeps from one image to the next.
+/// Buffers that a thread reuses between images.
 #[derive(Debug, Default)]
 pub(in crate::loader) struct DecodeScratch {
     decoder: Decoder,
-    /// One image, before its channels are taken apart.
+    /// One image, before its channels are separated.
     interleaved: Vec<u8>,
 }
 
 impl ImageRows<'_> {
-    /// The array of all images, and the rows that stayed blank. Ends early, with an error that nobody will see, when
-    /// `stop` is set.
+    /// Returns the array of all images, and the rows that stayed blank. If `stop` is set, it ends early with an error
+    /// that is never returned to a caller.
     pub(in crate::loader) fn column(
         &self,
         scratch: &mut DecodeScratch,
@@ -64,7 +64,7 @@ impl ImageRows<'_> {
         Ok((Column::Array(Array::new(shape, out, Some(Arc::clone(self.pool)))), blank))
     }
 
-    /// Height and width of every image of the batch.
+    /// Returns the height and width of every image of the batch.
     pub(super) fn size(&self) -> Result<(usize, usize)> {
         match self.options.crop {
             Crop::Center { height, width } | Crop::RandomResized { height, width, .. } => {
@@ -77,7 +77,7 @@ impl ImageRows<'_> {
         }
     }
 
-    /// Decodes the image of `record` into `row`. The inner error is one of its bytes.
+    /// Decodes the image of `record` into `row`. The inner error is a reject of its bytes.
     fn decode(
         &self,
         record: &Record,
@@ -105,7 +105,7 @@ impl ImageRows<'_> {
             Ok(Ok(())) => {}
             Ok(Err(reject)) => return Ok(Err(reject)),
             Err(panic) => {
-                // Its buffers may be half changed.
+                // Its buffers may be inconsistent.
                 *scratch = DecodeScratch::default();
                 return Ok(Err(panic.into_reject()));
             }
@@ -119,7 +119,8 @@ impl ImageRows<'_> {
         Ok(Ok(()))
     }
 
-    /// The size of the image of `record` and the part that is taken of it, the same for all of its images and masks.
+    /// Returns the size of the image of `record` and its view, which is the same for all images and masks of the
+    /// record.
     pub(super) fn view(&self, record: &Record, (height, width): (usize, usize)) -> Result<(Size, View)> {
         let size = stored_size(record)?;
         let mut random = Random::new(self.seed, self.epoch, record.ordinal());
@@ -136,7 +137,7 @@ impl ImageRows<'_> {
         Ok((size, view))
     }
 
-    /// The file in the field; `None` where it is null.
+    /// Returns the file in the field, or `None` if the field is null.
     pub(super) fn encoded<'r>(&self, record: &'r Record) -> Result<Option<&'r [u8]>> {
         match record.values().get(self.place) {
             Some(Value::Bytes(encoded)) => Ok(Some(encoded)),
@@ -149,7 +150,7 @@ impl ImageRows<'_> {
         self.split.schema().fields.get(self.place).map(|field| field.name.as_str())
     }
 
-    /// What the field is called in messages.
+    /// Returns how the field is named in messages.
     fn name(&self) -> String {
         match self.field() {
             Some(name) if name != IMAGE => format!("the field {name:?}"),
@@ -178,7 +179,7 @@ pub(in crate::loader) fn check_build() -> Result<()> {
     Ok(())
 }
 
-/// Size of the stored image.
+/// Returns the size of the stored image.
 fn stored_size(record: &Record) -> Result<Size> {
     match (record.width(), record.height()) {
         (Some(width @ 1..), Some(height @ 1..)) => Ok(Size { width, height }),
@@ -198,7 +199,7 @@ fn mirror(pixels: &mut [u8], width: usize, channels: usize) {
     }
 }
 
-/// RGBRGB… to R…G…B….
+/// Separates RGBRGB… into R…G…B….
 fn take_apart(interleaved: &[u8], planes: &mut [u8]) {
     let area = interleaved.len() / 3;
     let (red, rest) = planes.split_at_mut(area);

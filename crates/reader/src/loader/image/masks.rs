@@ -1,4 +1,4 @@
-//! Masks of a batch: the view of their images, by nearest neighbour.
+//! Masks of a batch, with the view of their images, by nearest neighbour.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,18 +16,18 @@ use crate::loader::batch::{BlankRow, Column};
 use crate::loader::element::Element;
 use crate::loader::options::ImageLayout;
 
-/// Samples of the masks of a batch, as PNG stores them.
+/// Samples of the masks of a batch, as in PNG.
 struct Samples {
     bytes: Vec<u8>,
-    /// Samples of a pixel.
+    /// Samples per pixel.
     channels: usize,
-    /// Bytes of a sample.
+    /// Bytes per sample.
     sample_bytes: usize,
 }
 
 impl ImageRows<'_> {
-    /// The array of all masks, and the rows that stayed blank. Ends early, with an error that nobody will see, when `stop`
-    /// is set.
+    /// Returns the array of all masks, and the rows that stayed blank. If `stop` is set, it ends early with an error
+    /// that is never returned to a caller.
     pub(in crate::loader) fn masks(&self, stop: &AtomicBool) -> Result<(Column, Vec<BlankRow>)> {
         let (height, width) = self.size()?;
         let mut samples: Option<Samples> = None;
@@ -97,7 +97,7 @@ impl ImageRows<'_> {
         }
     }
 
-    /// The array of `samples`: without a dimension for one channel, and of `int32` for 16 bits.
+    /// Returns the array of `samples`: without a channel dimension for one channel, and of `int32` for 16 bits.
     fn array(&self, samples: Samples, height: usize, width: usize) -> Result<Array> {
         let Samples { bytes, channels, sample_bytes } = samples;
         let shape = match (channels, self.options.layout) {
@@ -121,7 +121,7 @@ impl ImageRows<'_> {
         }
     }
 
-    /// The samples as numbers, in the order of the layout.
+    /// Returns the samples as numbers, in the order of the layout.
     fn laid_out<const N: usize, T: Element>(
         &self,
         bytes: &[u8],
@@ -147,7 +147,8 @@ impl ImageRows<'_> {
     }
 }
 
-/// Rows and columns of the pixels nearest to those of the view, as offsets in a mask of `width` × `height` pixels.
+/// Returns the rows and columns of the pixels nearest to those of the view, as offsets in a mask of `width` × `height`
+/// pixels.
 fn nearest(view: &View, width: usize, height: usize) -> [Vec<Option<usize>>; 2] {
     let axis = |start: f64, length: f64, out: u32, all: usize, step: usize| -> Vec<Option<usize>> {
         let place = |at: u32| start + (f64::from(at) + 0.5) * length / f64::from(out);

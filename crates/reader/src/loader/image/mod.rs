@@ -1,4 +1,4 @@
-//! Images as one array. The half that decodes is there only with the feature `decode`.
+//! Images as one array. The half that decodes is compiled only with the feature `decode`.
 
 #[cfg_attr(not(feature = "decode"), path = "absent.rs")]
 mod decoded;
@@ -15,13 +15,13 @@ use crate::{Record, Split};
 /// The images of a batch.
 #[cfg_attr(not(feature = "decode"), expect(dead_code, reason = "there is nobody who decodes them"))]
 pub(super) struct ImageRows<'a> {
-    /// Names the records of an error.
+    /// Names the records in errors.
     pub(super) split: &'a Split,
     pub(super) records: &'a [Record],
     pub(super) rows: usize,
-    /// Field of the encoded images or masks. Where it is null, pixels are 0.
+    /// Index of the field of encoded images or masks. Where it is null, pixels are 0.
     pub(super) place: usize,
-    /// Samples of a pixel where images are bare samples.
+    /// Samples per pixel, if images are raw samples.
     pub(super) raw_channels: Option<usize>,
     pub(super) options: &'a ImageOptions,
     pub(super) seed: u64,

@@ -1,4 +1,4 @@
-//! Order, resume, memory and ends.
+//! Tests of order, resume, memory and shutdown.
 
 use dsconvert_dataset::error::ErrorKind;
 use proptest::prelude::*;
@@ -57,7 +57,7 @@ fn a_state_counts_what_was_handed_out_and_fits_other_layouts() {
         let mut whole: Vec<_> =
             all(&mut Loader::new(split.clone(), of(0, 1)).unwrap()).iter().map(ids).collect();
         whole.sort();
-        // Two ranks do one step and a half: then two ranks go on with the half, or one after it.
+        // Two ranks do one and a half steps. Then one or two ranks continue in the middle of the step.
         let mut begun = Vec::new();
         let states: Vec<LoaderState> = (0..2)
             .map(|rank| {
@@ -148,7 +148,8 @@ fn states_and_options_of_something_else_are_refused() {
     assert!(Layout::new(2, 2).is_err());
 }
 
-/// Waits until the threads of a loader can prepare nothing more; how many batches are ready of each epoch.
+/// Waits until `batches` batches are ready, after which the threads can prepare no more. Returns how many are ready of
+/// each epoch.
 fn ready(loader: &Loader, batches: usize) -> Vec<(u64, usize)> {
     let engine = loader.engine.as_ref().unwrap();
     while engine.ready().iter().map(|(_, ready)| ready).sum::<usize>() < batches {
@@ -179,14 +180,14 @@ fn threads_go_on_with_the_next_epoch() {
                 assert_eq!(loader.state().step(), 0);
                 let found: Vec<_> = loader.by_ref().map(|batch| ids(&batch.unwrap())).collect();
                 assert_eq!(&found, expected);
-                // The epoch is over, and stays so, whatever is ready of the next one.
+                // The epoch is over, and stays over, whatever is ready of the next one.
                 let state = loader.state();
                 assert_eq!((state.epoch(), state.step()), (epoch, loader.steps().unwrap()));
                 assert_eq!(ready(&loader, 2), [(epoch, 0), (epoch + 1, 2)]);
                 assert!(loader.next_batch().unwrap().is_none());
                 assert_eq!(loader.state(), state);
             }
-            // Another epoch than the next one starts anew, and the next one may be left half way.
+            // Any epoch other than the next one starts anew, and the next one may be left halfway.
             for epoch in [0, 1, 2, 2, 0] {
                 loader.set_epoch(epoch).unwrap();
                 let found: Vec<_> = loader.by_ref().take(2).map(|batch| ids(&batch.unwrap())).collect();
@@ -271,7 +272,7 @@ fn waiting_has_an_end() {
 fn an_error_takes_the_place_of_its_batch_and_names_the_record() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Msgpack);
-    // Another byte in the middle of the first shard.
+    // Alter a byte in the middle of the first shard.
     let shard = dir.path().join("train").join(&split.shards()[0].name);
     let mut bytes = std::fs::read(&shard).unwrap();
     let middle = bytes.len() / 2;
@@ -398,7 +399,7 @@ pub(super) fn alter(dir: &Path, file: Index, flips: Vec<(Index, u8)>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
-    /// Any byte of any file: the right tokens of the right records, or an error.
+    /// Altering any byte of any file results in the right tokens of the right records, or in an error.
     #[test]
     fn altered_files_never_give_wrong_tokens(
         format in prop::sample::select(Format::ALL.to_vec()),

@@ -1,4 +1,4 @@
-//! Images in batches.
+//! Tests of images in batches.
 
 use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::sample::{Record, Value};
@@ -14,12 +14,12 @@ fn pixels(i: u64, width: u32, height: u32, channels: u32) -> Vec<u8> {
     (0..width * height * channels).map(|n| (u64::from(n / channels / 8) * (i + 3) % 251) as u8).collect()
 }
 
-/// Size of image `i`.
+/// Returns the size of image `i`.
 fn size(i: u64, equal: bool) -> (u32, u32) {
     if equal { (40, 30) } else { (30 + (i * 7 % 40) as u32, 20 + (i * 11 % 50) as u32) }
 }
 
-/// A split of `count` photographs, every fourth grey; image `broken` is cut short.
+/// Returns a split of `count` photographs, every fourth of them grey. Image `broken` is truncated.
 fn photos(dir: &Path, count: u64, equal: bool, broken: Option<u64>) -> Split {
     photos_in(dir, Format::Arrow, count, equal, broken)
 }
@@ -51,7 +51,7 @@ fn photos_in(dir: &Path, format: Format, count: u64, equal: bool, broken: Option
     Dataset::open(dir).unwrap().split("train").unwrap()
 }
 
-/// What libjpeg-turbo makes of a record: RGB.
+/// Decodes the image of a record to RGB with libjpeg-turbo.
 fn decoded(split: &Split, ordinal: u64) -> (usize, usize, Vec<u8>) {
     let record = split.get(ordinal).unwrap();
     let image = libjpeg_turbo_rs::Decoder::decode_to(record.image().unwrap(), PixelFormat::Rgb).unwrap();
@@ -172,7 +172,7 @@ fn images_of_several_sizes_need_a_crop() {
     assert_eq!(error.kind(), ErrorKind::Usage);
     assert!(error.remedy().unwrap().contains("center_crop"));
     assert!(error.place().row.is_some());
-    // One by one they need none.
+    // Batches of one image need no crop.
     assert_eq!(all(&mut Loader::new(split, batches_of(1)).unwrap()).len(), 12);
 }
 
@@ -222,7 +222,7 @@ fn an_image_that_does_not_decode_may_leave_its_row_blank() {
         }
         assert_eq!(whole.iter().map(|batch| batch.blank_rows().len()).sum::<usize>(), 1);
 
-        // The number of batches, states and what a rank gets are those of a whole dataset.
+        // The number of batches, the states and the records of each rank are those of an intact dataset.
         let mut found = Vec::new();
         for rank in 0..2 {
             let layout = crate::batch::Layout::new(rank, 2).unwrap();
@@ -249,8 +249,8 @@ fn an_image_that_does_not_decode_may_leave_its_row_blank() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Any byte of any file: the right pixels or an error, and never a blank row, which is for images that were stored
-    /// as they are.
+    /// Altering any byte of any file results in the right pixels or in an error. It never results in a blank row, which
+    /// is only for broken images that were stored as they were.
     #[test]
     fn altered_files_never_give_wrong_pixels(
         format in prop::sample::select(Format::ALL.to_vec()),

@@ -1,4 +1,4 @@
-//! Masks and further images in batches, in the view of their image.
+//! Tests of masks and further images in batches, with the view of their image.
 
 use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::sample::{Record, Value};
@@ -20,14 +20,14 @@ fn png(color: png::ColorType, depth: png::BitDepth, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The class of every pixel of record `i`: blocks of 16 × 16.
+/// Returns the class of every pixel of record `i`: blocks of 16 × 16.
 fn classes(i: u64) -> Vec<u8> {
     let class = |x: u32, y: u32| (x / 16 + y / 16 * 4 + i as u32) as u8 * 10;
     (0..SIZE.1).flat_map(|y| (0..SIZE.0).map(move |x| class(x, y))).collect()
 }
 
-/// Records whose images show the classes in grey, with the masks `seg` (not in every third) and `deep`, of 16 bits, and
-/// the image `twin`. The mask of record `broken` is cut short.
+/// Returns a split whose images show the classes in grey, with the masks `seg` (missing in every third record) and
+/// `deep` (16 bits), and the image `twin`. The mask `seg` of record `broken` is truncated.
 fn split(dir: &Path, broken: Option<u64>) -> Split {
     let extra = vec![
         Field::nullable("twin", FieldType::Image),
@@ -144,7 +144,7 @@ fn masks_that_do_not_decode_are_errors_or_blank_rows() {
     let results: Vec<_> = Loader::new(split.clone(), with(ImageOptions::default())).unwrap().collect();
     let errors: Vec<_> = results.iter().filter_map(|r| r.as_ref().err()).collect();
     assert_eq!(errors.iter().map(|e| e.kind()).collect::<Vec<_>>(), [ErrorKind::Corrupt]);
-    // Files as they are.
+    // Without decoding, masks are lists of files.
     let stored = LoaderOptions { fields: Some(vec!["seg".to_owned()]), ..with(ImageOptions::default()) };
     let stored = LoaderOptions { image: ImageOptions { decode: false, ..ImageOptions::default() }, ..stored };
     let batch = Loader::new(split, stored).unwrap().next_batch().unwrap().unwrap();

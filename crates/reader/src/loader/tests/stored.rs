@@ -1,4 +1,4 @@
-//! Fields as they are stored.
+//! Tests of stored fields in batches.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Token ids in batches.
+//! Tests of token ids in batches.
 
 use dsconvert_dataset::packing::IGNORE_LABEL;
 
@@ -79,7 +79,7 @@ fn packed_rows_hold_every_token_once() {
     }
 }
 
-/// What a model that shifts labels itself computes its loss on: each token but the first of a piece, predicted from the
+/// A model that shifts labels itself computes its loss on each token except the first of a piece, predicted from the
 /// one before it.
 #[test]
 fn labels_for_models_that_shift_are_the_ids_but_the_first() {

@@ -1,9 +1,9 @@
-//! Added tokens: cutting a text at the strings that are tokens before any model sees them.
+//! Added tokens: splits a text at the strings that are tokens before the model runs.
 //!
-//! As in the reference, tokens that are not `normalized` are searched in the raw text first, the others in each
-//! normalized piece between them; of several the leftmost, then the longest, wins. A special token that must not match
-//! still takes its place, so that no shorter token inside it matches either. Tokens that look at their neighbours
-//! (`single_word`, `lstrip`, `rstrip`) are rare: a document that contains one goes to the reference.
+//! As in the reference, tokens that are not `normalized` are first searched for in the raw text, then the others in
+//! each normalized piece between them. Among several matches, the leftmost wins, then the longest. A special token that
+//! is not parsed still counts as a match, so that no shorter token inside it matches. Tokens that depend on their
+//! neighbours (`single_word`, `lstrip`, `rstrip`) are rare; the reference encodes documents that contain one.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use tokenizers::{NormalizedString, Normalizer};
@@ -12,33 +12,33 @@ use super::byte_pairs::BytePairs;
 use super::stop::Stop;
 use crate::outline::METASPACE;
 
-/// What to do where a string is found.
+/// Action for a matched string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// It is this token.
+    /// Append this token.
     Token(u32),
-    /// It is ordinary text.
+    /// Treat the string as ordinary text.
     Skip,
-    /// Only the reference knows.
+    /// Leave the text to the reference.
     Decline,
 }
 
-/// The automaton of one stage, raw or normalized text; nothing to find is the usual case.
+/// The added tokens of one stage, raw or normalized text. Usually there are none.
 #[derive(Default)]
 pub(super) struct AddedTokens {
     tokens: Option<(AhoCorasick, Vec<Action>)>,
-    /// Whether one of the tokens contains a space after a letter.
+    /// Whether a token contains a space after a letter.
     across_words: bool,
-    /// Whether one of them can contain a space between two letters, or be next to one.
+    /// Whether a token can contain a space between two letters, or be adjacent to one.
     at_spaces: bool,
-    /// Whether one of them contains white space, or what is written for it.
+    /// Whether a token contains white space or [`METASPACE`].
     has_spaces: bool,
-    /// Pairs of bytes that are adjacent in a token.
+    /// Pairs of adjacent bytes in tokens.
     inside: BytePairs,
 }
 
 impl AddedTokens {
-    /// The stages for raw and for normalized text. The error says why the tokens cannot be searched for.
+    /// Creates the stages for raw and for normalized text. The error states why the tokens cannot be searched for.
     pub(super) fn both(
         tokenizer: &tokenizers::Tokenizer,
         parse_special: bool,
@@ -46,7 +46,7 @@ impl AddedTokens {
         Self::both_written(tokenizer, parse_special, str::to_owned)
     }
 
-    /// The same for an engine that writes normalized text in its own way, as `write` does.
+    /// Like [`both`](Self::both), for an engine whose normalized text is transformed by `write`.
     pub(super) fn both_written(
         tokenizer: &tokenizers::Tokenizer,
         parse_special: bool,
@@ -79,7 +79,7 @@ impl AddedTokens {
     }
 
     fn new(patterns: Vec<(String, Action)>) -> Result<Self, String> {
-        // Nothing can match: the search would be for nothing.
+        // No token can match, so no search is needed.
         if patterns.iter().all(|(_, action)| *action == Action::Skip) {
             return Ok(Self::default());
         }
@@ -110,41 +110,41 @@ impl AddedTokens {
         Ok(Self { tokens: Some((automaton, actions)), across_words, at_spaces, has_spaces, inside })
     }
 
-    /// Whether `text` begins with a token.
+    /// Returns whether `text` starts with a token.
     pub(super) fn is_at_start(&self, text: &str) -> bool {
         let Some((automaton, actions)) = &self.tokens else { return false };
         let first = automaton.find(text).filter(|found| found.start() == 0);
         first.is_some_and(|found| actions.get(found.pattern().as_usize()) != Some(&Action::Skip))
     }
 
-    /// Whether nothing is ever found.
+    /// Returns whether nothing can match.
     pub(super) fn is_empty(&self) -> bool {
         self.tokens.is_none()
     }
 
-    /// Whether every token lies inside of a word, and depends on nothing around it.
+    /// Returns whether every token lies inside a word and does not depend on its neighbours.
     pub(super) fn are_in_words(&self) -> bool {
         let declines = |actions: &[Action]| actions.contains(&Action::Decline);
         self.tokens.as_ref().is_none_or(|(_, actions)| !self.has_spaces && !declines(actions))
     }
 
-    /// Whether a token may reach from the byte `left` to the byte `right` after it.
+    /// Returns whether a token may extend from the byte `left` to the byte `right` after it.
     pub(super) fn is_across(&self, left: u8, right: u8) -> bool {
         self.inside.contains(left, right)
     }
 
-    /// Whether a token may reach from an ASCII letter to the space after it.
+    /// Returns whether a token may extend from an ASCII letter to the space after it.
     pub(super) fn is_across_words(&self) -> bool {
         self.across_words
     }
 
-    /// Whether a space between two letters of ASCII may be part of a token, or directly beside one.
+    /// Returns whether a space between two ASCII letters may be part of a token or adjacent to one.
     pub(super) fn is_at_spaces(&self) -> bool {
         self.at_spaces
     }
 
-    /// Appends the ids of `text`: the tokens that are found, and what `encode` appends for each text between them, which is
-    /// not empty. Ends when that returns an error.
+    /// Appends the ids of `text`: the matched tokens, and the ids that `encode` appends for each non-empty text between
+    /// them. Stops at the first error of `encode`.
     #[inline]
     pub(super) fn encode(
         &self,
@@ -155,7 +155,7 @@ impl AddedTokens {
         self.encode_parts(text, out, |part, _, out| encode(part, out))
     }
 
-    /// The same; `encode` is told, too, whether `text` begins with what it is called for.
+    /// Like [`encode`](Self::encode); `encode` also receives whether its part is at the start of `text`.
     #[inline]
     pub(super) fn encode_parts(
         &self,

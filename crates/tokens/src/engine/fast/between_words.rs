@@ -1,8 +1,8 @@
-//! Places where most engines can divide a text.
+//! Positions at which most engines can divide a text.
 
-/// The first place from `from` on between a letter and a space that another letter follows, all of ASCII; it is before
-/// the space. No engine that uses it has a word or a chunk across it or looks across it, no normalizer changes one side
-/// because of the other, and an added token lies across it only if it contains such a place itself.
+/// Returns the first position at or after `from` that is between an ASCII letter and a space followed by an ASCII
+/// letter. No engine that calls this function has words, chunks or lookahead across such a position, and no normalizer
+/// changes one side because of the other. An added token crosses it only if the token contains such a position itself.
 pub(crate) fn between_words(text: &str, from: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let is_letter = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphabetic);

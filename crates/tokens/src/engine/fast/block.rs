@@ -1,18 +1,18 @@
-//! Character classes of the next 64 bytes, one bit per byte and class. With them a splitter finds all words of a block in a
-//! few dozen operations, without a branch that depends on the text.
+//! Character-class bitmasks of the next 64 bytes, one bit per byte and class. They allow a splitter to find all words
+//! of a block in a few dozen operations, without branches that depend on the text.
 //!
-//! A block is ASCII and ends before the first other byte; the splitters continue from there character by character, with
-//! [`Classes`](super::classes::Classes).
+//! A block is ASCII and ends before the first non-ASCII byte. From there, the splitters continue character by
+//! character, with [`Classes`](super::classes::Classes).
 
 use crate::masks::{ByteMasks, HIGH_BITS, WINDOW};
 
-/// Bytes of ASCII below which a block is not worth it.
+/// Minimum number of ASCII bytes for which a block is worthwhile.
 const FEWEST: usize = 8;
 
-/// The bytes of a block and their classes: bit `i` is for byte `i`. A byte in no class is any other character.
+/// The bytes of a block and their classes. Bit `i` is for byte `i`; a byte in no class is any other character.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Block<'a> {
-    /// All of ASCII, at most [`WINDOW`].
+    /// At most [`WINDOW`] bytes, all ASCII.
     pub(super) bytes: &'a [u8],
     /// `\p{L}`.
     pub(super) letters: u64,
@@ -30,12 +30,12 @@ pub(super) struct Block<'a> {
     pub(super) apostrophes: u64,
     /// `/`.
     pub(super) slashes: u64,
-    /// `\p{Cc}` that are no white space.
+    /// `\p{Cc}` that are not white space.
     pub(super) controls: u64,
 }
 
 impl<'a> Block<'a> {
-    /// The block that begins at `at`; `None` when there are not enough bytes of ASCII to make it worth it.
+    /// Returns the block that starts at `at`, or `None` if it has too few ASCII bytes to be worthwhile.
     #[inline(always)]
     pub(super) fn at(masks: impl ByteMasks, bytes: &'a [u8], at: usize) -> Option<Self> {
         let rest = bytes.get(at..)?;
@@ -46,7 +46,7 @@ impl<'a> Block<'a> {
         match rest.first_chunk::<WINDOW>() {
             Some(window) => Some(Self::of(masks, rest, window)),
             None => {
-                // Bytes after the end count as not ASCII.
+                // Bytes after the end count as non-ASCII.
                 let mut window = [0xff; WINDOW];
                 window.get_mut(..rest.len())?.copy_from_slice(rest);
                 Some(Self::of(masks, rest, &window))
@@ -54,7 +54,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The block that `rest` begins with; `window` has its bytes.
+    /// Returns the block at the start of `rest`; `window` contains its bytes.
     #[inline(always)]
     fn of(masks: impl ByteMasks, rest: &'a [u8], window: &[u8; WINDOW]) -> Self {
         let window = masks.load(window);
@@ -78,14 +78,14 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// A bit for every byte.
+    /// Returns a mask with a bit for every byte of the block.
     #[inline(always)]
     pub(super) fn all(&self) -> u64 {
         low(self.bytes.len())
     }
 }
 
-/// The lowest `count` bits, at most 64.
+/// Returns a mask of the lowest `count` bits, at most 64.
 #[inline(always)]
 pub(super) fn low(count: usize) -> u64 {
     u64::MAX.checked_shr(64 - count as u32).unwrap_or(0)
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::masks::Portable;
 
-    /// The classes of the bytes of `window` before the first that is not ASCII, one byte at a time.
+    /// Computes the classes of the bytes of `window` before the first non-ASCII byte, one byte at a time.
     fn expected(window: &[u8; WINDOW]) -> Block<'_> {
         let len = window.iter().position(|byte| !byte.is_ascii()).unwrap_or(WINDOW);
         let bytes = &window[..len];

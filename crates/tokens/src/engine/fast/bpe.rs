@@ -1,4 +1,4 @@
-//! BPE over bytes: the symbols that are merged are the bytes of a word.
+//! Byte-level BPE model: the initial symbols are the bytes of a word.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -13,27 +13,27 @@ use crate::error::EncodeError;
 pub(super) struct Bpe {
     /// The token of each byte.
     bytes: [u32; 256],
-    /// The rank of the merge of two neighbouring bytes.
+    /// The rank of the merge of each pair of bytes.
     byte_pairs: Vec<u32>,
-    /// Neighbouring bytes that a merge may join, as the ends of tokens.
+    /// Pairs of bytes that a merge may join: the last byte of its left token and the first byte of its right token.
     joints: BytePairs,
     merges: Merges,
-    /// Tokens that a whole word is looked up in before anything is merged (`ignore_merges`).
+    /// Tokens among which a whole word is looked up before merging (`ignore_merges`).
     whole: Option<ByteMap>,
-    /// The last byte of a word, where it has tokens of its own (`end_of_word_suffix`).
+    /// Tokens for the last byte of a word, if the model has an `end_of_word_suffix`.
     last: Option<Box<LastByte>>,
 }
 
-/// The tokens of the last byte of a word.
+/// The tokens for the last byte of a word.
 struct LastByte {
     bytes: [u32; 256],
-    /// The rank of its merge with the byte before it.
+    /// The rank of the merge of each byte with a last byte.
     pairs: Vec<u32>,
 }
 
 impl Bpe {
-    /// A model from its vocabulary and merges as a `tokenizer.json` writes them, in the alphabet of byte-level models.
-    /// The error says why this model is not for this engine.
+    /// Creates a model from the vocabulary and merges of a `tokenizer.json`, written in the alphabet of byte-level
+    /// models. The error states why the engine does not support the model.
     pub(super) fn new<'a>(
         vocab: &HashMap<impl Token, u32, impl BuildHasher>,
         merges: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -46,7 +46,7 @@ impl Bpe {
             for (byte, c) in alphabet.iter().enumerate() {
                 bytes[byte] = match vocab.get(format!("{c}{suffix}").as_str()) {
                     Some(&id) => id,
-                    // Bytes that no UTF-8 text has.
+                    // These bytes never occur in UTF-8 text.
                     None if matches!(byte, 0xc0 | 0xc1 | 0xf5..) => 0,
                     None => return Err("a byte has no token"),
                 };
@@ -81,7 +81,7 @@ impl Bpe {
         Ok(Self { bytes, byte_pairs, joints, merges, whole, last })
     }
 
-    /// Merges a part of a word that no merge crosses the ends of. `ends`: it is the last part.
+    /// Merges a part of a word whose ends no merge crosses. `ends`: whether it is the last part of the word.
     fn merge_small(&self, word: &[u8], ends: bool, out: &mut Vec<u32>) {
         let (mut ids, mut ranks) = ([0; _], [NONE; _]);
         for (i, &byte) in word.iter().enumerate() {
@@ -99,8 +99,8 @@ impl Bpe {
         self.merges.merge_small(&mut ids, &mut ranks, word.len(), out);
     }
 
-    /// Merges a word of any length, cut at the places that no merge crosses. On each side of such a place the merge of lowest
-    /// rank comes first in any case.
+    /// Merges a word of any length, cut at the positions that no merge crosses. The order of merges on each side of
+    /// such a position does not depend on the other side.
     fn merge_parts(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
         let may_join = |left: &u8, right: &u8| self.joints.contains(*left, *right);
         let mut parts = word.chunk_by(may_join).peekable();
@@ -127,7 +127,7 @@ impl Bpe {
 }
 
 impl Bpe {
-    /// Looks no whole word up to one of these ids any more.
+    /// Removes these ids from the lookup of whole words.
     pub(super) fn hide(&mut self, is_hidden: impl Fn(u32) -> bool) {
         if let Some(whole) = &mut self.whole {
             *whole = ByteMap::new(whole.iter().filter(|(_, id)| !is_hidden(*id)));
@@ -148,13 +148,13 @@ impl WordEncoder for Bpe {
     }
 }
 
-/// The bytes of each token. A token with a character outside the alphabet is the string of no word.
+/// Maps the bytes of each token to its id. A token with a character outside the alphabet matches no word.
 fn whole_words(vocab: &HashMap<impl Token, u32, impl BuildHasher>, byte_of: &Inverse) -> ByteMap {
     let bytes = |token: &str| token.chars().map(|c| byte_of.get(Some(c))).collect::<Option<Vec<u8>>>();
     ByteMap::new(vocab.iter().filter_map(|(token, &id)| Some((bytes(token.borrow())?, id))))
 }
 
-/// The byte that each character of an alphabet represents.
+/// Inverse of an alphabet: the byte that each character represents.
 pub(super) struct Inverse(Vec<Option<u8>>);
 
 impl Inverse {
@@ -170,8 +170,8 @@ impl Inverse {
     }
 }
 
-/// The printable character that stands for each byte in a byte-level vocabulary: itself where it is printable, otherwise
-/// the next one from U+0100 on.
+/// Returns the printable character that represents each byte in a byte-level vocabulary: the byte itself if it is
+/// printable, otherwise the next character from U+0100 on.
 pub(super) fn byte_alphabet() -> [char; 256] {
     let mut next = 0x100;
     std::array::from_fn(|byte| {
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!((ours[b' ' as usize], ours[b'\n' as usize], ours[0], ours[0xad]), ('Ġ', 'Ċ', 'Ā', 'Ń'));
     }
 
-    /// A model over a, b, c whose merges make many tokens in many ways.
+    /// A model over a, b, c whose merges produce many tokens in many ways.
     fn model(merges: &[(String, String)]) -> Bpe {
         let (vocab, merges) = vocabulary(byte_alphabet().map(String::from), merges);
         Bpe::new(&vocab, merges, false, "").unwrap()

@@ -1,12 +1,12 @@
-//! What a fast engine needs per thread.
+//! Per-thread buffers of the fast engines.
 
 use super::cache::WordCache;
 use super::normalizer::NormalizerBuffers;
 
-/// Buffers that grew over a long text are freed above this size in bytes.
+/// Maximum size in bytes of a buffer that is kept between texts.
 const KEEP_BUFFER: usize = 16 << 20;
 
-/// The cache and the buffers.
+/// The word cache and the text buffers of one thread.
 pub(crate) struct Buffers {
     pub(super) words: WordCache,
     pub(super) normalizer: NormalizerBuffers,
@@ -24,7 +24,7 @@ impl Buffers {
         }
     }
 
-    /// Frees what is too large to keep.
+    /// Frees buffers that are too large to keep.
     pub(super) fn trim(&mut self) {
         self.normalizer.trim(KEEP_BUFFER);
         for buffer in [&mut self.normalized, &mut self.prefixed] {

@@ -1,4 +1,4 @@
-//! The fast engine for byte-level BPE: hand-written split, cached words, array merges.
+//! The fast engine for byte-level BPE: hand-written splitters, cached words, array merges.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -26,11 +26,12 @@ use crate::info::EngineInfo;
 use crate::masks::{ByteMasks, Kernel, dispatch};
 use crate::scratch::Scratch;
 
-/// The regular expressions of the reference give up after a million steps back, which a long run of white space takes,
-/// and then the rest of the text is one word. A document with a longer run than this, in bytes, is left to it.
+/// Maximum length in bytes of a run of white space; a document with a longer run is left to the reference. Its regular
+/// expressions give up after a million backtracking steps, which a long run can cause; the rest of the text is then one
+/// word.
 const LONGEST_RUN: usize = 1 << 16;
 
-/// A tokenizer whose every part is known.
+/// The engine for byte-level BPE.
 pub(super) struct ByteLevel {
     classes: Classes,
     raw: AddedTokens,
@@ -41,7 +42,7 @@ pub(super) struct ByteLevel {
 }
 
 impl ByteLevel {
-    /// An engine for the tokenizer, or why there is none.
+    /// Creates an engine for the tokenizer. The error states why there is none.
     pub(super) fn new(parts: &EngineParts<'_>, bpe: Bpe) -> Result<Self, String> {
         let normalizer = Normalizer::new(parts.reference.tokenizer().get_normalizer());
         if !normalizer.is_bounded() {
@@ -71,7 +72,7 @@ impl ByteLevel {
         })
     }
 
-    /// Appends the ids of a piece that is split as if it stood alone.
+    /// Appends the ids of a piece, which is split independently of its neighbours.
     fn split(&self, piece: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
         match self.pre_tokenizer.pattern {
             Pattern::Gpt2 => self.words::<Gpt2<false>>(piece, words, out),
@@ -98,7 +99,7 @@ impl ByteLevel {
     }
 }
 
-/// Cuts a text into words, and appends the ids of each.
+/// Kernel that splits a text into words and appends their ids.
 struct InWords<'a, S> {
     bytes: &'a [u8],
     classes: Classes,
@@ -135,7 +136,7 @@ impl<S: Split> Kernel for InWords<'_, S> {
     }
 }
 
-/// Whether the word at `at` begins with several characters of white space.
+/// Returns whether the word at `at` starts with at least two white-space characters.
 #[cold]
 #[inline(never)]
 fn is_white(classes: Classes, bytes: &[u8], at: usize) -> bool {
@@ -175,12 +176,13 @@ impl Engine for ByteLevel {
 }
 
 impl ByteLevel {
-    /// Whether words in front of a character are what they are without it, and those from it on what they are without these,
-    /// when a letter stands before it: it is neither a letter nor belongs to one, and no added token holds both. `class` and
-    /// `more` are what the table says of it, `left` and `right` the bytes around its begin.
+    /// Returns whether a text can be divided before a character that follows a letter: the words on each side do not
+    /// depend on the other side. This holds if the character is neither a letter nor attached to one, and no added
+    /// token contains both. `class` and `more` are the character's class and flags; `left` and `right` are the bytes
+    /// before and after the position.
     fn begins_word(&self, class: u8, more: u8, left: u8, right: u8) -> bool {
         let is_mark = more & (AS_UPPER | AS_LOWER) != 0;
-        // A normal form changes no ASCII; of other characters, tokens may hold what it makes of them.
+        // A normal form does not change ASCII; other characters may be normalized into a part of a token.
         let is_as_written =
             self.normalizer.is_empty() || self.normalized.is_empty() || (left.is_ascii() && right.is_ascii());
         let is_word = class != LETTER && !is_mark && right != b'\'' && is_as_written;

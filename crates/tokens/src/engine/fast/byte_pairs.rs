@@ -1,9 +1,9 @@
-//! A set of pairs of bytes, one bit each.
+//! A set of byte pairs, with one bit per pair.
 
-/// The set.
+/// A set of byte pairs.
 #[derive(Default)]
 pub(super) struct BytePairs {
-    /// For each left byte, the right ones. Nothing until a pair is there.
+    /// A bitmap of right bytes for each left byte. Empty until the first insertion.
     rights: Vec<[u64; 4]>,
 }
 

@@ -1,4 +1,4 @@
-//! Byte-level BPE of words that may be cut once more, as bytes (Falcon).
+//! Byte-level BPE of words that may be cut again after the conversion to bytes (Falcon).
 
 use super::bpe::{Bpe, Inverse, byte_alphabet};
 use super::cache::WordEncoder;
@@ -6,10 +6,10 @@ use super::pre_tokenizer::{Cut, cut};
 use super::stop::Stop;
 use crate::error::EncodeError;
 
-/// The model, and what cuts words before it sees them.
+/// The model, and the cuts applied to words before it.
 pub(super) struct ByteWords {
     bpe: Bpe,
-    /// Cut a word in which a printable character stands for each byte. Nothing in most tokenizers.
+    /// Cuts of a word whose bytes are written as printable characters. Empty for most tokenizers.
     cuts: Vec<Cut>,
     alphabet: [char; 256],
     byte_of: Inverse,

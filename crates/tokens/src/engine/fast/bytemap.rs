@@ -1,25 +1,25 @@
-//! Strings of tokens → ids, by open addressing over one arena. Built once, never written again.
+//! Map from the strings of tokens to ids, by open addressing over one arena. Immutable once built.
 
 use super::cache::hash_bytes;
 
-/// Bits of the filter per key.
+/// Filter bits per key.
 const FILTER_BITS: usize = 8;
 
-/// The map.
+/// A map from byte strings to ids.
 pub(super) struct ByteMap {
     /// End of each key in `bytes`, and its id.
     keys: Vec<(usize, u32)>,
     bytes: Vec<u8>,
-    /// Number of the key + 1, and half of its hash above it: most strings that are not here are told apart by that. 0 when
-    /// empty.
+    /// Number of the key + 1, with the upper half of its hash above it, which rejects most strings that are not in the
+    /// map. 0 for an empty slot.
     table: Vec<u64>,
-    /// One bit per hash; a string whose bit is not set is not here. Small enough to stay near the processor.
+    /// One bit per hash; a string whose bit is not set is not in the map. Small enough to stay in the CPU cache.
     filter: Vec<u64>,
     longest: usize,
 }
 
 impl ByteMap {
-    /// A map of `entries`, whose keys differ.
+    /// Creates a map of `entries`, whose keys are distinct.
     pub(super) fn new<K: AsRef<[u8]>>(entries: impl IntoIterator<Item = (K, u32)>) -> Self {
         let mut map =
             Self { keys: Vec::new(), bytes: Vec::new(), table: Vec::new(), filter: Vec::new(), longest: 0 };
@@ -49,24 +49,24 @@ impl ByteMap {
         &self.bytes[start..self.keys[number].0]
     }
 
-    /// Where the bit of a hash is: not told by the bits that choose its place in the table.
+    /// Returns the position of the filter bit of a hash. It uses other bits of the hash than the slot in the table.
     #[inline(always)]
     fn filter_bit(&self, hash: usize) -> (usize, u64) {
         let bit = (hash as u64).rotate_left(32) as usize & (self.filter.len() * 64 - 1);
         (bit / 64, 1 << (bit % 64))
     }
 
-    /// All keys with their ids.
+    /// Iterates over all keys and their ids.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
         self.keys.iter().enumerate().map(|(number, (_, id))| (self.key(number), *id))
     }
 
-    /// Bytes of the longest key.
+    /// Returns the length of the longest key in bytes.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
 
-    /// The id of `key`.
+    /// Returns the id of `key`.
     pub(super) fn get(&self, key: &[u8]) -> Option<u32> {
         if key.len() > self.longest {
             return None;
@@ -93,7 +93,7 @@ impl ByteMap {
     }
 }
 
-/// The upper half of a hash, in its place.
+/// Returns the upper half of a hash, with the lower half zero.
 fn upper(hash: usize) -> u64 {
     hash as u64 >> 32 << 32
 }

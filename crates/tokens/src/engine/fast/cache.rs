@@ -1,75 +1,76 @@
-//! The word cache: from a word to its ids, bounded, one per thread.
+//! The word cache: a bounded per-thread map from words to their ids.
 //!
-//! Lookups compare whole words, never only hashes. A word of up to [`SHORT`] bytes is its own key, in one 128-bit
-//! number; a longer one is stored in an arena; one longer than [`LONG`] is not cached. The shortest words, most of a text, are
-//! also in slots of a quarter of a cache line, few enough to stay in the L2 cache. Nothing grows without bound: the next word
-//! with the same slot overwrites it, and a full arena is emptied. The content of the cache never changes an id, only the time.
+//! Lookups compare whole words, never only hashes. A word of up to [`SHORT`] bytes is its own key, as a 128-bit number.
+//! Longer words are stored in an arena; words longer than [`LONG`] are not cached. The shortest words, most of a text,
+//! are also stored in slots of a quarter of a cache line, few enough to stay in the L2 cache. The size is bounded: a
+//! word overwrites another word in the same slot, and full arenas are emptied. The content of the cache affects speed,
+//! but never the ids.
 
 use std::ops::Range;
 
 use crate::error::EncodeError;
 
-/// The longest word that fits a tiny slot.
+/// Maximum size in bytes of a word in a tiny slot.
 const TINY: usize = 7;
-/// Slots for tiny words, most of a text: so few that they stay in the cache next to the processor.
+/// Number of slots for tiny words, which are most of a text; few enough to stay in the L2 cache.
 const TINY_SLOTS: usize = 1 << 15;
-/// No id of any vocabulary.
+/// Not an id of any vocabulary.
 const NO_ID: u32 = u32::MAX;
-/// The longest word that fits a slot.
+/// Maximum size in bytes of a word in a short slot.
 const SHORT: usize = 15;
-/// The longest word that is kept.
+/// Maximum size in bytes of a cached word.
 const LONG: usize = 1024;
-/// Pairs of slots for short words, 64 bytes each.
+/// Number of slot pairs for short words, 64 bytes each.
 const SHORT_PAIRS: usize = 1 << 16;
-/// Slots for longer words.
+/// Number of slots for longer words.
 const LONG_SLOTS: usize = 1 << 16;
-/// Ids kept for words that have more than a slot holds, and for longer words.
+/// Capacity of the id arena, for longer words and short words with more than [`INLINE`] ids.
 const IDS: usize = 1 << 20;
-/// Bytes of longer words.
+/// Capacity in bytes of the arena for longer words.
 const BYTES: usize = 6 << 20;
-/// Ids in a slot.
+/// Maximum number of ids in a slot.
 const INLINE: usize = 3;
 /// [`Slot::count`] of a word whose ids are in the arena.
 const SPILLED: u32 = u32::MAX;
 
-/// Encodes the words that are not in the cache.
+/// Encodes words that are not in the cache.
 pub(super) trait WordEncoder {
     /// Appends the ids of `word`.
     fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError>;
 }
 
-/// The two slots that a word may be in, on one cache line.
+/// The two possible slots of a word, on one cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 struct Pair([Slot; 2]);
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    /// The bytes of the word, and its length in the highest byte; 0 when empty.
+    /// The bytes of the word, with its length in the highest byte; 0 if the slot is empty.
     key: u128,
     count: u32,
-    /// The ids, or where they begin in the arena and how many they are.
+    /// The ids, or their start in the arena and their count.
     ids: [u32; INLINE],
 }
 
-/// The slot of a word of up to [`TINY`] bytes that becomes one or two ids.
+/// The slot of a word of up to [`TINY`] bytes with one or two ids.
 #[derive(Clone, Copy, Default)]
 #[repr(align(16))]
 struct Tiny {
-    /// The bytes of the word, and its length in the highest byte; 0 when empty.
+    /// The bytes of the word, with its length in the highest byte; 0 if the slot is empty.
     key: u64,
-    /// The second is [`NO_ID`] when there is but one.
+    /// The second is [`NO_ID`] if there is only one.
     ids: [u32; 2],
 }
 
 #[derive(Clone, Copy, Default)]
 struct LongSlot {
-    /// Length 0 when empty.
+    /// Start and length of the word in the arena; length 0 if the slot is empty.
     key: (u32, u32),
     ids: (u32, u32),
 }
 
-/// The cache.
+/// The word cache.
 pub(crate) struct WordCache {
     tiny: Box<[Tiny; TINY_SLOTS]>,
     short: Vec<Pair>,
@@ -79,7 +80,7 @@ pub(crate) struct WordCache {
 }
 
 impl WordCache {
-    /// An empty cache of about 6 MiB, which grows to at most 16 MiB.
+    /// Creates an empty cache of about 6 MiB, which grows to at most 16 MiB.
     pub(crate) fn new() -> Self {
         Self {
             tiny: Box::new([Tiny::default(); TINY_SLOTS]),
@@ -90,8 +91,8 @@ impl WordCache {
         }
     }
 
-    /// Appends the ids of the words that follow each other from `text[start..]` on: the first ends where the lowest bit
-    /// of `ends` says, in bytes from `start`, the last where the highest does. Says where that is.
+    /// Appends the ids of consecutive words that start at `text[start..]`. The bits of `ends` are the ends of the
+    /// words, in bytes from `start`. Returns the end of the last word.
     #[inline(always)]
     pub(super) fn append_words<W: WordEncoder>(
         &mut self,
@@ -146,7 +147,7 @@ impl WordCache {
         Ok(())
     }
 
-    /// Appends the ids of the word `text[start..end]`, which is not empty.
+    /// Appends the ids of the non-empty word `text[start..end]`.
     #[inline(always)]
     pub(super) fn append<W: WordEncoder>(
         &mut self,
@@ -169,7 +170,7 @@ impl WordCache {
                 let (at, count) = (slot.ids[0] as usize, slot.ids[1] as usize);
                 out.extend_from_slice(&self.ids[at..at + count]);
             } else {
-                // All of them, and then not: a branch on their number would be taken wrong every few words.
+                // Appends the whole slot and truncates: a branch on the count would be mispredicted every few words.
                 let len = out.len() + slot.count as usize;
                 out.extend_from_slice(&slot.ids);
                 out.truncate(len);
@@ -201,7 +202,7 @@ impl WordCache {
             slot.count = SPILLED;
             slot.ids = [at, count, 0];
         }
-        // The word that stood first moves aside; the one that stood aside is forgotten.
+        // The first word moves to the second slot, and the second word is evicted.
         let Pair([first, second]) = &mut self.short[home];
         (*first, *second) = (slot, *first);
         Ok(())
@@ -236,7 +237,7 @@ impl WordCache {
         Ok(())
     }
 
-    /// Puts `ids` into the arena; empties the cache first when they do not fit.
+    /// Stores `ids` in the arena, which is emptied first if they do not fit. Returns their start and count.
     fn keep_ids(&mut self, ids: &[u32]) -> Option<(u32, u32)> {
         if ids.len() > IDS / 4 {
             return None;
@@ -257,7 +258,7 @@ impl WordCache {
     }
 }
 
-/// The lowest n bytes of a number.
+/// Masks of the lowest n bytes of a number.
 const MASKS: [u128; 16] = {
     let mut masks = [0; 16];
     let mut len = 1;
@@ -268,7 +269,7 @@ const MASKS: [u128; 16] = {
     masks
 };
 
-/// The `len` bytes at `start`, at most [`SHORT`], with their number in the highest byte.
+/// Returns the `len` bytes at `start`, at most [`SHORT`], with `len` in the highest byte.
 #[inline(always)]
 fn short_key(text: &[u8], start: usize, len: usize) -> u128 {
     let word = if let Some(window) = text.get(start..start + 16).and_then(|w| w.first_chunk::<16>()) {
@@ -281,13 +282,13 @@ fn short_key(text: &[u8], start: usize, len: usize) -> u128 {
     word | u128::from(len as u8) << 120
 }
 
-/// The first `len` bytes of `window`, at most [`TINY`], with their number in the highest byte.
+/// Returns the first `len` bytes of `window`, at most [`TINY`], with `len` in the highest byte.
 #[inline(always)]
 fn tiny_key(window: [u8; 8], len: usize) -> u64 {
     u64::from_le_bytes(window) & (MASKS[len & 15] as u64) | (len as u64) << 56
 }
 
-/// The slot of a tiny word.
+/// Returns the slot index of a tiny word.
 #[inline(always)]
 fn tiny_home(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (TINY_SLOTS - 1)
@@ -308,7 +309,7 @@ pub(super) fn hash_bytes(word: &[u8]) -> usize {
     state as usize
 }
 
-/// Both halves of a 128-bit product, folded.
+/// Multiplies to 128 bits and combines both halves by XOR.
 #[inline(always)]
 pub(in crate::engine) fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -321,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// Ids that tell the word apart from every other: its bytes, and some more of them.
+    /// Encoder whose ids are the bytes of the word, and so identify it.
     struct Echo;
 
     impl WordEncoder for Echo {

@@ -1,9 +1,9 @@
-//! BPE over characters, as in SentencePiece: a space is written as the character `▁`, and a character without a token becomes
-//! the tokens of its bytes.
+//! BPE over characters, as in SentencePiece: a space is written as `▁`, and a character without a token becomes the
+//! tokens of its bytes.
 //!
-//! Such a model merges a whole text as one word. But a merge only joins characters that are adjacent in some token. Between
-//! two characters that are adjacent in no token nothing is joined, and each side is merged as if it were alone (on each side,
-//! the merge of lowest rank comes first in any case). So the text is cut there, and the ids of the parts are cached.
+//! Such a model merges a whole text as one word. But a merge only joins characters that are adjacent in some token.
+//! Nothing is joined between two characters that are adjacent in no token, and the order of merges on each side does
+//! not depend on the other side. So the text is cut at such positions, and the ids of the parts are cached.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -16,16 +16,16 @@ use super::merges::{Merges, NOBODY, NONE, SMALL, Token};
 use crate::error::EncodeError;
 use crate::outline::METASPACE;
 
-/// Stands for [`METASPACE`], too, where it only matters which characters are neighbours.
+/// A space, which also represents [`METASPACE`] in [`Neighbours`].
 const SPACE: u32 = b' ' as u32;
-/// Bits for the neighbours beyond ASCII, by their hash: 32 KiB.
+/// Bits of the hash of a pair of neighbours beyond ASCII; the bitmap has 32 KiB.
 const HASH_BITS: u32 = 18;
 
-/// The model.
+/// A character-level BPE model.
 pub(super) struct CharBpe {
-    /// The token of each character of ASCII, [`NOBODY`] where there is none.
+    /// The token of each ASCII character; [`NOBODY`] if there is none.
     ascii: [u32; 128],
-    /// The tokens of other characters.
+    /// The tokens of non-ASCII characters.
     others: HashMap<char, u32, RandomState>,
     /// The tokens of bytes.
     bytes: [u32; 256],
@@ -34,8 +34,8 @@ pub(super) struct CharBpe {
 }
 
 impl CharBpe {
-    /// A model from its vocabulary and merges as a `tokenizer.json` writes them. The error says why this model is not for
-    /// this engine.
+    /// Creates a model from the vocabulary and merges of a `tokenizer.json`. The error states why the engine does not
+    /// support the model.
     pub(super) fn new<'a, M: Iterator<Item = (&'a str, &'a str)>>(
         vocab: &HashMap<impl Token, u32, impl BuildHasher>,
         merges: impl Fn() -> M,
@@ -69,17 +69,17 @@ impl CharBpe {
         Ok(Self { ascii, others, bytes, merges: Merges::new(vocab, merges())?, neighbours })
     }
 
-    /// Never joins a character with the space after it, because the pre-tokenizer cuts before every space.
+    /// Prevents merges of a character with the space after it, because the pre-tokenizer cuts before every space.
     pub(super) fn cut_before_spaces(&mut self) {
         self.neighbours.cut_before_spaces();
     }
 
-    /// Which characters may be joined.
+    /// Returns which characters may be joined.
     pub(super) fn neighbours(&self) -> &Neighbours {
         &self.neighbours
     }
 
-    /// Calls `each` with the tokens that the characters of `word` are before anything is merged: at most one for a byte.
+    /// Calls `each` with the tokens of the characters of `word` before merging, at most one per byte.
     fn symbols(&self, word: &str, mut each: impl FnMut(u32)) {
         for char in word.chars() {
             let token = match self.ascii.get(char as usize) {
@@ -118,18 +118,18 @@ impl WordEncoder for CharBpe {
     }
 }
 
-/// The token of a byte, as SentencePiece names it.
+/// Returns the token of a byte, with SentencePiece's name.
 fn byte_token(byte: u8) -> String {
     format!("<0x{byte:02X}>")
 }
 
-/// Which characters are adjacent in a token that merges produce.
+/// The pairs of characters that merges may join.
 pub(super) struct Neighbours {
-    /// For each ASCII character, the ASCII characters that follow it.
+    /// For each ASCII character, the ASCII characters that may follow it.
     ascii: Vec<u128>,
-    /// Whether a pair with a character beyond ASCII may be: its hash is that of one that is.
+    /// Bitmap of hashes of pairs with a non-ASCII character, so a pair may be included by a hash collision.
     others: Vec<u64>,
-    /// Whether no character is joined with the space after it.
+    /// Whether characters are never joined with the space after them.
     spaces_begin: bool,
 }
 
@@ -137,7 +137,7 @@ impl Neighbours {
     fn new<'a>(merges: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut neighbours =
             Self { ascii: vec![0; 128], others: vec![0; (1 << HASH_BITS) / 64], spaces_begin: false };
-        // Characters that are adjacent inside one half were joined by other merges.
+        // Characters adjacent inside one half are joined by other merges.
         for (left, right) in merges {
             let (Some(left), Some(right)) = (left.chars().next_back(), right.chars().next()) else {
                 continue;
@@ -159,7 +159,7 @@ impl Neighbours {
         self.ascii.iter_mut().for_each(|behind| *behind &= !(1 << SPACE));
     }
 
-    /// Whether a merge may join something across the place between two characters, given as what [`next`](Self::next) says.
+    /// Returns whether a merge may join two adjacent characters, given as returned by [`next`](Self::next).
     #[inline(always)]
     pub(super) fn may_join(&self, left: u32, right: u32) -> bool {
         if left < 128 && right < 128 {
@@ -169,7 +169,7 @@ impl Neighbours {
         self.others[word] & bit != 0 && !(self.spaces_begin && right == SPACE)
     }
 
-    /// The character at `at`, which is not the end of the text, and its number of bytes.
+    /// Returns the character at `at`, which must not be the end of the text, and its length in bytes.
     #[inline(always)]
     pub(super) fn next(bytes: &[u8], at: usize) -> (u32, usize) {
         let first = bytes[at];
@@ -181,13 +181,13 @@ impl Neighbours {
     }
 }
 
-/// A space and what is written for it are the same.
+/// Maps [`METASPACE`] to a space.
 #[inline(always)]
 fn plain(code: u32) -> u32 {
     if code == METASPACE as u32 { SPACE } else { code }
 }
 
-/// Where the bit of a pair is.
+/// Returns the position of the bit of a pair.
 #[inline(always)]
 fn place(left: u32, right: u32) -> (usize, u64) {
     let hash = (u64::from(left) << 32 | u64::from(right)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -213,7 +213,7 @@ mod tests {
         out
     }
 
-    /// The parts of a text between whose characters nothing is joined.
+    /// Splits a text between characters that are never joined.
     fn parts<'a>(model: &CharBpe, text: &'a str) -> Vec<&'a str> {
         let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
         let (mut parts, mut rest) = (Vec::new(), text);

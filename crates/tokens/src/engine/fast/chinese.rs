@@ -1,6 +1,6 @@
 //! The characters that `BertNormalizer` puts spaces around.
 
-/// Whether the character `code` is one of them.
+/// Returns whether `BertNormalizer` puts spaces around the character `code`.
 pub(super) fn is_chinese(code: u32) -> bool {
     matches!(
         code,

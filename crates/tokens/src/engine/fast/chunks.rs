@@ -1,19 +1,20 @@
-//! The fast engine for models whose pre-tokenizer cuts at spaces: a cache from chunks of text to their ids.
+//! The fast engine for models whose pre-tokenizer cuts at spaces. It caches the ids of chunks of text.
 //!
-//! The ids of a text are the ids of its chunks, concatenated, as long as no part of the tokenizer looks across a cut. So the
-//! text is cut only where that is certain:
+//! The ids of a text are the concatenated ids of its chunks, provided that no part of the tokenizer depends on both
+//! sides of a cut. So the text is cut only where that is certain:
 //!
-//! * **BERT** (`BertPreTokenizer`, with or without `BertNormalizer`): at space, tab and line ends, which are dropped in
-//!   any case, around ASCII punctuation, which is always a word of its own, and around Chinese characters where the
-//!   normalizer puts spaces there. Normalization goes character by character, except for canonical decomposition, which
-//!   reorders marks but never across one of these.
-//! * **Metaspace** (SentencePiece models: T5, XLM-R) and what drops white space: at a single space (or several, where they
-//!   make one or are dropped) between two characters that stay themselves: they join no neighbour in a grapheme cluster (the
-//!   unit of the `Precompiled` normalizer) and do not become something that begins or ends with a space. What follows the
-//!   space begins a word, as the start of a text usually does; where it does not, the first chunk is not cached.
+//! * **BERT** (`BertPreTokenizer`, with or without `BertNormalizer`): at spaces, tabs and line ends, which are always
+//!   dropped; around ASCII punctuation, where each character is always a separate word; and around Chinese characters
+//!   if the normalizer puts spaces there. Normalization works character by character, except for canonical
+//!   decomposition, which reorders marks but never across one of these.
+//! * **Metaspace** (SentencePiece models: T5, XLM-R) and pre-tokenizers that drop white space: at a single space
+//!   between two stable characters, or at several spaces if they are collapsed or dropped. A stable character joins no
+//!   neighbour in a grapheme cluster (the unit of the `Precompiled` normalizer), and its normalized form neither starts
+//!   nor ends with a space. The text after the space starts a word, as the start of a text usually does; if the latter
+//!   does not, the first chunk is not cached.
 //!
-//! The ids of a chunk come from the engine's own [`Normalizer`], [`Words`] and model. A language that writes no spaces has
-//! long chunks, which gain only by these.
+//! The ids of a chunk come from the engine's own [`Normalizer`], [`Words`] and model. Languages written without spaces
+//! have long chunks, for which only these parts save time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,16 +40,16 @@ use crate::info::EngineInfo;
 use crate::outline::{METASPACE, normalizers, type_of};
 use crate::scratch::Scratch;
 
-/// Where a text is cut.
+/// Rule for the positions at which a text is cut.
 enum Cut {
-    /// `chinese`: the normalizer isolates Chinese characters.
+    /// At white space and punctuation; with `chinese`, also around Chinese characters, which the normalizer isolates.
     Bert {
         chinese: bool,
     },
     Spaces(Spaces),
 }
 
-/// The engine.
+/// The engine for cached chunks.
 pub(super) struct Chunks {
     raw: AddedTokens,
     cut: Cut,
@@ -57,7 +58,7 @@ pub(super) struct Chunks {
 
 /// Encodes a chunk as if it were the whole text.
 struct ChunkEncoder {
-    /// Added tokens that are searched for in the normalized text.
+    /// Added tokens searched for in the normalized text.
     normalized: AddedTokens,
     normalizer: Normalizer,
     words: Words,
@@ -66,7 +67,7 @@ struct ChunkEncoder {
 }
 
 impl ChunkEncoder {
-    /// Appends the ids of a chunk that comes after `before`.
+    /// Appends the ids of a chunk that follows `before`.
     fn encode(&self, chunk: &str, before: Before, out: &mut Vec<u32>) -> Result<(), EncodeError> {
         if !self.reference.admits(chunk) {
             return Err(EncodeError::too_large(chunk, self.reference.max_bytes()));
@@ -87,20 +88,20 @@ impl ChunkEncoder {
         });
         match result {
             Err(Stop::Failed(error)) => Err(error),
-            // No token needs it.
+            // Cannot occur, because no token depends on its neighbours.
             Ok(()) | Err(Stop::NeedsReference) => Ok(()),
         }
     }
 }
 
-/// What a chunk comes after.
+/// Context before a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// White space between it and another chunk.
+    /// White space after another chunk.
     Space,
-    /// The beginning of a text that is encoded as if there were a space.
+    /// The start of a text that is encoded as if a space preceded it.
     AddedSpace,
-    /// The beginning of any other text.
+    /// The start of any other text.
     Nothing,
 }
 
@@ -112,7 +113,7 @@ impl WordEncoder for ChunkEncoder {
 }
 
 impl Chunks {
-    /// An engine for the tokenizer, or why there is none.
+    /// Creates an engine for the tokenizer. The error states why there is none.
     pub(super) fn new(parts: &EngineParts<'_>) -> Result<Self, String> {
         let tokenizer = parts.reference.tokenizer();
         let (raw, normalized) = AddedTokens::both(tokenizer, parts.parse_special)?;
@@ -124,7 +125,7 @@ impl Chunks {
         if !normalizers(normalizer).iter().all(keeps_spaces) {
             return Err("the normalizer is not a known one".to_owned());
         }
-        // A token may contain punctuation, where the other way cuts.
+        // Normalized tokens may contain punctuation, at which `Cut::Bert` cuts.
         let is_bert = type_of(pre_tokenizer) == Some("BertPreTokenizer") && normalized.is_empty();
         let cut = match type_of(normalizer) {
             Some("BertNormalizer") if is_bert => {
@@ -144,13 +145,13 @@ impl Chunks {
         Ok(Self { raw, cut, encoder })
     }
 
-    /// Whether what follows a space has the ids that it has as a text of its own.
+    /// Returns whether the text after a space has the same ids as on its own.
     fn divides_at_spaces(&self) -> bool {
         let ChunkEncoder { words, normalized, .. } = &self.encoder;
         words.prefix() != Prefix::Never && ![&self.raw, normalized].iter().any(|tokens| tokens.is_at_spaces())
     }
 
-    /// Appends the ids of a part of the text between added tokens. `is_first`: the text begins with it.
+    /// Appends the ids of a part of the text between added tokens. `is_first`: whether it is at the start of the text.
     fn piece(
         &self,
         text: &str,
@@ -164,7 +165,7 @@ impl Chunks {
             Prefix::MissingFirst if is_first => Before::AddedSpace,
             Prefix::MissingFirst | Prefix::Never => Before::Nothing,
         };
-        // The first chunk has the ids of any other, and is cached.
+        // The first chunk has the same ids as in other positions, so it is cached.
         let is_as_others = before == Before::AddedSpace && normalized.is_empty();
         let chunk = |start, end| {
             if start == 0 && !is_as_others {
@@ -188,7 +189,7 @@ impl Engine for Chunks {
         let before = out.len();
         let words = &mut scratch.buffers().words;
         let result = self.raw.encode(text, out, |piece, out| {
-            // Whatever came before would have become a token.
+            // An added token before the piece would have appended its id.
             let is_first = out.len() == before;
             self.piece(piece, is_first, words, out)
         });
@@ -198,7 +199,7 @@ impl Engine for Chunks {
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
         match &self.cut {
             Cut::Bert { .. } if !self.raw.is_across_words() => between_words(text, from).map(|at| at..at),
-            // What follows the space begins as a text does; a text with the space before it would not.
+            // The space belongs to neither part, because a part that starts with it would not be encoded like a text.
             Cut::Spaces(spaces) if self.divides_at_spaces() => {
                 between_words(text, from).map(|at| at..at + 1).filter(|space| spaces.is_cut(text, space))
             }
@@ -207,7 +208,7 @@ impl Engine for Chunks {
     }
 }
 
-/// Whether a single space between two ordinary characters is out of reach of this step of a normalizer.
+/// Returns whether a normalizer step does not look across or change a single space between two ordinary characters.
 fn keeps_spaces(value: &Value) -> bool {
     let has_space = |text: &str| text.contains(|c: char| c.is_whitespace() || c == METASPACE);
     match type_of(value) {
@@ -224,7 +225,7 @@ fn keeps_spaces(value: &Value) -> bool {
             ) {
                 (Some(pattern), _, Some(content)) => {
                     ![pattern, content].iter().any(|text| text.is_empty() || has_space(text))
-                        // Several of them could double a text many times.
+                        // Several growing steps could double a text many times.
                         && content.len() <= pattern.len()
                 }
                 (_, Some(Run::Spaces), Some(content)) => content == " " || content.chars().eq([METASPACE]),

@@ -1,7 +1,7 @@
-//! The Unicode classes that split patterns are made of: letter, number, white space, anything else.
+//! The Unicode classes that split patterns use: letter, number, white space, and other characters.
 //!
-//! The tables come from `regex-syntax`, the crate whose tables the regular expressions of the reference use (one
-//! version of it is in `Cargo.lock`), so a newer Unicode version changes both or none.
+//! The tables come from `regex-syntax`, which the reference's regular expressions also use. `Cargo.lock` contains only
+//! one version of it, so a new Unicode version changes both or neither.
 
 use std::sync::LazyLock;
 
@@ -15,34 +15,34 @@ pub(super) const OTHER: u8 = 0;
 pub(super) const LETTER: u8 = 1;
 /// `\p{N}`.
 pub(super) const NUMBER: u8 = 2;
-/// `\s`, but not a line end.
+/// `\s`, except for line ends.
 pub(super) const SPACE: u8 = 3;
-/// `[\r\n]`; the largest, so that `class >= SPACE` is `\s`.
+/// `[\r\n]`. The largest class, so that `class >= SPACE` is `\s`.
 pub(super) const LINE_END: u8 = 4;
 
-/// Bits of an entry that are the class; each of the others says something more.
+/// Bits of an entry that contain the class; each other bit is a flag.
 const CLASS: u8 = 7;
-/// The case of characters that match like a capital, `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`.
+/// Flag of characters that match like uppercase letters, `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`.
 pub(super) const AS_UPPER: u8 = 8;
-/// The case of characters that match like a small letter, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`.
+/// Flag of characters that match like lowercase letters, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`.
 pub(super) const AS_LOWER: u8 = 16;
 /// `[\p{P}\p{S}]`.
 pub(super) const SYMBOL: u8 = 32;
 /// `[一-龥぀-ゟ゠-ヿ]`.
 pub(super) const EAST: u8 = 64;
 
-/// What characters of some kinds count as.
+/// Variants of the class table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
-    /// Each as what it is.
+    /// The classes as in Unicode.
     Plain,
     /// `\p{M}` are letters.
     MarksAreLetters,
-    /// What Rust calls numeric are numbers; its tables may be newer.
+    /// Characters that are numeric in Rust are numbers. Rust's Unicode tables may be newer.
     NumericAreNumbers,
 }
 
-/// One entry per code point.
+/// Class table with one entry per code point.
 static PLAIN: LazyLock<Option<Vec<u8>>> = LazyLock::new(table);
 static MARKS_ARE_LETTERS: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
     let mut table = PLAIN.clone()?;
@@ -54,7 +54,7 @@ static NUMERIC_ARE_NUMBERS: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
     for (code, entry) in (0..).zip(&mut table) {
         match char::from_u32(code).is_some_and(char::is_numeric) {
             true => *entry = NUMBER,
-            // `\p{N}` would match a character between the numeric ones.
+            // `\p{N}` would match this character, although it is not numeric in Rust.
             false if *entry & CLASS == NUMBER => return None,
             false => {}
         }
@@ -62,13 +62,13 @@ static NUMERIC_ARE_NUMBERS: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
     Some(table)
 });
 
-/// The class of every character.
+/// The classes of all characters.
 #[derive(Clone, Copy)]
 pub(super) struct Classes(&'static [u8]);
 
 impl Classes {
-    /// The tables, built at the first call; `None` if `regex-syntax` does not know the classes, which its own tests
-    /// exclude.
+    /// Returns the table, which is built at the first call. `None` if `regex-syntax` does not support the classes,
+    /// which its own tests rule out.
     pub(super) fn get(table: Table) -> Option<Self> {
         let table = match table {
             Table::Plain => &PLAIN,
@@ -78,7 +78,7 @@ impl Classes {
         table.as_deref().map(Self)
     }
 
-    /// Class of a code point.
+    /// Returns the class of a code point.
     #[inline(always)]
     pub(super) fn of(self, code: u32) -> u8 {
         self.entry(code) & CLASS
@@ -89,7 +89,7 @@ impl Classes {
         self.0.get(code as usize).copied().unwrap_or(OTHER)
     }
 
-    /// Class, what else the table says, and length of the character that begins at `at`; `None` at the end.
+    /// Returns the class, flags and length of the character at `at`; `None` at the end.
     #[inline(always)]
     pub(super) fn both_at(self, bytes: &[u8], at: usize) -> Option<(u8, u8, usize)> {
         let &first = bytes.get(at)?;
@@ -98,7 +98,7 @@ impl Classes {
         Some((entry & CLASS, entry & !CLASS, len))
     }
 
-    /// Class and length of the character that begins at `at`; `None` at the end.
+    /// Returns the class and length of the character at `at`; `None` at the end.
     #[inline(always)]
     pub(super) fn at(self, bytes: &[u8], at: usize) -> Option<(u8, usize)> {
         let &first = bytes.get(at)?;
@@ -109,11 +109,11 @@ impl Classes {
         Some((self.of(code), len))
     }
 
-    /// End of the run of letters that begins at `at`.
+    /// Returns the end of the run of letters that starts at `at`.
     #[inline(always)]
     pub(super) fn letters(self, bytes: &[u8], mut at: usize) -> usize {
         loop {
-            // Eight bytes at once: nearly every word ends in the first eight, without a branch per letter.
+            // Tests eight bytes at once, without a branch per letter. Nearly every word ends in the first eight.
             if let Some(window) = bytes.get(at..at + 8).and_then(|w| w.first_chunk::<8>()) {
                 let run = ascii_letters(u64::from_le_bytes(*window));
                 at += run;
@@ -128,7 +128,7 @@ impl Classes {
         }
     }
 
-    /// End of the run of characters of `class` that begins at `at`.
+    /// Returns the end of the run of characters of `class` that starts at `at`.
     #[inline(always)]
     pub(super) fn run(self, bytes: &[u8], mut at: usize, class: u8) -> usize {
         while let Some((c, len)) = self.at(bytes, at)
@@ -140,19 +140,19 @@ impl Classes {
     }
 }
 
-/// How many of the eight bytes, from the lowest, are ASCII letters before the first that is not.
+/// Returns the number of ASCII letters before the first other byte, among eight bytes from the lowest.
 #[inline(always)]
 fn ascii_letters(window: u64) -> usize {
     let lower = (window | (0x20 * ONES)) & !HIGH_BITS;
-    // The high bit of each byte: at least 'a', more than 'z'. No byte carries into the next.
+    // The high bits mark bytes of at least 'a', and above 'z'. No byte carries into the next.
     let from_a = lower + (0x80 - b'a' as u64) * ONES;
     let after_z = lower + (0x7f - b'z' as u64) * ONES;
     let letters = from_a & !after_z & !window & HIGH_BITS;
     ((letters ^ HIGH_BITS).trailing_zeros() / 8) as usize
 }
 
-/// Code point and length of the character of several bytes that begins at `at` with the byte `first`. The bytes are
-/// those of a `str`.
+/// Returns the code point and length of the non-ASCII character at `at`, whose first byte is `first`. `bytes` must be
+/// valid UTF-8.
 #[inline]
 pub(super) fn decode(bytes: &[u8], at: usize, first: u8) -> (u32, usize) {
     let next = |k: usize| u32::from(bytes.get(at + k).copied().unwrap_or(0) & 0x3f);
@@ -184,7 +184,7 @@ fn set_class(table: &mut [u8], pattern: &str, class: u8) -> Option<()> {
     change(table, pattern, |entry| entry & !CLASS | class)
 }
 
-/// Changes the entries of the characters of a class.
+/// Applies `to` to the entries of all characters that match `pattern`.
 fn change(table: &mut [u8], pattern: &str, to: impl Fn(u8) -> u8) -> Option<()> {
     let hir = regex_syntax::parse(pattern).ok()?;
     let HirKind::Class(Class::Unicode(ranges)) = hir.kind() else { return None };

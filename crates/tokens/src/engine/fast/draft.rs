@@ -15,28 +15,28 @@ use super::classes::{Classes, Table};
 use crate::id_set::IdSet;
 use crate::outline::type_of;
 
-/// The BPE tables of a `tokenizer.json`: for a large vocabulary, the larger part of the work of loading. They need nothing from the
-/// reference, so both are done at the same time.
+/// The BPE tables of a `tokenizer.json`. For a large vocabulary, building them is most of the work of loading. They do
+/// not depend on the reference, so both are loaded in parallel.
 pub(crate) struct Draft {
     pub(super) tables: Tables,
     max_id: u32,
 }
 
-/// The tables, by what the symbols are that are merged.
+/// The tables for merging bytes or characters.
 pub(super) enum Tables {
     Bytes(Box<Bpe>),
     Chars(Box<CharBpe>),
 }
 
 impl Draft {
-    /// The draft for the BPE model in `json`, or why there is none.
+    /// Builds the draft for the BPE model in `json`. The error states why there is none.
     pub(crate) fn new(json: &[u8]) -> Result<Self, String> {
         let file: File = serde_json::from_slice(json).map_err(|e| format!("the model is malformed: {e}"))?;
         let Model { vocab, merges, ignore_merges, end_of_word_suffix } = file.model;
         let suffix = end_of_word_suffix.unwrap_or_default();
         let max_id = vocab.values().copied().max().unwrap_or(0);
         let tables = if has_byte_level(&file.pre_tokenizer) {
-            // Needed in any case, and built at the first call.
+            // Builds the class table, which is needed in any case.
             Classes::get(Table::Plain);
             Tables::Bytes(Bpe::new(&vocab, pairs(&merges), ignore_merges, &suffix)?.into())
         } else if ignore_merges {
@@ -47,7 +47,7 @@ impl Draft {
         Ok(Self { tables, max_id })
     }
 
-    /// The draft without the ids in `hidden`, which no merge makes.
+    /// Removes the ids in `hidden`, which no merge produces, from the draft.
     pub(crate) fn without(mut self, hidden: &IdSet) -> Self {
         if let Tables::Bytes(bpe) = &mut self.tables
             && !hidden.is_empty()
@@ -57,13 +57,13 @@ impl Draft {
         self
     }
 
-    /// The largest id of the vocabulary.
+    /// Returns the largest id of the vocabulary.
     pub(crate) fn max_id(&self) -> u32 {
         self.max_id
     }
 }
 
-/// A BPE model.
+/// The parts of a `tokenizer.json` with a BPE model that the draft needs.
 #[derive(Deserialize)]
 struct File<'a> {
     #[serde(borrow)]
@@ -72,7 +72,7 @@ struct File<'a> {
     pre_tokenizer: Value,
 }
 
-/// Whether a pre-tokenizer maps bytes to printable characters.
+/// Returns whether a pre-tokenizer maps bytes to printable characters.
 fn has_byte_level(pre_tokenizer: &Value) -> bool {
     let parts = pre_tokenizer.get("pretokenizers").and_then(Value::as_array);
     type_of(pre_tokenizer) == Some("ByteLevel") || parts.is_some_and(|parts| parts.iter().any(has_byte_level))
@@ -90,17 +90,18 @@ struct Model<'a> {
     end_of_word_suffix: Option<String>,
 }
 
-/// The tokens that each merge joins.
+/// Returns the tokens that each merge joins.
 fn pairs<'m>(merges: &'m [Merge<'_>]) -> impl Iterator<Item = (&'m str, &'m str)> {
     merges.iter().filter_map(|merge| match merge {
         Merge::Pair(left, right) => Some((&*left.0, &*right.0)),
         Merge::Line(line) if line.starts_with("#version") => None,
-        // The reference refuses other lines.
+        // The reference refuses lines without a space.
         Merge::Line(line) => line.split_once(' '),
     })
 }
 
-/// A merge, as a list or as a line. There are hundreds of thousands, so neither is tried before the other.
+/// A merge, written as a list or as a line. There are hundreds of thousands, so the form is detected without trial
+/// parsing.
 pub(crate) enum Merge<'a> {
     Pair(Part<'a>, Part<'a>),
     Line(Cow<'a, str>),

@@ -1,13 +1,15 @@
-//! Byte-pair encoding of one word: the pair of lowest rank is merged first, the leftmost of equals, until none is left.
+//! Byte-pair encoding of one word: merges the pair of lowest rank first, on ties the leftmost, until no pair can be
+//! merged.
 //!
-//! Short words, nearly all of them, are merged in place in a small array; longer ones through a heap, so that they take
-//! n log n steps and not n²; very long ones a window at a time, so that a document that is one word takes little memory.
+//! Short words, which are nearly all words, are merged in place in a small array. Longer words use a heap, which takes
+//! n log n steps instead of n². Very long words are merged one window at a time, so that a document that is a single
+//! word needs little memory.
 //!
-//! Each window is merged as if it were the whole word, which may be wrong where two windows meet. Merging takes, of all pairs of
-//! neighbours, the one of lowest rank, and of equals the leftmost. Look only at the merges inside of two neighbouring
-//! tokens of the result, or across their boundary: they are done in the same order as if there were only these two.
-//! So tokens in a row are what a word becomes if, and only if, each two neighbours are what they become together. Where
-//! two windows meet, tokens are merged anew until that is so.
+//! Each window is merged as if it were the whole word, which may be wrong at the boundary of two windows. Merging
+//! always joins the adjacent pair of lowest rank, on ties the leftmost. Consider only the merges inside two adjacent
+//! tokens of the result, and across their boundary: they happen in the same order as if the word consisted only of
+//! these two tokens. So a sequence of tokens is the result for a word if and only if every two adjacent tokens are the
+//! result for their own symbols. At the boundary of two windows, tokens are merged again until this holds.
 
 use std::borrow::Borrow;
 use std::cmp::Reverse;
@@ -16,25 +18,25 @@ use std::hash::{BuildHasher, Hash};
 
 use crate::error::EncodeError;
 
-/// Symbols of the longest word that is merged in an array.
+/// Maximum number of symbols of a word that is merged in an array.
 pub(super) const SMALL: usize = 48;
-/// Numbers that are moved together.
+/// Number of elements that are moved at a time.
 const ROOM: usize = 16;
-/// A token that is in no pair.
+/// An id that is in no pair.
 pub(super) const NOBODY: u32 = (1 << ID_BITS) - 1;
-/// No merge: larger than every rank.
+/// Rank of no merge, larger than every rank.
 pub(super) const NONE: u32 = u32::MAX;
-/// Bits of an id, and of a rank, in an entry of the [`PairTable`].
+/// Bits of an id in an entry of the [`PairTable`].
 const ID_BITS: u32 = 20;
-/// See [`ID_BITS`].
+/// Bits of a rank in an entry of the [`PairTable`].
 const RANK_BITS: u32 = u64::BITS - 2 * ID_BITS;
-/// Bits of the filter per pair.
+/// Filter bits per pair.
 const FILTER_BITS: usize = 8;
-/// Symbols that a longer word is divided into.
+/// Number of symbols per window of a very long word.
 const WINDOW: usize = 1 << 14;
-/// Most windows that are merged anew together.
+/// Maximum length, in windows, of the part that is merged again at a boundary.
 const MOST_WINDOWS: usize = 4;
-/// No symbol: the end of a linked list.
+/// Index of no symbol, at the ends of a linked list.
 const END: u32 = u32::MAX;
 
 /// A token of a vocabulary.
@@ -42,21 +44,21 @@ pub(super) trait Token: Borrow<str> + Hash + Eq {}
 
 impl<T: Borrow<str> + Hash + Eq> Token for T {}
 
-/// A number for each symbol of a short word.
+/// One number per symbol of a short word, with padding.
 pub(super) type Numbers = [u32; SMALL + ROOM];
 
 /// The merges of a model.
 pub(super) struct Merges {
-    /// The rank of the merge of two neighbouring tokens.
+    /// The rank of the merge of each pair of tokens.
     pairs: PairTable,
     made: Made,
-    /// How many symbols each token that is made has. Nothing when two tokens have one id.
+    /// Number of symbols of each token. `None` if two tokens have the same id.
     lengths: Option<Vec<u32>>,
 }
 
-/// What the merge of each rank makes.
+/// The ids that the merges of each rank produce.
 enum Made {
-    /// Ids in the order of their merges, from this one on, as most tokenizers have them.
+    /// Consecutive ids in the order of the merges, starting at this one, as in most tokenizers.
     From(u32),
     Each(Vec<u32>),
 }
@@ -69,7 +71,7 @@ impl Made {
         }
     }
 
-    /// The id that the merge of this rank makes.
+    /// Returns the id that the merge of this rank produces.
     #[inline(always)]
     fn by(&self, rank: u32) -> u32 {
         match self {
@@ -80,7 +82,8 @@ impl Made {
 }
 
 impl Merges {
-    /// The merges that join two tokens each, in order. The error says why they are not for these engines.
+    /// Creates the tables from the two tokens that each merge joins, in order. The error states why the engines do not
+    /// support them.
     pub(super) fn new<'a>(
         vocab: &HashMap<impl Token, u32, impl BuildHasher>,
         merges: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -117,18 +120,18 @@ impl Merges {
         })
     }
 
-    /// Takes no token for as long as its string: the strings of some have a suffix.
+    /// Discards the lengths of tokens, because the strings of some tokens include a suffix.
     pub(super) fn forget_lengths(&mut self) {
         self.lengths = None;
     }
 
-    /// The rank of the merge of two tokens, or [`NONE`].
+    /// Returns the rank of the merge of two tokens, or [`NONE`].
     #[inline(always)]
     pub(super) fn rank(&self, left: u32, right: u32) -> u32 {
         self.pairs.get(left, right)
     }
 
-    /// Merges the tokens `ids[..len]` and appends what comes of them. `ranks` has the rank of the merge of each token with
+    /// Merges the tokens `ids[..len]` and appends the result. `ranks` contains the rank of the merge of each token with
     /// the next one, and [`NONE`] at the end.
     #[inline(always)]
     pub(super) fn merge_small(
@@ -141,7 +144,7 @@ impl Merges {
         while len > 1 {
             let (mut best, mut at) = (NONE, 0);
             for (i, &rank) in ranks[..len - 1].iter().enumerate() {
-                // Strictly lower rank: of equals the leftmost.
+                // A strictly lower rank is required, so the leftmost wins on ties.
                 if rank < best {
                     (best, at) = (rank, i);
                 }
@@ -163,11 +166,11 @@ impl Merges {
         out.extend_from_slice(&ids[..len]);
     }
 
-    /// Merges any number of tokens, each of which is one symbol, and appends what comes of them.
+    /// Merges any number of tokens, each of which is one symbol, and appends the result.
     ///
     /// # Errors
     ///
-    /// [`EncodeError::WordTooLong`] for more than 2³² - 1 of them.
+    /// [`EncodeError::WordTooLong`] for more than 2³² - 1 tokens.
     pub(super) fn merge_large(&self, symbols: Vec<u32>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
         let begin = out.len();
         if symbols.len() > WINDOW && self.merge_windows(&symbols, WINDOW, out)? {
@@ -177,8 +180,8 @@ impl Merges {
         self.merge_heap(symbols, out)
     }
 
-    /// Merges `symbols`, `window` of them at a time. Returns false when adjacent windows cannot be reconciled; the caller then
-    /// truncates `out`.
+    /// Merges `symbols`, `window` of them at a time. Returns false when adjacent windows cannot be reconciled; the
+    /// caller then truncates `out`.
     fn merge_windows(&self, symbols: &[u32], window: usize, out: &mut Vec<u32>) -> Result<bool, EncodeError> {
         let Some(lengths) = &self.lengths else { return Ok(false) };
         let begin = out.len();
@@ -200,7 +203,7 @@ impl Merges {
         if let Some(last) = next.last_mut() {
             *last = END;
         }
-        // Rank and place in one number.
+        // Rank and index in one number.
         let entry = |rank: u32, at: u32| Reverse(u64::from(rank) << 32 | u64::from(at));
         let pairs = (0..).zip(ids.windows(2)).map(|(at, pair)| (self.rank(pair[0], pair[1]), at));
         let mut heap: BinaryHeap<Reverse<u64>> =
@@ -209,7 +212,7 @@ impl Merges {
             let (rank, place) = ((lowest >> 32) as u32, lowest as u32);
             let at = place as usize;
             let right = next[at] as usize;
-            // The pair may have changed since: its place merged away, or one of its tokens grown.
+            // The pair may have changed since, if one of its tokens was merged.
             if next[at] == END || self.rank(ids[at], ids[right]) != rank {
                 continue;
             }
@@ -237,21 +240,22 @@ impl Merges {
     }
 }
 
-/// Where two windows of a word meet.
+/// The boundary of two windows of a word.
 struct Meeting<'a> {
     merges: &'a Merges,
     lengths: &'a [u32],
     symbols: &'a [u32],
-    /// Where the tokens of the word begin.
+    /// Start of the word's tokens in the output.
     begin: usize,
-    /// Where those of the second window begin.
+    /// Start of the second window's tokens in the output.
     seam: usize,
     /// The first symbol of the second window.
     at: usize,
 }
 
 impl Meeting<'_> {
-    /// Merges tokens on both sides anew, as few as will do; false when that is more than `most` symbols.
+    /// Merges as few tokens as needed on both sides of the boundary again; returns false if that takes more than `most`
+    /// symbols.
     fn mend(&self, most: usize, out: &mut Vec<u32>) -> Result<bool, EncodeError> {
         let mut count = 1;
         loop {
@@ -275,7 +279,8 @@ impl Meeting<'_> {
         }
     }
 
-    /// Whether two tokens that meet at the symbol `at` stay what they are; they do when one of them is missing.
+    /// Returns whether merging the symbols of two tokens that meet at the symbol `at` gives the same tokens; true if a
+    /// token is missing.
     fn fits(&self, left: Option<&u32>, at: usize, right: Option<&u32>) -> Result<bool, EncodeError> {
         let (Some(&left), Some(&right)) = (left, right) else { return Ok(true) };
         let mut merged = Vec::new();
@@ -284,7 +289,7 @@ impl Meeting<'_> {
         Ok(merged == [left, right])
     }
 
-    /// How many symbols tokens have.
+    /// Returns the total number of symbols of `tokens`.
     fn len(&self, tokens: &[u32]) -> usize {
         tokens.iter().map(|&token| self.lengths[token as usize] as usize).sum()
     }
@@ -294,18 +299,18 @@ impl Meeting<'_> {
 #[inline(always)]
 fn shift(numbers: &mut Numbers, mut at: usize, len: usize) {
     while at < len {
-        // As many each time, so that this is no call.
+        // Moves a constant number of elements, so that this compiles to no call.
         numbers.copy_within(at + 1..at + 1 + ROOM, at);
         at += ROOM;
     }
 }
 
-/// (left, right) → rank, by open addressing.
+/// Map from a pair (left, right) to its rank, by open addressing.
 ///
-/// Most lookups miss, and the table is larger than the L2 cache. So an entry is one number, and a small filter answers for most
-/// pairs.
+/// Most lookups miss, and the table is larger than the L2 cache. So an entry is a single number, and a small filter
+/// answers most lookups.
 struct PairTable {
-    /// Left, right and rank from the highest bit down; [`PairTable::EMPTY`] where nothing is.
+    /// Left, right and rank, from the highest bit down; [`PairTable::EMPTY`] for an empty slot.
     entries: Vec<u64>,
     shift: u32,
     /// One bit per hash; a pair whose bit is not set is not in the table.
@@ -314,10 +319,11 @@ struct PairTable {
 }
 
 impl PairTable {
-    /// The entry of no pair: no rank has all its bits set.
+    /// Entry of an empty slot; no rank has all its bits set.
     const EMPTY: u64 = u64::MAX;
 
-    /// The rank of a pair is its place in the list. Later entries for one pair replace earlier ones, as in the reference.
+    /// Creates a table in which the rank of a pair is its index in `list`. A later entry for the same pair replaces an
+    /// earlier one, as in the reference.
     fn new(list: &[(u32, u32)]) -> Self {
         let capacity = (list.len() * 3 / 2 + 2).next_power_of_two();
         let bits = (list.len() * FILTER_BITS).next_power_of_two().max(64);
@@ -351,7 +357,7 @@ impl PairTable {
         key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
     }
 
-    /// The rank, or [`NONE`].
+    /// Returns the rank of a pair, or [`NONE`].
     #[inline(always)]
     fn get(&self, left: u32, right: u32) -> u32 {
         let key = Self::key(left, right);
@@ -374,7 +380,7 @@ impl PairTable {
     }
 }
 
-/// Symbols and what merges make of them, and those of the merges whose halves are there when their turn comes.
+/// Returns a vocabulary of `symbols` and the tokens that merges produce, and the merges whose halves exist before them.
 #[cfg(test)]
 pub(super) fn vocabulary(
     symbols: impl IntoIterator<Item = String>,
@@ -398,7 +404,7 @@ mod tests {
 
     use super::*;
 
-    /// Merges over a, b, c that make many tokens in many ways, in any order.
+    /// Merges over a, b, c that produce many tokens in many ways, in any order.
     fn merges(rules: &[(String, String)]) -> Merges {
         let (vocab, merges) = vocabulary(["a", "b", "c"].map(str::to_owned), rules);
         Merges::new(&vocab, merges).unwrap()
@@ -417,7 +423,7 @@ mod tests {
             ],
             window in 1usize..20,
         ) {
-            // Also merges whose halves are made later than themselves.
+            // Also tests merges whose halves are produced by later merges.
             let mut rules = rules;
             let len = rules.len().max(1);
             rules.rotate_left(order as usize % len);

@@ -1,10 +1,10 @@
-//! The Metaspace pre-tokenizer, as a `tokenizer.json` writes it.
+//! Parsing of the Metaspace pre-tokenizer in a `tokenizer.json`.
 
 use serde_json::Value;
 
 use crate::outline::{METASPACE, type_of};
 
-/// What it does to a text besides writing [`METASPACE`] for spaces.
+/// Options of a Metaspace pre-tokenizer, which always replaces spaces by [`METASPACE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Metaspace {
     pub(super) prefix: Prefix,
@@ -12,18 +12,18 @@ pub(super) struct Metaspace {
     pub(super) splits: bool,
 }
 
-/// Which texts between added tokens get a space before them.
+/// Selection of the texts between added tokens that get a space before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prefix {
     Never,
-    /// Those that do not begin with one.
+    /// Texts that do not start with one.
     Missing,
-    /// The one at the beginning of the document, if it does not begin with one.
+    /// Only the text at the start of the document, if it does not start with one.
     MissingFirst,
 }
 
 impl Metaspace {
-    /// As the reference reads it; `None` if `value` is another pre-tokenizer or writes something else for a space.
+    /// Parses `value` like the reference. `None` if it is another pre-tokenizer or replaces spaces by something else.
     pub(super) fn read(value: &Value) -> Option<Self> {
         if type_of(value) != Some("Metaspace") || !is_metaspace(value.get("replacement")) {
             return None;
@@ -41,7 +41,7 @@ impl Metaspace {
     }
 }
 
-/// Whether this is [`METASPACE`] alone.
+/// Returns whether `value` is the string of [`METASPACE`] alone.
 pub(super) fn is_metaspace(value: Option<&Value>) -> bool {
     value.and_then(Value::as_str).is_some_and(|text| text.chars().eq([METASPACE]))
 }

@@ -1,5 +1,5 @@
-//! The fast engine for BPE over characters (Llama 2, Mistral, Gemma): a text is cut where no merge can join, and the ids of
-//! the parts are cached.
+//! The fast engine for BPE over characters (Llama 2, Mistral, Gemma). It cuts a text where no merge can join, and
+//! caches the ids of the parts.
 
 use std::ops::Range;
 
@@ -19,13 +19,13 @@ use crate::info::EngineInfo;
 use crate::outline::{METASPACE, normalizers, type_of};
 use crate::scratch::Scratch;
 
-/// Bits of the ends of words that are looked up together.
+/// Maximum size in bytes of a group of words that are looked up together, with one bit per possible end.
 const ENDS: usize = u64::BITS as usize;
 
-/// No pre-tokenizer.
+/// Metaspace options equivalent to no pre-tokenizer.
 const NOTHING: Metaspace = Metaspace { prefix: Prefix::Never, splits: false };
 
-/// A tokenizer whose every part is known.
+/// The engine for character BPE.
 pub(super) struct MetaspaceBpe {
     raw: AddedTokens,
     normalized: AddedTokens,
@@ -33,20 +33,20 @@ pub(super) struct MetaspaceBpe {
     bpe: CharBpe,
 }
 
-/// How spaces are written.
+/// Treatment of spaces by the normalizer and the pre-tokenizer.
 struct Spaces {
     by_normalizer: Option<Normalizer>,
     by_pre_tokenizer: Metaspace,
 }
 
-/// A normalizer that writes [`METASPACE`] for a space.
+/// A normalizer that replaces spaces by [`METASPACE`].
 struct Normalizer {
-    /// It writes one more before each text between the added tokens of raw text.
+    /// Whether it also prepends one to each text between the added tokens of raw text.
     prepends: bool,
 }
 
 impl MetaspaceBpe {
-    /// An engine for the tokenizer, or why there is none.
+    /// Creates an engine for the tokenizer. The error states why there is none.
     pub(super) fn new(parts: &EngineParts<'_>, mut bpe: CharBpe) -> Result<Self, String> {
         let spaces = Spaces::new(&parts.outline.normalizer, &parts.outline.pre_tokenizer)
             .ok_or("the normalizer and the pre-tokenizer are not known ones")?;
@@ -62,7 +62,8 @@ impl MetaspaceBpe {
         Ok(Self { raw, normalized, spaces, bpe })
     }
 
-    /// Appends the ids of a part of the raw text between added tokens. The ids of the text start at `begin` in `out`.
+    /// Appends the ids of a part of the raw text between added tokens. The ids of the whole text start at `begin` in
+    /// `out`.
     fn piece(
         &self,
         piece: &str,
@@ -73,7 +74,7 @@ impl MetaspaceBpe {
         let Buffers { words, normalized, prefixed, .. } = buffers;
         let piece = self.spaces.normalized(piece, normalized);
         self.normalized.encode(piece, out, |text, out| {
-            // It is the start of the text: whatever came before would have become a token.
+            // True at the start of the text: an added token before it would have appended its id.
             let is_first = out.len() == begin;
             self.words(self.spaces.prefixed(text, is_first, prefixed).as_bytes(), words, out)
         })
@@ -84,7 +85,7 @@ impl MetaspaceBpe {
             return Ok(());
         }
         let neighbours = self.bpe.neighbours();
-        // WordEncoder begin at `start` and end where the bits say, counted from there.
+        // Words begin at `start`, and the bits of `ends` are their ends relative to `start`.
         let (mut start, mut ends) = (0, 0u64);
         let (mut before, mut at) = Neighbours::next(bytes, 0);
         loop {
@@ -131,14 +132,14 @@ impl Engine for MetaspaceBpe {
         let stages = [&self.raw, &self.normalized];
         match self.spaces.begins_with_one() {
             false => stages.iter().all(|stage| !stage.is_across_words()).then_some(at..at),
-            // The next part gets a space for the one between them.
+            // The next part gets a prepended space, which replaces the one between the parts.
             true => stages.iter().all(|stage| !stage.is_at_spaces()).then_some(at..at + 1),
         }
     }
 }
 
 impl Spaces {
-    /// What a normalizer and a pre-tokenizer do, if it is nothing else.
+    /// Parses the normalizer and the pre-tokenizer. `None` if they do anything else.
     fn new(normalizer: &Value, pre_tokenizer: &Value) -> Option<Self> {
         let parts = normalizers(normalizer);
         let (mut replaces, mut prepends) = (false, false);
@@ -155,20 +156,20 @@ impl Spaces {
         let by_normalizer = replaces.then_some(Normalizer { prepends });
         let by_pre_tokenizer = match type_of(pre_tokenizer) {
             None if pre_tokenizer.is_null() && replaces => NOTHING,
-            // There is no space any more.
+            // The normalizer leaves no spaces to split at.
             Some("Split") if is_space_pattern(pre_tokenizer) && replaces => NOTHING,
             _ => Metaspace::read(pre_tokenizer)?,
         };
         Some(Self { by_normalizer, by_pre_tokenizer })
     }
 
-    /// Whether a document that begins with a letter gets a space before it.
+    /// Returns whether a document that starts with a letter gets a space before it.
     fn begins_with_one(&self) -> bool {
         self.by_normalizer.as_ref().is_some_and(|normalizer| normalizer.prepends)
             || self.by_pre_tokenizer.prefix != Prefix::Never
     }
 
-    /// A piece as the normalizer leaves it, but with spaces for all of [`METASPACE`]: they have become the same.
+    /// Normalizes a piece, but writes every [`METASPACE`] as a space; the two are equivalent after normalization.
     fn normalized<'a>(&self, piece: &'a str, buffer: &'a mut String) -> &'a str {
         let Some(Normalizer { prepends }) = self.by_normalizer else { return piece };
         let is_written = piece.contains(METASPACE);
@@ -189,7 +190,7 @@ impl Spaces {
         buffer
     }
 
-    /// A text between added tokens as Metaspace leaves it, but for how spaces are written.
+    /// Applies Metaspace to a text between added tokens, but does not replace its spaces.
     fn prefixed<'a>(&self, text: &'a str, is_first: bool, buffer: &'a mut String) -> &'a str {
         let wants = match self.by_pre_tokenizer.prefix {
             Prefix::Never => false,

@@ -1,19 +1,19 @@
-//! The fast engines, written for the tokenizers of most models.
+//! The fast engines, which support the tokenizers of most models.
 //!
-//! [`build`] inspects the parts of a tokenizer and returns an engine only if it supports every one of them:
+//! [`build`] inspects the parts of a tokenizer and returns an engine only if the engine supports all of them:
 //!
-//! * [`byte_level`]: byte-level BPE. Known split patterns (GPT-2, Llama 3, GPT-4o, Qwen, StarCoder, …) are hand-written,
-//!   others run through the regular expressions of the reference.
+//! * [`byte_level`]: byte-level BPE. Known split patterns (GPT-2, Llama 3, GPT-4o, Qwen, StarCoder, …) are
+//!   hand-written; others use the regular expressions of the reference.
 //! * [`metaspace_bpe`]: BPE over characters with spaces written as `▁` (Llama 2, Mistral, Gemma).
-//! * [`chunks`]: any model whose pre-tokenizer never looks across certain spaces (BERT's WordPiece, T5's Unigram). The ids
-//!   of the chunks between such spaces are cached.
+//! * [`chunks`]: any model whose pre-tokenizer never looks across certain spaces (BERT's WordPiece, T5's Unigram). The
+//!   ids of the chunks between such spaces are cached.
 //!
-//! Whether an engine is used is decided by [`super::proof`].
+//! An engine is used only if it passes [`super::proof`].
 //!
-//! The modules of this folder form layers; none uses this file. At the bottom are tables and data structures (`classes`, `block`,
-//! `byte_pairs`, `cache`, `bytemap`, `merges`, `stop`, `parts`), above them models (`bpe`, `char_bpe`, `unigram`, `wordpiece`,
-//! `word_model`), pre-tokenizers (`split`, `pre_tokenizer`, `spaces`, `metaspace`, `words`) and the `normalizer`, then the three
-//! engines.
+//! The modules in this folder form layers; none uses this file. At the bottom are tables and data structures
+//! (`classes`, `block`, `byte_pairs`, `cache`, `bytemap`, `merges`, `stop`, `parts`), above them the models (`bpe`,
+//! `char_bpe`, `unigram`, `wordpiece`, `word_model`), pre-tokenizers (`split`, `pre_tokenizer`, `spaces`, `metaspace`,
+//! `words`) and the `normalizer`, then the three engines.
 
 mod added;
 pub(crate) mod between_words;
@@ -53,7 +53,7 @@ use self::draft::{Draft, Tables};
 use self::parts::EngineParts;
 use super::Engine;
 
-/// The engine for a tokenizer, or why there is none. `draft` is for a BPE model.
+/// Builds the engine for a tokenizer. The error states why there is none. `draft` is used for BPE models.
 pub(crate) fn build(
     parts: &EngineParts<'_>,
     draft: Result<Draft, String>,
@@ -61,7 +61,7 @@ pub(crate) fn build(
     let ModelWrapper::BPE(model) = parts.reference.tokenizer().get_model() else {
         return Ok(Box::new(chunks::Chunks::new(parts)?));
     };
-    // A model over words does with a cache of these what no table of merges is for.
+    // If the BPE engines do not support the model, cached chunks may.
     bpe(parts, model, draft).or_else(|why| match chunks::Chunks::new(parts) {
         Ok(chunks) => Ok(Box::new(chunks)),
         Err(_) => Err(why),

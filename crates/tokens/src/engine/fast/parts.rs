@@ -1,13 +1,13 @@
-//! What a fast engine is built from.
+//! Inputs for building a fast engine.
 
 use std::sync::Arc;
 
 use crate::engine::reference::Reference;
 use crate::outline::Outline;
 
-/// The loaded tokenizer, as every engine needs it.
+/// The parts of a loaded tokenizer that the fast engines need.
 pub(crate) struct EngineParts<'a> {
-    /// The tokenizer, control tokens hidden where that is the policy.
+    /// The tokenizer, with control tokens hidden if the policy requires it.
     pub(crate) reference: &'a Arc<Reference>,
     pub(crate) outline: &'a Outline,
     pub(crate) parse_special: bool,

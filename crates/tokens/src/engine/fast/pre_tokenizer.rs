@@ -1,8 +1,8 @@
-//! Pre-tokenizers with `ByteLevel`: what is cut out of a text first, how the rest is split into words, and how words are cut
-//! after that, as bytes.
+//! Pre-tokenizers with `ByteLevel`: cuts before the split into words, the split pattern, and cuts of the resulting
+//! words as bytes.
 //!
-//! Cuts that no hand-written splitter knows are made by the regular expressions of the reference itself, without what
-//! makes them slow there: a copy of each piece with the origin of each of its bytes.
+//! Cuts that no hand-written splitter supports use the reference's regular expressions, but avoid what makes them slow
+//! there: copying each piece together with the origin of each of its bytes.
 
 use std::ops::Range;
 
@@ -15,22 +15,22 @@ use super::stop::Stop;
 use super::wordpiece::is_punctuation;
 use crate::outline::type_of;
 
-/// Regular expressions that match numbers and nothing else.
+/// Regular expressions that match only numbers.
 const NUMBERS: [&str; 3] = [NUMBER, r"\p{N}+", r"\p{N}{1,3}"];
-/// One number.
+/// Regular expression of a single number.
 const NUMBER: &str = r"\p{N}";
 
-/// How a text becomes words.
+/// A pre-tokenizer, which splits texts into words.
 pub(super) struct PreTokenizer {
-    /// Makes pieces, and pieces of these; each is split as if it stood alone.
+    /// Cut the text into pieces, one after the other; each piece is then split independently.
     cuts: Vec<Cut>,
-    /// How pieces are split.
+    /// The split pattern of pieces.
     pub(super) pattern: Pattern,
-    /// What characters are to the pattern.
+    /// The class table for the pattern.
     pub(super) table: Table,
-    /// Whether a piece that does not begin with a space gets one.
+    /// Whether a piece that does not start with a space gets one.
     pub(super) add_prefix_space: bool,
-    /// Cut words in which a printable character stands for each byte.
+    /// Cut words whose bytes are written as printable characters.
     pub(super) cuts_of_bytes: Vec<Cut>,
 }
 
@@ -38,20 +38,20 @@ pub(super) struct PreTokenizer {
 pub(super) struct Cut {
     matches: Matches,
     keeps: Keeps,
-    /// Whether it cuts out numbers or punctuation and nothing else.
+    /// Whether it cuts out only numbers or punctuation.
     keeps_letters: bool,
 }
 
 enum Matches {
     Regex(SysRegex),
-    /// Numeric characters or punctuation: each, or as many as follow each other.
+    /// Numeric characters or punctuation, either each character or whole runs.
     Chars {
         is_cut_out: fn(char) -> bool,
         each: bool,
     },
 }
 
-/// What of a text stays.
+/// The parts of a text that a cut keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     All,
@@ -60,7 +60,7 @@ enum Keeps {
 }
 
 impl PreTokenizer {
-    /// Reads it from a `tokenizer.json`; `None` when part of it is not known.
+    /// Parses a pre-tokenizer of a `tokenizer.json`; `None` if a part is not supported.
     pub(super) fn read(value: &Value) -> Option<Self> {
         let parts = match type_of(value)? {
             "Sequence" => value.get("pretokenizers")?.as_array()?.as_slice(),
@@ -89,7 +89,7 @@ impl PreTokenizer {
         };
         let read = |cuts: &[Value]| cuts.iter().map(Cut::read).collect::<Option<Vec<Cut>>>();
         let (cuts, cuts_of_bytes) = (read(cuts)?, read(after)?);
-        // The reference puts the space before each piece.
+        // With cuts, the reference prepends the space to each piece, which is not supported.
         (before.is_empty() || !add_prefix_space).then_some(Self {
             cuts,
             pattern,
@@ -99,12 +99,12 @@ impl PreTokenizer {
         })
     }
 
-    /// Whether a word ends after every letter that is not followed by a letter, mark or apostrophe, in any context.
+    /// Returns whether a word always ends after a letter that is not followed by a letter, mark or apostrophe.
     pub(super) fn splits_behind_letters(&self) -> bool {
         self.pattern != Pattern::Whole && self.cuts.iter().all(|cut| cut.keeps_letters)
     }
 
-    /// Calls `each` with the parts that are split into words.
+    /// Calls `each` with the pieces of `text` that are to be split into words.
     pub(super) fn pieces(
         &self,
         text: &str,
@@ -114,7 +114,7 @@ impl PreTokenizer {
     }
 }
 
-/// The regular expression of a `Split`, and what it keeps.
+/// Returns the regular expression of a `Split`, and the parts it keeps.
 fn split_at(value: &Value) -> Option<(&str, Keeps)> {
     if type_of(value)? != "Split" {
         return None;
@@ -129,7 +129,8 @@ fn split_at(value: &Value) -> Option<(&str, Keeps)> {
     Some((value.pointer("/pattern/Regex")?.as_str()?, keeps))
 }
 
-/// The known pattern of a `Split`. Such patterns match everything: keeping matches is keeping all.
+/// Returns the supported pattern of a `Split`. Such patterns match every character, so keeping the matches keeps
+/// everything.
 fn known(value: &Value) -> Option<(Pattern, Table)> {
     match split_at(value)? {
         (regex, Keeps::All | Keeps::Matches) => Pattern::known(regex),
@@ -137,7 +138,7 @@ fn known(value: &Value) -> Option<(Pattern, Table)> {
     }
 }
 
-/// Whether `Digits` cuts out each digit, or as many as follow each other.
+/// Returns whether `Digits` cuts out individual digits instead of runs; `None` for other pre-tokenizers.
 fn each_numeric(value: &Value) -> Option<bool> {
     if type_of(value)? == "Digits" { value.get("individual_digits")?.as_bool() } else { None }
 }
@@ -163,7 +164,7 @@ impl Cut {
         Some(Self { matches: Matches::Regex(SysRegex::new(regex).ok()?), keeps, keeps_letters })
     }
 
-    /// Calls `each` with the pieces of `text` that stay.
+    /// Calls `each` with the pieces of `text` that the cut keeps.
     fn pieces(&self, text: &str, each: &mut dyn FnMut(&str) -> Result<(), Stop>) -> Result<(), Stop> {
         let mut end = 0;
         let mut keep = |found: Range<usize>| {
@@ -197,7 +198,7 @@ impl Cut {
     }
 }
 
-/// Calls `each` with the pieces that `cuts`, one after the other, leave of `text`.
+/// Applies `cuts` to `text`, one after the other, and calls `each` with the pieces.
 pub(super) fn cut(
     cuts: &[Cut],
     text: &str,

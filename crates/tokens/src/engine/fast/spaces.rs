@@ -1,6 +1,7 @@
-//! Where a text may be cut for a pre-tokenizer that cuts at spaces: at those that no part of the tokenizer looks across.
+//! Finds the spaces at which a text may be cut, because no part of the tokenizer looks across them. For pre-tokenizers
+//! that cut at spaces.
 //!
-//! The reference's own normalizer decides, once per character, whether a character stays itself.
+//! The reference's normalizer determines, once per character, whether the character is stable.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,22 +21,23 @@ const UNKNOWN: u8 = 0;
 const STAYS: u8 = 1;
 const MOVES: u8 = 2;
 
-/// White space of ASCII that may come between two words.
+/// ASCII white space that may separate two words.
 const BLANKS: [char; 4] = [' ', '\n', '\t', '\r'];
 
-/// Cuts at single spaces between characters that stay themselves.
+/// Cuts at spaces between stable characters.
 pub(super) struct Spaces {
     reference: Arc<Reference>,
-    /// The result for each character of the Basic Multilingual Plane. Every thread computes the same, so no lock is needed.
+    /// The result for each character in the Basic Multilingual Plane. All threads compute the same values, so no lock
+    /// is needed.
     known: Vec<AtomicU8>,
-    /// ASCII characters that separate words, and nothing else.
+    /// Whether each ASCII character only separates words.
     blank: [bool; 128],
-    /// So do several of them.
+    /// Whether a run of such characters also only separates words.
     collapse: bool,
 }
 
 impl Spaces {
-    /// What `reference` does to spaces before `words` are cut is found out by trying.
+    /// Determines the treatment of white space by normalizing sample texts with `reference`.
     pub(super) fn new(reference: Arc<Reference>, words: &Words) -> Self {
         let mut spaces = Self {
             reference,
@@ -58,7 +60,7 @@ impl Spaces {
                 *known = is_blank;
             }
         }
-        // Every two and three, and a run of all: what merges neighbours merges any number.
+        // Tests all pairs and triples, and a long run of all: a normalizer that collapses these collapses any run.
         let blanks: Vec<char> = BLANKS.into_iter().filter(|&c| spaces.is_blank(c as u8)).collect();
         let run: Vec<char> = blanks.iter().copied().cycle().take(16).collect();
         spaces.collapse = separates(&spaces, &run)
@@ -108,7 +110,7 @@ impl Spaces {
             && !edge(text.chars().next_back())
     }
 
-    /// Calls `chunk` with the bounds of each chunk.
+    /// Calls `chunk` with the byte bounds of each chunk.
     pub(super) fn cut(
         &self,
         text: &str,
@@ -116,7 +118,7 @@ impl Spaces {
     ) -> Result<(), Stop> {
         let bytes = text.as_bytes();
         let (mut start, mut at) = (0, 0);
-        // Whether the character before `at` stays itself.
+        // Whether the character before `at` is stable.
         let mut stays = false;
         while let Some(&first) = bytes.get(at) {
             if first < 0x80 {
@@ -137,7 +139,7 @@ impl Spaces {
                 at += 1;
             } else {
                 let (code, len) = decode(bytes, at, first);
-                // Only needed at the end of a word, where the next byte is ASCII.
+                // Needed only at the end of a word, where the next byte is ASCII.
                 stays = bytes.get(at + len).is_some_and(u8::is_ascii) && self.stays(code);
                 at += len;
             }
@@ -145,7 +147,7 @@ impl Spaces {
         if start < at { chunk(start, at) } else { Ok(()) }
     }
 
-    /// Whether a text is cut at a space between two ASCII letters.
+    /// Returns whether a text is cut at `space`, which is between two ASCII letters.
     pub(super) fn is_cut(&self, text: &str, space: &Range<usize>) -> bool {
         let bytes = text.as_bytes();
         self.is_blank(b' ')

@@ -1,9 +1,9 @@
-//! How an engine ends in the middle of a text.
+//! Early stop of an engine in the middle of a text.
 
 use crate::engine::Outcome;
 use crate::error::EncodeError;
 
-/// Why an engine stopped.
+/// Reason why an engine stopped.
 pub(super) enum Stop {
     NeedsReference,
     Failed(EncodeError),
@@ -15,7 +15,7 @@ impl From<EncodeError> for Stop {
     }
 }
 
-/// The outcome of a text; `out` is truncated to `before` unless it is done.
+/// Converts the result of encoding a text to its outcome. Truncates `out` to `before` unless the text is done.
 pub(super) fn finish(
     result: Result<(), Stop>,
     before: usize,

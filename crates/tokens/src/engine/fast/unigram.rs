@@ -1,5 +1,5 @@
-//! Unigram, hand-written: the best path through the pieces of one word, with the scores added in the order of the
-//! reference, so that ties end the same way.
+//! Hand-written Unigram model: finds the best path through the pieces of a word. Scores are added in the same order as
+//! in the reference, so ties are resolved the same way.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use tokenizers::models::unigram::Unigram as Model;
 use super::bytemap::ByteMap;
 use crate::engine::trie::{NO_PIECE, Trie};
 
-/// How much worse than the worst piece an unknown character is.
+/// Difference between the lowest score of a piece and the score of an unknown character.
 const UNKNOWN_PENALTY: f64 = 10.0;
 
 /// A Unigram model.
@@ -17,9 +17,9 @@ pub(super) struct Unigram {
     scores: Vec<f64>,
     unknown_score: f64,
     unk: u32,
-    /// The id of each piece; unknown characters that were joined are looked up once more.
+    /// The id of each piece, to look up joined unknown characters.
     pieces: ByteMap,
-    /// The tokens of single bytes, for unknown characters.
+    /// The tokens of single bytes, for unknown characters, if the model has byte fallback.
     bytes: Option<Vec<Option<u32>>>,
 }
 
@@ -30,18 +30,18 @@ struct Node {
     start: usize,
 }
 
-/// No path leads here yet.
+/// Node of a position that no path reaches yet.
 const UNREACHED: Node = Node { id: 0, score: 0.0, start: usize::MAX };
 
 impl Unigram {
-    /// The tables of `model`, if it has an unknown token. `unk` is the index of that token, as the file has it.
+    /// Builds the tables of `model`; `None` if it has no unknown token. `unk` is the index of that token in the file.
     pub(super) fn new(model: &Model, unk: Option<usize>) -> Option<Self> {
         let mut scores = Vec::new();
         let mut ids = HashMap::new();
         let mut trie = Trie::new();
         for (id, (piece, score)) in (0u32..).zip(model.iter()) {
             scores.push(*score);
-            // A later piece of the same string replaces the earlier one.
+            // A later piece with the same string replaces the earlier one.
             ids.insert(piece.as_str(), id);
         }
         for (piece, id) in &ids {

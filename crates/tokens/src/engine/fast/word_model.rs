@@ -10,16 +10,17 @@ use crate::engine::guarded::guarded;
 use crate::engine::reference::Reference;
 use crate::error::EncodeError;
 
-/// A model.
+/// A model that encodes single words.
 pub(super) enum WordModel {
     WordPiece(WordPiece),
     Unigram(Unigram),
-    /// The reference's model, without its normalizer and pre-tokenizer: fast enough for words that are looked up in a cache first.
+    /// The reference's model, without its normalizer and pre-tokenizer. Fast enough for words that are not in the
+    /// cache.
     Reference(Arc<Reference>),
 }
 
 impl WordModel {
-    /// The model of `reference`. `unigram_unk` is the index of the unknown token of a Unigram model.
+    /// Creates the model of `reference`. `unigram_unk` is the index of the unknown token of a Unigram model.
     pub(super) fn new(reference: &Arc<Reference>, unigram_unk: Option<usize>) -> Self {
         let known = match reference.tokenizer().get_model() {
             ModelWrapper::WordPiece(model) => WordPiece::new(model).map(Self::WordPiece),
@@ -29,7 +30,7 @@ impl WordModel {
         known.unwrap_or_else(|| Self::Reference(Arc::clone(reference)))
     }
 
-    /// Appends the ids of `word`, which is not empty.
+    /// Appends the ids of the non-empty `word`.
     pub(super) fn encode(&self, word: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
         match self {
             Self::WordPiece(model) => model.encode(word, out),

@@ -1,4 +1,4 @@
-//! WordPiece, hand-written: greedy longest match.
+//! Hand-written WordPiece model: greedy longest match.
 
 use std::sync::LazyLock;
 
@@ -19,7 +19,7 @@ pub(super) struct WordPiece {
 }
 
 impl WordPiece {
-    /// The tables of `model`, if it has its unknown token.
+    /// Builds the tables of `model`; `None` if its unknown token is not in the vocabulary.
     pub(super) fn new(model: &Model) -> Option<Self> {
         let vocab = model.get_vocab();
         let prefix = model.continuing_subword_prefix.as_str();
@@ -35,7 +35,7 @@ impl WordPiece {
     /// Appends the ids of `word`.
     pub(super) fn encode(&self, word: &str, out: &mut Vec<u32>) {
         let before = out.len();
-        // A word of so few bytes has no more characters.
+        // Characters need to be counted only if there are more bytes than the limit.
         if word.len() > self.max_chars && word.chars().count() > self.max_chars {
             out.push(self.unk);
             return;
@@ -64,14 +64,14 @@ impl WordPiece {
     }
 }
 
-/// Whether each ASCII character is punctuation to BERT.
+/// Whether each ASCII character is punctuation according to BERT.
 static ASCII: LazyLock<[bool; 128]> = LazyLock::new(|| {
     std::array::from_fn(|b| {
         char::from(b as u8).is_ascii_punctuation() || char::from(b as u8).is_punctuation()
     })
 });
 
-/// Whether a character is punctuation to `BertPreTokenizer` and `Punctuation`.
+/// Returns whether a character is punctuation according to `BertPreTokenizer` and `Punctuation`.
 pub(super) fn is_punctuation(c: char) -> bool {
     match ASCII.get(c as usize) {
         Some(&known) => known,

@@ -1,4 +1,4 @@
-//! Pre-tokenizers that cut at white space, for one chunk of a text: the words that the model sees.
+//! Pre-tokenizers that cut at white space. They split a chunk of text into the words for the model.
 
 use std::ops::Range;
 
@@ -10,22 +10,22 @@ use super::wordpiece::is_punctuation;
 use crate::error::EncodeError;
 use crate::outline::{METASPACE, type_of};
 
-/// The words of `Whitespace`.
+/// Regular expression of the words of `Whitespace`.
 const WORDS: &str = r"\w+|[^\w\s]+";
 
-/// The steps of a pre-tokenizer.
+/// A pre-tokenizer, as a list of steps.
 pub(super) struct Words {
     steps: Vec<Step>,
-    /// Whether white space is dropped before any step that keeps it.
+    /// Whether white space is dropped before any Metaspace step.
     drops: bool,
 }
 
 enum Step {
     /// Cuts at white space and drops it.
     Whitespace,
-    /// Keeps what matches.
+    /// Keeps only the matches.
     Matches(SysRegex),
-    /// Cuts out characters: each, or as many as follow each other.
+    /// Cuts out certain characters, either each character or whole runs.
     Chars {
         is_cut_out: fn(char) -> bool,
         each: bool,
@@ -33,11 +33,11 @@ enum Step {
     Metaspace(Metaspace),
 }
 
-/// What a word encoder appends for a word.
+/// Callback for each word.
 type Each<'a> = &'a mut dyn FnMut(&str) -> Result<(), EncodeError>;
 
 impl Words {
-    /// Reads it from a `tokenizer.json`; `None` when part of it is not known, or looks across spaces.
+    /// Parses a pre-tokenizer of a `tokenizer.json`; `None` if a part is not supported or looks across spaces.
     pub(super) fn read(value: &Value) -> Option<Self> {
         let mut words = Self { steps: Vec::new(), drops: false };
         words.push(value)?;
@@ -71,15 +71,15 @@ impl Words {
 
     fn push_step(&mut self, step: Step) -> Option<()> {
         match &step {
-            // Spaces are symbols behind it.
+            // After a Metaspace step, spaces are ordinary symbols.
             Step::Whitespace | Step::Matches(_) => self.drops |= self.steps.iter().all(Step::is_for_chars),
             Step::Metaspace(metaspace) if !self.drops => {
-                // It has to be the one that cuts at spaces, and see the text as it is.
+                // It must be the step that cuts at spaces, and the first step.
                 if !metaspace.splits || !self.steps.is_empty() {
                     return None;
                 }
             }
-            // The first word would have to know where it was.
+            // The step would need the position of each word in the text.
             Step::Metaspace(metaspace) if metaspace.prefix == Prefix::MissingFirst => return None,
             Step::Metaspace(_) | Step::Chars { .. } => {}
         }
@@ -87,17 +87,18 @@ impl Words {
         Some(())
     }
 
-    /// Whether white space makes nothing but the ends of words.
+    /// Returns whether white space only separates words.
     pub(super) fn drops_whitespace(&self) -> bool {
         self.drops
     }
 
-    /// Whether a space becomes [`METASPACE`], or is followed by it.
+    /// Returns whether a space becomes [`METASPACE`] or is followed by it.
     pub(super) fn writes_metaspace(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Metaspace(_)))
     }
 
-    /// Which texts that do not follow a space get one, where that makes a difference to those that do.
+    /// Returns which texts that do not follow a space get one. If that makes no difference, returns
+    /// [`Prefix::Missing`].
     pub(super) fn prefix(&self) -> Prefix {
         match self.steps.first() {
             Some(Step::Metaspace(metaspace)) => metaspace.prefix,
@@ -105,8 +106,8 @@ impl Words {
         }
     }
 
-    /// Calls `each` with the words of the normalized `text`; `is_after_space`: whether a space comes before it, or the
-    /// tokenizer puts one there.
+    /// Calls `each` with the words of the normalized `text`. `is_after_space`: whether a space precedes it or the
+    /// tokenizer prepends one.
     pub(super) fn each(&self, text: &str, is_after_space: bool, each: Each<'_>) -> Result<(), EncodeError> {
         apply(&self.steps, text, is_after_space && !self.drops, each)
     }
@@ -126,7 +127,7 @@ fn apply(steps: &[Step], text: &str, is_after_space: bool, each: Each<'_>) -> Re
             .try_for_each(|(start, end)| apply(rest, &text[start..end], is_after_space, each)),
         Step::Chars { is_cut_out, each: each_char } => {
             let mut piece = |range: Range<usize>| apply(rest, &text[range], is_after_space, each);
-            // The last cut, and whether what follows it is cut out.
+            // The position of the last cut, and whether the character after it is cut out.
             let (mut start, mut is_out) = (0, false);
             for (at, c) in text.char_indices() {
                 let is_cut_out = is_cut_out(c);

@@ -1,4 +1,4 @@
-//! Footer and page index, walked before the `parquet` crate allocates what they claim.
+//! Validation of the footer and page index before the `parquet` crate allocates according to their contents.
 
 use ::parquet::file::metadata::ParquetMetaData;
 
@@ -7,14 +7,15 @@ use crate::format::PARQUET_MAGIC as MAGIC;
 use crate::format::thrift::{LIST, STRUCT, Thrift};
 use crate::storage::Blob;
 
-/// Deepest nesting of columns: a list has two levels below its column. The crate reads the schema recursively.
+/// Maximum nesting depth of columns, because the crate reads the schema recursively. A list has two levels below its
+/// column.
 const MAX_SCHEMA_DEPTH: usize = 8;
-/// Number of the schema among the fields of the footer.
+/// Field number of the schema in the footer.
 const SCHEMA: i16 = 2;
-/// Number of the count of children among the fields of an element of the schema.
+/// Field number of the child count in a schema element.
 const NUM_CHILDREN: i16 = 5;
 
-/// Checks the end of the file and the structure of its footer.
+/// Checks the end of the file and the structure of the footer.
 pub(in crate::format::parquet) fn check_footer_bytes(blob: &Blob) -> Result<()> {
     let bad = |why: &str| Error::corrupt(why).at_path(blob.path());
     let tail_bytes = 4 + MAGIC.len() as u64;
@@ -45,13 +46,13 @@ fn walk_footer(bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Walks the elements of the schema, which are in depth-first order.
+/// Walks the schema elements, which are in depth-first order.
 fn walk_schema(thrift: &mut Thrift<'_>) -> Option<()> {
     let (item, elements) = thrift.list()?;
     if item != STRUCT {
         return None;
     }
-    // Children that each open group still needs.
+    // Number of children that each open group still needs.
     let mut open: Vec<u64> = Vec::new();
     for _ in 0..elements {
         while open.last() == Some(&0) {
@@ -81,7 +82,7 @@ fn walk_schema(thrift: &mut Thrift<'_>) -> Option<()> {
     open.iter().all(|&left| left == 0).then_some(())
 }
 
-/// Checks that every column of `file` has an offset index inside the file, and its structure.
+/// Checks that every column of `file` has a well-formed offset index inside the file.
 pub(in crate::format::parquet) fn check_page_index(blob: &Blob, file: &ParquetMetaData) -> Result<()> {
     for (number, group) in file.row_groups().iter().enumerate() {
         for column in group.columns() {
@@ -106,11 +107,11 @@ pub(in crate::format::parquet) fn check_page_index(blob: &Blob, file: &ParquetMe
 mod tests {
     use super::*;
 
-    /// A footer that holds only a schema, whose elements have these numbers of children.
+    /// Builds a footer that contains only a schema, with the given child count for each element.
     fn footer(children: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0x15, 2, 0x19, 0xfc, children.len() as u8 | 0x80, (children.len() >> 7) as u8];
         for &children in children {
-            // The name, then the number of children.
+            // The name, then the child count.
             bytes.extend([0x48, 1, b'a', 0x15, children * 2, 0]);
         }
         bytes.push(0);

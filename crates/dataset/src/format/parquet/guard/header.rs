@@ -1,43 +1,44 @@
-//! Page headers, parsed completely before the `parquet` crate parses them.
+//! Page headers, fully parsed before the `parquet` crate parses them.
 //!
-//! A header is accepted only in the form that dsconvert writes: known fields, in order, of the declared types. So both
-//! parsers see the same numbers, and nothing else in the header can make the crate allocate.
+//! A header is accepted only in the form that dsconvert writes: known fields, in order, with the declared types. Both
+//! parsers therefore see the same numbers, and no other part of the header can make the crate allocate memory.
 
 use crate::format::thrift::{FALSE, STRUCT, TRUE, Thrift};
 
-/// More bytes than any header of this form has.
+/// Upper bound on the size of a header in this form.
 pub(super) const MAX_HEADER_BYTES: u64 = 64;
 
 const DATA_PAGE: u32 = 0;
 const DICTIONARY_PAGE: u32 = 2;
 
-/// Encodings by their numbers in the format.
+/// Parquet encoding number.
 pub(super) const PLAIN: u32 = 0;
-/// See [`PLAIN`].
+/// Parquet encoding number.
 pub(super) const PLAIN_DICTIONARY: u32 = 2;
 const RLE: u32 = 3;
-/// See [`PLAIN`].
+/// Parquet encoding number.
 pub(super) const RLE_DICTIONARY: u32 = 8;
-/// See [`PLAIN`].
+/// Parquet encoding number.
 pub(super) const BYTE_STREAM_SPLIT: u32 = 9;
 
-/// The header of a dictionary page or of a data page of version 1.
+/// Header of a dictionary page or a version 1 data page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageHeader {
     pub(super) is_dictionary: bool,
-    /// Bytes of the header itself.
+    /// Size of the header itself in bytes.
     pub(super) header_bytes: u64,
-    /// Bytes of the decompressed page.
+    /// Size of the decompressed page in bytes.
     pub(super) decoded_bytes: u64,
-    /// Bytes of the stored page, after the header.
+    /// Size of the stored page after the header in bytes.
     pub(super) stored_bytes: u64,
-    /// Values, missing ones included.
+    /// Number of values, including nulls.
     pub(super) values: u64,
     pub(super) encoding: u32,
 }
 
 impl PageHeader {
-    /// Reads the header at the start of `bytes`; `None` when it is damaged or in a form that dsconvert does not write.
+    /// Parses the header at the start of `bytes`. Returns `None` if it is damaged or not in the form that dsconvert
+    /// writes.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut thrift = Thrift::new(bytes);
         let mut field = 0;
@@ -58,7 +59,7 @@ impl PageHeader {
         if is_dictionary {
             match thrift.field(&mut inner)? {
                 None => {}
-                // Whether it is sorted.
+                // The optional `is_sorted` flag.
                 Some(TRUE | FALSE) if inner == 3 && thrift.field(&mut inner)?.is_none() => {}
                 Some(_) => return None,
             }
@@ -83,7 +84,7 @@ impl PageHeader {
 mod tests {
     use super::*;
 
-    /// Type 0, 300 bytes decoded, 100 stored; 7 values, plain, levels as runs.
+    /// Data page, 300 bytes decoded, 100 stored; 7 values, plain encoding, RLE levels.
     const DATA: [u8; 22] = [
         0x15, 0, 0x15, 0xd8, 0x04, 0x15, 0xc8, 0x01, 0x2c, 0x15, 14, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0, 99, 99,
         99,

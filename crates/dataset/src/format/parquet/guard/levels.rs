@@ -1,16 +1,16 @@
-//! Levels and lengths inside a page, checked before rows in it are skipped.
+//! Validation of levels and lengths inside a page before rows in it are skipped.
 //!
-//! The `parquet` crate checks them when it reads, but not when it skips: it never returns from skipping rows in a page that
-//! has fewer repetition levels than its header says, and after skipping a value that is longer than the page it computes a
-//! negative size, for which it allocates.
+//! The `parquet` crate checks these when it reads rows but not when it skips them. Skipping rows in a page with fewer
+//! repetition levels than its header claims never returns. Skipping a value that is longer than the page makes the
+//! crate compute a negative size and allocate that much.
 //!
 //! Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>
 
-/// Levels in one bit-packed group, one bit each.
+/// Number of one-bit levels in a bit-packed group.
 const GROUP: u64 = 8;
 
-/// Counts the rows that start among the first `levels` repetition levels of the decompressed data page `page`. `None`
-/// when there are fewer levels.
+/// Counts the rows that start among the first `levels` repetition levels of the decompressed data page `page`. Returns
+/// `None` if the page has fewer levels.
 pub(super) fn rows(page: &[u8], levels: u64) -> Option<u64> {
     let (size, rest) = page.split_first_chunk::<4>()?;
     let mut runs = rest.get(..usize::try_from(u32::from_le_bytes(*size)).ok()?)?;
@@ -43,8 +43,8 @@ pub(super) fn rows(page: &[u8], levels: u64) -> Option<u64> {
     Some(rows)
 }
 
-/// Whether the values of the decompressed data page `page` are byte strings that fill it: each after its length, which is a
-/// 32-bit integer. The page has no repetition levels; `has_definition` says whether it has definition levels.
+/// Returns whether the values of the decompressed data page `page` are byte strings that fill it exactly, each preceded
+/// by its 32-bit length. The page has no repetition levels; `has_definition` tells whether it has definition levels.
 pub(super) fn are_whole_strings(page: &[u8], has_definition: bool) -> bool {
     let after = |bytes: &mut &[u8]| -> Option<()> {
         let (size, rest) = bytes.split_first_chunk::<4>()?;
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn rows_are_counted_in_runs_and_groups() {
-        // One run of 300 zeros; then 8 packed levels of which 3 are zeros.
+        // One run of 300 zeros, then 8 packed levels, 3 of which are zero.
         let runs = [0xd8, 0x04, 0, 3, 0b1101_0110];
         let page = [&[runs.len() as u8, 0, 0, 0][..], &runs, &[9, 9]].concat();
         assert_eq!(rows(&page, 300), Some(300));

@@ -1,10 +1,11 @@
-//! Checks on a Parquet shard before the `parquet` crate decodes it.
+//! Validation of a Parquet shard before the `parquet` crate decodes it.
 //!
-//! The crate allocates what footer, page index, page headers and encodings claim, so one flipped bit could end the process
-//! in a failed allocation. Everything it will parse is therefore walked first, and must have the form that dsconvert
-//! writes: bounded row groups, contiguous pages, as many values as the page index has rows, known encodings.
+//! The crate allocates memory according to the footer, page index, page headers and encodings, so a single flipped bit
+//! could abort the process with a failed allocation. Everything that the crate will parse is therefore validated first.
+//! It must have the form that dsconvert writes: row groups of limited size, contiguous pages, as many values as the
+//! page index has rows, and known encodings.
 //!
-//! The crate panics on some damaged values; [`caught`] turns that into an error.
+//! The crate panics on some damaged values; [`caught`] converts such a panic into an error.
 
 mod footer;
 mod header;
@@ -28,15 +29,15 @@ use crate::storage::Blob;
 pub(super) use footer::{check_footer_bytes, check_page_index};
 use header::PageHeader;
 
-/// Most decoded bytes of a row group that has several rows. The writer ends one at 16 MiB of canonical bytes, of which
-/// two-byte ids take twice the space in Parquet.
+/// Maximum decoded bytes of a row group with several rows. The writer ends a row group at 16 MiB of canonical bytes;
+/// two-byte ids take twice that space in Parquet.
 const MAX_GROUP_BYTES: u64 = 64 << 20;
-/// The same for a single row of the largest size.
+/// Maximum decoded bytes of a row group with a single row of the largest size.
 const MAX_ROW_BYTES: u64 = 2 * MAX_RECORD_BYTES + MAX_GROUP_BYTES;
-/// Smallest stored size of a value of variable length: its length.
+/// Minimum stored size of a variable-length value: its length prefix.
 const LENGTH_BYTES: u64 = 4;
 
-/// Checks what the footer says of a file of `file_bytes` bytes. The error is one sentence.
+/// Checks the footer of a file of `file_bytes` bytes. The error is one sentence.
 pub(super) fn check_footer(file: &ParquetMetaData, file_bytes: u64) -> Result<(), String> {
     for (number, group) in file.row_groups().iter().enumerate() {
         let fail = |why: &str| format!("row group {number}: {why}");
@@ -69,15 +70,15 @@ pub(super) fn check_footer(file: &ParquetMetaData, file_bytes: u64) -> Result<()
     Ok(())
 }
 
-/// Runs a part of the library that may panic on damaged bytes. What `decode` was working on must not be used again
-/// after an error. (The panic hook of the program still sees the panic: by default it prints a line to stderr.)
+/// Runs library code that may panic on damaged bytes. After an error, the state that `decode` was working on must not
+/// be used again. (The program's panic hook still sees the panic; the default hook prints a line to stderr.)
 pub(super) fn caught<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     panics::caught(decode).unwrap_or_else(|panic| {
         Err(ParquetError::General(format!("the decoder gave up: {}", panic.into_message())))
     })
 }
 
-/// Where the pages of `column` begin and end in the file.
+/// Returns the start and end offsets of the pages of `column` in the file.
 fn extent(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
     let begin = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
     let begin = u64::try_from(begin).ok()?;
@@ -85,7 +86,7 @@ fn extent(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
     Some((begin, end))
 }
 
-/// Whether `pages` are contiguous in bytes and rows, and fill the column after its dictionary.
+/// Returns whether `pages` are contiguous in bytes and rows and fill the column after its dictionary.
 fn in_order(
     pages: &[PageLocation],
     group: &RowGroupMetaData,
@@ -111,11 +112,11 @@ fn in_order(
     at == end
 }
 
-/// The rows to decode for `rows` (ascending) of row group `number`: ranges that no page of a list column among
-/// `columns` crosses.
+/// Returns the row ranges to decode in order to read `rows` (ascending) of row group `number`. No range splits a page
+/// of a list column in `columns`.
 ///
-/// The crate never returns from skipping rows in a page of a list column that has fewer levels than its header says, but
-/// reports it when it reads them.
+/// The crate never returns from skipping rows in a list page with fewer levels than its header claims, but it reports
+/// that damage when it reads the rows.
 pub(super) fn ranges(
     file: &ParquetMetaData,
     number: usize,
@@ -150,21 +151,21 @@ pub(super) fn ranges(
     ranges
 }
 
-/// The page that holds `row`.
+/// Returns the index of the page that contains `row`.
 fn page_of(pages: &[PageLocation], row: usize) -> usize {
     pages.partition_point(|p| p.first_row_index <= row as i64).saturating_sub(1)
 }
 
-/// The first row of page `page`, which may be the one after the last.
+/// Returns the first row of page `page`, which may be one past the last page.
 fn begin_of(pages: &[PageLocation], page: usize, total: usize) -> usize {
     pages.get(page).and_then(|p| usize::try_from(p.first_row_index).ok()).unwrap_or(total)
 }
 
-/// Pages whose content was checked: `[row group][column][page]`. Later reads of a page need not check it again.
+/// Pages whose content has been checked: `[row group][column][page]`. Later reads skip the check.
 pub(super) struct CheckedPages(Vec<Vec<Vec<AtomicBool>>>);
 
 impl CheckedPages {
-    /// None of the pages of `file` yet.
+    /// Creates the table for `file`, with all pages unchecked.
     pub(super) fn new(file: &ParquetMetaData) -> Self {
         let column = |group: usize, column: usize| {
             let index = file.page_index_for_row_group(group);
@@ -177,7 +178,7 @@ impl CheckedPages {
         Self(file.row_groups().iter().enumerate().map(group).collect())
     }
 
-    /// Runs `check` unless it has succeeded before.
+    /// Runs `check` unless it has already succeeded for this page.
     fn once(
         &self,
         group: usize,
@@ -197,7 +198,7 @@ impl CheckedPages {
     }
 }
 
-/// Checks the pages of `columns` that hold the rows `ranges` (ascending; all rows without them) of row group `number`,
+/// Checks the pages of `columns` that contain the rows `ranges` (ascending; `None` for all rows) of row group `number`,
 /// which has passed [`check_footer`]. Returns the decoded size of the largest dictionary.
 pub(super) fn check_pages(
     blob: &Blob,
@@ -210,7 +211,7 @@ pub(super) fn check_pages(
     let Some(group) = file.row_groups().get(number) else { return Ok(0) };
     let index = file.page_index_for_row_group(number);
     let total = usize::try_from(group.num_rows()).unwrap_or_default();
-    // Pages of lists are decoded whole, so only between two ranges can rows of one be skipped.
+    // Ranges cover list pages completely, so rows of such a page can be skipped only between two ranges.
     let skips_lists = ranges.is_some_and(|ranges| ranges.len() > 1);
     let mut largest_dictionary = 0;
     for (i, column) in group.columns().iter().enumerate().filter(|(i, _)| columns.leaf_included(*i)) {
@@ -253,20 +254,20 @@ pub(super) fn check_pages(
     Ok(largest_dictionary)
 }
 
-/// Whether one of `ranges` holds all of `rows`.
+/// Returns whether one of `ranges` contains all of `rows`.
 fn covers(ranges: &[Range<usize>], rows: &Range<usize>) -> bool {
     let after = ranges.partition_point(|range| range.end < rows.end);
     ranges.get(after).is_some_and(|range| range.start <= rows.start)
 }
 
-/// The pages of one column chunk.
+/// Pages of one column chunk.
 struct Pages<'a> {
     blob: &'a Blob,
     column: &'a ColumnChunkMetaData,
 }
 
 impl Pages<'_> {
-    /// Checks the header of the dictionary page of `size` bytes at `offset`, and returns its decoded size.
+    /// Checks the header of the dictionary page of `size` bytes at `offset` and returns its decoded size.
     fn check_dictionary(&self, offset: u64, size: u64) -> Result<u64> {
         let header = self.header(offset, size)?;
         let sound = header.is_dictionary
@@ -275,7 +276,7 @@ impl Pages<'_> {
         if sound { Ok(header.decoded_bytes) } else { Err(self.damaged(offset)) }
     }
 
-    /// Checks the header of a data page, which must hold `rows` rows.
+    /// Checks the header of a data page, which must contain `rows` rows.
     fn check_data(&self, page: &PageLocation, rows: u64, has_dictionary: bool) -> Result<PageHeader> {
         let offset = page.offset.cast_unsigned();
         let header = self.header(offset, i64::from(page.compressed_page_size).cast_unsigned())?;
@@ -286,7 +287,7 @@ impl Pages<'_> {
             _ => false,
         };
         let values = if self.column.column_descr().max_rep_level() > 0 {
-            // A row without items is one value that takes no bytes; items are stored at their full width.
+            // A row without items counts as one value but takes no bytes; items are stored at full width.
             (rows..=rows.saturating_add(header.decoded_bytes / self.value_bytes())).contains(&header.values)
         } else {
             header.values == rows
@@ -294,32 +295,32 @@ impl Pages<'_> {
         if !header.is_dictionary && encoding && values { Ok(header) } else { Err(self.damaged(offset)) }
     }
 
-    /// Checks that the data page has the repetition levels of `rows` rows.
+    /// Checks that the repetition levels of the data page describe `rows` rows.
     fn check_levels(&self, page: &PageLocation, rows: u64, header: &PageHeader) -> Result<()> {
         let found = levels::rows(&self.content(page, header)?, header.values);
         if found == Some(rows) { Ok(()) } else { Err(self.damaged(page.offset.cast_unsigned())) }
     }
 
-    /// Checks that the values of the data page, which are plain byte strings, end where it ends.
+    /// Checks that the plain byte strings of the data page end exactly where the page ends.
     fn check_lengths(&self, page: &PageLocation, header: &PageHeader) -> Result<()> {
         let has_definition = self.column.column_descr().max_def_level() > 0;
         let whole = levels::are_whole_strings(&self.content(page, header)?, has_definition);
         if whole { Ok(()) } else { Err(self.damaged(page.offset.cast_unsigned())) }
     }
 
-    /// The decompressed content of a data page.
+    /// Returns the decompressed content of a data page.
     fn content(&self, page: &PageLocation, header: &PageHeader) -> Result<Bytes> {
         let offset = page.offset.cast_unsigned();
         let stored = self.blob.read(offset + header.header_bytes, header.stored_bytes)?;
         if self.column.compression() == Compression::UNCOMPRESSED {
             return Ok(stored);
         }
-        // At most what the footer claims for the column, which is limited.
+        // At most the column size in the footer, which is limited.
         let content = zstd::bulk::decompress(&stored, header.decoded_bytes as usize);
         content.map(Bytes::from).map_err(|e| self.damaged(offset).caused_by(e))
     }
 
-    /// The header of the page of `size` bytes at `offset`.
+    /// Reads the header of the page of `size` bytes at `offset`.
     fn header(&self, offset: u64, size: u64) -> Result<PageHeader> {
         let bytes = self.blob.read(offset, size.min(header::MAX_HEADER_BYTES))?;
         let sound = |header: &PageHeader| {
@@ -331,7 +332,7 @@ impl Pages<'_> {
         PageHeader::parse(&bytes).filter(sound).ok_or_else(|| self.damaged(offset))
     }
 
-    /// Least bytes of a plain value.
+    /// Returns the minimum size of a plain value in bytes.
     fn value_bytes(&self) -> u64 {
         match self.column.column_type() {
             Type::INT64 | Type::DOUBLE => 8,

@@ -1,32 +1,32 @@
-//! Repetition and definition levels, in the hybrid of runs and bit-packed groups that data pages hold.
+//! Repetition and definition levels in the RLE/bit-packed hybrid encoding of data pages.
 //!
-//! A level that comes eight times or more from the border of a group on is a run; everything else is packed in groups
-//! of eight. The choices are those of the `parquet` crate, because the bytes of a shard may depend on no release of
-//! ours.
+//! A level that repeats at least eight times from a group boundary on becomes a run. All other levels are bit-packed in
+//! groups of eight. These choices match those of the `parquet` crate, because the bytes of a shard must not depend on
+//! the dsconvert release.
 //!
 //! Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>
 
-/// Levels that are packed together.
+/// Number of levels in a bit-packed group.
 const GROUP: usize = 8;
 
-/// Most groups behind one header, whose first byte then says it all.
+/// Maximum groups per header, so that the header fits in one byte.
 const MOST_GROUPS: usize = 63;
 
-/// Levels of one page, as they come.
+/// Encoder for the levels of one page.
 #[derive(Debug)]
 pub(super) struct Levels {
-    /// Bits of a level.
+    /// Bits per level.
     width: usize,
     encoded: Vec<u8>,
-    /// Levels that are to be packed: whole groups, and the beginning of one.
+    /// Levels to bit-pack: whole groups, then possibly a partial one.
     packed: Vec<u8>,
-    /// The last level, and how often it came since the last border of a group or as a run.
+    /// The last level. `repeated` counts how often it occurred since the last group boundary or in the current run.
     level: u8,
     repeated: usize,
 }
 
 impl Levels {
-    /// Levels of `width` bits, 8 at most.
+    /// Creates an encoder for levels of `width` bits, at most 8.
     pub(super) fn new(width: usize) -> Self {
         let packed = Vec::with_capacity(GROUP * (MOST_GROUPS + 1));
         Self { width, encoded: Vec::new(), packed, level: 0, repeated: 0 }
@@ -57,7 +57,7 @@ impl Levels {
             return;
         }
         if self.repeated >= GROUP {
-            // The group is the beginning of a run.
+            // The group starts a run.
             self.packed.truncate(self.packed.len() - GROUP);
             self.end_packed();
         } else {
@@ -68,7 +68,7 @@ impl Levels {
         }
     }
 
-    /// Takes the encoded levels away, their number of bytes in front, and begins anew.
+    /// Appends the encoded levels, prefixed with their size in bytes, to `into` and resets the encoder.
     pub(super) fn take(&mut self, into: &mut Vec<u8>) {
         let begun = self.packed.len() % GROUP;
         let only_begun = self.packed.len() == begun;
@@ -79,7 +79,7 @@ impl Levels {
             self.packed.resize(filled, 0);
             self.end_packed();
         }
-        // Levels of a page take less than its values, which have fewer than 2^31 bytes.
+        // The levels of a page take less space than its values, which have fewer than 2^31 bytes.
         into.extend((self.encoded.len() as u32).to_le_bytes());
         into.append(&mut self.encoded);
         (self.level, self.repeated) = (0, 0);
@@ -116,7 +116,7 @@ mod tests {
     fn encoded(width: usize, levels: &[(u8, usize)]) -> Vec<u8> {
         let mut encoder = Levels::new(width);
         let mut bytes = Vec::new();
-        // What was encoded before leaves nothing behind.
+        // Earlier levels must leave no state behind.
         encoder.add(1, 5);
         encoder.take(&mut bytes);
         bytes.clear();
@@ -130,9 +130,9 @@ mod tests {
         assert_eq!(encoded(2, &[]), [0, 0, 0, 0]);
         assert_eq!(encoded(2, &[(3, 300)]), [3, 0, 0, 0, 0xd8, 0x04, 3]);
         assert_eq!(encoded(2, &[(3, 5)]), [2, 0, 0, 0, 10, 3]);
-        // 0 1 1 1 1 1 1 1 is a group, then 0 and 1 are another.
+        // 0 1 1 1 1 1 1 1 is one group; 0 and 1 start another.
         assert_eq!(encoded(1, &[(0, 1), (1, 7), (0, 1), (1, 1)]), [3, 0, 0, 0, 5, 0xfe, 0x02]);
-        // A run begins at the border of a group.
+        // A run starts at a group boundary.
         assert_eq!(encoded(1, &[(0, 1), (1, 100)]), [5, 0, 0, 0, 3, 0xfe, 0xba, 0x01, 1]);
     }
 }

@@ -1,12 +1,12 @@
-//! Columns of payload: token ids and encoded images, which are nearly all the bytes there are.
+//! Payload columns: token ids, encoded images and binary fields, which make up nearly all the bytes of a dataset.
 //!
-//! They need no dictionary and no statistics, so their pages are made here, straight from the values of the records: a
-//! value is copied once into the page that is under way, and buffers are used again from page to page and from row
-//! group to row group. All other columns are written by the `parquet` crate, and that crate decides the bytes of these
-//! as well: where a page ends, which levels are runs, what the header holds is as it does it, and the tests compare.
+//! They need no dictionary and no statistics, so this module builds their pages directly from record values. Each value
+//! is copied once into the current page, and buffers are reused across pages and row groups. The `parquet` crate writes
+//! all other columns. The pages built here must be identical to those of that crate: page boundaries, runs of levels
+//! and headers follow it, and the tests compare the bytes.
 //!
-//! That is why rows are gathered in chunks: that crate looks at the size of a page after so many levels, counted from
-//! where it was last called, and it counts otherwise when all rows of a call are alike.
+//! This is why rows are encoded in chunks. The crate checks the page size after a certain number of levels, counted
+//! from the start of each call, and that number is different if all rows of a call are alike.
 
 mod levels;
 mod page;
@@ -31,20 +31,20 @@ use crate::schema::{FieldType, IdWidth};
 use levels::Levels;
 use page::{Counts, PageLayout, Pages};
 
-/// Bytes before each value that varies in length, which give it.
+/// Size of the length prefix of variable-length values.
 const LENGTH_BYTES: usize = 4;
 
-/// One column of payload of a shard.
+/// One payload column of a shard.
 pub(super) struct Payload {
     descriptor: ColumnDescPtr,
     compression: Compression,
-    /// The width of ids; the values are bytes when there is none.
+    /// Width of the ids; `None` if the values are bytes.
     ids: Option<IdWidth>,
-    /// Values that wait to be encoded.
+    /// Values not yet encoded.
     rows: Vec<Option<Bytes>>,
-    /// Whether a row begins, of ids.
+    /// Repetition levels, which mark where rows start (ids only).
     repetition: Levels,
-    /// How much of a value is there, from nothing to all.
+    /// Definition levels: how much of a value is present, from 0 (nothing) to `present` (all of it).
     definition: Levels,
     present: u8,
     page: Counts,
@@ -53,12 +53,12 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    /// Whether values of a type are written here.
+    /// Returns whether values of type `ty` are written by this module.
     pub(super) fn holds(ty: FieldType) -> bool {
         ty == FieldType::Binary || ty.is_image_file() || ty.id_width().is_some()
     }
 
-    /// A column of values of `ty`, which Parquet stores in the leaf `descriptor`.
+    /// Creates a column for values of `ty`, which Parquet stores in the leaf `descriptor`.
     pub(super) fn new(ty: FieldType, descriptor: ColumnDescPtr, compression: Compression) -> Result<Self> {
         let level = (compression != Compression::UNCOMPRESSED).then_some(ZSTD_LEVEL);
         let layout = ty.id_width().map_or(PageLayout::Plain, PageLayout::ByteStreams);
@@ -79,7 +79,7 @@ impl Payload {
         })
     }
 
-    /// Takes the value of a record.
+    /// Adds the value of the next record.
     pub(super) fn push(&mut self, value: &Value) -> Result<()> {
         self.rows.push(match (value, self.ids) {
             (Value::Null, _) => None,
@@ -90,13 +90,13 @@ impl Payload {
         Ok(())
     }
 
-    /// Which of the values that wait are there; nothing when all are.
+    /// Returns which of the pending values are not null, or `None` if none of them is null.
     pub(super) fn present(&self) -> Option<NullBuffer> {
         let all = self.rows.iter().all(Option::is_some);
         (!all).then(|| self.rows.iter().map(Option::is_some).collect())
     }
 
-    /// Encodes the values that wait.
+    /// Encodes the pending values.
     pub(super) fn encode(&mut self) -> ParquetResult<()> {
         let mut rows = std::mem::take(&mut self.rows);
         match self.ids {
@@ -108,7 +108,7 @@ impl Payload {
         Ok(())
     }
 
-    /// Ends the column chunk, and makes it the next of `group`.
+    /// Ends the column chunk and appends it to `group`.
     pub(super) fn finish(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, WatchedFile>,
@@ -150,7 +150,7 @@ impl Payload {
         let most = if alike { PAGE_ROWS } else { WRITE_BATCH };
         let mut begun = self.page.levels;
         for row in rows {
-            // A row is never divided, so the last one may go beyond.
+            // A row is never split, so the last one may exceed the limit.
             if self.page.levels - begun >= most {
                 self.end_full_page()?;
                 begun = self.page.levels;
@@ -164,7 +164,8 @@ impl Payload {
         let absent = usize::from(row.is_none());
         let ids = row.unwrap_or_default();
         let count = ids.len() / width.bytes();
-        // Present, but empty; its items are nullable and never null, which are two levels more.
+        // An empty list is two levels below an item, because items are declared nullable (though never null). A null
+        // list is one level lower.
         let definition = if count > 0 { self.present } else { self.present - 2 - absent as u8 };
         self.repetition.add(0, 1);
         self.repetition.add(1, count.saturating_sub(1));
@@ -198,7 +199,7 @@ impl Payload {
             *variable_bytes += bytes.len() as i64;
             self.page_bytes += LENGTH_BYTES + bytes.len();
             let values = self.pages.values();
-            // A record has a gibibyte at most.
+            // A record has at most 1 GiB.
             values.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
             values.extend_from_slice(&bytes);
         }
@@ -223,8 +224,8 @@ impl Payload {
     }
 }
 
-/// How many of `rows` are encoded before the size of the page is looked at: those whose values fill a page, or all when
-/// these do not.
+/// Returns how many of `rows` to encode before the next check of the page size: enough to fill a page, or all of them
+/// if their values do not fill one.
 fn rows_per_page(rows: &[Option<Bytes>]) -> usize {
     let mut bytes = 0;
     let mut values = rows.iter().flatten();
@@ -235,12 +236,12 @@ fn rows_per_page(rows: &[Option<Bytes>]) -> usize {
     let Some(fill) = fill.map(|last| last + 1).filter(|_| values.next().is_some()) else {
         return rows.len().max(1);
     };
-    // Missing values are thought to be spread evenly.
+    // Assumes that nulls are spread evenly.
     let present = rows.iter().flatten().count();
     (fill * rows.len()).div_ceil(present).min(rows.len())
 }
 
-/// Bits of a level that is at most `highest`.
+/// Returns the bits needed for levels up to `highest`.
 fn bits(highest: u8) -> usize {
     (u8::BITS - highest.leading_zeros()) as usize
 }

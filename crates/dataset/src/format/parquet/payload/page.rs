@@ -1,10 +1,10 @@
-//! Data pages of a column chunk, in buffers that are used again and again.
+//! Data pages of a column chunk, built in reusable buffers.
 //!
-//! A page is a header, levels and values, and the header says how long the rest is. So values are written first, with
-//! room before them into which levels and header are fitted at the end; room that is left is skipped when the chunk is
-//! read.
+//! A page consists of a header, levels and values, and the header contains the size of the rest. Values are therefore
+//! written first, after reserved space. Levels and header are placed at the end of that space when the page ends.
+//! Readers of the chunk skip unused space.
 //!
-//! Format: <https://parquet.apache.org/docs/file-format/data-pages/>, its header in the compact protocol of Thrift:
+//! Format: <https://parquet.apache.org/docs/file-format/data-pages/>. Headers use the Thrift compact protocol:
 //! <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
 
 use std::io::{self, Cursor, Read};
@@ -20,21 +20,21 @@ use zstd::bulk::Compressor;
 
 use crate::schema::IdWidth;
 
-/// Room before the values of a page: for its header, and for its levels unless they are many.
+/// Space reserved before the values of a page for its header and, unless they are large, its levels.
 const ROOM: usize = 1 << 10;
 
-/// Most bytes of values that are kept for the next page, and of pages for the next chunk.
+/// Capacity of value buffers that is kept for the next page, in bytes.
 const KEPT_VALUES: usize = 4 << 20;
-/// See [`KEPT_VALUES`].
+/// Capacity of the page buffer that is kept for the next chunk, in bytes.
 const KEPT_PAGES: usize = 32 << 20;
 
-/// How the values of a page are stored.
+/// Storage layout of the values in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageLayout {
-    /// As they are given.
+    /// As given.
     Plain,
-    /// Numbers of 32 bits, the first bytes of all, then the second bytes of all, and so on. Given are the bytes of this
-    /// width; the others are 0.
+    /// 32-bit numbers, stored as all first bytes, then all second bytes, and so on. The input has this width; the
+    /// remaining bytes are 0.
     ByteStreams(IdWidth),
 }
 
@@ -47,49 +47,49 @@ impl PageLayout {
     }
 }
 
-/// The pages of a column chunk.
+/// Pages of a column chunk.
 pub(super) struct Pages {
     layout: PageLayout,
     compressor: Option<Compressor<'static>>,
-    /// The values of the page that is under way, if they will be compressed.
+    /// Values of the current page if they will be compressed.
     values: Vec<u8>,
-    /// The finished pages, and values that are not compressed.
+    /// Finished pages, and uncompressed values of the current page.
     bytes: Vec<u8>,
-    /// Levels and values of the page that is being ended, if the values are not stored as they are given.
+    /// Levels and values of the page being finished, if its layout is [`PageLayout::ByteStreams`].
     streams: Vec<u8>,
-    /// Where pages stand in `bytes`, in order.
+    /// Ranges of the pages in `bytes`, in order.
     places: Vec<Range<usize>>,
-    /// Header and levels of the page that is being ended.
+    /// Header and levels of the page being finished.
     head: Vec<u8>,
     index: OffsetIndexBuilder,
     sizes: Sizes,
 }
 
-/// Sums over the pages of a chunk.
+/// Totals over the pages of a chunk.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sizes {
-    /// Bytes as they are stored, headers among them.
+    /// Stored bytes, including headers.
     pub(super) stored: u64,
-    /// Bytes before they are compressed, headers among them.
+    /// Uncompressed bytes, including headers.
     pub(super) plain: u64,
     pub(super) rows: u64,
-    /// Values and what is there in their place.
+    /// Values, counting nulls and empty lists.
     pub(super) levels: u64,
     pub(super) pages: i32,
 }
 
-/// What is in one page.
+/// Contents of one page.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) rows: usize,
-    /// Values and what is there in their place.
+    /// Values, counting nulls and empty lists.
     pub(super) levels: usize,
-    /// Bytes of the values, when they vary in length.
+    /// Size of the values in bytes, if they have variable length.
     pub(super) variable_bytes: Option<i64>,
 }
 
 impl Pages {
-    /// No pages yet. They are compressed by zstd when a level is given; those that are not are plain.
+    /// Creates an empty chunk. Pages are compressed with zstd if a level is given; otherwise the layout must be plain.
     pub(super) fn new(layout: PageLayout, zstd_level: Option<i32>) -> io::Result<Self> {
         Ok(Self {
             layout,
@@ -104,12 +104,12 @@ impl Pages {
         })
     }
 
-    /// How their values are encoded.
+    /// Returns the encoding of the values.
     pub(super) fn encoding(&self) -> Encoding {
         self.layout.encoding()
     }
 
-    /// The buffer that values of the page under way are appended to.
+    /// Returns the buffer to which values of the current page are appended.
     pub(super) fn values(&mut self) -> &mut Vec<u8> {
         let (buffer, begin) = match self.compressor {
             Some(_) => (&mut self.values, 0),
@@ -121,7 +121,7 @@ impl Pages {
         buffer
     }
 
-    /// Ends the page under way; `write_levels` appends its levels.
+    /// Ends the current page; `write_levels` appends its levels.
     pub(super) fn end(&mut self, counts: Counts, write_levels: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         self.values();
         self.head.clear();
@@ -179,13 +179,13 @@ impl Pages {
         Ok(())
     }
 
-    /// What was summed up, with the index of the pages as if the first of them began a file.
+    /// Returns the totals and the index of the pages, with offsets relative to the first page, and resets both.
     pub(super) fn describe(&mut self) -> (Sizes, OffsetIndexMetaData) {
         let index = std::mem::replace(&mut self.index, OffsetIndexBuilder::new());
         (std::mem::take(&mut self.sizes), index.build())
     }
 
-    /// Begins the next chunk.
+    /// Starts the next chunk.
     pub(super) fn clear(&mut self) {
         self.places.clear();
         self.bytes.clear();
@@ -193,7 +193,7 @@ impl Pages {
     }
 }
 
-/// The finished pages, one behind the other.
+/// Reads the finished pages as contiguous bytes.
 impl<'a> ChunkReader for &'a Pages {
     type T = PagesReader<'a>;
 
@@ -216,7 +216,7 @@ impl Length for &Pages {
     }
 }
 
-/// Reads pages one behind the other.
+/// Reader of concatenated pages.
 pub(super) struct PagesReader<'a> {
     bytes: &'a [u8],
     rest: &'a [u8],
@@ -235,7 +235,7 @@ impl Read for PagesReader<'_> {
     }
 }
 
-/// Fits `head` into the room from `begin` on, directly before what follows the room, and says where it begins.
+/// Copies `head` to the end of the reserved space at `begin`, directly before the values, and returns where it starts.
 fn place_before(buffer: &mut Vec<u8>, begin: usize, head: &[u8]) -> usize {
     if let Some(missing) = head.len().checked_sub(ROOM) {
         buffer.splice(begin..begin, std::iter::repeat_n(0, missing));
@@ -246,22 +246,22 @@ fn place_before(buffer: &mut Vec<u8>, begin: usize, head: &[u8]) -> usize {
     at
 }
 
-/// Appends the bytes of numbers as [`PageLayout::ByteStreams`], of which `GIVEN` bytes each are in `values`.
+/// Appends the numbers in `values`, given as `GIVEN` bytes each, in the layout [`PageLayout::ByteStreams`].
 fn push_streams<const GIVEN: usize>(values: &[u8], number: impl Fn([u8; GIVEN]) -> u32, out: &mut Vec<u8>) {
     let values = values.as_chunks::<GIVEN>().0;
     out.reserve(size_of::<u32>() * values.len());
     for n in 0..GIVEN {
-        // As numbers, because the compiler then takes many at once.
+        // Converting to numbers lets the compiler vectorize this.
         out.extend(values.iter().map(|value| (number(*value) >> (8 * n)) as u8));
     }
     out.resize(out.len() + (size_of::<u32>() - GIVEN) * values.len(), 0);
 }
 
-/// The header of a data page of version 1.
+/// Builds the header of a version 1 data page.
 fn header(page_bytes: usize, stored: usize, levels: usize, encoding: Encoding) -> Result<Vec<u8>> {
     const DATA_PAGE: i32 = 0;
     const RLE: i32 = 3;
-    /// A structure, whose number is two more than that of the field before.
+    /// Struct whose field number is the previous one plus two.
     const STRUCTURE_AFTER_NEXT: u8 = 0x2c;
     const END: u8 = 0;
     let mut header = Vec::with_capacity(32);
@@ -274,7 +274,7 @@ fn header(page_bytes: usize, stored: usize, levels: usize, encoding: Encoding) -
     Ok(header)
 }
 
-/// A field of 32 bits, whose number is one more than that of the field before. `value` is not negative.
+/// Appends a 32-bit field whose number is the previous one plus one. `value` must not be negative.
 fn push_field(header: &mut Vec<u8>, value: i32) {
     const NEXT_I32: u8 = 0x15;
     header.push(NEXT_I32);

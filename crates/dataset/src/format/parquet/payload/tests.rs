@@ -1,4 +1,4 @@
-//! Shards are byte for byte those that the `parquet` crate makes of the same records.
+//! Tests that shards are byte-for-byte identical to those the `parquet` crate writes for the same records.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::sample::{Ids, Record, Value};
 use crate::schema::{Field, FieldType, IdWidth, Schema};
 use crate::storage::{Access, Blob, NewFile};
 
-/// The writer whose bytes are wanted: every column through Arrow.
+/// Reference writer, which writes every column through Arrow.
 struct Reference {
     columns: ColumnBuilders,
     writer: ArrowWriter<NewFile>,
@@ -84,7 +84,7 @@ fn assert_same_bytes(schema: &Schema, records: &[Record]) {
     assert!(ours == wanted, "{} and {} bytes differ at {differs:?}", ours.len(), wanted.len());
 }
 
-/// Numbers that look random.
+/// Pseudorandom numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -94,15 +94,15 @@ impl Numbers {
     }
 }
 
-/// How values are made.
+/// Distribution of generated values.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     seed: u64,
-    /// Nullable values are missing so many times of sixteen.
+    /// Probability of null for nullable values, in sixteenths.
     missing: usize,
-    /// Ids or bytes of a value are fewer.
+    /// Exclusive upper limit for the ids or bytes of a value.
     size: usize,
-    /// One value in so many is forty times as large.
+    /// One in this many values is forty times as large; 0 means none.
     large: usize,
 }
 
@@ -187,7 +187,7 @@ fn row_groups_end_by_rows_and_by_bytes() {
     let schema = images(&[]);
     let shape = Shape { seed: 4, missing: 0, size: 60_000, large: 0 };
     assert_same_bytes(&schema, &records(&schema, 900, shape));
-    // Just as many bytes as a row group and as a chunk may have.
+    // Exactly as many bytes as a row group or a chunk may have.
     for limit in [GROUP_BYTES, CHUNK_BYTES] {
         let record = |bytes: u64| Record {
             values: vec![
@@ -252,7 +252,7 @@ proptest! {
             true => images(&extra),
             false => texts(if wide { IdWidth::U32 } else { IdWidth::U16 }, &extra),
         };
-        // About as many bytes, however large the values are.
+        // Similar total size for all value sizes.
         let count = count.min(3_000_000 / (size * if large == 5 { 8 } else { 1 }));
         assert_same_bytes(&schema, &records(&schema, count, Shape { seed, missing, size, large }));
     }

@@ -1,4 +1,4 @@
-//! The `BertNormalizer`, without a record of where characters come from.
+//! The `BertNormalizer`, without tracking of the origin of characters.
 
 use tokenizers::normalizers::BertNormalizer;
 use unicode_categories::UnicodeCategories;
@@ -6,7 +6,7 @@ use unicode_normalization_alignments::UnicodeNormalization;
 
 use crate::engine::fast::chinese::is_chinese;
 
-/// The flags of a `BertNormalizer`.
+/// A `BertNormalizer` with its options.
 #[derive(Clone, Copy)]
 pub(super) struct Bert {
     clean: bool,
@@ -25,7 +25,7 @@ impl Bert {
         }
     }
 
-    /// Appends the normal form of `text` to `out`, unless it is `text` itself. Returns whether it did.
+    /// Appends the normalized `text` to `out`, unless it is already normalized. Returns whether it did.
     pub(super) fn write(self, text: &str, out: &mut String) -> bool {
         if text.bytes().all(|b| b.is_ascii_graphic()) {
             // Nothing to clean, isolate or strip.
@@ -52,7 +52,7 @@ impl Bert {
             cleaned = cleaned.nfd().map(|(c, _)| c).filter(|c| !c.is_mark_nonspacing()).collect();
         }
         if self.lowercase {
-            // Character by character: a final sigma is not special.
+            // Maps character by character, so a final sigma is not special.
             out.extend(cleaned.chars().flat_map(char::to_lowercase));
         } else {
             out.push_str(&cleaned);
@@ -61,7 +61,8 @@ impl Bert {
     }
 }
 
-/// Unassigned, control, format and private characters of old Unicode tables, those of the reference.
+/// Returns whether `c` is an unassigned, control, format or private-use character in the reference's old Unicode
+/// tables.
 fn is_control(c: char) -> bool {
     !matches!(c, '\t' | '\n' | '\r') && c.is_other()
 }

@@ -1,7 +1,7 @@
-//! Unicode normal forms, only for the stretches of a text that may change.
+//! Unicode normalization forms, applied only to the parts of a text that may change.
 //!
-//! The tables are those of the crate which the reference uses, at the same version: they are old (9.0), and newer ones would
-//! give other characters. This module only finds the stretches that need them.
+//! The tables come from the same version of the crate that the reference uses. They are old (Unicode 9.0), and newer
+//! tables would give different characters. This module only finds the parts that need them.
 
 use std::sync::LazyLock;
 
@@ -9,14 +9,14 @@ use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, char 
 
 use crate::engine::fast::classes::decode;
 
-/// Below this, no character changes or composes with the one before it.
+/// No character below this one changes or composes with the one before it.
 const FIRST_COMBINING: u32 = 0x300;
 
-/// Whether each character of the basic plane is inert.
+/// Whether each character of the Basic Multilingual Plane is inert.
 static INERT: LazyLock<Vec<bool>> =
     LazyLock::new(|| (0..0x1_0000).map(|code| char::from_u32(code).is_some_and(is_inert)).collect());
 
-/// A starter that NFC never changes and never joins with the character before it.
+/// Returns whether `c` is a starter that NFC never changes or composes with the character before it.
 fn is_inert(c: char) -> bool {
     table::canonical_combining_class(c) == 0 && matches!(is_nfc_quick(std::iter::once(c)), IsNormalized::Yes)
 }
@@ -28,7 +28,7 @@ fn inert(code: u32) -> bool {
     }
 }
 
-/// A normal form other than NFC.
+/// A normalization form other than NFC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Nfd,
@@ -37,7 +37,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Appends `text` in this form to `out`, unless it is all ASCII, which no form changes. Returns whether it did.
+    /// Appends `text` in this form to `out`, unless it is all ASCII, which never changes. Returns whether it did.
     pub(super) fn write(self, text: &str, out: &mut String) -> bool {
         let bytes = text.as_bytes();
         let Some(mut at) = bytes.iter().position(|byte| !byte.is_ascii()) else { return false };
@@ -62,11 +62,11 @@ impl Form {
     }
 }
 
-/// Appends `text` in NFC to `out`, unless it is in NFC already. Returns whether it did.
+/// Appends `text` in NFC to `out`, unless nothing in it may change. Returns whether it did.
 pub(super) fn write_nfc(text: &str, out: &mut String) -> bool {
     let bytes = text.as_bytes();
     let (mut at, mut copied) = (0, 0);
-    // Where the character before `at` begins: it may take part in a composition.
+    // Start of the character before `at`, which may be part of a composition.
     let mut previous = 0;
     while let Some(&first) = bytes.get(at) {
         if first < 0x80 {

@@ -1,7 +1,8 @@
-//! Normalizers for every engine: the text that the reference's normalizer makes, without its record of where each
-//! character comes from, which is most of the reference's time.
+//! Normalizers of the fast engines. They produce the same text as the reference, but do not track the origin of
+//! characters, which takes most of the reference's time.
 //!
-//! A step that leaves a text as it is finds that out without a copy. What no step of this module is for, the reference does.
+//! A step that does not change a text makes no copy. The reference performs the steps that this module does not
+//! implement.
 
 mod bert;
 mod forms;
@@ -19,7 +20,7 @@ use crate::charsmap::Charsmap;
 use crate::engine::guarded::guarded;
 use crate::error::EncodeError;
 
-/// The steps of a normalizer.
+/// A normalizer, as a list of steps.
 pub(super) struct Normalizer {
     steps: Vec<Step>,
 }
@@ -36,12 +37,12 @@ enum Step {
     Nmt,
     Bert(Bert),
     Precompiled(Box<Precompiled>),
-    /// A string for every occurrence of another, which is not empty.
+    /// Replaces every occurrence of a non-empty string.
     Replace {
         pattern: String,
         content: String,
     },
-    /// A string for every run of spaces, or of white space.
+    /// Replaces every run of spaces or of white space.
     ReplaceRuns {
         run: Run,
         content: String,
@@ -49,7 +50,7 @@ enum Step {
     Other(Box<NormalizerWrapper>),
 }
 
-/// The runs of characters that are known regular expressions.
+/// The supported regular expressions, which match runs of characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Run {
     /// ` {2,}`
@@ -59,7 +60,7 @@ pub(super) enum Run {
 }
 
 impl Run {
-    /// The runs that `pattern` matches, if it is known.
+    /// Returns the runs that `pattern` matches, if it is supported.
     pub(super) fn read(pattern: &str) -> Option<Self> {
         match pattern {
             " {2,}" => Some(Run::Spaces),
@@ -68,7 +69,7 @@ impl Run {
         }
     }
 
-    /// The first run in `text`.
+    /// Finds the first run in `text`.
     fn find(self, text: &str) -> Option<(usize, usize)> {
         let is_inside = |c: char| match self {
             Run::Spaces => c == ' ',
@@ -91,7 +92,7 @@ pub(super) struct NormalizerBuffers {
 }
 
 impl NormalizerBuffers {
-    /// Frees what is larger than `most` bytes.
+    /// Frees buffers that are larger than `most` bytes.
     pub(super) fn trim(&mut self, most: usize) {
         for buffer in [&mut self.current, &mut self.next] {
             if buffer.capacity() > most {
@@ -102,7 +103,7 @@ impl NormalizerBuffers {
 }
 
 impl Normalizer {
-    /// The steps of `normalizer`.
+    /// Collects the steps of `normalizer`.
     pub(super) fn new(normalizer: Option<&NormalizerWrapper>) -> Self {
         let mut steps = Vec::new();
         if let Some(normalizer) = normalizer {
@@ -111,32 +112,32 @@ impl Normalizer {
         Self { steps }
     }
 
-    /// Whether it leaves every text as it is.
+    /// Returns whether the normalizer has no steps.
     pub(super) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Whether it does nothing but NFC, or nothing at all.
+    /// Returns whether the only steps, if any, are NFC.
     pub(super) fn is_nfc(&self) -> bool {
         self.steps.iter().all(|step| matches!(step, Step::Nfc))
     }
 
-    /// Whether what it makes of a text is at most a few times as long, whatever the text.
+    /// Returns whether every normalized text is at most a few times as long as the original.
     pub(super) fn is_bounded(&self) -> bool {
         self.steps.iter().all(|step| match step {
             Step::Precompiled(_) | Step::Other(_) => false,
             Step::Replace { pattern, content } => content.len() <= pattern.len(),
-            // A run is at least one byte.
+            // A run has at least one byte.
             Step::ReplaceRuns { content, .. } => content.len() <= 1,
             _ => true,
         })
     }
 
-    /// What the steps make of `text`.
+    /// Normalizes `text`.
     ///
     /// # Errors
     ///
-    /// A panic of the reference.
+    /// If the reference panics.
     pub(super) fn normalize<'a>(
         &self,
         text: &'a str,
@@ -152,7 +153,7 @@ impl Normalizer {
                     std::mem::swap(current, next);
                     is_changed = true;
                 }
-                // The reference continues with the text as it is then.
+                // Like the reference, continue with the current text.
                 Err(EncodeError::Unsupported(_)) => break,
                 Err(error) => return Err(error),
             }
@@ -199,7 +200,8 @@ fn collect(normalizer: &NormalizerWrapper, steps: &mut Vec<Step>) {
 }
 
 impl Step {
-    /// Appends what the step makes of `text` to `out`, which is empty, unless it is `text` itself. Returns whether it did.
+    /// Appends the result of the step to the empty `out`, unless the step does not change `text`. Returns whether it
+    /// did.
     fn write(&self, text: &str, out: &mut String) -> Result<bool, EncodeError> {
         Ok(match self {
             Step::Nfc => write_nfc(text, out),
@@ -244,7 +246,7 @@ impl Step {
     }
 }
 
-/// Appends `text` with `content` in place of the stretches that are `found`, unless they are equal.
+/// Appends `text` with the ranges `found` replaced by `content`, unless nothing changes. Returns whether it did.
 fn write_replaced(
     text: &str,
     out: &mut String,
@@ -267,7 +269,8 @@ fn write_replaced(
     true
 }
 
-/// Appends each character of `text` as `each` leaves it, unless `text` is ASCII and stays as it is.
+/// Appends the results of `each` for the characters of `text`, unless `text` is ASCII and unchanged. Returns whether it
+/// did.
 fn write_chars(text: &str, out: &mut String, each: impl Fn(char) -> Option<char>) -> bool {
     if text.bytes().all(|byte| byte.is_ascii() && each(char::from(byte)) == Some(char::from(byte))) {
         return false;
@@ -276,7 +279,8 @@ fn write_chars(text: &str, out: &mut String, each: impl Fn(char) -> Option<char>
     true
 }
 
-/// Character by character: a final sigma is not special.
+/// Appends `text` in lowercase, unless it is ASCII and unchanged. Returns whether it did. Maps character by character,
+/// so a final sigma is not special.
 fn write_lowercase(text: &str, out: &mut String) -> bool {
     if text.is_ascii() {
         if !text.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -290,7 +294,7 @@ fn write_lowercase(text: &str, out: &mut String) -> bool {
     true
 }
 
-/// The rules of `Nmt` for one character.
+/// Applies the rules of `Nmt` to one character.
 fn nmt(c: char) -> Option<char> {
     match u32::from(c) {
         0x0001..=0x0008 | 0x000B | 0x000E..=0x001F | 0x007F | 0x008F | 0x009F => None,

@@ -1,7 +1,8 @@
-//! The `Precompiled` normalizer, only for the stretches of a text that its character map may change.
+//! The `Precompiled` normalizer, applied only to the parts of a text that its character map may change.
 //!
-//! The reference divides a text into grapheme clusters and looks each up in the map, which is most of its time. Nearly all
-//! characters are a cluster of their own and in no string of the map. What a character is, is found out once.
+//! The reference splits a text into grapheme clusters and looks up each in the map, which takes most of its time.
+//! Nearly all characters are clusters of their own and occur in no mapped string. Each character is classified only
+//! once.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,19 +12,20 @@ use unicode_segmentation::UnicodeSegmentation;
 use crate::charsmap::Charsmap;
 use crate::engine::fast::classes::decode;
 
-/// The other bits are set.
+/// The other bits have been determined.
 const KNOWN: u8 = 1;
-/// Beside another such character, it is a cluster of its own.
+/// Next to another such character, it is a grapheme cluster of its own.
 const ALONE: u8 = 2;
-/// The map changes a cluster that begins with it.
+/// The map changes a cluster that starts with it.
 const CHANGES: u8 = 4;
-/// A string of the map begins with it.
+/// A mapped string starts with it.
 const STARTS: u8 = 8;
 
-/// The normalizer.
+/// A `Precompiled` normalizer.
 pub(super) struct Precompiled {
     map: Charsmap,
-    /// The bits of each character of the Basic Multilingual Plane. Every thread computes the same, so no lock is needed.
+    /// Class bits of each character in the Basic Multilingual Plane. All threads compute the same values, so no lock is
+    /// needed.
     known: Vec<AtomicU8>,
 }
 
@@ -32,13 +34,13 @@ impl Precompiled {
         Self { map, known: (0..0x1_0000).map(|_| AtomicU8::new(0)).collect() }
     }
 
-    /// The bits of the character at `at`, and its length in bytes; `None` at the end.
+    /// Returns the class bits and the length in bytes of the character at `at`; `None` at the end.
     #[inline]
     fn class_at(&self, text: &str, at: usize) -> Option<(u8, usize)> {
         let bytes = text.as_bytes();
         let first = *bytes.get(at)?;
         let (code, len) = if first < 0x80 { (u32::from(first), 1) } else { decode(bytes, at, first) };
-        // Characters outside of the plane are left to the map.
+        // Characters outside the plane are always looked up in the map.
         let Some(known) = self.known.get(code as usize) else { return Some((STARTS, len)) };
         let class = match known.load(Ordering::Relaxed) {
             0 => {
@@ -51,10 +53,10 @@ impl Precompiled {
         Some((class, len))
     }
 
-    /// The bits of the character `c`.
+    /// Determines the class bits of the character `c`.
     fn find_out(&self, c: &str) -> u8 {
-        // A carriage return joins the line feed after it. The classes that remain (control characters, syllables of Hangul,
-        // and those without a rule) never join each other (UAX #29).
+        // A carriage return joins a following line feed. The remaining classes (control characters, Hangul syllables,
+        // and characters without a rule) never join each other (UAX #29).
         let apart = |text: String| text.graphemes(true).count() == 2;
         let is_alone = c != "\r"
             && [format!("a{c}"), format!("{c}a"), format!("{c}{c}"), format!("가{c}"), format!("{c}가")]
@@ -71,10 +73,10 @@ impl Precompiled {
         class
     }
 
-    /// Appends `text` as the map leaves it to `out`, unless the map leaves it as it is. Returns whether it did.
+    /// Appends the mapped `text` to `out`, unless the map does not change it. Returns whether it did.
     pub(super) fn write(&self, text: &str, out: &mut String) -> bool {
         let (mut at, mut copied) = (0, 0);
-        // Where the character before `at` begins: the one at `at` may join it.
+        // Start of the character before `at`, which the one at `at` may join.
         let mut previous = 0;
         while let Some((class, len)) = self.class_at(text, at) {
             let end = at + len;
@@ -90,7 +92,7 @@ impl Precompiled {
                 at = end;
                 continue;
             }
-            // A stretch of clusters: from the character before to one that the next does not join either.
+            // A sequence of clusters, from the previous character to one that the next does not join.
             let start = previous;
             let mut class = self.class_at(text, start).map_or(0, |(class, _)| class) | class;
             (previous, at) = (at, end);
@@ -153,7 +155,7 @@ mod tests {
         }
     }
 
-    /// Of the classes that decide where clusters end, every pair of characters is tried.
+    /// Tests a sample of pairs of characters from all classes that determine cluster boundaries.
     #[test]
     fn characters_that_are_alone_never_join_each_other() {
         let ours = Precompiled::new(Charsmap::new(&[4, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap());

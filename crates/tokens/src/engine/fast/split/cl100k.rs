@@ -1,4 +1,4 @@
-//! The pattern of `cl100k_base` and its relatives.
+//! Splitter for the patterns of `cl100k_base` and related encodings.
 
 use super::steps::{
     Contraction, Split, contraction, contractions, end_of_numbers, first_numbers, first_white, line_ends,
@@ -7,7 +7,8 @@ use super::steps::{
 use crate::engine::fast::block::Block;
 use crate::engine::fast::classes::{Classes, LETTER, LINE_END, NUMBER, OTHER};
 
-/// [`Pattern::Cl100k`](super::pattern::Pattern::Cl100k) and [`Pattern::Qwen2`](super::pattern::Pattern::Qwen2): a word takes up to `DIGITS` digits.
+/// [`Pattern::Cl100k`](super::pattern::Pattern::Cl100k) and [`Pattern::Qwen2`](super::pattern::Pattern::Qwen2): a word
+/// has up to `DIGITS` digits.
 pub(in super::super) struct Cl100k<const DIGITS: usize>;
 
 impl<const DIGITS: usize> Split for Cl100k<DIGITS> {
@@ -44,11 +45,11 @@ impl<const DIGITS: usize> Split for Cl100k<DIGITS> {
         let &Block { letters, numbers, spaces, blanks, lines, apostrophes, .. } = block;
         let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
         let other = block.all() & !(letters | numbers | white);
-        // Runs of other characters: a space before one goes with it, line ends after it too.
+        // A run of other characters includes a space before it and line ends after it.
         let first_other = other & !(other << 1) & !(spaces << 1);
         let after_other = lines & other << 1;
         let taken = lines & !lines.wrapping_add(after_other);
-        // Letters take one character before them with them: a gap, or another character that is alone.
+        // Letters include one character before them: a gap, or a single other character.
         let prefixes = gaps | first_other & !(other >> 1);
         let first_letters = letters & !(letters << 1) & !(prefixes << 1);
         let starts = first_other | first_letters | first_numbers(numbers, DIGITS) | first_white(block, taken);

@@ -1,14 +1,15 @@
-//! The patterns of DeepSeek V3, which it applies one after the other: numbers, kana and Han, and the rest, each piece as if it
-//! stood alone.
+//! Splitter for the patterns of DeepSeek V3, which are applied one after the other: numbers, kana and Han, and the
+//! rest. Each piece is split independently.
 
 use super::steps::{Split, end_of_numbers, first_numbers, first_white, line_ends, spaces_and_lines};
 use crate::engine::fast::block::{Block, low};
 use crate::engine::fast::classes::{Classes, EAST, LETTER, LINE_END, NUMBER, OTHER, SPACE, SYMBOL};
 
-/// [`Pattern::DeepSeek`](super::pattern::Pattern::DeepSeek), over [`Table::MarksAreLetters`](crate::engine::fast::classes::Table::MarksAreLetters).
+/// [`Pattern::DeepSeek`](super::pattern::Pattern::DeepSeek), over
+/// [`Table::MarksAreLetters`](crate::engine::fast::classes::Table::MarksAreLetters).
 pub(in super::super) struct DeepSeek;
 
-/// The most digits of a word.
+/// Maximum number of digits in a word.
 const DIGITS: usize = 3;
 
 impl Split for DeepSeek {
@@ -49,14 +50,14 @@ impl Split for DeepSeek {
         let &Block { letters, numbers, spaces, blanks, lines, controls, .. } = block;
         let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
         let symbols = block.all() & !(letters | numbers | white | controls);
-        // Runs of symbols: a space before one goes with it, line ends after it too.
+        // A run of symbols includes a space before it and line ends after it.
         let first_symbols = symbols & !(symbols << 1) & !(spaces << 1);
         let after_symbols = lines & symbols << 1;
         let taken = lines & !lines.wrapping_add(after_symbols);
-        // Letters take one character before them with them: a gap, or a symbol that is alone.
+        // Letters include one character before them: a gap, or a single symbol.
         let prefixes = gaps | first_symbols & !(symbols >> 1);
         let first_letters = letters & !(letters << 1) & !(prefixes << 1);
-        // White space before a number ends there, and none of it belongs to what follows.
+        // White space ends before a number, and none of it is part of the number's word.
         let before_numbers = gaps & gaps << 1 & numbers >> 1 & !(lines << 1);
         let first_white = first_white(block, taken) & !before_numbers;
         let starts = first_symbols | first_letters | first_numbers(numbers, DIGITS) | first_white;
@@ -67,10 +68,10 @@ impl Split for DeepSeek {
     }
 }
 
-/// What the patterns ask of a character.
+/// The properties of a character that the patterns distinguish.
 #[derive(Clone, Copy)]
 struct Kind {
-    /// [`LETTER`] for marks, too.
+    /// [`LETTER`] also for marks.
     class: u8,
     is_symbol: bool,
     is_east: bool,
@@ -84,7 +85,7 @@ impl Kind {
     }
 }
 
-/// A text up to where the piece ends that one of its characters is in.
+/// A text limited to the current piece, which ends at a number or at a change to or from kana and Han.
 struct Piece<'a> {
     classes: Classes,
     bytes: &'a [u8],
@@ -92,14 +93,14 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// The character at `at`, if it is in the piece.
+    /// Returns the character at `at`, if it is in the piece.
     #[inline(always)]
     fn at(&self, at: usize) -> Option<(Kind, usize)> {
         let found = Kind::at(self.classes, self.bytes, at);
         found.filter(|(kind, _)| kind.class != NUMBER && kind.is_east == self.is_east)
     }
 
-    /// End of the run that begins at `at`.
+    /// Returns the end of the run that starts at `at`.
     #[inline(always)]
     fn run(&self, mut at: usize, is: impl Fn(Kind) -> bool) -> usize {
         while let Some((kind, len)) = self.at(at)
@@ -110,7 +111,7 @@ impl Piece<'_> {
         at
     }
 
-    /// End of what no alternative matches, which stays together: up to what one does.
+    /// Returns the end of a run of characters that no alternative matches. The run is a single word.
     #[inline]
     fn unmatched(&self, mut at: usize) -> usize {
         while let Some((kind, len)) = self.at(at)

@@ -1,4 +1,4 @@
-//! The pattern of GPT-2.
+//! Splitter for the pattern of GPT-2.
 
 use super::steps::{Contraction, Split, contraction, contractions};
 use crate::engine::fast::block::Block;
@@ -13,7 +13,7 @@ impl<const BETWEEN: bool> Split for Gpt2<BETWEEN> {
     fn end(classes: Classes, bytes: &[u8], at: usize) -> usize {
         let Some((class, len)) = classes.at(bytes, at) else { return bytes.len() };
         let first = bytes[at];
-        // Between numbers the text ends where one begins.
+        // With `BETWEEN`, the text ends at the next number.
         let next = |at| classes.at(bytes, at).filter(|(class, _)| !(BETWEEN && *class == NUMBER));
         if first == b' ' {
             return match next(at + 1) {
@@ -50,15 +50,15 @@ impl<const BETWEEN: bool> Split for Gpt2<BETWEEN> {
             false => (0, numbers & !(numbers << 1), 0),
         };
         let runs = letters & !(letters << 1) | first_numbers | first_other;
-        // A space takes what follows with it; of several, the last one does.
+        // A word includes a single space before it, the last one of a run.
         let last_white = white & !(white >> 1) & block.all() >> 1 & !before_alone;
         let starts = alone | runs & !(spaces << 1) | white & !(white << 1) | last_white;
         contractions(block, apostrophes & first_other & !(spaces << 1), starts, false, Contraction::Whole)
     }
 }
 
-/// `\s+(?!\S)|\s+`, after the first character of it, which began at `at`, in a text of which `next` gives the class and the
-/// length of a character.
+/// Returns the end of the match of `\s+(?!\S)|\s+` that starts at `at` and whose first character ends at `end`. `next`
+/// returns the class and length of a character.
 #[inline(always)]
 fn spaces(next: impl Fn(usize) -> Option<(u8, usize)>, mut end: usize, at: usize) -> usize {
     let mut last = at;

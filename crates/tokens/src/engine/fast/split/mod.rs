@@ -1,10 +1,10 @@
-//! The split patterns of byte-level tokenizers, hand-written: where the word that starts at a position ends.
+//! Hand-written splitters for the split patterns of byte-level tokenizers.
 //!
-//! Each splitter is the leftmost-first alternation of one regular expression, which [`pattern`] quotes. Every character
-//! is matched by one of the alternatives, so the words cover the text.
+//! Each splitter implements the leftmost-first alternation of one regular expression, quoted in [`pattern`]. Every
+//! character is matched by an alternative, so the words cover the text.
 //!
-//! There are two ways to the same words: one at a time, character by character ([`steps::Split::end`]), and all words of a
-//! block of ASCII at once ([`steps::Split::starts`]), which is several times as fast.
+//! Each splitter finds words in two ways: one word at a time, character by character ([`steps::Split::end`]), and all
+//! words in a block of ASCII at once ([`steps::Split::starts`]), which is several times as fast.
 
 pub(super) mod cl100k;
 pub(super) mod deepseek;

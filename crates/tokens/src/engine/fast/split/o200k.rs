@@ -1,4 +1,4 @@
-//! The pattern of `o200k_base` and its relatives: words end where their case changes.
+//! Splitter for the patterns of `o200k_base` and related encodings, in which words end where their case changes.
 
 use super::steps::{
     Contraction, Split, contraction, contractions, end_of_numbers, first_numbers, first_white,
@@ -7,8 +7,8 @@ use super::steps::{
 use crate::engine::fast::block::Block;
 use crate::engine::fast::classes::{AS_LOWER, AS_UPPER, Classes, LETTER, LINE_END, NUMBER, OTHER};
 
-/// [`Pattern::O200k`](super::pattern::Pattern::O200k) and [`Pattern::Tekken`](super::pattern::Pattern::Tekken): a word of numbers has up to
-/// `DIGITS` of them; one of letters includes a contraction after it, if `CONTRACTIONS`.
+/// [`Pattern::O200k`](super::pattern::Pattern::O200k) and [`Pattern::Tekken`](super::pattern::Pattern::Tekken): a word
+/// of numbers has up to `DIGITS` of them; with `CONTRACTIONS`, a word of letters includes a contraction after it.
 pub(in super::super) struct O200k<const DIGITS: usize, const CONTRACTIONS: bool>;
 
 impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONTRACTIONS> {
@@ -19,7 +19,7 @@ impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONT
         if class == NUMBER {
             return end_of_numbers(classes, bytes, next, DIGITS);
         }
-        // Letters behind one other character come before letters from here on, which a mark begins, too.
+        // Letters after one other character take precedence over letters that start here, possibly with a mark.
         let letters =
             |at, may_be: bool| if may_be { Letters::at(classes, bytes, at) } else { Letters::default() };
         let behind = letters(next, !matches!(class, LETTER | LINE_END));
@@ -40,13 +40,14 @@ impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONT
         let &Block { letters, capitals, numbers, spaces, blanks, lines, apostrophes, slashes, .. } = block;
         let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
         let other = block.all() & !(letters | numbers | white);
-        // Line ends behind other characters belong to them, and slashes behind those. Adding a bit to a run of ones clears it
-        // from there on, and a further bit in it stands again.
+        // Line ends after other characters belong to them, as do slashes after these line ends. Adding a bit to a run
+        // of ones clears the run from that bit on. A second bit added to the same run stays set, so it is restored
+        // afterwards.
         let (after_other, tails) = (lines & other << 1, lines | slashes);
         let taken = tails & !tails.wrapping_add(after_other) | after_other;
         let other = other & !taken;
         let first_other = other & !(other << 1) & !(spaces << 1);
-        // Letters take one character before them with them: a gap, or another character that is alone.
+        // Letters include one character before them: a gap, or a single other character.
         let prefixes = gaps | first_other & !(other >> 1);
         let first_letters = letters & !(letters << 1) & !(prefixes << 1);
         let changes = capitals & (letters & !capitals) << 1;
@@ -60,7 +61,7 @@ impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONT
     }
 }
 
-/// Where letters from one place on end.
+/// Ends of the two letter alternatives that start at a position.
 #[derive(Default)]
 struct Letters {
     /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+`
@@ -73,7 +74,8 @@ impl Letters {
     #[inline(always)]
     fn at(classes: Classes, bytes: &[u8], at: usize) -> Self {
         let (mut end, mut small) = (at, None);
-        // As many as can be capitals; if no small one follows, the last that can be one gives the small ones their first.
+        // Matches as many uppercase letters as possible. If no lowercase letter follows, the last one that also matches
+        // as lowercase is the lowercase part.
         while let Some((_, case, len)) = classes.both_at(bytes, end)
             && case & AS_UPPER != 0
         {
@@ -93,7 +95,7 @@ impl Letters {
     }
 }
 
-/// `[\r\n/]*`.
+/// Returns the end of the match of `[\r\n/]*` at `at`.
 #[inline]
 fn tail(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b'\r' | b'\n' | b'/') = bytes.get(at) {

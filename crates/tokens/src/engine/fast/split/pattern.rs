@@ -1,10 +1,10 @@
-//! The split patterns that are known, as a `tokenizer.json` writes them.
+//! The supported split patterns, as written in a `tokenizer.json`.
 
 use crate::engine::fast::classes::Table;
 
 /// The pattern of GPT-2, built into the `ByteLevel` pre-tokenizer.
 pub(crate) const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-/// The same, as some files write it.
+/// The pattern of GPT-2, as written in some files.
 pub(super) const GPT2_SHORT: &str =
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// The pattern of `cl100k_base` and Llama 3.
@@ -18,19 +18,19 @@ pub(crate) const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M
 /// The pattern of Tekken (Mistral NeMo, Apertus).
 pub(in super::super) const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// The patterns of DeepSeek V3, one after the other.
+/// The patterns of DeepSeek V3, applied one after the other.
 pub(in super::super) const DEEPSEEK: [&str; 3] = [
     r"\p{N}{1,3}",
     "[一-龥぀-ゟ゠-ヿ]+",
     r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
 ];
 
-/// A known way to split.
+/// A supported split pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Pattern {
     /// GPT-2.
     Gpt2,
-    /// The same between digits, each of which is a word (StarCoder, SmolLM).
+    /// GPT-2 between digits, each of which is a separate word (StarCoder, SmolLM).
     Gpt2BetweenNumbers,
     /// `cl100k_base`, Llama 3: up to three digits.
     Cl100k,
@@ -42,12 +42,12 @@ pub(in super::super) enum Pattern {
     Tekken,
     /// DeepSeek V3, [`DEEPSEEK`].
     DeepSeek,
-    /// All of it is one word.
+    /// No split: each piece is one word.
     Whole,
 }
 
 impl Pattern {
-    /// The pattern written as `regex`, if it is a known one, and what its classes are.
+    /// Returns the pattern written as `regex` and its class table, if it is supported.
     pub(in super::super) fn known(regex: &str) -> Option<(Self, Table)> {
         match regex {
             GPT2 | GPT2_SHORT => Some((Pattern::Gpt2, Table::Plain)),

@@ -1,22 +1,22 @@
-//! What the splitters share: the trait, and the parts that their regular expressions have in common.
+//! Shared parts of the splitters: their trait, and the common parts of their regular expressions.
 
 use crate::engine::fast::block::{Block, low};
 use crate::engine::fast::classes::{Classes, LINE_END, NUMBER, SPACE};
 
-/// Where words end.
+/// Finds the words of a split pattern.
 pub(in super::super) trait Split {
-    /// End of the word that begins at `at`, which is a character boundary before the end of `bytes`.
+    /// Returns the end of the word that starts at `at`, a character boundary before the end of `bytes`.
     fn end(classes: Classes, bytes: &[u8], at: usize) -> usize;
 
-    /// Where words begin in `block`, of which one begins at byte 0: a bit for each but that one. Those only that begin
-    /// there whatever follows the block.
+    /// Returns a mask of the starts of words in `block`, except for the word that starts at byte 0. It includes only
+    /// starts that do not depend on the text after the block.
     fn starts(block: &Block<'_>) -> u64;
 }
 
-/// Where, among runs of `numbers`, words of up to `digits` of them begin.
+/// Returns the starts of words of up to `digits` numbers in the runs of `numbers`.
 #[inline(always)]
 pub(super) fn first_numbers(numbers: u64, digits: usize) -> u64 {
-    // After every `digits` digits another word begins.
+    // A new word starts after every `digits` digits.
     let longer = (1..=digits).fold(numbers, |run, k| run & numbers << k);
     let mut first = numbers & !(numbers << 1);
     let mut next = first << digits & longer;
@@ -27,7 +27,7 @@ pub(super) fn first_numbers(numbers: u64, digits: usize) -> u64 {
     first
 }
 
-/// End of the word of up to `digits` numbers of which the first ends at `end`.
+/// Returns the end of the word of up to `digits` numbers whose first number ends at `end`.
 #[inline(always)]
 pub(super) fn end_of_numbers(classes: Classes, bytes: &[u8], mut end: usize, digits: usize) -> usize {
     for _ in 1..digits {
@@ -39,8 +39,8 @@ pub(super) fn end_of_numbers(classes: Classes, bytes: &[u8], mut end: usize, dig
     end
 }
 
-/// Where white space begins words, `\s*[\r\n]+|\s+(?!\S)|\s+`: up to its last line end, then up to its last character, then
-/// that. `taken` are line ends that belong to the word before them.
+/// Returns the starts of words of white space, `\s*[\r\n]+|\s+(?!\S)|\s+`. A run is split after its last line end and
+/// before its last character. `taken` are the line ends that belong to the preceding word.
 #[inline(always)]
 pub(super) fn first_white(block: &Block<'_>, taken: u64) -> u64 {
     let &Block { spaces, blanks, lines, .. } = block;
@@ -51,19 +51,19 @@ pub(super) fn first_white(block: &Block<'_>, taken: u64) -> u64 {
     first | last_gaps | after_line
 }
 
-/// The runs of `gaps` that are followed by one of `lines`.
+/// Returns the runs of `gaps` that are followed by one of `lines`.
 #[inline(always)]
 pub(super) fn before(gaps: u64, lines: u64) -> u64 {
     let last = gaps & lines >> 1;
     if last == 0 {
-        return 0; // nearly always
+        return 0; // the usual case
     }
-    // Adding to the lowest bit of a run of ones clears the run: here from the other side.
+    // Adding the lowest bit of a run of ones clears the run. The bits are reversed to add at the other end.
     let (gaps, last) = (gaps.reverse_bits(), last.reverse_bits());
     (gaps & !gaps.wrapping_add(last)).reverse_bits()
 }
 
-/// The run of `gaps` at the end of `block`.
+/// Returns the run of `gaps` at the end of `block`.
 #[inline(always)]
 pub(super) fn at_end(block: &Block<'_>, gaps: u64) -> u64 {
     let len = block.bytes.len();
@@ -71,17 +71,18 @@ pub(super) fn at_end(block: &Block<'_>, gaps: u64) -> u64 {
     block.all() & !low(len - run.min(len))
 }
 
-/// What a contraction is to the word it belongs to.
+/// Relation of a contraction to its word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contraction {
-    /// All of it.
+    /// The contraction is a whole word.
     Whole,
-    /// Its end, after letters.
+    /// The contraction is the end of a word of letters.
     Tail,
 }
 
-/// Corrects `starts` for the contractions that begin at some of `apostrophes`: where they are a whole word, one begins at
-/// each of these in any case; where they are a tail, one begins there only if no letter is before it.
+/// Corrects `starts` for the contractions at `apostrophes`. If contractions are whole words, each of these apostrophes
+/// starts a word. If they are tails, an apostrophe starts a word only if it is not the start of a contraction after
+/// letters.
 #[inline(always)]
 pub(super) fn contractions(
     block: &Block<'_>,
@@ -95,12 +96,12 @@ pub(super) fn contractions(
         let at = apostrophes.trailing_zeros() as usize;
         apostrophes &= apostrophes - 1;
         if kind == Contraction::Tail && behind == Some(at) {
-            // The word before is a contraction itself.
+            // The preceding letters are a contraction themselves.
             continue;
         }
         let certain = low(at + usize::from(kind == Contraction::Whole));
         if at + 3 > block.bytes.len() {
-            // What follows is not in this block.
+            // The contraction may extend beyond the block.
             starts &= certain;
         } else if let Some(end) = contraction(block.bytes, at, ignore_case) {
             let next = 1u64.checked_shl(end as u32).unwrap_or(0) & block.all();
@@ -111,7 +112,8 @@ pub(super) fn contractions(
     starts & !1
 }
 
-/// `\s*[\r\n]+|\s+(?!\S)|\s+`, in a text of which `next` gives the class and the length of a character.
+/// Returns the end of the match of `\s*[\r\n]+|\s+(?!\S)|\s+` at `at`. `next` returns the class and length of a
+/// character.
 #[inline(always)]
 pub(super) fn spaces_and_lines(next: impl Fn(usize) -> Option<(u8, usize)>, at: usize) -> usize {
     let (mut end, mut last) = (at, at);
@@ -129,7 +131,7 @@ pub(super) fn spaces_and_lines(next: impl Fn(usize) -> Option<(u8, usize)>, at: 
     after_line.unwrap_or(end)
 }
 
-/// `[\r\n]*`.
+/// Returns the end of the match of `[\r\n]*` at `at`.
 #[inline]
 pub(super) fn line_ends(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b'\r' | b'\n') = bytes.get(at) {
@@ -138,7 +140,7 @@ pub(super) fn line_ends(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// End of `'s|'t|'re|'ve|'m|'ll|'d` at the apostrophe `at`.
+/// Returns the end of the match of `'s|'t|'re|'ve|'m|'ll|'d` at the apostrophe `at`, if any.
 #[inline]
 pub(super) fn contraction(bytes: &[u8], at: usize, ignore_case: bool) -> Option<usize> {
     let letter = |k: usize| {
@@ -148,7 +150,7 @@ pub(super) fn contraction(bytes: &[u8], at: usize, ignore_case: bool) -> Option<
     match (letter(1), letter(2)) {
         (b's' | b't' | b'm' | b'd', _) => Some(at + 2),
         (b'r' | b'v', b'e') | (b'l', b'l') => Some(at + 3),
-        // U+017F, the long s, is an s when case does not count.
+        // U+017F, the long s, matches `s` if case is ignored.
         (0xc5, 0xbf) if ignore_case => Some(at + 3),
         _ => None,
     }

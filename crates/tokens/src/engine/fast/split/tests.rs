@@ -1,4 +1,4 @@
-//! Every splitter against the regular expression it stands for, and blocks against single words.
+//! Tests of every splitter against its regular expression, and of block splitting against word-by-word splitting.
 
 use proptest::prelude::*;
 use tokenizers::pre_tokenizers::digits::Digits;
@@ -32,7 +32,8 @@ fn words_with<S: Split>(table: Table, text: &str) -> Vec<&str> {
     words
 }
 
-/// Checks that the blocks of `text` have the same words: from each word on, those that are known, in a row.
+/// Checks that from each word on, the consecutive words found in the block are those of `text`. Returns their total
+/// number.
 fn check_blocks<S: Split>(text: &str) -> usize {
     check_blocks_with::<S>(Table::Plain, text)
 }
@@ -81,7 +82,7 @@ fn expected_by(steps: &[&dyn PreTokenize], text: &str) -> Vec<String> {
     splits.into_iter().map(|(s, _, _)| s.to_owned()).collect()
 }
 
-/// [`PreTokenizer`], for any of them.
+/// Object-safe version of [`PreTokenizer`].
 trait PreTokenize {
     fn run(&self, pieces: &mut PreTokenizedString);
 }
@@ -122,12 +123,12 @@ fn most_words_of_a_text_are_found_in_blocks() {
         check_blocks::<O200k<3, true>>(&text),
         check_blocks_with::<DeepSeek>(Table::MarksAreLetters, &text),
     ] {
-        // From each word on, the words of up to 64 bytes.
+        // From each word on, a block contains the words in up to 64 bytes.
         assert!(known > 10 * words::<Gpt2<false>>(&text).len(), "{known}");
     }
 }
 
-/// Checks what came after the first patterns.
+/// Checks the O200K, Tekken, StarCoder and DeepSeek patterns.
 fn check_words_and_case(text: &str) -> Result<(), TestCaseError> {
     prop_assert_eq!(words::<O200k<3, true>>(text), expected(&reference(O200K), text));
     prop_assert_eq!(words::<O200k<1, false>>(text), expected(&reference(TEKKEN), text));

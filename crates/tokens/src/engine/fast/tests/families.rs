@@ -1,4 +1,4 @@
-//! Small tokenizers of every family that has a fast engine.
+//! Small tokenizers of every family with a fast engine.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::testing::{
     wordpiece,
 };
 
-/// The vocabulary of [`bpe`] behind these steps and `ByteLevel`.
+/// [`bpe`] with the pre-tokenizers `steps` before `ByteLevel`.
 pub(super) fn bpe_behind(steps: &[Value], use_regex: bool) -> Value {
     let mut value = bpe();
     let byte_level =
@@ -31,7 +31,7 @@ pub(super) fn replace(kind: &str, pattern: &str, content: &str) -> Value {
     json!({"type": "Replace", "pattern": {kind: pattern}, "content": content})
 }
 
-/// A sequence of normalizers.
+/// A `Sequence` of normalizers.
 pub(super) fn in_order(steps: &[Value]) -> Value {
     json!({"type": "Sequence", "normalizers": steps})
 }
@@ -46,7 +46,7 @@ fn named(name: &str) -> Value {
     json!({"type": name})
 }
 
-/// [`unigram`] with other normalizers and another pre-tokenizer.
+/// [`unigram`] with the given normalizers and pre-tokenizer.
 fn unigram_behind(normalizers: &[Value], pre_tokenizer: Value) -> Value {
     let mut value = unigram();
     value["normalizer"] = in_order(normalizers);
@@ -58,13 +58,13 @@ fn metaspace(scheme: &str) -> Value {
     json!({"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": scheme, "split": true})
 }
 
-/// Byte-level BPE whose words end in tokens of their own.
+/// Byte-level BPE with an `end_of_word_suffix`, like CLIP.
 fn clip() -> Value {
     let mut value = bpe();
     let model = value["model"].as_object_mut().unwrap();
     model["end_of_word_suffix"] = json!("</w>");
     let vocab = model["vocab"].as_object_mut().unwrap();
-    // Every second merge is one of ends, too.
+    // Half of the merges also get a variant for ends of words.
     let tokens: Vec<String> = vocab.keys().cloned().collect();
     for token in tokens {
         let next = vocab.len();
@@ -83,7 +83,7 @@ fn clip() -> Value {
     pre_tokenized(value, &[split(pattern, "Removed", true), byte_level])
 }
 
-/// Tokenizers of the engine for chunks.
+/// Tokenizers for the engine with cached chunks.
 fn chunked() -> Vec<(&'static str, Value)> {
     let map = || {
         precompiled(&[
@@ -123,7 +123,7 @@ fn chunked() -> Vec<(&'static str, Value)> {
     );
     let mut other = unigram_behind(&[map(), strip(false)], metaspace("always"));
     other["model"]["byte_fallback"] = json!(true);
-    // Tokens that are searched for in the normalized text.
+    // Adds tokens that are searched for in the normalized text.
     let with_tokens = |mut value: Value| {
         for token in ["<Dog>", "quick", "é!", "''"] {
             add_token(&mut value, token, false, true);
@@ -156,7 +156,7 @@ fn chunked() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Tokenizers that have a fast engine, with a name for messages.
+/// Tokenizers with a fast engine, and names for messages.
 pub(super) fn values() -> Vec<(&'static str, Value)> {
     let mut neox = bpe();
     neox["normalizer"] = json!({"type": "NFC"});

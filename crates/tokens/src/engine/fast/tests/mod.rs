@@ -1,4 +1,4 @@
-//! Every fast engine against the reference, on small tokenizers and nasty texts.
+//! Tests of every fast engine against the reference, on small tokenizers and difficult texts.
 
 mod families;
 
@@ -172,7 +172,7 @@ fn a_token_that_looks_at_its_neighbours_goes_to_the_reference() {
     assert!(stats.by_reference);
 }
 
-/// From about a million characters on, the reference takes the rest of the text as one word.
+/// From about a million white-space characters on, the reference treats the rest of the text as one word.
 #[test]
 fn a_run_of_spaces_that_the_reference_stumbles_over_goes_to_it() {
     let (_, tokenizer) = TOKENIZERS.iter().find(|(name, _)| *name == "llama3").unwrap();
@@ -186,7 +186,7 @@ fn a_run_of_spaces_that_the_reference_stumbles_over_goes_to_it() {
     }
 }
 
-/// Neither gives up on anything else.
+/// Neither the fast engines nor the reference give up on long words other than white space.
 #[test]
 fn long_words_have_the_ids_of_the_reference() {
     for name in ["gpt2", "llama3", "qwen2", "o200k", "tekken", "starcoder", "deepseek"] {
@@ -248,7 +248,7 @@ fn what_is_not_known_is_left_to_the_reference_and_says_why() {
     }
 }
 
-/// A wrong engine is found out by the built-in texts.
+/// The built-in texts detect a wrong engine.
 #[test]
 fn an_engine_that_is_wrong_is_not_used() {
     use crate::engine::reference::Reference;
@@ -260,7 +260,7 @@ fn an_engine_that_is_wrong_is_not_used() {
         |value: &Value| Reference::new(serde_json::from_value(value.clone()).unwrap(), true, u64::MAX);
     let right = reference(&bpe());
     assert_eq!(proof::check(&right as &dyn Engine, &right, &mut scratch()), Ok(()));
-    // The same but for single digits; another normal form; another pattern.
+    // The pairs differ in the number of digits per word, in normalization, and in the pattern.
     let (llama3, qwen2) = (bpe_with_pattern(CL100K, true), bpe_with_pattern(QWEN2, true));
     let mut nfc = bpe();
     nfc["normalizer"] = json!({"type": "NFC"});
