@@ -65,9 +65,9 @@ impl Progress {
         self.timing.phase(phase)
     }
 
-    /// Returns the time spent in `stage`, summed over all threads.
-    pub fn activity_time(&self, stage: Activity) -> Duration {
-        self.timing.stage(stage)
+    /// Returns the time spent in `activity`, summed over all threads.
+    pub fn activity_time(&self, activity: Activity) -> Duration {
+        self.timing.activity(activity)
     }
 
     /// Returns sums over the units converted so far.

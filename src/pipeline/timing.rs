@@ -35,7 +35,7 @@ pub(super) struct Timing {
     /// Disables the measurement of activities, to benchmark its cost.
     off: bool,
     phases: [AtomicU64; 3],
-    stages: [AtomicU64; 5],
+    activities: [AtomicU64; 5],
 }
 
 impl Timing {
@@ -44,18 +44,18 @@ impl Timing {
     }
 
     /// Starts to measure an activity.
-    pub(super) fn start(&self) -> StageTimer {
-        StageTimer((!self.off).then(Instant::now))
+    pub(super) fn start(&self) -> ActivityTimer {
+        ActivityTimer((!self.off).then(Instant::now))
     }
 
-    /// Adds the time since `timer` was started to the activity `stage`.
-    pub(super) fn end_activity(&self, stage: Activity, timer: StageTimer) {
-        self.add(stage, timer.elapsed());
+    /// Adds the time since `timer` was started to `activity`.
+    pub(super) fn end_activity(&self, activity: Activity, timer: ActivityTimer) {
+        self.add(activity, timer.elapsed());
     }
 
-    pub(super) fn add(&self, stage: Activity, time: Duration) {
+    pub(super) fn add(&self, activity: Activity, time: Duration) {
         if !self.off {
-            self.stages[stage as usize].fetch_add(nanoseconds(time), Relaxed);
+            self.activities[activity as usize].fetch_add(nanoseconds(time), Relaxed);
         }
     }
 
@@ -68,16 +68,16 @@ impl Timing {
         Duration::from_nanos(self.phases[phase as usize].load(Relaxed))
     }
 
-    pub(super) fn stage(&self, stage: Activity) -> Duration {
-        Duration::from_nanos(self.stages[stage as usize].load(Relaxed))
+    pub(super) fn activity(&self, activity: Activity) -> Duration {
+        Duration::from_nanos(self.activities[activity as usize].load(Relaxed))
     }
 }
 
 /// Start time of an activity; `None` if activities are not measured.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct StageTimer(Option<Instant>);
+pub(super) struct ActivityTimer(Option<Instant>);
 
-impl StageTimer {
+impl ActivityTimer {
     /// Returns the time since the start.
     pub(super) fn elapsed(self) -> Duration {
         self.0.map_or(Duration::ZERO, |started| started.elapsed())
@@ -93,18 +93,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stages_and_phases_are_summed_apart() {
+    fn activities_and_phases_are_summed_apart() {
         let timing = Timing::default();
         timing.add(Activity::Read, Duration::from_millis(2));
         timing.add(Activity::Read, Duration::from_millis(3));
         timing.add(Activity::Wait, Duration::from_millis(7));
-        assert_eq!(timing.stage(Activity::Read), Duration::from_millis(5));
-        assert_eq!(timing.stage(Activity::Wait), Duration::from_millis(7));
-        assert_eq!(timing.stage(Activity::Write), Duration::ZERO);
+        assert_eq!(timing.activity(Activity::Read), Duration::from_millis(5));
+        assert_eq!(timing.activity(Activity::Wait), Duration::from_millis(7));
+        assert_eq!(timing.activity(Activity::Write), Duration::ZERO);
         let timer = timing.start();
         std::thread::sleep(Duration::from_millis(2));
         timing.end_activity(Activity::Sync, timer);
-        assert!(timing.stage(Activity::Sync) >= Duration::from_millis(2));
+        assert!(timing.activity(Activity::Sync) >= Duration::from_millis(2));
         timing.end(Phase::Commit, Instant::now() - Duration::from_millis(4));
         assert!(timing.phase(Phase::Commit) >= Duration::from_millis(4));
         assert_eq!(timing.phase(Phase::Convert), Duration::ZERO);
@@ -117,6 +117,6 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         timing.end_activity(Activity::Read, timer);
         timing.add(Activity::Read, Duration::from_secs(1));
-        assert_eq!((timer.elapsed(), timing.stage(Activity::Read)), (Duration::ZERO, Duration::ZERO));
+        assert_eq!((timer.elapsed(), timing.activity(Activity::Read)), (Duration::ZERO, Duration::ZERO));
     }
 }

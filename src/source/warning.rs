@@ -82,7 +82,8 @@ pub enum Warning {
         /// Address of the first of these objects.
         example: String,
     },
-    /// Columns of Parquet files with images are left out, because no field can hold them.
+    /// Columns of Parquet files with images are left out, because no field can hold their type, or because a field of
+    /// every dataset has their name.
     ColumnsLeftOut {
         /// Names of the columns.
         columns: Vec<String>,
@@ -231,7 +232,10 @@ impl fmt::Display for Warning {
             }
             Self::ColumnsLeftOut { columns } => {
                 let names = listed(columns.iter().map(|name| format!("{name:?}")));
-                write!(f, "no field can hold these columns, which are left out: {names}")
+                write!(
+                    f,
+                    "these columns are left out, because of their type or because dsconvert has a field of that name: {names}"
+                )
             }
             Self::ImagesWithoutRow { images, example } => write!(
                 f,

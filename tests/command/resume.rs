@@ -19,6 +19,21 @@ fn finished_units(dir: &Path) -> (PathBuf, BTreeMap<String, Vec<u8>>, PathBuf) {
 }
 
 #[test]
+fn rates_of_a_resumed_run_exclude_the_units_that_were_finished_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, whole, out) = finished_units(dir.path());
+    let report = dir.path().join("run.json");
+    let resume = format!("{OPTIONS} --max-rejects 50% --resume --report {}", report.display());
+    convert("text", &source, &out, &resume).exits(0);
+    assert_same(&tree(&out), &whole);
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
+    assert!(report["records"].as_u64() > Some(0), "{report}");
+    for rate in ["items", "bytes_in", "bytes_out", "tokens"] {
+        assert_eq!(report["rates"][rate], 0.0, "{rate}: {report}");
+    }
+}
+
+#[test]
 fn a_finished_unit_with_a_damaged_file_is_converted_again() {
     let dir = tempfile::tempdir().unwrap();
     let (source, whole, unfinished) = finished_units(dir.path());

@@ -11,7 +11,7 @@
 //!
 //! | type | bytes |
 //! |---|---|
-//! | `string`, `binary`, `json`, `image` | byte count as u64 LE, then the bytes |
+//! | `string`, `binary`, `json`, `image`, `mask` | byte count as u64 LE, then the bytes |
 //! | `ids<u16>`, `ids<u32>` | byte count as u64 LE, then the ids, LE |
 //! | `bool`, integers, `label` | the value as i64 or u64, LE (bool: 0 or 1) |
 //! | `float32`, `float64` | the bits of the value as binary64, LE |
@@ -40,7 +40,7 @@ pub enum Value<B: AsRef<[u8]> = Bytes> {
     Float(f64),
     /// `string`, `json`.
     Text(Text<B>),
-    /// `binary`, `image`.
+    /// `binary`, `image`, `mask`.
     Bytes(B),
     /// `ids<u16>`, `ids<u32>`.
     Ids(Ids<B>),

@@ -33,7 +33,7 @@ impl Task {
         match self {
             Task::Whole(Scale::Full) => "full size".to_owned(),
             Task::Whole(scale) => format!("1/{} of the size", scale.denominator()),
-            Task::Middle => "middle quarter".to_owned(),
+            Task::Middle => "middle half of width and height".to_owned(),
         }
     }
 }

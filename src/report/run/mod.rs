@@ -51,7 +51,7 @@ pub struct RunReport {
     pub seconds: Phases,
     /// Total time of all threads while units were converted, in seconds.
     pub thread_seconds: ActivityTimes,
-    /// Items, source bytes and output bytes per second of the whole run. Source bytes are those that this run read.
+    /// Items, source bytes and output bytes per second of the whole run, of the units that this run converted.
     pub rates: Rates,
     /// Outcomes of all items of the dataset. For a part, this and the following counts cover the units it converted.
     pub counts: Counts,
@@ -103,7 +103,7 @@ pub struct Phases {
     pub total: f64,
 }
 
-/// Seconds that threads spent in each stage of converting units.
+/// Seconds that threads spent in each activity of converting units.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActivityTimes {
@@ -199,13 +199,15 @@ impl RunReport {
         let command = done.manifest.kind().name();
         let mut report = Self::measured(command, limits, &run.out, progress, plan, total);
         report.add_dataset(done);
+        // A resumed run must not count the units that an earlier run has finished.
+        let converted = progress.converted_units();
         let seconds = total.as_secs_f64().max(1e-9);
-        let per_second = |amount: u64| if done.was_complete { 0.0 } else { amount as f64 / seconds };
+        let per_second = |amount: u64| amount as f64 / seconds;
         report.rates = Rates {
-            items: per_second(report.counts.found),
-            bytes_in: per_second(report.bytes_in),
-            bytes_out: per_second(report.bytes_out),
-            tokens: report.tokens.map(per_second),
+            items: per_second(converted.counts.found),
+            bytes_in: per_second(converted.bytes_in),
+            bytes_out: per_second(converted.bytes_out),
+            tokens: report.tokens.map(|_| per_second(converted.length)),
         };
         report
     }
@@ -220,7 +222,7 @@ impl RunReport {
         total: Duration,
     ) -> Self {
         let phase = |phase| progress.phase_time(phase).as_secs_f64();
-        let stage = |stage| progress.activity_time(stage).as_secs_f64();
+        let activity = |activity| progress.activity_time(activity).as_secs_f64();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
             run_report: RUN_REPORT_VERSION,
@@ -235,11 +237,11 @@ impl RunReport {
                 total: total.as_secs_f64(),
             },
             thread_seconds: ActivityTimes {
-                read: stage(Activity::Read),
-                transform: stage(Activity::Transform),
-                write: stage(Activity::Write),
-                sync: stage(Activity::Sync),
-                wait: stage(Activity::Wait),
+                read: activity(Activity::Read),
+                transform: activity(Activity::Transform),
+                write: activity(Activity::Write),
+                sync: activity(Activity::Sync),
+                wait: activity(Activity::Wait),
             },
             items: progress.snapshot().items,
             peak_memory_bytes: peak_memory_bytes(),

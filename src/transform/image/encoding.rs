@@ -28,7 +28,7 @@ pub enum Subsampling {
 /// |---|---|
 /// | `jpeg`, `jpeg:Q`, `jpeg:Q:420`, `jpeg:Q:444` | baseline JPEG of quality Q from 1 to 100 |
 /// | `png` | 8-bit PNG |
-/// | `webp:Q` | lossy WebP of quality Q from 1 to 100 |
+/// | `webp`, `webp:Q` | lossy WebP of quality Q from 1 to 100 |
 /// | `webp-lossless` | lossless WebP |
 /// | `raw` | bare samples, see [`ImageType::Raw`] |
 /// | `keep` | the type of the source |

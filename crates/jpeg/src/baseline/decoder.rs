@@ -16,8 +16,9 @@ use crate::pixel_format::PixelFormat;
 /// The fast decoder of common JPEGs. It keeps buffers and tables from one image to the next.
 ///
 /// It decodes 8-bit baseline JPEG in one scan, grayscale or YCbCr with 4:2:0, 4:2:2 or 4:4:4 sampling, with sides up to
-/// 16,384. All other files, and all damaged ones, are [`Declined`]. For those, use [`Decoder`](crate::Decoder), which
-/// falls back to a decoder of all 8-bit JPEGs, or any other decoder.
+/// 16,384. All other files, all damaged ones, and subsampled images less than five pixels wide at the requested scale are
+/// [`Declined`]. For those, use [`Decoder`](crate::Decoder), which falls back to a decoder of all 8-bit JPEGs, or any
+/// other decoder.
 ///
 /// ```no_run
 /// use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, PixelFormat, Region, Scale};

@@ -1,7 +1,7 @@
-//! Benchmark of the cost of stage times: conversions with and without them in turn, and one measurement alone.
+//! Benchmark of the cost of activity times: alternating conversions with and without them, and one measurement alone.
 //!
 //! ```text
-//! DSCONVERT_BENCH_IMAGES=folder DSCONVERT_BENCH_CORPUS=file.jsonl cargo bench --bench stage_times
+//! DSCONVERT_BENCH_IMAGES=folder DSCONVERT_BENCH_CORPUS=file.jsonl cargo bench --bench activity_times
 //! ```
 //!
 //! Without the variables, the photographs and the corpus of `fixtures/` are used. The order within a pair alternates,
@@ -57,7 +57,7 @@ fn one_measurement(threads: usize) {
     println!("one measurement, {threads} at a time: {each:.0} ns");
 }
 
-/// Converts with and without stage times in turn, and prints the ratios of the time with to the time without.
+/// Converts alternately with and without activity times, and prints the ratios of the time with to the time without.
 fn pairs(name: &str, job: &impl Job, threads: usize) {
     let dir = tempfile::tempdir().unwrap();
     let options = run_options(&dir.path().join("out"), threads);
@@ -82,7 +82,7 @@ fn pairs(name: &str, job: &impl Job, threads: usize) {
         wall.push(with.1 / without.1);
     }
     println!(
-        "{name}: {PAIRS} pairs of {repeats} conversions, {threads} threads: with stage times, {} of the processor time and {} of \
+        "{name}: {PAIRS} pairs of {repeats} conversions, {threads} threads: with activity times, {} of the processor time and {} of \
          the time without",
         spread(&mut cpu),
         spread(&mut wall)
