@@ -16,6 +16,7 @@ import dsconvert
 from conftest import ROOT
 from dsconvert import headspace_probe
 from dsconvert.headspace_probe import choose
+from dsconvert.worker_prediction import cores_of
 from fake_device import FakeDevice, VirtualDevice, VirtualTime, VirtualWorkers
 
 
@@ -229,6 +230,12 @@ def test_more_workers_are_simulated():
     assert report.workers_error is None and "simulated" in repr(report)
     if report.gain_interval[0] > 0:
         assert "by simulation, " in report.verdict
+
+
+def test_loads_share_the_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    # A load that keeps one core busy is often measured as slightly more than one.
+    assert [cores_of(share) for share in (0.3, 0.6, 0.98, 1.02, 1.9, 8)] == [None, 3, 2, 2, 1, 1]
 
 
 def test_a_dataset_that_fails_outside_of_workers_is_told():

@@ -70,7 +70,8 @@ def cores_of(cpu_share: float) -> int | None:
     them."""
     if cpu_share < NEEDS_A_CORE:
         return None
-    return max(1, int(len(os.sched_getaffinity(0)) / cpu_share))
+    # Rounded: the share of a load that uses one core is often measured as slightly more than 1.
+    return max(1, round(len(os.sched_getaffinity(0)) / cpu_share))
 
 
 def simulated_step_ms(
