@@ -45,9 +45,9 @@ impl StageTimes {
 }
 
 /// Stopwatch for consecutive stages.
-pub(super) struct Lap(Instant);
+pub(super) struct Stopwatch(Instant);
 
-impl Lap {
+impl Stopwatch {
     pub(super) fn start() -> Self {
         Self(Instant::now())
     }

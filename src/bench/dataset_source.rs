@@ -1,6 +1,6 @@
 //! Loading of batches from datasets, through the reader.
 
-use super::batch::{BatchWorker, DeliveredShape, IdRows, Lap, LoadedBatch};
+use super::batch::{BatchWorker, DeliveredShape, IdRows, LoadedBatch, Stopwatch};
 use super::raw_text::shape_of;
 use crate::decode::{Decoder, Size, SourceRegion, Stored};
 use crate::error::{Error, Result};
@@ -123,7 +123,7 @@ impl DatasetWorker<'_> {
 
     /// Loads image records. `records` are ordinals in `split`; `items` are the ordinals among all records.
     fn images(&mut self, split: &Split, records: &[u64], items: &[u64], decode: bool, out: &mut LoadedBatch) {
-        let mut lap = Lap::start();
+        let mut lap = Stopwatch::start();
         let found: Vec<Result<Record>> = match split.get_many(records) {
             Ok(found) => found.into_iter().map(Ok).collect(),
             // Reads the records one at a time, to find those that fail.
@@ -133,13 +133,13 @@ impl DatasetWorker<'_> {
         out.stages.read += read;
         out.shared_ns += read;
         for (record, &item) in found.into_iter().zip(items) {
-            let mut own = Lap::start();
+            let mut own = Stopwatch::start();
             let loaded = record.map_err(|e| e.to_string()).and_then(|record| {
                 if !decode {
                     std::hint::black_box(record.image());
                     return Ok(());
                 }
-                let mut lap = Lap::start();
+                let mut lap = Stopwatch::start();
                 let decoded = self.decode(&record);
                 out.stages.decode += lap.ns();
                 decoded?;
@@ -167,7 +167,7 @@ impl DatasetWorker<'_> {
         decode: bool,
         out: &mut LoadedBatch,
     ) {
-        let mut lap = Lap::start();
+        let mut lap = Stopwatch::start();
         let rows = &mut self.rows;
         let (flat, ends) = (rows.flat.len(), rows.ends.len());
         let copy = |rows: &mut IdRows, ids: crate::sample::Ids<&[u8]>| {
@@ -216,7 +216,7 @@ impl BatchWorker for DatasetWorker<'_> {
             }
         }
         if decode && self.source.kind == Kind::Text {
-            let mut lap = Lap::start();
+            let mut lap = Stopwatch::start();
             self.rows.pad(out);
             let padded = lap.ns();
             out.stages.collate += padded;

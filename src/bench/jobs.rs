@@ -23,7 +23,7 @@ pub enum JobRequest {
 
 /// A child process that runs rounds.
 #[derive(Debug)]
-struct Job {
+struct JobProcess {
     child: Child,
     /// Closed before waiting for the process.
     requests: Option<ChildStdin>,
@@ -32,7 +32,7 @@ struct Job {
 
 /// Child processes that run rounds at the same time.
 #[derive(Debug)]
-pub(super) struct Jobs(Vec<Job>);
+pub(super) struct Jobs(Vec<JobProcess>);
 
 fn failed(what: &str) -> Error {
     Error::new(ErrorKind::Io, format!("a process of the benchmark {what}"))
@@ -51,7 +51,7 @@ impl Jobs {
             let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
                 return Err(Error::internal("a process has no pipes"));
             };
-            jobs.0.push(Job { child, requests: Some(requests), answers: BufReader::new(answers) });
+            jobs.0.push(JobProcess { child, requests: Some(requests), answers: BufReader::new(answers) });
         }
         Ok(jobs)
     }

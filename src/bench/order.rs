@@ -50,27 +50,27 @@ impl FromStr for ReadOrder {
 /// The batches of repeated epochs.
 #[derive(Debug)]
 pub(super) struct BatchOrder {
-    kind: Batches,
+    batches: EpochBatches,
     /// Runs of batches, each loaded by one thread in order.
     runs: Option<Vec<Range<u64>>>,
 }
 
 #[derive(Debug)]
-enum Batches {
+enum EpochBatches {
     /// Batches of one size.
-    Equal { items: Items, size: u64, seed: Option<u64> },
+    Equal { items: ItemSet, size: u64, seed: Option<u64> },
     /// Batches of any size.
     Listed(Vec<Vec<u64>>),
 }
 
 /// The items to read: all, or a subset.
 #[derive(Debug, Clone)]
-pub(super) struct Items {
+pub(super) struct ItemSet {
     pub(super) count: u64,
     pub(super) subset: Option<Arc<Vec<u64>>>,
 }
 
-impl Items {
+impl ItemSet {
     fn get(&self, i: u64) -> u64 {
         match &self.subset {
             Some(subset) => subset.get(i as usize).copied().unwrap_or(0),
@@ -83,7 +83,7 @@ impl BatchOrder {
     /// Creates the batches of `items` in `order`. Buckets and token budgets need `lengths`, those of all items of the
     /// target. `streams` are runs of items that are each read by one thread.
     pub(super) fn new(
-        items: Items,
+        items: ItemSet,
         order: ReadOrder,
         size: BenchBatchSize,
         seed: u64,
@@ -95,30 +95,30 @@ impl BatchOrder {
         }
         let unknown = || Error::internal("batches need lengths that are not known");
         let length = |item: u64| lengths.and_then(|all| all.get(item as usize)).copied().unwrap_or(0);
-        let kind = match (order, size) {
+        let batches = match (order, size) {
             (ReadOrder::Bucketed, _) => {
                 let lengths = lengths.ok_or_else(unknown)?;
                 let of_items =
                     (0..items.count).map(|i| lengths.get(items.get(i) as usize).copied().unwrap_or(0));
-                Batches::Listed(bucketed(&items, of_items.collect(), size, seed)?)
+                EpochBatches::Listed(bucketed(&items, of_items.collect(), size, seed)?)
             }
             (_, BenchBatchSize::Items(size)) => {
                 let seed = (order == ReadOrder::Random).then_some(seed);
-                Batches::Equal { items, size: size.max(1), seed }
+                EpochBatches::Equal { items, size: size.max(1), seed }
             }
             (_, BenchBatchSize::Tokens(budget)) => {
                 lengths.ok_or_else(unknown)?;
                 let permutation = Permutation::new(items.count, seed);
                 let at = |i| if order == ReadOrder::Random { permutation.of(i) } else { i };
-                Batches::Listed(filled((0..items.count).map(|i| items.get(at(i))), budget, length))
+                EpochBatches::Listed(filled((0..items.count).map(|i| items.get(at(i))), budget, length))
             }
         };
-        Ok(Self { kind, runs: None })
+        Ok(Self { batches, runs: None })
     }
 
     /// Creates batches that never cross the end of a stream.
     fn of_streams(
-        items: &Items,
+        items: &ItemSet,
         order: ReadOrder,
         size: BenchBatchSize,
         lengths: Option<&[u64]>,
@@ -147,14 +147,14 @@ impl BatchOrder {
             runs.push(first..batches.len() as u64);
         }
         runs.retain(|run| !run.is_empty());
-        Ok(Self { kind: Batches::Listed(batches), runs: Some(runs) })
+        Ok(Self { batches: EpochBatches::Listed(batches), runs: Some(runs) })
     }
 
     /// Returns the number of batches per epoch.
     pub(super) fn per_epoch(&self) -> u64 {
-        match &self.kind {
-            Batches::Equal { items, size, .. } => items.count.div_ceil(*size),
-            Batches::Listed(batches) => batches.len() as u64,
+        match &self.batches {
+            EpochBatches::Equal { items, size, .. } => items.count.div_ceil(*size),
+            EpochBatches::Listed(batches) => batches.len() as u64,
         }
     }
 
@@ -180,9 +180,9 @@ impl BatchOrder {
     pub(super) fn batch(&self, number: u64) -> Vec<u64> {
         let epoch = number / self.per_epoch().max(1);
         let index = number % self.per_epoch().max(1);
-        match &self.kind {
-            Batches::Listed(batches) => batches.get(index as usize).cloned().unwrap_or_default(),
-            Batches::Equal { items, size, seed } => {
+        match &self.batches {
+            EpochBatches::Listed(batches) => batches.get(index as usize).cloned().unwrap_or_default(),
+            EpochBatches::Equal { items, size, seed } => {
                 let range = index * size..((index + 1) * size).min(items.count);
                 match seed {
                     None => range.map(|i| items.get(i)).collect(),
@@ -216,7 +216,7 @@ fn filled(items: impl Iterator<Item = u64>, budget: u64, length: impl Fn(u64) ->
 }
 
 /// Returns one epoch of the batches that a loader with buckets by length would make.
-fn bucketed(items: &Items, lengths: Vec<u64>, size: BenchBatchSize, seed: u64) -> Result<Vec<Vec<u64>>> {
+fn bucketed(items: &ItemSet, lengths: Vec<u64>, size: BenchBatchSize, seed: u64) -> Result<Vec<Vec<u64>>> {
     let size = match size {
         BenchBatchSize::Items(items) => BatchSize::BatchSize(items),
         BenchBatchSize::Tokens(tokens) => BatchSize::MaxTokens(tokens),
@@ -235,8 +235,8 @@ fn bucketed(items: &Items, lengths: Vec<u64>, size: BenchBatchSize, seed: u64) -
 mod tests {
     use super::*;
 
-    fn items(count: u64) -> Items {
-        Items { count, subset: None }
+    fn items(count: u64) -> ItemSet {
+        ItemSet { count, subset: None }
     }
 
     fn epoch(order: &BatchOrder, number: u64) -> Vec<u64> {
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn random_epochs_differ_and_subsets_are_respected() {
-        let subset = Items { count: 30, subset: Some(Arc::new((0..30).map(|i| i * 3).collect())) };
+        let subset = ItemSet { count: 30, subset: Some(Arc::new((0..30).map(|i| i * 3).collect())) };
         let size = BenchBatchSize::Items(4);
         let order = BatchOrder::new(subset, ReadOrder::Random, size, 1, None, None).unwrap();
         let (a, b) = (epoch(&order, 0), epoch(&order, 1));

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::batch::BatchWorker;
-use super::order::Items;
+use super::order::ItemSet;
 use super::target::{BenchTarget, TargetKind};
 use crate::error::{Error, Result};
 
@@ -17,9 +17,9 @@ const MAX_CHECKED: usize = 500;
 
 /// Result of the check of two targets.
 #[derive(Debug)]
-pub(super) struct Paired {
+pub(super) struct PairedItems {
     /// Items that both hold, in the order of the first target.
-    pub(super) items: [Items; 2],
+    pub(super) items: [ItemSet; 2],
     /// Number of pairs that were loaded and compared.
     pub(super) checked: u64,
 }
@@ -39,7 +39,7 @@ fn refused(targets: [&BenchTarget; 2], what: String, help: &str) -> Error {
 }
 
 /// Pairs the items that both targets hold, and checks that both deliver them alike.
-pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<Paired> {
+pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<PairedItems> {
     let [a, b] = targets;
     if a.kind().is_text() != b.kind().is_text() {
         let what = format!("one is {}, the other {}", kind(a.kind()), kind(b.kind()));
@@ -53,10 +53,10 @@ pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<Paired> {
     let checked = check(targets, &pairs)?;
     let side = |ordinals: Vec<u64>, target: &BenchTarget| {
         let all = ordinals.len() as u64 == target.items() && ordinals.is_sorted();
-        Items { count: ordinals.len() as u64, subset: (!all).then(|| Arc::new(ordinals)) }
+        ItemSet { count: ordinals.len() as u64, subset: (!all).then(|| Arc::new(ordinals)) }
     };
     let (first, second) = pairs.into_iter().unzip();
-    Ok(Paired { items: [side(first, a), side(second, b)], checked })
+    Ok(PairedItems { items: [side(first, a), side(second, b)], checked })
 }
 
 fn kind(kind: TargetKind) -> &'static str {

@@ -39,14 +39,14 @@ pub struct Probe {
 }
 
 /// The files of a target, addressed as if concatenated.
-struct Blocks<'a> {
+struct ConcatenatedFiles<'a> {
     files: &'a [RawFile],
     /// Position of the first byte of each file.
     starts: Vec<u64>,
     total: u64,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> ConcatenatedFiles<'a> {
     fn new(files: &'a [RawFile]) -> Self {
         let mut total = 0;
         let starts = files.iter().map(|file| {
@@ -90,7 +90,7 @@ impl ProbeReader {
 /// Returns the bytes and reads per second of `threads` threads that call `next` for `time`. `next` returns file, offset
 /// and size of the read with the given number, or `None` to end.
 fn measure(
-    blocks: &Blocks<'_>,
+    concatenated: &ConcatenatedFiles<'_>,
     threads: usize,
     time: Duration,
     next: impl Fn(u64) -> Option<(usize, u64, u64)> + Sync,
@@ -101,7 +101,7 @@ fn measure(
         let work = || {
             let mut reader = ProbeReader::default();
             while let Some((file, offset, size)) = next(claims.fetch_add(1, Relaxed)) {
-                bytes.fetch_add(reader.read(blocks.files, file, offset, size), Relaxed);
+                bytes.fetch_add(reader.read(concatenated.files, file, offset, size), Relaxed);
                 reads.fetch_add(1, Relaxed);
                 if start.elapsed() >= time {
                     return;
@@ -125,8 +125,8 @@ impl Probe {
         single_pass: bool,
         mut prepare: impl FnMut() -> Option<Residency>,
     ) -> Result<Option<Self>> {
-        let blocks = Blocks::new(files);
-        if blocks.total == 0 {
+        let concatenated = ConcatenatedFiles::new(files);
+        if concatenated.total == 0 {
             return Ok(None);
         }
         let before = prepare();
@@ -134,7 +134,7 @@ impl Probe {
         for (file, raw) in files.iter().enumerate() {
             offsets.extend((0..raw.bytes.div_ceil(BLOCK_BYTES)).map(|block| (file, block * BLOCK_BYTES)));
         }
-        let (sequential, _) = measure(&blocks, threads, time, |claim| {
+        let (sequential, _) = measure(&concatenated, threads, time, |claim| {
             let count = offsets.len() as u64;
             let (file, offset) =
                 *offsets.get((claim % count) as usize).filter(|_| !single_pass || claim < count)?;
@@ -142,12 +142,12 @@ impl Probe {
         })?;
         let before_random = prepare();
         let size = (item_bytes.ceil() as u64).next_multiple_of(ALIGNMENT).clamp(ALIGNMENT, BLOCK_BYTES);
-        let most = blocks.total.div_ceil(size);
-        let (random, reads) = measure(&blocks, threads, time, |claim| {
+        let most = concatenated.total.div_ceil(size);
+        let (random, reads) = measure(&concatenated, threads, time, |claim| {
             if single_pass && claim >= most {
                 return None;
             }
-            let (file, offset) = blocks.find(xxh3_64(&claim.to_le_bytes()) % blocks.total)?;
+            let (file, offset) = concatenated.find(xxh3_64(&claim.to_le_bytes()) % concatenated.total)?;
             Some((file, offset / ALIGNMENT * ALIGNMENT, size))
         })?;
         Ok(Some(Self {
@@ -169,8 +169,11 @@ mod tests {
     fn bytes_of_several_files_are_found() {
         let file = |bytes| RawFile { path: "x".into(), name: String::new(), bytes };
         let files = [file(10), file(0), file(5)];
-        let blocks = Blocks::new(&files);
-        assert_eq!([0, 9, 10, 14].map(|at| blocks.find(at)), [(0, 0), (0, 9), (2, 0), (2, 4)].map(Some));
+        let concatenated = ConcatenatedFiles::new(&files);
+        assert_eq!(
+            [0, 9, 10, 14].map(|at| concatenated.find(at)),
+            [(0, 0), (0, 9), (2, 0), (2, 4)].map(Some)
+        );
     }
 
     #[test]

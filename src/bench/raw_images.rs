@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::batch::{BatchWorker, DeliveredShape, Lap, LoadedBatch};
+use super::batch::{BatchWorker, DeliveredShape, LoadedBatch, Stopwatch};
 use super::raw_file::RawFile;
 use crate::transform::image::{ImageScratch, ImageTransform};
 
@@ -32,7 +32,7 @@ pub(super) struct RawImageWorker<'a> {
 }
 
 /// Reads a whole file into `bytes`, and returns the nanoseconds of opening and of reading it.
-fn read(path: &Path, bytes: &mut Vec<u8>, lap: &mut Lap) -> Result<(u64, u64), String> {
+fn read(path: &Path, bytes: &mut Vec<u8>, lap: &mut Stopwatch) -> Result<(u64, u64), String> {
     let mut file = File::open(path).map_err(|e| format!("cannot be opened: {e}"))?;
     let open = lap.ns();
     bytes.clear();
@@ -45,7 +45,7 @@ impl RawImageWorker<'_> {
     fn image(&mut self, item: u64, decode: bool, out: &mut LoadedBatch) -> Result<(), String> {
         let Self { images, scratch, file, batch } = self;
         let planned = images.files.get(item as usize).ok_or("is not in the folder")?;
-        let mut lap = Lap::start();
+        let mut lap = Stopwatch::start();
         let (open, read) = read(&planned.path, file, &mut lap)?;
         out.stages.open += open;
         out.stages.read += read;
@@ -71,7 +71,7 @@ impl BatchWorker for RawImageWorker<'_> {
     fn load(&mut self, items: &[u64], decode: bool, out: &mut LoadedBatch) {
         self.batch.clear();
         for &item in items {
-            let mut lap = Lap::start();
+            let mut lap = Stopwatch::start();
             match self.image(item, decode, out) {
                 Ok(()) => {
                     out.delivered += 1;
@@ -85,7 +85,7 @@ impl BatchWorker for RawImageWorker<'_> {
 
     fn shape(&mut self, item: u64) -> Result<DeliveredShape, String> {
         let planned = self.images.files.get(item as usize).ok_or("is not in the folder")?;
-        read(&planned.path, &mut self.file, &mut Lap::start())?;
+        read(&planned.path, &mut self.file, &mut Stopwatch::start())?;
         let pixels = self.images.transform.pixels(&self.file, &mut self.scratch, || ());
         let pixels = pixels.map_err(|reject| reject.message)?;
         Ok(DeliveredShape::Pixels { width: pixels.width, height: pixels.height })

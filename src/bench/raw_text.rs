@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::batch::{BatchWorker, DeliveredShape, IdRows, Lap, LoadedBatch};
+use super::batch::{BatchWorker, DeliveredShape, IdRows, LoadedBatch, Stopwatch};
 use super::raw_file::RawFile;
 use crate::error::{Error, Result};
 use crate::sample::Reject;
@@ -192,7 +192,12 @@ pub(super) struct RawTextWorker<'a> {
 
 impl RawTextWorker<'_> {
     /// Reads a document into `self.bytes`.
-    fn read(&mut self, place: DocumentPlace, lap: &mut Lap, out: &mut LoadedBatch) -> Result<(), String> {
+    fn read(
+        &mut self,
+        place: DocumentPlace,
+        lap: &mut Stopwatch,
+        out: &mut LoadedBatch,
+    ) -> Result<(), String> {
         if place.bytes > MAX_DOCUMENT_BYTES {
             return Err(format!("has {} bytes, more than {MAX_DOCUMENT_BYTES}", place.bytes));
         }
@@ -259,7 +264,7 @@ impl RawTextWorker<'_> {
     /// Loads a document, and adds its ids to the rows if there is a tokenizer.
     fn document(&mut self, item: u64, decode: bool, out: &mut LoadedBatch) -> Result<(), String> {
         let (place, _) = self.text.place(item).ok_or("is not in the corpus")?;
-        let mut lap = Lap::start();
+        let mut lap = Stopwatch::start();
         self.read(place, &mut lap, out)?;
         if !decode {
             std::hint::black_box(&self.bytes);
@@ -303,7 +308,7 @@ impl BatchWorker for RawTextWorker<'_> {
     fn load(&mut self, items: &[u64], decode: bool, out: &mut LoadedBatch) {
         self.rows.clear();
         for &item in items {
-            let mut lap = Lap::start();
+            let mut lap = Stopwatch::start();
             match self.document(item, decode, out) {
                 Ok(()) => {
                     out.delivered += 1;
@@ -313,7 +318,7 @@ impl BatchWorker for RawTextWorker<'_> {
             }
         }
         if decode && self.scratch.is_some() {
-            let mut lap = Lap::start();
+            let mut lap = Stopwatch::start();
             self.rows.pad(out);
             out.shared_ns = lap.ns();
             out.stages.collate += out.shared_ns;

@@ -28,13 +28,13 @@ pub struct Residency {
 
 /// Parsed output of `fincore`.
 #[derive(Debug, Default)]
-struct Counted {
+struct FincoreOutput {
     resident_pages: u64,
     resident_bytes: u64,
     sizes: Vec<u64>,
 }
 
-impl Counted {
+impl FincoreOutput {
     /// Adds the output of one call. Returns `None` if its lines are not three numbers each.
     fn add(&mut self, output: &str) -> Option<()> {
         for line in output.lines().filter(|line| !line.trim().is_empty()) {
@@ -64,7 +64,7 @@ impl Residency {
     pub(super) fn of<'a>(files: impl ExactSizeIterator<Item = &'a Path>) -> Option<Self> {
         let step = files.len().div_ceil(MAX_FILES).max(1);
         let chosen: Vec<&Path> = files.step_by(step).collect();
-        let mut counted = Counted::default();
+        let mut counted = FincoreOutput::default();
         for some in chosen.chunks(FILES_PER_CALL) {
             let output = Command::new("fincore")
                 .args(["--bytes", "--noheadings", "--raw", "--output", "PAGES,RES,SIZE", "--"])
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     fn parsed(output: &str) -> Option<Residency> {
-        let mut counted = Counted::default();
+        let mut counted = FincoreOutput::default();
         counted.add(output)?;
         counted.residency()
     }

@@ -119,7 +119,7 @@ impl Round {
 }
 
 /// State that the threads of a round share.
-struct Shared<'a> {
+struct RoundState<'a> {
     spec: &'a RoundSpec,
     order: &'a BatchOrder,
     claims: AtomicU64,
@@ -127,7 +127,7 @@ struct Shared<'a> {
     deadline: Option<Instant>,
 }
 
-impl Shared<'_> {
+impl RoundState<'_> {
     fn is_over(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
             || self.spec.items.is_some_and(|items| self.begun.load(Relaxed) >= items)
@@ -175,7 +175,7 @@ impl Shared<'_> {
 /// If no thread could be started, or one panicked.
 pub(super) fn run(target: &OpenTarget<'_>, order: &BatchOrder, spec: &RoundSpec) -> Result<Round> {
     let start = Instant::now();
-    let shared = Shared {
+    let state = RoundState {
         spec,
         order,
         claims: AtomicU64::new(spec.job as u64),
@@ -186,7 +186,7 @@ pub(super) fn run(target: &OpenTarget<'_>, order: &BatchOrder, spec: &RoundSpec)
     let bug = Mutex::new(None);
     std::thread::scope(|scope| {
         let started = threads::start_up_to(spec.threads, |_| {
-            let work = || match panics::caught(|| shared.work(target)) {
+            let work = || match panics::caught(|| state.work(target)) {
                 Ok(found) => results.lock().unwrap_or_else(PoisonError::into_inner).push(found),
                 Err(panic) => {
                     *bug.lock().unwrap_or_else(PoisonError::into_inner) =

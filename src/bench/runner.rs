@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::batch::BenchBatchSize;
 use super::jobs::{JobRequest, Jobs};
 use super::options::{BenchOptions, Effort, MAX_THREADS};
-use super::order::{BatchOrder, Items, ReadOrder};
+use super::order::{BatchOrder, ItemSet, ReadOrder};
 use super::pairing;
 use super::probe::Probe;
 use super::report::{
@@ -32,7 +32,7 @@ pub struct Bench {
     targets: Vec<BenchTarget>,
     options: BenchOptions,
     /// Items to read of each target.
-    items: Vec<Items>,
+    items: Vec<ItemSet>,
     lengths: Vec<Option<Vec<u64>>>,
     checked: Option<u64>,
 }
@@ -69,7 +69,7 @@ impl Bench {
                 (paired.items.to_vec(), Some(paired.checked))
             }
             _ => {
-                let all = targets.iter().map(|target| Items { count: target.items(), subset: None });
+                let all = targets.iter().map(|target| ItemSet { count: target.items(), subset: None });
                 (all.collect(), None)
             }
         };
@@ -115,13 +115,13 @@ impl Bench {
     ///
     /// The function fails if a target cannot be opened, or a thread panics.
     pub fn answer(&self) -> impl FnMut(JobRequest) -> Result<Round> {
-        let mut here = Here { bench: self, open: BTreeMap::new(), orders: HashMap::new() };
+        let mut local = LocalRunner { bench: self, open: BTreeMap::new(), orders: HashMap::new() };
         move |request| match request {
             JobRequest::Close => {
-                here.open.clear();
+                local.open.clear();
                 Ok(Round::default())
             }
-            JobRequest::Run(spec) => here.run(&spec),
+            JobRequest::Run(spec) => local.run(&spec),
         }
     }
 
@@ -134,7 +134,7 @@ impl Bench {
     pub fn run(&self, command: impl FnMut() -> Command) -> Result<BenchReport> {
         let options = &self.options;
         let mut runner = match options.jobs {
-            1 => Runner::Here(Here { bench: self, open: BTreeMap::new(), orders: HashMap::new() }),
+            1 => Runner::Here(LocalRunner { bench: self, open: BTreeMap::new(), orders: HashMap::new() }),
             jobs => Runner::Jobs(Jobs::start(jobs, command)?),
         };
         let combinations = self.combinations();
@@ -166,9 +166,9 @@ impl Bench {
             let (target, combination) = (at % count, combinations.get(at / count).copied());
             let Some(combination) = combination else { continue };
             let path = self.path(target);
-            let residency = extreme(&residencies, options.cold);
+            let residency = weakest_residency(&residencies, options.cold);
             let found = summarise((target, path), combination, rounds, residency);
-            measurements.push(found.ok_or_else(|| self.nothing(target, failed.get(target)))?);
+            measurements.push(found.ok_or_else(|| self.nothing_loaded(target, failed.get(target)))?);
         }
         let comparison = self.compare(&measurements);
         let mut targets = Vec::new();
@@ -203,7 +203,7 @@ impl Bench {
     }
 
     /// Returns the error for a target of which no item could be loaded.
-    fn nothing(&self, target: usize, failed: Option<&BTreeMap<u64, String>>) -> Error {
+    fn nothing_loaded(&self, target: usize, failed: Option<&BTreeMap<u64, String>>) -> Error {
         let first = failed.and_then(|failed| failed.iter().next());
         let why = match (first, self.targets.get(target)) {
             (Some((item, why)), Some(found)) => format!(": {}: {why}", found.name_of(*item)),
@@ -326,7 +326,7 @@ impl Bench {
 }
 
 /// Returns the residency that supports the measurement least: the largest of cold rounds, else the smallest.
-fn extreme(residencies: &[Option<Residency>], cold: bool) -> Option<Residency> {
+fn weakest_residency(residencies: &[Option<Residency>], cold: bool) -> Option<Residency> {
     let known: Vec<Residency> = residencies.iter().copied().collect::<Option<_>>()?;
     let by_share = |a: &Residency, b: &Residency| a.share.total_cmp(&b.share);
     if cold { known.into_iter().max_by(by_share) } else { known.into_iter().min_by(by_share) }
@@ -334,14 +334,14 @@ fn extreme(residencies: &[Option<Residency>], cold: bool) -> Option<Residency> {
 
 /// Where rounds run: in this process, or in child processes.
 enum Runner<'a> {
-    Here(Here<'a>),
+    Here(LocalRunner<'a>),
     Jobs(Jobs),
 }
 
 impl Runner<'_> {
     fn run(&mut self, jobs: usize, spec: impl Fn(usize) -> RoundSpec) -> Result<Round> {
         match self {
-            Self::Here(here) => here.run(&spec(0)),
+            Self::Here(local) => local.run(&spec(0)),
             Self::Jobs(running) => {
                 debug_assert!(jobs > 1);
                 running.ask(|job| JobRequest::Run(spec(job)))
@@ -351,7 +351,7 @@ impl Runner<'_> {
 
     fn close(&mut self) -> Result<()> {
         match self {
-            Self::Here(here) => here.open.clear(),
+            Self::Here(local) => local.open.clear(),
             Self::Jobs(running) => drop(running.ask(|_| JobRequest::Close)?),
         }
         Ok(())
@@ -359,14 +359,14 @@ impl Runner<'_> {
 }
 
 /// Runs rounds in this process.
-struct Here<'a> {
+struct LocalRunner<'a> {
     bench: &'a Bench,
     open: BTreeMap<usize, OpenTarget<'a>>,
     /// Orders of batches by target, order and seed.
     orders: HashMap<(usize, ReadOrder, u64), BatchOrder>,
 }
 
-impl Here<'_> {
+impl LocalRunner<'_> {
     fn run(&mut self, spec: &RoundSpec) -> Result<Round> {
         if !self.open.contains_key(&spec.target) {
             let target =

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::progress::Display;
 use super::run_report::RunReportArgs;
-use super::signals::Watch;
+use super::signals::SignalWatch;
 use super::values::{choice, parse, size, source, threads};
 use super::verbosity::{Verbosity, VerbosityArgs};
 use super::{Ending, print, summary};
@@ -26,20 +26,20 @@ use crate::threads;
 /// Arguments common to both conversions.
 #[derive(Debug, clap::Args)]
 pub(super) struct CommonArgs {
-    /// Files and folders to convert; LABEL=PATH names the source
+    /// Files and folders to convert; LABEL=PATH sets the label of a source
     ///
-    /// The label of a source is the first part of every key and origin: the name of the file or folder, unless LABEL=PATH
-    /// gives another. When all labels are names of splits (train=…, validation=…), the sources are the splits.
+    /// The label is the first part of every key and origin. The default is the name of the file or folder. If all labels are
+    /// names of splits (train=…, validation=…), each source is a split.
     ///
-    /// Sources may be in object storage: a prefix or an object, as s3://bucket/photos (also gs:// and az://), or a file of a web
-    /// server (https://…).
+    /// Sources may be in object storage: a prefix or an object such as s3://bucket/photos (also gs:// and az://), or a file on a
+    /// web server (https://…).
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<PathBuf>,
 
-    /// Output directory, or a prefix in object storage; it must not exist or be empty
+    /// Output directory or prefix in object storage; it must be empty or not exist
     ///
     /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX write to object storage; credentials come from the
-    /// environment. --dry-run does not need it.
+    /// environment. Not needed with --dry-run.
     #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run")]
     out: Option<PathBuf>,
 
@@ -52,13 +52,13 @@ pub(super) struct CommonArgs {
     #[arg(help_heading = "Output")]
     format: Format,
 
-    /// Bytes of the records in one shard, before encoding
+    /// Maximum size of the records in one shard, before encoding
     #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Output")]
     shard_bytes: String,
 
-    /// Folder for files that wait to be sent, when --out is in object storage [default: that of temporary files]
+    /// Folder for shards that wait for upload, if --out is in object storage [default: folder for temporary files]
     ///
-    /// It holds the shards that are being written or sent. Nothing in it is needed to go on with --resume.
+    /// It holds the shards that are being written or uploaded. --resume does not need its content.
     #[arg(long, value_name = "DIR", help_heading = "Run")]
     scratch: Option<PathBuf>,
 
@@ -66,31 +66,30 @@ pub(super) struct CommonArgs {
     #[arg(long, value_name = "N", help_heading = "Output")]
     shard_records: Option<u64>,
 
-    /// Source bytes of one work unit [default: 2GiB of images, 256MiB of text]
+    /// Source bytes per work unit [default: 2GiB of images, 256MiB of text]
     ///
-    /// This is the most that an interrupted run loses. Shards never span units.
+    /// An interrupted run loses at most the units in progress. Shards never span units.
     #[arg(long, value_name = "SIZE", help_heading = "Output")]
     unit_bytes: Option<String>,
 
-    /// Divide the records into splits, as train=0.9,validation=0.1
+    /// Divide the records into splits, such as train=0.9,validation=0.1
     ///
-    /// The hash of its key puts a record into a split, so adding files never moves old records.
+    /// The split of a record depends only on the hash of its key, so adding files never moves existing records.
     #[arg(long, value_name = "SPLITS", help_heading = "Output")]
     split: Option<String>,
 
-    /// Store the records in a random order, which --seed decides
+    /// Store the records in a random order that depends on --seed
     #[arg(long, help_heading = "Output")]
     shuffle: bool,
 
-    /// Seed of --shuffle and of the hash behind --split
+    /// Seed for --shuffle and for the hash of --split
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, help_heading = "Output")]
     seed: u64,
 
-    /// Finish an interrupted run into this directory
+    /// Finish an interrupted run in this directory
     ///
-    /// The sizes of finished files are checked, and with --resume=verify also the SHA-256 of every finished shard; what is
-    /// damaged is converted again. With --resume=repair, damaged files of a dataset that is
-    /// complete are made again.
+    /// Checks the sizes of finished files, and with --resume=verify also the SHA-256 of every finished shard. Damaged files are
+    /// converted again. --resume=repair also regenerates damaged files of a complete dataset.
     #[arg(
         long,
         value_name = "CHECK",
@@ -104,34 +103,34 @@ pub(super) struct CommonArgs {
 
     /// Replace the dataset in the output directory
     ///
-    /// Only files that its manifest lists are removed.
+    /// Removes only files that are listed in its manifest.
     #[arg(long, help_heading = "Run")]
     overwrite: bool,
 
-    /// Worker threads [default: the cores of this machine]
+    /// Number of worker threads [default: number of cores]
     #[arg(short = 'j', long, value_name = "N", help_heading = "Run")]
     threads: Option<usize>,
 
-    /// Memory for everything in flight
+    /// Memory for all work in progress
     #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Run")]
     memory: String,
 
-    /// Commit nothing when more items than this number or share are rejected
+    /// Commit nothing if more than this number or share of items are rejected
     #[arg(long, value_name = "N|P%", default_value = "10%", help_heading = "Run")]
     max_rejects: String,
 
-    /// Exit with status 1 when anything was rejected
+    /// Exit with status 1 if any item was rejected
     #[arg(long, help_heading = "Run")]
     strict: bool,
 
     #[command(flatten, next_help_heading = "Run")]
     report: RunReportArgs,
 
-    /// Print what would be done, and write nothing
+    /// Print what would be done, without writing anything
     #[arg(long, conflicts_with = "run_report", help_heading = "Run")]
     dry_run: bool,
 
-    /// With --dry-run: predict the run from N items, which are converted in memory
+    /// With --dry-run: predict the run from a sample of N items, converted in memory
     ///
     /// Predicts records, rejects, tokens, size, shards and time, each with a 95% interval.
     #[arg(long, value_name = "N", requires = "dry_run", help_heading = "Run")]
@@ -148,11 +147,11 @@ pub(super) struct CommonArgs {
 /// How `--resume` checks finished files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ResumeArg {
-    /// Sizes of all files
+    /// Check the sizes of all files
     Size,
-    /// SHA-256 of all files
+    /// Check the SHA-256 of all files
     Verify,
-    /// The same; damaged shards of a committed dataset are converted again
+    /// Check the SHA-256 of all files, and regenerate damaged files of a complete dataset
     Repair,
 }
 
@@ -222,7 +221,7 @@ impl CommonArgs {
         &self,
         sources: Vec<SourceSpec>,
         walked: bool,
-        watch: &Watch,
+        watch: &SignalWatch,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
         preview: impl FnOnce(&J, &RunOptions) -> Result<()>,
     ) -> Result<Ending> {
@@ -234,7 +233,7 @@ impl CommonArgs {
         &self,
         sources: Vec<SourceSpec>,
         walked: bool,
-        watch: &Watch,
+        watch: &SignalWatch,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
         preview: impl FnOnce(&J, &RunOptions) -> Result<()>,
         more: impl FnOnce(&Report, &Path) -> Result<String>,
@@ -261,7 +260,7 @@ impl CommonArgs {
         let started = Instant::now();
         watch.writes();
         if self.plan_only {
-            let units = drawn(plan.items, self.verbosity.level(), watch, |progress, stop| {
+            let units = with_progress(plan.items, self.verbosity.level(), watch, |progress, stop| {
                 job.store(&options, progress, stop)
             })?;
             if !self.verbosity.is_quiet() {
@@ -269,7 +268,7 @@ impl CommonArgs {
             }
             return Ok(Ending::Fine);
         }
-        let (report, took) = drawn(plan.items, self.verbosity.level(), watch, |progress, stop| {
+        let (report, took) = with_progress(plan.items, self.verbosity.level(), watch, |progress, stop| {
             let report = job.run(&options, progress, stop)?;
             let took = RunReport::new(&report, &options, progress, planning, began.elapsed());
             Ok((report, took))
@@ -300,10 +299,10 @@ impl CommonArgs {
 }
 
 /// Runs `work` while another thread draws its progress. `items` is the number of items, if known.
-pub(super) fn drawn<T>(
+pub(super) fn with_progress<T>(
     items: Option<u64>,
     verbosity: Verbosity,
-    watch: &Watch,
+    watch: &SignalWatch,
     work: impl FnOnce(&Progress, &Stop) -> Result<T>,
 ) -> Result<T> {
     let (progress, stop) = (Progress::default(), watch.stop());

@@ -25,7 +25,7 @@ pub(super) struct CompletionArgs {
 /// Arguments of `dsconvert man`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ManArgs {
-    /// Directory to write the pages into, such as ~/.local/share/man/man1; created if it does not exist
+    /// Output directory, such as ~/.local/share/man/man1; created if it does not exist
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }

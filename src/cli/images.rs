@@ -41,21 +41,21 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sources")]
 struct NamingArgs {
-    /// Convert the files that FILE (or - for standard input) names, one path per line
+    /// Convert the files listed in FILE (or - for standard input), one path per line
     ///
-    /// The records have the order of the list. Paths are relative to SRC, or without it to the folder of FILE (the working
-    /// directory for -).
+    /// Records are in the order of the list. Paths are relative to SRC; without SRC, to the folder of FILE (for -, to the working
+    /// directory).
     #[arg(long, value_name = "FILE|-")]
     files_from: Option<PathBuf>,
 
-    /// Paths in --files-from end with a NUL byte, as from find -print0
+    /// Paths in --files-from end with a NUL byte, like the output of find -print0
     #[arg(short = '0', long, requires = "files_from")]
     null: bool,
 
-    /// Convert the files that a csv, tsv, jsonl or parquet file names, with its columns as fields
+    /// Convert the files listed in a csv, tsv, jsonl or parquet file, with its columns as fields
     ///
-    /// Paths are relative to SRC, or without it to the folder of FILE; a column `label` is the class. `none` ignores metadata
-    /// files beside the images [default: metadata.csv, .jsonl or .parquet in SRC or in folders of it, where there are any]
+    /// Paths are relative to SRC; without SRC, to the folder of FILE. A column `label` is the class. `none` ignores metadata files
+    /// next to the images [default: metadata.csv, .jsonl or .parquet in SRC or its folders, if there are any]
     #[arg(long, value_name = "FILE|none", conflicts_with = "files_from")]
     metadata: Option<PathBuf>,
 
@@ -65,22 +65,22 @@ struct NamingArgs {
 
     /// Columns of --metadata to keep, as name or name:type [default: all]
     ///
-    /// Types are those of the columns in parquet, and strings otherwise, unless name:type says another.
+    /// Without a type, columns of parquet files keep their type, and others are strings.
     #[arg(long, value_name = "FIELDS", requires = "metadata")]
     keep_fields: Option<String>,
 
-    /// Columns of the table whose values become lists: rows that name one image give one record
+    /// Columns whose values become lists: all rows of an image give one record
     ///
-    /// As for several captions of an image. The other columns must have the same value in all rows of an image. Without it,
-    /// every row gives a record.
+    /// For example, for several captions of an image. The other columns must have the same value in all rows of an image.
+    /// Without this option, every row gives a record.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "files_from")]
     list_fields: Vec<String>,
 
-    /// Further images of samples in tar files, as fields: auto, none or MEMBER,… such as seg.png
+    /// More images of samples in tar files, as fields: auto, none or MEMBER,… such as seg.png
     ///
-    /// A field is [NAME=]MEMBER[:mask|:image], where MEMBER is what follows the first dot of a file name. It takes the
-    /// resize, crop, pad and orientation of the image of its sample; a mask (the default for PNG) keeps its values. auto: the
-    /// images beside a plain .jpg or .png in the first samples of the first tar file.
+    /// A field is [NAME=]MEMBER[:mask|:image], where MEMBER is the part of a file name after its first dot. It gets the same
+    /// orientation, resize, crop and pad as the image of its sample; a mask (the default for PNG) keeps its values. auto: all
+    /// images next to a plain .jpg or .png in the first samples of the first tar file.
     #[arg(long, value_name = "FIELDS", default_value = "auto")]
     image_fields: String,
 }
@@ -88,10 +88,10 @@ struct NamingArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Labels")]
 struct LabelArgs {
-    /// What folder names mean
+    /// Meaning of folder names
     ///
-    /// auto: folders named as splits are splits, others are classes; labels: the first level is the class; splits: the first
-    /// level is the split, the second the class; flat: nothing.
+    /// auto: folders with names of splits are splits, others are classes; labels: the first level is the class; splits: the
+    /// first level is the split, the second the class; flat: folders have no meaning.
     #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
     layout: Layout,
 
@@ -104,23 +104,23 @@ struct LabelArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Pixels")]
 struct PixelArgs {
-    /// Size: shorter:N, longer:N, exact:WxH, area:PIXELS or none
+    /// Target size: shorter:N, longer:N, exact:WxH, area:PIXELS or none
     #[arg(long, value_name = "RULE", default_value = "none")]
     resize: String,
 
-    /// Let --resize make images larger
+    /// Allow --resize to enlarge images
     #[arg(long)]
     enlarge: bool,
 
-    /// Kernel of the resize: lanczos3, catmullrom, bilinear or box
+    /// Resampling filter of --resize
     #[arg(long, value_name = "FILTER", value_parser = choice::<Filter>(), default_value = "lanczos3")]
     filter: Filter,
 
-    /// Keep a rectangle of the resized image: center:WxH
+    /// Crop the resized image: center:WxH
     #[arg(long, value_name = "CROP")]
     crop: Option<String>,
 
-    /// Lay the image onto a canvas: WxH or WxH:COLOR (a name or #rrggbb)
+    /// Pad the image to a canvas: WxH or WxH:COLOR (a name or #rrggbb)
     #[arg(long, value_name = "WxH:COLOR")]
     pad: Option<String>,
 
@@ -128,11 +128,11 @@ struct PixelArgs {
     #[arg(long, value_name = "COLOR", value_parser = choice::<Color>(), default_value = "rgb")]
     color: Color,
 
-    /// Colour under transparent pixels, where the output has no alpha
+    /// Background colour for transparent pixels, if the output has no alpha
     #[arg(long, value_name = "COLOR", default_value = "white")]
     background: String,
 
-    /// Embedded colour profiles: convert pixels to sRGB, or drop the profile
+    /// Embedded colour profiles: convert pixels to sRGB, or ignore the profile
     #[arg(long, value_name = "POLICY", value_parser = choice::<Icc>(), default_value = "convert")]
     icc: Icc,
 
@@ -144,15 +144,15 @@ struct PixelArgs {
     #[arg(long, value_name = "ENCODING", default_value = "jpeg:90")]
     encode: String,
 
-    /// Keep EXIF and other metadata of files that pass through
+    /// Keep EXIF and other metadata of files whose encoded image is kept
     #[arg(long)]
     keep_metadata: bool,
 
-    /// Keep damaged images as far as they decode, and count them
+    /// Convert damaged images as far as they can be decoded, and count them
     #[arg(long)]
     lenient: bool,
 
-    /// Reject images with more pixels than this, before anything is decoded
+    /// Reject images with more pixels than this, without decoding them
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_PIXELS)]
     max_pixels: u64,
 }
@@ -168,11 +168,11 @@ struct SelectionArgs {
     #[arg(long, value_name = "RATIO")]
     max_aspect: Option<f64>,
 
-    /// Leave out images with fewer pixels in all
+    /// Leave out images with fewer pixels in total
     #[arg(long, value_name = "PIXELS")]
     min_pixels: Option<u64>,
 
-    /// Leave out files whose bytes are those of another; the first in the order of the records stays
+    /// Leave out files with the same bytes as another file; the first record is kept
     #[arg(long, value_name = "BY", value_parser = choice::<Dedup>())]
     dedup: Option<Dedup>,
 }

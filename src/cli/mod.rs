@@ -69,31 +69,31 @@ enum Command {
     /// Convert text corpora to token ids
     #[command(after_long_help = examples::TEXT, override_usage = "dsconvert text [OPTIONS] --out <DIR> --tokenizer <NAME> <SRC>...")]
     Text(Box<text::Args>),
-    /// Plan a conversion that several processes share
+    /// Plan a conversion for several processes or machines
     #[command(after_long_help = examples::PLAN)]
     Plan(parts::PlanArgs),
     /// Convert a part of a plan
     #[command(after_long_help = examples::RUN)]
     Run(parts::RunArgs),
-    /// Commit a plan whose units are all converted
+    /// Commit a plan after all its units are converted
     #[command(after_long_help = examples::MERGE)]
     Merge(parts::MergeArgs),
-    /// Show how far a plan is, and what to submit again
+    /// Show the progress of a plan, and what to submit again
     #[command(after_long_help = examples::STATUS)]
     Status(parts::StatusArgs),
     /// Show or verify a dataset or a shard
     #[command(after_long_help = examples::INSPECT)]
     Inspect(inspect::Args),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions(generate::CompletionArgs),
     /// Write manual pages
     #[command(after_long_help = examples::MAN)]
     Man(generate::ManArgs),
     /// Measure how fast images, text or a dataset can be read
     Bench(Box<bench::Args>),
-    /// Tell how much training would gain from faster loading
+    /// Estimate how much training would gain from faster loading
     Headspace(Box<headspace::Args>),
-    /// Simulate data loader workers, their queue and the model they feed
+    /// Simulate data loader workers, their queue and the model
     #[command(after_long_help = examples::SIMULATE)]
     Simulate(Box<simulate::Args>),
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Subcommand;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
-use super::common::drawn;
+use super::common::with_progress;
 use super::run_report::RunReportArgs;
 use super::values::{parse, size, threads};
 use super::verbosity::VerbosityArgs;
@@ -20,10 +20,10 @@ use crate::report::RunReport;
 /// Subcommands of `dsconvert plan`.
 #[derive(Debug, Subcommand)]
 pub(super) enum PlanCommand {
-    /// Plan a conversion of images; the options are those of `dsconvert images`
+    /// Plan a conversion of images, with the options of `dsconvert images`
     #[command(after_long_help = examples::PLAN_IMAGES, override_usage = "dsconvert plan images [OPTIONS] --out <DIR> <SRC>...")]
     Images(Box<images::Args>),
-    /// Plan a conversion of text; the options are those of `dsconvert text`
+    /// Plan a conversion of text, with the options of `dsconvert text`
     #[command(after_long_help = examples::PLAN_TEXT, override_usage = "dsconvert plan text [OPTIONS] --out <DIR> --tokenizer <NAME> <SRC>...")]
     Text(Box<text::Args>),
 }
@@ -38,31 +38,31 @@ pub(super) struct PlanArgs {
 /// Arguments of `dsconvert run`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
-    /// Output directory or address that holds a plan
+    /// Directory or object storage address of the plan
     #[arg(value_name = "DIR")]
     out: PathBuf,
 
-    /// Folder for files that wait to be sent, when DIR is in object storage [default: that of temporary files]
+    /// Folder for shards that wait for upload, if DIR is in object storage [default: folder for temporary files]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
-    /// Convert part i of N, counted from 1 [default: all units]. Any N may be used at each attempt; finished units are kept
+    /// Convert part i of N, counted from 1 [default: all units]. N may differ between attempts; finished units are kept
     #[arg(long, value_name = "i/N")]
     part: Option<String>,
 
-    /// Convert these units, counted from 0, as 3,7-9
+    /// Convert these units, counted from 0, such as 3,7-9
     #[arg(long, value_name = "UNITS", conflicts_with = "part")]
     units: Option<String>,
 
-    /// Check the SHA-256 of finished shards, not only their size
+    /// Check the SHA-256 of finished shards, not only their sizes
     #[arg(long)]
     verify: bool,
 
-    /// Worker threads [default: the cores of this machine]
+    /// Number of worker threads [default: number of cores]
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Memory for everything in flight
+    /// Memory for all work in progress
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: String,
 
@@ -76,27 +76,27 @@ pub(super) struct RunArgs {
 /// Arguments of `dsconvert merge`.
 #[derive(Debug, clap::Args)]
 pub(super) struct MergeArgs {
-    /// Output directory or address whose units are finished
+    /// Directory or object storage address of a plan with finished units
     #[arg(value_name = "DIR")]
     out: PathBuf,
 
-    /// Folder for files that wait to be sent, when DIR is in object storage [default: that of temporary files]
+    /// Folder for shards that wait for upload, if DIR is in object storage [default: folder for temporary files]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
-    /// Check the SHA-256 of all shards, not only their size
+    /// Check the SHA-256 of all shards, not only their sizes
     #[arg(long)]
     verify: bool,
 
-    /// Commit nothing when more items are rejected than this number or share of those found
+    /// Commit nothing if more than this number or share of items are rejected
     #[arg(long, value_name = "N|P%", default_value = "10%")]
     max_rejects: String,
 
-    /// Exit with status 1 when anything was rejected
+    /// Exit with status 1 if any item was rejected
     #[arg(long)]
     strict: bool,
 
-    /// Threads that check units [default: the cores of this machine]
+    /// Number of threads that check units [default: number of cores]
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<usize>,
 
@@ -110,19 +110,19 @@ pub(super) struct MergeArgs {
 /// Arguments of `dsconvert status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
-    /// Output directory or address that holds a plan or a dataset
+    /// Directory or object storage address of a plan or a dataset
     #[arg(value_name = "DIR")]
     out: PathBuf,
 
-    /// Folder for the plan, when DIR is in object storage [default: that of temporary files]
+    /// Folder for a copy of the plan, if DIR is in object storage [default: folder for temporary files]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
-    /// Say which of N parts have unfinished units, as an option of a Slurm array
+    /// List which of N parts have unfinished units, as the --array option of Slurm
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     parts: Option<u32>,
 
-    /// Print JSON
+    /// Print the status as JSON
     #[arg(long)]
     json: bool,
 }
@@ -158,7 +158,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
     watch.writes();
-    let (report, took) = drawn(None, args.verbosity.level(), &watch, |progress, stop| {
+    let (report, took) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
         let report = run_units(&selection, &options, progress, stop)?;
         let took = RunReport::of_part(&report, &selection, &options, progress, started.elapsed());
         Ok((report, took))
@@ -188,7 +188,7 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
     watch.writes();
-    let (report, took) = drawn(None, args.verbosity.level(), &watch, |progress, stop| {
+    let (report, took) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
         let resume = check(args.verify);
         let report = merge(&args.out, args.scratch.as_deref(), max_rejects, threads, resume, progress, stop)?;
         let took = RunReport::of_merge(&report, &args.out, threads, progress, started.elapsed());

@@ -47,7 +47,7 @@ pub(super) fn is_closed(error: &Error) -> bool {
 }
 
 /// Prints a note.
-pub(super) fn say(message: impl Display) {
+pub(super) fn note(message: impl Display) {
     labelled(&Style::new().bold(), "note:", message);
 }
 

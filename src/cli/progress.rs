@@ -32,12 +32,12 @@ pub(super) struct Display<'a> {
     stop: &'a Stop,
     /// Number of items in the plan, if known.
     items: Option<u64>,
-    kind: Kind,
+    mode: DisplayMode,
     finished: AtomicBool,
     started: Instant,
 }
 
-enum Kind {
+enum DisplayMode {
     Bar(ProgressBar),
     Lines,
     Nothing,
@@ -50,19 +50,19 @@ impl<'a> Display<'a> {
         items: Option<u64>,
         verbosity: Verbosity,
     ) -> Self {
-        let kind = if verbosity == Verbosity::Quiet {
-            Kind::Nothing
+        let mode = if verbosity == Verbosity::Quiet {
+            DisplayMode::Nothing
         } else if std::io::stderr().is_terminal() {
-            Kind::Bar(bar())
+            DisplayMode::Bar(bar())
         } else {
-            Kind::Lines
+            DisplayMode::Lines
         };
         progress.collect_events(match verbosity {
             Verbosity::Quiet | Verbosity::Normal => EventLevel::Nothing,
             Verbosity::Units => EventLevel::Units,
             Verbosity::Rejects => EventLevel::Rejects,
         });
-        Self { progress, stop, items, kind, finished: AtomicBool::new(false), started: Instant::now() }
+        Self { progress, stop, items, mode, finished: AtomicBool::new(false), started: Instant::now() }
     }
 
     /// Draws until [`Display::finish`] is called. Meant for a thread of its own.
@@ -74,8 +74,8 @@ impl<'a> Display<'a> {
             self.print_events();
             let now = self.progress.snapshot();
             rate.measure(self.started.elapsed(), now);
-            match &self.kind {
-                Kind::Bar(bar) => {
+            match &self.mode {
+                DisplayMode::Bar(bar) => {
                     if now.total_bytes > 0 && bar.length().is_none() {
                         bar.set_style(style("{percent:>3}% {bar:10} {wide_msg}\r"));
                         bar.set_length(now.total_bytes);
@@ -83,7 +83,7 @@ impl<'a> Display<'a> {
                     bar.set_position(now.source_bytes);
                     bar.set_message(self.text(&now, &rate));
                 }
-                Kind::Lines if Instant::now() >= next_line => {
+                DisplayMode::Lines if Instant::now() >= next_line => {
                     print::progress(self.text(&now, &rate));
                     next_line += LINE_EVERY;
                 }
@@ -98,7 +98,7 @@ impl<'a> Display<'a> {
             std::thread::park_timeout(DRAW_EVERY);
         }
         self.print_events();
-        if let Kind::Bar(bar) = &self.kind {
+        if let DisplayMode::Bar(bar) = &self.mode {
             bar.finish_and_clear();
         }
     }
@@ -115,10 +115,11 @@ impl<'a> Display<'a> {
             return;
         }
         let elapsed = clock(self.started.elapsed());
-        let print = || events.iter().for_each(|event| print::progress(format!("{elapsed}  {}", told(event))));
-        match &self.kind {
+        let print =
+            || events.iter().for_each(|event| print::progress(format!("{elapsed}  {}", event_text(event))));
+        match &self.mode {
             // Keeps events from mixing with the bar.
-            Kind::Bar(bar) => bar.suspend(print),
+            DisplayMode::Bar(bar) => bar.suspend(print),
             _ => print(),
         }
     }
@@ -145,7 +146,7 @@ impl<'a> Display<'a> {
 }
 
 /// Formats an event as text.
-fn told(event: &Event) -> String {
+fn event_text(event: &Event) -> String {
     match event {
         Event::UnitFinished { unit, items, records, rejected, source_bytes, shard_bytes } => format!(
             "unit {unit}: {}, {}, {} rejected; {} read, {} written",

@@ -11,9 +11,9 @@ use crate::storage::{stat, write_file};
 /// `--report` of the commands that convert or commit.
 #[derive(Debug, clap::Args)]
 pub(super) struct RunReportArgs {
-    /// Write time per stage, rates and memory of the run as JSON to FILE
+    /// Write times, rates and memory of the run to FILE as JSON
     ///
-    /// FILE must be outside of the output directory. `dsconvert inspect --html` shows it.
+    /// FILE must be outside of the output directory. `dsconvert inspect --html --report FILE` shows it.
     #[arg(id = "run_report", long = "report", value_name = "FILE")]
     file: Option<PathBuf>,
 }

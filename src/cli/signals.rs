@@ -20,16 +20,16 @@ use crate::threads;
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// Stop request of this process.
-pub(super) struct Watch {
+pub(super) struct SignalWatch {
     stop: Arc<Stop>,
     /// Whether the run writes, so that there is something to resume.
     writes: Arc<AtomicBool>,
 }
 
 /// Starts to watch for signals, for the rest of the process.
-pub(super) fn watch() -> Result<Watch> {
+pub(super) fn watch() -> Result<SignalWatch> {
     let fail = |e: std::io::Error| Error::new(ErrorKind::Io, "cannot watch for signals").caused_by(e);
-    let watch = Watch { stop: Arc::default(), writes: Arc::default() };
+    let watch = SignalWatch { stop: Arc::default(), writes: Arc::default() };
     let seen = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
     let (stop, writes) = (Arc::clone(&watch.stop), Arc::clone(&watch.writes));
@@ -53,7 +53,7 @@ pub(super) fn watch() -> Result<Watch> {
     Ok(watch)
 }
 
-impl Watch {
+impl SignalWatch {
     /// Returns the request that the run checks.
     pub(super) fn stop(&self) -> &Stop {
         &self.stop

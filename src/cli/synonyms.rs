@@ -20,10 +20,10 @@ enum Advice {
 }
 
 /// Options of other tools, without leading dashes and with `-` for `_`, and their replacements.
-type Table = &'static [(&'static [&'static str], Advice)];
+type SynonymTable = &'static [(&'static [&'static str], Advice)];
 
 /// Options of both `images` and `text`.
-const CONVERSIONS: Table = &[
+const CONVERSIONS: SynonymTable = &[
     (
         &[
             "workers",
@@ -82,7 +82,7 @@ const CONVERSIONS: Table = &[
 ];
 
 /// Options of `images` only.
-const IMAGES: Table = &[
+const IMAGES: SynonymTable = &[
     (&["quality", "jpeg-quality", "encode-quality", "jpg-quality"], Use("--encode jpeg:{}", "90", "")),
     (
         &["jpeg", "encode-format", "image-format"],
@@ -108,7 +108,7 @@ const IMAGES: Table = &[
 ];
 
 /// Options of `text` only.
-const TEXT: Table = &[
+const TEXT: SynonymTable = &[
     (
         &[
             "seq-len",
@@ -162,7 +162,7 @@ const TEXT: Table = &[
 ];
 
 /// Options of `inspect`.
-const INSPECT: Table = &[
+const INSPECT: SynonymTable = &[
     (&["validate", "check", "checksum"], Use("--verify", "", "")),
     (&["limit", "n", "rows", "first"], Use("--head {}", "N", "")),
     (&["random", "shuffle"], Use("--sample {}", "N", "")),
@@ -258,7 +258,7 @@ fn tip(words: &[&str], option: &str) -> Option<String> {
 }
 
 /// Returns the tables that apply to this command line.
-fn tables(words: &[&str]) -> &'static [Table] {
+fn tables(words: &[&str]) -> &'static [SynonymTable] {
     match words.get(1..).unwrap_or_default() {
         ["images", ..] | ["plan", "images", ..] => &[IMAGES, CONVERSIONS],
         ["text", ..] | ["plan", "text", ..] => &[TEXT, CONVERSIONS],

@@ -54,11 +54,11 @@ pub(super) struct Args {
     #[command(flatten)]
     shape: ShapeArgs,
 
-    /// Size of the batches whose padding is printed at the end, in records
+    /// Batch size in records for the padding statistics at the end
     #[arg(long, value_name = "RECORDS", default_value_t = DEFAULT_REPORT_BATCH, help_heading = "Run")]
     report_batch: u64,
 
-    /// The same in tokens, padding included
+    /// Batch size in tokens, including padding, for the padding statistics at the end
     #[arg(long, value_name = "TOKENS", conflicts_with = "report_batch", help_heading = "Run")]
     report_tokens: Option<u64>,
 }
@@ -67,27 +67,27 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sources")]
 struct InputArgs {
-    /// Convert the files that FILE (or - for standard input) names, one path per line
+    /// Convert the files listed in FILE (or - for standard input), one path per line
     ///
-    /// The records have the order of the list. Paths are relative to SRC, or without it to the folder of FILE (the working
-    /// directory for -).
+    /// Records are in the order of the list. Paths are relative to SRC; without SRC, to the folder of FILE (for -, to the working
+    /// directory).
     #[arg(long, value_name = "FILE|-")]
     files_from: Option<PathBuf>,
 
-    /// Paths in --files-from end with a NUL byte, as from find -print0
+    /// Paths in --files-from end with a NUL byte, like the output of find -print0
     #[arg(short = '0', long, requires = "files_from")]
     null: bool,
 
-    /// Type of standard input and of files that are named one by one: txt, jsonl, json, csv, tsv, parquet or arrow
+    /// Type of standard input and of individually named files: txt, jsonl, json, csv, tsv, parquet or arrow
     ///
-    /// Replaces the type that the name of a file says. txt, jsonl, json, csv and tsv may end with .gz, .zst, .xz or .bz2.
+    /// Overrides the extension of the file name. txt, jsonl, json, csv and tsv may end with .gz, .zst, .xz or .bz2.
     #[arg(long, value_name = "FORMAT")]
     input_format: Option<String>,
 
-    /// What names of folders and files mean
+    /// Meaning of folder and file names
     ///
-    /// auto: sources, folders and files named as splits are splits; splits: the same, and a file that names none is refused,
-    /// but when there is no such name at all, the first level is the split; flat: nothing.
+    /// auto: sources, folders and files with names of splits are splits; splits: the same, but files outside of splits are
+    /// errors, and without any name of a split, the first folder level is the split; flat: names have no meaning.
     #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
     layout: Layout,
 }
@@ -95,18 +95,18 @@ struct InputArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Documents")]
 struct DocumentArgs {
-    /// What a document of a txt file is: file, line, blank-line or separator:STRING
+    /// Documents of a txt file: file, line, blank-line or separator:STRING
     ///
     /// blank-line: the lines between blank lines; separator:STRING: the text between occurrences of STRING, in which \n, \t
     /// and \\ are escapes.
     #[arg(long, value_name = "WHAT", default_value = "file")]
     documents: String,
 
-    /// The field or column with the text; in jsonl also a path, as a.b.c
+    /// Field or column with the text; for jsonl also a path such as a.b.c
     #[arg(long, value_name = "NAME", default_value = DEFAULT_TEXT_FIELD)]
     text_field: String,
 
-    /// The field or column with a unique key [default: file and byte offset or row]
+    /// Field or column with a unique key [default: file and byte offset or row]
     #[arg(long, value_name = "NAME")]
     key_field: Option<String>,
 
@@ -118,15 +118,15 @@ struct DocumentArgs {
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     max_document_bytes: String,
 
-    /// What happens to documents that are not UTF-8
+    /// Handling of documents that are not valid UTF-8
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = Utf8Arg::Reject)]
     invalid_utf8: Utf8Arg,
 
-    /// The normal form that the text is brought into first
+    /// Unicode normalization form applied before tokenization
     #[arg(long, value_name = "FORM", value_enum, default_value_t = NormalizeArg::None)]
     normalize: NormalizeArg,
 
-    /// Leave out documents whose text is exactly that of an earlier one, after --normalize
+    /// Leave out documents with the same text as an earlier document, after --normalize
     #[arg(long, value_name = "exact", value_enum)]
     dedup: Option<DedupArg>,
 }
@@ -139,127 +139,127 @@ struct ShapeArgs {
     #[arg(long, value_name = "MIN:MAX")]
     filter_length: Option<String>,
 
-    /// Most tokens of a record
+    /// Maximum number of tokens in a record
     #[arg(long, value_name = "N")]
     max_length: Option<u32>,
 
-    /// What happens to documents over --max-length: truncate, reject, split or split:STRIDE
+    /// Handling of documents longer than --max-length: truncate, reject, split or split:STRIDE
     ///
-    /// With split:STRIDE, each record starts with the last STRIDE tokens of the one before.
+    /// With split:STRIDE, each record starts with the last STRIDE tokens of the previous one.
     #[arg(long, value_name = "POLICY", default_value = "truncate", requires = "max_length")]
     overflow: String,
 
-    /// Store rows of N tokens, filled with documents
+    /// Pack documents into rows of N tokens
     #[arg(long, value_name = "N")]
     pack: Option<u32>,
 
-    /// How documents get into the rows of --pack
+    /// Packing algorithm of --pack
     #[arg(long, value_name = "HOW", value_enum, default_value_t = PackingArg::BestFit, requires = "pack")]
     packing: PackingArg,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Utf8Arg {
-    /// They are rejected
+    /// Reject them
     Reject,
-    /// What is not UTF-8 becomes U+FFFD
+    /// Replace invalid bytes with U+FFFD
     Replace,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum NormalizeArg {
-    /// As it is
+    /// No normalization
     None,
-    /// Canonical composition
+    /// NFC, canonical composition
     Nfc,
-    /// Compatibility composition
+    /// NFKC, compatibility composition
     Nfkc,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum DedupArg {
-    /// The same characters
+    /// Compare the exact text
     Exact,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum PackingArg {
-    /// One after the other; a row ends where it is full, in the middle of a document if need be
+    /// Concatenate documents; a document may continue in the next row
     Concat,
-    /// Without cutting documents that fit a row
+    /// Best-fit packing, which never cuts a document that fits in a row
     BestFit,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Tokens")]
 struct TokenArgs {
-    /// tokenizer.json, SentencePiece .model or .tiktoken file, a folder that holds one, a model in the local Hugging Face cache
-    /// (org/model), a tiktoken encoding in its cache (cl100k_base), or `bytes` for the UTF-8 bytes as ids
+    /// Tokenizer: a tokenizer.json, SentencePiece .model or .tiktoken file, or a folder that contains one; a model in the local
+    /// Hugging Face cache (org/model); a tiktoken encoding in its cache (cl100k_base); or `bytes`, UTF-8 bytes as ids
     #[arg(short, long, value_name = "NAME")]
     tokenizer: String,
 
-    /// Put the beginning-of-sequence token before every document
+    /// Add the beginning-of-sequence token before every document
     #[arg(long)]
     add_bos: bool,
 
-    /// Put the end-of-sequence token after every document
+    /// Add the end-of-sequence token after every document
     #[arg(long)]
     add_eos: bool,
 
-    /// Put around every document what the tokenizer's post-processor puts there
+    /// Add the special tokens of the tokenizer's post-processor around every document
     #[arg(long, conflicts_with_all = ["add_bos", "add_eos"])]
     add_special_tokens: bool,
 
-    /// The token of --add-bos, where the tokenizer does not say it
+    /// Token for --add-bos, if the tokenizer does not define it
     #[arg(long, value_name = "TOKEN")]
     bos_token: Option<String>,
 
-    /// The token of --add-eos, where the tokenizer does not say it
+    /// Token for --add-eos, if the tokenizer does not define it
     #[arg(long, value_name = "TOKEN")]
     eos_token: Option<String>,
 
-    /// What the string of a special token means inside a document
+    /// Handling of strings of special tokens inside documents
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = SpecialArg::Text)]
     special_in_text: SpecialArg,
 
-    /// Which engine makes the ids; all make the same
+    /// Tokenizer engine; all engines produce the same ids
     #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineArg::Auto)]
     engine: EngineArg,
 
-    /// How many documents the reference encodes a second time, to compare
+    /// Share of documents that the reference encodes again to verify the ids
     #[arg(long, value_name = "SHARE", value_enum, default_value_t = VerifyArg::Sample)]
     verify_ids: VerifyArg,
 
-    /// Reject documents over this size that only the reference can encode [default: 4MiB]
+    /// Reject larger documents if only the reference engine can encode them [default: 4MiB]
     ///
-    /// The size counts before and after normalization. The reference takes about 150 bytes of memory per byte of text.
+    /// The limit applies before and after normalization. The reference needs about 150 bytes of memory per byte of text.
     #[arg(long, value_name = "SIZE")]
     max_reference_bytes: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum SpecialArg {
-    /// Ordinary characters: no document can inject a control token
+    /// Ordinary text: documents cannot inject control tokens
     Text,
-    /// The special token
+    /// Parse them as the special token
     Parse,
-    /// The document is rejected
+    /// Reject the document
     Error,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum EngineArg {
-    /// A fast engine where it proves to give the same ids, otherwise the reference
+    /// A fast engine if it is verified to produce the same ids, otherwise the reference
     Auto,
-    /// The reference: the `tokenizers` crate
+    /// The `tokenizers` crate
     Reference,
-    /// A fast engine, or an error
+    /// A fast engine; an error if there is none
     Fast,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum VerifyArg {
-    /// One in a thousand, chosen by key
+    /// One document in a thousand, chosen by the hash of its key
     Sample,
     /// Every document
     All,
@@ -291,7 +291,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let (input, sources) = input.sources(common.sources()?)?;
     let tokenizer = load(&tokens.tokenizer, tokens.options()?)?;
     if let Some(why) = tokenizer.info().engine_note.as_ref().filter(|_| !common.verbosity.is_quiet()) {
-        print::say(format!("using the slow reference tokenizer: {why}"));
+        print::note(format!("using the slow reference tokenizer: {why}"));
     }
     let follow_symlinks = common.follow_symlinks;
     let walked = input == TextInput::Walk;

@@ -34,12 +34,12 @@ pub(super) struct Close<'a> {
 
 /// Finalized shards by the attempt that they belong to, with the ordinals of their splits, in the order in which they
 /// were closed.
-type Shards = BTreeMap<u64, Vec<(usize, UnitShard)>>;
+type ShardsByAttempt = BTreeMap<u64, Vec<(usize, UnitShard)>>;
 
 impl Close<'_> {
     /// Finalizes files one by one, waiting for the disk: more threads would not make it faster.
     pub(super) fn one_by_one(self, closing: impl Iterator<Item = Closing>) -> Result<()> {
-        let mut shards = Shards::new();
+        let mut shards = ShardsByAttempt::new();
         for message in closing {
             match message {
                 Closing::Shard(shard) => {
@@ -59,25 +59,25 @@ impl Close<'_> {
     /// once.
     pub(super) fn several(self, closing: impl Iterator<Item = Closing>, at_a_time: usize) -> Result<()> {
         std::thread::scope(|scope| {
-            let mut sending =
-                Sending { scope, stop: self.stop, threads: VecDeque::new(), shards: Shards::new() };
+            let mut uploads =
+                Uploads { scope, stop: self.stop, threads: VecDeque::new(), shards: ShardsByAttempt::new() };
             for message in closing {
                 self.stop.check()?;
-                sending.wait_while(|threads| threads.len() >= at_a_time)?;
+                uploads.wait_while(|threads| threads.len() >= at_a_time)?;
                 match message {
                     Closing::Shard(shard) => {
                         let attempt = shard.attempt();
-                        sending.start(attempt, move || self.shard(*shard).map(Some))?;
+                        uploads.start(attempt, move || self.shard(*shard).map(Some))?;
                     }
                     Closing::Unit(unit) => {
                         let attempt = unit.attempt();
-                        sending.wait_while(|threads| threads.iter().any(|(of, _)| *of == attempt))?;
-                        let shards = sending.shards.remove(&attempt).unwrap_or_default();
-                        sending.start(attempt, move || self.unit(*unit, shards).map(|()| None))?;
+                        uploads.wait_while(|threads| threads.iter().any(|(of, _)| *of == attempt))?;
+                        let shards = uploads.shards.remove(&attempt).unwrap_or_default();
+                        uploads.start(attempt, move || self.unit(*unit, shards).map(|()| None))?;
                     }
                 }
             }
-            sending.wait_while(|threads| !threads.is_empty())
+            uploads.wait_while(|threads| !threads.is_empty())
         })
     }
 
@@ -102,19 +102,19 @@ impl Close<'_> {
 }
 
 /// An uploaded shard; `None` for a unit.
-type Sent = Result<Option<(usize, UnitShard)>>;
+type UploadResult = Result<Option<(usize, UnitShard)>>;
 
 /// Uploads in progress, each on its own thread.
-struct Sending<'scope, 'env> {
+struct Uploads<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     stop: &'scope Stop,
     /// Upload threads in the order in which they were started, with their attempts.
-    threads: VecDeque<(u64, ScopedJoinHandle<'scope, Sent>)>,
-    shards: Shards,
+    threads: VecDeque<(u64, ScopedJoinHandle<'scope, UploadResult>)>,
+    shards: ShardsByAttempt,
 }
 
-impl<'scope> Sending<'scope, '_> {
-    fn start(&mut self, attempt: u64, work: impl FnOnce() -> Sent + Send + 'scope) -> Result<()> {
+impl<'scope> Uploads<'scope, '_> {
+    fn start(&mut self, attempt: u64, work: impl FnOnce() -> UploadResult + Send + 'scope) -> Result<()> {
         let stop = self.stop;
         let work = move || {
             caught(work).unwrap_or_else(|panic| {
@@ -131,7 +131,7 @@ impl<'scope> Sending<'scope, '_> {
     /// Waits for the oldest threads while `more` returns true for the remaining ones.
     fn wait_while(
         &mut self,
-        more: impl Fn(&VecDeque<(u64, ScopedJoinHandle<'scope, Sent>)>) -> bool,
+        more: impl Fn(&VecDeque<(u64, ScopedJoinHandle<'scope, UploadResult>)>) -> bool,
     ) -> Result<()> {
         while more(&self.threads)
             && let Some((attempt, thread)) = self.threads.pop_front()

@@ -61,14 +61,14 @@ impl FromStr for Dedup {
 }
 
 /// A file that may be the same as another one.
-pub(super) struct Candidate {
+pub(super) struct DuplicateCandidate {
     pub(super) planned: PlannedFile,
     /// Position in record order.
     pub(super) ordinal: usize,
 }
 
 /// The ordinals of all duplicates, each with the ordinal of the file that is kept.
-type Duplicates = BTreeMap<usize, usize>;
+type DuplicateMap = BTreeMap<usize, usize>;
 
 /// Returns the duplicates among `files`. They are stored in the folder `work`, as are temporary files that do not fit
 /// in memory. Duplicates found by an earlier attempt at the same plan are reused.
@@ -77,14 +77,14 @@ type Duplicates = BTreeMap<usize, usize>;
 ///
 /// Fails if a file cannot be read or has changed since it was planned, or if the run has to stop.
 pub(super) fn duplicates(
-    files: Vec<Candidate>,
+    files: Vec<DuplicateCandidate>,
     work: &Path,
     workers: &Workers,
     stop: &Stop,
-) -> Result<Duplicates> {
+) -> Result<DuplicateMap> {
     let path = work.join(FILE_NAME);
-    if is_kept(&path)? {
-        return found_before(&path);
+    if is_stored(&path)? {
+        return read_stored(&path);
     }
     let found = find(files, work, workers, stop)?;
     let mut file = NewFile::create(&path)?;
@@ -92,12 +92,12 @@ pub(super) fn duplicates(
         let pair = [duplicate as u64, first as u64].map(u64::to_be_bytes);
         file.write_all(pair.as_flattened()).map_err(|e| Error::io("write", &path, e))?;
     }
-    keep(file)?;
+    store(file)?;
     Ok(found)
 }
 
 /// Makes a file of duplicates durable, then writes a file with its SHA-256, without which it is not reused.
-pub(super) fn keep(file: NewFile) -> Result<()> {
+pub(super) fn store(file: NewFile) -> Result<()> {
     let digest = digest_path(file.path());
     let written = file.commit()?;
     write_file(&digest, written.sha256.as_bytes())?;
@@ -105,7 +105,7 @@ pub(super) fn keep(file: NewFile) -> Result<()> {
 }
 
 /// Returns whether an earlier attempt at the same plan has stored the file `path`, and it is unaltered.
-pub(super) fn is_kept(path: &Path) -> Result<bool> {
+pub(super) fn is_stored(path: &Path) -> Result<bool> {
     let digest = digest_path(path);
     match std::fs::read(&digest) {
         Ok(sha256) => Ok(lstat(path)?.is_some() && hash_file(path)?.sha256.as_bytes() == sha256),
@@ -119,14 +119,19 @@ fn digest_path(path: &Path) -> PathBuf {
 }
 
 /// Reads the stored duplicates of an earlier attempt.
-fn found_before(path: &Path) -> Result<Duplicates> {
+fn read_stored(path: &Path) -> Result<DuplicateMap> {
     let bytes = std::fs::read(path).map_err(|e| Error::io("read the duplicates", path, e))?;
     let numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_be_bytes(*number) as usize);
     let numbers: Vec<usize> = numbers.collect();
     Ok(numbers.as_chunks::<2>().0.iter().map(|&[duplicate, first]| (duplicate, first)).collect())
 }
 
-fn find(mut files: Vec<Candidate>, work: &Path, workers: &Workers, stop: &Stop) -> Result<Duplicates> {
+fn find(
+    mut files: Vec<DuplicateCandidate>,
+    work: &Path,
+    workers: &Workers,
+    stop: &Stop,
+) -> Result<DuplicateMap> {
     keep_equal_sizes(&mut files);
     let mut sort = ExternalSort::<ROW_BYTES>::new(work, SORT_BYTES);
     hash_all(&files, &mut sort, workers, stop)?;
@@ -164,9 +169,11 @@ fn find(mut files: Vec<Candidate>, work: &Path, workers: &Workers, stop: &Stop) 
 }
 
 /// Removes the files with a unique size.
-fn keep_equal_sizes(files: &mut Vec<Candidate>) {
+fn keep_equal_sizes(files: &mut Vec<DuplicateCandidate>) {
     files.sort_by_key(|f| (f.planned.bytes, f.ordinal));
-    let same = |a: Option<&Candidate>, b: &Candidate| a.is_some_and(|a| a.planned.bytes == b.planned.bytes);
+    let same = |a: Option<&DuplicateCandidate>, b: &DuplicateCandidate| {
+        a.is_some_and(|a| a.planned.bytes == b.planned.bytes)
+    };
     let keep: Vec<bool> = (0..files.len())
         .map(|i| same(i.checked_sub(1).map(|i| &files[i]), &files[i]) || same(files.get(i + 1), &files[i]))
         .collect();
@@ -176,7 +183,7 @@ fn keep_equal_sizes(files: &mut Vec<Candidate>) {
 
 /// Hashes all files. The order of the threads does not matter, because the rows are sorted.
 fn hash_all(
-    files: &[Candidate],
+    files: &[DuplicateCandidate],
     sort: &mut ExternalSort<ROW_BYTES>,
     workers: &Workers,
     stop: &Stop,
@@ -210,7 +217,7 @@ mod tests {
             let one = |(ordinal, content): (usize, &&str)| {
                 let path = dir.path().join(ordinal.to_string());
                 std::fs::write(&path, content).unwrap();
-                Candidate { planned: PlannedFile::now(&path).unwrap(), ordinal }
+                DuplicateCandidate { planned: PlannedFile::now(&path).unwrap(), ordinal }
             };
             contents.iter().enumerate().map(one).collect::<Vec<_>>()
         };

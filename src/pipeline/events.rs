@@ -53,11 +53,11 @@ pub enum Event {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     level: AtomicU8,
-    waiting: Mutex<Waiting>,
+    queue: Mutex<EventQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct EventQueue {
     events: Vec<Event>,
     dropped: u64,
 }
@@ -72,18 +72,18 @@ impl Events {
         if self.level.load(Relaxed) < level as u8 {
             return;
         }
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.events.len() < MAX_WAITING {
-            waiting.events.push(event());
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.events.len() < MAX_WAITING {
+            queue.events.push(event());
         } else {
-            waiting.dropped += 1;
+            queue.dropped += 1;
         }
     }
 
     /// Takes the events that were added since the last call.
     pub(super) fn take(&self) -> Vec<Event> {
-        let Waiting { mut events, dropped } =
-            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let EventQueue { mut events, dropped } =
+            std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
         if dropped > 0 {
             events.push(Event::Dropped(dropped));
         }

@@ -128,14 +128,14 @@ fn digest(json: &[u8]) -> String {
 
 /// Thoroughness of the checks of finished units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Check {
+pub(super) enum CheckLevel {
     /// Sizes of all files, and the SHA-256 of all files except shards.
     Sizes,
     /// The SHA-256 of all files.
     Hashes,
 }
 
-impl Check {
+impl CheckLevel {
     /// Calls `each` with all `items`. Hashing shards is limited by the processors, so it uses the workers. Checking the
     /// sizes of many files mostly waits for the file system, so it uses [`FILE_THREADS`] threads.
     pub(super) fn for_all<T: Sync>(
@@ -305,7 +305,7 @@ impl UnitDirs {
     /// # Errors
     ///
     /// Fails if files cannot be examined, or if the result belongs to another plan.
-    pub(super) fn check(&self, unit: u32, plan: &str, out: &Path, check: Check) -> Result<UnitState> {
+    pub(super) fn check(&self, unit: u32, plan: &str, out: &Path, check: CheckLevel) -> Result<UnitState> {
         let result = match self.read(unit, plan)? {
             UnitState::Done(result) => result,
             other => return Ok(other),
@@ -323,7 +323,7 @@ impl UnitDirs {
                     Some(path) => path,
                     None => return Ok(UnitState::Damaged(format!("{} is missing", shard.name))),
                 };
-                let sha256 = (check == Check::Hashes).then_some(shard.sha256.as_str());
+                let sha256 = (check == CheckLevel::Hashes).then_some(shard.sha256.as_str());
                 if let Some(why) = difference(&path, shard.bytes, sha256)? {
                     return Ok(UnitState::Damaged(format!("{} {why}", shard.name)));
                 }
@@ -423,32 +423,32 @@ mod tests {
             UnitState::Done(_) => "done".to_owned(),
             UnitState::Damaged(why) => why,
         };
-        assert_eq!(state(Check::Sizes), "missing");
+        assert_eq!(state(CheckLevel::Sizes), "missing");
         std::fs::create_dir_all(&done).unwrap();
-        assert_eq!(state(Check::Sizes), "unit.json is missing");
+        assert_eq!(state(CheckLevel::Sizes), "unit.json is missing");
         write(RESULT_NAME, &result().to_bytes().unwrap());
-        assert_eq!(state(Check::Sizes), "train.rows is missing");
+        assert_eq!(state(CheckLevel::Sizes), "train.rows is missing");
         write("train.rows", b"xy");
-        assert_eq!(state(Check::Sizes), "train-000003-00.pb is missing");
+        assert_eq!(state(CheckLevel::Sizes), "train-000003-00.pb is missing");
         write("train-000003-00.pb", b"abd");
-        assert_eq!(state(Check::Sizes), "done");
-        assert!(state(Check::Hashes).contains("SHA-256"));
+        assert_eq!(state(CheckLevel::Sizes), "done");
+        assert!(state(CheckLevel::Hashes).contains("SHA-256"));
         write("train-000003-00.pb", b"abc");
-        assert_eq!(state(Check::Hashes), "done");
+        assert_eq!(state(CheckLevel::Hashes), "done");
         for (altered, why) in [(&b"xz"[..], "SHA-256"), (b"x", "1 bytes")] {
             write("train.rows", altered);
-            assert!(state(Check::Sizes).contains(why));
+            assert!(state(CheckLevel::Sizes).contains(why));
         }
         write("train.rows", b"xy");
         // An interrupted commit has moved the shard.
         std::fs::create_dir(out.join("train")).unwrap();
         let moved = out.join("train/train-000003-00.pb");
         std::fs::rename(done.join("train-000003-00.pb"), &moved).unwrap();
-        assert_eq!(state(Check::Hashes), "done");
+        assert_eq!(state(CheckLevel::Hashes), "done");
         std::fs::write(&moved, "ab").unwrap();
-        assert!(state(Check::Sizes).contains("2 bytes"));
-        assert!(dirs.check(3, "other", out, Check::Sizes).is_err());
+        assert!(state(CheckLevel::Sizes).contains("2 bytes"));
+        assert!(dirs.check(3, "other", out, CheckLevel::Sizes).is_err());
         dirs.remove(3).unwrap();
-        assert_eq!(state(Check::Sizes), "missing");
+        assert_eq!(state(CheckLevel::Sizes), "missing");
     }
 }

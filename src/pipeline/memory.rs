@@ -19,13 +19,13 @@ impl Shares {
     }
 
     /// Returns the share of tasks, a quarter: files and records, from being read to being written.
-    pub(super) fn tasks(self) -> Pool {
-        Pool::new(self.0 / 4)
+    pub(super) fn tasks(self) -> MemoryPool {
+        MemoryPool::new(self.0 / 4)
     }
 
     /// Returns the share of images while they are decoded and resized: half.
-    pub(super) fn images(self) -> Pool {
-        Pool::new(self.0 / 2)
+    pub(super) fn images(self) -> MemoryPool {
+        MemoryPool::new(self.0 / 2)
     }
 
     /// Returns the share per thread of the buffers that are kept for the next image: a quarter, divided among all
@@ -37,10 +37,10 @@ impl Shares {
 
 /// A limited number of bytes that can be reserved at one time.
 #[derive(Debug, Clone)]
-pub(super) struct Pool(Arc<Held>);
+pub(super) struct MemoryPool(Arc<PoolInner>);
 
 #[derive(Debug)]
-struct Held {
+struct PoolInner {
     most: u64,
     bytes: Mutex<u64>,
     freed: Condvar,
@@ -49,13 +49,13 @@ struct Held {
 /// A reservation of bytes in a pool, released on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    of: Pool,
+    of: MemoryPool,
     bytes: u64,
 }
 
-impl Pool {
+impl MemoryPool {
     pub(super) fn new(most: u64) -> Self {
-        Self(Arc::new(Held { most, bytes: Mutex::default(), freed: Condvar::new() }))
+        Self(Arc::new(PoolInner { most, bytes: Mutex::default(), freed: Condvar::new() }))
     }
 
     /// Returns whether `bytes` more fit. An amount larger than the pool fits if nothing else is reserved: leaving the
@@ -97,7 +97,7 @@ impl Reservation {
     }
 }
 
-impl Held {
+impl PoolInner {
     fn has_room(&self, held: u64, bytes: u64) -> bool {
         held == 0 || held.saturating_add(bytes) <= self.most
     }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn no_more_than_the_pool_is_held_except_by_one_alone() {
-        let pool = Pool::new(10);
+        let pool = MemoryPool::new(10);
         let (now, holders) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for bytes in 0..16u64 {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_there_already_is_held_and_counts() {
-        let pool = Pool::new(10);
+        let pool = MemoryPool::new(10);
         let held = pool.hold(25);
         assert!(!pool.has_room(0) && !pool.has_room(1));
         drop(held);

@@ -12,7 +12,7 @@ use crate::source::skipped::SkippedTypes;
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// The item became a record.
-    Converted(Converted),
+    Converted(ConvertedRecord),
     /// The bytes of the item cannot become a record.
     Rejected { split: u16, origin: String, reject: Reject },
     /// The item is the same as another one, which is kept.
@@ -23,7 +23,7 @@ pub(super) enum Outcome {
 
 /// A record with the values that the indexes need. They are computed by the workers, so that the writer only writes.
 #[derive(Debug)]
-pub(super) struct Converted {
+pub(super) struct ConvertedRecord {
     pub split: u16,
     pub record: Record,
     /// Length, in the unit of the kind of dataset.
@@ -40,7 +40,7 @@ pub(super) struct Converted {
     pub continues: bool,
 }
 
-impl Converted {
+impl ConvertedRecord {
     pub(super) fn new(split: u16, record: Record, length: u64) -> Self {
         let (canonical_bytes, crc32c) = (record.canonical_size(), record.crc32c());
         Self {
@@ -93,14 +93,14 @@ pub(super) struct Outcomes {
     /// Hashes of the content that was read, in order.
     pub content: Vec<u128>,
     /// Information about the members of a compressed file.
-    pub member: Member,
+    pub member: MemberSummary,
     /// Time spent reading files.
     pub reading: Duration,
 }
 
 /// Information about converted items in the members of a compressed file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Member {
+pub(super) struct MemberSummary {
     /// Whether another member starts among the items.
     pub starts: bool,
     /// Number of converted items: all of them, or those of the member that starts.

@@ -49,11 +49,11 @@ pub(super) struct OutputDir {
     created: bool,
     /// Destination of the dataset, if it is object storage.
     remote: Option<Remote>,
-    _held: Held,
+    _guard: DirGuard,
 }
 
 /// Protection of the directory against other processes.
-enum Held {
+enum DirGuard {
     Lock {
         _lock: DirLock,
     },
@@ -64,7 +64,7 @@ enum Held {
 }
 
 /// State of a run when it opens the directory.
-pub(super) enum Start {
+pub(super) enum RunState {
     /// The directory holds neither a plan nor a dataset.
     Fresh,
     /// An earlier run has started, and may be finished.
@@ -163,7 +163,7 @@ fn real_path(path: &Path) -> Result<PathBuf> {
 impl OutputDir {
     /// Opens the directory for this run. With [`Existing::Overwrite`], removes an existing dataset or unfinished run.
     /// An interrupted removal is finished in any case.
-    pub(super) fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<(Self, Start)> {
+    pub(super) fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<(Self, RunState)> {
         if let Some(remote) = Remote::of(out)? {
             return Self::open_remote(remote, scratch, existing);
         }
@@ -173,7 +173,7 @@ impl OutputDir {
         create_dir(out)?;
         create_dir(&work)?;
         let lock = DirLock::acquire(&work.join(LOCK_NAME))?;
-        let dir = Self { out: out.to_owned(), created, remote: None, _held: Held::Lock { _lock: lock } };
+        let dir = Self { out: out.to_owned(), created, remote: None, _guard: DirGuard::Lock { _lock: lock } };
         match dir.start(existing == Existing::Overwrite) {
             Ok(start) => Ok((dir, start)),
             // The directory is left as it was, unless a removal has started: the retired manifest is needed to finish
@@ -186,17 +186,17 @@ impl OutputDir {
     }
 
     /// Creates a scratch directory for the output `remote`.
-    fn open_remote(remote: Remote, scratch: Option<&Path>, existing: Existing) -> Result<(Self, Start)> {
+    fn open_remote(remote: Remote, scratch: Option<&Path>, existing: Existing) -> Result<(Self, RunState)> {
         remote.check_existing(existing)?;
         let start = remote.start()?;
         let scratch = ScratchDir::create(scratch)?;
         let out = scratch.path().to_owned();
         create_dir(&out.join(WORK_NAME))?;
-        let held = Held::Scratch { _dir: scratch };
-        Ok((Self { out, created: true, remote: Some(remote), _held: held }, start))
+        let guard = DirGuard::Scratch { _dir: scratch };
+        Ok((Self { out, created: true, remote: Some(remote), _guard: guard }, start))
     }
 
-    fn start(&self, overwrite: bool) -> Result<Start> {
+    fn start(&self, overwrite: bool) -> Result<RunState> {
         let has = |path: PathBuf| Ok::<_, Error>(lstat(&path)?.is_some());
         if !overwrite && !has(self.retired())? {
             if has(self.out.join(MANIFEST_NAME))? {
@@ -209,14 +209,14 @@ impl OutputDir {
                     ),
                     _ => error,
                 })?;
-                return Ok(Start::Committed(Box::new(manifest)));
+                return Ok(RunState::Committed(Box::new(manifest)));
             }
             if has(self.work().join(super::plan::PLAN_NAME))? {
-                return Ok(Start::Begun);
+                return Ok(RunState::Begun);
             }
         }
         self.clear()?;
-        Ok(Start::Fresh)
+        Ok(RunState::Fresh)
     }
 
     /// Returns the local directory.
@@ -307,7 +307,7 @@ impl OutputDir {
             true => remove_empty_dir(&self.out).map(drop),
             false => Ok(()),
         });
-        also(error, removed)
+        combine_errors(error, removed)
     }
 
     /// Removes a dataset or an unfinished run.
@@ -317,11 +317,11 @@ impl OutputDir {
     /// shards, because nothing else lists them.
     fn clear(&self) -> Result<()> {
         // All files are listed before the first is removed: a dataset that cannot be listed stays as it is.
-        let listed = self.listed()?;
+        let to_remove = self.files_to_remove()?;
         if lstat(&self.out.join(MANIFEST_NAME))?.is_some() {
             rename(&self.out.join(MANIFEST_NAME), &self.retired())?;
         } else if lstat(&self.retired())?.is_none() {
-            if listed.files.is_empty() && self.leftovers()?.is_empty() {
+            if to_remove.files.is_empty() && self.leftovers()?.is_empty() {
                 return Ok(());
             }
             write_file(&self.retired(), b"")?;
@@ -331,10 +331,10 @@ impl OutputDir {
             sync_dir(&self.out)?;
             sync_dir(&self.work())?;
         }
-        remove_all(&listed.files)?;
-        remove_all(&listed.tables)?;
+        remove_all(&to_remove.files)?;
+        remove_all(&to_remove.tables)?;
         let folders: BTreeSet<&Path> =
-            listed.files.iter().chain(&listed.tables).filter_map(|path| path.parent()).collect();
+            to_remove.files.iter().chain(&to_remove.tables).filter_map(|path| path.parent()).collect();
         for folder in folders.into_iter().filter(|&folder| folder != self.out) {
             remove_empty_dir(folder)?;
         }
@@ -358,8 +358,8 @@ impl OutputDir {
     }
 
     /// Lists the files outside the working directory that are to be removed.
-    fn listed(&self) -> Result<Listed> {
-        let mut listed = Listed::default();
+    fn files_to_remove(&self) -> Result<FilesToRemove> {
+        let mut to_remove = FilesToRemove::default();
         for path in [self.out.join(MANIFEST_NAME), self.retired(), self.pending()] {
             let json = match std::fs::read(&path) {
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
@@ -369,10 +369,10 @@ impl OutputDir {
                 let manifest = Manifest::parse(&json).map_err(|e| {
                     e.at_path(&path).help("choose another --out, or remove this directory by hand")
                 })?;
-                self.list(&manifest, &mut listed)?;
+                self.add_files_of(&manifest, &mut to_remove)?;
             }
         }
-        Ok(listed)
+        Ok(to_remove)
     }
 
     /// Makes the directory entries of all files of the committed dataset durable.
@@ -403,10 +403,10 @@ impl OutputDir {
     }
 
     /// Adds the files that `manifest` lists.
-    fn list(&self, manifest: &Manifest, listed: &mut Listed) -> Result<()> {
+    fn add_files_of(&self, manifest: &Manifest, to_remove: &mut FilesToRemove) -> Result<()> {
         let table = &manifest.shard_table;
         for (path, ..) in manifest.listed_files() {
-            let files = if path == table.path { &mut listed.tables } else { &mut listed.files };
+            let files = if path == table.path { &mut to_remove.tables } else { &mut to_remove.files };
             files.insert(resolve(&self.out, path)?);
         }
         // An interrupted commit may not have moved the table yet.
@@ -415,7 +415,7 @@ impl OutputDir {
                 let blob = open_listed(root, &table.path, table.bytes, Access::Read)?;
                 let shards = ShardTable::read(Segment { blob, records: table.records })?;
                 for path in shards.shards().map(ShardEntry::path) {
-                    listed.files.insert(resolve(&self.out, &path)?);
+                    to_remove.files.insert(resolve(&self.out, &path)?);
                 }
                 return Ok(());
             }
@@ -432,7 +432,7 @@ impl OutputDir {
 
 /// Paths of the files that are to be removed.
 #[derive(Default)]
-struct Listed {
+struct FilesToRemove {
     files: BTreeSet<PathBuf>,
     /// Shard tables, which are removed after the other files.
     tables: BTreeSet<PathBuf>,
@@ -451,7 +451,7 @@ fn remove_all(files: &BTreeSet<PathBuf>) -> Result<()> {
 }
 
 /// Adds the error of a further operation to `error`, which came first.
-pub(super) fn also(error: Error, further: Result<()>) -> Error {
+pub(super) fn combine_errors(error: Error, further: Result<()>) -> Error {
     let Err(further) = further else { return error };
     let message = format!("{error}; and then: {further}");
     let kind = match error.kind() {

@@ -10,17 +10,17 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::finished::{Check, UnitDirs, UnitState};
-use super::images::{Images, ImagesJob};
+use super::finished::{CheckLevel, UnitDirs, UnitState};
+use super::images::{ImageConversion, ImagesJob};
 use super::job_file::{self, OpenedJob, StoredJob};
-use super::output::{self, OutputDir, Start};
+use super::output::{self, OutputDir, RunState};
 use super::planned_output::PlannedOutput;
 use super::progress::Progress;
-use super::publish::{advised, may_be_overtaken};
+use super::publish::{adapt_help, may_be_overtaken};
 use super::run::{Report, commit};
 use super::selection::{Selection, ranges_of};
 use super::stop::Stop;
-use super::text::{TextJob, Texts};
+use super::text::{TextConversion, TextJob};
 use super::timing::Phase;
 use super::units::Units;
 use super::workers::Workers;
@@ -80,10 +80,10 @@ pub fn run_units(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<PartReport> {
-    try_run_units(selection, options, progress, stop).map_err(|error| advised(error, &options.out))
+    convert_units(selection, options, progress, stop).map_err(|error| adapt_help(error, &options.out))
 }
 
-fn try_run_units(
+fn convert_units(
     selection: &Selection,
     options: &RunOptions,
     progress: &Progress,
@@ -102,7 +102,7 @@ fn try_run_units(
     let dirs = UnitDirs::new(&work);
     let units = Units { header: &header, out: place.dir(), dirs: &dirs, remote: place.remote() };
     let count = selected.len() as u32;
-    let check = Check::of(options.existing);
+    let check = CheckLevel::of(options.existing);
     let todo = units.unfinished(selected.clone(), check, &workers, progress, stop)?;
     if place.remote().is_none() {
         let is_finished = |unit: &u32| todo.binary_search(unit).is_err();
@@ -113,11 +113,11 @@ fn try_run_units(
         let done = match header.kind {
             Kind::Images => {
                 let job = ImagesJob::read(opened, &mut file)?;
-                units.convert(&Images::new(&job, options), todo, options, &workers, progress, stop)
+                units.convert(&ImageConversion::new(&job, options), todo, options, &workers, progress, stop)
             }
             Kind::Text => {
                 let job = TextJob::read(opened, &mut file)?;
-                units.convert(&Texts::new(&job), todo, options, &workers, progress, stop)
+                units.convert(&TextConversion::new(&job), todo, options, &workers, progress, stop)
             }
         };
         if let Err(error) = done {
@@ -174,11 +174,11 @@ pub fn merge(
     stop: &Stop,
 ) -> Result<Report> {
     let existing = Existing::Resume(resume);
-    try_merge(out, scratch, max_rejects, threads, existing, progress, stop)
-        .map_err(|error| advised(error, out))
+    commit_units(out, scratch, max_rejects, threads, existing, progress, stop)
+        .map_err(|error| adapt_help(error, out))
 }
 
-fn try_merge(
+fn commit_units(
     out: &Path,
     scratch: Option<&Path>,
     max_rejects: MaxRejects,
@@ -195,7 +195,7 @@ fn try_merge(
         }
     }
     let (dir, start) = OutputDir::open(out, scratch, existing)?;
-    if let Start::Committed(manifest) = start {
+    if let RunState::Committed(manifest) = start {
         // An earlier merge may have died before it removed the working directory.
         dir.remove_work()?;
         return Ok(Report::complete(*manifest));
@@ -213,7 +213,7 @@ fn try_merge(
     let (OpenedJob { header, files, tokenizer_json }, _) = job_file::open(&dir.work())?;
     progress.planned(header.files, files.bytes());
     let dirs = UnitDirs::new(&dir.work());
-    let check = Check::of(existing);
+    let check = CheckLevel::of(existing);
     let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
     let workers = Workers::start(threads)?;
     let started = Instant::now();

@@ -134,7 +134,7 @@ pub(super) struct SampleRun<'a, C> {
 
 /// Outcomes that wait for earlier ones.
 #[derive(Default)]
-struct InOrder {
+struct ReorderBuffer {
     waiting: BTreeMap<usize, (Outcomes, Observation)>,
     seen: Vec<Observation>,
     failure: Option<Error>,
@@ -170,7 +170,7 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
     ) -> Result<Vec<Observation>> {
         let (conversion, workers) = (self.conversion, self.workers);
         let pieces = Mutex::new(pieces.enumerate());
-        let done = Mutex::new((self, InOrder::default()));
+        let done = Mutex::new((self, ReorderBuffer::default()));
         workers.on_all("converting the sample", stop, || {
             let mut scratch = conversion.scratch();
             loop {
@@ -192,7 +192,12 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
         Ok(order.seen)
     }
 
-    fn in_order(&mut self, order: &mut InOrder, number: usize, one: (Outcomes, Observation)) -> Result<()> {
+    fn in_order(
+        &mut self,
+        order: &mut ReorderBuffer,
+        number: usize,
+        one: (Outcomes, Observation),
+    ) -> Result<()> {
         order.waiting.insert(number, one);
         while let Some((outcomes, observation)) = order.waiting.remove(&order.seen.len()) {
             order.seen.push(self.observe(outcomes, observation)?);

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::conversion::Conversion;
 use super::derived_files::DerivedFiles;
-use super::finished::{Check, UnitDirs, difference};
+use super::finished::{CheckLevel, UnitDirs, difference};
 use super::job_file::{JobHeader, StoredJob};
 use super::output::OutputDir;
 use super::progress::Progress;
@@ -77,7 +77,7 @@ pub(super) fn refused(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> Result<
 pub(super) fn damaged_files(
     dir: &OutputDir,
     manifest: &Manifest,
-    check: Check,
+    check: CheckLevel,
     workers: &Workers,
     stop: &Stop,
 ) -> Result<Vec<DamagedFile>> {
@@ -95,7 +95,7 @@ pub(super) fn damaged_files(
     let found = Mutex::new(Vec::new());
     check.for_all(&numbered, workers, "checking the dataset", stop, |(place, (name, bytes, sha256))| {
         let path = resolve(dir.path(), name)?;
-        if let Some(why) = difference(&path, *bytes, (check == Check::Hashes).then_some(sha256))? {
+        if let Some(why) = difference(&path, *bytes, (check == CheckLevel::Hashes).then_some(sha256))? {
             let damaged = DamagedFile { path, why, sha256: sha256.clone() };
             found.lock().unwrap_or_else(PoisonError::into_inner).push((*place, damaged));
         }
@@ -131,7 +131,7 @@ impl Repair<'_> {
         manifest: &Manifest,
     ) -> Result<u64> {
         let mut count = 0;
-        let find = || damaged_files(self.dir, manifest, Check::Hashes, self.workers, self.stop);
+        let find = || damaged_files(self.dir, manifest, CheckLevel::Hashes, self.workers, self.stop);
         let mut damaged = find()?;
         let mut others: Vec<_> = damaged.extract_if(.., |file| file.as_shard().is_none()).collect();
         if !others.is_empty() {
@@ -161,7 +161,7 @@ impl Repair<'_> {
                 self.progress.note(format!("{TOKENIZER_NAME} {} and is written again", file.why));
                 write_file(&path, json).map(drop)
             }
-            None => Err(differs("--tokenizer is another file than at the time", &file)),
+            None => Err(not_reproducible("--tokenizer is another file than at the time", &file)),
         }
     }
 
@@ -194,7 +194,9 @@ impl Repair<'_> {
             let name = file.path.strip_prefix(out).ok().and_then(Path::to_str);
             match name.filter(|name| made.sha256(name) == Some(&file.sha256)) {
                 Some(name) => replacements.push((staged.join(name), &file.path)),
-                None => return Err(differs("the units do not come out as they were committed", file)),
+                None => {
+                    return Err(not_reproducible("the units do not come out as they were committed", file));
+                }
             }
         }
         replacements.iter().try_for_each(|(made, path)| replace(made, path))
@@ -204,7 +206,7 @@ impl Repair<'_> {
     fn convert<C: Conversion>(&self, conversion: &C, dirs: &UnitDirs, units: Vec<u32>) -> Result<()> {
         dirs.remove_leftovers()?;
         let all = Units { header: self.header, out: self.dir.path(), dirs, remote: None };
-        let todo = all.unfinished(units, Check::Hashes, self.workers, self.progress, self.stop)?;
+        let todo = all.unfinished(units, CheckLevel::Hashes, self.workers, self.progress, self.stop)?;
         all.convert(conversion, todo, self.run, self.workers, self.progress, self.stop)
     }
 
@@ -223,7 +225,8 @@ impl Repair<'_> {
         let dirs = UnitDirs::new(&self.dir.work());
         self.convert(conversion, &dirs, wanted.into_iter().collect())?;
         // All shards are compared before the first is replaced: a difference shows that the conversion is not the same.
-        let made = shards.iter().map(|shard| self.made_again(&dirs, shard)).collect::<Result<Vec<_>>>()?;
+        let made =
+            shards.iter().map(|shard| self.regenerated_shard(&dirs, shard)).collect::<Result<Vec<_>>>()?;
         for (made, shard) in made.iter().zip(shards) {
             replace(made, &shard.file.path)?;
         }
@@ -235,20 +238,22 @@ impl Repair<'_> {
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if its bytes are not those that were committed.
-    fn made_again(&self, dirs: &UnitDirs, shard: &DamagedShard<'_>) -> Result<PathBuf> {
+    fn regenerated_shard(&self, dirs: &UnitDirs, shard: &DamagedShard<'_>) -> Result<PathBuf> {
         let &DamagedShard { file, split, name, unit } = shard;
         let result = dirs.result(unit, &self.header.plan)?;
         let splits = result.splits.iter().filter(|made| made.name == split);
         let same = splits.flat_map(|split| &split.shards).find(|made| made.name == name);
         match same.filter(|made| made.sha256 == file.sha256) {
             Some(_) => Ok(dirs.done(unit).join(name)),
-            None => Err(differs(&format!("unit {unit} does not come out as it was committed"), file)),
+            None => {
+                Err(not_reproducible(&format!("unit {unit} does not come out as it was committed"), file))
+            }
         }
     }
 }
 
 /// Returns the error for a file that cannot be regenerated with the committed bytes.
-fn differs(why: &str, file: &DamagedFile) -> Error {
+fn not_reproducible(why: &str, file: &DamagedFile) -> Error {
     Error::corrupt(format!("{why}, so this file stays as it is")).at_path(&file.path).help(
         "the content of the sources, or the build of dsconvert, is another one than at the time: restore the file, or \
          convert again with --overwrite",

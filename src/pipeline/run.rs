@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use super::commit::{Commit, Committed};
 use super::conversion::Conversion;
-use super::finished::{Check, UnitDirs};
+use super::finished::{CheckLevel, UnitDirs};
 use super::job_file::{self, JobHeader, StoredJob};
-use super::output::{self, OutputDir, Start};
+use super::output::{self, OutputDir, RunState};
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::Progress;
-use super::publish::{advised, may_be_overtaken};
+use super::publish::{adapt_help, may_be_overtaken};
 use super::repair::{Repair, damaged_files, refused};
 use super::stop::{Stop, resumable};
 use super::testing::panic_point;
@@ -107,12 +107,12 @@ pub(super) fn open_output<J: StoredJob>(
     let (dir, start) = OutputDir::open(&run.out, run.scratch.as_deref(), run.existing)?;
     let plan = header.plan_of(files);
     let (id, state) = match start {
-        Start::Committed(manifest) => (plan.id(), OutputState::Committed(manifest)),
-        Start::Begun => {
+        RunState::Committed(manifest) => (plan.id(), OutputState::Committed(manifest)),
+        RunState::Begun => {
             dir.check_same_plan(&plan, matches!(run.existing, Existing::Resume(_)))?;
             (plan.id(), OutputState::Planned)
         }
-        Start::Fresh => {
+        RunState::Fresh => {
             // The plan is committed last, because it marks the run as started.
             let (id, written) = plan.write(&dir.work())?;
             job_file::store(job, &id, &dir.work())?;
@@ -135,10 +135,10 @@ pub(super) fn store_plan<J: StoredJob, C: Conversion>(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<u32> {
-    try_store_plan(job, conversion, run, progress, stop).map_err(|error| advised(error, &run.out))
+    write_plan(job, conversion, run, progress, stop).map_err(|error| adapt_help(error, &run.out))
 }
 
-fn try_store_plan<J: StoredJob, C: Conversion>(
+fn write_plan<J: StoredJob, C: Conversion>(
     job: &J,
     conversion: &C,
     run: &RunOptions,
@@ -176,10 +176,10 @@ pub(super) fn run<J: StoredJob, C: Conversion>(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Report> {
-    try_run(job, conversion, run, progress, stop).map_err(|error| advised(error, &run.out))
+    convert_and_commit(job, conversion, run, progress, stop).map_err(|error| adapt_help(error, &run.out))
 }
 
-fn try_run<J: StoredJob, C: Conversion>(
+fn convert_and_commit<J: StoredJob, C: Conversion>(
     job: &J,
     conversion: &C,
     run: &RunOptions,
@@ -198,7 +198,7 @@ fn try_run<J: StoredJob, C: Conversion>(
     let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
     let all = (0..header.units).collect();
     let converted = units
-        .unfinished(all, Check::of(run.existing), &workers, progress, stop)
+        .unfinished(all, CheckLevel::of(run.existing), &workers, progress, stop)
         .and_then(|todo| units.convert(conversion, todo, run, &workers, progress, stop));
     if let Err(error) = converted {
         let committed =
@@ -252,7 +252,7 @@ pub(super) fn commit(
             Ok(Report { manifest, was_complete: false, repaired: 0, totals: Some(totals) })
         }
         Err(failure) if !failure.worth_resuming => {
-            Err(output::also(failure.error, dir.abandon(header.units, &header.plan)))
+            Err(output::combine_errors(failure.error, dir.abandon(header.units, &header.plan)))
         }
         Err(failure) => committed_by_another(&dir, header, files, progress)
             .ok_or_else(|| resumable(failure.error.never_usage())),
@@ -293,7 +293,7 @@ fn already_committed<J: StoredJob, C: Conversion>(
     let repaired = same.and_then(|()| match repairs {
         true => repair.run(job, conversion, &manifest),
         false => {
-            let damaged = damaged_files(dir, &manifest, Check::of(run.existing), workers, stop)?;
+            let damaged = damaged_files(dir, &manifest, CheckLevel::of(run.existing), workers, stop)?;
             refused(damaged, dir).map(|()| 0)
         }
     });

@@ -5,8 +5,8 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::outcome::Converted;
-use super::stage::{Next, Stage, Stages};
+use super::outcome::ConvertedRecord;
+use super::stage::{NextStage, Stage, Stages};
 use crate::error::Result;
 use crate::options::OutputOptions;
 
@@ -18,27 +18,27 @@ pub(super) const WINDOW_BYTES: u64 = 32 << 20;
 const SALT: u64 = 0x5348_5546_464c_4533;
 
 /// Stage that collects the records of a unit until a window is full, and sorts them by keyed hash.
-pub(super) struct Shuffle {
+pub(super) struct ShuffleStage {
     seed: u64,
     bytes: u64,
-    records: Vec<(u64, Converted)>,
+    records: Vec<(u64, ConvertedRecord)>,
 }
 
 impl Stages {
     /// Creates the stages that the output options require for every kind of conversion.
     pub(super) fn new(output: &OutputOptions) -> Self {
-        Self::default().and(output.shuffle.then(|| Shuffle::new(output.seed)))
+        Self::default().and(output.shuffle.then(|| ShuffleStage::new(output.seed)))
     }
 }
 
-impl Shuffle {
+impl ShuffleStage {
     pub(super) fn new(seed: u64) -> Self {
         Self { seed: seed ^ SALT, bytes: 0, records: Vec::new() }
     }
 }
 
-impl Stage for Shuffle {
-    fn push(&mut self, converted: Converted, next: &mut Next<'_>) -> Result<()> {
+impl Stage for ShuffleStage {
+    fn push(&mut self, converted: ConvertedRecord, next: &mut NextStage<'_>) -> Result<()> {
         self.bytes += converted.canonical_bytes;
         self.records.push((xxh3_64_with_seed(converted.key(), self.seed), converted));
         if self.records.len() >= WINDOW_RECORDS || self.bytes >= WINDOW_BYTES {
@@ -47,7 +47,7 @@ impl Stage for Shuffle {
         Ok(())
     }
 
-    fn finish(&mut self, next: &mut Next<'_>) -> Result<()> {
+    fn finish(&mut self, next: &mut NextStage<'_>) -> Result<()> {
         self.bytes = 0;
         let mut records = std::mem::take(&mut self.records);
         // The sort is stable: records with equal hashes keep the order of the plan.

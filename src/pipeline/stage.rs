@@ -1,19 +1,19 @@
 //! Stages between the conversion of items and the shards of a unit.
 
-use super::outcome::Converted;
+use super::outcome::ConvertedRecord;
 use crate::error::Result;
 
 /// Receiver of the records of a stage: the next stage, or the shards.
-pub(super) type Next<'a> = dyn FnMut(Converted) -> Result<()> + 'a;
+pub(super) type NextStage<'a> = dyn FnMut(ConvertedRecord) -> Result<()> + 'a;
 
 /// A stage that processes the records of one unit in order. It may hold records back, reorder them, or combine them
 /// into other records. Its output depends only on these records.
 pub(super) trait Stage: Send {
     /// Takes a record, and passes on the records that are ready.
-    fn push(&mut self, converted: Converted, next: &mut Next<'_>) -> Result<()>;
+    fn push(&mut self, converted: ConvertedRecord, next: &mut NextStage<'_>) -> Result<()>;
 
     /// Passes on the records that were held back, after the last record.
-    fn finish(&mut self, next: &mut Next<'_>) -> Result<()>;
+    fn finish(&mut self, next: &mut NextStage<'_>) -> Result<()>;
 
     /// Returns counts for the manifest, after [`Stage::finish`].
     fn notes(&self) -> Vec<(&'static str, u64)> {
@@ -33,12 +33,12 @@ impl Stages {
     }
 
     /// Passes a record through the stages.
-    pub(super) fn push(&mut self, converted: Converted, out: &mut Next<'_>) -> Result<()> {
+    pub(super) fn push(&mut self, converted: ConvertedRecord, out: &mut NextStage<'_>) -> Result<()> {
         pass(&mut self.0, converted, out)
     }
 
     /// Passes on all records that were held back.
-    pub(super) fn finish(&mut self, out: &mut Next<'_>) -> Result<()> {
+    pub(super) fn finish(&mut self, out: &mut NextStage<'_>) -> Result<()> {
         let mut left = &mut self.0[..];
         while let Some((stage, later)) = left.split_first_mut() {
             stage.finish(&mut |converted| pass(later, converted, out))?;
@@ -53,7 +53,7 @@ impl Stages {
     }
 }
 
-fn pass(stages: &mut [Box<dyn Stage>], converted: Converted, out: &mut Next<'_>) -> Result<()> {
+fn pass(stages: &mut [Box<dyn Stage>], converted: ConvertedRecord, out: &mut NextStage<'_>) -> Result<()> {
     match stages.split_first_mut() {
         None => out(converted),
         Some((stage, later)) => stage.push(converted, &mut |converted| pass(later, converted, out)),
@@ -66,15 +66,15 @@ mod tests {
     use crate::sample::{Record, Value};
 
     /// Stage that delays records by a given number of records.
-    struct Delay(usize, Vec<Converted>);
+    struct Delay(usize, Vec<ConvertedRecord>);
 
     impl Stage for Delay {
-        fn push(&mut self, converted: Converted, next: &mut Next<'_>) -> Result<()> {
+        fn push(&mut self, converted: ConvertedRecord, next: &mut NextStage<'_>) -> Result<()> {
             self.1.push(converted);
             if self.1.len() > self.0 { next(self.1.remove(0)) } else { Ok(()) }
         }
 
-        fn finish(&mut self, next: &mut Next<'_>) -> Result<()> {
+        fn finish(&mut self, next: &mut NextStage<'_>) -> Result<()> {
             self.1.drain(..).try_for_each(next)
         }
 
@@ -91,13 +91,13 @@ mod tests {
                 stages = stages.and(Some(Delay(delay, Vec::new())));
             }
             let mut seen = Vec::new();
-            let mut out = |converted: Converted| {
+            let mut out = |converted: ConvertedRecord| {
                 seen.push(converted.length);
                 Ok(())
             };
             for length in 0..10 {
                 let record = Record { values: vec![Value::UInt(length)] };
-                stages.push(Converted::new(0, record, length), &mut out).unwrap();
+                stages.push(ConvertedRecord::new(0, record, length), &mut out).unwrap();
             }
             stages.finish(&mut out).unwrap();
             assert_eq!(seen, (0..10).collect::<Vec<_>>(), "{delays:?}");

@@ -97,7 +97,7 @@ pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
         bytes_per_second: None,
         seconds_left: None,
     };
-    let mut finished = Finished::default();
+    let mut finished = FinishTimes::default();
     if let Some(remote) = place.remote() {
         let results = remote.finished_units(&header.plan, &Stop::default())?;
         for (result, modified_ns) in results.values() {
@@ -151,7 +151,7 @@ impl Status {
         self.rejected += result.counts().rejected;
     }
 
-    fn with_rate(mut self, finished: &Finished) -> Self {
+    fn with_rate(mut self, finished: &FinishTimes) -> Self {
         self.bytes_per_second = finished.bytes_per_second();
         let left = self.source_bytes.saturating_sub(self.done_bytes);
         self.seconds_left = self.bytes_per_second.map(|rate| left as f64 / rate);
@@ -167,13 +167,13 @@ fn finished_at(done: &Path) -> Result<Option<SystemTime>> {
 
 /// Statistics about the times at which units were finished.
 #[derive(Default)]
-struct Finished {
+struct FinishTimes {
     /// Time and bytes of the first finished unit, and time of the last one.
     span: Option<(SystemTime, u64, SystemTime)>,
     bytes: u64,
 }
 
-impl Finished {
+impl FinishTimes {
     fn add(&mut self, time: SystemTime, bytes: u64) {
         self.bytes += bytes;
         self.span = Some(match self.span {

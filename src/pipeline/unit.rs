@@ -23,10 +23,10 @@ pub(super) use super::finished::UnitShard;
 use super::finished::shard_path;
 use super::finished::{RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitSplit};
 use super::lines::{DuplicateLine, FilteredLine, RejectLine, append, json_line};
-use super::outcome::{ContentHash, Converted, Outcome, Outcomes};
+use super::outcome::{ContentHash, ConvertedRecord, Outcome, Outcomes};
 use super::publish::Remote;
 use super::rows::{RowEntry, rows_name};
-use super::stage::{Next, Stages};
+use super::stage::{NextStage, Stages};
 use super::stop::Stop;
 use crate::error::Result;
 use crate::format::{self, Format, ShardWriter};
@@ -241,7 +241,7 @@ impl UnitSink {
     fn staged(
         &mut self,
         closed: &mut Vec<ClosedShard>,
-        run: impl FnOnce(&mut Stages, &mut Next<'_>) -> Result<()>,
+        run: impl FnOnce(&mut Stages, &mut NextStage<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut stages = std::mem::take(&mut self.stages);
         let result = run(&mut stages, &mut |converted| self.record(&converted, closed));
@@ -249,7 +249,7 @@ impl UnitSink {
         result
     }
 
-    fn record(&mut self, converted: &Converted, closed: &mut Vec<ClosedShard>) -> Result<()> {
+    fn record(&mut self, converted: &ConvertedRecord, closed: &mut Vec<ClosedShard>) -> Result<()> {
         let ordinal = usize::from(converted.split);
         self.cut(ordinal, converted.canonical_bytes, closed)?;
         let split = &mut self.splits[ordinal];

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::conversion::Conversion;
-use super::finished::{Check, UnitDirs, UnitResult, UnitState};
+use super::finished::{CheckLevel, UnitDirs, UnitResult, UnitState};
 use super::job_file::JobHeader;
 use super::memory::Shares;
 use super::progress::Progress;
 use super::publish::{Remote, UPLOADS};
-use super::schedule::{FailedUnits, Schedule, run};
+use super::schedule::{FailedUnits, SchedulerContext, run};
 use super::stop::Stop;
 use super::timing::Phase;
 use super::unit::{UnitOptions, UnitSink};
@@ -34,7 +34,7 @@ impl Units<'_> {
     pub(super) fn unfinished(
         &self,
         units: Vec<u32>,
-        check: Check,
+        check: CheckLevel,
         workers: &Workers,
         progress: &Progress,
         stop: &Stop,
@@ -65,7 +65,7 @@ impl Units<'_> {
     pub(super) fn check(
         &self,
         units: Vec<u32>,
-        check: Check,
+        check: CheckLevel,
         workers: &Workers,
         stop: &Stop,
         done: &(dyn Fn(&UnitResult) + Sync),
@@ -144,8 +144,10 @@ impl Units<'_> {
         let sink = |unit| UnitSink::create(unit, self.dirs, &unit_options, conversion.stages());
         let memory = Shares::of(options.memory_bytes).tasks();
         let uploads = self.remote.map(|_| UPLOADS);
-        let failed =
-            run(&Schedule { conversion, workers, memory, progress, stop, sink: &sink, uploads }, todo)?;
+        let failed = run(
+            &SchedulerContext { conversion, workers, memory, progress, stop, sink: &sink, uploads },
+            todo,
+        )?;
         writeback.check()?;
         progress.timing.end(Phase::Convert, started);
         all_failures(failed, count).map_or(Ok(()), Err)

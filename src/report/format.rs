@@ -23,7 +23,11 @@ pub(super) fn bytes(n: u64) -> String {
     let mut value = n as f64;
     for unit in ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"] {
         if value < 1000.0 || unit == "PiB" {
-            return if unit == "bytes" { format!("{n} {unit}") } else { format!("{} {unit}", three(value)) };
+            return if unit == "bytes" {
+                format!("{n} {unit}")
+            } else {
+                format!("{} {unit}", three_digits(value))
+            };
         }
         value /= 1024.0;
     }
@@ -35,7 +39,7 @@ pub(super) fn short(value: f64) -> String {
     let (mut value, sign) = (value.abs(), if value < 0.0 { "−" } else { "" });
     for unit in ["", "k", "M", "G", "T"] {
         if value < 999.5 {
-            return format!("{sign}{}{unit}", three(value));
+            return format!("{sign}{}{unit}", three_digits(value));
         }
         value /= 1000.0;
     }
@@ -43,7 +47,7 @@ pub(super) fn short(value: f64) -> String {
 }
 
 /// Formats at most three significant digits, without trailing zeros after the decimal point.
-pub(super) fn three(value: f64) -> String {
+pub(super) fn three_digits(value: f64) -> String {
     let text = match value.abs() {
         v if v >= 99.95 || v == 0.0 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
@@ -65,11 +69,11 @@ pub(crate) fn percent(share: f64) -> String {
 pub(super) fn seconds(value: f64) -> String {
     match value {
         v if !v.is_finite() => "–".to_owned(),
-        v if v < 0.001 => format!("{} µs", three(v * 1e6)),
-        v if v < 1.0 => format!("{} ms", three(v * 1e3)),
-        v if v < 120.0 => format!("{} s", three(v)),
-        v if v < 7200.0 => format!("{} min", three(v / 60.0)),
-        v => format!("{} h", three(v / 3600.0)),
+        v if v < 0.001 => format!("{} µs", three_digits(v * 1e6)),
+        v if v < 1.0 => format!("{} ms", three_digits(v * 1e3)),
+        v if v < 120.0 => format!("{} s", three_digits(v)),
+        v if v < 7200.0 => format!("{} min", three_digits(v / 60.0)),
+        v => format!("{} h", three_digits(v / 3600.0)),
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Thumbnails {
 }
 
 /// A downscaled image.
-pub(super) struct Small {
+pub(super) struct SmallImage {
     pub(super) bytes: Vec<u8>,
     /// Width and height in pixels.
     pub(super) size: (u32, u32),
@@ -54,15 +54,15 @@ impl Thumbnails {
     }
 
     /// Returns the image of `record` as a JPEG, or the reason why it cannot be shown.
-    pub(super) fn jpeg(&mut self, record: &Record) -> Result<Small, String> {
+    pub(super) fn jpeg(&mut self, record: &Record) -> Result<SmallImage, String> {
         let file = self.file(record)?;
-        small(&self.jpeg, &file, &mut self.scratch)
+        downscale(&self.jpeg, &file, &mut self.scratch)
     }
 
     /// Returns the image of `record` as RGB samples, or the reason why it cannot be shown.
-    pub(super) fn rgb(&mut self, record: &Record) -> Result<Small, String> {
+    pub(super) fn rgb(&mut self, record: &Record) -> Result<SmallImage, String> {
         let file = self.file(record)?;
-        small(&self.pixels, &file, &mut self.scratch)
+        downscale(&self.pixels, &file, &mut self.scratch)
     }
 
     /// Returns the stored image as an image file. Raw samples are encoded as PNG.
@@ -86,10 +86,14 @@ impl Thumbnails {
     }
 }
 
-fn small(transform: &ImageTransform, file: &Bytes, scratch: &mut ImageScratch) -> Result<Small, String> {
+fn downscale(
+    transform: &ImageTransform,
+    file: &Bytes,
+    scratch: &mut ImageScratch,
+) -> Result<SmallImage, String> {
     match transform.convert(file, scratch) {
         Ok(ImageOutcome::Converted(image)) => {
-            Ok(Small { bytes: image.bytes.to_vec(), size: (image.width, image.height) })
+            Ok(SmallImage { bytes: image.bytes.to_vec(), size: (image.width, image.height) })
         }
         Ok(ImageOutcome::Filtered(reason)) => Err(reason.name().to_owned()),
         Err(reject) => Err(reject.message),

@@ -52,10 +52,10 @@ pub(crate) struct Vocabulary {
 }
 
 #[derive(Deserialize)]
-struct File {
-    model: Model,
+struct TokenizerJson {
+    model: TokenizerModel,
     #[serde(default)]
-    added_tokens: Vec<Added>,
+    added_tokens: Vec<AddedToken>,
     #[serde(default)]
     decoder: Value,
     #[serde(default)]
@@ -63,7 +63,7 @@ struct File {
 }
 
 #[derive(Deserialize)]
-struct Model {
+struct TokenizerModel {
     vocab: Vocab,
     #[serde(default)]
     continuing_subword_prefix: Option<String>,
@@ -80,7 +80,7 @@ enum Vocab {
 }
 
 #[derive(Deserialize)]
-struct Added {
+struct AddedToken {
     id: u32,
     content: String,
     #[serde(default)]
@@ -96,7 +96,7 @@ impl Vocabulary {
 
     /// Reads the vocabulary of a `tokenizer.json`.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self> {
-        let file: File = serde_json::from_slice(json).map_err(|e| {
+        let file: TokenizerJson = serde_json::from_slice(json).map_err(|e| {
             Error::usage("the tokenizer.json has no vocabulary that can be read").caused_by(e)
         })?;
         let scheme = scheme(&file);
@@ -204,7 +204,7 @@ fn types(part: &Value) -> Vec<&str> {
     parts.iter().filter_map(|part| part.get("type")?.as_str()).collect()
 }
 
-fn scheme(file: &File) -> Scheme {
+fn scheme(file: &TokenizerJson) -> Scheme {
     let (decoder, pre_tokenizer) = (types(&file.decoder), types(&file.pre_tokenizer));
     let either = |name: &str| decoder.contains(&name) || pre_tokenizer.contains(&name);
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());

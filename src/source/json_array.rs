@@ -5,14 +5,14 @@
 /// State of the rewriting between calls.
 #[derive(Debug, Default)]
 pub(super) struct ArrayLines {
-    place: Place,
+    position: ArrayPosition,
     /// Number of open brackets and braces inside the array.
     depth: u64,
     is_escaped: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Place {
+enum ArrayPosition {
     /// Before the first character that is not whitespace.
     #[default]
     Start,
@@ -30,39 +30,39 @@ impl ArrayLines {
     /// Rewrites the next bytes of the file. Returns the number of bytes before the first non-whitespace byte after the
     /// array, or of all bytes if there is none.
     pub(super) fn rewrite(&mut self, bytes: &mut [u8]) -> usize {
-        if self.place == Place::Lines {
+        if self.position == ArrayPosition::Lines {
             return bytes.len();
         }
         for at in 0..bytes.len() {
             let byte = &mut bytes[at];
-            match self.place {
-                Place::Start => match *byte {
+            match self.position {
+                ArrayPosition::Start => match *byte {
                     // Whitespace or a byte order mark.
                     b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf => *byte = b' ',
-                    b'[' => (*byte, self.place) = (b' ', Place::Element),
+                    b'[' => (*byte, self.position) = (b' ', ArrayPosition::Element),
                     _ => {
-                        self.place = Place::Lines;
+                        self.position = ArrayPosition::Lines;
                         return bytes.len();
                     }
                 },
-                Place::Element => match *byte {
-                    b'"' => self.place = Place::String,
+                ArrayPosition::Element => match *byte {
+                    b'"' => self.position = ArrayPosition::String,
                     b'[' | b'{' => self.depth += 1,
-                    b']' if self.depth == 0 => (*byte, self.place) = (b' ', Place::End),
+                    b']' if self.depth == 0 => (*byte, self.position) = (b' ', ArrayPosition::End),
                     b']' | b'}' => self.depth = self.depth.saturating_sub(1),
                     b',' if self.depth == 0 => *byte = b'\n',
                     b'\r' | b'\n' => *byte = b' ',
                     _ => {}
                 },
-                Place::String => match *byte {
+                ArrayPosition::String => match *byte {
                     _ if self.is_escaped => self.is_escaped = false,
                     b'\\' => self.is_escaped = true,
-                    b'"' => self.place = Place::Element,
+                    b'"' => self.position = ArrayPosition::Element,
                     _ => {}
                 },
-                Place::End if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') => *byte = b' ',
-                Place::End => return at,
-                Place::Lines => {}
+                ArrayPosition::End if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') => *byte = b' ',
+                ArrayPosition::End => return at,
+                ArrayPosition::Lines => {}
             }
         }
         bytes.len()
@@ -70,7 +70,7 @@ impl ArrayLines {
 
     /// Returns whether the array has started and not ended.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.place, Place::Element | Place::String)
+        matches!(self.position, ArrayPosition::Element | ArrayPosition::String)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// A piece of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum LinePiece {
     /// Whole lines with their line ends (the last line of the file may have none), starting at byte `offset`.
     Lines {
         /// Offset in the file.
@@ -31,7 +31,7 @@ pub enum Piece {
     },
 }
 
-/// Reader of the [`Piece`]s of a range.
+/// Reader of the [`LinePiece`]s of a range.
 #[derive(Debug)]
 pub struct LineReader {
     file: OpenedFile,
@@ -83,7 +83,7 @@ impl LineReader {
     }
 
     /// Returns the next piece of about `target` bytes; `None` at the end of the range.
-    pub fn next(&mut self, target: usize) -> Result<Option<Piece>> {
+    pub fn next(&mut self, target: usize) -> Result<Option<LinePiece>> {
         if self.offset >= self.end {
             return Ok(None);
         }
@@ -110,7 +110,7 @@ impl LineReader {
                 drop(bytes);
                 let end = self.line_end(offset + self.max_line_bytes)?;
                 self.offset = end;
-                return Ok(Some(Piece::Overlong { offset, bytes: end - offset }));
+                return Ok(Some(LinePiece::Overlong { offset, bytes: end - offset }));
             }
             want = bytes.len() as u64 * 2;
         }
@@ -123,9 +123,9 @@ impl LineReader {
         }
         self.offset = offset + bytes.len() as u64;
         if bytes.len() as u64 > self.max_line_bytes && memchr(b'\n', &bytes[..bytes.len() - 1]).is_none() {
-            return Ok(Some(Piece::Overlong { offset, bytes: bytes.len() as u64 }));
+            return Ok(Some(LinePiece::Overlong { offset, bytes: bytes.len() as u64 }));
         }
-        Ok(Some(Piece::Lines { offset, bytes }))
+        Ok(Some(LinePiece::Lines { offset, bytes }))
     }
 
     /// Returns the end of the line that contains byte `from`: the offset after its line end, or the end of the file.
@@ -174,12 +174,12 @@ mod tests {
             let mut reader = LineReader::open(&planned, range.clone(), 1 << 20).unwrap();
             while let Some(piece) = reader.next(target).unwrap() {
                 match piece {
-                    Piece::Lines { offset, bytes } => {
+                    LinePiece::Lines { offset, bytes } => {
                         assert_eq!(offset, all.len() as u64);
                         assert!(offset < range.end);
                         all.extend(bytes);
                     }
-                    Piece::Overlong { .. } => panic!("no line is that long"),
+                    LinePiece::Overlong { .. } => panic!("no line is that long"),
                 }
             }
         }
@@ -218,11 +218,11 @@ mod tests {
                 let mut reader = LineReader::open(&planned, range, most).unwrap();
                 while let Some(piece) = reader.next(target).unwrap() {
                     let (offset, end) = match piece {
-                        Piece::Lines { offset, bytes } => {
+                        LinePiece::Lines { offset, bytes } => {
                             prop_assert_eq!(&bytes, &text[offset as usize..][..bytes.len()]);
                             (offset, offset + bytes.len() as u64)
                         }
-                        Piece::Overlong { offset, bytes } => {
+                        LinePiece::Overlong { offset, bytes } => {
                             prop_assert!(bytes > most);
                             (offset, offset + bytes)
                         }
@@ -250,9 +250,9 @@ mod tests {
         assert_eq!(
             found,
             [
-                Piece::Lines { offset: 0, bytes: b"short\n".to_vec() },
-                Piece::Overlong { offset: 6, bytes: 5001 },
-                Piece::Lines { offset: 5007, bytes: b"end".to_vec() },
+                LinePiece::Lines { offset: 0, bytes: b"short\n".to_vec() },
+                LinePiece::Overlong { offset: 6, bytes: 5001 },
+                LinePiece::Lines { offset: 5007, bytes: b"end".to_vec() },
             ]
         );
     }

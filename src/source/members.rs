@@ -28,7 +28,7 @@ impl MemberStarts {
 }
 
 /// A decoder of one member.
-pub(super) trait Member<R>: Read + Sized {
+pub(super) trait MemberDecoder<R>: Read + Sized {
     /// Creates a decoder of the member at the current position of `raw`.
     fn start(raw: R) -> io::Result<Self>;
 
@@ -36,7 +36,7 @@ pub(super) trait Member<R>: Read + Sized {
     fn rest(self) -> R;
 }
 
-impl<R: BufRead> Member<R> for GzDecoder<R> {
+impl<R: BufRead> MemberDecoder<R> for GzDecoder<R> {
     fn start(raw: R) -> io::Result<Self> {
         Ok(Self::new(raw))
     }
@@ -46,7 +46,7 @@ impl<R: BufRead> Member<R> for GzDecoder<R> {
     }
 }
 
-impl<R: BufRead> Member<R> for BzDecoder<R> {
+impl<R: BufRead> MemberDecoder<R> for BzDecoder<R> {
     fn start(raw: R) -> io::Result<Self> {
         Ok(Self::new(raw))
     }
@@ -65,13 +65,13 @@ pub(super) struct Members<R, M> {
     produced: u64,
 }
 
-impl<R: BufRead, M: Member<R>> Members<R, M> {
+impl<R: BufRead, M: MemberDecoder<R>> Members<R, M> {
     pub(super) fn new(raw: R, starts: MemberStarts) -> Self {
         Self { member: None, raw: Some(raw), starts, produced: 0 }
     }
 }
 
-impl<R: BufRead, M: Member<R>> Read for Members<R, M> {
+impl<R: BufRead, M: MemberDecoder<R>> Read for Members<R, M> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);

@@ -43,6 +43,6 @@ pub(super) fn open(_planned: &PlannedFile, url: ObjectUrl) -> Result<OpenedObjec
     refused(&url)
 }
 
-pub(super) fn look_at(url: &ObjectUrl) -> Result<Option<PlannedFile>> {
+pub(super) fn stat(url: &ObjectUrl) -> Result<Option<PlannedFile>> {
     refused(url)
 }

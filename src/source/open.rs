@@ -155,7 +155,7 @@ impl PlannedFile {
 /// Returns [`ErrorKind::Io`] if the file cannot be read, is not a regular file, or changes while it is read.
 pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     if let Some(url) = ObjectUrl::parse(path)? {
-        return match remote::look_at(&url)? {
+        return match remote::stat(&url)? {
             Some(planned) => planned.read(),
             None => Err(Error::usage("there is no such object").at_path(path)),
         };

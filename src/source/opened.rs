@@ -17,12 +17,12 @@ use crate::error::{Error, Result};
 /// An open source file.
 #[derive(Debug)]
 pub struct OpenedFile {
-    content: Content,
+    content: FileContent,
     planned: PlannedFile,
 }
 
 #[derive(Debug)]
-enum Content {
+enum FileContent {
     Local {
         file: File,
         /// Device and inode, which identify the file as long as it is open.
@@ -34,12 +34,12 @@ enum Content {
 
 impl OpenedFile {
     pub(super) fn local(planned: &PlannedFile, file: File, meta: &Metadata) -> Self {
-        let content = Content::Local { file, identity: (meta.dev(), meta.ino()) };
+        let content = FileContent::Local { file, identity: (meta.dev(), meta.ino()) };
         Self { content, planned: planned.clone() }
     }
 
     pub(super) fn object(planned: &PlannedFile, object: OpenedObject) -> Self {
-        Self { content: Content::Object(object), planned: planned.clone() }
+        Self { content: FileContent::Object(object), planned: planned.clone() }
     }
 
     /// Returns the path of the file.
@@ -59,14 +59,14 @@ impl OpenedFile {
     /// Returns an error if the system refuses to create a thread.
     pub fn will_read(&self, range: Range<u64>) -> Result<()> {
         match &self.content {
-            Content::Local { .. } => Ok(()),
-            Content::Object(object) => object.will_read(range),
+            FileContent::Local { .. } => Ok(()),
+            FileContent::Object(object) => object.will_read(range),
         }
     }
 
     /// Announces that bytes will be read several times. For objects, up to `bytes` bytes are kept in memory.
     pub fn hold(&self, bytes: u64) {
-        if let Content::Object(object) = &self.content {
+        if let FileContent::Object(object) = &self.content {
             object.hold(bytes);
         }
     }
@@ -78,8 +78,8 @@ impl OpenedFile {
     /// Returns an error if the file cannot be read.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.content {
-            Content::Local { file, .. } => file.read_at(buffer, offset),
-            Content::Object(object) => object.read_at(buffer, offset).map_err(io::Error::other),
+            FileContent::Local { file, .. } => file.read_at(buffer, offset),
+            FileContent::Object(object) => object.read_at(buffer, offset).map_err(io::Error::other),
         }
     }
 
@@ -106,13 +106,13 @@ impl OpenedFile {
     /// Appends bytes at `offset` to `buffer`, up to its spare capacity, and returns their number.
     pub(super) fn append_at(&self, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
         match &self.content {
-            Content::Local { file, .. } => loop {
+            FileContent::Local { file, .. } => loop {
                 match rustix::io::pread(file, spare_capacity(buffer), offset) {
                     Err(Errno::INTR) => {}
                     read => return Ok(read?),
                 }
             },
-            Content::Object(object) => {
+            FileContent::Object(object) => {
                 let room = buffer.capacity() - buffer.len();
                 let bytes = object.bytes_at(offset, room).map_err(io::Error::other)?;
                 buffer.extend_from_slice(&bytes);
@@ -124,11 +124,11 @@ impl OpenedFile {
     /// Reads the bytes after those of the previous call.
     pub(super) fn read_next(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.content {
-            Content::Local { file, .. } => {
+            FileContent::Local { file, .. } => {
                 let mut file = file;
                 file.read(buffer)
             }
-            Content::Object(object) => object.read_next(buffer).map_err(io::Error::other),
+            FileContent::Object(object) => object.read_next(buffer).map_err(io::Error::other),
         }
     }
 
@@ -144,7 +144,7 @@ impl OpenedFile {
     ///
     /// Returns [`ErrorKind::Io`](crate::error::ErrorKind) if the file was written to, or replaced by another file.
     pub fn check_unchanged(&self) -> Result<()> {
-        let Content::Local { file, identity } = &self.content else { return Ok(()) };
+        let FileContent::Local { file, identity } = &self.content else { return Ok(()) };
         let path = self.path();
         let fail = |e| Error::io("look at the file", path, e).help(CHANGED_HELP);
         self.planned.check(&file.metadata().map_err(fail)?)?;

@@ -14,7 +14,7 @@ pub(super) fn open(planned: &PlannedFile, url: ObjectUrl) -> Result<OpenedObject
 }
 
 /// Returns the current state of the object at `url`; `None` if there is none.
-pub(super) fn look_at(url: &ObjectUrl) -> Result<Option<PlannedFile>> {
+pub(super) fn stat(url: &ObjectUrl) -> Result<Option<PlannedFile>> {
     Ok(Bucket::of(url)?.head(url)?.map(|object| planned(&object)))
 }
 

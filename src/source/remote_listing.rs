@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::found_files::Listing;
 use super::planned::PlannedFile;
-use super::remote::{look_at, planned};
+use super::remote::{planned, stat};
 use super::skipped::SkippedTypes;
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
@@ -99,7 +99,7 @@ impl Lookup {
         let Ok(url) = self.url.join(relative) else { return Ok(None) };
         if self.all.is_none() && (self.requests < LOOKED_UP || self.url.is_server()) {
             self.requests += 1;
-            return look_at(&url);
+            return stat(&url);
         }
         if self.all.is_none() {
             let FileListing { objects, .. } = Bucket::of(&self.url)?.list_files(&self.url)?;

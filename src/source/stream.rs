@@ -33,18 +33,18 @@ const XZ_MEMORY_BYTES: u64 = 128 << 20;
 
 /// Buffered input that records how many bytes were consumed, and the error that ended it. Bytes that are only buffered
 /// do not count.
-struct Watched {
+struct CountingReader {
     input: BufReader<Box<dyn Read + Send>>,
-    seen: Arc<Seen>,
+    status: Arc<InputStatus>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct InputStatus {
     bytes: AtomicU64,
     failure: Mutex<Option<io::Error>>,
 }
 
-impl Seen {
+impl InputStatus {
     fn failed(&self, e: io::Error) -> io::Error {
         let copy = io::Error::from(e.kind());
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
@@ -56,24 +56,24 @@ impl Seen {
     }
 }
 
-impl Read for Watched {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = retried(|| self.input.read(buffer)).map_err(|e| self.seen.failed(e))?;
-        self.seen.bytes.fetch_add(n as u64, Ordering::Relaxed);
+        let n = retried(|| self.input.read(buffer)).map_err(|e| self.status.failed(e))?;
+        self.status.bytes.fetch_add(n as u64, Ordering::Relaxed);
         Ok(n)
     }
 }
 
-impl BufRead for Watched {
+impl BufRead for CountingReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        retried(|| self.input.fill_buf().map(|_| ())).map_err(|e| self.seen.failed(e))?;
+        retried(|| self.input.fill_buf().map(|_| ())).map_err(|e| self.status.failed(e))?;
         // This does not read again: the buffer is filled, or this is the end.
         Ok(self.input.buffer())
     }
 
     fn consume(&mut self, amount: usize) {
         self.input.consume(amount);
-        self.seen.bytes.fetch_add(amount as u64, Ordering::Relaxed);
+        self.status.bytes.fetch_add(amount as u64, Ordering::Relaxed);
     }
 }
 
@@ -92,7 +92,7 @@ pub struct Stream {
     /// `None` for standard input.
     file: Option<Arc<OpenedFile>>,
     reader: Box<dyn Read + Send>,
-    seen: Arc<Seen>,
+    status: Arc<InputStatus>,
     members: MemberStarts,
     produced: u64,
     compressed: bool,
@@ -178,14 +178,14 @@ impl Stream {
     }
 
     fn over(path: &Path, input: Box<dyn Read + Send>, compression: Option<Compression>) -> Result<Self> {
-        let seen = Arc::new(Seen::default());
-        let fail = |e| Error::io("read", path, seen.take().unwrap_or(e));
+        let status = Arc::new(InputStatus::default());
+        let fail = |e| Error::io("read", path, status.take().unwrap_or(e));
         let input = BufReader::with_capacity(BUFFER_BYTES, input);
-        let mut raw = Watched { input, seen: Arc::clone(&seen) };
+        let mut raw = CountingReader { input, status: Arc::clone(&status) };
         let misnamed = match raw.fill_buf() {
             Ok(head) => misnamed(head, compression),
             Err(e) => {
-                let failure = seen.take().unwrap_or(e);
+                let failure = status.take().unwrap_or(e);
                 let damage = ZipDamage::of(&failure).cloned();
                 Some(damage.ok_or_else(|| Error::io("read", path, failure))?)
             }
@@ -202,7 +202,7 @@ impl Stream {
         let compressed = compression.is_some();
         let ahead = VecDeque::new();
         let (produced, array) = (0, None);
-        Ok(Self { path, file: None, reader, seen, members, produced, compressed, misnamed, array, ahead })
+        Ok(Self { path, file: None, reader, status, members, produced, compressed, misnamed, array, ahead })
     }
 
     /// Rewrites a file that is a JSON array as one line per element, with the same total number of bytes. Other files
@@ -214,7 +214,7 @@ impl Stream {
 
     /// Returns the number of bytes consumed from the file so far, before decompression.
     pub fn raw_bytes(&self) -> u64 {
-        self.seen.bytes.load(Ordering::Relaxed)
+        self.status.bytes.load(Ordering::Relaxed)
     }
 
     /// Returns whether the file is compressed.
@@ -317,7 +317,7 @@ impl Stream {
     }
 
     fn broken(&self, error: &io::Error) -> Broken {
-        if let Some(failure) = self.seen.take() {
+        if let Some(failure) = self.status.take() {
             if let Some(damage) = ZipDamage::of(&failure) {
                 return Broken::Damaged(damage.clone());
             }

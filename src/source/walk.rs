@@ -45,7 +45,7 @@ pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> b
             };
             error.help("check the path; sources are files or folders")
         })?;
-        let mut walk = Walk {
+        let mut walk = TreeWalk {
             source: ordinal as u32,
             follow_links,
             keep,
@@ -67,7 +67,7 @@ pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> b
     Ok(listing)
 }
 
-struct Walk<'a> {
+struct TreeWalk<'a> {
     source: u32,
     follow_links: bool,
     keep: &'a dyn Fn(&str) -> bool,
@@ -76,7 +76,7 @@ struct Walk<'a> {
     listing: &'a mut Listing,
 }
 
-impl Walk<'_> {
+impl TreeWalk<'_> {
     fn folder(
         &mut self,
         path: &Path,
@@ -95,13 +95,13 @@ impl Walk<'_> {
             let origin = format!("{origin}/{text}");
             let relative = relative.join(&name);
             match entry {
-                Entry::Folder { id } => {
+                FolderEntry::Folder { id } => {
                     self.folder(&path.join(&name), &relative, &origin, id, depth + 1)?;
                 }
-                Entry::File { bytes, modified_ns } if (self.keep)(&text) => {
+                FolderEntry::File { bytes, modified_ns } if (self.keep)(&text) => {
                     self.file(relative, origin, bytes, modified_ns);
                 }
-                Entry::File { .. } => self.listing.skipped.add(&text),
+                FolderEntry::File { .. } => self.listing.skipped.add(&text),
             }
         }
         self.ancestors.remove(&id);
@@ -109,7 +109,7 @@ impl Walk<'_> {
     }
 
     /// Returns the files and folders in a folder, in order.
-    fn entries(&mut self, folder: &Path) -> Result<Vec<(OsString, Entry)>> {
+    fn entries(&mut self, folder: &Path) -> Result<Vec<(OsString, FolderEntry)>> {
         let mut entries = Vec::new();
         let fail = |e| Error::io("list the folder", folder, e);
         for_each_entry(folder, fail, |entry| {
@@ -128,7 +128,7 @@ impl Walk<'_> {
                     self.listing.skipped.add(&portable_name(&name));
                 }
             } else {
-                entries.push((name, Entry::of(&meta)));
+                entries.push((name, FolderEntry::of(&meta)));
             }
             Ok(())
         })?;
@@ -150,7 +150,7 @@ impl Walk<'_> {
 }
 
 /// Metadata of a folder entry. All entries of one folder are in memory at the same time.
-enum Entry {
+enum FolderEntry {
     File {
         bytes: u64,
         modified_ns: i128,
@@ -161,7 +161,7 @@ enum Entry {
     },
 }
 
-impl Entry {
+impl FolderEntry {
     fn of(meta: &Metadata) -> Self {
         match meta.is_dir() {
             true => Self::Folder { id: (meta.dev(), meta.ino()) },

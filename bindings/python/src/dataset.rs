@@ -15,7 +15,7 @@ use pyo3::types::PyDict;
 
 use crate::buffer::{Buffer, Item, to_numpy};
 use crate::error::raise;
-use crate::record::{Decoded, Names};
+use crate::record::{DecodedRecord, Names};
 
 /// An opened dataset.
 #[pyclass(frozen, module = "dsconvert._native")]
@@ -171,8 +171,9 @@ impl Split {
 
     /// Returns the record with the ordinal `record`.
     fn get<'py>(&self, py: Python<'py>, record: u64) -> PyResult<Bound<'py, PyDict>> {
-        let record =
-            py.detach(|| Decoded::new(&self.split, self.split.get(record)?, self.decode)).map_err(raise)?;
+        let record = py
+            .detach(|| DecodedRecord::new(&self.split, self.split.get(record)?, self.decode))
+            .map_err(raise)?;
         self.names.dict(py, record)
     }
 
@@ -180,7 +181,9 @@ impl Split {
     fn get_many<'py>(&self, py: Python<'py>, records: Vec<u64>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let decoded = || {
             let records = self.split.get_many(&records)?.into_iter();
-            records.map(|record| Decoded::new(&self.split, record, self.decode)).collect::<Result<Vec<_>>>()
+            records
+                .map(|record| DecodedRecord::new(&self.split, record, self.decode))
+                .collect::<Result<Vec<_>>>()
         };
         let records = py.detach(decoded).map_err(raise)?;
         records.into_iter().map(|record| self.names.dict(py, record)).collect()
@@ -234,7 +237,7 @@ impl Records {
         // A panic in here left the iterator between two records, so it can continue.
         let next = || {
             let record = self.records.lock().unwrap_or_else(PoisonError::into_inner).next()?;
-            Some(record.and_then(|record| Decoded::new(&self.split, record, self.decode)))
+            Some(record.and_then(|record| DecodedRecord::new(&self.split, record, self.decode)))
         };
         py.detach(next).transpose().map_err(raise)?.map(|record| self.names.dict(py, record)).transpose()
     }

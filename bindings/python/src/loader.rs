@@ -27,12 +27,12 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[pyclass(frozen, module = "dsconvert._native")]
 #[derive(Debug)]
 pub(crate) struct Loader {
-    state: Mutex<State>,
+    state: Mutex<LoaderInner>,
     as_torch: bool,
 }
 
 #[derive(Debug)]
-struct State {
+struct LoaderInner {
     loader: loader::Loader,
     /// Information about the last batch, and the state before the first batch of its step.
     last: Option<(Info, LoaderState)>,
@@ -45,10 +45,10 @@ struct State {
 type Info = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>, Vec<u64>);
 
 /// Rows, tokens, padded tokens, labels.
-type Totals = (u64, u64, u64, Option<u64>);
+type TotalsTuple = (u64, u64, u64, Option<u64>);
 
 impl Loader {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LoaderInner> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -78,7 +78,7 @@ impl Loader {
                 None => loader,
             })
         });
-        let state = State { loader: loader.map_err(raise)?, last: None, blank: Vec::new() };
+        let state = LoaderInner { loader: loader.map_err(raise)?, last: None, blank: Vec::new() };
         Ok(Self { state: Mutex::new(state), as_torch })
     }
 
@@ -168,7 +168,7 @@ impl Loader {
     }
 
     /// Returns the rows, tokens, padded tokens and, when packed, labels of the step of the last batch, over all ranks.
-    fn totals(&self, py: Python<'_>) -> PyResult<Option<Totals>> {
+    fn totals(&self, py: Python<'_>) -> PyResult<Option<TotalsTuple>> {
         py.detach(|| self.lock().totals()).map_err(raise)
     }
 }
@@ -222,7 +222,7 @@ fn json(state: &LoaderState) -> PyResult<String> {
     serde_json::to_string(state).map_err(|e| raise(Error::corrupt("the state is no JSON").caused_by(e)))
 }
 
-impl State {
+impl LoaderInner {
     fn next(&mut self) -> Result<Next> {
         let before = self.loader.state();
         let next = self.loader.next_within(PATIENCE)?;
@@ -239,7 +239,7 @@ impl State {
         Ok(next)
     }
 
-    fn totals(&self) -> Result<Option<Totals>> {
+    fn totals(&self) -> Result<Option<TotalsTuple>> {
         let Some(((epoch, step, ..), start)) = &self.last else { return Ok(None) };
         if let Some(plan) = self.loader.batch_plan() {
             let totals = plan.totals(Position { epoch: *epoch, step: *step })?;

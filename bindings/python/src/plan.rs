@@ -12,21 +12,21 @@ use crate::options::{Given, batch_options};
 
 /// Source of the lengths of a plan.
 #[derive(Debug)]
-enum Source {
+enum LengthSource {
     Split(reader::Split),
     Memory(LengthsInMemory),
 }
 
-impl Source {
+impl LengthSource {
     fn lengths(&self) -> &dyn Lengths {
         match self {
-            Source::Split(split) => split,
-            Source::Memory(lengths) => lengths,
+            LengthSource::Split(split) => split,
+            LengthSource::Memory(lengths) => lengths,
         }
     }
 }
 
-impl Lengths for Source {
+impl Lengths for LengthSource {
     fn records(&self) -> u64 {
         self.lengths().records()
     }
@@ -54,7 +54,7 @@ pub(crate) enum Lengthy<'py> {
 /// Batch plan: the records of each batch, as a function of lengths, options, seed, epoch and step.
 #[pyclass(frozen, module = "dsconvert._native")]
 #[derive(Debug)]
-pub(crate) struct Plan(BatchPlan<Source>);
+pub(crate) struct Plan(BatchPlan<LengthSource>);
 
 #[pymethods]
 impl Plan {
@@ -64,16 +64,16 @@ impl Plan {
         let (dataset, source) = match source {
             Lengthy::Split(split) => {
                 let split = split.get().inner();
-                (split.fingerprint(), Source::Split(split.clone()))
+                (split.fingerprint(), LengthSource::Split(split.clone()))
             }
             Lengthy::Lengths(lengths) => {
-                ("lengths in memory".to_owned(), Source::Memory(LengthsInMemory::new(lengths)))
+                ("lengths in memory".to_owned(), LengthSource::Memory(LengthsInMemory::new(lengths)))
             }
         };
         py.detach(|| {
             let mut given = Given::parse(options)?;
             let mut batches = batch_options(&mut given)?;
-            if let Source::Split(split) = &source {
+            if let LengthSource::Split(split) = &source {
                 batches = batches.for_records_of(split);
             }
             let seed = given.take("seed")?.unwrap_or_default();

@@ -13,13 +13,13 @@ use crate::buffer::{Buffer, Item, to_numpy};
 
 /// A record whose image may be decoded.
 #[derive(Debug)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedRecord {
     record: Record,
     /// Index of the image's field, and the decoded image.
     image: Option<(usize, Array)>,
 }
 
-impl Decoded {
+impl DecodedRecord {
     /// Decodes the image of `record`, a record of `split`, if `decode` is set and there is an image.
     pub(crate) fn new(split: &Split, record: Record, decode: bool) -> Result<Self> {
         let place = record.schema().index_of(IMAGE).filter(|_| decode);
@@ -46,8 +46,8 @@ impl Names {
     }
 
     /// Returns a dictionary of names and values, in order. Values without a name are left out.
-    pub(crate) fn dict<'py>(&self, py: Python<'py>, decoded: Decoded) -> PyResult<Bound<'py, PyDict>> {
-        let Decoded { record, image } = decoded;
+    pub(crate) fn dict<'py>(&self, py: Python<'py>, decoded: DecodedRecord) -> PyResult<Bound<'py, PyDict>> {
+        let DecodedRecord { record, image } = decoded;
         let dict = PyDict::new(py);
         for (name, value) in self.0.iter().zip(record.values()) {
             dict.set_item(name, to_python(py, value)?)?;

@@ -81,9 +81,9 @@ fn shards() -> Vec<Shard> {
 }
 
 /// A small generator that makes failing cases reproducible.
-struct Random(u64);
+struct Xorshift(u64);
 
-impl Random {
+impl Xorshift {
     fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -102,7 +102,7 @@ fn damaged_shards_give_errors_or_records() {
     for (format, schema, whole, placed) in shards() {
         assert_eq!(use_shard(format, &schema, whole.clone().into(), &placed), 2 * placed.len());
         let few: Vec<Placed> = placed.iter().step_by(9).copied().collect();
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
         for case in 0..cases() {
             let mut bytes = whole.clone();
             for _ in 0..1 + random.below(3) {

@@ -39,23 +39,23 @@ impl Task {
 }
 
 /// A JPEG file and its size.
-struct File {
+struct BenchImage {
     bytes: Vec<u8>,
     width: usize,
     height: usize,
 }
 
-impl File {
+impl BenchImage {
     fn middle(&self) -> Region {
         let (width, height) = (self.width.div_ceil(2), self.height.div_ceil(2));
         Region { left: self.width / 4, top: self.height / 4, width, height }
     }
 }
 
-trait Engine {
+trait BenchDecoder {
     fn name(&self) -> &'static str;
     /// Decodes `file` into the engine's own buffer. Returns false if the engine cannot do it.
-    fn decode(&mut self, file: &File, task: Task) -> bool;
+    fn decode(&mut self, file: &BenchImage, task: Task) -> bool;
 }
 
 #[derive(Default)]
@@ -64,12 +64,12 @@ struct Dsconvert {
     pixels: Vec<u8>,
 }
 
-impl Engine for Dsconvert {
+impl BenchDecoder for Dsconvert {
     fn name(&self) -> &'static str {
         "dsconvert-jpeg"
     }
 
-    fn decode(&mut self, file: &File, task: Task) -> bool {
+    fn decode(&mut self, file: &BenchImage, task: Task) -> bool {
         let options = DecodeOptions::new().format(PixelFormat::Rgb);
         let options = match task {
             Task::Whole(scale) => options.scale(scale),
@@ -84,12 +84,12 @@ struct Turbo {
     pixels: Vec<u8>,
 }
 
-impl Engine for Turbo {
+impl BenchDecoder for Turbo {
     fn name(&self) -> &'static str {
         "libjpeg-turbo-rs"
     }
 
-    fn decode(&mut self, file: &File, task: Task) -> bool {
+    fn decode(&mut self, file: &BenchImage, task: Task) -> bool {
         let Ok(mut decoder) = libjpeg_turbo_rs::Decoder::new(&file.bytes) else { return false };
         decoder.set_output_format(libjpeg_turbo_rs::PixelFormat::Rgb);
         match task {
@@ -112,12 +112,12 @@ struct Zune {
     pixels: Vec<u8>,
 }
 
-impl Engine for Zune {
+impl BenchDecoder for Zune {
     fn name(&self) -> &'static str {
         "zune-jpeg"
     }
 
-    fn decode(&mut self, file: &File, task: Task) -> bool {
+    fn decode(&mut self, file: &BenchImage, task: Task) -> bool {
         if !matches!(task, Task::Whole(Scale::Full)) {
             return false;
         }
@@ -132,7 +132,7 @@ impl Engine for Zune {
 }
 
 /// Reads the JPEG files in `folder` and its subfolders, in path order.
-fn read_folder(folder: &Path, files: &mut Vec<File>) {
+fn read_folder(folder: &Path, files: &mut Vec<BenchImage>) {
     let mut entries: Vec<_> = std::fs::read_dir(folder).expect("the folder can be read").flatten().collect();
     entries.sort_by_key(std::fs::DirEntry::path);
     for entry in entries {
@@ -142,13 +142,13 @@ fn read_folder(folder: &Path, files: &mut Vec<File>) {
             && let Ok(layout) = dsconvert_jpeg::Layout::read_strict(&bytes)
         {
             let (width, height) = (layout.width(), layout.height());
-            files.push(File { bytes, width, height });
+            files.push(BenchImage { bytes, width, height });
         }
     }
 }
 
-fn run(task: Task, files: &[File], rounds: usize) {
-    let mut engines: Vec<Box<dyn Engine>> =
+fn run(task: Task, files: &[BenchImage], rounds: usize) {
+    let mut engines: Vec<Box<dyn BenchDecoder>> =
         vec![Box::<Dsconvert>::default(), Box::<Turbo>::default(), Box::<Zune>::default()];
     // Fastest round of each engine and file.
     let mut best = vec![vec![None::<Duration>; files.len()]; engines.len()];
@@ -168,7 +168,7 @@ fn run(task: Task, files: &[File], rounds: usize) {
     let mut first = None;
     for (engine, best) in engines.iter().zip(&best) {
         // Only files that this engine decodes count.
-        let done: Vec<(&File, Duration)> =
+        let done: Vec<(&BenchImage, Duration)> =
             files.iter().zip(best).filter_map(|(file, time)| time.map(|time| (file, time))).collect();
         if done.is_empty() {
             continue;

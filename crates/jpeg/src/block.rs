@@ -1,15 +1,15 @@
 //! Blocks of 8×8 coefficients and their memory layout.
 
 /// Coefficients of a block. [`index_of`] maps a row and a column to an index.
-pub(crate) type Block = [i16; 64];
+pub(crate) type DctBlock = [i16; 64];
 
-/// Returns the index of a coefficient in a [`Block`]. Rows 0 and 4, 1 and 5, 2 and 6, 3 and 7 are interleaved, because
-/// the transform needs them together.
+/// Returns the index of a coefficient in a [`DctBlock`]. Rows 0 and 4, 1 and 5, 2 and 6, 3 and 7 are interleaved,
+/// because the transform needs them together.
 pub(crate) const fn index_of(row: usize, column: usize) -> usize {
     row % 4 * 16 + column * 2 + row / 4
 }
 
-/// [`Block`] index of each coefficient, in zigzag order.
+/// [`DctBlock`] index of each coefficient, in zigzag order.
 pub(crate) static ZIGZAG_INDEX: [u8; 64] = {
     let mut indexes = [0; 64];
     let mut n = 0;
@@ -40,9 +40,9 @@ const ZIGZAG: [(usize, usize); 64] = {
     order
 };
 
-/// A quantization table, in the order of a [`Block`].
+/// A quantization table, in the order of a [`DctBlock`].
 #[derive(Debug, Clone)]
-pub(crate) struct QuantTable(pub(crate) Block);
+pub(crate) struct QuantTable(pub(crate) DctBlock);
 
 impl QuantTable {
     /// Creates a table from values in zigzag order. Values that do not fit in 15 bits wrap, as in libjpeg-turbo.

@@ -13,11 +13,11 @@ use super::record::Record;
 /// Records that were read ahead.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
-    state: Mutex<State>,
+    state: Mutex<AheadState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AheadState {
     /// The ordinal after that of the last requested record; 0 before the first request.
     next: u64,
     /// Consecutive records that were read ahead.

@@ -14,17 +14,17 @@ use dsconvert_dataset::error::Result;
 use dsconvert_dataset::format::ShardReader;
 use dsconvert_dataset::storage::briefly;
 
-type Slot = Mutex<Option<(u32, Arc<dyn ShardReader>)>>;
+type ShardSlot = Mutex<Option<(u32, Arc<dyn ShardReader>)>>;
 
 /// The open shards of one split.
 pub(super) struct OpenShards {
-    slots: Box<[Slot]>,
+    slots: Box<[ShardSlot]>,
 }
 
 impl OpenShards {
     /// Creates a cache of `most` open shards, at least one.
     pub(super) fn new(most: usize) -> Self {
-        Self { slots: std::iter::repeat_with(Slot::default).take(most.max(1)).collect() }
+        Self { slots: std::iter::repeat_with(ShardSlot::default).take(most.max(1)).collect() }
     }
 
     /// Returns the shard with the ordinal `shard`, opened by `open` if it is not open yet.

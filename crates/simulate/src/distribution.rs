@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::math::{exp, ln, sqrt};
-use crate::random::{Random, Stream};
+use crate::random::{Stream, Xoshiro128};
 use crate::time::{MAX_CV, MAX_TIME_NS};
 
 /// Family of a [`TimeDistribution`].
@@ -88,7 +88,7 @@ impl TimeDistribution {
         if self.shape == Shape::Normal && self.cv > 0.0 { mean * truncated_mean(self.cv) } else { mean }
     }
 
-    pub(crate) fn draw(&self, random: &mut Random) -> u64 {
+    pub(crate) fn draw(&self, random: &mut Xoshiro128) -> u64 {
         let (mean, cv) = (self.mean_ns as f64, self.cv);
         if self.shape == Shape::Constant || cv == 0.0 {
             return self.mean_ns;
@@ -143,12 +143,12 @@ pub(crate) fn round_ns(ns: f64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct StepSampler {
     step: TimeDistribution,
-    random: Random,
+    random: Xoshiro128,
 }
 
 impl StepSampler {
     pub(crate) fn new(step: TimeDistribution, seed: u64) -> Self {
-        Self { step, random: Random::new(seed, Stream::Step) }
+        Self { step, random: Xoshiro128::new(seed, Stream::Step) }
     }
 
     pub(crate) fn next_ns(&mut self) -> u64 {

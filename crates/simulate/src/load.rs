@@ -2,7 +2,7 @@
 
 use crate::distribution::{TimeDistribution, round_ns};
 use crate::error::Error;
-use crate::random::{Random, Stream};
+use crate::random::{Stream, Xoshiro128};
 use crate::trace::LoadTrace;
 
 /// Source of load times.
@@ -80,15 +80,15 @@ pub(crate) struct LoadSampler<'a> {
     slow: Option<SlowRuns>,
     is_slow: bool,
     batch: usize,
-    times: Random,
-    slowness: Random,
+    times: Xoshiro128,
+    slowness: Xoshiro128,
 }
 
 impl<'a> LoadSampler<'a> {
     pub(crate) fn new(load: &'a LoadTimes, slow: Option<SlowRuns>, seed: u64) -> Self {
-        let mut slowness = Random::new(seed, Stream::Slow);
+        let mut slowness = Xoshiro128::new(seed, Stream::Slow);
         let is_slow = slow.is_some_and(|slow| slowness.uniform() < slow.share);
-        Self { load, slow, is_slow, batch: 0, times: Random::new(seed, Stream::Load), slowness }
+        Self { load, slow, is_slow, batch: 0, times: Xoshiro128::new(seed, Stream::Load), slowness }
     }
 
     pub(crate) fn next_ns(&mut self) -> u64 {

@@ -14,7 +14,7 @@ pub(crate) enum Stream {
 
 /// The xoshiro128++ generator by Blackman and Vigna.
 #[derive(Debug, Clone)]
-pub(crate) struct Random([u32; 4]);
+pub(crate) struct Xoshiro128([u32; 4]);
 
 /// The finalizer of MurmurHash3.
 fn mix(mut h: u32) -> u32 {
@@ -25,7 +25,7 @@ fn mix(mut h: u32) -> u32 {
     h ^ (h >> 16)
 }
 
-impl Random {
+impl Xoshiro128 {
     pub(crate) fn new(seed: u64, stream: Stream) -> Self {
         let (low, high) = (seed as u32, (seed >> 32) as u32);
         let mut h = low ^ mix(high.wrapping_add((stream as u32).wrapping_mul(0x9e37_79b9)));
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn distributions_have_their_moments() {
-        let mut r = Random::new(7, Stream::Load);
+        let mut r = Xoshiro128::new(7, Stream::Load);
         let (mean, sd) = moments(|| r.uniform());
         assert!((mean - 0.5).abs() < 0.005 && (sd - 12f64.sqrt().recip()).abs() < 0.005);
         let (mean, sd) = moments(|| r.normal());
@@ -135,11 +135,11 @@ mod tests {
 
     #[test]
     fn the_sequence_never_changes() {
-        let mut r = Random::new(0x0123_4567_89ab_cdef, Stream::Load);
+        let mut r = Xoshiro128::new(0x0123_4567_89ab_cdef, Stream::Load);
         let first: Vec<u32> = (0..4).map(|_| r.next()).collect();
-        let mut again = Random::new(0x0123_4567_89ab_cdef, Stream::Load);
+        let mut again = Xoshiro128::new(0x0123_4567_89ab_cdef, Stream::Load);
         assert_eq!(first, (0..4).map(|_| again.next()).collect::<Vec<_>>());
-        let mut other = Random::new(0x0123_4567_89ab_cdef, Stream::Step);
+        let mut other = Xoshiro128::new(0x0123_4567_89ab_cdef, Stream::Step);
         assert_ne!(first[0], other.next());
     }
 }

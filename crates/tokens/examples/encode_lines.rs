@@ -15,7 +15,7 @@ use dsconvert_tokens::{EncodeError, Tokenizer, TokenizerOptions};
 
 /// Results of one thread.
 #[derive(Default)]
-struct Totals {
+struct LineTotals {
     ids: usize,
     by_reference: usize,
     compared_bytes: u64,
@@ -38,14 +38,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let lines: Vec<&str> = corpus.lines().collect();
     let threads = thread::available_parallelism()?.get();
     let start = Instant::now();
-    let results: Vec<Result<Totals, EncodeError>> = thread::scope(|scope| {
+    let results: Vec<Result<LineTotals, EncodeError>> = thread::scope(|scope| {
         let parts = lines.chunks(lines.len().div_ceil(threads).max(1));
         let handles: Vec<_> = parts.map(|part| scope.spawn(|| encode(&tokenizer, part))).collect();
         handles.into_iter().filter_map(|handle| handle.join().ok()).collect()
     });
     let seconds = start.elapsed().as_secs_f64();
 
-    let mut all = Totals::default();
+    let mut all = LineTotals::default();
     for part in results {
         let part = part?;
         all.ids += part.ids;
@@ -61,10 +61,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn encode(tokenizer: &Tokenizer, lines: &[&str]) -> Result<Totals, EncodeError> {
+fn encode(tokenizer: &Tokenizer, lines: &[&str]) -> Result<LineTotals, EncodeError> {
     let mut scratch = tokenizer.scratch();
     let mut ids = Vec::new();
-    let mut totals = Totals::default();
+    let mut totals = LineTotals::default();
     for line in lines {
         ids.clear();
         let stats = tokenizer.encode(line, &mut scratch, &mut ids)?;

@@ -23,15 +23,15 @@ const CHARACTERS: u64 = 9;
 
 /// The steps of a normalizer, with the data to measure their results.
 pub(crate) struct Growth {
-    steps: Vec<Step>,
+    steps: Vec<GrowthStep>,
 }
 
-struct Step {
+struct GrowthStep {
     normalizer: NormalizerWrapper,
-    kind: Kind,
+    kind: StepKind,
 }
 
-enum Kind {
+enum StepKind {
     Replace {
         pattern: Pattern,
         content_bytes: u64,
@@ -89,51 +89,51 @@ impl Growth {
     fn worst_case(&self, bytes: u64) -> u64 {
         // The text may be split at added tokens, and each part is normalized.
         let parts = bytes.saturating_add(1);
-        let worst = |bytes: u64, step: &Step| match &step.kind {
-            Kind::Replace { pattern: Pattern::String(pattern), content_bytes } if !pattern.is_empty() => {
+        let worst = |bytes: u64, step: &GrowthStep| match &step.kind {
+            StepKind::Replace { pattern: Pattern::String(pattern), content_bytes } if !pattern.is_empty() => {
                 bytes.saturating_mul(content_bytes.div_ceil(pattern.len() as u64).max(1))
             }
-            Kind::Replace { content_bytes, .. } => {
+            StepKind::Replace { content_bytes, .. } => {
                 bytes.saturating_add(bytes.saturating_add(parts).saturating_mul(*content_bytes))
             }
-            Kind::Prepend(more) => bytes.saturating_add(parts.saturating_mul(*more)),
-            Kind::Form(Form::Nfc | Form::Nfd) => bytes.saturating_mul(CANONICAL),
-            Kind::Form(Form::Nfkc | Form::Nfkd) => bytes.saturating_mul(COMPATIBILITY),
-            Kind::Precompiled { longest, .. } => bytes.saturating_mul(*longest),
-            Kind::ByteLevel => bytes.saturating_mul(2),
-            Kind::Characters => bytes.saturating_mul(CHARACTERS),
+            StepKind::Prepend(more) => bytes.saturating_add(parts.saturating_mul(*more)),
+            StepKind::Form(Form::Nfc | Form::Nfd) => bytes.saturating_mul(CANONICAL),
+            StepKind::Form(Form::Nfkc | Form::Nfkd) => bytes.saturating_mul(COMPATIBILITY),
+            StepKind::Precompiled { longest, .. } => bytes.saturating_mul(*longest),
+            StepKind::ByteLevel => bytes.saturating_mul(2),
+            StepKind::Characters => bytes.saturating_mul(CHARACTERS),
         };
         self.steps.iter().fold(bytes, |bytes, step| worst(bytes, step).max(bytes))
     }
 }
 
-fn collect(normalizer: &NormalizerWrapper, steps: &mut Vec<Step>) {
+fn collect(normalizer: &NormalizerWrapper, steps: &mut Vec<GrowthStep>) {
     let kind = match normalizer {
         NormalizerWrapper::Sequence(parts) => {
             return parts.as_ref().iter().for_each(|part| collect(part, steps));
         }
-        NormalizerWrapper::Replace(replace) => Kind::Replace {
+        NormalizerWrapper::Replace(replace) => StepKind::Replace {
             pattern: pattern(&serde_json::to_value(replace).unwrap_or_default()),
             content_bytes: replace.content.len() as u64,
         },
-        NormalizerWrapper::Prepend(prepend) => Kind::Prepend(prepend.prepend.len() as u64),
-        NormalizerWrapper::NFC(_) => Kind::Form(Form::Nfc),
-        NormalizerWrapper::NFD(_) => Kind::Form(Form::Nfd),
-        NormalizerWrapper::NFKC(_) => Kind::Form(Form::Nfkc),
-        NormalizerWrapper::NFKD(_) => Kind::Form(Form::Nfkd),
+        NormalizerWrapper::Prepend(prepend) => StepKind::Prepend(prepend.prepend.len() as u64),
+        NormalizerWrapper::NFC(_) => StepKind::Form(Form::Nfc),
+        NormalizerWrapper::NFD(_) => StepKind::Form(Form::Nfd),
+        NormalizerWrapper::NFKC(_) => StepKind::Form(Form::Nfkc),
+        NormalizerWrapper::NFKD(_) => StepKind::Form(Form::Nfkd),
         NormalizerWrapper::Precompiled(map) => {
             let map = Charsmap::of(map);
             let longest = map.as_ref().map_or(u64::MAX, |map| map.longest_replacement().max(1) as u64);
-            Kind::Precompiled { map, longest }
+            StepKind::Precompiled { map, longest }
         }
-        NormalizerWrapper::ByteLevel(_) => Kind::ByteLevel,
+        NormalizerWrapper::ByteLevel(_) => StepKind::ByteLevel,
         NormalizerWrapper::BertNormalizer(_)
         | NormalizerWrapper::StripNormalizer(_)
         | NormalizerWrapper::StripAccents(_)
         | NormalizerWrapper::Lowercase(_)
-        | NormalizerWrapper::Nmt(_) => Kind::Characters,
+        | NormalizerWrapper::Nmt(_) => StepKind::Characters,
     };
-    steps.push(Step { normalizer: normalizer.clone(), kind });
+    steps.push(GrowthStep { normalizer: normalizer.clone(), kind });
 }
 
 /// Reads the pattern of a `Replace`. An unreadable pattern counts as the empty string, the worst case: nothing matches
@@ -146,7 +146,7 @@ fn pattern(replace: &Value) -> Pattern {
 
 /// Normalizer that measures each step. Once the limit is exceeded, it makes every text empty.
 struct Measured<'a> {
-    steps: &'a [Step],
+    steps: &'a [GrowthStep],
     most: u64,
     /// Bytes of the parts of the document that are already normalized.
     done: AtomicU64,
@@ -170,7 +170,7 @@ impl Normalizer for Measured<'_> {
             text.clear();
             return Ok(());
         }
-        for Step { normalizer, kind } in self.steps {
+        for GrowthStep { normalizer, kind } in self.steps {
             if !self.check(kind.bytes_after(text.get(), self.most)) {
                 text.clear();
                 return Ok(());
@@ -189,28 +189,29 @@ impl Normalizer for Measured<'_> {
     }
 }
 
-impl Kind {
+impl StepKind {
     /// Returns the size of `text` in bytes after the step, or any number above `most` if it is larger than that. For
-    /// [`Kind::Characters`], it returns the size before the step; the result may be up to [`CHARACTERS`] times as long.
+    /// [`StepKind::Characters`], it returns the size before the step; the result may be up to [`CHARACTERS`] times as
+    /// long.
     fn bytes_after(&self, text: &str, most: u64) -> u64 {
         let before = text.len() as u64;
         if before == 0 {
             return 0;
         }
         match self {
-            Kind::Replace { pattern: Pattern::String(pattern), content_bytes } => {
+            StepKind::Replace { pattern: Pattern::String(pattern), content_bytes } => {
                 let count = text.matches(pattern.as_str()).count() as u64;
                 before - count * pattern.len() as u64 + count.saturating_mul(*content_bytes)
             }
-            Kind::Replace { pattern: Pattern::Regex(regex), content_bytes } => {
+            StepKind::Replace { pattern: Pattern::Regex(regex), content_bytes } => {
                 let (count, matched) =
                     regex.find_iter(text).fold((0u64, 0u64), |(count, bytes), (start, end)| {
                         (count + 1, bytes + (end - start) as u64)
                     });
                 before.saturating_sub(matched).saturating_add(count.saturating_mul(*content_bytes))
             }
-            Kind::Prepend(more) => before.saturating_add(*more),
-            Kind::Form(form) => {
+            StepKind::Prepend(more) => before.saturating_add(*more),
+            StepKind::Form(form) => {
                 let chars = |chars: &mut dyn Iterator<Item = char>| {
                     let mut bytes = 0;
                     chars
@@ -229,8 +230,8 @@ impl Kind {
                 }
             }
             // The map is damaged, so the reference's result is measured afterwards.
-            Kind::Precompiled { map: None, .. } => before,
-            Kind::Precompiled { map: Some(map), .. } => {
+            StepKind::Precompiled { map: None, .. } => before,
+            StepKind::Precompiled { map: Some(map), .. } => {
                 let mut bytes = 0;
                 let _ = map.map_clusters(text, |part| {
                     bytes += part.len() as u64;
@@ -238,8 +239,8 @@ impl Kind {
                 });
                 bytes
             }
-            Kind::ByteLevel => text.bytes().map(|byte| if byte.is_ascii_graphic() { 1 } else { 2 }).sum(),
-            Kind::Characters => before,
+            StepKind::ByteLevel => text.bytes().map(|byte| if byte.is_ascii_graphic() { 1 } else { 2 }).sum(),
+            StepKind::Characters => before,
         }
     }
 }
@@ -282,7 +283,7 @@ mod tests {
         list.iter().map(normalizer).collect()
     }
 
-    fn longest_form(steps: &[Step], text: &str) -> u64 {
+    fn longest_form(steps: &[GrowthStep], text: &str) -> u64 {
         let mut text = NormalizedString::from(text);
         let mut longest = text.len() as u64;
         for step in steps {

@@ -91,7 +91,7 @@ fn read(json: &[u8], ty: Option<&str>) -> tokenizers::Result<tokenizers::Tokeniz
     // The reference's general reader reports errors, and accepts a model without a type.
     let mut tokenizer = tokenizers::Tokenizer::from_bytes(json)?;
     if matches!(tokenizer.get_model(), ModelWrapper::Unigram(_)) {
-        tokenizer.with_model(serde_json::from_slice::<unigram_scores::File>(json)?.model);
+        tokenizer.with_model(serde_json::from_slice::<unigram_scores::UnigramFile>(json)?.model);
     }
     Ok(tokenizer)
 }

@@ -44,7 +44,7 @@ impl Ends {
 }
 
 /// Ids of a segment; `None` if the engine declines it.
-type Made = Result<Option<Vec<u32>>, EncodeError>;
+type SegmentIds = Result<Option<Vec<u32>>, EncodeError>;
 
 /// A text divided into segments, which several threads may encode.
 struct Divided<'a> {
@@ -54,7 +54,7 @@ struct Divided<'a> {
     /// The first segment that no thread has started.
     next: AtomicUsize,
     /// Finished segments that are not yet appended to the output.
-    made: Mutex<BTreeMap<usize, Made>>,
+    made: Mutex<BTreeMap<usize, SegmentIds>>,
 }
 
 impl<'a> Divided<'a> {
@@ -70,7 +70,7 @@ impl<'a> Divided<'a> {
         Self { engine, text, segments, next: AtomicUsize::new(0), made: Mutex::default() }
     }
 
-    fn made(&self) -> MutexGuard<'_, BTreeMap<usize, Made>> {
+    fn made(&self) -> MutexGuard<'_, BTreeMap<usize, SegmentIds>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

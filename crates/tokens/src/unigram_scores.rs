@@ -19,12 +19,12 @@ pub(crate) type UnigramModel = ReadModel<Unigram>;
 
 /// A `tokenizer.json`, of which only the model is read.
 #[derive(Deserialize)]
-pub(crate) struct File {
+pub(crate) struct UnigramFile {
     pub(crate) model: UnigramModel,
 }
 
 #[derive(Deserialize)]
-struct Stored<'a> {
+struct StoredUnigram<'a> {
     #[serde(borrow)]
     vocab: Vec<(String, &'a RawValue)>,
     #[serde(default)]
@@ -35,7 +35,7 @@ struct Stored<'a> {
 
 impl<'de> Deserialize<'de> for UnigramModel {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Stored { vocab, unk_id, byte_fallback } = Stored::deserialize(deserializer)?;
+        let StoredUnigram { vocab, unk_id, byte_fallback } = StoredUnigram::deserialize(deserializer)?;
         let scored = |(piece, number): (String, &RawValue)| match parse(number.get()) {
             Some(score) => Ok((piece, score)),
             None => Err(D::Error::custom(format!("the score of the piece {piece:?} is no 64-bit float"))),
@@ -212,7 +212,7 @@ mod tests {
     fn a_model_keeps_the_parsed_scores() {
         let file = r#"{"model": {"type": "Unigram", "unk_id": 0, "byte_fallback": true, "later": [1],
             "vocab": [["<unk>", 0], ["a", -2.8483543395996094]]}}"#;
-        let File { model: ReadModel(model) } = serde_json::from_str(file).unwrap();
+        let UnigramFile { model: ReadModel(model) } = serde_json::from_str(file).unwrap();
         let scores: Vec<f64> = model.iter().map(|(_, score)| *score).collect();
         assert_eq!(scores, [0.0, -2.848_354_339_599_61]);
         assert!(model.byte_fallback());
@@ -222,7 +222,7 @@ mod tests {
             (json!([]), "vocabulary is empty"),
         ] {
             let file = json!({"model": {"vocab": vocab, "unk_id": 0}}).to_string();
-            let error = serde_json::from_str::<File>(&file).err().unwrap().to_string();
+            let error = serde_json::from_str::<UnigramFile>(&file).err().unwrap().to_string();
             assert!(error.contains(why), "{error}");
         }
     }

@@ -9,7 +9,7 @@ const LONG_SECONDS: f64 = 5.0;
 /// Duration and number of rounds.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct EffortArgs {
-    /// Seconds of a round
+    /// Duration of a round in seconds
     #[arg(
         long,
         value_name = "S",
@@ -19,7 +19,7 @@ pub(in crate::cli) struct EffortArgs {
     )]
     seconds: f64,
 
-    /// Items of a round instead, rounded up to whole batches
+    /// Number of items per round instead, rounded up to whole batches
     #[arg(
         long,
         value_name = "N",
@@ -29,7 +29,7 @@ pub(in crate::cli) struct EffortArgs {
     )]
     items: Option<u64>,
 
-    /// Rounds of each measurement, interleaved with those of the others
+    /// Number of rounds per measurement; rounds of all measurements are interleaved
     #[arg(
         long,
         value_name = "K",
@@ -50,6 +50,6 @@ impl EffortArgs {
 /// Announces the expected duration if it exceeds [`LONG_SECONDS`].
 pub(in crate::cli) fn announce(bench: &Bench) {
     if let Some(seconds) = bench.expected_seconds().filter(|seconds| *seconds > LONG_SECONDS) {
-        print::say(format!("measuring for about {seconds:.0} s"));
+        print::note(format!("measuring for about {seconds:.0} s"));
     }
 }

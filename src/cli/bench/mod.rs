@@ -33,11 +33,11 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Folder of images, .jsonl or .txt files (also .gz, .zst, .xz, .bz2), or directory of a dataset
+    /// Folder of images, of .jsonl or of .txt files (also .gz, .zst, .xz, .bz2), or directory of a dataset
     #[arg(value_name = "PATH")]
     path: PathBuf,
 
-    /// Measure PATH and this one in turns; both must deliver the same images or tokens
+    /// Compare PATH with this one, in alternating rounds; both must deliver the same images or tokens
     #[arg(long, value_name = "PATH")]
     against: Option<PathBuf>,
 
@@ -49,11 +49,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "LIST", help_heading = "Measurement")]
     order: Option<String>,
 
-    /// Numbers of threads, as 1,2,4 or 1..4 [default: 1 and all cores]
+    /// Numbers of threads, such as 1,2,4 or 1..4 [default: 1 and number of cores]
     #[arg(long, value_name = "LIST", help_heading = "Measurement", allow_hyphen_values = true)]
     threads: Option<String>,
 
-    /// Measure with decoding (the default; with --no-decode, both ways)
+    /// Measure with decoding (default; together with --no-decode, both ways)
     #[arg(long, help_heading = "Measurement")]
     decode: bool,
 
@@ -64,11 +64,11 @@ pub(super) struct Args {
     #[command(flatten)]
     effort: EffortArgs,
 
-    /// Drop the files from the page cache before each round, and read each of them once
+    /// Drop the files from the page cache before each round, and read each file once
     #[arg(long, help_heading = "Measurement")]
     cold: bool,
 
-    /// Read with N processes at the same time, and add them up
+    /// Read with N processes at the same time, and sum their throughput
     #[arg(
         long,
         value_name = "N",
@@ -82,7 +82,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, help_heading = "Measurement")]
     seed: u64,
 
-    /// Measure no plain reads of the same files
+    /// Skip the probe of the device, which reads the same files without processing
     #[arg(long, help_heading = "Measurement")]
     no_probe: bool,
 
@@ -90,7 +90,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     trace: Option<PathBuf>,
 
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
 

@@ -17,57 +17,57 @@ const DEFAULT_BATCH: u64 = 32;
 /// How raw files are processed and batched.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct TargetArgs {
-    /// Split to read of datasets [default: all]
+    /// Split of datasets to read [default: all]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
 
-    /// Items of a batch [default: 32]
+    /// Number of items per batch [default: 32]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     batch_size: Option<u64>,
 
-    /// Text: tokens of a batch, padding included
+    /// Text: number of tokens per batch, including padding
     #[arg(long, value_name = "N", conflicts_with = "batch_size", allow_hyphen_values = true)]
     batch_tokens: Option<u64>,
 
-    /// Raw images: size, as shorter:N, longer:N, exact:WxH, area:PIXELS or none [default: as stored, or as in the dataset
-    /// of --against; so are the options below]
+    /// Raw images: target size, shorter:N, longer:N, exact:WxH, area:PIXELS or none [default: stored size, or the option of
+    /// the dataset that is compared; the same holds for the options below]
     #[arg(long, value_name = "RULE", help_heading = "Raw images")]
     resize: Option<String>,
 
-    /// Let --resize make images larger
+    /// Allow --resize to enlarge images
     #[arg(long, help_heading = "Raw images")]
     enlarge: bool,
 
-    /// Kernel of the resize: lanczos3, catmullrom, bilinear or box
+    /// Resampling filter of --resize: lanczos3, catmullrom, bilinear or box
     #[arg(long, value_name = "FILTER", help_heading = "Raw images")]
     filter: Option<String>,
 
-    /// Keep a rectangle of the resized image: center:WxH
+    /// Crop the resized image: center:WxH
     #[arg(long, value_name = "CROP", help_heading = "Raw images")]
     crop: Option<String>,
 
-    /// Lay the image onto a canvas: WxH or WxH:COLOR
+    /// Pad the image to a canvas: WxH or WxH:COLOR
     #[arg(long, value_name = "WxH:COLOR", help_heading = "Raw images")]
     pad: Option<String>,
 
-    /// Tokenize with a tokenizer.json, a folder that holds it, or bytes [default: that of the dataset of --against, else
-    /// documents are only parsed]
+    /// Tokenizer: a tokenizer.json, a folder that contains one, or bytes [default: tokenizer of the dataset that is compared;
+    /// without one, documents are only parsed]
     #[arg(short, long, value_name = "FILE", help_heading = "Raw text")]
     tokenizer: Option<String>,
 
-    /// Put the beginning-of-sequence token before every document
+    /// Add the beginning-of-sequence token before every document
     #[arg(long, requires = "tokenizer", help_heading = "Raw text")]
     add_bos: bool,
 
-    /// Put the end-of-sequence token after every document
+    /// Add the end-of-sequence token after every document
     #[arg(long, requires = "tokenizer", help_heading = "Raw text")]
     add_eos: bool,
 
-    /// The field of .jsonl that holds the text [default: text]
+    /// Field of .jsonl with the text [default: text]
     #[arg(long, value_name = "NAME", help_heading = "Raw text")]
     text_field: Option<String>,
 
-    /// What a document of .txt is: file, line, blank-line or separator:STRING
+    /// Documents of .txt: file, line, blank-line or separator:STRING
     #[arg(long, value_name = "WHAT", default_value = "file", help_heading = "Raw text")]
     documents: String,
 }

@@ -31,15 +31,15 @@ Step time is the time of one training step on a batch that is reused, without lo
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Folder of images, .jsonl or .txt files, or directory of a dataset
+    /// Folder of images, of .jsonl or of .txt files, or directory of a dataset
     #[arg(value_name = "PATH", required_unless_present = "trace")]
     path: Option<PathBuf>,
 
-    /// Take load times of batches on one worker from FILE instead of measuring PATH
+    /// Read the load times of batches on one worker from FILE, instead of measuring PATH
     #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "against"])]
     trace: Option<PathBuf>,
 
-    /// Tell what training on this dataset would save; it must deliver the same images or tokens
+    /// Also predict training on this dataset, which must deliver the same images or tokens
     #[arg(long, value_name = "DATASET")]
     against: Option<PathBuf>,
 
@@ -47,20 +47,20 @@ pub(super) struct Args {
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     step_ms: f64,
 
-    /// Numbers of workers to consider, as 4, 0,2,4 or 1..8; 0 loads in the training process [default: 0, 1, 2, 4, … up to
-    /// the cores]
+    /// Numbers of workers to consider, such as 4, 0,2,4 or 1..8; 0 loads in the training process [default: 0, 1, 2, 4, … up
+    /// to the number of cores]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     workers: Option<String>,
 
-    /// Steps of a training run, to tell hours
+    /// Number of steps of a training run, to report the gain in hours
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     steps: Option<u64>,
 
-    /// Batches that each worker loads ahead
+    /// Number of batches that each worker loads ahead
     #[arg(long, value_name = "N", default_value_t = 2, allow_hyphen_values = true)]
     prefetch: u32,
 
-    /// Cores that the workers share [default: those of this machine]
+    /// Number of cores that the workers share [default: number of cores of this machine]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     cores: Option<u32>,
 
@@ -70,7 +70,7 @@ pub(super) struct Args {
     #[command(flatten)]
     target: TargetArgs,
 
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -169,14 +169,14 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
             let failures: u64 = report.targets.iter().map(|target| target.failures.count).sum();
             if failures > 0 {
                 let items = if failures == 1 { "item" } else { "items" };
-                print::say(format!(
+                print::note(format!(
                     "warning: {failures} {items} cannot be loaded; dsconvert bench names them"
                 ));
             }
             if report.targets.iter().any(|t| t.kind == TargetKind::RawText)
                 && report.measurements.iter().all(|m| m.tokens_per_second.is_none())
             {
-                print::say(
+                print::note(
                     "warning: documents are only parsed; give --tokenizer to have them tokenized, too",
                 );
             }

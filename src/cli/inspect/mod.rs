@@ -26,11 +26,11 @@ use crate::storage::{Access, stat};
 /// Arguments of `dsconvert inspect`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Directory of a dataset or its address (s3://…), or one shard
+    /// Directory or address (s3://…) of a dataset, or a shard file
     #[arg(value_name = "PATH")]
     path: PathBuf,
 
-    /// Split to show records of [default: train, or the first one; a report shows all]
+    /// Split of the records to show [default: train, or the first split; all splits in a report]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
 
@@ -38,7 +38,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", conflicts_with_all = ["record", "sample", "verify"])]
     head: Option<u64>,
 
-    /// Show N records chosen at random, by --seed
+    /// Show N random records, which depend on --seed
     #[arg(long, value_name = "N", conflicts_with_all = ["record", "verify"])]
     sample: Option<u64>,
 
@@ -46,9 +46,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "I", conflicts_with = "verify")]
     record: Option<u64>,
 
-    /// Show text instead of token ids, with the names of special tokens
+    /// Show decoded text instead of token ids, with the names of special tokens
     ///
-    /// The text is decoded by the tokenizer that the dataset holds, or by --tokenizer. Without --head, --sample or --record,
+    /// The text is decoded with the tokenizer stored in the dataset, or with --tokenizer. Without --head, --sample or --record,
     /// the first 5 records are shown.
     #[arg(long, conflicts_with = "verify")]
     text: bool,
@@ -57,34 +57,34 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", requires = "record")]
     extract: Option<PathBuf>,
 
-    /// Check every byte: exit status 3 when something is wrong
+    /// Check every byte; exit with status 3 if anything is damaged
     ///
-    /// Compares all checksums, decodes every record, and compares indexes and counts.
+    /// Checks all checksums, decodes every record, and compares indexes and counts with the records.
     #[arg(long)]
     verify: bool,
 
-    /// With --verify: make damaged files again from the sources, with the bytes that were committed
+    /// With --verify: regenerate damaged files from the sources, byte for byte
     ///
-    /// The options are taken from the manifest, and the units of damaged shards are converted again. Sources that have
-    /// changed, and files that come out with other bytes, are refused.
+    /// The options are read from the manifest, and the units of damaged shards are converted again. It is an error if the
+    /// sources have changed or a regenerated file has other bytes.
     #[arg(long, value_name = "SRC", num_args = 1.., requires = "verify", conflicts_with = "json")]
     repair: Option<Vec<PathBuf>>,
 
-    /// Write README.md into the directory: a card with which the Hugging Face Hub and load_dataset open it as it is
+    /// Write a dataset card (README.md), with which the Hugging Face Hub and load_dataset can open the dataset
     ///
-    /// The card has configs, features, splits and sizes, and a place for the license. Shards must be parquet or arrow.
+    /// The card lists configs, features, splits and sizes, and has a placeholder for the license. Shards must be parquet or arrow.
     #[arg(long, conflicts_with_all = ["head", "sample", "record", "text", "verify", "json"])]
     card: bool,
 
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 
-    /// Threads of --verify [default: the cores of this machine]
+    /// Number of threads for --verify [default: number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Read files instead of mapping them, in case another process may truncate them
+    /// Read files instead of memory-mapping them, in case another process truncates them
     #[arg(long)]
     no_mmap: bool,
 

@@ -19,19 +19,19 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     let dataset = open_dataset(&args.path, access)?;
     let vocabulary = args.text.then(|| vocabulary(args, &dataset)).transpose()?;
     let split = split_of(&dataset, args.split.as_deref())?;
-    let show = Show { args, vocabulary };
+    let printer = RecordPrinter { args, vocabulary };
     if let Some(ordinal) = args.record {
         let record = split.get(ordinal)?;
         if let Some(file) = &args.extract {
             record::extract(&record, file)?;
         }
-        return show.record(&record, out);
+        return printer.record(&record, out);
     }
     if let Some(most) = args.sample {
         let chosen = seeded(split.len(), most, args.report.seed());
-        return chosen.into_iter().try_for_each(|ordinal| show.record(&split.get(ordinal)?, out));
+        return chosen.into_iter().try_for_each(|ordinal| printer.record(&split.get(ordinal)?, out));
     }
-    split.iter().take(show.most()).try_for_each(|record| show.record(&record?, out))
+    split.iter().take(printer.most()).try_for_each(|record| printer.record(&record?, out))
 }
 
 /// Shows records of a single shard, in order and without a tokenizer.
@@ -42,7 +42,7 @@ fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
             .help("name the directory of the dataset"));
     }
     let shard = ShardFile::open(&args.path, access)?;
-    let show = Show { args, vocabulary: None };
+    let printer = RecordPrinter { args, vocabulary: None };
     if let Some(most) = args.sample {
         let count = shard.records()?.count() as u64;
         let chosen = seeded(count, most, args.report.seed());
@@ -50,13 +50,13 @@ fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         for record in shard.records()? {
             let record = record?;
             if chosen.next_if_eq(&record.ordinal()).is_some() {
-                show.record(&record, out)?;
+                printer.record(&record, out)?;
             }
         }
         return Ok(());
     }
     let Some(wanted) = args.record else {
-        return shard.records()?.take(show.most()).try_for_each(|record| show.record(&record?, out));
+        return shard.records()?.take(printer.most()).try_for_each(|record| printer.record(&record?, out));
     };
     let found = shard.records()?.nth(usize::try_from(wanted).unwrap_or(usize::MAX));
     let record = found.ok_or_else(|| {
@@ -65,7 +65,7 @@ fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     if let Some(file) = &args.extract {
         record::extract(&record, file)?;
     }
-    show.record(&record, out)
+    printer.record(&record, out)
 }
 
 /// Returns the vocabulary for decoding the ids of the dataset.
@@ -82,13 +82,13 @@ fn vocabulary(args: &Args, dataset: &Dataset) -> Result<Vocabulary> {
 }
 
 /// How records are shown.
-struct Show<'a> {
+struct RecordPrinter<'a> {
     args: &'a Args,
     /// Present with `--text`.
     vocabulary: Option<Vocabulary>,
 }
 
-impl Show<'_> {
+impl RecordPrinter<'_> {
     /// Returns the maximum number of records to show in order.
     fn most(&self) -> usize {
         usize::try_from(self.args.head.unwrap_or(SHOWN_TEXTS)).unwrap_or(usize::MAX)

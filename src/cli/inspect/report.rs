@@ -18,30 +18,30 @@ use crate::tokenizer_files;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Reports")]
 pub(super) struct ReportArgs {
-    /// Write a page with counts, plots and examples: one file that needs nothing else
+    /// Write a self-contained HTML page with counts, plots and examples
     #[arg(long, value_name = "FILE", conflicts_with_all = ["head", "record", "sample", "text", "card", "verify", "json"])]
     html: Option<PathBuf>,
 
-    /// Write a picture of up to 96 images
+    /// Write a contact sheet of up to 96 images as PNG
     #[arg(long, value_name = "FILE.png", conflicts_with_all = ["head", "record", "sample", "text", "card", "verify", "json"])]
     contact_sheet: Option<PathBuf>,
 
-    /// Write the plots: sizes of images; lengths and padding of text
+    /// Write the plots as SVG: sizes of images, or lengths and padding of text
     #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["head", "record", "sample", "text", "card", "verify", "json"])]
     plot: Option<PathBuf>,
 
-    /// With --html: also show the run report FILE; may be repeated, and FILE may be a folder of them
+    /// With --html: also show the run report FILE; may be repeated, and FILE may be a folder
     ///
-    /// Run reports are written by --report of images, text, run and merge. Several are shown as one table of parts. Of a
-    /// folder, the files *.json are read.
+    /// Run reports are written with --report of images, text, run and merge. Several reports are shown as one table of parts.
+    /// In a folder, all files *.json are read.
     #[arg(long, value_name = "FILE", requires = "html")]
     report: Vec<PathBuf>,
 
-    /// With --html or --text: the tokenizer that made the ids, as for dsconvert text, for a dataset that does not hold it
+    /// With --html or --text: the tokenizer of the ids, as for dsconvert text, if the dataset does not contain it
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
 
-    /// Seed of --sample, and of the examples on the page
+    /// Seed for --sample and for the examples on the page
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }

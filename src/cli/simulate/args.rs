@@ -19,7 +19,7 @@ const NS_PER_SECOND: f64 = 1e9;
 /// Arguments of `dsconvert simulate`.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
-    /// Mean time in which one worker loads one batch, in milliseconds
+    /// Mean time in milliseconds for one worker to load one batch
     #[arg(long, value_name = "MS", value_parser = positive_ms, allow_hyphen_values = true)]
     #[arg(required_unless_present = "load_trace", conflicts_with = "load_trace", help_heading = "Loading")]
     load_ms: Option<u64>,
@@ -39,16 +39,16 @@ pub(in crate::cli) struct Args {
     )]
     load_cv: Option<f64>,
 
-    /// Take load times from FILE: one number of milliseconds, or one JSON object with `load_ms`, per line and batch;
-    /// repeated when the run is longer
+    /// Read load times from FILE: per line and batch, a number of milliseconds or a JSON object with `load_ms`; repeated if
+    /// the run is longer
     #[arg(long, value_name = "FILE", conflicts_with_all = ["load_distribution", "load_cv"], help_heading = "Loading")]
     load_trace: Option<PathBuf>,
 
-    /// Share of batches that are slow, in runs: between 0 and 1
+    /// Share of slow batches, between 0 and 1; slow batches occur in runs
     #[arg(long, value_name = "X", allow_hyphen_values = true, help_heading = "Loading")]
     slow_share: Option<f64>,
 
-    /// How many times longer a slow batch takes
+    /// Factor by which a slow batch takes longer
     #[arg(long, value_name = "X", default_value_t = 5.0, requires = "slow_share", help_heading = "Loading")]
     slow_factor: f64,
 
@@ -56,7 +56,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "X", default_value_t = 5.0, requires = "slow_share", help_heading = "Loading")]
     slow_length: f64,
 
-    /// Worker processes or threads
+    /// Number of worker processes or threads
     #[arg(
         long,
         allow_hyphen_values = true,
@@ -66,7 +66,7 @@ pub(in crate::cli) struct Args {
     )]
     workers: Option<u32>,
 
-    /// Batches that are loaded ahead, per worker
+    /// Number of batches that are loaded ahead per worker
     #[arg(long, allow_hyphen_values = true, value_name = "N", default_value_t = 2, help_heading = "Loader")]
     prefetch: u32,
 
@@ -84,20 +84,20 @@ pub(in crate::cli) struct Args {
     #[arg(help_heading = "Loader")]
     startup_ms: u64,
 
-    /// Start each worker MS milliseconds after the one before it [default without MS: mean load time ÷ workers]
+    /// Start each worker MS milliseconds after the previous one [default without MS: mean load time ÷ workers]
     #[arg(long, value_name = "MS", num_args = 0..=1, require_equals = true, value_parser = stagger)]
     #[arg(default_missing_value = "even", help_heading = "Loader")]
     stagger: Option<Stagger>,
 
-    /// Processor cores that the workers share [default: one for each worker]
+    /// Number of cores that the workers share [default: one per worker]
     #[arg(long, allow_hyphen_values = true, value_name = "N", help_heading = "Loader")]
     cores: Option<u32>,
 
-    /// The model computes on one of --cores, as training on the CPU does
+    /// Run the model on one of --cores, like training on the CPU
     #[arg(long, requires = "cores", help_heading = "Model")]
     step_core: bool,
 
-    /// Mean time in which the model computes one step, in milliseconds
+    /// Mean time in milliseconds of one step of the model
     #[arg(long, value_name = "MS", value_parser = positive_ms, allow_hyphen_values = true, help_heading = "Model")]
     step_ms: u64,
 
@@ -109,7 +109,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "X", allow_hyphen_values = true, help_heading = "Model")]
     step_cv: Option<f64>,
 
-    /// Time to copy a batch to the GPU, which computes nothing meanwhile, in milliseconds
+    /// Time in milliseconds to copy a batch to the GPU, which is idle meanwhile
     #[arg(long, value_name = "MS", default_value = "0", value_parser = any_ms, allow_hyphen_values = true)]
     #[arg(help_heading = "Model")]
     transfer_ms: u64,
@@ -118,7 +118,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "S", default_value_t = 30.0, allow_hyphen_values = true, help_heading = "Run")]
     seconds: f64,
 
-    /// Stop after N batches instead
+    /// Stop after N batches, instead of after --seconds
     #[arg(
         long,
         allow_hyphen_values = true,
@@ -128,11 +128,11 @@ pub(in crate::cli) struct Args {
     )]
     batches: Option<u64>,
 
-    /// Granularity of the clock in milliseconds: everything ends at a multiple of it [default: exact]
+    /// Clock resolution in milliseconds: all events occur at multiples of it [default: exact]
     #[arg(long, value_name = "MS", value_parser = positive_ms, allow_hyphen_values = true, help_heading = "Run")]
     tick_ms: Option<u64>,
 
-    /// Seed of random times
+    /// Seed for random times
     #[arg(long, allow_hyphen_values = true, value_name = "N", default_value_t = 0, help_heading = "Run")]
     seed: u64,
 
@@ -140,19 +140,19 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "NAME=RANGE", conflicts_with = "html", help_heading = "Output")]
     pub(super) sweep: Option<String>,
 
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
 
-    /// Draw the timeline of the run, or the curve of the sweep, to FILE
+    /// Write the timeline of the run, or the curve of the sweep, to FILE as SVG
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) svg: Option<PathBuf>,
 
-    /// Write an animated page to FILE, with sliders that repeat the run
+    /// Write an animated HTML page to FILE, with sliders that repeat the simulation
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) html: Option<PathBuf>,
 
-    /// Title of picture and page
+    /// Title of the picture and the page
     #[arg(long, value_name = "TEXT", default_value = "Data loader simulation", help_heading = "Output")]
     pub(super) title: String,
 }

@@ -12,16 +12,16 @@ use super::class_ordinals::ClassOrdinals;
 use super::feed::FileFeed;
 use super::image_fields::ImageField;
 use super::job::ImagesJob;
-use super::row::ImageRow;
+use super::record::ImageRecord;
 use super::tables::TableFeed;
 use super::tars::TarFeed;
-use super::task::{FilesTask, Task};
+use super::task::{FilesTask, ImageTask};
 use crate::error::Result;
 use crate::options::RunOptions;
 use crate::panics::contained;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
-use crate::pipeline::dedup::{Candidate, duplicates};
-use crate::pipeline::memory::{Pool, Shares};
+use crate::pipeline::dedup::{DuplicateCandidate, duplicates};
+use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::pipeline::outcome::{Outcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
@@ -37,7 +37,7 @@ use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Header, ImageScratch};
 
 /// An image with its metadata.
-pub(super) struct Item {
+pub(super) struct ImageItem {
     pub(super) origin: String,
     pub(super) bytes: Bytes,
     pub(super) label: Value,
@@ -48,19 +48,19 @@ pub(super) struct Item {
 }
 
 /// A running conversion of images.
-pub(in crate::pipeline) struct Images<'a> {
+pub(in crate::pipeline) struct ImageConversion<'a> {
     pub(super) job: &'a ImagesJob,
     /// Ordinals of the classes of labels in Parquet files.
     pub(super) classes: ClassOrdinals,
-    pixels: Pool,
+    pixels: MemoryPool,
     /// Bytes of buffers that a worker keeps for the next image.
     kept_bytes: usize,
     /// Ordinals of the files that are excluded as duplicates, each with the ordinal of the file that is kept.
     duplicates: OnceLock<BTreeMap<usize, usize>>,
 }
 
-impl Conversion for Images<'_> {
-    type Task = Task;
+impl Conversion for ImageConversion<'_> {
+    type Task = ImageTask;
     type Scratch = ImageScratch;
 
     fn scratch(&self) -> ImageScratch {
@@ -72,7 +72,7 @@ impl Conversion for Images<'_> {
         if job.options.dedup.is_some() {
             let whole = |ordinal: &usize| job.details.get(*ordinal).is_none_or(|d| d.defect.is_none());
             let candidates = (0..).zip(&job.files).filter(|(ordinal, _)| whole(ordinal));
-            let candidate = |(ordinal, file)| Candidate { planned: job.planned(&file), ordinal };
+            let candidate = |(ordinal, file)| DuplicateCandidate { planned: job.planned(&file), ordinal };
             let candidates = candidates.map(candidate).collect();
             let found = duplicates(candidates, work, workers, stop)?;
             self.duplicates.get_or_init(|| found);
@@ -84,22 +84,22 @@ impl Conversion for Images<'_> {
         Stages::new(&self.job.options.output)
     }
 
-    fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
+    fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<ImageTask> + '_>> {
         feed(self.job, self.job.units[unit as usize].clone())
     }
 
-    fn convert(&self, task: Task, scratch: &mut ImageScratch, out: &mut Outcomes) -> Result<Converting> {
+    fn convert(&self, task: ImageTask, scratch: &mut ImageScratch, out: &mut Outcomes) -> Result<Converting> {
         match task {
-            Task::Files(task) => self.files(task, scratch, out)?,
-            Task::Tar(task) => self.tar(task, scratch, out),
-            Task::Table(task) => self.table(task, scratch, out),
+            ImageTask::Files(task) => self.files(task, scratch, out)?,
+            ImageTask::Tar(task) => self.tar(task, scratch, out),
+            ImageTask::Table(task) => self.table(task, scratch, out),
         }
         Ok(Converting::Done)
     }
 }
 
 /// Returns the tasks of a unit, which consists of one container or of several files.
-pub(super) fn feed(job: &ImagesJob, files: Range<usize>) -> Result<Box<dyn Feed<Task> + '_>> {
+pub(super) fn feed(job: &ImagesJob, files: Range<usize>) -> Result<Box<dyn Feed<ImageTask> + '_>> {
     let first = job.file(files.start)?;
     Ok(match job.is_container(&first) {
         true if is_tar(&first.origin) => Box::new(TarFeed::open(job, files.start)?),
@@ -108,7 +108,7 @@ pub(super) fn feed(job: &ImagesJob, files: Range<usize>) -> Result<Box<dyn Feed<
     })
 }
 
-impl<'a> Images<'a> {
+impl<'a> ImageConversion<'a> {
     pub(in crate::pipeline) fn new(job: &'a ImagesJob, run: &RunOptions) -> Self {
         let shares = Shares::of(run.memory_bytes);
         Self {
@@ -198,8 +198,13 @@ impl<'a> Images<'a> {
             // These fields have values only in samples from tar files.
             None => vec![Value::Null; self.job.extra_fields - self.job.image_fields.len()],
         };
-        let sample =
-            Item { origin: file.origin.clone(), bytes: bytes.clone(), label, values, further: Vec::new() };
+        let sample = ImageItem {
+            origin: file.origin.clone(),
+            bytes: bytes.clone(),
+            label,
+            values,
+            further: Vec::new(),
+        };
         self.image(sample, split, scratch, out)
     }
 
@@ -269,12 +274,12 @@ impl<'a> Images<'a> {
     /// Returns the outcome of an image with its metadata.
     pub(super) fn image(
         &self,
-        sample: Item,
+        sample: ImageItem,
         split: u16,
         scratch: &mut ImageScratch,
         out: &mut Outcomes,
     ) -> Result<Outcome, Reject> {
-        let Item { origin, bytes, label, values: mut more, further } = sample;
+        let ImageItem { origin, bytes, label, values: mut more, further } = sample;
         let bytes = &bytes;
         contained(|| {
             item_panic_point(&origin);
@@ -301,7 +306,7 @@ impl<'a> Images<'a> {
             });
         }
         let has_labels = self.job.schema.index_of(LABEL).is_some();
-        let row = ImageRow {
+        let record = ImageRecord {
             origin,
             image: image.bytes,
             width: image.width,
@@ -309,7 +314,7 @@ impl<'a> Images<'a> {
             label: has_labels.then_some(label),
             more,
         };
-        let converted = row.converted(split);
+        let converted = record.converted(split);
         converted.check_size()?;
         Ok(Outcome::Converted(converted))
     }

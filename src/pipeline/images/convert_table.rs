@@ -2,25 +2,25 @@
 
 use bytes::Bytes;
 
-use super::convert::{Images, Item};
-use super::task::{TableRows, TableTask};
+use super::convert::{ImageConversion, ImageItem};
+use super::task::{TableTask, TaskRows};
 use crate::pipeline::outcome::{Outcome, Outcomes};
 use crate::sample::{Reject, Value};
 use crate::source::image_table::{ImageColumns, ImageRow};
 use crate::transform::image::ImageScratch;
 
-impl Images<'_> {
+impl ImageConversion<'_> {
     /// Converts the rows of a task.
     pub(super) fn table(&self, task: TableTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
         out.source_bytes += task.source_bytes;
         let file = &*task.file;
         match task.found {
-            TableRows::Broken { row, reject } => {
+            TaskRows::Broken { row, reject } => {
                 let origin = row.map_or_else(|| file.origin.clone(), |row| format!("{}#{row}", file.origin));
                 let split = self.job.split_of_item(file, &origin);
                 out.list.push(Outcome::Rejected { split, origin, reject });
             }
-            TableRows::Rows(batch) => {
+            TaskRows::Rows(batch) => {
                 for row in batch.rows() {
                     let origin = format!("{}#{}", file.origin, row.number);
                     let split = self.job.split_of_item(file, &origin);
@@ -48,7 +48,8 @@ impl Images<'_> {
         let bytes = row.image?;
         out.read(&bytes);
         let label = self.classes.value(columns, &row.label)?;
-        let item = Item { origin: origin.to_owned(), bytes, label, values: row.values, further: Vec::new() };
+        let item =
+            ImageItem { origin: origin.to_owned(), bytes, label, values: row.values, further: Vec::new() };
         self.image(item, split, scratch, out)
     }
 }

@@ -3,17 +3,17 @@
 use bytes::Bytes;
 
 use super::class_ordinals::ClassOrdinals;
-use super::convert::{Images, Item};
+use super::convert::{ImageConversion, ImageItem};
 use super::image_fields::ImageField;
 use super::tar_fields::{CLASS, FIELDS};
 use super::task::TarTask;
-use crate::pipeline::outcome::{Member, Outcome, Outcomes};
+use crate::pipeline::outcome::{MemberSummary, Outcome, Outcomes};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::source::source_file::SourceFile;
 use crate::source::webdataset::{NextSample, Sample};
 use crate::transform::image::{self as transform, ImageScratch};
 
-impl Images<'_> {
+impl ImageConversion<'_> {
     /// Converts samples, and counts the converted ones with bytes from the last compressed member.
     pub(super) fn tar(&self, task: TarTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
         out.source_bytes += task.source_bytes;
@@ -28,7 +28,7 @@ impl Images<'_> {
             let is_converted = |outcome: &&Outcome| matches!(outcome, Outcome::Converted(_));
             converted += out.list[before..].iter().filter(is_converted).count() as u64;
         }
-        out.member = Member { starts: task.member.is_some(), converted, damaged: task.damaged };
+        out.member = MemberSummary { starts: task.member.is_some(), converted, damaged: task.damaged };
     }
 
     /// Adds the outcome of a sample, or of a rejected or skipped part of the file.
@@ -74,7 +74,7 @@ fn item(
     sample: Sample,
     classes: Option<&ClassOrdinals>,
     image_fields: &[ImageField],
-) -> Result<Option<Item>, Reject> {
+) -> Result<Option<ImageItem>, Reject> {
     if let Some(defect) = sample.defect {
         return Err(defect);
     }
@@ -105,7 +105,7 @@ fn item(
     let mut images = images.into_iter();
     match (images.next(), images.next()) {
         (Some((_, bytes)), None) => {
-            Ok(Some(Item { origin: origin.to_owned(), bytes, label, values, further }))
+            Ok(Some(ImageItem { origin: origin.to_owned(), bytes, label, values, further }))
         }
         (Some((one, _)), Some((other, _))) => Err(Reject::new(
             RejectCode::Unsupported,

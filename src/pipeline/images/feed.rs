@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::divide::divide;
 use super::job::ImagesJob;
-use super::task::{FilesTask, Task};
+use super::task::{FilesTask, ImageTask};
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
 use crate::source::file_list::Iter;
@@ -46,17 +46,20 @@ struct PlannedTask {
     files: usize,
 }
 
-impl Feed<Task> for FileFeed<'_> {
+impl Feed<ImageTask> for FileFeed<'_> {
     fn next_bytes(&self) -> u64 {
         self.tasks.as_slice().first().map_or(0, |task| task.bytes)
     }
 
-    fn next(&mut self) -> Result<Option<(Task, u64)>> {
+    fn next(&mut self) -> Result<Option<(ImageTask, u64)>> {
         Ok(self.tasks.next().map(|task| {
             let files: Vec<_> = self.files.by_ref().take(task.files).collect();
             let first = self.next;
             self.next += files.len();
-            (Task::Files(FilesTask { first, opened: self.job.open_ahead(first, &files), files }), task.bytes)
+            (
+                ImageTask::Files(FilesTask { first, opened: self.job.open_ahead(first, &files), files }),
+                task.bytes,
+            )
         }))
     }
 }

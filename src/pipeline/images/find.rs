@@ -7,7 +7,7 @@ use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::find_tables::{FoundTables, find_tables};
-use super::image_fields::{ImageField, ImageFields, look_into};
+use super::image_fields::{ImageField, ImageFields, detect_image_fields};
 use super::options::{ImagesOptions, Naming};
 use super::tar_fields::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
@@ -238,7 +238,9 @@ fn image_fields(files: &FileList, options: &ImagesOptions) -> Result<Vec<ImageFi
     let mut tars = files.iter().filter(|f| is_tar(&f.origin));
     match (&options.image_fields, tars.next()) {
         (ImageFields::Listed(fields), _) => Ok(fields.clone()),
-        (ImageFields::Auto, Some(tar)) => look_into(&tar.planned(&options.sources, options.follow_symlinks)),
+        (ImageFields::Auto, Some(tar)) => {
+            detect_image_fields(&tar.planned(&options.sources, options.follow_symlinks))
+        }
         _ => Ok(Vec::new()),
     }
 }

@@ -124,7 +124,7 @@ impl fmt::Display for ImageFields {
 /// # Errors
 ///
 /// Fails if the file cannot be read.
-pub(super) fn look_into(tar: &PlannedFile) -> Result<Vec<ImageField>> {
+pub(super) fn detect_image_fields(tar: &PlannedFile) -> Result<Vec<ImageField>> {
     let mut samples = Samples::open(tar)?;
     let mut fields: Vec<ImageField> = Vec::new();
     let mut looked = 0;

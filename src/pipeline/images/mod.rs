@@ -16,7 +16,7 @@ mod image_fields;
 mod job;
 mod options;
 mod predict;
-mod row;
+mod record;
 mod run;
 mod stored;
 mod tables;
@@ -24,7 +24,7 @@ mod tar_fields;
 mod tars;
 mod task;
 
-pub(super) use self::convert::Images;
+pub(super) use self::convert::ImageConversion;
 pub use self::image_fields::{ImageField, ImageFields};
 pub use self::job::ImagesJob;
 pub use self::options::{ImagesOptions, Naming};

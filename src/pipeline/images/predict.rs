@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::convert::{Images, feed};
+use super::convert::{ImageConversion, feed};
 use super::job::ImagesJob;
-use super::task::{FilesTask, Task};
+use super::task::{FilesTask, ImageTask};
 use crate::error::Result;
 use crate::options::RunOptions;
 use crate::pipeline::estimate::Estimate;
@@ -38,7 +38,7 @@ impl ImagesJob {
     pub fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
         check_sample(sample)?;
         let workers = Workers::start(run.threads)?;
-        let images = Images::new(self, run);
+        let conversion = ImageConversion::new(self, run);
         let tars = self.files.iter().filter(|file| self.is_container(file));
         let (tars, tar_bytes) = tars.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes));
         let (files, file_bytes) =
@@ -46,13 +46,18 @@ impl ImagesJob {
         let tar_bytes = tar_bytes as f64;
         let share = if tars == 0 { 1.0 } else { file_bytes / (file_bytes + tar_bytes) };
         let of_files = (sample as f64 * share).ceil() as usize;
-        let mut sampled =
-            SampleRun::new(&images, &workers, self.options.output.format, &self.schema, self.splits.len())?;
+        let mut sampled = SampleRun::new(
+            &conversion,
+            &workers,
+            self.options.output.format,
+            &self.schema,
+            self.splits.len(),
+        )?;
         let mut taken = self.first_by_hash(of_files, |file| !self.is_container(file));
         taken.sort_unstable();
         let pieces = taken.into_iter().map(|first| {
             let task = FilesTask { first, files: vec![self.file(first)?], ..FilesTask::default() };
-            Ok(SampleTask { size: 1.0, seconds: 0.0, tasks: vec![Task::Files(task)] })
+            Ok(SampleTask { size: 1.0, seconds: 0.0, tasks: vec![ImageTask::Files(task)] })
         });
         let files = Stratum { size: files as f64, seen: sampled.convert(pieces, stop)? };
         let chosen = self.first_by_hash(SAMPLED_TARS, |file| self.is_container(file));
@@ -86,7 +91,7 @@ impl ImagesJob {
         &self,
         ordinal: usize,
         items: usize,
-    ) -> Result<impl Iterator<Item = Result<SampleTask<Task>>> + Send> {
+    ) -> Result<impl Iterator<Item = Result<SampleTask<ImageTask>>> + Send> {
         let mut feed = feed(self, ordinal..ordinal + 1)?;
         let mut left = items;
         Ok(std::iter::from_fn(move || {
@@ -100,9 +105,9 @@ impl ImagesJob {
             };
             let seconds = started.elapsed().as_secs_f64();
             let (items, bytes) = match &task {
-                Task::Tar(tar) => (tar.found.len(), tar.source_bytes),
-                Task::Table(table) => (table.len(), table.source_bytes),
-                Task::Files(_) => return None,
+                ImageTask::Tar(tar) => (tar.found.len(), tar.source_bytes),
+                ImageTask::Table(table) => (table.len(), table.source_bytes),
+                ImageTask::Files(_) => return None,
             };
             left = left.saturating_sub(items);
             Some(Ok(SampleTask { size: bytes as f64, seconds, tasks: vec![task] }))

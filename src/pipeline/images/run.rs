@@ -1,6 +1,6 @@
 //! Runs of a planned conversion of images.
 
-use super::convert::Images;
+use super::convert::ImageConversion;
 use super::job::ImagesJob;
 use crate::error::Result;
 use crate::options::RunOptions;
@@ -38,10 +38,10 @@ impl Job for ImagesJob {
     }
 
     fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
-        run(self, &Images::new(self, options), options, progress, stop)
+        run(self, &ImageConversion::new(self, options), options, progress, stop)
     }
 
     fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
-        store_plan(self, &Images::new(self, options), options, progress, stop)
+        store_plan(self, &ImageConversion::new(self, options), options, progress, stop)
     }
 }

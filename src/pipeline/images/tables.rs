@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::job::ImagesJob;
-use super::task::{TableRows, TableTask, Task};
+use super::task::{ImageTask, TableTask, TaskRows};
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
 use crate::sample::{Reject, RejectCode};
@@ -44,24 +44,24 @@ impl TableFeed {
     }
 
     /// Creates a task. Returns it with the bytes that it holds: the rows, and about as much again for the records.
-    fn task(&mut self, found: TableRows, rows: u64, bytes: u64) -> Option<(Task, u64)> {
+    fn task(&mut self, found: TaskRows, rows: u64, bytes: u64) -> Option<(ImageTask, u64)> {
         let share = |rows: u64| {
             (u128::from(self.file.bytes) * u128::from(rows) / u128::from(self.row_count.max(1))) as u64
         };
         let source_bytes = share(self.fed.saturating_add(rows)).saturating_sub(share(self.fed));
         self.fed = self.fed.saturating_add(rows);
-        Some((Task::Table(TableTask { file: Arc::clone(&self.file), found, source_bytes }), bytes * 2))
+        Some((ImageTask::Table(TableTask { file: Arc::clone(&self.file), found, source_bytes }), bytes * 2))
     }
 }
 
-impl Feed<Task> for TableFeed {
+impl Feed<ImageTask> for TableFeed {
     fn next_bytes(&self) -> u64 {
         TASK_BYTES * 2
     }
 
-    fn next(&mut self) -> Result<Option<(Task, u64)>> {
+    fn next(&mut self) -> Result<Option<(ImageTask, u64)>> {
         if let Some(reject) = self.broken.take() {
-            return Ok(self.task(TableRows::Broken { row: None, reject }, 0, 0));
+            return Ok(self.task(TaskRows::Broken { row: None, reject }, 0, 0));
         }
         while self.pending.as_ref().is_none_or(ImageBatch::is_empty) {
             let Some(rows) = &mut self.rows else { return Ok(None) };
@@ -69,7 +69,7 @@ impl Feed<Task> for TableFeed {
                 None => return Ok(None),
                 Some(FoundRows::Rows(batch)) => self.pending = Some(batch),
                 Some(FoundRows::Broken { row, reject }) => {
-                    return Ok(self.task(TableRows::Broken { row: Some(row), reject }, 0, 0));
+                    return Ok(self.task(TaskRows::Broken { row: Some(row), reject }, 0, 0));
                 }
             }
         }
@@ -78,6 +78,6 @@ impl Feed<Task> for TableFeed {
         let count = (TASK_BYTES / each.max(1)).max(1);
         let taken = batch.take(usize::try_from(count).unwrap_or(usize::MAX));
         let rows = taken.len() as u64;
-        Ok(self.task(TableRows::Rows(taken), rows, each * rows))
+        Ok(self.task(TaskRows::Rows(taken), rows, each * rows))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::job::ImagesJob;
-use super::task::{TarTask, Task};
+use super::task::{ImageTask, TarTask};
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
 use crate::source::source_file::SourceFile;
@@ -30,12 +30,12 @@ impl TarFeed {
     }
 }
 
-impl Feed<Task> for TarFeed {
+impl Feed<ImageTask> for TarFeed {
     fn next_bytes(&self) -> u64 {
         TASK_BYTES * 2
     }
 
-    fn next(&mut self) -> Result<Option<(Task, u64)>> {
+    fn next(&mut self) -> Result<Option<(ImageTask, u64)>> {
         let mut found = Vec::new();
         let mut bytes = 0;
         while found.len() < TASK_SAMPLES && bytes < TASK_BYTES {
@@ -50,6 +50,6 @@ impl Feed<Task> for TarFeed {
         let (member, damaged) = (self.samples.take_member_start(), self.samples.ended_corrupt());
         let tar = TarTask { file: Arc::clone(&self.file), found, source_bytes, member, damaged };
         // The members, and about as much again for the records.
-        Ok((!tar.found.is_empty()).then_some((Task::Tar(tar), bytes * 2)))
+        Ok((!tar.found.is_empty()).then_some((ImageTask::Tar(tar), bytes * 2)))
     }
 }

@@ -9,7 +9,7 @@ use crate::source::source_file::SourceFile;
 use crate::source::webdataset::NextSample;
 
 /// A task of a conversion of images.
-pub(in crate::pipeline) enum Task {
+pub(in crate::pipeline) enum ImageTask {
     Files(FilesTask),
     Tar(TarTask),
     Table(TableTask),
@@ -42,13 +42,13 @@ pub(in crate::pipeline) struct TarTask {
 /// A task with adjacent rows of a Parquet file.
 pub(in crate::pipeline) struct TableTask {
     pub(super) file: Arc<SourceFile>,
-    pub(super) found: TableRows,
+    pub(super) found: TaskRows,
     /// Bytes of the file attributed to the task.
     pub(super) source_bytes: u64,
 }
 
 /// Rows, or the reject of a part of the file.
-pub(super) enum TableRows {
+pub(super) enum TaskRows {
     Rows(ImageBatch),
     Broken { row: Option<u64>, reject: Reject },
 }
@@ -57,8 +57,8 @@ impl TableTask {
     /// Returns the number of items.
     pub(super) fn len(&self) -> usize {
         match &self.found {
-            TableRows::Rows(batch) => batch.len(),
-            TableRows::Broken { .. } => 1,
+            TaskRows::Rows(batch) => batch.len(),
+            TaskRows::Broken { .. } => 1,
         }
     }
 }

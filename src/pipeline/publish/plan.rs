@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, TOKENIZER_NAME};
 use crate::pipeline::dedup::FILE_NAME as DUPLICATES_NAME;
 use crate::pipeline::job_file::JOB_NAME;
-use crate::pipeline::output::{Start, WORK_NAME};
+use crate::pipeline::output::{RunState, WORK_NAME};
 use crate::pipeline::plan::{PLAN_NAME, Plan};
 use crate::pipeline::stop::Stop;
 use crate::storage::lstat;
@@ -34,13 +34,13 @@ struct PlanId {
 
 impl Remote {
     /// Returns the state of the prefix at the start of a run.
-    pub(in crate::pipeline) fn start(&self) -> Result<Start> {
+    pub(in crate::pipeline) fn start(&self) -> Result<RunState> {
         // A commit deletes the plan after writing the manifest. In this order, at least one of them is seen.
         let plan = self.plan()?;
         Ok(match (self.manifest()?, plan) {
-            (Some(manifest), _) => Start::Committed(Box::new(manifest)),
-            (None, Some(_)) => Start::Begun,
-            (None, None) => Start::Fresh,
+            (Some(manifest), _) => RunState::Committed(Box::new(manifest)),
+            (None, Some(_)) => RunState::Begun,
+            (None, None) => RunState::Fresh,
         })
     }
 

@@ -26,7 +26,7 @@ pub(in crate::pipeline) struct Remote {
 }
 
 /// Contents of a prefix.
-enum Held {
+enum PrefixContents {
     Nothing,
     Dataset,
     /// An unfinished run.
@@ -91,15 +91,15 @@ impl Remote {
             }
         }
         let resumed = matches!(existing, Existing::Resume(_));
-        let (what, help) = match self.held()? {
-            Held::Nothing => return Ok(()),
-            Held::Dataset | Held::Run if resumed => return Ok(()),
-            Held::Dataset => ("there is a dataset already", "choose another prefix for --out"),
-            Held::Run => (
+        let (what, help) = match self.contents()? {
+            PrefixContents::Nothing => return Ok(()),
+            PrefixContents::Dataset | PrefixContents::Run if resumed => return Ok(()),
+            PrefixContents::Dataset => ("there is a dataset already", "choose another prefix for --out"),
+            PrefixContents::Run => (
                 "a run into this prefix has not finished",
                 "finish it with --resume, or choose another prefix for --out",
             ),
-            Held::Other => {
+            PrefixContents::Other => {
                 ("the prefix holds objects that are not of a dataset", "choose another prefix for --out")
             }
         };
@@ -127,22 +127,22 @@ impl Remote {
 
     /// Returns the contents of the prefix. Another run may start or end between the requests, and no order of the
     /// requests is right for both. So contents that appear unrelated to a dataset are checked again.
-    fn held(&self) -> Result<Held> {
+    fn contents(&self) -> Result<PrefixContents> {
         for _ in 0..LOOKS {
             if !self.bucket.holds(&self.url)? {
-                return Ok(Held::Nothing);
+                return Ok(PrefixContents::Nothing);
             }
             // A run removes its working objects after writing the manifest.
             let is_run = self.bucket.holds(&self.object(WORK_NAME)?)?;
             if self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_some() {
-                return Ok(Held::Dataset);
+                return Ok(PrefixContents::Dataset);
             }
             if is_run {
-                return Ok(Held::Run);
+                return Ok(PrefixContents::Run);
             }
             std::thread::sleep(PAUSE);
         }
-        Ok(Held::Other)
+        Ok(PrefixContents::Other)
     }
 
     /// Returns the manifest if the dataset is committed.
@@ -169,7 +169,7 @@ pub(in crate::pipeline) fn may_be_overtaken(error: &Error) -> bool {
 }
 
 /// Adapts the help of an error to the output `out`: object storage has neither `--overwrite` nor `--resume=repair`.
-pub(in crate::pipeline) fn advised(error: Error, out: &Path) -> Error {
+pub(in crate::pipeline) fn adapt_help(error: Error, out: &Path) -> Error {
     let replaces = |help: &str| help.contains("--overwrite") || help.contains("--resume=repair");
     if ObjectUrl::is_url(out) && error.remedy().is_some_and(replaces) {
         return error.help("repeat the command that was interrupted, or choose another prefix for --out");
@@ -193,7 +193,7 @@ mod tests {
     fn advice_fits_the_output() {
         let advice = |out: &str| {
             let error = Error::usage("x").help("start again with --overwrite");
-            advised(error, Path::new(out)).remedy().unwrap().to_owned()
+            adapt_help(error, Path::new(out)).remedy().unwrap().to_owned()
         };
         assert!(advice("out").contains("--overwrite"));
         assert!(advice("s3://bucket/out").contains("another prefix"));

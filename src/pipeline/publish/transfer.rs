@@ -36,15 +36,15 @@ impl Remote {
     ) -> Result<()> {
         // The client retries single requests, but if the response to a whole upload is cut short, the upload fails.
         for _ in 1..UPLOADS_OF_A_FILE {
-            match self.try_upload(from, name, expected, stop) {
+            match self.upload_once(from, name, expected, stop) {
                 Err(error) if error.kind() == ErrorKind::Io && is_cut_short(&error) => {}
                 result => return result,
             }
         }
-        self.try_upload(from, name, expected, stop)
+        self.upload_once(from, name, expected, stop)
     }
 
-    fn try_upload(&self, from: &Path, name: &str, expected: Option<&Written>, stop: &Stop) -> Result<()> {
+    fn upload_once(&self, from: &Path, name: &str, expected: Option<&Written>, stop: &Stop) -> Result<()> {
         let url = self.object(name)?;
         let fail = |e| Error::io("read", from, e);
         let mut file = File::open(from).map_err(fail)?;

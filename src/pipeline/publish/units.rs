@@ -21,7 +21,7 @@ const RESULT_BYTES: u64 = 1 << 30;
 const LISTED_SHARE: usize = 4;
 
 /// Objects of a listing, by their name under the prefix.
-pub(super) struct Listing(HashMap<String, ListedObject>);
+pub(super) struct ObjectListing(HashMap<String, ListedObject>);
 
 #[derive(Clone, Copy)]
 struct ListedObject {
@@ -29,7 +29,7 @@ struct ListedObject {
     modified_ns: i128,
 }
 
-impl Listing {
+impl ObjectListing {
     /// Returns whether the object `name` is listed with `bytes` bytes. Otherwise, it is requested: a listing may be
     /// outdated.
     fn has(&self, name: &str, bytes: u64) -> bool {
@@ -39,14 +39,14 @@ impl Listing {
 
 impl Remote {
     /// Lists the objects under `folder`, or all objects.
-    pub(super) fn listing(&self, folder: Option<&str>) -> Result<Listing> {
+    pub(super) fn listing(&self, folder: Option<&str>) -> Result<ObjectListing> {
         let url = folder.map_or_else(|| Ok(self.url.clone()), |folder| self.object(folder))?;
         let skipped = self.url.as_str().len() + 1;
         let found = self.bucket.list(&url)?.into_iter().map(|object| {
             let name = object.url.as_str().get(skipped..).unwrap_or_default().to_owned();
             (name, ListedObject { bytes: object.bytes, modified_ns: object.modified_ns })
         });
-        Ok(Listing(found.collect()))
+        Ok(ObjectListing(found.collect()))
     }
 
     /// Calls `found` with the states of `units`, out of `planned` units, under the plan `plan`.
@@ -68,7 +68,7 @@ impl Remote {
         })
     }
 
-    fn check_unit(&self, unit: u32, plan: &str, listing: Option<&Listing>) -> Result<UnitState> {
+    fn check_unit(&self, unit: u32, plan: &str, listing: Option<&ObjectListing>) -> Result<UnitState> {
         let name = unit_object(unit, RESULT_NAME);
         if listing.is_some_and(|listing| !listing.0.contains_key(&name)) {
             return Ok(UnitState::Missing);
@@ -92,7 +92,7 @@ impl Remote {
         &self,
         name: &str,
         bytes: u64,
-        listing: Option<&Listing>,
+        listing: Option<&ObjectListing>,
     ) -> Result<Option<String>> {
         if listing.is_some_and(|listing| listing.has(name, bytes)) {
             return Ok(None);

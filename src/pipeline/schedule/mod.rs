@@ -31,11 +31,11 @@ mod tests;
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use self::state::State;
-use self::worker::Shared;
+use self::state::SchedulerState;
+use self::worker::Scheduler;
 use super::close::Close;
 use super::conversion::Conversion;
-use super::memory::Pool;
+use super::memory::MemoryPool;
 use super::progress::Progress;
 use super::stop::{Stop, resumable};
 use super::timing::Activity;
@@ -45,11 +45,11 @@ use crate::error::{Error, Result};
 use crate::panics::caught;
 
 /// Settings and resources shared by all workers.
-pub(super) struct Schedule<'a, C: Conversion> {
+pub(super) struct SchedulerContext<'a, C: Conversion> {
     pub conversion: &'a C,
     pub workers: &'a Workers,
     /// Memory that tasks hold from being fed to being written.
-    pub memory: Pool,
+    pub memory: MemoryPool,
     pub progress: &'a Progress,
     pub stop: &'a Stop,
     /// Creates the sink of a unit.
@@ -67,33 +67,33 @@ pub(super) type FailedUnits = Vec<(u32, Error)>;
 ///
 /// Fails if output cannot be written, the run is stopped, or a thread panics. If sources cannot be read, only their
 /// unit fails.
-pub(super) fn run<C: Conversion>(schedule: &Schedule<'_, C>, units: Vec<u32>) -> Result<FailedUnits> {
-    let shared = Shared {
-        schedule,
-        state: Mutex::new(State::new(units, schedule.workers.count())),
+pub(super) fn run<C: Conversion>(context: &SchedulerContext<'_, C>, units: Vec<u32>) -> Result<FailedUnits> {
+    let scheduler = Scheduler {
+        context,
+        state: Mutex::new(SchedulerState::new(units, context.workers.count())),
         for_closing: Condvar::new(),
         scratches: Mutex::default(),
     };
-    schedule.workers.scope(|scope| {
-        shared.start_worker(&mut shared.lock(), scope);
-        let close = Close { progress: schedule.progress, stop: schedule.stop };
-        let closed = shared.closed(scope);
-        match caught(|| match schedule.uploads {
+    context.workers.scope(|scope| {
+        scheduler.start_worker(&mut scheduler.lock(), scope);
+        let close = Close { progress: context.progress, stop: context.stop };
+        let closed = scheduler.closed(scope);
+        match caught(|| match context.uploads {
             None => close.one_by_one(closed),
             Some(at_a_time) => close.several(closed, at_a_time),
         }) {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => drop(shared.lock().fatal.get_or_insert(error)),
-            Err(panic) => schedule.stop.report_bug(&panic.into_error("finishing shards")),
+            Ok(Err(error)) => drop(scheduler.lock().fatal.get_or_insert(error)),
+            Err(panic) => context.stop.report_bug(&panic.into_error("finishing shards")),
         }
     });
-    let mut state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    schedule.progress.timing.add(Activity::Wait, state.idle_time());
-    schedule.stop.bug().map_or(Ok(()), Err)?;
+    let mut state = scheduler.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    context.progress.timing.add(Activity::Wait, state.idle_time());
+    context.stop.bug().map_or(Ok(()), Err)?;
     if let Some(error) = state.fatal {
         return Err(resumable(error));
     }
-    schedule.stop.check()?;
+    context.stop.check()?;
     if !state.is_done() {
         return Err(Error::internal("the workers ended before the units"));
     }

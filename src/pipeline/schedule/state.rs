@@ -7,7 +7,7 @@ use super::FailedUnits;
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::close::Closing;
 use crate::pipeline::conversion::Feed;
-use crate::pipeline::memory::{Pool, Reservation};
+use crate::pipeline::memory::{MemoryPool, Reservation};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::unit::UnitSink;
 
@@ -22,7 +22,7 @@ const THREADS_PER_UNIT: usize = 4;
 const MAX_CLOSING: usize = 4;
 
 /// State of a scheduler for tasks of type `T`.
-pub(super) struct State<'c, T> {
+pub(super) struct SchedulerState<'c, T> {
     todo: VecDeque<u32>,
     pub(super) open: Vec<OpenUnit<'c, T>>,
     /// Number of units that are being opened.
@@ -43,7 +43,7 @@ pub(super) struct OpenUnit<'c, T> {
     pub(super) feed: Option<Box<dyn Feed<T> + 'c>>,
     pub(super) exhausted: bool,
     /// Tasks that have not been started, in order.
-    pub(super) waiting: VecDeque<Numbered<T>>,
+    pub(super) waiting: VecDeque<NumberedTask<T>>,
     /// `None` while a worker writes to it.
     pub(super) sink: Option<Box<UnitSink>>,
     /// Numbers of the next task to feed and of the next task to write.
@@ -55,7 +55,7 @@ pub(super) struct OpenUnit<'c, T> {
     pub(super) failure: Option<UnitFailure>,
 }
 
-pub(super) struct Numbered<T> {
+pub(super) struct NumberedTask<T> {
     pub(super) number: u64,
     pub(super) task: T,
     pub(super) held: Reservation,
@@ -67,10 +67,10 @@ pub(super) enum UnitFailure {
 }
 
 /// The next step of a worker.
-pub(super) enum Action<'c, T> {
+pub(super) enum WorkerAction<'c, T> {
     Write { unit: u32, sink: Box<UnitSink>, ready: Vec<(Outcomes, Reservation)>, finished: bool },
     Feed { unit: u32, feed: Box<dyn Feed<T> + 'c> },
-    Convert { unit: u32, careful: bool, task: Numbered<T> },
+    Convert { unit: u32, careful: bool, task: NumberedTask<T> },
     Open { unit: u32, careful: bool },
 }
 
@@ -83,12 +83,12 @@ impl<T> OpenUnit<'_, T> {
         self.sink.is_some() && self.exhausted && self.fed == self.written
     }
 
-    fn under_way(&self) -> usize {
+    fn in_progress(&self) -> usize {
         (self.fed - self.written) as usize
     }
 }
 
-impl<'c, T> State<'c, T> {
+impl<'c, T> SchedulerState<'c, T> {
     pub(super) fn new(units: Vec<u32>, threads: usize) -> Self {
         Self {
             todo: units.into(),
@@ -137,7 +137,7 @@ impl<'c, T> State<'c, T> {
 
     /// Returns the action with the highest priority. `None` if there is nothing to do until a worker finishes an action
     /// or a shard is finalized, or nothing at all.
-    pub(super) fn next_action(&mut self, memory: &Pool) -> Option<Action<'c, T>> {
+    pub(super) fn next_action(&mut self, memory: &MemoryPool) -> Option<WorkerAction<'c, T>> {
         if self.fatal.is_some() {
             return None;
         }
@@ -153,32 +153,32 @@ impl<'c, T> State<'c, T> {
             }
             let finished = open.exhausted && open.fed == open.written + ready.len() as u64;
             if let Some(sink) = open.sink.take() {
-                return Some(Action::Write { unit: open.unit, sink, ready, finished });
+                return Some(WorkerAction::Write { unit: open.unit, sink, ready, finished });
             }
         }
         let (threads, window) = (self.threads, self.threads * WINDOW_PER_THREAD);
         for open in self.open.iter_mut().filter(|open| open.failure.is_none()) {
             if open.waiting.len() < threads
-                && open.under_way() < window
+                && open.in_progress() < window
                 && let Some(feed) = open.feed.take_if(|feed| memory.has_room(feed.next_bytes()))
             {
-                return Some(Action::Feed { unit: open.unit, feed });
+                return Some(WorkerAction::Feed { unit: open.unit, feed });
             }
             if let Some(task) = open.waiting.pop_front() {
-                return Some(Action::Convert { unit: open.unit, careful: open.careful, task });
+                return Some(WorkerAction::Convert { unit: open.unit, careful: open.careful, task });
             }
         }
         let active = self.opening + self.open.iter().filter(|u| !u.exhausted).count();
         if active < 1 + threads / THREADS_PER_UNIT {
             let unit = self.todo.pop_front()?;
             self.opening += 1;
-            return Some(Action::Open { unit, careful: false });
+            return Some(WorkerAction::Open { unit, careful: false });
         }
         None
     }
 
     /// Removes a failed unit once no worker holds a part of it. It is reopened, recorded as failed, or ends the run.
-    fn drop_failed(&mut self) -> Option<Option<Action<'c, T>>> {
+    fn drop_failed(&mut self) -> Option<Option<WorkerAction<'c, T>>> {
         let at = self.open.iter().position(|u| {
             let at_rest = (u.ready.len() + u.waiting.len()) as u64;
             let idle = u.fed == u.written + at_rest && (u.feed.is_some() || u.exhausted);
@@ -188,7 +188,7 @@ impl<'c, T> State<'c, T> {
         match open.failure {
             Some(UnitFailure::Redo) => {
                 self.opening += 1;
-                Some(Some(Action::Open { unit: open.unit, careful: true }))
+                Some(Some(WorkerAction::Open { unit: open.unit, careful: true }))
             }
             Some(UnitFailure::Error(error)) if error.kind() == ErrorKind::Internal => {
                 self.fatal.get_or_insert(error);

@@ -8,7 +8,7 @@ use crate::error::ErrorKind;
 use crate::format::Format;
 use crate::pipeline::conversion::{Converting, Feed};
 use crate::pipeline::finished::UnitDirs;
-use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
+use crate::pipeline::outcome::{ConvertedRecord, Outcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::unit::UnitOptions;
 use crate::sample::{Ids, Record, Value};
@@ -34,17 +34,17 @@ enum Fails {
     InWrite,
 }
 
-struct Faulty<'a> {
+struct FaultyConversion<'a> {
     fails: Fails,
     stop: &'a Stop,
 }
 
-struct Numbers {
+struct NumberFeed {
     fails: Fails,
     next: u64,
 }
 
-impl Feed<u64> for Numbers {
+impl Feed<u64> for NumberFeed {
     fn next_bytes(&self) -> u64 {
         1
     }
@@ -56,7 +56,7 @@ impl Feed<u64> for Numbers {
     }
 }
 
-impl Conversion for Faulty<'_> {
+impl Conversion for FaultyConversion<'_> {
     type Task = u64;
     type Scratch = ();
 
@@ -70,7 +70,7 @@ impl Conversion for Faulty<'_> {
 
     fn open(&self, _: u32, _: bool) -> Result<Box<dyn Feed<u64> + '_>> {
         assert_ne!(self.fails, Fails::InOpen, "the unit fails");
-        Ok(Box::new(Numbers { fails: self.fails, next: 0 }))
+        Ok(Box::new(NumberFeed { fails: self.fails, next: 0 }))
     }
 
     fn convert(&self, task: u64, (): &mut (), out: &mut Outcomes) -> Result<Converting> {
@@ -89,7 +89,7 @@ impl Conversion for Faulty<'_> {
         let length = if self.fails == Fails::InWrite { Value::Null } else { Value::UInt(1) };
         let ids = Ids::pack(IdWidth::U16, &[1]).unwrap();
         let record = Record { values: vec![name(), Value::Ids(ids), length, name()] };
-        out.list.push(Outcome::Converted(Converted::new(0, record, 1)));
+        out.list.push(Outcome::Converted(ConvertedRecord::new(0, record, 1)));
         Ok(Converting::Done)
     }
 }
@@ -98,7 +98,7 @@ fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
     let dir = tempfile::tempdir().unwrap();
     let dirs = UnitDirs::new(dir.path());
     let (stop, progress) = (Stop::default(), Progress::default());
-    let conversion = Faulty { fails, stop: &stop };
+    let conversion = FaultyConversion { fails, stop: &stop };
     let options = Arc::new(UnitOptions {
         plan: "plan".to_owned(),
         format: Format::Msgpack,
@@ -110,16 +110,16 @@ fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
         remote: None,
     });
     let sink = |unit| UnitSink::create(unit, &dirs, &options, Stages::default());
-    let schedule = Schedule {
+    let context = SchedulerContext {
         conversion: &conversion,
         workers: &Workers::start(threads).unwrap(),
-        memory: Pool::new(100),
+        memory: MemoryPool::new(100),
         progress: &progress,
         stop: &stop,
         sink: &sink,
         uploads: None,
     };
-    let result = run(&schedule, vec![0, 1, 2]);
+    let result = run(&context, vec![0, 1, 2]);
     (result, progress.snapshot().records)
 }
 

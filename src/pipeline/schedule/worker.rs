@@ -6,8 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rayon::Scope;
 
-use super::Schedule;
-use super::state::{Action, Numbered, OpenUnit, State, UnitFailure};
+use super::SchedulerContext;
+use super::state::{NumberedTask, OpenUnit, SchedulerState, UnitFailure, WorkerAction};
 use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::pipeline::close::Closing;
@@ -24,19 +24,19 @@ thread_local! {
     static WORKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Data shared by all workers of a run.
-pub(super) struct Shared<'a, 'c, C: Conversion> {
-    pub(super) schedule: &'a Schedule<'c, C>,
-    pub(super) state: Mutex<State<'c, C::Task>>,
+/// Scheduler of a run, shared by all its workers.
+pub(super) struct Scheduler<'a, 'c, C: Conversion> {
+    pub(super) context: &'a SchedulerContext<'c, C>,
+    pub(super) state: Mutex<SchedulerState<'c, C::Task>>,
     /// Notified when there is something to close, and when a worker ends.
     pub(super) for_closing: Condvar,
     /// Scratches of workers that ended, reused by workers that start.
     pub(super) scratches: Mutex<Vec<C::Scratch>>,
 }
 
-impl<'c, C: Conversion> Shared<'_, 'c, C> {
+impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
     /// Starts a worker, if fewer are running than there are threads.
-    pub(super) fn start_worker<'s>(&'s self, state: &mut State<'c, C::Task>, scope: &Scope<'s>) {
+    pub(super) fn start_worker<'s>(&'s self, state: &mut SchedulerState<'c, C::Task>, scope: &Scope<'s>) {
         if state.add_worker() {
             scope.spawn(move |scope| self.work(scope));
         }
@@ -56,7 +56,7 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
         })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State<'c, C::Task>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, SchedulerState<'c, C::Task>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,27 +68,27 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
             self.end_worker(&mut self.lock());
             return;
         }
-        let worked = caught(|| self.act_until_nothing_is_left(scope));
+        let worked = caught(|| self.run_actions(scope));
         WORKS.set(false);
         if let Err(panic) = worked {
-            self.schedule.stop.report_bug(&panic.into_error("converting"));
+            self.context.stop.report_bug(&panic.into_error("converting"));
             self.end_worker(&mut self.lock());
         }
     }
 
-    fn end_worker(&self, state: &mut State<'c, C::Task>) {
+    fn end_worker(&self, state: &mut SchedulerState<'c, C::Task>) {
         state.remove_worker();
         self.for_closing.notify_one();
     }
 
-    fn act_until_nothing_is_left<'s>(&'s self, scope: &Scope<'s>) {
+    fn run_actions<'s>(&'s self, scope: &Scope<'s>) {
         let kept = self.scratches().pop();
-        let mut scratch = kept.unwrap_or_else(|| self.schedule.conversion.scratch());
+        let mut scratch = kept.unwrap_or_else(|| self.context.conversion.scratch());
         loop {
             let mut state = self.lock();
-            let action = match self.schedule.stop.is_set() {
+            let action = match self.context.stop.is_set() {
                 true => None,
-                false => state.next_action(&self.schedule.memory),
+                false => state.next_action(&self.context.memory),
             };
             let Some(action) = action else {
                 // Before the state is unlocked: whoever changes it next starts another worker.
@@ -99,16 +99,18 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
             self.start_worker(&mut state, scope);
             drop(state);
             let result = match action {
-                Action::Write { unit, sink, ready, finished } => self.write(unit, sink, ready, finished),
-                Action::Feed { unit, feed } => {
+                WorkerAction::Write { unit, sink, ready, finished } => {
+                    self.write(unit, sink, ready, finished)
+                }
+                WorkerAction::Feed { unit, feed } => {
                     self.feed(unit, feed);
                     Ok(())
                 }
-                Action::Convert { unit, careful, task } => {
+                WorkerAction::Convert { unit, careful, task } => {
                     self.convert(unit, careful, task, &mut scratch);
                     Ok(())
                 }
-                Action::Open { unit, careful } => self.open(unit, careful),
+                WorkerAction::Open { unit, careful } => self.open(unit, careful),
             };
             if let Err(error) = result {
                 // The output is produced here, so an error in it is not the user's fault.
@@ -123,13 +125,13 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
     }
 
     fn timing(&self) -> &Timing {
-        &self.schedule.progress.timing
+        &self.context.progress.timing
     }
 
     fn open(&self, unit: u32, careful: bool) -> Result<()> {
         let timer = self.timing().start();
         let opened =
-            (self.schedule.sink)(unit).map(|sink| (sink, self.schedule.conversion.open(unit, careful)));
+            (self.context.sink)(unit).map(|sink| (sink, self.context.conversion.open(unit, careful)));
         self.timing().end_activity(Activity::Read, timer);
         let mut state = self.lock();
         state.opening -= 1;
@@ -164,8 +166,8 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
         match next {
             Ok(Some((task, bytes))) if open.failure.is_none() => {
-                let held = self.schedule.memory.hold(bytes);
-                open.waiting.push_back(Numbered { number: open.fed, task, held });
+                let held = self.context.memory.hold(bytes);
+                open.waiting.push_back(NumberedTask { number: open.fed, task, held });
                 open.fed += 1;
                 open.feed = Some(feed);
             }
@@ -178,12 +180,12 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
         }
     }
 
-    fn convert(&self, unit: u32, careful: bool, task: Numbered<C::Task>, scratch: &mut C::Scratch) {
-        let Numbered { number, task, held } = task;
+    fn convert(&self, unit: u32, careful: bool, task: NumberedTask<C::Task>, scratch: &mut C::Scratch) {
+        let NumberedTask { number, task, held } = task;
         panic_point("convert");
         let mut outcomes = Outcomes::default();
         let timer = self.timing().start();
-        let converted = self.schedule.conversion.convert(task, scratch, &mut outcomes);
+        let converted = self.context.conversion.convert(task, scratch, &mut outcomes);
         self.timing().add(Activity::Transform, timer.elapsed().saturating_sub(outcomes.reading));
         self.timing().add(Activity::Read, outcomes.reading);
         // The outcomes may be larger than their input.
@@ -249,12 +251,12 @@ impl<'c, C: Conversion> Shared<'_, 'c, C> {
         for outcome in &outcomes.list {
             let Outcome::Rejected { origin, reject, .. } = outcome else { continue };
             rejected += 1;
-            self.schedule.progress.events.add(EventLevel::Rejects, || Event::Rejected {
+            self.context.progress.events.add(EventLevel::Rejects, || Event::Rejected {
                 origin: origin.clone(),
                 code: reject.code.name(),
                 message: reject.message.clone(),
             });
         }
-        self.schedule.progress.done(outcomes.list.len() as u64, outcomes.source_bytes, records, rejected);
+        self.context.progress.done(outcomes.list.len() as u64, outcomes.source_bytes, records, rejected);
     }
 }

@@ -10,16 +10,16 @@ use super::TextJob;
 use super::dedup;
 use super::duplicates_file::{Duplicates, DuplicatesFile};
 use super::feed::PartFeed;
-use super::items::{Document, Items};
+use super::items::{ItemSink, SourceDocument};
 use super::options::{Overflow, TextInput, TextOptions};
 use super::pack::PackDocuments;
-use super::place::Place;
-use super::row::{TextRow, piece_name};
-use super::task::Task;
+use super::position::DocumentPosition;
+use super::record::{TextRecord, piece_name};
+use super::task::TextTask;
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::caught;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
-use crate::pipeline::outcome::{Converted, Member, Outcome, Outcomes};
+use crate::pipeline::outcome::{ConvertedRecord, MemberSummary, Outcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::testing::item_panic_point;
@@ -28,32 +28,32 @@ use crate::sample::{Ids, PackedIds, Reject, RejectCode, Text, Value};
 use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, id_width, rejected};
 
 /// A running conversion of text.
-pub(in crate::pipeline) struct Texts<'a> {
+pub(in crate::pipeline) struct TextConversion<'a> {
     job: &'a TextJob,
     /// The duplicates, with `--dedup`, once they are found.
     duplicates: OnceLock<DuplicatesFile>,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> TextConversion<'a> {
     pub(in crate::pipeline) fn new(job: &'a TextJob) -> Self {
         Self { job, duplicates: OnceLock::new() }
     }
 }
 
 /// State that a worker keeps from task to task.
-pub(in crate::pipeline) struct Worker {
+pub(in crate::pipeline) struct TextScratch {
     tokens: Scratch,
     ids: PackedIds,
 }
 
-impl Conversion for Texts<'_> {
-    type Task = Task;
-    type Scratch = Worker;
+impl Conversion for TextConversion<'_> {
+    type Task = TextTask;
+    type Scratch = TextScratch;
 
-    fn scratch(&self) -> Worker {
+    fn scratch(&self) -> TextScratch {
         let tokenizer = &self.job.options.tokenizer;
         let tokens = tokenizer.scratch();
-        Worker { tokens, ids: PackedIds::new(id_width(tokenizer)) }
+        TextScratch { tokens, ids: PackedIds::new(id_width(tokenizer)) }
     }
 
     fn prepare(&self, work: &Path, workers: &Workers, stop: &Stop) -> Result<()> {
@@ -69,7 +69,7 @@ impl Conversion for Texts<'_> {
         Stages::new(output).and(shape.pack.map(PackDocuments::new))
     }
 
-    fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
+    fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<TextTask> + '_>> {
         if careful && self.job.options.input == TextInput::Stdin {
             let message =
                 "the fast engine was caught in a difference, and standard input cannot be read again";
@@ -80,30 +80,35 @@ impl Conversion for Texts<'_> {
         Ok(Box::new(PartFeed::new(self.job, parts, careful, duplicates)))
     }
 
-    fn convert(&self, mut task: Task, worker: &mut Worker, out: &mut Outcomes) -> Result<Converting> {
+    fn convert(
+        &self,
+        mut task: TextTask,
+        scratch: &mut TextScratch,
+        out: &mut Outcomes,
+    ) -> Result<Converting> {
         if task.careful && task.is_first {
             out.note("units_redone");
         }
         let duplicates = std::mem::take(&mut task.duplicates);
-        let Worker { tokens, ids } = worker;
+        let TextScratch { tokens, ids } = scratch;
         let member = MemberCount { start: task.member, converted: 0 };
-        let mut documents =
-            Documents { job: self.job, tokens, ids, careful: task.careful, duplicates, member };
-        let (starts, damaged) = (task.member.is_some(), task.work.is_corrupt());
+        let mut converter =
+            DocumentConverter { job: self.job, tokens, ids, careful: task.careful, duplicates, member };
+        let (starts, damaged) = (task.member.is_some(), task.input.is_corrupt());
         let file = &self.job.details[self.job.parts[task.part].file];
         let is_member = self.job.files[self.job.parts[task.part].file].member.is_some();
         let is_compressed = file.kind.compression.is_some() || is_member;
-        let converting = self.job.take_apart(task, &mut documents, out)?;
+        let converting = self.job.for_each_item(task, &mut converter, out)?;
         out.member = match is_compressed {
-            true => Member { starts, converted: documents.member.converted, damaged },
-            false => Member { starts: true, ..Member::default() },
+            true => MemberSummary { starts, converted: converter.member.converted, damaged },
+            false => MemberSummary { starts: true, ..MemberSummary::default() },
         };
         Ok(converting)
     }
 }
 
 /// Converter of documents to records.
-struct Documents<'a> {
+struct DocumentConverter<'a> {
     job: &'a TextJob,
     tokens: &'a mut Scratch,
     ids: &'a mut PackedIds,
@@ -128,15 +133,20 @@ impl MemberCount {
     }
 }
 
-impl Items for Documents<'_> {
-    fn item(&mut self, place: Place, item: Result<Document<'_>, Reject>, out: &mut Outcomes) -> Converting {
-        self.member.document(place.mark);
-        let origin = self.job.origin(place);
+impl ItemSink for DocumentConverter<'_> {
+    fn item(
+        &mut self,
+        position: DocumentPosition,
+        item: Result<SourceDocument<'_>, Reject>,
+        out: &mut Outcomes,
+    ) -> Converting {
+        self.member.document(position.mark);
+        let origin = self.job.origin(position);
         let document = match item {
             Ok(document) => document,
             Err(reject) => {
                 out.list.push(Outcome::Rejected {
-                    split: self.job.split_of(place.part, &origin),
+                    split: self.job.split_of(position.part, &origin),
                     origin,
                     reject,
                 });
@@ -145,17 +155,17 @@ impl Items for Documents<'_> {
         };
         let key = document.key;
         let named = key.as_deref().unwrap_or(&origin);
-        let split = self.job.split_of(place.part, named);
-        if let Some(first) = self.duplicates.of(place) {
+        let split = self.job.split_of(position.part, named);
+        if let Some(first) = self.duplicates.of(position) {
             let of = self.job.origin(first);
             out.list.push(Outcome::Duplicate { split, origin, of });
             return Converting::Done;
         }
         let options = &self.job.options;
-        let encoded = self.contained(|documents| {
+        let encoded = self.contained(|converter| {
             item_panic_point(&origin);
             let text = options.normalize.apply(&document.text, options.max_document_bytes)?;
-            documents.encode(&text).map(|encoded| (text, encoded))
+            converter.encode(&text).map(|encoded| (text, encoded))
         });
         let (text, (ids, stats)) = match encoded {
             Ok(encoded) => encoded,
@@ -164,7 +174,7 @@ impl Items for Documents<'_> {
                 return Converting::Done;
             }
         };
-        match self.contained(|documents| Ok(documents.verify(named, &text, &ids, &stats, out))) {
+        match self.contained(|converter| Ok(converter.verify(named, &text, &ids, &stats, out))) {
             Ok(Converting::Done) => {}
             Ok(Converting::RedoUnit) => return Converting::RedoUnit,
             Err(reject) => {
@@ -215,7 +225,7 @@ struct Identity {
     hashed: bool,
 }
 
-impl Documents<'_> {
+impl DocumentConverter<'_> {
     /// Runs `work` on one document. A panic rejects the document.
     fn contained<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Reject>) -> Result<T, Reject> {
         caught(|| work(self)).unwrap_or_else(|panic| {
@@ -342,8 +352,8 @@ impl Documents<'_> {
             Some(start) => piece_name(name.as_str(), start as u64).into(),
         };
         let (key, origin) = (named(&identity.key), named(&identity.origin));
-        let row = TextRow { key, ids, origin, more: kept };
-        let converted = Converted { continues, ..row.converted(identity.split, identity.hashed) };
+        let record = TextRecord { key, ids, origin, more: kept };
+        let converted = ConvertedRecord { continues, ..record.converted(identity.split, identity.hashed) };
         converted.check_size()?;
         Ok(Outcome::Converted(converted))
     }

@@ -14,14 +14,14 @@ use std::sync::{Mutex, PoisonError};
 use sha2::{Digest, Sha256};
 
 use super::TextJob;
-use super::duplicates_file::{DuplicatesFile, PAIR_BYTES, PLACE_BYTES, bytes_of, place};
+use super::duplicates_file::{DuplicatesFile, PAIR_BYTES, POSITION_BYTES, decode_position, encode_position};
 use super::feed::PartFeed;
-use super::items::{Document, Items};
-use super::place::Place;
+use super::items::{ItemSink, SourceDocument};
+use super::position::DocumentPosition;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::conversion::{Converting, Feed};
-use crate::pipeline::dedup::{FILE_NAME, is_kept, keep};
+use crate::pipeline::dedup::{FILE_NAME, is_stored, store};
 use crate::pipeline::memory::SORT_BYTES;
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::stop::Stop;
@@ -30,14 +30,14 @@ use crate::sample::Reject;
 use crate::storage::NewFile;
 
 const HASH_BYTES: usize = 32;
-/// Size of a row: hash and place of a document.
-const TEXT_BYTES: usize = HASH_BYTES + PLACE_BYTES;
+/// Size of a row: hash and position of a document.
+const TEXT_BYTES: usize = HASH_BYTES + POSITION_BYTES;
 /// Finds the duplicates in all units. Of equal documents, the first in record order is kept. Duplicates found by an
 /// earlier attempt at the same plan are reused.
 pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -> Result<DuplicatesFile> {
     let path = work.join(FILE_NAME);
-    if is_kept(&path)? {
-        return found_before(job, path);
+    if is_stored(&path)? {
+        return read_stored(job, path);
     }
     let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_BYTES));
     let next = AtomicUsize::new(0);
@@ -46,8 +46,8 @@ pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -
             let mut feed = PartFeed::new(job, parts.clone(), false, None);
             while let Some((task, _)) = feed.next()? {
                 stop.check()?;
-                let mut hashes = Hashes { job, rows: Vec::new() };
-                job.take_apart(task, &mut hashes, &mut Outcomes::default())?;
+                let mut hashes = TextHashes { job, rows: Vec::new() };
+                job.for_each_item(task, &mut hashes, &mut Outcomes::default())?;
                 let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
                 hashes.rows.into_iter().try_for_each(|row| texts.push(row))?;
             }
@@ -63,8 +63,8 @@ pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -
             None => first = Some(row),
             Some(first) => {
                 let mut pair = [0; PAIR_BYTES];
-                pair[..PLACE_BYTES].copy_from_slice(&row[HASH_BYTES..]);
-                pair[PLACE_BYTES..].copy_from_slice(&first[HASH_BYTES..]);
+                pair[..POSITION_BYTES].copy_from_slice(&row[HASH_BYTES..]);
+                pair[POSITION_BYTES..].copy_from_slice(&first[HASH_BYTES..]);
                 pairs.push(pair)?;
             }
         }
@@ -75,22 +75,22 @@ pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -
 /// Stores the pairs by unit.
 fn write(job: &TextJob, path: PathBuf, pairs: ExternalSort<PAIR_BYTES>) -> Result<DuplicatesFile> {
     let mut file = NewFile::create(&path)?;
-    let mut starts = Starts::new(job);
+    let mut starts = UnitStarts::new(job);
     for pair in pairs.finish()? {
         let pair = pair?;
         file.write_all(&pair).map_err(|e| Error::io("write", &path, e))?;
         starts.push(&pair);
     }
-    keep(file)?;
+    store(file)?;
     Ok(DuplicatesFile { path, starts: starts.finish() })
 }
 
 /// Reads the stored duplicates of an earlier attempt.
-fn found_before(job: &TextJob, path: PathBuf) -> Result<DuplicatesFile> {
+fn read_stored(job: &TextJob, path: PathBuf) -> Result<DuplicatesFile> {
     let fail = |e| Error::io("read the duplicates", &path, e);
     let mut file = BufReader::new(File::open(&path).map_err(fail)?);
     let pairs = file.get_ref().metadata().map_err(fail)?.len() / PAIR_BYTES as u64;
-    let mut starts = Starts::new(job);
+    let mut starts = UnitStarts::new(job);
     let mut pair = [0; PAIR_BYTES];
     for _ in 0..pairs {
         file.read_exact(&mut pair).map_err(fail)?;
@@ -100,19 +100,19 @@ fn found_before(job: &TextJob, path: PathBuf) -> Result<DuplicatesFile> {
 }
 
 /// Builder of the offsets at which the pairs of each unit start.
-struct Starts<'a> {
+struct UnitStarts<'a> {
     job: &'a TextJob,
     starts: Vec<u64>,
     pairs: u64,
 }
 
-impl<'a> Starts<'a> {
+impl<'a> UnitStarts<'a> {
     fn new(job: &'a TextJob) -> Self {
         Self { job, starts: vec![0], pairs: 0 }
     }
 
     fn push(&mut self, pair: &[u8; PAIR_BYTES]) {
-        let part = place(&pair[..PLACE_BYTES]).part;
+        let part = decode_position(&pair[..POSITION_BYTES]).part;
         while self.job.units.get(self.starts.len() - 1).is_some_and(|unit| unit.end <= part) {
             self.starts.push(self.pairs);
         }
@@ -126,13 +126,18 @@ impl<'a> Starts<'a> {
 }
 
 /// Collector of the hashes of the texts of a task.
-struct Hashes<'a> {
+struct TextHashes<'a> {
     job: &'a TextJob,
     rows: Vec<[u8; TEXT_BYTES]>,
 }
 
-impl Items for Hashes<'_> {
-    fn item(&mut self, place: Place, item: Result<Document<'_>, Reject>, _: &mut Outcomes) -> Converting {
+impl ItemSink for TextHashes<'_> {
+    fn item(
+        &mut self,
+        position: DocumentPosition,
+        item: Result<SourceDocument<'_>, Reject>,
+        _: &mut Outcomes,
+    ) -> Converting {
         // Rejected items are not duplicates of anything.
         let options = &self.job.options;
         if let Ok(document) = item
@@ -141,7 +146,7 @@ impl Items for Hashes<'_> {
         {
             let mut row = [0; TEXT_BYTES];
             row[..HASH_BYTES].copy_from_slice(&Sha256::digest(text.as_bytes()));
-            row[HASH_BYTES..].copy_from_slice(&bytes_of(place));
+            row[HASH_BYTES..].copy_from_slice(&encode_position(position));
             self.rows.push(row);
         }
         Converting::Done

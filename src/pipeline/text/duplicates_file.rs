@@ -1,25 +1,25 @@
-//! The file of duplicate documents: pairs of places, in order.
+//! The file of duplicate documents: pairs of positions, in order.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-use super::place::Place;
+use super::position::DocumentPosition;
 use crate::error::{Error, Result};
 
-/// Size of a place: part and mark, big-endian, so that places sort in record order.
-pub(super) const PLACE_BYTES: usize = 4 + 8;
-/// Size of a pair: the place of a duplicate, and the place of the document that is kept.
-pub(super) const PAIR_BYTES: usize = 2 * PLACE_BYTES;
+/// Size of a position: part and mark, big-endian, so that positions sort in record order.
+pub(super) const POSITION_BYTES: usize = 4 + 8;
+/// Size of a pair: the positions of a duplicate and of the document that is kept.
+pub(super) const PAIR_BYTES: usize = 2 * POSITION_BYTES;
 
 /// Duplicates, ascending, each with the document that is kept.
 #[derive(Default)]
-pub(in crate::pipeline) struct Duplicates(Vec<(Place, Place)>);
+pub(in crate::pipeline) struct Duplicates(Vec<(DocumentPosition, DocumentPosition)>);
 
 impl Duplicates {
-    /// Returns the document that is kept instead of the one at `place`; `None` if that is no duplicate.
-    pub(super) fn of(&self, place: Place) -> Option<Place> {
-        let at = self.0.binary_search_by_key(&place, |(duplicate, _)| *duplicate).ok()?;
+    /// Returns the document that is kept instead of the one at `position`; `None` if that is no duplicate.
+    pub(super) fn of(&self, position: DocumentPosition) -> Option<DocumentPosition> {
+        let at = self.0.binary_search_by_key(&position, |(duplicate, _)| *duplicate).ok()?;
         self.0.get(at).map(|(_, first)| *first)
     }
 }
@@ -50,12 +50,12 @@ pub(super) struct DuplicatesReader {
     file: BufReader<File>,
     /// Number of pairs that are not yet read.
     left: u64,
-    next: Option<(Place, Place)>,
+    next: Option<(DocumentPosition, DocumentPosition)>,
 }
 
 impl DuplicatesReader {
     /// Returns the duplicates before `end` that were not returned yet.
-    pub(super) fn before(&mut self, end: Place) -> Result<Duplicates> {
+    pub(super) fn before(&mut self, end: DocumentPosition) -> Result<Duplicates> {
         let mut found = Vec::new();
         loop {
             let pair = match self.next.take() {
@@ -72,28 +72,28 @@ impl DuplicatesReader {
         Ok(Duplicates(found))
     }
 
-    fn read(&mut self) -> Result<(Place, Place)> {
+    fn read(&mut self) -> Result<(DocumentPosition, DocumentPosition)> {
         let mut pair = [0; PAIR_BYTES];
         let fail = |e| Error::io("read the duplicates", &self.path, e);
         self.file.read_exact(&mut pair).map_err(fail)?;
         self.left -= 1;
-        let (duplicate, first) = pair.split_at(PLACE_BYTES);
-        Ok((place(duplicate), place(first)))
+        let (duplicate, first) = pair.split_at(POSITION_BYTES);
+        Ok((decode_position(duplicate), decode_position(first)))
     }
 }
 
-/// Encodes a place.
-pub(super) fn bytes_of(place: Place) -> [u8; PLACE_BYTES] {
-    let mut bytes = [0; PLACE_BYTES];
-    bytes[..4].copy_from_slice(&(place.part as u32).to_be_bytes());
+/// Encodes a position.
+pub(super) fn encode_position(position: DocumentPosition) -> [u8; POSITION_BYTES] {
+    let mut bytes = [0; POSITION_BYTES];
+    bytes[..4].copy_from_slice(&(position.part as u32).to_be_bytes());
     // Offsets and rows are below 2⁶⁴ − 1; 0 means the whole file.
-    bytes[4..].copy_from_slice(&place.mark.map_or(0, |mark| mark.saturating_add(1)).to_be_bytes());
+    bytes[4..].copy_from_slice(&position.mark.map_or(0, |mark| mark.saturating_add(1)).to_be_bytes());
     bytes
 }
 
-/// Decodes a place.
-pub(super) fn place(bytes: &[u8]) -> Place {
+/// Decodes a position.
+pub(super) fn decode_position(bytes: &[u8]) -> DocumentPosition {
     let part = u32::from_be_bytes(std::array::from_fn(|i| bytes[i])) as usize;
     let mark = u64::from_be_bytes(std::array::from_fn(|i| bytes[4 + i]));
-    Place { part, mark: mark.checked_sub(1) }
+    DocumentPosition { part, mark: mark.checked_sub(1) }
 }

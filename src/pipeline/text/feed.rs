@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use super::TextJob;
 use super::duplicates_file::{Duplicates, DuplicatesReader};
-use super::parts::{self, Reader, Step};
-use super::place::Place;
-use super::task::Task;
+use super::part_reader::{self, PartPiece, PartReader};
+use super::position::DocumentPosition;
+use super::task::TextTask;
 use crate::error::Result;
 use crate::options::is_remote;
 use crate::pipeline::conversion::Feed;
@@ -22,7 +22,7 @@ pub(super) struct PartFeed<'a> {
     parts: std::ops::Range<usize>,
     /// Opened files of the next `parts`, with the bytes that they may hold.
     ahead: VecDeque<(Option<OpenedFile>, u64)>,
-    open: Option<(usize, Reader<'a>)>,
+    open: Option<(usize, PartReader<'a>)>,
     careful: bool,
     is_first: bool,
     duplicates: Option<DuplicatesReader>,
@@ -40,18 +40,18 @@ impl<'a> PartFeed<'a> {
         Self { job, parts, ahead, open: None, careful, is_first: true, duplicates, is_remote }
     }
 
-    fn step(&mut self) -> Result<Option<(usize, Step)>> {
+    fn next_piece(&mut self) -> Result<Option<(usize, PartPiece)>> {
         loop {
             if let Some((part, reader)) = &mut self.open {
-                if let Some(step) = reader.next()? {
-                    return Ok(Some((*part, step)));
+                if let Some(piece) = reader.next()? {
+                    return Ok(Some((*part, piece)));
                 }
                 reader.check_unchanged()?;
                 self.open = None;
             }
             let opened = self.open_ahead();
             let Some(part) = self.parts.next() else { return Ok(None) };
-            self.open = Some((part, Reader::open_or_reject(self.job, &self.job.parts[part], opened)?));
+            self.open = Some((part, PartReader::open_or_reject(self.job, &self.job.parts[part], opened)?));
         }
     }
 
@@ -73,26 +73,26 @@ impl<'a> PartFeed<'a> {
     }
 }
 
-impl Feed<Task> for PartFeed<'_> {
+impl Feed<TextTask> for PartFeed<'_> {
     fn next_bytes(&self) -> u64 {
-        parts::NEXT_BYTES
+        part_reader::NEXT_BYTES
     }
 
-    fn next(&mut self) -> Result<Option<(Task, u64)>> {
-        let Some((part, step)) = self.step()? else { return Ok(None) };
+    fn next(&mut self) -> Result<Option<(TextTask, u64)>> {
+        let Some((part, piece)) = self.next_piece()? else { return Ok(None) };
         let duplicates = match &mut self.duplicates {
-            Some(reader) => reader.before(Place { part, mark: Some(step.work.end()) })?,
+            Some(reader) => reader.before(DocumentPosition { part, mark: Some(piece.input.end()) })?,
             None => Duplicates::default(),
         };
-        let task = Task {
+        let task = TextTask {
             part,
-            work: step.work,
-            member: step.member,
-            source_bytes: step.source_bytes,
+            input: piece.input,
+            member: piece.member,
+            source_bytes: piece.source_bytes,
             careful: self.careful,
             is_first: std::mem::take(&mut self.is_first),
             duplicates,
         };
-        Ok(Some((task, step.held)))
+        Ok(Some((task, piece.held)))
     }
 }

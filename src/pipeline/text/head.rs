@@ -30,25 +30,25 @@ const FILE_BYTES: usize = 1 << 20;
 const NAMES: usize = 64;
 
 /// A requested field.
-struct Asked<'a> {
+struct RequestedField<'a> {
     name: &'a str,
     path: Path,
     seen: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestedField<'a> {
     fn new(name: &'a str) -> Self {
         Self { name, path: Path::new(name), seen: false }
     }
 }
 
-/// Results of examining rows.
-struct Head<'a> {
-    text: Asked<'a>,
-    key: Option<Asked<'a>>,
-    kept: Vec<Asked<'a>>,
+/// The requested fields, and what the examined rows have.
+struct FieldSearch<'a> {
+    text: RequestedField<'a>,
+    key: Option<RequestedField<'a>>,
+    kept: Vec<RequestedField<'a>>,
     /// Field names in the order in which they first appear.
-    there: Vec<String>,
+    names: Vec<String>,
     rows: u64,
     /// Whether all rows of all files were examined.
     complete: bool,
@@ -72,40 +72,40 @@ pub(super) fn check(
             && (detail.kind.format.is_json() || matches!(detail.kind.format, Format::Csv | Format::Tsv))
     };
     let with_fields: Vec<usize> = (0..files.len()).filter(|&at| has_fields(&details[at])).collect();
-    let looked_at = with_fields.len().min(FILES);
+    let examined = with_fields.len().min(FILES);
     // A table with a schema has all kept columns, or it would have been refused.
     let has_columns = details.iter().any(|detail| detail.columns.is_some());
-    let mut head = Head {
-        text: Asked::new(&options.text_field),
-        key: options.key_field.as_deref().map(Asked::new),
+    let mut search = FieldSearch {
+        text: RequestedField::new(&options.text_field),
+        key: options.key_field.as_deref().map(RequestedField::new),
         kept: options
             .keep_fields
             .iter()
-            .map(|k| Asked { seen: has_columns, ..Asked::new(&k.name) })
+            .map(|k| RequestedField { seen: has_columns, ..RequestedField::new(&k.name) })
             .collect(),
-        there: Vec::new(),
+        names: Vec::new(),
         rows: 0,
-        complete: looked_at == with_fields.len(),
+        complete: examined == with_fields.len(),
     };
     let mut first = None;
     if let (Some(stream), [file]) = (stdin, &with_fields[..]) {
-        head.complete = head.read(stream, details[*file].kind.format)?;
-        return head.judge(options, Some(FilePath::new("-")));
+        search.complete = search.read(stream, details[*file].kind.format)?;
+        return search.into_warnings(options, Some(FilePath::new("-")));
     }
-    for at in 0..looked_at {
-        let file = with_fields[at * with_fields.len() / looked_at];
+    for at in 0..examined {
+        let file = with_fields[at * with_fields.len() / examined];
         // The run reads unreadable files again, and reports the error.
         let kind = details[file].kind;
         let read = files[file]
             .stream(sources, options.follow_symlinks, None, kind.compression)
-            .and_then(|stream| head.read(&mut kind.reads(stream), kind.format));
-        head.complete &= read.unwrap_or(false);
+            .and_then(|stream| search.read(&mut kind.reads(stream), kind.format));
+        search.complete &= read.unwrap_or(false);
         first.get_or_insert_with(|| files[file].path(sources));
     }
-    head.judge(options, first.as_deref())
+    search.into_warnings(options, first.as_deref())
 }
 
-impl<'a> Head<'a> {
+impl<'a> FieldSearch<'a> {
     /// Examines the first rows of a file. Returns whether these are all rows.
     fn read(&mut self, stream: &mut Stream, format: Format) -> Result<bool> {
         let mut most = FIRST_BYTES;
@@ -142,10 +142,10 @@ impl<'a> Head<'a> {
     }
 
     fn columns(&mut self, names: &[String]) {
-        for asked in self.asked() {
-            asked.seen |= names.iter().any(|name| name == asked.name);
+        for requested in self.requested() {
+            requested.seen |= names.iter().any(|name| name == requested.name);
         }
-        names.iter().for_each(|name| self.there(name));
+        names.iter().for_each(|name| self.add_name(name));
     }
 
     /// Examines a line of JSON. Returns whether it is an object.
@@ -154,29 +154,30 @@ impl<'a> Head<'a> {
         let line = String::from_utf8_lossy(line);
         let Ok(serde_json::Value::Object(object)) = serde_json::from_str(&line) else { return false };
         self.rows += 1;
-        for asked in self.asked() {
-            asked.seen = asked.seen || asked.path.is_in(&object);
+        for requested in self.requested() {
+            requested.seen = requested.seen || requested.path.is_in(&object);
         }
-        object.keys().for_each(|name| self.there(name));
+        object.keys().for_each(|name| self.add_name(name));
         true
     }
 
-    fn asked(&mut self) -> impl Iterator<Item = &mut Asked<'a>> {
+    fn requested(&mut self) -> impl Iterator<Item = &mut RequestedField<'a>> {
         [&mut self.text].into_iter().chain(&mut self.key).chain(&mut self.kept)
     }
 
-    fn there(&mut self, name: &str) {
-        if self.there.len() < NAMES && !self.there.iter().any(|n| n == name) {
-            self.there.push(name.to_owned());
+    fn add_name(&mut self, name: &str) {
+        if self.names.len() < NAMES && !self.names.iter().any(|n| n == name) {
+            self.names.push(name.to_owned());
         }
     }
 
-    fn judge(self, options: &TextOptions, first: Option<&FilePath>) -> Result<Vec<Warning>> {
+    /// Returns the warnings, or an error if no examined row has a requested field.
+    fn into_warnings(self, options: &TextOptions, first: Option<&FilePath>) -> Result<Vec<Warning>> {
         let mut warnings = Vec::new();
         if self.rows == 0 {
             return Ok(warnings);
         }
-        let names: Vec<&str> = self.there.iter().map(String::as_str).collect();
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let refuse = |option: &'static str, name: &str, help: Option<&str>| {
             let rows = if self.complete {
                 "no row".to_owned()
@@ -194,17 +195,19 @@ impl<'a> Head<'a> {
         if let Some(key) = self.key.as_ref().filter(|key| !key.seen) {
             return refuse("key_field", key.name, None);
         }
-        for (asked, keep) in self.kept.iter().zip(&options.keep_fields).filter(|(asked, _)| !asked.seen) {
+        for (requested, keep) in
+            self.kept.iter().zip(&options.keep_fields).filter(|(requested, _)| !requested.seen)
+        {
             match keep.ty {
                 Some(_) if !self.complete => warnings.push(Warning::FieldNotSeen {
-                    field: asked.name.to_owned(),
+                    field: requested.name.to_owned(),
                     rows: self.rows,
-                    there: self.there.clone(),
+                    there: self.names.clone(),
                 }),
-                _ if self.complete => return refuse("keep_fields", asked.name, None),
+                _ if self.complete => return refuse("keep_fields", requested.name, None),
                 _ => {
                     let help = "name fields that rows have; one that only later rows have needs its type, as name:string";
-                    return refuse("keep_fields", asked.name, Some(help));
+                    return refuse("keep_fields", requested.name, Some(help));
                 }
             }
         }

@@ -6,9 +6,9 @@ use std::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::TextJob;
-use super::parts::Work;
-use super::place::Place;
-use super::task::Task;
+use super::part_reader::TaskInput;
+use super::position::DocumentPosition;
+use super::task::TextTask;
 use crate::error::Result;
 use crate::panics::contained;
 use crate::pipeline::conversion::Converting;
@@ -16,14 +16,14 @@ use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Record, Reject, RejectCode, Value};
 use crate::source::compression::Compression;
 use crate::source::jsonl::{self, Fields};
-use crate::source::lines::Piece;
+use crate::source::lines::LinePiece;
 use crate::source::opened::OpenedFile;
 use crate::source::stream::Broken;
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, Format};
 
 /// A document of a source, before its text is processed.
-pub(super) struct Document<'a> {
+pub(super) struct SourceDocument<'a> {
     pub(super) key: Option<String>,
     pub(super) text: Cow<'a, str>,
     /// Values of the kept fields.
@@ -31,64 +31,69 @@ pub(super) struct Document<'a> {
 }
 
 /// A consumer of the items of a task, called for each item in order.
-pub(super) trait Items {
+pub(super) trait ItemSink {
     /// Called with a document, or with the reason why there is none.
-    fn item(&mut self, place: Place, item: Result<Document<'_>, Reject>, out: &mut Outcomes) -> Converting;
+    fn item(
+        &mut self,
+        position: DocumentPosition,
+        item: Result<SourceDocument<'_>, Reject>,
+        out: &mut Outcomes,
+    ) -> Converting;
 }
 
 impl TextJob {
-    /// Returns the origin of the item at `place`.
-    pub(super) fn origin(&self, place: Place) -> String {
-        let origin = &self.files[self.parts[place.part].file].origin;
-        match place.mark {
+    /// Returns the origin of the item at `position`.
+    pub(super) fn origin(&self, position: DocumentPosition) -> String {
+        let origin = &self.files[self.parts[position.part].file].origin;
+        match position.mark {
             None => origin.clone(),
             // Allocates once; `format!` would grow the string twice.
             Some(mark) => [origin, "#", &mark.to_string()].concat(),
         }
     }
 
-    /// Passes the items of a task to `items`.
+    /// Passes the items of a task to `sink`.
     ///
     /// # Errors
     ///
     /// Fails only for reasons other than the bytes of an item.
-    pub(super) fn take_apart(
+    pub(super) fn for_each_item(
         &self,
-        task: Task,
-        items: &mut impl Items,
+        task: TextTask,
+        sink: &mut impl ItemSink,
         out: &mut Outcomes,
     ) -> Result<Converting> {
         out.source_bytes += task.source_bytes;
         let part = task.part;
-        let place = |mark| Place { part, mark };
-        Ok(match task.work {
-            Work::Defect { mark, reject } => items.item(place(mark), Err(reject), out),
-            Work::Piece(Piece::Overlong { offset, bytes }) => {
+        let position = |mark| DocumentPosition { part, mark };
+        Ok(match task.input {
+            TaskInput::Defect { mark, reject } => sink.item(position(mark), Err(reject), out),
+            TaskInput::Piece(LinePiece::Overlong { offset, bytes }) => {
                 let mark = self.mark(part, offset);
-                items.item(place(mark), Err(self.too_long(bytes)), out)
+                sink.item(position(mark), Err(self.too_long(bytes)), out)
             }
-            Work::Piece(Piece::Lines { offset, bytes }) => {
+            TaskInput::Piece(LinePiece::Lines { offset, bytes }) => {
                 out.read(&bytes);
                 match self.details[self.parts[part].file].kind.format {
-                    Format::JsonLines | Format::Json => self.json_lines(part, offset, &bytes, items, out),
-                    _ => self.texts(part, offset, &bytes, items, out),
+                    Format::JsonLines | Format::Json => self.json_lines(part, offset, &bytes, sink, out),
+                    _ => self.texts(part, offset, &bytes, sink, out),
                 }
             }
-            Work::Rows { header, offset, bytes } => {
+            TaskInput::Rows { header, offset, bytes } => {
                 out.read(&bytes);
                 let mut converting = Converting::Done;
                 header.rows(&bytes, &self.fields, self.options.replace_invalid_utf8, |at, row| {
                     let row = row.and_then(|row| {
                         self.check_length(row.text.len())?;
-                        Ok(Document { key: row.key, text: row.text, kept: row.kept })
+                        Ok(SourceDocument { key: row.key, text: row.text, kept: row.kept })
                     });
-                    converting = items.item(place(Some(offset + at as u64)), row, out);
+                    converting = sink.item(position(Some(offset + at as u64)), row, out);
                     converting == Converting::Done
                 });
                 converting
             }
-            Work::File(opened) => self.file(part, opened.as_ref(), items, out)?,
-            Work::Batch { columns, rows } => {
+            TaskInput::File(opened) => self.file(part, opened.as_ref(), sink, out)?,
+            TaskInput::Batch { columns, rows } => {
                 let mut hash = Xxh3::new();
                 let mut converting = Converting::Done;
                 for (at, row) in columns.documents(&rows, &self.fields).enumerate() {
@@ -101,9 +106,9 @@ impl TextJob {
                         self.check_length(row.text.len())?;
                         let kept = Record { values: row.kept };
                         hash.update(&kept.crc32c().to_le_bytes());
-                        Ok(Document { key: row.key, text: row.text, kept: kept.values })
+                        Ok(SourceDocument { key: row.key, text: row.text, kept: kept.values })
                     });
-                    converting = items.item(place(Some(mark)), document, out);
+                    converting = sink.item(position(Some(mark)), document, out);
                     if converting == Converting::RedoUnit {
                         break;
                     }
@@ -126,27 +131,27 @@ impl TextJob {
         &self,
         part: usize,
         opened: Option<&OpenedFile>,
-        items: &mut impl Items,
+        sink: &mut impl ItemSink,
         out: &mut Outcomes,
     ) -> Result<Converting> {
-        let place = Place { part, mark: None };
+        let position = DocumentPosition { part, mark: None };
         let file = &self.files[self.parts[part].file];
         if let Err(reject) = self.check_length(file.bytes as usize) {
-            return Ok(items.item(place, Err(reject), out));
+            return Ok(sink.item(position, Err(reject), out));
         }
         let started = Instant::now();
         let bytes = match file.read_opened(&self.sources, self.options.follow_symlinks, opened) {
             Ok(bytes) => bytes,
-            Err(Broken::Damaged(reject)) => return Ok(items.item(place, Err(reject), out)),
+            Err(Broken::Damaged(reject)) => return Ok(sink.item(position, Err(reject), out)),
             Err(Broken::Failed(error)) => return Err(error),
         };
         out.read(&bytes);
         out.reading += started.elapsed();
         if let Some(found) = Compression::sniff(&bytes) {
-            return Ok(items.item(place, Err(found.unexpected()), out));
+            return Ok(sink.item(position, Err(found.unexpected()), out));
         }
         let document = self.text(without_mark(0, &bytes), out);
-        Ok(items.item(place, document, out))
+        Ok(sink.item(position, document, out))
     }
 
     /// Converts the documents of plain text.
@@ -155,25 +160,25 @@ impl TextJob {
         part: usize,
         offset: u64,
         bytes: &[u8],
-        items: &mut impl Items,
+        sink: &mut impl ItemSink,
         out: &mut Outcomes,
     ) -> Converting {
         for (at, document) in self.rule.documents(bytes) {
             let start = offset + at as u64;
-            let place = Place { part, mark: self.mark(part, start) };
+            let position = DocumentPosition { part, mark: self.mark(part, start) };
             let document = self
                 .check_length(document.len())
                 .and_then(|()| self.text(without_mark(start, document), out));
-            if items.item(place, document, out) == Converting::RedoUnit {
+            if sink.item(position, document, out) == Converting::RedoUnit {
                 return Converting::RedoUnit;
             }
         }
         Converting::Done
     }
 
-    fn text<'a>(&self, bytes: &'a [u8], out: &mut Outcomes) -> Result<Document<'a>, Reject> {
+    fn text<'a>(&self, bytes: &'a [u8], out: &mut Outcomes) -> Result<SourceDocument<'a>, Reject> {
         let text = self.utf8(bytes, "the document", out)?;
-        Ok(Document { key: None, text, kept: vec![Value::Null; self.fields.len()] })
+        Ok(SourceDocument { key: None, text, kept: vec![Value::Null; self.fields.len()] })
     }
 
     fn json_lines(
@@ -181,17 +186,17 @@ impl TextJob {
         part: usize,
         offset: u64,
         bytes: &[u8],
-        items: &mut impl Items,
+        sink: &mut impl ItemSink,
         out: &mut Outcomes,
     ) -> Converting {
         for (at, line) in lines(bytes) {
             let start = offset + at as u64;
-            let place = Place { part, mark: Some(start) };
+            let position = DocumentPosition { part, mark: Some(start) };
             let converting = match self.check_length(line.len()) {
-                Err(reject) => items.item(place, Err(reject), out),
+                Err(reject) => sink.item(position, Err(reject), out),
                 Ok(()) => {
                     let line = without_mark(start, line.strip_suffix(b"\n").unwrap_or(line));
-                    self.json_line(place, line, items, out)
+                    self.json_line(position, line, sink, out)
                 }
             };
             if converting == Converting::RedoUnit {
@@ -201,7 +206,13 @@ impl TextJob {
         Converting::Done
     }
 
-    fn json_line(&self, place: Place, line: &[u8], items: &mut impl Items, out: &mut Outcomes) -> Converting {
+    fn json_line(
+        &self,
+        position: DocumentPosition,
+        line: &[u8],
+        sink: &mut impl ItemSink,
+        out: &mut Outcomes,
+    ) -> Converting {
         let replaced = match self.options.replace_invalid_utf8 {
             true => self.utf8(line, "the line", out),
             // The parser validates the line itself.
@@ -216,15 +227,19 @@ impl TextJob {
                 let options = &self.options;
                 let fields = Fields { text: &options.text_field, key: options.key_field.as_deref() };
                 let found = contained(|| jsonl::parse(line, fields));
-                found.map(|found| Document { key: found.key, text: found.text, kept: Vec::new() })
+                found.map(|found| SourceDocument { key: found.key, text: found.text, kept: Vec::new() })
             }
             Some(wanted) => {
                 let line = std::str::from_utf8(line).map_err(|e| not_utf8("the line", &e));
                 let found = line.and_then(|line| contained(|| wanted.find(line)));
-                found.map(|found| Document { key: found.key, text: found.text.into(), kept: found.kept })
+                found.map(|found| SourceDocument {
+                    key: found.key,
+                    text: found.text.into(),
+                    kept: found.kept,
+                })
             }
         };
-        items.item(place, document, out)
+        sink.item(position, document, out)
     }
 
     /// Decodes bytes as text, replacing invalid UTF-8 if requested.

@@ -1,7 +1,7 @@
 //! Text corpora: documents in text files, JSON Lines files and tables.
 //!
 //! ```text
-//! sources ─▶ parts of files (plan) ─▶ pieces (parts, feed) ─▶ documents (items) ─▶ token ids, records (convert)
+//! sources ─▶ parts of files (plan) ─▶ pieces (part_reader, feed) ─▶ documents (items) ─▶ token ids, records (convert)
 //! ```
 
 mod convert;
@@ -12,11 +12,11 @@ mod head;
 mod items;
 mod options;
 mod pack;
-mod parts;
-mod place;
+mod part_reader;
 mod plan;
+mod position;
 mod predict;
-mod row;
+mod record;
 mod stored;
 mod task;
 #[cfg(test)]
@@ -25,12 +25,12 @@ mod tests;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub(super) use self::convert::Texts;
+pub(super) use self::convert::TextConversion;
 pub use self::options::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
     TextOptions, TextShape,
 };
-use self::plan::{Extent, Part, TextFile};
+use self::plan::{Extent, FilePart, TextFile};
 use crate::error::{Error, Result};
 use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
 use crate::pipeline::plan::PlanSummary;
@@ -73,7 +73,7 @@ pub struct TextJob {
     file_splits: Vec<u16>,
     warnings: Vec<Warning>,
     /// In record order.
-    parts: Vec<Part>,
+    parts: Vec<FilePart>,
     /// Each unit is a range of `parts`.
     units: Vec<Range<usize>>,
     schema: Arc<Schema>,
@@ -159,7 +159,7 @@ impl TextJob {
     }
 
     /// Opens the file of `part` and requests its bytes in advance, if it is in object storage.
-    fn open_ahead(&self, part: &Part) -> Option<OpenedFile> {
+    fn open_ahead(&self, part: &FilePart) -> Option<OpenedFile> {
         let (file, detail) = (&self.files[part.file], &self.details[part.file]);
         let is_too_long = self.is_document(detail) && file.bytes > self.options.max_document_bytes;
         if detail.defect.is_some() || detail.kind.format == Format::Parquet || is_too_long {
@@ -229,7 +229,7 @@ impl Job for TextJob {
             return Err(Error::usage("standard input cannot be read again, so there is nothing to resume")
                 .help("start again with --overwrite, or write it to a file first"));
         }
-        run(self, &Texts::new(self), options, progress, stop)
+        run(self, &TextConversion::new(self), options, progress, stop)
     }
 
     fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
@@ -237,6 +237,6 @@ impl Job for TextJob {
             return Err(Error::usage("standard input can be read once, by one process")
                 .help("write it to a file first, or convert it with `dsconvert text`"));
         }
-        store_plan(self, &Texts::new(self), options, progress, stop)
+        store_plan(self, &TextConversion::new(self), options, progress, stop)
     }
 }

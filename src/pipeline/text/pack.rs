@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::row::{TextRow, piece_name};
+use super::record::{TextRecord, piece_name};
 use crate::error::{Error, Result};
 use crate::packing::{Document, Packing, Row, Window};
-use crate::pipeline::outcome::Converted;
-use crate::pipeline::stage::{Next, Stage};
+use crate::pipeline::outcome::ConvertedRecord;
+use crate::pipeline::stage::{NextStage, Stage};
 use crate::sample::{Ids, Value};
 use crate::schema::IdWidth;
 
@@ -37,13 +37,13 @@ impl PackDocuments {
 }
 
 impl Stage for PackDocuments {
-    fn push(&mut self, converted: Converted, next: &mut Next<'_>) -> Result<()> {
+    fn push(&mut self, converted: ConvertedRecord, next: &mut NextStage<'_>) -> Result<()> {
         let (split, pack) = (converted.split, self.pack);
         let packer = self.packers.entry(split).or_insert_with(|| Packer::new(split, pack));
         packer.push(converted)?.into_iter().try_for_each(next)
     }
 
-    fn finish(&mut self, next: &mut Next<'_>) -> Result<()> {
+    fn finish(&mut self, next: &mut NextStage<'_>) -> Result<()> {
         self.packers.values_mut().try_for_each(|packer| packer.finish()?.into_iter().try_for_each(&mut *next))
     }
 
@@ -65,7 +65,7 @@ impl Stage for PackDocuments {
 struct Packer {
     split: u16,
     pack: Pack,
-    documents: Vec<TextRow>,
+    documents: Vec<TextRecord>,
     tokens: u64,
     /// Tokens of the first document that are already in rows.
     skipped: u64,
@@ -90,9 +90,9 @@ impl Packer {
     }
 
     /// Adds a document. Returns rows if a window is full.
-    pub(super) fn push(&mut self, converted: Converted) -> Result<Vec<Converted>> {
-        let row = TextRow::of(converted.record);
-        let mut document = row.ok_or_else(|| Error::internal("what is to be packed is no document"))?;
+    pub(super) fn push(&mut self, converted: ConvertedRecord) -> Result<Vec<ConvertedRecord>> {
+        let record = TextRecord::of(converted.record);
+        let mut document = record.ok_or_else(|| Error::internal("what is to be packed is no document"))?;
         self.tokens += document.ids.len() as u64;
         // Copied, because other documents may share the buffer, and their ids would stay in memory until the window is
         // full.
@@ -105,11 +105,11 @@ impl Packer {
     }
 
     /// Returns the rows of the remaining documents.
-    pub(super) fn finish(&mut self) -> Result<Vec<Converted>> {
+    pub(super) fn finish(&mut self) -> Result<Vec<ConvertedRecord>> {
         self.rows(true)
     }
 
-    fn rows(&mut self, is_last: bool) -> Result<Vec<Converted>> {
+    fn rows(&mut self, is_last: bool) -> Result<Vec<ConvertedRecord>> {
         let (length, packing) = self.pack;
         let lengths: Vec<Document> =
             (0..).zip(&self.documents).map(|(id, d)| Document { id, length: d.ids.len() as u64 }).collect();
@@ -129,7 +129,7 @@ impl Packer {
         Ok(rows)
     }
 
-    fn record(&self, row: &Row) -> Result<Converted> {
+    fn record(&self, row: &Row) -> Result<ConvertedRecord> {
         let lost = || Error::corrupt("a row holds a document that is not there");
         let document =
             |id: u64| usize::try_from(id).ok().and_then(|id| self.documents.get(id)).ok_or_else(lost);
@@ -149,13 +149,13 @@ impl Packer {
             starts.push(piece.start as u32);
         }
         let numbers = |numbers: &[u32]| Ids::pack(IdWidth::U32, numbers).map(Value::Ids).ok_or_else(lost);
-        let row = TextRow {
+        let record = TextRecord {
             key: piece_name(named.key.as_str(), start).into(),
             ids: Ids::new(width, Bytes::from(ids)).ok_or_else(lost)?,
             origin: piece_name(named.origin.as_str(), start).into(),
             more: vec![numbers(&ends)?, numbers(&starts)?],
         };
-        Ok(row.converted(self.split, true))
+        Ok(record.converted(self.split, true))
     }
 }
 
@@ -163,9 +163,9 @@ impl Packer {
 mod tests {
     use super::*;
 
-    fn document(key: &str, ids: &[u32]) -> Converted {
+    fn document(key: &str, ids: &[u32]) -> ConvertedRecord {
         let ids = Ids::pack(IdWidth::U16, ids).unwrap();
-        TextRow { key: key.into(), ids, origin: key.into(), more: Vec::new() }.converted(0, false)
+        TextRecord { key: key.into(), ids, origin: key.into(), more: Vec::new() }.converted(0, false)
     }
 
     /// Key, ids and the two lists of a row.
@@ -179,7 +179,7 @@ mod tests {
         }
         rows.extend(packer.finish().unwrap());
         let rows = rows.into_iter().map(|row| {
-            let row = TextRow::of(row.record).unwrap();
+            let row = TextRecord::of(row.record).unwrap();
             let [Value::Ids(ends), Value::Ids(starts)] = &row.more[..] else { panic!("{:?}", row.more) };
             let numbers = |ids: &Ids| ids.iter().collect::<Vec<_>>();
             (row.key.as_str().to_owned(), numbers(&row.ids), numbers(ends), numbers(starts))

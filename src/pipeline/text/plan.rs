@@ -18,7 +18,7 @@ use crate::source::source_file::SourceFile;
 use crate::source::stream::{Broken, Stream};
 use crate::source::table::arrow::Batches;
 use crate::source::table::parquet::ParquetFile;
-use crate::source::text::columns::{Columns, WantedColumns};
+use crate::source::text::columns::{TextColumns, WantedColumns};
 use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::source::walk::list;
 use crate::source::warning::Warning;
@@ -41,12 +41,12 @@ pub(super) struct TextFile {
     /// Why the file cannot be read, if already known.
     pub(super) defect: Option<Reject>,
     /// For Parquet and Arrow files: the positions of the columns.
-    pub(super) columns: Option<Columns>,
+    pub(super) columns: Option<TextColumns>,
 }
 
 /// A part of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Part {
+pub(super) struct FilePart {
     pub(super) file: usize,
     pub(super) extent: Extent,
     /// Estimated bytes of text.
@@ -90,14 +90,14 @@ pub(super) struct PlannedText {
     /// Kept fields.
     pub(super) fields: Vec<Field>,
     /// In record order.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<FilePart>,
     /// Each unit is a range of `parts`.
     pub(super) units: Vec<Range<usize>>,
 }
 
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText> {
-    let Listed { sources, files, defects, skipped, unusable, warnings } = listed(options)?;
+    let ListedText { sources, files, defects, skipped, unusable, warnings } = list_sources(options)?;
     crate::pipeline::check_origins(files[..].into(), &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
@@ -125,7 +125,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
 }
 
 /// The files of the sources, before they are divided.
-struct Listed {
+struct ListedText {
     sources: Vec<SourceSpec>,
     files: Vec<SourceFile>,
     /// One per file if a list names the files, otherwise empty.
@@ -136,7 +136,7 @@ struct Listed {
     warnings: Vec<Warning>,
 }
 
-fn listed(options: &TextOptions) -> Result<Listed> {
+fn list_sources(options: &TextOptions) -> Result<ListedText> {
     let is_text = |name: &str| FileKind::of_name(name).is_some();
     let wanted = |name: &str| is_text(name) || is_zip(name);
     match &options.input {
@@ -145,7 +145,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 return Err(Error::usage("there is no source"));
             };
             let (relative, origin) = (std::path::PathBuf::new(), source.label.clone());
-            Ok(Listed {
+            Ok(ListedText {
                 sources: options.sources.clone(),
                 files: vec![nothing(relative, origin)],
                 defects: Vec::new(),
@@ -163,7 +163,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             let (files, details) = from.list(folder, options.follow_symlinks)?;
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
             let (sources, skipped) = (options.sources.clone(), SkippedTypes::default());
-            Ok(Listed { sources, files, defects, skipped, unusable: Vec::new(), warnings: Vec::new() })
+            Ok(ListedText { sources, files, defects, skipped, unusable: Vec::new(), warnings: Vec::new() })
         }
         TextInput::Walk => {
             // A file that matches a pattern counts as explicitly named, as if the shell had expanded the pattern.
@@ -196,7 +196,14 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             let (files, unusable) = (listing.files.iter().collect(), listing.unusable);
             let left_out = left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Text, example });
             let warnings = left_out.into_iter().collect();
-            Ok(Listed { sources: matches.sources, files, defects: Vec::new(), skipped, unusable, warnings })
+            Ok(ListedText {
+                sources: matches.sources,
+                files,
+                defects: Vec::new(),
+                skipped,
+                unusable,
+                warnings,
+            })
         }
     }
 }
@@ -214,7 +221,7 @@ struct Finder<'a> {
     part_bytes: u64,
     /// Types of the kept fields, as far as they are known.
     types: &'a mut [Option<FieldType>],
-    parts: Vec<Part>,
+    parts: Vec<FilePart>,
 }
 
 impl Finder<'_> {
@@ -267,7 +274,12 @@ impl Finder<'_> {
         }
         if self.parts.len() == from && (kind.format != Format::Parquet || detail.defect.is_some()) {
             let weight = file.bytes.saturating_mul(kind.compression.map_or(1, |_| COMPRESSION));
-            self.parts.push(Part { file: ordinal, extent: Extent::Whole, weight, source_bytes: file.bytes });
+            self.parts.push(FilePart {
+                file: ordinal,
+                extent: Extent::Whole,
+                weight,
+                source_bytes: file.bytes,
+            });
         }
         Ok(detail)
     }
@@ -288,13 +300,13 @@ impl Finder<'_> {
             let end = (start + self.part_bytes).min(file_bytes);
             let bytes = end - start;
             let extent = Extent::Lines(start..end);
-            self.parts.push(Part { file, extent, weight: bytes, source_bytes: bytes });
+            self.parts.push(FilePart { file, extent, weight: bytes, source_bytes: bytes });
             start = end;
         }
     }
 
     /// Divides a Parquet file between row groups.
-    fn parquet(&mut self, ordinal: usize, file: &PlannedFile) -> Result<Option<Columns>, Broken> {
+    fn parquet(&mut self, ordinal: usize, file: &PlannedFile) -> Result<Option<TextColumns>, Broken> {
         let table = ParquetFile::open(file)?;
         let columns = self.columns(table.schema()).map_err(Broken::Failed)?;
         let groups = table.groups(&columns.alone().0);
@@ -306,19 +318,19 @@ impl Finder<'_> {
                 let share = |group: usize| u128::from(file.bytes) * group as u128 / groups.len() as u128;
                 let source_bytes = (share(end) - share(start)) as u64;
                 let extent = Extent::Groups(start..end);
-                self.parts.push(Part { file: ordinal, extent, weight: bytes, source_bytes });
+                self.parts.push(FilePart { file: ordinal, extent, weight: bytes, source_bytes });
                 (start, bytes) = (end, 0);
             }
         }
         Ok(Some(columns))
     }
 
-    fn arrow(&mut self, file: Stream) -> Result<Option<Columns>, Broken> {
+    fn arrow(&mut self, file: Stream) -> Result<Option<TextColumns>, Broken> {
         self.columns(Batches::open(file)?.schema()).map(Some).map_err(Broken::Failed)
     }
 
     /// Finds the requested columns, and records their types.
-    fn columns(&mut self, schema: &Schema) -> Result<Columns> {
+    fn columns(&mut self, schema: &Schema) -> Result<TextColumns> {
         let (columns, found) = wanted_columns(self.options).columns(schema)?;
         for ((known, found), keep) in self.types.iter_mut().zip(found).zip(&self.options.keep_fields) {
             let known = *known.get_or_insert(found);
@@ -347,7 +359,7 @@ pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Res
 }
 
 /// Groups adjacent parts into units.
-fn group(parts: &[Part], max_bytes: u64) -> Vec<Range<usize>> {
+fn group(parts: &[FilePart], max_bytes: u64) -> Vec<Range<usize>> {
     let mut units = Vec::new();
     let (mut start, mut bytes) = (0, 0u64);
     for (i, part) in parts.iter().enumerate() {

@@ -2,7 +2,7 @@
 //!
 //! Files of the same kind (format and compression) form a stratum. The sample of a stratum consists of places, in the
 //! order of a hash: pieces of line-based files, row groups of Parquet files, and other files as a whole, of which only
-//! the first steps are read. So the sample is the same in every run, and a larger sample contains every smaller one.
+//! the first pieces are read. So the sample is the same in every run, and a larger sample contains every smaller one.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,12 +11,12 @@ use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::TextJob;
-use super::convert::Texts;
+use super::convert::TextConversion;
 use super::duplicates_file::Duplicates;
 use super::options::TextInput;
-use super::parts::{Reader, Step, Work};
-use super::plan::{Extent, Part};
-use super::task::Task;
+use super::part_reader::{PartPiece, PartReader, TaskInput};
+use super::plan::{Extent, FilePart};
+use super::task::TextTask;
 use crate::error::{Error, Result};
 use crate::options::RunOptions;
 use crate::pipeline::estimate::Estimate;
@@ -33,14 +33,14 @@ use crate::source::text::kind::{FileKind, Format};
 const PLACE_BYTES: u64 = 16 << 10;
 /// Number of places that are converted together. The sample size is checked after each wave.
 const WAVE: usize = 8;
-/// Number of steps read from all whole-file parts of a stratum together, and at least from each.
-const STEPS: u64 = 16;
-const LEAST_STEPS: u64 = 4;
+/// Number of pieces read from all whole-file parts of a stratum together, and at least from each.
+const PIECES: u64 = 16;
+const MIN_PIECES: u64 = 4;
 /// Decorrelates the order of the sample from other uses of the hash.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3032;
 
 /// The parts of the files of one kind, which form a stratum.
-struct Group {
+struct PartGroup {
     kind: FileKind,
     parts: Vec<usize>,
     /// Cumulative number of places up to and including each part.
@@ -65,9 +65,10 @@ impl TextJob {
                 .help("write it to a file first"));
         }
         let workers = Workers::start(run.threads)?;
-        let texts = Texts::new(self);
+        let conversion = TextConversion::new(self);
         let output = &self.options.output;
-        let mut sampled = SampleRun::new(&texts, &workers, output.format, &self.schema, self.splits.len())?;
+        let mut sampled =
+            SampleRun::new(&conversion, &workers, output.format, &self.schema, self.splits.len())?;
         let groups = self.groups();
         let source_bytes: u64 = groups.iter().map(|group| group.source_bytes).sum();
         let mut strata = Vec::new();
@@ -102,12 +103,18 @@ impl TextJob {
     }
 
     /// Groups the parts by the kind of their file.
-    fn groups(&self) -> Vec<Group> {
-        let mut groups: Vec<Group> = Vec::new();
+    fn groups(&self) -> Vec<PartGroup> {
+        let mut groups: Vec<PartGroup> = Vec::new();
         for (ordinal, part) in self.parts.iter().enumerate() {
             let kind = self.details[part.file].kind;
             let at = groups.iter().position(|group| group.kind == kind).unwrap_or_else(|| {
-                groups.push(Group { kind, parts: Vec::new(), ends: Vec::new(), size: 0.0, source_bytes: 0 });
+                groups.push(PartGroup {
+                    kind,
+                    parts: Vec::new(),
+                    ends: Vec::new(),
+                    size: 0.0,
+                    source_bytes: 0,
+                });
                 groups.len() - 1
             });
             let group = &mut groups[at];
@@ -120,7 +127,7 @@ impl TextJob {
     }
 
     /// Returns the size of a part in its stratum: bytes of the file or, for Parquet, decoded bytes of the columns.
-    fn size(&self, part: &Part) -> f64 {
+    fn size(&self, part: &FilePart) -> f64 {
         match self.details[part.file].kind.format {
             Format::Parquet => part.weight as f64,
             _ => part.source_bytes as f64,
@@ -128,7 +135,7 @@ impl TextJob {
     }
 
     /// Returns the tasks of a place.
-    fn tasks(&self, group: &Group, place: u64) -> Result<Vec<SampleTask<Task>>> {
+    fn tasks(&self, group: &PartGroup, place: u64) -> Result<Vec<SampleTask<TextTask>>> {
         let at = group.ends.partition_point(|&end| end <= place);
         let ordinal = group.parts[at];
         let part = &self.parts[ordinal];
@@ -137,25 +144,25 @@ impl TextJob {
         match &part.extent {
             Extent::Lines(bytes) => {
                 let start = bytes.start + number * PLACE_BYTES;
-                let piece = start..(start + PLACE_BYTES).min(bytes.end);
-                let size = (piece.end - piece.start) as f64;
-                let mut reader = self.reader(&Part { extent: Extent::Lines(piece), ..part.clone() })?;
+                let range = start..(start + PLACE_BYTES).min(bytes.end);
+                let size = (range.end - range.start) as f64;
+                let mut reader = self.reader(&FilePart { extent: Extent::Lines(range), ..part.clone() })?;
                 let mut tasks = Vec::new();
-                while let Some(step) = reader.next()? {
-                    tasks.push(task(ordinal, step));
+                while let Some(piece) = reader.next()? {
+                    tasks.push(task(ordinal, piece));
                 }
                 Ok(vec![SampleTask { size, seconds: started.elapsed().as_secs_f64(), tasks }])
             }
             Extent::Groups(groups) => self.row_group(ordinal, part, groups.start + number as usize),
             Extent::Whole => {
-                let steps = LEAST_STEPS.max(STEPS / group.parts.len().max(1) as u64);
-                self.first_steps(ordinal, part, steps)
+                let pieces = MIN_PIECES.max(PIECES / group.parts.len().max(1) as u64);
+                self.first_pieces(ordinal, part, pieces)
             }
         }
     }
 
     /// Returns a task with the first rows of a row group.
-    fn row_group(&self, ordinal: usize, part: &Part, group: usize) -> Result<Vec<SampleTask<Task>>> {
+    fn row_group(&self, ordinal: usize, part: &FilePart, group: usize) -> Result<Vec<SampleTask<TextTask>>> {
         let started = Instant::now();
         let sizes = match (ParquetFile::open(&self.planned(part.file)), &self.details[part.file].columns) {
             (Ok(table), Some(columns)) => table.groups(&columns.alone().0).get(group).copied(),
@@ -163,46 +170,49 @@ impl TextJob {
             _ => None,
         };
         let (rows, bytes) = sizes.unwrap_or((0, part.weight));
-        let mut reader = self.reader(&Part { extent: Extent::Groups(group..group + 1), ..part.clone() })?;
-        let Some(step) = reader.next()? else { return Ok(Vec::new()) };
-        let size = match &step.work {
-            Work::Batch { rows: taken, .. } if rows > 0 => bytes as f64 * taken.len() as f64 / rows as f64,
+        let mut reader =
+            self.reader(&FilePart { extent: Extent::Groups(group..group + 1), ..part.clone() })?;
+        let Some(piece) = reader.next()? else { return Ok(Vec::new()) };
+        let size = match &piece.input {
+            TaskInput::Batch { rows: taken, .. } if rows > 0 => {
+                bytes as f64 * taken.len() as f64 / rows as f64
+            }
             _ => bytes as f64,
         };
         let seconds = started.elapsed().as_secs_f64();
-        Ok(vec![SampleTask { size, seconds, tasks: vec![task(ordinal, step)] }])
+        Ok(vec![SampleTask { size, seconds, tasks: vec![task(ordinal, piece)] }])
     }
 
-    /// Returns the first `most` steps of a file that is read from its start. Steps without source bytes belong to the
-    /// previous step: they are further rows of the same record batch.
-    fn first_steps(&self, ordinal: usize, part: &Part, most: u64) -> Result<Vec<SampleTask<Task>>> {
+    /// Returns the first `most` pieces of a file that is read from its start. Pieces without source bytes belong to the
+    /// previous piece: they are further rows of the same record batch.
+    fn first_pieces(&self, ordinal: usize, part: &FilePart, most: u64) -> Result<Vec<SampleTask<TextTask>>> {
         let mut reader = self.reader(part)?;
-        let mut tasks: Vec<SampleTask<Task>> = Vec::new();
+        let mut tasks: Vec<SampleTask<TextTask>> = Vec::new();
         loop {
             let started = Instant::now();
-            let Some(step) = reader.next()? else { return Ok(tasks) };
-            let (size, seconds) = (step.source_bytes as f64, started.elapsed().as_secs_f64());
+            let Some(piece) = reader.next()? else { return Ok(tasks) };
+            let (size, seconds) = (piece.source_bytes as f64, started.elapsed().as_secs_f64());
             let count = tasks.len() as u64;
-            match tasks.last_mut().filter(|_| step.source_bytes == 0) {
+            match tasks.last_mut().filter(|_| piece.source_bytes == 0) {
                 Some(last) => {
                     last.seconds += seconds;
-                    last.tasks.push(task(ordinal, step));
+                    last.tasks.push(task(ordinal, piece));
                 }
                 None if count == most => return Ok(tasks),
-                None => tasks.push(SampleTask { size, seconds, tasks: vec![task(ordinal, step)] }),
+                None => tasks.push(SampleTask { size, seconds, tasks: vec![task(ordinal, piece)] }),
             }
         }
     }
 
-    fn reader(&self, part: &Part) -> Result<Reader<'_>> {
-        Reader::open_or_reject(self, part, None)
+    fn reader(&self, part: &FilePart) -> Result<PartReader<'_>> {
+        PartReader::open_or_reject(self, part, None)
     }
 
     /// Estimates the number of shards. Shards are cut by unit and split, so each of these is rounded up separately.
     /// `bytes` determines the spread.
     fn shards(
         &self,
-        groups: &[Group],
+        groups: &[PartGroup],
         strata: &[&Stratum],
         bytes: Estimate,
         records_per_byte: f64,
@@ -234,7 +244,7 @@ impl TextJob {
 }
 
 /// Returns the number of places in a part.
-fn places(part: &Part) -> u64 {
+fn places(part: &FilePart) -> u64 {
     match &part.extent {
         Extent::Whole => 1,
         Extent::Lines(bytes) => (bytes.end - bytes.start).div_ceil(PLACE_BYTES),
@@ -259,12 +269,12 @@ fn places_in_order(count: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-fn task(part: usize, step: Step) -> Task {
-    Task {
+fn task(part: usize, piece: PartPiece) -> TextTask {
+    TextTask {
         part,
-        work: step.work,
-        member: step.member,
-        source_bytes: step.source_bytes,
+        input: piece.input,
+        member: piece.member,
+        source_bytes: piece.source_bytes,
         careful: false,
         is_first: false,
         duplicates: Duplicates::default(),

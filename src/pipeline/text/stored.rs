@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 
 use super::options::{TextInput, TextShape};
-use super::plan::{self, Part, TextFile};
+use super::plan::{self, FilePart, TextFile};
 use super::{TextJob, TextOptions, items, unit_bytes, wanted_members};
 use crate::error::{Error, Result};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
@@ -116,7 +116,7 @@ impl StoredJob for TextJob {
         let OpenedJob { header, files, tokenizer_json } = opened;
         let stored: StoredText<'_> = file.line()?;
         let details: Vec<TextFile> = file.lines(files.len())?;
-        let parts: Vec<Part> = file.lines(stored.parts)?;
+        let parts: Vec<FilePart> = file.lines(stored.parts)?;
         let tokenizer =
             Tokenizer::stored(tokenizer_json, stored.tokenizer.into_owned()).map_err(usage_error)?;
         let options = TextOptions {

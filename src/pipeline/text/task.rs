@@ -1,14 +1,14 @@
 //! Tasks of a conversion of text.
 
 use super::duplicates_file::Duplicates;
-use super::parts::Work;
+use super::part_reader::TaskInput;
 
 /// A task of a conversion of text.
-pub(in crate::pipeline) struct Task {
+pub(in crate::pipeline) struct TextTask {
     /// Ordinal of the part.
     pub(super) part: usize,
-    pub(super) work: Work,
-    /// Start of a compressed member, as in [`Step`](super::parts::Step).
+    pub(super) input: TaskInput,
+    /// Start of a compressed member, as in [`PartPiece`](super::part_reader::Step).
     pub(super) member: Option<u64>,
     /// Bytes of the file attributed to the task.
     pub(super) source_bytes: u64,

@@ -85,8 +85,8 @@ impl LabelCounts {
 pub(super) fn gather(dataset: &Dataset, split: &Split, problems: &mut Problems) -> Option<Classes> {
     let names = dataset.class_names();
     dataset.schema().index_of(LABEL)?;
-    let found = LabelCounts::of(dataset, split, &mut |error| problems.unreadable(error));
-    let LabelCounts { counts, unlabelled, read } = problems.kept("labels cannot be read", found)?;
+    let found = LabelCounts::of(dataset, split, &mut |error| problems.add_unreadable(error));
+    let LabelCounts { counts, unlabelled, read } = problems.ok_or_add("labels cannot be read", found)?;
     let mut classes = Classes { classes: names.len() as u64, unlabelled, read, ..Classes::default() };
     let mut order: Vec<usize> = (0..counts.len()).collect();
     let of = |label: &usize| counts.get(*label).copied().unwrap_or(0);

@@ -61,7 +61,7 @@ pub(super) fn gather(
             bytes.push(entry.bytes as f64);
             Ok(())
         });
-        problems.kept(&format!("split {}: the record index cannot be read", split.name()), read);
+        problems.ok_or_add(&format!("split {}: the record index cannot be read", split.name()), read);
         let aspects =
             sizes.iter().filter(|(w, h)| *w > 0 && *h > 0).map(|(w, h)| f64::from(*w) / f64::from(*h));
         stats.aspect = Histogram::of(aspects.collect(), false);
@@ -73,7 +73,7 @@ pub(super) fn gather(
     for ordinal in seeded(split.len(), options.thumbnails as u64, options.seed) {
         match split.get(ordinal) {
             Ok(record) => stats.thumbnails.push(thumbnail(&record, &mut thumbnails)),
-            Err(error) => problems.unreadable(&error),
+            Err(error) => problems.add_unreadable(&error),
         }
     }
     stats

@@ -122,7 +122,7 @@ impl Problems {
     }
 
     /// Adds an unreadable record as a problem, but only once for each shard that cannot be opened.
-    fn unreadable(&mut self, error: &Error) {
+    fn add_unreadable(&mut self, error: &Error) {
         match &error.place().shard {
             Some(shard) if error.place().row.is_none() => {
                 if self.shards.insert(shard.clone()) {
@@ -134,7 +134,7 @@ impl Problems {
     }
 
     /// Returns the value, or adds the error as a problem prefixed with `what`.
-    pub(super) fn kept<T>(&mut self, what: &str, result: Result<T>) -> Option<T> {
+    pub(super) fn ok_or_add<T>(&mut self, what: &str, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.add(format!("{what}: {error}"))).ok()
     }
 }
@@ -242,7 +242,7 @@ fn split_report(
         return report;
     }
     let what = format!("split {}: the length index cannot be read", report.name);
-    report.lengths = problems.kept(&what, lengths(split));
+    report.lengths = problems.ok_or_add(&what, lengths(split));
     match dataset.manifest().kind() {
         Kind::Images => report.images = Some(images::gather(dataset, split, options, problems)),
         Kind::Text => report.text = Some(text::gather(split, vocabulary, options, problems)),

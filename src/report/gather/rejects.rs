@@ -29,7 +29,7 @@ pub struct RejectExamples {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct StoredReject {
     origin: String,
     code: String,
     message: String,
@@ -60,7 +60,7 @@ pub(super) fn examples(dataset: &Dataset, problems: &mut Problems) -> Vec<Reject
             if reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(failed)? == 0 {
                 break;
             }
-            let Ok(parsed) = serde_json::from_slice::<Line>(&line) else { continue };
+            let Ok(parsed) = serde_json::from_slice::<StoredReject>(&line) else { continue };
             if let Some(reject) = found.iter_mut().find(|reject| reject.code == parsed.code)
                 && reject.examples.len() < EXAMPLES
             {
@@ -71,6 +71,6 @@ pub(super) fn examples(dataset: &Dataset, problems: &mut Problems) -> Vec<Reject
     };
     let mut read = read;
     let read = read();
-    problems.kept("the list of rejects cannot be read", read);
+    problems.ok_or_add("the list of rejects cannot be read", read);
     found
 }

@@ -102,7 +102,7 @@ pub(super) fn gather(
                     tokens: tokens.map(|id| (id, shown(vocabulary, id))).collect(),
                 });
             }
-            Err(error) => problems.unreadable(&error),
+            Err(error) => problems.add_unreadable(&error),
         }
     }
     if options.compact {
@@ -110,7 +110,7 @@ pub(super) fn gather(
     }
     count(split, vocabulary, &mut stats, problems);
     let what = format!("split {}: padding cannot be computed", split.name());
-    stats.padding = problems.kept(&what, padding::gather(split));
+    stats.padding = problems.ok_or_add(&what, padding::gather(split));
     stats
 }
 
@@ -141,7 +141,7 @@ fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, 
                 for &ordinal in chunk {
                     match split.get(ordinal) {
                         Ok(record) => count(&record, stats),
-                        Err(error) => problems.unreadable(&error),
+                        Err(error) => problems.add_unreadable(&error),
                     }
                 }
             }

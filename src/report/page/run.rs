@@ -99,19 +99,19 @@ pub(super) fn per_second(value: f64) -> String {
 }
 
 /// Replaces times that are negative or not finite by 0.
-pub(super) fn sane(time: f64) -> f64 {
+pub(super) fn non_negative(time: f64) -> f64 {
     if time.is_finite() { time.max(0.0) } else { 0.0 }
 }
 
 /// Appends the shares of the workers' time as a bar with a legend.
 pub(super) fn worker_times(out: &mut String, times: &ActivityTimes, on: &str) {
     let stages = times.of_workers();
-    let all: f64 = stages.iter().map(|stage| sane(stage.1)).sum();
+    let all: f64 = stages.iter().map(|stage| non_negative(stage.1)).sum();
     if all <= 0.0 {
         return;
     }
     let label: Vec<String> =
-        stages.iter().map(|(name, time)| format!("{name} {}", percent(sane(*time) / all))).collect();
+        stages.iter().map(|(name, time)| format!("{name} {}", percent(non_negative(*time) / all))).collect();
     add(
         out,
         format_args!(
@@ -124,7 +124,7 @@ pub(super) fn worker_times(out: &mut String, times: &ActivityTimes, on: &str) {
     );
     let mut left = 0.0;
     for (number, (_, time)) in stages.iter().enumerate() {
-        let width = sane(*time) / all * 1000.0;
+        let width = non_negative(*time) / all * 1000.0;
         add(
             out,
             format_args!("<rect class=\"s{number}\" x=\"{left:.1}\" width=\"{width:.1}\" height=\"22\"/>"),
@@ -137,8 +137,8 @@ pub(super) fn worker_times(out: &mut String, times: &ActivityTimes, on: &str) {
             out,
             format_args!(
                 "<li><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect class=\"s{number}\" width=\"12\" height=\"12\" rx=\"2\"/></svg>{name} {}, {}</li>\n",
-                percent(sane(*time) / all),
-                seconds(sane(*time))
+                percent(non_negative(*time) / all),
+                seconds(non_negative(*time))
             ),
         );
     }
@@ -146,7 +146,7 @@ pub(super) fn worker_times(out: &mut String, times: &ActivityTimes, on: &str) {
         out,
         format_args!(
             "</ul>\n<p class=\"note\">Beside them, {} passed until shards were durable, or sent to object storage.</p>\n",
-            seconds(sane(times.sync))
+            seconds(non_negative(times.sync))
         ),
     );
 }

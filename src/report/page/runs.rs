@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::parts::{add, heading, numbers, pairs};
-use super::run::{is_of_other_dataset, per_second, retries, sane, worker_times};
+use super::run::{is_of_other_dataset, non_negative, per_second, retries, worker_times};
 use crate::report::escape::clipped;
 use crate::report::format::{bytes, count, percent, plural, seconds, short};
 use crate::report::gather::DatasetReport;
@@ -16,12 +16,12 @@ const MAX_ROWS: usize = 200;
 pub(super) fn section(out: &mut String, report: &DatasetReport, runs: &[RunReport]) {
     heading(out, "run", "Run");
     warnings(out, report, runs);
-    let sums = Sums::of(runs);
+    let sums = RunSums::of(runs);
     tiles(out, &sums, runs);
     out.push_str("<div class=\"pair\">\n<section class=\"card\">\n<h3>Where the time went</h3>\n");
     worker_times(out, &sums.times, &plural(runs.len() as u64, "run"));
     out.push_str("</section>\n<section class=\"card\">\n<h3>Phases, summed over the runs</h3>\n");
-    let phase = |of: fn(&RunReport) -> f64| seconds(runs.iter().map(|run| sane(of(run))).sum());
+    let phase = |of: fn(&RunReport) -> f64| seconds(runs.iter().map(|run| non_negative(of(run))).sum());
     pairs(
         out,
         [
@@ -60,7 +60,7 @@ fn warnings(out: &mut String, report: &DatasetReport, runs: &[RunReport]) {
 }
 
 /// Sums over all runs.
-struct Sums {
+struct RunSums {
     times: ActivityTimes,
     /// Start of the first run.
     started_at: f64,
@@ -73,19 +73,22 @@ struct Sums {
     machines: usize,
 }
 
-impl Sums {
+impl RunSums {
     fn of(runs: &[RunReport]) -> Self {
         let mut times = ActivityTimes::default();
         for run in runs {
             let of = &run.thread_seconds;
-            times.read += sane(of.read);
-            times.transform += sane(of.transform);
-            times.write += sane(of.write);
-            times.sync += sane(of.sync);
-            times.wait += sane(of.wait);
+            times.read += non_negative(of.read);
+            times.transform += non_negative(of.transform);
+            times.write += non_negative(of.write);
+            times.sync += non_negative(of.sync);
+            times.wait += non_negative(of.wait);
         }
-        let started_at = runs.iter().map(|run| sane(run.started_at)).fold(f64::INFINITY, f64::min);
-        let ended = runs.iter().map(|run| sane(run.started_at) + sane(run.seconds.total)).fold(0.0, f64::max);
+        let started_at = runs.iter().map(|run| non_negative(run.started_at)).fold(f64::INFINITY, f64::min);
+        let ended = runs
+            .iter()
+            .map(|run| non_negative(run.started_at) + non_negative(run.seconds.total))
+            .fold(0.0, f64::max);
         // A merge would count again what the parts have counted.
         let sum = |of: fn(&RunReport) -> u64| {
             let converting = runs.iter().filter(|run| !run.was_complete && run.command != "merge");
@@ -105,7 +108,7 @@ impl Sums {
     }
 }
 
-fn tiles(out: &mut String, sums: &Sums, runs: &[RunReport]) {
+fn tiles(out: &mut String, sums: &RunSums, runs: &[RunReport]) {
     let rate = |amount: u64| if sums.elapsed > 0.0 { amount as f64 / sums.elapsed } else { 0.0 };
     let mut tiles = vec![
         ("Runs", count(runs.len() as u64)),
@@ -165,7 +168,7 @@ fn row(out: &mut String, run: &RunReport, started_at: f64) {
     };
     let is_merge = run.command == "merge";
     let converted = |text: String| if is_merge { "–".to_owned() } else { text };
-    let start = sane(sane(run.started_at) - started_at);
+    let start = non_negative(non_negative(run.started_at) - started_at);
     add(
         out,
         format_args!(
@@ -174,7 +177,7 @@ fn row(out: &mut String, run: &RunReport, started_at: f64) {
             clipped(run.host.name.as_deref().unwrap_or("unknown"), 80)
         ),
     );
-    let times = run.thread_seconds.of_workers().map(|(_, time)| sane(time));
+    let times = run.thread_seconds.of_workers().map(|(_, time)| non_negative(time));
     let all: f64 = times.iter().sum();
     let share = |time: f64| if all > 0.0 { percent(time / all) } else { "–".to_owned() };
     let cells = [
@@ -182,7 +185,7 @@ fn row(out: &mut String, run: &RunReport, started_at: f64) {
         seconds(run.seconds.total),
         units,
         converted(count(run.counts.found)),
-        converted(format!("{}/s", short(sane(run.rates.items)))),
+        converted(format!("{}/s", short(non_negative(run.rates.items)))),
         converted(per_second(run.rates.bytes_in)),
         converted(per_second(run.rates.bytes_out)),
     ];

@@ -2,7 +2,7 @@
 
 use super::parts::{add, bar};
 use crate::report::escape::{clipped, push_escaped};
-use crate::report::format::{count, percent, plural, three};
+use crate::report::format::{count, percent, plural, three_digits};
 use crate::report::gather::{Curves, DatasetReport, ShownToken, TextStats};
 
 /// CSS classes that alternate between adjacent tokens.
@@ -62,7 +62,7 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
         facts.push_str(&format!(" of {} in the vocabulary", count(size)));
     }
     match text.bytes_per_token {
-        Some(bytes) => facts.push_str(&format!("; {} bytes of decoded text per token", three(bytes))),
+        Some(bytes) => facts.push_str(&format!("; {} bytes of decoded text per token", three_digits(bytes))),
         None => facts.push_str("; bytes per token are not known without the tokenizer"),
     }
     add(out, format_args!("<p class=\"soft\">{facts}.</p>\n"));

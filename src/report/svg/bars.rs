@@ -1,6 +1,6 @@
 //! Histogram plots.
 
-use super::{Axis, BOTTOM, HEIGHT, LEFT, Plot, RIGHT, TOP, WIDTH};
+use super::{BOTTOM, HEIGHT, LEFT, Plot, PlotAxis, RIGHT, TOP, WIDTH};
 use crate::report::format::{count, plural, short};
 use crate::report::histogram::{Bin, Histogram};
 
@@ -20,16 +20,16 @@ pub(in crate::report) fn histogram(
         false => first,
     };
     let x = match (histogram.logarithmic, whole) {
-        (true, _) => Axis::logarithmic(start, last),
+        (true, _) => PlotAxis::logarithmic(start, last),
         // A single value is a bar in the middle.
         (false, true) if histogram.bins.len() == 1 => {
             let room = (first / 50.0).ceil().max(3.0);
-            Axis::whole((first - room).max(0.0), last + room)
+            PlotAxis::whole((first - room).max(0.0), last + room)
         }
-        (false, true) => Axis::whole(first, last),
-        (false, false) => Axis::linear(first, last),
+        (false, true) => PlotAxis::whole(first, last),
+        (false, false) => PlotAxis::linear(first, last),
     };
-    let y = Axis::whole(0.0, histogram.highest() as f64 * 1.06);
+    let y = PlotAxis::whole(0.0, histogram.highest() as f64 * 1.06);
     let scale = if histogram.logarithmic { ", logarithmic" } else { "" };
     let mode = histogram.bins.iter().max_by_key(|bin| bin.count);
     let description = format!(

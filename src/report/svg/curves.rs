@@ -1,6 +1,6 @@
 //! Plots of padding by batch size.
 
-use super::{Axis, LEFT, Plot};
+use super::{LEFT, Plot, PlotAxis};
 use crate::report::format::{count, percent};
 use crate::report::gather::Curves;
 
@@ -11,9 +11,9 @@ const LEGEND: [f64; 3] = [244.0, 318.0, 402.0];
 pub(in crate::report) fn padding_curves(points: &[(u64, [f64; 3])], title: &str, unit: &str) -> Plot {
     let values: Vec<u64> = points.iter().map(|point| point.0).collect();
     let highest = points.iter().flat_map(|point| point.1).fold(0.0, f64::max);
-    let mut y = Axis::linear(0.0, (highest * 100.0 * 1.1).clamp(1.0, 100.0));
+    let mut y = PlotAxis::linear(0.0, (highest * 100.0 * 1.1).clamp(1.0, 100.0));
     y.ticks.iter_mut().for_each(|tick| tick.1.push('%'));
-    let x = Axis::powers(&values, binary);
+    let x = PlotAxis::powers(&values, binary);
     let ends = points.last().map_or([0.0; 3], |point| point.1).map(percent);
     let named: Vec<String> =
         Curves::NAMES.iter().zip(ends).map(|(name, end)| format!("{name} {end}")).collect();

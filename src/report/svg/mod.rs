@@ -32,7 +32,7 @@ pub(super) const STYLE: &str = include_str!("plots.css");
 
 /// Axis of a plot: maps values to positions.
 #[derive(Debug, Clone)]
-pub(super) struct Axis {
+pub(super) struct PlotAxis {
     from: f64,
     to: f64,
     logarithmic: bool,
@@ -40,7 +40,7 @@ pub(super) struct Axis {
     ticks: Vec<(f64, String)>,
 }
 
-impl Axis {
+impl PlotAxis {
     /// Creates a linear axis with round labels.
     fn linear(from: f64, to: f64) -> Self {
         Self::stepped(from, to, 0.0)
@@ -99,13 +99,13 @@ impl Axis {
 pub(super) struct Plot {
     title: String,
     description: String,
-    x: Axis,
-    y: Axis,
+    x: PlotAxis,
+    y: PlotAxis,
     body: String,
 }
 
 impl Plot {
-    fn new(title: &str, description: &str, x: (Axis, &str), y: (Axis, &str)) -> Self {
+    fn new(title: &str, description: &str, x: (PlotAxis, &str), y: (PlotAxis, &str)) -> Self {
         let mut plot = Self {
             title: title.to_owned(),
             description: description.to_owned(),
@@ -186,19 +186,21 @@ mod tests {
 
     #[test]
     fn axes_have_round_labels_inside() {
-        let labels = |axis: &Axis| axis.ticks.iter().map(|t| t.1.clone()).collect::<Vec<_>>().join(" ");
-        assert_eq!(labels(&Axis::linear(0.0, 1234.0)), "0 500 1k");
-        assert_eq!(labels(&Axis::linear(0.0, 0.0)), "0 0.2 0.4 0.6 0.8 1");
-        assert_eq!(labels(&Axis::logarithmic(3.0, 250.0)), "5 10 20 50 100 200");
-        assert_eq!(labels(&Axis::logarithmic(1.0, 1e6)), "1 10 100 1k 10k 100k 1M");
-        for axis in [Axis::linear(0.0, f64::MAX), Axis::logarithmic(0.0, 1e300), Axis::linear(5.0, 5.0)] {
+        let labels = |axis: &PlotAxis| axis.ticks.iter().map(|t| t.1.clone()).collect::<Vec<_>>().join(" ");
+        assert_eq!(labels(&PlotAxis::linear(0.0, 1234.0)), "0 500 1k");
+        assert_eq!(labels(&PlotAxis::linear(0.0, 0.0)), "0 0.2 0.4 0.6 0.8 1");
+        assert_eq!(labels(&PlotAxis::logarithmic(3.0, 250.0)), "5 10 20 50 100 200");
+        assert_eq!(labels(&PlotAxis::logarithmic(1.0, 1e6)), "1 10 100 1k 10k 100k 1M");
+        for axis in
+            [PlotAxis::linear(0.0, f64::MAX), PlotAxis::logarithmic(0.0, 1e300), PlotAxis::linear(5.0, 5.0)]
+        {
             assert!([0.0, 5.0, 1e300, f64::NAN].iter().all(|v| (0.0..=1.0).contains(&axis.at(*v))));
         }
     }
 
     #[test]
     fn a_plot_says_what_it_is() {
-        let axes = || (Axis::linear(0.0, 1.0), "x <unit>");
+        let axes = || (PlotAxis::linear(0.0, 1.0), "x <unit>");
         let svg = Plot::new("Title & <b>", "\"what\"", axes(), axes()).finish(None);
         assert!(svg.contains("role=\"img\" aria-label=\"Title &amp; &lt;b&gt;. &quot;what&quot;\""));
         assert!(svg.contains("x &lt;unit&gt;") && !svg.contains("<b>"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Axis, BOTTOM, HEIGHT, LEFT, Plot, TOP};
+use super::{BOTTOM, HEIGHT, LEFT, Plot, PlotAxis, TOP};
 use crate::report::format::{count, plural};
 
 /// Side of a cell, in units of the view box. Images in the same cell share a dot.
@@ -16,7 +16,7 @@ const LOGARITHMIC_RATIO: f64 = 12.0;
 
 /// Images of similar size.
 #[derive(Default)]
-struct Cell {
+struct SizeCell {
     images: u64,
     width: u64,
     height: u64,
@@ -31,8 +31,8 @@ pub(in crate::report) fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
     let (widths, heights) = (sides(|size| size.0), sides(|size| size.1));
     let logarithmic = widths.1.max(heights.1) / widths.0.min(heights.0) > LOGARITHMIC_RATIO;
     let axis = |(least, most): (f64, f64)| match logarithmic {
-        true => Axis::logarithmic(least / 1.15, most * 1.15),
-        false => Axis::linear(0.0, most * 1.08),
+        true => PlotAxis::logarithmic(least / 1.15, most * 1.15),
+        false => PlotAxis::linear(0.0, most * 1.08),
     };
     let scale = if logarithmic { ", logarithmic" } else { "" };
     let description = format!(
@@ -51,7 +51,7 @@ pub(in crate::report) fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
         (y, &format!("height (pixels{scale})")),
     );
     square(&mut plot);
-    let mut cells: BTreeMap<(i32, i32), Cell> = BTreeMap::new();
+    let mut cells: BTreeMap<(i32, i32), SizeCell> = BTreeMap::new();
     for &(width, height) in sizes {
         let place = (plot.px(width.into()) / CELL, plot.py(height.into()) / CELL);
         let cell = cells.entry((place.0 as i32, place.1 as i32)).or_default();
@@ -61,7 +61,7 @@ pub(in crate::report) fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
     }
     let most = cells.values().map(|cell| cell.images).max().unwrap_or(1);
     // Large dots are drawn first, so that they do not hide smaller ones.
-    let mut cells: Vec<Cell> = cells.into_values().collect();
+    let mut cells: Vec<SizeCell> = cells.into_values().collect();
     cells.sort_by_key(|cell| std::cmp::Reverse(cell.images));
     for cell in cells {
         let (width, height) =

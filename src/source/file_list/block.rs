@@ -65,7 +65,7 @@ impl OpenBlock {
         self.modified_ns = file.modified_ns;
     }
 
-    pub(super) fn seal(&mut self) -> Block {
+    pub(super) fn seal(&mut self) -> CompressedBlock {
         let mut bytes = Vec::new();
         put_part(&mut bytes, &self.names);
         put_part(&mut bytes, &self.numbers);
@@ -73,7 +73,7 @@ impl OpenBlock {
         self.numbers.clear();
         self.origin.clear();
         self.modified_ns = 0;
-        Block(bytes.into_boxed_slice())
+        CompressedBlock(bytes.into_boxed_slice())
     }
 
     /// Resets `reader` to the first of these files.
@@ -86,10 +86,10 @@ impl OpenBlock {
 
 /// A compressed block of files.
 #[derive(Debug, Clone)]
-pub(super) struct Block(Box<[u8]>);
+pub(super) struct CompressedBlock(Box<[u8]>);
 
-impl Block {
-    /// Creates a block from its bytes. [`Block::read`] returns `None` if they are not those of a block.
+impl CompressedBlock {
+    /// Creates a block from its bytes. [`CompressedBlock::read`] returns `None` if they are not those of a block.
     pub(super) fn of(bytes: Vec<u8>) -> Self {
         Self(bytes.into_boxed_slice())
     }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use self::block::{Block, BlockReader, OpenBlock};
+use self::block::{BlockReader, CompressedBlock, OpenBlock};
 use super::source_file::SourceFile;
 
 /// Number of files that are compressed together. More files would compress better, but make access to single files
@@ -21,7 +21,7 @@ const BLOCK_FILES: usize = 512;
 #[derive(Clone, Default)]
 pub struct FileList {
     /// [`BLOCK_FILES`] files each.
-    blocks: Vec<Block>,
+    blocks: Vec<CompressedBlock>,
     /// The files after the last block.
     open: OpenBlock,
     len: usize,
@@ -82,7 +82,7 @@ impl FileList {
     /// block, and all blocks before it were full.
     #[must_use]
     pub fn add_block(&mut self, bytes: Vec<u8>) -> bool {
-        let block = Block::of(bytes);
+        let block = CompressedBlock::of(bytes);
         let mut files = BlockReader::default();
         if block.read(&mut files).is_none() {
             return false;

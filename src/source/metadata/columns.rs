@@ -73,7 +73,7 @@ pub(super) struct WantedMetadata<'a> {
 }
 
 /// Positions of these columns in a table.
-pub(super) struct Columns {
+pub(super) struct MetadataColumns {
     pub(super) path: usize,
     /// Name of the path column.
     pub(super) path_field: String,
@@ -88,7 +88,7 @@ impl WantedMetadata<'_> {
     /// # Errors
     ///
     /// Returns an error if a requested column is missing or occurs twice.
-    pub(super) fn among(&self, names: &[String]) -> Result<Columns> {
+    pub(super) fn among(&self, names: &[String]) -> Result<MetadataColumns> {
         let find = |wanted: &str| {
             let mut found = names.iter().enumerate().filter(|(_, name)| *name == wanted);
             match (found.next(), found.next()) {
@@ -131,7 +131,7 @@ impl WantedMetadata<'_> {
                     .collect::<Result<Vec<_>>>()?
             }
         };
-        Ok(Columns { path, path_field: path_field.to_owned(), label, kept })
+        Ok(MetadataColumns { path, path_field: path_field.to_owned(), label, kept })
     }
 }
 

@@ -6,7 +6,7 @@ use csv::{ByteRecord, ReaderBuilder};
 
 use super::columns::WantedMetadata;
 use super::value::from_text;
-use super::{Row, Table};
+use super::{MetadataRow, MetadataTable};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
@@ -17,7 +17,7 @@ pub(super) enum Dialect {
     Tsv,
 }
 
-pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &WantedMetadata<'_>) -> Result<Table> {
+pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &WantedMetadata<'_>) -> Result<MetadataTable> {
     let failed = |e: csv::Error| Error::usage("the table cannot be read").caused_by(e);
     let mut reader = ReaderBuilder::new()
         .has_headers(false)
@@ -62,7 +62,7 @@ pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &WantedMetadata<'_>) 
                 .collect()
             })
         };
-        rows.push(Row {
+        rows.push(MetadataRow {
             number,
             mark,
             name: cell(columns.path).map(<[u8]>::to_vec),
@@ -71,7 +71,7 @@ pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &WantedMetadata<'_>) 
         });
     }
     let has_labels = columns.label.is_some();
-    Ok(Table { path_field: columns.path_field, fields, has_labels, rows, counted: "line" })
+    Ok(MetadataTable { path_field: columns.path_field, fields, has_labels, rows, counted: "line" })
 }
 
 /// Returns the line and offset of a row that the reader reports at `line` and `offset`. The reader counts empty lines

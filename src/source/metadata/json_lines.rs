@@ -6,18 +6,18 @@ use serde_json::{Map, Value as Json};
 
 use super::columns::WantedMetadata;
 use super::value::from_json;
-use super::{Row, Table};
+use super::{MetadataRow, MetadataTable};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
 
-struct Line {
+struct JsonLine {
     number: u64,
     offset: u64,
     object: Result<Map<String, Json>, Reject>,
 }
 
-pub(super) fn read(bytes: &[u8], wanted: &WantedMetadata<'_>) -> Result<Table> {
+pub(super) fn read(bytes: &[u8], wanted: &WantedMetadata<'_>) -> Result<MetadataTable> {
     let lines = lines(bytes);
     let mut names: Vec<String> = Vec::new();
     let mut seen = HashSet::new();
@@ -40,7 +40,7 @@ pub(super) fn read(bytes: &[u8], wanted: &WantedMetadata<'_>) -> Result<Table> {
     let rows = lines
         .iter()
         .map(|line| {
-            let mut row = Row {
+            let mut row = MetadataRow {
                 number: line.number,
                 mark: line.offset,
                 name: None,
@@ -55,17 +55,17 @@ pub(super) fn read(bytes: &[u8], wanted: &WantedMetadata<'_>) -> Result<Table> {
         })
         .collect();
     let has_labels = label.is_some();
-    Ok(Table { path_field: columns.path_field, fields, has_labels, rows, counted: "line" })
+    Ok(MetadataTable { path_field: columns.path_field, fields, has_labels, rows, counted: "line" })
 }
 
-fn lines(bytes: &[u8]) -> Vec<Line> {
+fn lines(bytes: &[u8]) -> Vec<JsonLine> {
     let mut lines = Vec::new();
     let mut offset = 0;
     for (i, line) in bytes.split_inclusive(|&b| b == b'\n').enumerate() {
         let start = offset;
         offset += line.len() as u64;
         let line = if i == 0 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
-        lines.push(Line { number: i as u64 + 1, offset: start, object: object(line.trim_ascii()) });
+        lines.push(JsonLine { number: i as u64 + 1, offset: start, object: object(line.trim_ascii()) });
     }
     lines
 }
@@ -83,7 +83,7 @@ fn object(line: &[u8]) -> Result<Map<String, Json>, Reject> {
 
 /// Sets the name and label of the row, and returns its values.
 fn fill(
-    row: &mut Row,
+    row: &mut MetadataRow,
     object: &Map<String, Json>,
     path: &str,
     label: Option<&str>,

@@ -64,17 +64,17 @@ pub struct Metadata {
 }
 
 /// A table whose files are not yet resolved.
-struct Table {
+struct MetadataTable {
     /// Name of the path column.
     path_field: String,
     fields: Vec<Field>,
     has_labels: bool,
-    rows: Vec<Row>,
-    /// What [`Row::number`] counts: lines or rows.
+    rows: Vec<MetadataRow>,
+    /// What [`MetadataRow::number`] counts: lines or rows.
     counted: &'static str,
 }
 
-struct Row {
+struct MetadataRow {
     /// Line or row number, from 1.
     number: u64,
     /// Number of the row in an origin: its byte offset, or its ordinal.
@@ -118,7 +118,7 @@ impl MetadataFile {
 }
 
 /// Reads the table at `path`. Returns it with the hash of its bytes.
-fn read_table(path: &Path, wanted: &WantedMetadata<'_>) -> Result<(Table, u128)> {
+fn read_table(path: &Path, wanted: &WantedMetadata<'_>) -> Result<(MetadataTable, u128)> {
     let bytes = read_file(path)?;
     let content = xxh3_128(&bytes);
     let table = match extension(path).as_str() {

@@ -6,8 +6,8 @@ use arrow_schema::Schema;
 use bytes::Bytes;
 use serde_json::Value as Json;
 
-use super::columns::{Columns, WantedMetadata};
-use super::{Row, Table};
+use super::columns::{MetadataColumns, WantedMetadata};
+use super::{MetadataRow, MetadataTable};
 use crate::error::{Error, Result};
 use crate::schema::Field;
 use crate::source::stream::Broken;
@@ -25,7 +25,7 @@ const MAX_ROWS_RATIO: u64 = 64;
 /// Rows allowed in any row group.
 const FREE_ROWS: u64 = 1 << 20;
 
-pub(super) fn read(bytes: Vec<u8>, wanted: &WantedMetadata<'_>) -> Result<Table> {
+pub(super) fn read(bytes: Vec<u8>, wanted: &WantedMetadata<'_>) -> Result<MetadataTable> {
     let refused = |broken| match broken {
         Broken::Failed(error) => error,
         Broken::Damaged(reject) => Error::usage(reject.message),
@@ -50,7 +50,7 @@ pub(super) fn read(bytes: Vec<u8>, wanted: &WantedMetadata<'_>) -> Result<Table>
         }
     }
     let has_labels = columns.label.is_some();
-    Ok(Table { path_field: columns.path_field, fields, has_labels, rows, counted: "row" })
+    Ok(MetadataTable { path_field: columns.path_field, fields, has_labels, rows, counted: "row" })
 }
 
 /// Returns an error if the footer claims more than the bytes of the file can hold, because all rows are kept in memory.
@@ -78,7 +78,7 @@ fn check_claims(footer: &ParquetMetaData, file_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-fn fields(schema: &Schema, columns: &Columns, path: &str) -> Result<Vec<Field>> {
+fn fields(schema: &Schema, columns: &MetadataColumns, path: &str) -> Result<Vec<Field>> {
     let ty = |at: usize| schema.field(at).data_type();
     if !is_text(ty(columns.path)) {
         return Err(Error::usage(format!("the column {path:?} does not hold strings"))
@@ -110,7 +110,13 @@ fn fields(schema: &Schema, columns: &Columns, path: &str) -> Result<Vec<Field>> 
     Ok(fields)
 }
 
-fn read_row(batch: &RecordBatch, row: usize, number: u64, columns: &Columns, fields: &[Field]) -> Row {
+fn read_row(
+    batch: &RecordBatch,
+    row: usize,
+    number: u64,
+    columns: &MetadataColumns,
+    fields: &[Field],
+) -> MetadataRow {
     let text = |at: usize| match json(batch.column(at), row) {
         Json::String(text) if text.is_empty() => None,
         Json::String(text) => Some(text),
@@ -118,7 +124,7 @@ fn read_row(batch: &RecordBatch, row: usize, number: u64, columns: &Columns, fie
         _ => None,
     };
     let values = columns.kept.iter().zip(fields).map(|((at, _), f)| cell(batch.column(*at), row, f.ty));
-    Row {
+    MetadataRow {
         number: number + 1,
         mark: number,
         name: text(columns.path).map(String::into_bytes),
@@ -149,7 +155,7 @@ mod tests {
         writer.into_inner().unwrap()
     }
 
-    fn read_table(bytes: Vec<u8>) -> Result<Table> {
+    fn read_table(bytes: Vec<u8>) -> Result<MetadataTable> {
         read(bytes, &WantedMetadata { path: PathColumn::Conventional, keep: None, lists: &[] })
     }
 
@@ -162,7 +168,7 @@ mod tests {
         let kinds = DictionaryArray::<Int32Type>::from_iter(["day", "night", "day"]);
         let table = read_table(table([("file_name", names()), ("kind", Arc::new(kinds))])).unwrap();
         assert_eq!(table.fields, [Field::nullable("kind", FieldType::String)]);
-        let of = |row: &Row| row.values.as_ref().unwrap()[0].clone();
+        let of = |row: &MetadataRow| row.values.as_ref().unwrap()[0].clone();
         assert_eq!(
             table.rows.iter().map(of).collect::<Vec<_>>(),
             ["day", "night", "day"].map(|k| Value::Text(k.into()))

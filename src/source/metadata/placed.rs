@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::columns::{PathColumn, WantedMetadata};
 use super::labels::Labels;
 use super::lists::ListFields;
-use super::{Metadata, Row, Table, read_table};
+use super::{Metadata, MetadataRow, MetadataTable, read_table};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable_path;
@@ -133,7 +133,7 @@ impl PlacedTable {
     /// Returns the file that a row names, and the rest of the row.
     fn file(
         &self,
-        row: Row,
+        row: MetadataRow,
         path_field: &str,
         labels: Option<&Labels>,
         resolver: &mut Resolver<'_>,
@@ -167,7 +167,7 @@ impl PlacedTable {
     }
 }
 
-impl Table {
+impl MetadataTable {
     /// Puts the fields in the order of `first`, which must have the same fields. The error describes the difference.
     fn take_order(&mut self, first: &Self) -> std::result::Result<(), String> {
         let in_one = |name: &str| format!("{name:?} is in only one of them");

@@ -25,13 +25,15 @@ pub(in crate::source) fn from_text(name: &str, ty: FieldType, text: &str) -> Res
         FieldType::Int64 => parsed(text).map(Value::Int),
         FieldType::UInt32 => parsed::<u32>(text).map(|n| Value::UInt(n.into())),
         FieldType::UInt64 => parsed(text).map(Value::UInt),
-        FieldType::Float32 => {
-            parsed::<f32>(text).filter(|x| said(text, x.is_infinite())).map(|x| Value::Float(x.into()))
+        FieldType::Float32 => parsed::<f32>(text)
+            .filter(|x| may_be_infinite(text, x.is_infinite()))
+            .map(|x| Value::Float(x.into())),
+        FieldType::Float64 => {
+            parsed::<f64>(text).filter(|x| may_be_infinite(text, x.is_infinite())).map(Value::Float)
         }
-        FieldType::Float64 => parsed::<f64>(text).filter(|x| said(text, x.is_infinite())).map(Value::Float),
         _ => None,
     };
-    value.ok_or_else(|| unfit(name, ty, text))
+    value.ok_or_else(|| invalid_value(name, ty, text))
 }
 
 /// Converts `json` to a value of the type `ty` in the column `name`.
@@ -48,7 +50,9 @@ pub(in crate::source) fn from_json(
         serde_json::Value::Null => Ok(Value::Null),
         json if ty == FieldType::Json => Ok(Value::Text(json.to_string().into())),
         serde_json::Value::String(text) => from_text(name, ty, text),
-        serde_json::Value::Array(_) | serde_json::Value::Object(_) => Err(unfit(name, ty, &json.to_string())),
+        serde_json::Value::Array(_) | serde_json::Value::Object(_) => {
+            Err(invalid_value(name, ty, &json.to_string()))
+        }
         scalar => from_text(name, ty, &scalar.to_string()),
     }
 }
@@ -73,11 +77,11 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
 }
 
 /// Returns whether a number may be infinite: only infinity itself, not a number too large for its type.
-fn said(text: &str, infinite: bool) -> bool {
+fn may_be_infinite(text: &str, infinite: bool) -> bool {
     !infinite || text.to_ascii_lowercase().contains("inf")
 }
 
-fn unfit(name: &str, ty: FieldType, text: &str) -> Reject {
+fn invalid_value(name: &str, ty: FieldType, text: &str) -> Reject {
     /// Maximum number of characters of a value that a message shows.
     const SHOWN: usize = 40;
     let shown: String = text.chars().take(SHOWN).collect();

@@ -46,7 +46,7 @@ pub struct Batches {
 }
 
 /// A decoded message.
-enum Next {
+enum ArrowMessage {
     Batch(RecordBatch),
     Schema(Schema),
     Dictionary,
@@ -88,7 +88,7 @@ impl Batches {
                 batches.exact(&mut head)?;
             }
         }
-        let Next::Schema(schema) = batches.message(Some(head))? else {
+        let ArrowMessage::Schema(schema) = batches.message(Some(head))? else {
             return Err(damaged(RejectCode::Corrupt, "it does not begin with a schema"));
         };
         batches.schema = Arc::new(schema);
@@ -127,14 +127,14 @@ impl Batches {
     pub fn read(&mut self) -> Result<Option<NextRows>> {
         while !self.ended {
             match self.message(None) {
-                Ok(Next::Dictionary | Next::Schema(_)) => {}
-                Ok(Next::End) => self.ended = true,
-                Ok(Next::Batch(batch)) => {
+                Ok(ArrowMessage::Dictionary | ArrowMessage::Schema(_)) => {}
+                Ok(ArrowMessage::End) => self.ended = true,
+                Ok(ArrowMessage::Batch(batch)) => {
                     let first = self.row;
                     self.row = first.saturating_add(batch.num_rows() as u64);
                     return Ok(Some(NextRows::Rows(RowBatch::new(first, batch))));
                 }
-                Ok(Next::TooLarge(rows, reject)) => {
+                Ok(ArrowMessage::TooLarge(rows, reject)) => {
                     let row = self.row;
                     self.row = row.saturating_add(rows);
                     return Ok(Some(NextRows::Broken { row, reject }));
@@ -150,13 +150,13 @@ impl Batches {
     }
 
     /// Reads a message, whose first 8 bytes may already be in `prefix`.
-    fn message(&mut self, prefix: Option<[u8; 8]>) -> Result<Next, Broken> {
+    fn message(&mut self, prefix: Option<[u8; 8]>) -> Result<ArrowMessage, Broken> {
         let Some(HeaderStart { length, bytes: mut header }) = self.header_start(prefix)? else {
-            return Ok(Next::End);
+            return Ok(ArrowMessage::End);
         };
         let length = u32::from_le_bytes(length) as usize;
         if length == 0 {
-            return Ok(Next::End);
+            return Ok(ArrowMessage::End);
         }
         if length > MAX_HEADER_BYTES || length < header.len() {
             return Err(damaged(RejectCode::Corrupt, "a header has an impossible size"));
@@ -171,9 +171,9 @@ impl Batches {
         if body_bytes > MAX_BATCH_BYTES {
             let rows = message.header_as_record_batch().map_or(0, |b| u64::try_from(b.length()).unwrap_or(0));
             let is_batch = message.header_type() == MessageHeader::RecordBatch;
-            self.pass_over(body_bytes)?;
+            self.skip(body_bytes)?;
             return match is_batch {
-                true => Ok(Next::TooLarge(rows, too_large(body_bytes))),
+                true => Ok(ArrowMessage::TooLarge(rows, too_large(body_bytes))),
                 false => Err(Broken::Damaged(too_large(body_bytes))),
             };
         }
@@ -219,7 +219,7 @@ impl Batches {
         Err(damaged(RejectCode::Truncated, "it ends in the middle"))
     }
 
-    fn pass_over(&mut self, bytes: u64) -> Result<(), Broken> {
+    fn skip(&mut self, bytes: u64) -> Result<(), Broken> {
         let mut scratch = vec![0; bytes.min(SKIP_BYTES) as usize];
         let mut left = bytes;
         while left > 0 {
@@ -231,24 +231,24 @@ impl Batches {
     }
 
     /// Decodes a message with the library, which panics on some damage. Nothing is read after a panic.
-    fn decode(&mut self, message: &Message<'_>, body: &Buffer) -> Result<Next, Broken> {
+    fn decode(&mut self, message: &Message<'_>, body: &Buffer) -> Result<ArrowMessage, Broken> {
         let (schema, selected, dictionaries) =
             (&self.schema, self.selected.as_deref(), &mut self.dictionaries);
-        let decode = || -> Result<Next, ArrowError> {
+        let decode = || -> Result<ArrowMessage, ArrowError> {
             let version = message.version();
             if let Some(batch) = message.header_as_record_batch() {
                 let schema = Arc::clone(schema);
                 return read_record_batch(body, batch, schema, dictionaries, selected, &version)
-                    .map(Next::Batch);
+                    .map(ArrowMessage::Batch);
             }
             if let Some(dictionary) = message.header_as_dictionary_batch() {
                 read_dictionary(body, dictionary, schema, dictionaries, &version)?;
-                return Ok(Next::Dictionary);
+                return Ok(ArrowMessage::Dictionary);
             }
             let schema = message.header_as_schema().ok_or_else(|| {
                 ArrowError::IpcError(format!("a message of the type {:?}", message.header_type()))
             })?;
-            try_fb_to_schema(schema).map(Next::Schema)
+            try_fb_to_schema(schema).map(ArrowMessage::Schema)
         };
         match caught(decode) {
             Ok(Ok(next)) => Ok(next),

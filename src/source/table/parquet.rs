@@ -39,7 +39,7 @@ const MIN_PAGE_LIMIT: u64 = 64 << 20;
 /// An open Parquet file with its footer.
 #[derive(Clone)]
 pub struct ParquetFile {
-    chunks: Chunks,
+    input: ParquetInput,
     metadata: ArrowReaderMetadata,
     schema: SchemaRef,
 }
@@ -53,7 +53,7 @@ impl ParquetFile {
     pub fn open(planned: &PlannedFile) -> Result<Self, Broken> {
         let file = Arc::new(planned.open().map_err(Broken::Failed)?);
         file.hold(HELD_BYTES);
-        Self::of(Stored::File(file), planned.bytes)
+        Self::of(FileBytes::File(file), planned.bytes)
     }
 
     /// Opens the file whose content is `bytes`.
@@ -63,20 +63,20 @@ impl ParquetFile {
     /// As [`Self::open`].
     pub fn in_memory(bytes: Bytes) -> Result<Self, Broken> {
         let length = bytes.len() as u64;
-        Self::of(Stored::Memory(bytes), length)
+        Self::of(FileBytes::Memory(bytes), length)
     }
 
-    fn of(stored: Stored, bytes: u64) -> Result<Self, Broken> {
-        let chunks = Chunks { stored, bytes, failure: Arc::new(Mutex::new(None)) };
-        let load = |options| chunks.decode(|| ArrowReaderMetadata::load(&chunks, options));
+    fn of(stored: FileBytes, bytes: u64) -> Result<Self, Broken> {
+        let input = ParquetInput { stored, bytes, failure: Arc::new(Mutex::new(None)) };
+        let load = |options| input.decode(|| ArrowReaderMetadata::load(&input, options));
         // Ignores an Arrow schema in the footer, which could request any type.
         let found = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
         // Views share the bytes of pages, however often a dictionary repeats a value.
         let schema = Arc::new(with_views(found.schema()));
         let options = ArrowReaderOptions::new().with_schema(Arc::clone(&schema));
         let metadata =
-            chunks.decode(|| ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options))?;
-        Ok(Self { chunks, metadata, schema })
+            input.decode(|| ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options))?;
+        Ok(Self { input, metadata, schema })
     }
 
     /// Returns the footer.
@@ -153,11 +153,11 @@ pub struct Groups {
     /// First row of the next group.
     next_row: u64,
     max_page_bytes: u64,
-    open: Option<Open>,
+    open: Option<OpenRowGroup>,
 }
 
 /// The row group that is being read.
-struct Open {
+struct OpenRowGroup {
     reader: ParquetRecordBatchReader,
     row: u64,
     end: u64,
@@ -185,9 +185,9 @@ impl Groups {
     ///
     /// As [`OpenedFile::check_unchanged`].
     pub fn check_unchanged(&self) -> Result<()> {
-        match &self.file.chunks.stored {
-            Stored::File(file) => file.check_unchanged(),
-            Stored::Memory(_) => Ok(()),
+        match &self.file.input.stored {
+            FileBytes::File(file) => file.check_unchanged(),
+            FileBytes::Memory(_) => Ok(()),
         }
     }
 
@@ -201,7 +201,7 @@ impl Groups {
             if let Some(mut open) = self.open.take() {
                 let next = self
                     .file
-                    .chunks
+                    .input
                     .decode(|| open.reader.next().transpose().map_err(|e| ParquetError::External(e.into())));
                 match next {
                     Ok(Some(batch)) => {
@@ -232,7 +232,7 @@ impl Groups {
         }
     }
 
-    fn open_group(&mut self, ordinal: usize) -> Result<Open, Broken> {
+    fn open_group(&mut self, ordinal: usize) -> Result<OpenRowGroup, Broken> {
         let metadata = self.file.metadata.metadata();
         let Some(group) = metadata.row_groups().get(ordinal) else {
             return Err(damaged(RejectCode::Corrupt, "a row group is gone"));
@@ -241,8 +241,8 @@ impl Groups {
         self.next_row = row.saturating_add(rows);
         let (mut stored, mut decoded) = (0u64, 0u64);
         for column in self.file.leaves(group, &self.roots) {
-            let (start, length) = self.file.chunks.decode(|| Ok(column.byte_range()))?;
-            if let Stored::File(file) = &self.file.chunks.stored {
+            let (start, length) = self.file.input.decode(|| Ok(column.byte_range()))?;
+            if let FileBytes::File(file) = &self.file.input.stored {
                 file.will_read(start..start.saturating_add(length)).map_err(Broken::Failed)?;
             }
             self.check_pages(column, rows)?;
@@ -259,18 +259,18 @@ impl Groups {
         let schema = metadata.file_metadata().schema_descr();
         let mask = ProjectionMask::roots(schema, self.roots.iter().copied());
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
-            self.file.chunks.clone(),
+            self.file.input.clone(),
             self.file.metadata.clone(),
         );
         let builder = builder.with_projection(mask).with_row_groups(vec![ordinal]);
-        let reader = self.file.chunks.decode(|| builder.with_batch_size(batch_rows as usize).build())?;
-        Ok(Open { reader, row, end: self.next_row })
+        let reader = self.file.input.decode(|| builder.with_batch_size(batch_rows as usize).build())?;
+        Ok(OpenRowGroup { reader, row, end: self.next_row })
     }
 
     /// Checks the sizes that the pages of a column claim.
     fn check_pages(&self, column: &ColumnChunkMetaData, rows: u64) -> Result<(), Broken> {
-        let (chunks, most) = (&self.file.chunks, self.max_page_bytes);
-        match chunks.decode(|| check_column(chunks, column, rows, most))? {
+        let (input, most) = (&self.file.input, self.max_page_bytes);
+        match input.decode(|| check_column(input, column, rows, most))? {
             None => Ok(()),
             Some(BadPages::Corrupt(what)) => Err(damaged(RejectCode::Corrupt, what)),
             Some(BadPages::Truncated) => Err(damaged(RejectCode::Truncated, "a column ends after the file")),
@@ -290,21 +290,21 @@ fn damaged(code: RejectCode, what: &str) -> Broken {
 
 /// Storage of the bytes of a file.
 #[derive(Clone)]
-enum Stored {
+enum FileBytes {
     File(Arc<OpenedFile>),
     Memory(Bytes),
 }
 
 /// A file in the form in which the Parquet library reads it.
 #[derive(Clone)]
-struct Chunks {
-    stored: Stored,
+struct ParquetInput {
+    stored: FileBytes,
     bytes: u64,
     /// The operating-system error, which the library turns into text.
     failure: Arc<Mutex<Option<Error>>>,
 }
 
-impl Chunks {
+impl ParquetInput {
     /// Calls the library, which panics on some damage. After a panic, the objects involved are not used again.
     fn decode<T>(&self, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Broken> {
         let result = caught(decode);
@@ -320,8 +320,8 @@ impl Chunks {
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
         let file = match &self.stored {
-            Stored::File(file) => file,
-            Stored::Memory(bytes) => {
+            FileBytes::File(file) => file,
+            FileBytes::Memory(bytes) => {
                 let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
                 let Some(from) = from.get(..buffer.len()) else {
                     return Err(ErrorKind::UnexpectedEof.into());
@@ -339,24 +339,24 @@ impl Chunks {
     }
 }
 
-impl Length for Chunks {
+impl Length for ParquetInput {
     fn len(&self) -> u64 {
         self.bytes
     }
 }
 
-impl ChunkReader for Chunks {
-    type T = BufReader<Tail>;
+impl ChunkReader for ParquetInput {
+    type T = BufReader<TailReader>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::with_capacity(HEADER_BYTES, Tail { chunks: self.clone(), at: start }))
+        Ok(BufReader::with_capacity(HEADER_BYTES, TailReader { input: self.clone(), at: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         if start.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
             return Err(ParquetError::EOF("a range ends after the file".to_owned()));
         }
-        if let Stored::Memory(bytes) = &self.stored {
+        if let FileBytes::Memory(bytes) = &self.stored {
             return Ok(bytes.slice(start as usize..start as usize + length));
         }
         let mut bytes = vec![0; length];
@@ -366,15 +366,15 @@ impl ChunkReader for Chunks {
 }
 
 /// Reader of a file from an offset to its end.
-struct Tail {
-    chunks: Chunks,
+struct TailReader {
+    input: ParquetInput,
     at: u64,
 }
 
-impl Read for Tail {
+impl Read for TailReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let length = self.chunks.bytes.saturating_sub(self.at).min(buffer.len() as u64) as usize;
-        self.chunks.read(&mut buffer[..length], self.at)?;
+        let length = self.input.bytes.saturating_sub(self.at).min(buffer.len() as u64) as usize;
+        self.input.read(&mut buffer[..length], self.at)?;
         self.at += length as u64;
         Ok(length)
     }

@@ -15,7 +15,7 @@ use crate::schema::{Field, FieldType};
 use crate::source::PlannedFile;
 use crate::source::metadata::Keep;
 use crate::source::stream::{Broken, Stream};
-use crate::source::text::columns::{Columns, WantedColumns};
+use crate::source::text::columns::{TextColumns, WantedColumns};
 
 const ROWS: usize = 90;
 
@@ -61,9 +61,9 @@ fn arrow_bytes(compressed: bool) -> Vec<u8> {
 }
 
 /// The texts of all rows, and the defects, in order.
-type Read = Vec<Result<Option<String>, RejectCode>>;
+type RowTexts = Vec<Result<Option<String>, RejectCode>>;
 
-fn rows(found: NextRows, columns: &Columns, read: &mut Read) {
+fn rows(found: NextRows, columns: &TextColumns, read: &mut RowTexts) {
     let fields = [Field::nullable("n", FieldType::Int32), Field::nullable("list", FieldType::Json)];
     match found {
         NextRows::Broken { reject, .. } => read.push(Err(reject.code)),
@@ -77,7 +77,7 @@ fn rows(found: NextRows, columns: &Columns, read: &mut Read) {
 
 /// Returns the opened table. Damage to the file is recorded as one defect. A missing column looks like a mistake of the
 /// user, and is a usage error.
-fn opened<T>(result: Result<T, Broken>, read: &mut Read) -> Option<T> {
+fn opened<T>(result: Result<T, Broken>, read: &mut RowTexts) -> Option<T> {
     match result {
         Ok(opened) => Some(opened),
         Err(Broken::Damaged(Reject { code, .. })) => {
@@ -91,7 +91,7 @@ fn opened<T>(result: Result<T, Broken>, read: &mut Read) -> Option<T> {
     }
 }
 
-fn read_parquet(bytes: &[u8]) -> Read {
+fn read_parquet(bytes: &[u8]) -> RowTexts {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let mut read = Vec::new();
@@ -112,7 +112,7 @@ fn read_parquet(bytes: &[u8]) -> Read {
     read
 }
 
-fn read_arrow(bytes: &[u8]) -> Read {
+fn read_arrow(bytes: &[u8]) -> RowTexts {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let mut read = Vec::new();
@@ -131,7 +131,7 @@ fn read_arrow(bytes: &[u8]) -> Read {
     read
 }
 
-fn whole() -> Read {
+fn whole() -> RowTexts {
     let text = |i: usize| (!i.is_multiple_of(7)).then(|| format!("text {i} {}", "z".repeat(i % 23)));
     (0..ROWS).map(|i| Ok(text(i))).collect()
 }
@@ -161,7 +161,7 @@ proptest! {
     fn damaged_files_give_rows_and_rejects(damages in damages(), cut in any::<prop::sample::Index>(), cuts: bool) {
         // The panics of the decoders are caught; their messages can be ignored.
         for (bytes, read) in [
-            (parquet_bytes(), read_parquet as fn(&[u8]) -> Read),
+            (parquet_bytes(), read_parquet as fn(&[u8]) -> RowTexts),
             (arrow_bytes(false), read_arrow),
             (arrow_bytes(true), read_arrow),
         ] {

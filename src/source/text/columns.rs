@@ -27,7 +27,7 @@ pub struct WantedColumns {
 
 /// Positions of the columns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Columns {
+pub struct TextColumns {
     text: usize,
     key: Option<usize>,
     kept: Vec<usize>,
@@ -40,7 +40,7 @@ impl WantedColumns {
     ///
     /// Returns [`ErrorKind::Usage`](crate::error::ErrorKind) if a column is missing, occurs twice, or has an unsuitable
     /// type.
-    pub fn columns(&self, schema: &Schema) -> Result<(Columns, Vec<FieldType>)> {
+    pub fn columns(&self, schema: &Schema) -> Result<(TextColumns, Vec<FieldType>)> {
         let find = |wanted: &str, option: &'static str| {
             let mut found = (0..schema.fields().len()).filter(|&at| schema.field(at).name() == wanted);
             match (found.next(), found.next()) {
@@ -80,11 +80,11 @@ impl WantedColumns {
             kept.push(at);
             types.push(found);
         }
-        Ok((Columns { text, key, kept }, types))
+        Ok((TextColumns { text, key, kept }, types))
     }
 }
 
-impl Columns {
+impl TextColumns {
     /// Returns the ordinals of all these columns, ascending, and the positions of the columns among those ordinals.
     pub fn alone(&self) -> (Vec<usize>, Self) {
         let mut all: Vec<usize> = [self.text].into_iter().chain(self.key).chain(self.kept.clone()).collect();

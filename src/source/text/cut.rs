@@ -4,7 +4,7 @@ use super::scan::Scanner;
 pub use super::scan::{Rule, lines};
 use crate::error::Result;
 use crate::sample::Reject;
-use crate::source::lines::Piece;
+use crate::source::lines::LinePiece;
 use crate::source::stream::{Broken, Stream};
 
 /// Bytes read at a time.
@@ -12,9 +12,9 @@ const READ_BYTES: usize = 128 << 10;
 
 /// The next part of a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum DocumentCut {
     /// Whole documents, or one that is too long. Offsets refer to the decompressed bytes.
-    Piece(Piece),
+    Piece(LinePiece),
     /// The stream is damaged after `offset`: nothing follows.
     Broken {
         /// Start of the document that is cut off.
@@ -25,7 +25,7 @@ pub enum Cut {
 }
 
 /// Cuts a stream into pieces.
-pub struct Cutter {
+pub struct DocumentCutter {
     stream: Stream,
     scanner: Scanner,
     /// Maximum size of a document with its separator, in bytes.
@@ -40,7 +40,7 @@ pub struct Cutter {
     members: Vec<u64>,
 }
 
-impl Cutter {
+impl DocumentCutter {
     /// Cuts `stream` according to `rule`. Documents of more than `max_document_bytes` are skipped.
     pub fn new(stream: Stream, rule: Rule, max_document_bytes: u64) -> Self {
         let separator = if let Rule::Separator(separator) = &rule { separator.len() } else { 2 };
@@ -57,7 +57,7 @@ impl Cutter {
     }
 
     /// Returns the start of the last compressed member that contributed bytes to what was returned since the last call;
-    /// after [`Cut::Broken`], the start of the damaged member. `None` if no other member started.
+    /// after [`DocumentCut::Broken`], the start of the damaged member. `None` if no other member started.
     pub fn take_member_start(&mut self) -> Option<u64> {
         let is_broken = self.ended && self.damage.is_none() && self.buffer.is_empty();
         let given = self.members.iter().take_while(|&&start| is_broken || start < self.offset).count();
@@ -83,10 +83,10 @@ impl Cutter {
     /// # Errors
     ///
     /// Returns operating-system errors, never damage to the file.
-    pub fn next(&mut self, target: usize) -> Result<Option<Cut>> {
+    pub fn next(&mut self, target: usize) -> Result<Option<DocumentCut>> {
         loop {
             if self.scanner.last.is_none() && self.buffer.len() as u64 > self.most {
-                return self.pass_over().map(Some);
+                return self.skip_document().map(Some);
             }
             if self.ended || (self.buffer.len() >= target && self.scanner.last.is_some()) {
                 break;
@@ -98,15 +98,15 @@ impl Cutter {
         if whole > 0 {
             let rest = self.buffer.split_off(whole);
             let bytes = std::mem::replace(&mut self.buffer, rest);
-            let offset = self.gone(whole);
-            return Ok(Some(Cut::Piece(Piece::Lines { offset, bytes })));
+            let offset = self.advance(whole);
+            return Ok(Some(DocumentCut::Piece(LinePiece::Lines { offset, bytes })));
         }
         self.buffer = Vec::new();
-        Ok(self.damage.take().map(|reject| Cut::Broken { offset: self.offset, reject }))
+        Ok(self.damage.take().map(|reject| DocumentCut::Broken { offset: self.offset, reject }))
     }
 
     /// Skips to the next document without holding the current one in memory.
-    fn pass_over(&mut self) -> Result<Cut> {
+    fn skip_document(&mut self) -> Result<DocumentCut> {
         let offset = self.offset;
         loop {
             let bytes = match self.scanner.first {
@@ -116,19 +116,19 @@ impl Cutter {
             };
             let is_found = self.scanner.first.is_some();
             self.buffer.drain(..bytes);
-            self.gone(bytes);
+            self.advance(bytes);
             if let Some(reject) = self.damage.take().filter(|_| !is_found) {
-                return Ok(Cut::Broken { offset, reject });
+                return Ok(DocumentCut::Broken { offset, reject });
             }
             if is_found || self.ended {
-                return Ok(Cut::Piece(Piece::Overlong { offset, bytes: self.offset - offset }));
+                return Ok(DocumentCut::Piece(LinePiece::Overlong { offset, bytes: self.offset - offset }));
             }
             self.read()?;
         }
     }
 
     /// Records that the first `bytes` bytes were removed from the buffer. Returns their offset.
-    fn gone(&mut self, bytes: usize) -> u64 {
+    fn advance(&mut self, bytes: usize) -> u64 {
         self.scanner.remove(bytes);
         let offset = self.offset;
         self.offset += bytes as u64;
@@ -166,19 +166,19 @@ mod tests {
     use crate::source::PlannedFile;
     use crate::source::compression::Compression;
 
-    fn cutter(path: &Path, compression: Option<Compression>, rule: Rule, most: u64) -> Cutter {
-        Cutter::new(Stream::open(&PlannedFile::now(path).unwrap(), compression).unwrap(), rule, most)
+    fn cutter(path: &Path, compression: Option<Compression>, rule: Rule, most: u64) -> DocumentCutter {
+        DocumentCutter::new(Stream::open(&PlannedFile::now(path).unwrap(), compression).unwrap(), rule, most)
     }
 
-    fn cuts(mut cutter: Cutter, target: usize) -> Vec<Cut> {
+    fn cuts(mut cutter: DocumentCutter, target: usize) -> Vec<DocumentCut> {
         std::iter::from_fn(|| cutter.next(target).unwrap()).collect()
     }
 
     /// Returns the documents of pieces, with their offsets.
-    fn documents(rule: &Rule, cuts: &[Cut]) -> Vec<(u64, Vec<u8>)> {
+    fn documents(rule: &Rule, cuts: &[DocumentCut]) -> Vec<(u64, Vec<u8>)> {
         let mut found = Vec::new();
         for cut in cuts {
-            let Cut::Piece(Piece::Lines { offset, bytes }) = cut else { panic!("{cut:?}") };
+            let DocumentCut::Piece(LinePiece::Lines { offset, bytes }) = cut else { panic!("{cut:?}") };
             found.extend(rule.documents(bytes).into_iter().map(|(at, d)| (offset + at as u64, d.to_vec())));
         }
         found
@@ -256,9 +256,9 @@ mod tests {
         assert_eq!(
             found[1..],
             [
-                Cut::Piece(Piece::Overlong { offset: 5, bytes: length + 2 }),
-                Cut::Piece(Piece::Lines { offset: three, bytes: b"three--".to_vec() }),
-                Cut::Piece(Piece::Overlong { offset: three + 7, bytes: length }),
+                DocumentCut::Piece(LinePiece::Overlong { offset: 5, bytes: length + 2 }),
+                DocumentCut::Piece(LinePiece::Lines { offset: three, bytes: b"three--".to_vec() }),
+                DocumentCut::Piece(LinePiece::Overlong { offset: three + 7, bytes: length }),
             ]
         );
         assert_eq!(documents(&rule, &found[..1]), [(0, b"one".to_vec())]);
@@ -271,7 +271,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [&whole[..], &whole[..whole.len() / 2]].concat()).unwrap();
         let mut found = cuts(cutter(file.path(), Some(Compression::Zstd), Rule::Lines, 1 << 20), 1000);
-        let Some(Cut::Broken { offset, reject }) = found.pop() else { panic!("{} cuts", found.len()) };
+        let Some(DocumentCut::Broken { offset, reject }) = found.pop() else {
+            panic!("{} cuts", found.len())
+        };
         assert_eq!(reject.code, RejectCode::Truncated);
         let documents = documents(&Rule::Lines, &found);
         assert!(documents.len() > 50_000 && documents.len() < 100_000);
@@ -288,7 +290,7 @@ mod tests {
         std::fs::write(file.path(), zstd::encode_all(std::io::repeat(0).take(1 << 28), 19).unwrap()).unwrap();
         let found = cuts(cutter(file.path(), Some(Compression::Zstd), Rule::Whole, 1 << 20), 1000);
         assert!(
-            matches!(&found[..], [Cut::Broken { offset: 0, reject }] if reject.code == RejectCode::TooLarge)
+            matches!(&found[..], [DocumentCut::Broken { offset: 0, reject }] if reject.code == RejectCode::TooLarge)
         );
     }
 }

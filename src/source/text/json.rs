@@ -81,10 +81,12 @@ impl WantedPaths {
             return Err(Reject::new(RejectCode::Empty, "the line is empty"));
         }
         let mut json = serde_json::Deserializer::from_str(line);
-        let mut members =
-            json.deserialize_map(Members(self)).and_then(|members| json.end().map(|()| members)).map_err(
-                |e| Reject::new(RejectCode::InvalidJson, format!("the line is not a JSON object: {e}")),
-            )?;
+        let mut members = json
+            .deserialize_map(MembersVisitor(self))
+            .and_then(|members| json.end().map(|()| members))
+            .map_err(|e| {
+                Reject::new(RejectCode::InvalidJson, format!("the line is not a JSON object: {e}"))
+            })?;
         let key = self.key.as_ref().map(|path| key(&path.whole, path.find(&members))).transpose()?;
         let null = Json::Null;
         let kept = self
@@ -139,9 +141,9 @@ fn unusable(name: &str, found: Option<&Json>, wanted: &str, flag: &str) -> Rejec
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Collects the members that may contain a requested field.
-struct Members<'a>(&'a WantedPaths);
+struct MembersVisitor<'a>(&'a WantedPaths);
 
-impl<'de> Visitor<'de> for Members<'_> {
+impl<'de> Visitor<'de> for MembersVisitor<'_> {
     type Value = Vec<(String, Json)>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -14,7 +14,7 @@ use crate::source::metadata::{begin, from_text};
 
 /// The columns of a table, and which of them are requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
+pub struct TableHeader {
     format: Format,
     names: Vec<String>,
     text: usize,
@@ -24,7 +24,7 @@ pub struct Header {
 
 /// Names of the columns with the requested fields.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct RequestedColumns<'a> {
     /// Column that holds the text.
     pub text: &'a str,
     /// Column that holds the key.
@@ -56,13 +56,13 @@ pub fn names(format: Format, piece: &[u8]) -> Option<Vec<String>> {
     is_read.then(|| record.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
-impl Header {
+impl TableHeader {
     /// Reads the header of a table from its first piece. Returns it with its end offset.
     ///
     /// # Errors
     ///
     /// Returns a reject if a requested column is missing or occurs twice.
-    pub fn read(format: Format, piece: &[u8], wanted: Wanted<'_>) -> Result<(Self, usize), Reject> {
+    pub fn read(format: Format, piece: &[u8], wanted: RequestedColumns<'_>) -> Result<(Self, usize), Reject> {
         let content = piece.strip_prefix("\u{feff}".as_bytes()).unwrap_or(piece);
         let mut reader = reader(format, content);
         let mut record = ByteRecord::new();
@@ -166,10 +166,10 @@ mod tests {
     #[test]
     fn rows_are_taken_apart_with_their_offsets() {
         let fields = [Field::nullable("n", FieldType::Int32)];
-        let wanted = Wanted { text: "body", key: Some("id"), fields: &fields };
+        let wanted = RequestedColumns { text: "body", key: Some("id"), fields: &fields };
         let table =
             "\u{feff}id,body,n\r\na,\"one\r\ntwo, \"\"three\"\"\",5\r\n\r\nb,x,\nc,y\nd,z,many\n,k,1\n";
-        let (header, end) = Header::read(Format::Csv, table.as_bytes(), wanted).unwrap();
+        let (header, end) = TableHeader::read(Format::Csv, table.as_bytes(), wanted).unwrap();
         assert_eq!(&table[end..end + 3], "a,\"");
         let mut found = Vec::new();
         header.rows(&table.as_bytes()[end..], &fields, false, |at, row| {
@@ -193,8 +193,8 @@ mod tests {
 
     #[test]
     fn columns_that_are_not_there_are_named() {
-        let wanted = Wanted { text: "text", key: None, fields: &[] };
-        let defect = |table: &str| Header::read(Format::Tsv, table.as_bytes(), wanted).unwrap_err();
+        let wanted = RequestedColumns { text: "text", key: None, fields: &[] };
+        let defect = |table: &str| TableHeader::read(Format::Tsv, table.as_bytes(), wanted).unwrap_err();
         assert_eq!(defect("").code, RejectCode::Empty);
         assert_eq!(defect("a\tb\n").message, "there is no column \"text\"; there are a, b");
         assert_eq!(defect("text\ttext\n").code, RejectCode::Corrupt);

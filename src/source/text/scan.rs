@@ -83,7 +83,7 @@ fn without_line_end(line: &[u8]) -> &[u8] {
 
 /// State of a table after a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cell {
+enum CellState {
     /// At the start of a value.
     Begin,
     Plain,
@@ -101,14 +101,14 @@ pub(super) struct Scanner {
     /// The first and the last boundary found since the last call of [`Self::remove`].
     pub(super) first: Option<usize>,
     pub(super) last: Option<usize>,
-    cell: Cell,
+    cell: CellState,
     /// Whether the line has had only whitespace so far.
     blank: bool,
 }
 
 impl Scanner {
     pub(super) fn new(rule: Rule) -> Self {
-        Self { rule, scanned: 0, first: None, last: None, cell: Cell::Begin, blank: true }
+        Self { rule, scanned: 0, first: None, last: None, cell: CellState::Begin, blank: true }
     }
 
     /// Scans the bytes that were added to the buffer.
@@ -158,22 +158,22 @@ impl Scanner {
                 let mut at = from;
                 while let Some(&byte) = buffer.get(at) {
                     self.cell = match (self.cell, byte) {
-                        (Cell::Quoted, b'"') => Cell::Quote,
-                        (Cell::Quoted, _) => {
+                        (CellState::Quoted, b'"') => CellState::Quote,
+                        (CellState::Quoted, _) => {
                             let Some(quote) = memchr(b'"', &buffer[at..]) else { break };
                             at += quote;
                             continue;
                         }
-                        (Cell::Begin | Cell::Quote, b'"') => Cell::Quoted,
+                        (CellState::Begin | CellState::Quote, b'"') => CellState::Quoted,
                         (_, b'\n' | b'\r') => {
                             self.found(at + 1);
-                            Cell::Begin
+                            CellState::Begin
                         }
-                        (_, byte) if byte == delimiter => Cell::Begin,
-                        _ => Cell::Plain,
+                        (_, byte) if byte == delimiter => CellState::Begin,
+                        _ => CellState::Plain,
                     };
                     at += 1;
-                    if self.cell == Cell::Plain {
+                    if self.cell == CellState::Plain {
                         // Bytes that end neither the value nor the row.
                         let skip = memchr2(delimiter, b'\n', &buffer[at..]).unwrap_or(buffer.len() - at);
                         at += memchr(b'\r', &buffer[at..at + skip]).unwrap_or(skip);

@@ -20,7 +20,7 @@ const MAX_TRAILER_BYTES: u64 = 64 << 20;
 
 /// The content that a header announces.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum MemberBody {
     File(Vec<u8>),
     /// A file that is too large to be read, with its size in bytes.
     TooLarge(u64),
@@ -30,20 +30,20 @@ pub(super) enum Body {
     Other,
 }
 
-pub(super) struct Member {
+pub(super) struct TarMember {
     pub(super) name: Vec<u8>,
-    pub(super) body: Body,
+    pub(super) body: MemberBody,
 }
 
 /// The reason why there is no further member.
-pub(super) enum Stop {
+pub(super) enum NoMember {
     End,
     Failed(crate::error::Error),
-    Damaged(Damage),
+    Damaged(TarDamage),
 }
 
 /// Damage after which nothing more can be read from a tar file.
-pub(super) struct Damage {
+pub(super) struct TarDamage {
     /// Name of the damaged member.
     pub(super) member: Option<Vec<u8>>,
     /// Description in one sentence.
@@ -52,11 +52,11 @@ pub(super) struct Damage {
     pub(super) is_corrupt: bool,
 }
 
-impl From<Broken> for Stop {
+impl From<Broken> for NoMember {
     fn from(broken: Broken) -> Self {
         match broken {
-            Broken::Failed(error) => Stop::Failed(error),
-            Broken::Damaged(reject) => Stop::Damaged(Damage {
+            Broken::Failed(error) => NoMember::Failed(error),
+            Broken::Damaged(reject) => NoMember::Damaged(TarDamage {
                 member: None,
                 is_corrupt: reject.code == RejectCode::Corrupt,
                 why: reject.message,
@@ -65,30 +65,30 @@ impl From<Broken> for Stop {
     }
 }
 
-impl Stop {
+impl NoMember {
     /// Returns damage to the tar file itself.
     fn damaged(why: &str) -> Self {
-        Stop::Damaged(Damage { member: None, why: why.to_owned(), is_corrupt: false })
+        NoMember::Damaged(TarDamage { member: None, why: why.to_owned(), is_corrupt: false })
     }
 }
 
 /// Returns the next member. Files of more than `max_bytes` bytes are skipped.
-pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<Member, Stop> {
+pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<TarMember, NoMember> {
     let (mut long_name, mut long_size) = (None, None);
     loop {
         let mut block = [0; BLOCK];
         let filled = stream.fill(&mut block)?;
         if filled < BLOCK {
-            return Err(Stop::damaged("it ends without the mark of its end"));
+            return Err(NoMember::damaged("it ends without the mark of its end"));
         }
         if block == [0; BLOCK] {
             drain(stream)?;
-            return Err(Stop::End);
+            return Err(NoMember::End);
         }
         let header = Header::from_byte_slice(&block);
         let size = match (long_size, header.entry_size()) {
             (Some(size), _) | (None, Ok(size)) if is_whole(&block, header) => size,
-            _ => return Err(Stop::damaged("one of its headers is damaged")),
+            _ => return Err(NoMember::damaged("one of its headers is damaged")),
         };
         match header.entry_type() {
             EntryType::GNULongName => {
@@ -99,7 +99,8 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<Member, Stop> 
             EntryType::XHeader => {
                 let body = extension(stream, size)?;
                 for pair in PaxExtensions::new(&body) {
-                    let pair = pair.map_err(|_| Stop::damaged("one of its extended headers is damaged"))?;
+                    let pair =
+                        pair.map_err(|_| NoMember::damaged("one of its extended headers is damaged"))?;
                     match pair.key_bytes() {
                         b"path" => long_name = Some(pair.value_bytes().to_vec()),
                         b"size" => long_size = pair.value().ok().and_then(|v| v.parse().ok()),
@@ -111,9 +112,11 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<Member, Stop> 
             kind => {
                 let name = long_name.take().map_or_else(|| header.path_bytes(), Cow::Owned).into_owned();
                 return body(stream, kind, size, max_bytes)
-                    .map(|body| Member { name: name.clone(), body })
+                    .map(|body| TarMember { name: name.clone(), body })
                     .map_err(|stop| match stop {
-                        Stop::Damaged(damage) => Stop::Damaged(Damage { member: Some(name), ..damage }),
+                        NoMember::Damaged(damage) => {
+                            NoMember::Damaged(TarDamage { member: Some(name), ..damage })
+                        }
                         other => other,
                     });
             }
@@ -130,30 +133,30 @@ fn is_whole(block: &[u8; BLOCK], header: &Header) -> bool {
     header.cksum().is_ok_and(|said| said == sum)
 }
 
-fn body(stream: &mut Stream, kind: EntryType, size: u64, max_bytes: u64) -> Result<Body, Stop> {
+fn body(stream: &mut Stream, kind: EntryType, size: u64, max_bytes: u64) -> Result<MemberBody, NoMember> {
     let passed = match kind {
         EntryType::Regular | EntryType::Continuous if size <= max_bytes => {
-            return Ok(Body::File(read(stream, size)?));
+            return Ok(MemberBody::File(read(stream, size)?));
         }
-        EntryType::Regular | EntryType::Continuous => Body::TooLarge(size),
+        EntryType::Regular | EntryType::Continuous => MemberBody::TooLarge(size),
         // The size in the header of a link is that of its target.
-        EntryType::Symlink | EntryType::Link => return Ok(Body::Link),
-        EntryType::Directory => Body::Folder,
-        _ => Body::Other,
+        EntryType::Symlink | EntryType::Link => return Ok(MemberBody::Link),
+        EntryType::Directory => MemberBody::Folder,
+        _ => MemberBody::Other,
     };
     skip(stream, size)?;
     Ok(passed)
 }
 
-fn extension(stream: &mut Stream, size: u64) -> Result<Vec<u8>, Stop> {
+fn extension(stream: &mut Stream, size: u64) -> Result<Vec<u8>, NoMember> {
     if size > MAX_EXTENSION_BYTES {
-        return Err(Stop::damaged("one of its extended headers is too long"));
+        return Err(NoMember::damaged("one of its extended headers is too long"));
     }
     read(stream, size)
 }
 
 /// Reads the bytes of a member, without the padding of its last block.
-fn read(stream: &mut Stream, size: u64) -> Result<Vec<u8>, Stop> {
+fn read(stream: &mut Stream, size: u64) -> Result<Vec<u8>, NoMember> {
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < size {
         let start = bytes.len();
@@ -171,12 +174,12 @@ fn padding(size: u64) -> u64 {
     size.wrapping_neg() % BLOCK as u64
 }
 
-fn skip(stream: &mut Stream, size: u64) -> Result<(), Stop> {
+fn skip(stream: &mut Stream, size: u64) -> Result<(), NoMember> {
     skip_exactly(stream, size)?;
     skip_exactly(stream, padding(size))
 }
 
-fn skip_exactly(stream: &mut Stream, mut bytes: u64) -> Result<(), Stop> {
+fn skip_exactly(stream: &mut Stream, mut bytes: u64) -> Result<(), NoMember> {
     let mut buffer = [0; 8 * BLOCK];
     while bytes > 0 {
         let step = bytes.min(buffer.len() as u64);
@@ -188,12 +191,12 @@ fn skip_exactly(stream: &mut Stream, mut bytes: u64) -> Result<(), Stop> {
     Ok(())
 }
 
-fn cut_off() -> Stop {
-    Stop::damaged("it ends in the middle of a member")
+fn cut_off() -> NoMember {
+    NoMember::damaged("it ends in the middle of a member")
 }
 
 /// Reads the bytes after the end, because the checksum of compressed data comes last.
-pub(super) fn drain(stream: &mut Stream) -> Result<(), Stop> {
+pub(super) fn drain(stream: &mut Stream) -> Result<(), NoMember> {
     let mut buffer = [0; 8 * BLOCK];
     let mut drained = 0;
     while drained < MAX_TRAILER_BYTES {

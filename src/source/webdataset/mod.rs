@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::members::{Body, Damage, Member, Stop};
+use self::members::{MemberBody, NoMember, TarDamage, TarMember};
 use super::compression::Compression;
 use super::stream::Stream;
 use super::{PlannedFile, portable_name};
@@ -130,18 +130,18 @@ impl Samples {
             let start = self.stream.position();
             match members::next(&mut self.stream, MAX_SAMPLE_BYTES) {
                 Ok(member) => self.member(start, member),
-                Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::End) => {
+                Err(NoMember::Failed(error)) => return Err(error),
+                Err(NoMember::End) => {
                     self.stream.check_unchanged()?;
                     self.end();
                 }
-                Err(Stop::Damaged(mut damage)) => {
+                Err(NoMember::Damaged(mut damage)) => {
                     if !damage.is_corrupt && self.stream.is_compressed() {
                         // Damaged compressed data may first show up as a damaged header.
                         match members::drain(&mut self.stream) {
-                            Err(Stop::Failed(error)) => return Err(error),
-                            Err(Stop::Damaged(found)) => damage.is_corrupt = found.is_corrupt,
-                            Ok(()) | Err(Stop::End) => {}
+                            Err(NoMember::Failed(error)) => return Err(error),
+                            Err(NoMember::Damaged(found)) => damage.is_corrupt = found.is_corrupt,
+                            Ok(()) | Err(NoMember::End) => {}
                         }
                     }
                     self.stream.check_unchanged()?;
@@ -156,37 +156,37 @@ impl Samples {
         self.ended = true;
     }
 
-    fn damaged(&mut self, start: u64, damage: Damage) {
+    fn damaged(&mut self, start: u64, damage: TarDamage) {
         self.is_corrupt = damage.is_corrupt;
         let reject = Reject::new(RejectCode::Truncated, format!("the tar file is broken: {}", damage.why));
-        let name = damage.member.as_deref().and_then(safe).map(|path| divide(&path).0.to_owned());
+        let name = damage.member.as_deref().and_then(safe_path).map(|path| divide(&path).0.to_owned());
         // The sample that is cut off is incomplete; a sample before it is complete.
         self.pending = self.pending.take().filter(|(_, pending)| Some(&pending.name) != name.as_ref());
         self.end();
         self.ready.push_back((start, NextSample::Rejected(name, reject)));
     }
 
-    fn member(&mut self, start: u64, member: Member) {
-        if matches!(member.body, Body::Folder) {
+    fn member(&mut self, start: u64, member: TarMember) {
+        if matches!(member.body, MemberBody::Folder) {
             return;
         }
         let unsafe_path = |why: &str| {
             let name = portable_name(OsStr::from_bytes(&member.name));
             NextSample::Rejected(Some(name), Reject::new(RejectCode::UnsafePath, why))
         };
-        let Some(path) = safe(&member.name) else {
+        let Some(path) = safe_path(&member.name) else {
             self.ready.push_back((start, unsafe_path("the path of the member leads out of the tar file")));
             return;
         };
         let (name, extension) = divide(&path);
         let (bytes, too_large) = match member.body {
-            Body::File(bytes) => (bytes, None),
-            Body::TooLarge(size) => (Vec::new(), Some(size)),
-            Body::Link => {
+            MemberBody::File(bytes) => (bytes, None),
+            MemberBody::TooLarge(size) => (Vec::new(), Some(size)),
+            MemberBody::Link => {
                 self.ready.push_back((start, unsafe_path("the member is a link")));
                 return;
             }
-            Body::Folder | Body::Other => {
+            MemberBody::Folder | MemberBody::Other => {
                 self.ready.push_back((start, NextSample::Skipped));
                 return;
             }
@@ -230,7 +230,7 @@ impl Samples {
 }
 
 /// Returns the path of a member without `.` components; `None` if it leads out of the tar file.
-fn safe(name: &[u8]) -> Option<String> {
+fn safe_path(name: &[u8]) -> Option<String> {
     if name.starts_with(b"/") {
         return None;
     }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn paths_are_safe_and_divided_at_the_first_dot() {
-        let parts = |name: &[u8]| safe(name).map(|p| (divide(&p).0.to_owned(), divide(&p).1));
+        let parts = |name: &[u8]| safe_path(name).map(|p| (divide(&p).0.to_owned(), divide(&p).1));
         let some = |name: &str, extension: &str| Some((name.to_owned(), extension.to_owned()));
         assert_eq!(parts(b"./a.b/0001.left.JPG"), some("a.b/0001", "left.jpg"));
         assert_eq!(parts(b"x"), some("x", ""));

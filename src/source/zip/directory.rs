@@ -51,7 +51,7 @@ pub struct Directory {
 }
 
 /// Location of the central directory.
-struct Place {
+struct DirectoryLocation {
     start: u64,
     bytes: u64,
     /// Bytes before the archive, which its offsets do not include.
@@ -66,8 +66,8 @@ impl Directory {
     /// Returns an error if the file cannot be read, is not a zip archive, or is damaged.
     pub fn read(planned: &PlannedFile) -> Result<Self> {
         let opened = planned.open()?;
-        let found = find(&opened, planned.bytes).and_then(|place| match place {
-            Ok(place) => entries(&opened, &place),
+        let found = find(&opened, planned.bytes).and_then(|location| match location {
+            Ok(location) => entries(&opened, &location),
             Err(why) => Ok(Err(why)),
         });
         // Apparent damage may also be a file that is still being written.
@@ -82,7 +82,7 @@ impl Directory {
 }
 
 /// Description of what is wrong with an archive.
-type Damage = String;
+type DirectoryDamage = String;
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
@@ -103,7 +103,7 @@ fn read_at<const N: usize>(file: &OpenedFile, at: u64) -> io::Result<[u8; N]> {
 }
 
 /// Finds the directory through the records at the end of the file.
-fn find(file: &OpenedFile, length: u64) -> io::Result<Result<Place, Damage>> {
+fn find(file: &OpenedFile, length: u64) -> io::Result<Result<DirectoryLocation, DirectoryDamage>> {
     let tail_start = length.saturating_sub(MAX_END_BYTES);
     let mut tail = vec![0; (length - tail_start) as usize];
     retried(|| file.read_exact_at(&mut tail, tail_start))?;
@@ -135,9 +135,9 @@ fn find(file: &OpenedFile, length: u64) -> io::Result<Result<Place, Damage>> {
     if disks != 0 {
         return Ok(Err("it is one part of several".to_owned()));
     }
-    let place = directory_end.checked_sub(bytes).and_then(|real| Some((real, real.checked_sub(start)?)));
-    Ok(match place {
-        Some((start, before)) => Ok(Place { start, bytes, before }),
+    let location = directory_end.checked_sub(bytes).and_then(|real| Some((real, real.checked_sub(start)?)));
+    Ok(match location {
+        Some((start, before)) => Ok(DirectoryLocation { start, bytes, before }),
         None => Err("its directory is larger than the file".to_owned()),
     })
 }
@@ -158,11 +158,14 @@ fn end64(
     Ok(None)
 }
 
-/// Reads the entries of the directory at `place`.
-fn entries(file: &OpenedFile, place: &Place) -> io::Result<Result<Vec<ZipEntry>, Damage>> {
-    let range = place.start..place.start + place.bytes;
+/// Reads the entries of the directory at `location`.
+fn entries(
+    file: &OpenedFile,
+    location: &DirectoryLocation,
+) -> io::Result<Result<Vec<ZipEntry>, DirectoryDamage>> {
+    let range = location.start..location.start + location.bytes;
     file.will_read(range.clone()).map_err(io::Error::other)?;
-    let mut reader = BufReader::with_capacity(1 << 18, file.reader(range)).take(place.bytes);
+    let mut reader = BufReader::with_capacity(1 << 18, file.reader(range)).take(location.bytes);
     let mut entries = Vec::new();
     let mut header = [0; ENTRY_BYTES];
     while reader.limit() > 0 {
@@ -193,8 +196,8 @@ fn entries(file: &OpenedFile, place: &Place) -> io::Result<Result<Vec<ZipEntry>,
             offset: u64::from(u32_at(&header, 42)),
         };
         entry.widen(&rest[name..name + extra]);
-        let offset = entry.offset.checked_add(place.before);
-        let Some(offset) = offset.filter(|at| at.saturating_add(LOCAL_HEADER_BYTES as u64) <= place.start)
+        let offset = entry.offset.checked_add(location.before);
+        let Some(offset) = offset.filter(|at| at.saturating_add(LOCAL_HEADER_BYTES as u64) <= location.start)
         else {
             return damage();
         };

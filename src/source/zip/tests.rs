@@ -13,15 +13,15 @@ use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
 
 /// A file to write into a test archive.
-struct Given<'a> {
+struct TestMember<'a> {
     name: &'a str,
     content: &'a [u8],
     method: u16,
     flags: u16,
 }
 
-fn given<'a>(name: &'a str, content: &'a [u8]) -> Given<'a> {
-    Given { name, content, method: 8, flags: 0 }
+fn member<'a>(name: &'a str, content: &'a [u8]) -> TestMember<'a> {
+    TestMember { name, content, method: 8, flags: 0 }
 }
 
 fn deflated(content: &[u8]) -> Vec<u8> {
@@ -31,7 +31,7 @@ fn deflated(content: &[u8]) -> Vec<u8> {
 }
 
 /// Builds an archive according to the specification, with Zip64 numbers if `wide` is set.
-fn archive(files: &[Given<'_>], wide: bool) -> Vec<u8> {
+fn archive(files: &[TestMember<'_>], wide: bool) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for file in files {
         let data = if file.method == 8 { deflated(file.content) } else { file.content.to_vec() };
@@ -113,18 +113,18 @@ fn origins(found: &ExpandedZip) -> Vec<&str> {
 fn images_are_listed_by_path_and_read_by_offset() {
     let dir = tempfile::tempdir().unwrap();
     let long = vec![7; 100_000];
-    let stored = Given { method: 0, ..given("a/x.PNG", b"stored") };
+    let stored = TestMember { method: 0, ..member("a/x.PNG", b"stored") };
     let files = [
-        given("b/y.jpg", &long),
-        given("a/", b""),
+        member("b/y.jpg", &long),
+        member("a/", b""),
         stored,
-        given("a/z.avif", b"photo"),
-        given("notes.txt", b"text"),
-        given("__MACOSX/a/._x.PNG", b"mac"),
-        given("../out.png", b"outside"),
-        given("/root.png", b"outside"),
-        given(".hidden/x.png", b"hidden"),
-        given("metadata.csv", b"file_name"),
+        member("a/z.avif", b"photo"),
+        member("notes.txt", b"text"),
+        member("__MACOSX/a/._x.PNG", b"mac"),
+        member("../out.png", b"outside"),
+        member("/root.png", b"outside"),
+        member(".hidden/x.png", b"hidden"),
+        member("metadata.csv", b"file_name"),
     ];
     for wide in [false, true] {
         // The offsets of an archive that follows a program do not include the program.
@@ -145,7 +145,7 @@ fn images_are_listed_by_path_and_read_by_offset() {
 fn one_folder_that_holds_everything_is_no_class() {
     let dir = tempfile::tempdir().unwrap();
     let folders = |archive_name: &str, names: &[&str]| {
-        let files: Vec<_> = names.iter().map(|name| given(name, b"x")).collect();
+        let files: Vec<_> = names.iter().map(|name| member(name, b"x")).collect();
         let (_, found) = listed(dir.path(), archive_name, &archive(&files, false)).unwrap();
         let of = |file: &SourceFile| crate::source::splits::folders(file).join("/");
         found.files.iter().map(of).collect::<Vec<_>>()
@@ -163,7 +163,7 @@ fn one_folder_that_holds_everything_is_no_class() {
 #[test]
 fn files_that_cannot_be_read_are_rejected_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
-    let whole = archive(&[given("a.png", &[1; 5000])], false);
+    let whole = archive(&[member("a.png", &[1; 5000])], false);
     let with = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = whole.clone();
         change(&mut bytes);
@@ -195,7 +195,7 @@ fn files_that_cannot_be_read_are_rejected_one_by_one() {
 #[test]
 fn damaged_directories_are_refused_and_never_trusted() {
     let dir = tempfile::tempdir().unwrap();
-    let files = [given("a.png", &[1; 50]), given("b.png", &[2; 50])];
+    let files = [member("a.png", &[1; 50]), member("b.png", &[2; 50])];
     for wide in [false, true] {
         let whole = archive(&files, wide);
         let error = listed(dir.path(), "z.zip", &whole[..whole.len() - 40]).unwrap_err();

@@ -5,10 +5,10 @@
 use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, ImageInfo, Layout, LayoutRequest, Region, Scale};
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
-use super::container::jpeg::{Header, Process};
+use super::container::jpeg::{CodingProcess, JpegHeader};
 use super::container::{self, jpeg};
 use super::geometry::{Rect, Size};
-use super::icc::Conversion;
+use super::icc::ProfileConversion;
 use super::options::ImageOptions;
 use super::pixels::Pixels;
 use super::scratch::ImageScratch;
@@ -24,8 +24,8 @@ const MAX_PIXELS_PER_BYTE: u64 = 64 * 8;
 /// Returns the reduction for decoding `source`: the largest power of two, up to 8, whose result has at least twice the
 /// pixels of `target` in each direction. Down to that size, Lanczos loses no detail that JPEG has not already lost (44
 /// to 50 dB); below it, it does.
-pub(super) fn reduction(header: &Header<'_>, source: Size, target: Size) -> u32 {
-    if header.frame.process == Process::Lossless || header.frame.precision != 8 {
+pub(super) fn reduction(header: &JpegHeader<'_>, source: Size, target: Size) -> u32 {
+    if header.frame.process == CodingProcess::Lossless || header.frame.precision != 8 {
         return 1;
     }
     let fits = |n: &u32| {
@@ -43,19 +43,19 @@ pub(super) fn check_file_size(source: &CheckedImage<'_>) -> Result<(), Reject> {
 
 /// A request to decode a JPEG.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct JpegRequest<'a> {
     pub(super) source: &'a CheckedImage<'a>,
-    pub(super) header: &'a Header<'a>,
+    pub(super) header: &'a JpegHeader<'a>,
     pub(super) options: &'a ImageOptions,
     /// Decode to 1/`reduction` of the size of the file.
     pub(super) reduction: u32,
     /// The pixels needed, at that size; the content of others is unspecified.
     pub(super) needed: Rect,
     /// The profile conversion of the pixels. It is applied here only to CMYK.
-    pub(super) profile: Option<&'a Conversion>,
+    pub(super) profile: Option<&'a ProfileConversion>,
 }
 
-impl Asked<'_> {
+impl JpegRequest<'_> {
     /// Decodes the file into `scratch.decoded`: as grey if grey is requested and the profile does not need colours,
     /// otherwise as RGB. Returns true if damage was concealed, which only happens with the lenient option.
     ///
@@ -66,15 +66,15 @@ impl Asked<'_> {
             check_file_size(self.source)?;
         }
         let (format, channels) = match (self.options.color, self.profile) {
-            (Color::Gray, None | Some(Conversion::Table(_))) => (PixelFormat::Grayscale, 1),
+            (Color::Gray, None | Some(ProfileConversion::Table(_))) => (PixelFormat::Grayscale, 1),
             _ => (PixelFormat::Rgb, 3),
         };
         let ImageScratch { baseline, samples, decoded: out, .. } = scratch;
-        if !is_cmyk && self.whole_baseline(channels, baseline, out) {
+        if !is_cmyk && self.decode_baseline(channels, baseline, out) {
             return Ok(false);
         }
         let Some((layout, is_cut)) = self.layout()? else {
-            return self.library(format, channels, out).map(|_| true);
+            return self.decode_turbo(format, channels, out).map(|_| true);
         };
         match (JpegEngine::of(&layout)?, is_cmyk) {
             (JpegEngine::Layout, false) => {
@@ -82,8 +82,8 @@ impl Asked<'_> {
                 let decoded = self.decode_layout(&layout, jpeg_format(channels), &mut out.data)?;
                 Ok(is_cut || decoded.is_damaged)
             }
-            (JpegEngine::Turbo, false) => Ok(self.library(format, channels, out)? || is_cut),
-            (engine, true) => Ok(self.inks(&layout, engine, samples, out)? || is_cut),
+            (JpegEngine::Turbo, false) => Ok(self.decode_turbo(format, channels, out)? || is_cut),
+            (engine, true) => Ok(self.decode_cmyk(&layout, engine, samples, out)? || is_cut),
         }
     }
 
@@ -121,7 +121,7 @@ impl Asked<'_> {
     }
 
     /// Decodes with libjpeg-turbo-rs. Returns true if damage was concealed.
-    fn library(&self, format: PixelFormat, channels: usize, out: &mut Pixels) -> Result<bool, Reject> {
+    fn decode_turbo(&self, format: PixelFormat, channels: usize, out: &mut Pixels) -> Result<bool, Reject> {
         let reject = |error| self.reject(error);
         let mut decoder = self.decoder()?;
         decoder.set_output_format(format);
@@ -136,9 +136,9 @@ impl Asked<'_> {
     /// Decodes the file with the baseline decoder, which is faster for the files that it supports, and gives the same
     /// pixels. It accepts only undamaged files; the general decoders handle all others. Returns whether it decoded the
     /// file.
-    fn whole_baseline(&self, channels: usize, baseline: &mut BaselineDecoder, out: &mut Pixels) -> bool {
+    fn decode_baseline(&self, channels: usize, baseline: &mut BaselineDecoder, out: &mut Pixels) -> bool {
         let frame = self.header.frame;
-        if frame.process != Process::Sequential || frame.precision != 8 {
+        if frame.process != CodingProcess::Sequential || frame.precision != 8 {
             return false;
         }
         let size = self.source.structure.size;
@@ -160,7 +160,7 @@ impl Asked<'_> {
     }
 
     /// Decodes CMYK and converts it to RGB. Returns true if damage was concealed.
-    fn inks(
+    fn decode_cmyk(
         &self,
         layout: &Layout<'_>,
         engine: JpegEngine,
@@ -235,9 +235,10 @@ mod tests {
             for (reduction, size) in [(1, Size::new(40, 30)), (4, Size::new(10, 8))] {
                 let needed = Rect { left: 0, top: 0, size };
                 let options = &options;
-                let asked = Asked { source: &source, header, options, reduction, needed, profile: None };
+                let request =
+                    JpegRequest { source: &source, header, options, reduction, needed, profile: None };
                 let mut out = Pixels::default();
-                assert!(asked.whole_baseline(3, &mut BaselineDecoder::default(), &mut out));
+                assert!(request.decode_baseline(3, &mut BaselineDecoder::default(), &mut out));
                 assert_eq!(out.size(), size);
             }
         }

@@ -4,7 +4,7 @@ use image::{ColorType, ImageDecoder};
 
 use super::container::{self, corrupt};
 use super::geometry::Size;
-use super::icc::Space;
+use super::icc::ColorSpace;
 use super::pixels::Pixels;
 use super::source::CheckedImage;
 use crate::decode::other::{limits, open, reject, too_large};
@@ -13,11 +13,11 @@ use crate::sample::{Reject, RejectCode};
 
 /// The result of a decode, in addition to the pixels.
 #[derive(Debug)]
-pub(super) struct Decoded {
+pub(super) struct DecodedFile {
     /// The embedded profile, which is not applied to the pixels.
     pub(super) icc: Option<Vec<u8>>,
     /// The channels that the profile must be for.
-    pub(super) space: Space,
+    pub(super) space: ColorSpace,
     /// Whether the file contains only 8-bit RGB, so that its pixels are those of the output.
     pub(super) is_plain_rgb: bool,
     /// The damage at which decoding stopped; only with the lenient option.
@@ -30,7 +30,7 @@ pub(super) fn decode(
     lenient: bool,
     buffer: &mut Vec<u8>,
     out: &mut Pixels,
-) -> Result<Decoded, Reject> {
+) -> Result<DecodedFile, Reject> {
     let mut decoder = open(source.bytes, source.image_type, source.structure.size).map_err(reject)?;
     let (width, height) = decoder.dimensions();
     let size = Size::new(width, height);
@@ -43,7 +43,7 @@ pub(super) fn decode(
     let color_type = decoder.color_type();
     let is_plain_rgb =
         decoder.original_color_type() == image::ExtendedColorType::Rgb8 && color_type == ColorType::Rgb8;
-    let space = if color_type.has_color() { Space::Rgb } else { Space::Gray };
+    let space = if color_type.has_color() { ColorSpace::Rgb } else { ColorSpace::Gray };
     buffer.clear();
     buffer.resize(usize::try_from(decoded).map_err(|_| too_large())?, 0);
     let damage = match decoder.read_image(buffer).map_err(reject) {
@@ -69,7 +69,7 @@ pub(super) fn decode(
         damage => damage,
     };
     to_8_bits(buffer, color_type, size, out)?;
-    Ok(Decoded { icc, space, is_plain_rgb, damage })
+    Ok(DecodedFile { icc, space, is_plain_rgb, damage })
 }
 
 /// Checks that libwebp decodes a still lossy WebP; returns true for all other files. The decoder of the `image` crate

@@ -92,13 +92,13 @@ impl FromStr for Encode {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        known(text).ok_or_else(|| {
+        encoding_of(text).ok_or_else(|| {
             let error = not_accepted(
                 "encoding",
                 text,
                 "jpeg:Q, jpeg:Q:420, jpeg:Q:444, png, webp:Q, webp-lossless, raw or keep, with Q from 1 to 100",
             );
-            match meant(text) {
+            match suggestion(text) {
                 Some(value) => did_you_mean(error, &value),
                 None => error,
             }
@@ -107,7 +107,7 @@ impl FromStr for Encode {
 }
 
 /// Returns the encoding that `text` names.
-fn known(text: &str) -> Option<Encode> {
+fn encoding_of(text: &str) -> Option<Encode> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
         ["jpeg"] => Some(Encode::default()),
@@ -131,7 +131,7 @@ fn known(text: &str) -> Option<Encode> {
 }
 
 /// Suggests the encoding that was probably meant by an invalid text.
-fn meant(text: &str) -> Option<String> {
+fn suggestion(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase().replace(['=', ','], ":");
     let text = match (text.strip_prefix("jpg"), quality(&text)) {
         (Some(rest), _) => format!("jpeg{rest}"),
@@ -139,7 +139,7 @@ fn meant(text: &str) -> Option<String> {
         _ => text,
     };
     // Not `parse`, whose error would request this suggestion again.
-    known(&text).is_some().then_some(text)
+    encoding_of(&text).is_some().then_some(text)
 }
 
 impl fmt::Display for Encode {

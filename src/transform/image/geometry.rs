@@ -135,7 +135,7 @@ impl Geometry {
     /// Returns the positions of the output rows and columns in a mask of `size` that `orientation` turns upright.
     /// Positions are offsets in pixels: the sum of a row offset and a column offset is the nearest pixel. Padding is
     /// `None`.
-    pub(super) fn places(&self, size: Size, orientation: Orientation) -> [Vec<Option<usize>>; 2] {
+    pub(super) fn source_positions(&self, size: Size, orientation: Orientation) -> [Vec<Option<usize>>; 2] {
         let SizePlan { source, resized, crop, canvas } = self.plan;
         let (width, height) = (size.width as usize, size.height as usize);
         let nearest = |source: u32, resized: u32, start: u32, kept: u32, canvas: u32| {

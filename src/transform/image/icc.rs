@@ -25,7 +25,7 @@ const SRGB_TOLERANCE: u8 = 2;
 
 /// The channels of stored samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Space {
+pub(super) enum ColorSpace {
     Gray,
     Rgb,
     Cmyk,
@@ -35,7 +35,7 @@ type Executor = Arc<dyn TransformExecutor<u8> + Send + Sync>;
 
 /// A conversion from the colours of a profile to sRGB.
 #[derive(Clone)]
-pub(super) enum Conversion {
+pub(super) enum ProfileConversion {
     /// For grey: the sRGB level of each level.
     Table(Arc<[u8; 256]>),
     /// For RGB, and for RGBA.
@@ -46,19 +46,19 @@ pub(super) enum Conversion {
 
 /// Cache of recently used profiles, latest last, with their conversions; `None` if there is nothing to convert.
 #[derive(Default)]
-pub(super) struct Profiles(Vec<(Vec<u8>, Space, Option<Conversion>)>);
+pub(super) struct Profiles(Vec<(Vec<u8>, ColorSpace, Option<ProfileConversion>)>);
 
 impl Profiles {
     /// Returns the conversion to sRGB for samples in `space` with `profile`; `None` if the profile is sRGB or not
     /// usable.
-    pub(super) fn conversion(&mut self, profile: &[u8], space: Space) -> Option<Conversion> {
+    pub(super) fn conversion(&mut self, profile: &[u8], space: ColorSpace) -> Option<ProfileConversion> {
         let known = self.0.iter().position(|(bytes, of, _)| *of == space && bytes == profile);
         let (bytes, conversion) = match known {
             Some(at) => {
                 let (bytes, _, conversion) = self.0.remove(at);
                 (bytes, conversion)
             }
-            None => (profile.to_vec(), Conversion::new(profile, space)),
+            None => (profile.to_vec(), ProfileConversion::new(profile, space)),
         };
         self.0.push((bytes, space, conversion.clone()));
         let bytes =
@@ -70,8 +70,8 @@ impl Profiles {
     }
 }
 
-impl Conversion {
-    fn new(profile: &[u8], space: Space) -> Option<Self> {
+impl ProfileConversion {
+    fn new(profile: &[u8], space: ColorSpace) -> Option<Self> {
         if profile.len() > MAX_PROFILE_BYTES {
             return None;
         }
@@ -81,7 +81,7 @@ impl Conversion {
             profile.create_transform_8bit(from, &srgb, to, TransformOptions::default()).ok()
         };
         match (space, profile.color_space) {
-            (Space::Gray, DataColorSpace::Gray) => {
+            (ColorSpace::Gray, DataColorSpace::Gray) => {
                 let levels: [u8; 256] = std::array::from_fn(|level| level as u8);
                 let mut rgb = [[0; 3]; 256];
                 to(Layout::Gray, Layout::Rgb)?.transform(&levels, rgb.as_flattened_mut()).ok()?;
@@ -89,12 +89,12 @@ impl Conversion {
                 let is_srgb = table.iter().zip(levels).all(|(a, b)| a.abs_diff(b) <= SRGB_TOLERANCE);
                 (!is_srgb).then(|| Self::Table(Arc::new(table)))
             }
-            (Space::Rgb, DataColorSpace::Rgb) => {
+            (ColorSpace::Rgb, DataColorSpace::Rgb) => {
                 let rgb = to(Layout::Rgb, Layout::Rgb)?;
                 let rgba = to(Layout::Rgba, Layout::Rgba)?;
                 (!is_identity(&rgb)).then_some(Self::Rgb(rgb, rgba))
             }
-            (Space::Cmyk, DataColorSpace::Cmyk) => Some(Self::Cmyk(to(Layout::Rgba, Layout::Rgb)?)),
+            (ColorSpace::Cmyk, DataColorSpace::Cmyk) => Some(Self::Cmyk(to(Layout::Rgba, Layout::Rgb)?)),
             _ => None,
         }
     }
@@ -156,9 +156,9 @@ mod tests {
 
     use super::*;
 
-    fn converted(profile: &ColorProfile, space: Space, data: &[u8]) -> Option<Vec<u8>> {
+    fn converted(profile: &ColorProfile, space: ColorSpace, data: &[u8]) -> Option<Vec<u8>> {
         let conversion = Profiles::default().conversion(&profile.encode().unwrap(), space)?;
-        let channels = if space == Space::Gray { 1 } else { 3 };
+        let channels = if space == ColorSpace::Gray { 1 } else { 3 };
         let width = (data.len() / channels) as u32;
         let mut pixels = Pixels { data: data.to_vec(), width, height: 1, channels };
         conversion.apply(&mut pixels);
@@ -167,13 +167,13 @@ mod tests {
 
     #[test]
     fn srgb_needs_no_conversion() {
-        assert_eq!(converted(&ColorProfile::new_srgb(), Space::Rgb, &[1, 2, 3]), None);
+        assert_eq!(converted(&ColorProfile::new_srgb(), ColorSpace::Rgb, &[1, 2, 3]), None);
     }
 
     #[test]
     fn wide_colours_become_stronger_and_grey_stays_grey() {
-        let out =
-            converted(&ColorProfile::new_adobe_rgb(), Space::Rgb, &[100, 180, 100, 128, 128, 128]).unwrap();
+        let out = converted(&ColorProfile::new_adobe_rgb(), ColorSpace::Rgb, &[100, 180, 100, 128, 128, 128])
+            .unwrap();
         assert!(out[0] < 90 && out[1].abs_diff(180) <= 3, "{out:?}");
         assert!(out[3..].iter().all(|v| v.abs_diff(128) <= 3), "{out:?}");
     }
@@ -181,30 +181,30 @@ mod tests {
     #[test]
     fn grey_follows_its_curve() {
         let linear = ColorProfile::new_gray_with_gamma(1.0);
-        let out = converted(&linear, Space::Gray, &[0, 55, 255]).unwrap();
+        let out = converted(&linear, ColorSpace::Gray, &[0, 55, 255]).unwrap();
         assert!(out[0] == 0 && out[1].abs_diff(127) <= 3 && out[2] == 255, "{out:?}");
     }
 
     #[test]
     fn a_profile_for_other_channels_is_ignored() {
-        assert_eq!(converted(&ColorProfile::new_adobe_rgb(), Space::Gray, &[7]), None);
-        assert!(Profiles::default().conversion(b"no profile at all", Space::Rgb).is_none());
+        assert_eq!(converted(&ColorProfile::new_adobe_rgb(), ColorSpace::Gray, &[7]), None);
+        assert!(Profiles::default().conversion(b"no profile at all", ColorSpace::Rgb).is_none());
     }
 
     #[test]
     fn the_last_profiles_are_kept_and_no_more() {
         let mut profiles = Profiles::default();
         for i in 0..100u8 {
-            profiles.conversion(&[i], Space::Rgb);
+            profiles.conversion(&[i], ColorSpace::Rgb);
             // This profile is used repeatedly.
-            profiles.conversion(&[0], Space::Rgb);
+            profiles.conversion(&[0], ColorSpace::Rgb);
         }
         assert_eq!(profiles.0.len(), KEPT_CONVERSIONS);
         let mut kept: Vec<u8> = profiles.0.iter().map(|(bytes, ..)| bytes[0]).collect();
         kept.sort_unstable();
         let last = 101 - KEPT_CONVERSIONS as u8..100;
         assert_eq!(kept, std::iter::once(0).chain(last).collect::<Vec<_>>());
-        profiles.conversion(&vec![1; KEPT_PROFILE_BYTES], Space::Rgb);
+        profiles.conversion(&vec![1; KEPT_PROFILE_BYTES], ColorSpace::Rgb);
         assert_eq!(profiles.0.len(), 1);
     }
 
@@ -214,10 +214,10 @@ mod tests {
             let mut bytes = ColorProfile::new_adobe_rgb().encode().unwrap();
             let length = bytes.len();
             bytes[at % length] = value;
-            let _ = Conversion::new(&bytes, Space::Rgb).map(|c| {
+            let _ = ProfileConversion::new(&bytes, ColorSpace::Rgb).map(|c| {
                 c.apply(&mut Pixels { data: vec![9; 30], width: 10, height: 1, channels: 3 });
             });
-            let _ = Conversion::new(&bytes[..cut % length], Space::Rgb);
+            let _ = ProfileConversion::new(&bytes[..cut % length], ColorSpace::Rgb);
         }
     }
 }

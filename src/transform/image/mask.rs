@@ -49,7 +49,7 @@ impl ImageTransform {
         if geometry.plan.is_identity() && orientation == Orientation::Upright {
             return Ok(strip::strip(file, &source));
         }
-        let [rows, columns] = geometry.places(size, orientation);
+        let [rows, columns] = geometry.source_positions(size, orientation);
         let mut data = vec![0; rows.len() * columns.len() * mask.pixel_bytes()];
         mask.pick(&rows, &columns, &mut data);
         (mask.data, mask.size) = (data, geometry.plan.canvas);

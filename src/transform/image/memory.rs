@@ -15,8 +15,8 @@ pub(super) fn memory_bytes(source: &CheckedImage<'_>, plan: &SizePlan) -> u64 {
         // 16 bits each; for one scan its data without stuffing.
         Some(header) => {
             let components = header.frame.components as u64;
-            let keeps_coefficients =
-                header.frame.process == jpeg::Process::Progressive || header.has_several_scans(source.bytes);
+            let keeps_coefficients = header.frame.process == jpeg::CodingProcess::Progressive
+                || header.has_several_scans(source.bytes);
             // Components are padded to whole MCUs, with sides of up to 32 pixels.
             let side = |side: u32| u64::from(side.next_multiple_of(8 * header.frame.max_factor));
             let pixels = side(source.structure.size.width) * side(source.structure.size.height);

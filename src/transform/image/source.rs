@@ -35,7 +35,7 @@ pub(super) struct CheckedImage<'a> {
     pub(super) image_type: ImageType,
     pub(super) structure: Structure,
     /// The JPEG header; `None` for other types.
-    pub(super) jpeg: Option<jpeg::Header<'a>>,
+    pub(super) jpeg: Option<jpeg::JpegHeader<'a>>,
 }
 
 impl<'a> CheckedImage<'a> {

@@ -21,14 +21,14 @@ pub(super) fn strip(bytes: &Bytes, source: &CheckedImage<'_>) -> Bytes {
     }
 }
 
-fn strip_jpeg(bytes: &Bytes, header: &jpeg::Header<'_>) -> Bytes {
+fn strip_jpeg(bytes: &Bytes, header: &jpeg::JpegHeader<'_>) -> Bytes {
     let Some(end) = jpeg::end(bytes, header.first_scan) else { return bytes.clone() };
     if !header.has_metadata {
         return bytes.slice(..end);
     }
     let mut out = Vec::with_capacity(end);
     out.extend_from_slice(&[0xff, jpeg::SOI]);
-    let mut segments = jpeg::Segments::new(bytes);
+    let mut segments = jpeg::MarkerSegments::new(bytes);
     while let Ok(Some(segment)) = segments.next() {
         if !segment.is_metadata() {
             out.extend_from_slice(segment.whole);

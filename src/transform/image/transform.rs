@@ -6,7 +6,7 @@ use super::container::jpeg;
 use super::encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 use super::exif::Orientation;
 use super::geometry::{Geometry, Size, SizePlan};
-use super::icc::{Conversion, Space};
+use super::icc::{ColorSpace, ProfileConversion};
 use super::memory::memory_bytes;
 use super::options::ImageOptions;
 use super::outcome::{Converted, Filtered, ImageOutcome};
@@ -22,13 +22,13 @@ use crate::panics::{caught, contained};
 use crate::sample::{Reject, RejectCode};
 
 /// The result of a decode whose pixels are in the scratch.
-struct Decoded {
+struct DecodedImage {
     /// The pixels are 1/`reduction` of the size of the file.
     reduction: u32,
     /// Whether the colours of the file's pixels are already those of the output.
     is_unchanged: bool,
     /// A profile that still has to be applied to the pixels.
-    profile: Option<Conversion>,
+    profile: Option<ProfileConversion>,
     /// Whether damage was concealed.
     lenient: bool,
 }
@@ -131,7 +131,7 @@ impl ImageTransform {
             return Ok(None);
         };
         let frame = header.frame;
-        let is_plain = frame.process == jpeg::Process::Sequential
+        let is_plain = frame.process == jpeg::CodingProcess::Sequential
             && frame.precision == 8
             && self.options.color == Color::Rgb
             && plan.resized != plan.source
@@ -197,11 +197,15 @@ impl ImageTransform {
     }
 
     /// Returns the conversion that a JPEG needs to be in sRGB.
-    fn jpeg_profile(&self, header: &jpeg::Header<'_>, scratch: &mut ImageScratch) -> Option<Conversion> {
+    fn jpeg_profile(
+        &self,
+        header: &jpeg::JpegHeader<'_>,
+        scratch: &mut ImageScratch,
+    ) -> Option<ProfileConversion> {
         let space = match header.frame.components {
-            1 => Space::Gray,
-            3 => Space::Rgb,
-            _ => Space::Cmyk,
+            1 => ColorSpace::Gray,
+            3 => ColorSpace::Rgb,
+            _ => ColorSpace::Cmyk,
         };
         match self.options.icc {
             Icc::Convert => scratch.profiles.conversion(&header.icc_profile()?, space),
@@ -213,11 +217,11 @@ impl ImageTransform {
     fn decode_jpeg(
         &self,
         source: &CheckedImage<'_>,
-        header: &jpeg::Header<'_>,
+        header: &jpeg::JpegHeader<'_>,
         plan: &SizePlan,
         may_pass: bool,
         scratch: &mut ImageScratch,
-    ) -> Result<Decoded, Reject> {
+    ) -> Result<DecodedImage, Reject> {
         let profile = self.jpeg_profile(header, scratch);
         let size = source.structure.size;
         let stored = plan.stored_resized(source.structure.orientation);
@@ -233,7 +237,7 @@ impl ImageTransform {
             let part = resize::part(size, reduction, stored, crop);
             resize::read_by(self.options.filter, decoded, part, crop.size)
         };
-        let asked = decode_jpeg::Asked {
+        let request = decode_jpeg::JpegRequest {
             source,
             header,
             options: &self.options,
@@ -241,12 +245,16 @@ impl ImageTransform {
             needed,
             profile: profile.as_ref(),
         };
-        let lenient = asked.decode(scratch)?;
-        Ok(Decoded { reduction, is_unchanged: profile.is_none(), profile, lenient })
+        let lenient = request.decode(scratch)?;
+        Ok(DecodedImage { reduction, is_unchanged: profile.is_none(), profile, lenient })
     }
 
     /// Decodes any other type into `scratch.decoded`, in sRGB.
-    fn decode_other(&self, source: &CheckedImage<'_>, scratch: &mut ImageScratch) -> Result<Decoded, Reject> {
+    fn decode_other(
+        &self,
+        source: &CheckedImage<'_>,
+        scratch: &mut ImageScratch,
+    ) -> Result<DecodedImage, Reject> {
         let ImageScratch { samples, decoded, profiles, .. } = scratch;
         let file = decode_other::decode(source, self.options.lenient, samples, decoded)?;
         let profile = match self.options.icc {
@@ -259,7 +267,7 @@ impl ImageTransform {
         }
         colors::to_channels(decoded, self.options.color, self.options.background);
         let is_unchanged = profile.is_none() && (file.is_plain_rgb || self.options.encode == Encode::Keep);
-        Ok(Decoded { reduction: 1, is_unchanged, profile: None, lenient: file.damage.is_some() })
+        Ok(DecodedImage { reduction: 1, is_unchanged, profile: None, lenient: file.damage.is_some() })
     }
 
     /// Resizes, turns upright, converts, crops and pads the decoded image. The result is in `scratch.decoded`.
@@ -267,7 +275,7 @@ impl ImageTransform {
         &self,
         source: &CheckedImage<'_>,
         plan: &SizePlan,
-        from: &Decoded,
+        from: &DecodedImage,
         scratch: &mut ImageScratch,
     ) -> Result<(), Reject> {
         let ImageScratch { decoded, resized, resizer, .. } = scratch;

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub use faults::{Fault, Faults};
 use http::{Request, Response};
 use store::Store;
-pub use store::Stored;
+pub use store::StoredObject;
 
 /// Number of bytes of a body to send at a time.
 const PIECE_BYTES: usize = 64 << 10;
@@ -30,12 +30,12 @@ const PIECE_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    state: Arc<ServerState>,
 }
 
 /// Counters of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct RequestCounts {
     /// Requests that arrived.
     pub requests: u64,
     /// Requests that were failed on purpose.
@@ -47,7 +47,7 @@ pub struct Counts {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ServerState {
     store: Mutex<Store>,
     faults: Mutex<Faults>,
     stopped: AtomicBool,
@@ -68,7 +68,7 @@ impl Server {
     pub fn start(port: u16, faults: Faults) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port))?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
+        let state = Arc::new(ServerState {
             store: Mutex::default(),
             faults: Mutex::new(faults),
             stopped: AtomicBool::new(false),
@@ -78,19 +78,19 @@ impl Server {
             received: AtomicU64::new(0),
             line_free: Mutex::new(Instant::now()),
         });
-        let accepting = Arc::clone(&shared);
+        let accepting = Arc::clone(&state);
         thread::Builder::new().name("objects".into()).spawn(move || {
             for stream in listener.incoming() {
                 if accepting.stopped.load(Ordering::SeqCst) {
                     break;
                 }
                 let Ok(stream) = stream else { continue };
-                let shared = Arc::clone(&accepting);
+                let state = Arc::clone(&accepting);
                 // Without a thread, the connection is closed, and the client tries again.
-                let _ = thread::Builder::new().spawn(move || shared.serve(&stream));
+                let _ = thread::Builder::new().spawn(move || state.serve(&stream));
             }
         })?;
-        Ok(Self { address, shared })
+        Ok(Self { address, state })
     }
 
     /// Returns `http://127.0.0.1:port`, the value of `AWS_ENDPOINT_URL`.
@@ -110,42 +110,42 @@ impl Server {
 
     /// Stores an object; `key` starts with the bucket: `bucket/a/b.jpg`. The bucket is created.
     pub fn put(&self, key: &str, content: impl Into<Vec<u8>>) {
-        self.shared.store().put(key, content.into());
+        self.state.store().put(key, content.into());
     }
 
     /// Returns the content of an object.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
-        self.shared.store().get(key).map(|stored| stored.content.to_vec())
+        self.state.store().get(key).map(|stored| stored.content.to_vec())
     }
 
     /// Removes an object.
     pub fn delete(&self, key: &str) {
-        self.shared.store().delete(key);
+        self.state.store().delete(key);
     }
 
     /// Returns all keys that start with `prefix`, in order.
     pub fn keys(&self, prefix: &str) -> Vec<String> {
-        self.shared.store().keys(prefix)
+        self.state.store().keys(prefix)
     }
 
     /// Returns the number of uploads in parts that were neither completed nor aborted.
     pub fn open_uploads(&self) -> usize {
-        self.shared.store().uploads()
+        self.state.store().uploads()
     }
 
     /// Changes how the server fails from now on.
     pub fn set_faults(&self, faults: Faults) {
-        *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+        *self.state.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 
     /// Returns the counters of the server.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> RequestCounts {
         let load = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
-        Counts {
-            requests: load(&self.shared.requests),
-            faults: load(&self.shared.failed),
-            sent: load(&self.shared.sent),
-            received: load(&self.shared.received),
+        RequestCounts {
+            requests: load(&self.state.requests),
+            faults: load(&self.state.failed),
+            sent: load(&self.state.sent),
+            received: load(&self.state.received),
         }
     }
 
@@ -159,13 +159,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.stopped.store(true, Ordering::SeqCst);
+        self.state.stopped.store(true, Ordering::SeqCst);
         // Wakes the accepting thread, which then sees the flag.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-impl Shared {
+impl ServerState {
     fn store(&self) -> std::sync::MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -17,7 +17,7 @@ const WEB: &str = "web";
 
 /// A stored object.
 #[derive(Debug, Clone)]
-pub struct Stored {
+pub struct StoredObject {
     /// Content of the object.
     pub content: Arc<[u8]>,
     /// Entity tag, in quotes.
@@ -29,7 +29,7 @@ pub struct Stored {
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     /// Objects by `bucket/key`.
-    objects: BTreeMap<String, Stored>,
+    objects: BTreeMap<String, StoredObject>,
     buckets: std::collections::BTreeSet<String>,
     uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
     puts: u64,
@@ -43,12 +43,12 @@ impl Store {
         let modified = EPOCH + self.puts;
         self.puts += 1;
         self.buckets.insert(key.split('/').next().unwrap_or_default().to_owned());
-        let stored = Stored { content: content.into(), etag: etag.clone(), modified };
+        let stored = StoredObject { content: content.into(), etag: etag.clone(), modified };
         self.objects.insert(key.to_owned(), stored);
         etag
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&Stored> {
+    pub(crate) fn get(&self, key: &str) -> Option<&StoredObject> {
         self.objects.get(key)
     }
 

@@ -27,7 +27,7 @@ use crate::schema::{Field, FieldType, Schema};
 pub(super) struct ColumnBuilders {
     arrow: SchemaRef,
     /// Columns with the index of their field in the schema.
-    columns: Vec<(usize, Column)>,
+    columns: Vec<(usize, ColumnBuilder)>,
     rows: usize,
     bytes: u64,
 }
@@ -42,7 +42,7 @@ impl ColumnBuilders {
     /// Creates empty builders for the fields selected by `wanted`.
     pub(super) fn of(schema: &Schema, wanted: impl Fn(&Field) -> bool) -> Result<Self> {
         let fields = schema.fields.iter().enumerate().filter(|(_, field)| wanted(field));
-        let columns: Vec<_> = fields.map(|(place, field)| (place, Column::new(field))).collect();
+        let columns: Vec<_> = fields.map(|(place, field)| (place, ColumnBuilder::new(field))).collect();
         let places: Vec<usize> = columns.iter().map(|(place, _)| *place).collect();
         let arrow = to_arrow(schema)?.project(&places).map_err(internal)?;
         Ok(Self { arrow: Arc::new(arrow), columns, rows: 0, bytes: 0 })
@@ -85,7 +85,7 @@ impl ColumnBuilders {
 }
 
 /// Builder of one column.
-enum Column {
+enum ColumnBuilder {
     Text(StringBuilder),
     Bytes(BinaryBuilder),
     Image(BinaryBuilder),
@@ -100,55 +100,55 @@ enum Column {
     Ids32(Lists<UInt32Type>),
 }
 
-impl Column {
+impl ColumnBuilder {
     fn new(field: &Field) -> Self {
         match field.ty {
-            FieldType::String | FieldType::Json => Column::Text(StringBuilder::new()),
-            FieldType::Binary => Column::Bytes(BinaryBuilder::new()),
-            FieldType::Image | FieldType::Mask => Column::Image(BinaryBuilder::new()),
-            FieldType::Bool => Column::Bool(BooleanBuilder::new()),
-            FieldType::Int32 => Column::Int32(Int32Builder::new()),
-            FieldType::Int64 | FieldType::Label => Column::Int64(Int64Builder::new()),
-            FieldType::UInt32 => Column::UInt32(UInt32Builder::new()),
-            FieldType::UInt64 => Column::UInt64(UInt64Builder::new()),
-            FieldType::Float32 => Column::Float32(Float32Builder::new()),
-            FieldType::Float64 => Column::Float64(Float64Builder::new()),
-            FieldType::IdsU16 => Column::Ids16(Lists::new()),
-            FieldType::IdsU32 => Column::Ids32(Lists::new()),
+            FieldType::String | FieldType::Json => ColumnBuilder::Text(StringBuilder::new()),
+            FieldType::Binary => ColumnBuilder::Bytes(BinaryBuilder::new()),
+            FieldType::Image | FieldType::Mask => ColumnBuilder::Image(BinaryBuilder::new()),
+            FieldType::Bool => ColumnBuilder::Bool(BooleanBuilder::new()),
+            FieldType::Int32 => ColumnBuilder::Int32(Int32Builder::new()),
+            FieldType::Int64 | FieldType::Label => ColumnBuilder::Int64(Int64Builder::new()),
+            FieldType::UInt32 => ColumnBuilder::UInt32(UInt32Builder::new()),
+            FieldType::UInt64 => ColumnBuilder::UInt64(UInt64Builder::new()),
+            FieldType::Float32 => ColumnBuilder::Float32(Float32Builder::new()),
+            FieldType::Float64 => ColumnBuilder::Float64(Float64Builder::new()),
+            FieldType::IdsU16 => ColumnBuilder::Ids16(Lists::new()),
+            FieldType::IdsU32 => ColumnBuilder::Ids32(Lists::new()),
         }
     }
 
     fn push(&mut self, value: &Value) -> Result<()> {
         match (self, value) {
-            (Column::Text(b), Value::Text(t)) => b.append_value(t.as_str()),
-            (Column::Text(b), Value::Null) => b.append_null(),
-            (Column::Bytes(b) | Column::Image(b), Value::Bytes(v)) => b.append_value(v),
-            (Column::Bytes(b) | Column::Image(b), Value::Null) => b.append_null(),
-            (Column::Bool(b), Value::Bool(v)) => b.append_value(*v),
-            (Column::Bool(b), Value::Null) => b.append_null(),
+            (ColumnBuilder::Text(b), Value::Text(t)) => b.append_value(t.as_str()),
+            (ColumnBuilder::Text(b), Value::Null) => b.append_null(),
+            (ColumnBuilder::Bytes(b) | ColumnBuilder::Image(b), Value::Bytes(v)) => b.append_value(v),
+            (ColumnBuilder::Bytes(b) | ColumnBuilder::Image(b), Value::Null) => b.append_null(),
+            (ColumnBuilder::Bool(b), Value::Bool(v)) => b.append_value(*v),
+            (ColumnBuilder::Bool(b), Value::Null) => b.append_null(),
             // The ranges were checked, so these casts are lossless.
-            (Column::Int32(b), Value::Int(v)) => b.append_value(*v as i32),
-            (Column::Int32(b), Value::Null) => b.append_null(),
-            (Column::Int64(b), Value::Int(v)) => b.append_value(*v),
-            (Column::Int64(b), Value::Null) => b.append_null(),
-            (Column::UInt32(b), Value::UInt(v)) => b.append_value(*v as u32),
-            (Column::UInt32(b), Value::Null) => b.append_null(),
-            (Column::UInt64(b), Value::UInt(v)) => b.append_value(*v),
-            (Column::UInt64(b), Value::Null) => b.append_null(),
-            (Column::Float32(b), Value::Float(v)) => b.append_value(*v as f32),
-            (Column::Float32(b), Value::Null) => b.append_null(),
-            (Column::Float64(b), Value::Float(v)) => b.append_value(*v),
-            (Column::Float64(b), Value::Null) => b.append_null(),
-            (Column::Ids16(l), Value::Ids(ids)) => {
+            (ColumnBuilder::Int32(b), Value::Int(v)) => b.append_value(*v as i32),
+            (ColumnBuilder::Int32(b), Value::Null) => b.append_null(),
+            (ColumnBuilder::Int64(b), Value::Int(v)) => b.append_value(*v),
+            (ColumnBuilder::Int64(b), Value::Null) => b.append_null(),
+            (ColumnBuilder::UInt32(b), Value::UInt(v)) => b.append_value(*v as u32),
+            (ColumnBuilder::UInt32(b), Value::Null) => b.append_null(),
+            (ColumnBuilder::UInt64(b), Value::UInt(v)) => b.append_value(*v),
+            (ColumnBuilder::UInt64(b), Value::Null) => b.append_null(),
+            (ColumnBuilder::Float32(b), Value::Float(v)) => b.append_value(*v as f32),
+            (ColumnBuilder::Float32(b), Value::Null) => b.append_null(),
+            (ColumnBuilder::Float64(b), Value::Float(v)) => b.append_value(*v),
+            (ColumnBuilder::Float64(b), Value::Null) => b.append_null(),
+            (ColumnBuilder::Ids16(l), Value::Ids(ids)) => {
                 l.values.extend(ids.as_bytes().as_chunks().0.iter().map(|c| u16::from_le_bytes(*c)));
                 l.end_row(true);
             }
-            (Column::Ids16(l), Value::Null) => l.end_row(false),
-            (Column::Ids32(l), Value::Ids(ids)) => {
+            (ColumnBuilder::Ids16(l), Value::Null) => l.end_row(false),
+            (ColumnBuilder::Ids32(l), Value::Ids(ids)) => {
                 l.values.extend(ids.as_bytes().as_chunks().0.iter().map(|c| u32::from_le_bytes(*c)));
                 l.end_row(true);
             }
-            (Column::Ids32(l), Value::Null) => l.end_row(false),
+            (ColumnBuilder::Ids32(l), Value::Null) => l.end_row(false),
             _ => return Err(Error::internal("a value does not fit its column")),
         }
         Ok(())
@@ -156,24 +156,24 @@ impl Column {
 
     fn take(&mut self) -> Result<ArrayRef> {
         Ok(match self {
-            Column::Text(b) => Arc::new(b.finish()),
-            Column::Bytes(b) => Arc::new(b.finish()),
-            Column::Image(b) => {
+            ColumnBuilder::Text(b) => Arc::new(b.finish()),
+            ColumnBuilder::Bytes(b) => Arc::new(b.finish()),
+            ColumnBuilder::Image(b) => {
                 let bytes = b.finish();
                 let path = StringArray::new_null(bytes.len());
                 let nulls = bytes.nulls().cloned();
                 let children: Vec<ArrayRef> = vec![Arc::new(bytes), Arc::new(path)];
                 Arc::new(StructArray::try_new(image_fields(), children, nulls).map_err(internal)?)
             }
-            Column::Bool(b) => Arc::new(b.finish()),
-            Column::Int32(b) => Arc::new(b.finish()),
-            Column::Int64(b) => Arc::new(b.finish()),
-            Column::UInt32(b) => Arc::new(b.finish()),
-            Column::UInt64(b) => Arc::new(b.finish()),
-            Column::Float32(b) => Arc::new(b.finish()),
-            Column::Float64(b) => Arc::new(b.finish()),
-            Column::Ids16(l) => l.finish()?,
-            Column::Ids32(l) => l.finish()?,
+            ColumnBuilder::Bool(b) => Arc::new(b.finish()),
+            ColumnBuilder::Int32(b) => Arc::new(b.finish()),
+            ColumnBuilder::Int64(b) => Arc::new(b.finish()),
+            ColumnBuilder::UInt32(b) => Arc::new(b.finish()),
+            ColumnBuilder::UInt64(b) => Arc::new(b.finish()),
+            ColumnBuilder::Float32(b) => Arc::new(b.finish()),
+            ColumnBuilder::Float64(b) => Arc::new(b.finish()),
+            ColumnBuilder::Ids16(l) => l.finish()?,
+            ColumnBuilder::Ids32(l) => l.finish()?,
         })
     }
 }

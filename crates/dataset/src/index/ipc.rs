@@ -29,12 +29,12 @@ pub(super) struct IpcFile {
     blob: Blob,
     schema: Schema,
     version: MetadataVersion,
-    blocks: Vec<Block>,
+    blocks: Vec<IpcBlock>,
 }
 
 /// Location of a record batch: its header, directly followed by its body.
 #[derive(Debug, Clone, Copy)]
-struct Block {
+struct IpcBlock {
     offset: u64,
     header_bytes: u64,
     body_bytes: u64,
@@ -42,7 +42,7 @@ struct Block {
 
 /// A record batch of flat columns without nulls.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct IpcBatch {
     /// Number of rows in every column.
     pub(super) rows: u64,
     /// Byte ranges of the buffers in the file, in format order. Each column has a validity buffer (unused), offsets if
@@ -75,7 +75,7 @@ impl IpcFile {
             return Err(corrupt("the file has dictionaries, which no index has".to_owned()));
         }
         let block = |b: &arrow_ipc::Block| {
-            let block = Block {
+            let block = IpcBlock {
                 offset: u64::try_from(b.offset()).ok()?,
                 header_bytes: u64::try_from(b.metaDataLength()).ok()?,
                 body_bytes: u64::try_from(b.bodyLength()).ok()?,
@@ -111,7 +111,7 @@ impl IpcFile {
 
     /// Reads the header of record batch `index` and checks it: the batch must be uncompressed, have `columns` columns
     /// without nulls, and keep all buffers inside its body.
-    pub(super) fn batch(&self, index: usize, columns: usize) -> Result<Batch> {
+    pub(super) fn batch(&self, index: usize, columns: usize) -> Result<IpcBatch> {
         let block = *self.blocks.get(index).ok_or_else(|| {
             Error::corrupt(format!("record batch {index} is missing")).at_path(self.blob.path())
         })?;
@@ -144,10 +144,10 @@ fn schema_of(footer: &Footer<'_>) -> Result<Schema, ArrowError> {
 
 fn parse_batch(
     header: &[u8],
-    block: Block,
+    block: IpcBlock,
     version: MetadataVersion,
     columns: usize,
-) -> Result<Batch, String> {
+) -> Result<IpcBatch, String> {
     let flatbuffer = header
         .strip_prefix(&[0xff; 4])
         .and_then(|rest| rest.get(MESSAGE_PREFIX_BYTES - 4..))
@@ -179,7 +179,7 @@ fn parse_batch(
         .map(buffer)
         .collect::<Option<Vec<_>>>()
         .ok_or("a buffer lies outside of its body")?;
-    Ok(Batch { rows, buffers })
+    Ok(IpcBatch { rows, buffers })
 }
 
 /// Returns the error for a failed write of an Arrow file at `path`. Disk errors keep their kind.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::table::{Column, Geometry, Spec, Table, TableWriter, u32_column, u64_column};
+use super::table::{Geometry, IndexTable, Spec, TableColumn, TableWriter, u32_column, u64_column};
 use super::{IndexFile, MAX_LENGTH, Segment};
 use crate::error::{Error, Result};
 use crate::format::Placed;
@@ -11,7 +11,7 @@ use crate::schema::{HEIGHT, Kind, LENGTH, WIDTH};
 use crate::storage::Blob;
 
 /// Columns of the record index. Text datasets lack `width` and `height`.
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [TableColumn; 7] = [
     u32_column("shard"),
     u64_column("position"),
     u64_column("bytes"),
@@ -25,7 +25,7 @@ const COMMON: usize = 5;
 const LENGTH_COLUMN: usize = 3;
 
 fn spec(kind: Kind) -> Spec {
-    let columns: &[Column] = match kind {
+    let columns: &[TableColumn] = match kind {
         Kind::Images => &COLUMNS,
         Kind::Text => COLUMNS.split_at(COMMON).0,
     };
@@ -125,7 +125,7 @@ impl RecordIndexWriter {
 /// The opened record index of one split. Lookups take the same time whatever the size of the dataset.
 #[derive(Debug)]
 pub struct RecordIndex {
-    table: Table,
+    table: IndexTable,
 }
 
 impl RecordIndex {
@@ -140,7 +140,7 @@ impl RecordIndex {
     }
 
     fn with_geometry(segments: Vec<Segment>, kind: Kind, geometry: Geometry) -> Result<Self> {
-        Ok(Self { table: Table::open(segments, spec(kind), geometry)? })
+        Ok(Self { table: IndexTable::open(segments, spec(kind), geometry)? })
     }
 
     /// Returns the number of records.

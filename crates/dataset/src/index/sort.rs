@@ -131,13 +131,13 @@ impl<const N: usize> ExternalSort<N> {
         while spill.runs().len() > fan_in {
             let mut merged = Spill::create(&self.spill_dir)?;
             for group in spill.runs().chunks(fan_in) {
-                let rows = Merge::new(spill.readers(group, buffer_rows))?;
+                let rows = RunMerger::new(spill.readers(group, buffer_rows))?;
                 merged.append_run(rows, buffer_rows)?;
             }
             spill = merged;
         }
         let readers = spill.readers(spill.runs(), buffer_rows);
-        Ok(Sorted(RunSource::Disk(Merge::new(readers)?)))
+        Ok(Sorted(RunSource::Disk(RunMerger::new(readers)?)))
     }
 
     fn spill_run(&mut self) -> Result<()> {
@@ -159,7 +159,7 @@ pub struct Sorted<const N: usize>(RunSource<N>);
 #[derive(Debug)]
 enum RunSource<const N: usize> {
     Memory(std::vec::IntoIter<[u8; N]>),
-    Disk(Merge<N>),
+    Disk(RunMerger<N>),
 }
 
 impl<const N: usize> Iterator for Sorted<N> {
@@ -175,12 +175,12 @@ impl<const N: usize> Iterator for Sorted<N> {
 
 /// Merges sorted runs. The heap holds the next row of each unfinished run.
 #[derive(Debug)]
-struct Merge<const N: usize> {
+struct RunMerger<const N: usize> {
     heap: BinaryHeap<Reverse<([u8; N], usize)>>,
     runs: Vec<RunReader<N>>,
 }
 
-impl<const N: usize> Merge<N> {
+impl<const N: usize> RunMerger<N> {
     fn new(mut runs: Vec<RunReader<N>>) -> Result<Self> {
         let mut heap = BinaryHeap::with_capacity(runs.len());
         for (i, run) in runs.iter_mut().enumerate() {
@@ -192,7 +192,7 @@ impl<const N: usize> Merge<N> {
     }
 }
 
-impl<const N: usize> Iterator for Merge<N> {
+impl<const N: usize> Iterator for RunMerger<N> {
     type Item = Result<[u8; N]>;
 
     fn next(&mut self) -> Option<Self::Item> {

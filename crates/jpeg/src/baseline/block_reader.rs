@@ -3,8 +3,8 @@
 use super::bit_reader::{BitReader, REFILLED};
 use super::coded_blocks::CodedBlock;
 use super::declined::Declined;
-use super::huffman::{END_OF_BLOCK, Table};
-use super::step_table::{MAX_STEP_BITS, RestTable, StartTable, Step};
+use super::huffman::{END_OF_BLOCK, LookupTable};
+use super::step_table::{DecodeStep, MAX_STEP_BITS, RestTable, StartTable};
 
 /// Steps per refill.
 const PER_REFILL: u32 = REFILLED / MAX_STEP_BITS;
@@ -14,8 +14,8 @@ const PER_REFILL: u32 = REFILLED / MAX_STEP_BITS;
 pub(super) struct BlockTables<'a> {
     pub(super) start: &'a StartTable,
     pub(super) rest: &'a RestTable,
-    pub(super) dc: &'a Table,
-    pub(super) ac: &'a Table,
+    pub(super) dc: &'a LookupTable,
+    pub(super) ac: &'a LookupTable,
 }
 
 /// Reads the coefficients of a block without dequantizing them. `block` must be zero.
@@ -44,7 +44,7 @@ pub(super) fn read_block(
                 k = last;
                 continue;
             }
-            if Step::ends(last) {
+            if DecodeStep::ends(last) {
                 put_both(block, step, k, reader.bits());
                 reader.consume(step.raw());
                 return Ok(());
@@ -88,7 +88,7 @@ pub(super) fn skip_block(
                 k = last;
                 continue;
             }
-            if Step::ends(last) {
+            if DecodeStep::ends(last) {
                 reader.consume(step.raw());
                 return Ok(());
             }
@@ -129,7 +129,7 @@ fn read_start(
 
 /// Stores both coefficients of `step` after a coefficient at `k`.
 #[inline(always)]
-fn put_both(block: &mut CodedBlock, step: Step, k: u32, bits: u64) {
+fn put_both(block: &mut CodedBlock, step: DecodeStep, k: u32, bits: u64) {
     block.put(step.first(k), step.first_value());
     // If there is no second coefficient, this writes the first one again.
     block.put(step.last(k), step.last_value(bits));
@@ -138,7 +138,7 @@ fn put_both(block: &mut CodedBlock, step: Step, k: u32, bits: u64) {
 /// Reads one symbol of any length. Returns its value and its distance from the previous coefficient. Refills before and
 /// after.
 #[inline(always)]
-fn read_symbol(reader: &mut BitReader<'_>, table: &Table) -> Result<(i16, u32), Declined> {
+fn read_symbol(reader: &mut BitReader<'_>, table: &LookupTable) -> Result<(i16, u32), Declined> {
     reader.refill()?;
     let entry = table.entry(reader.bits()).ok_or(Declined)?;
     let value = entry.value(reader.bits()) as i16;

@@ -1,7 +1,7 @@
 //! Buffers of blocks that are entropy-decoded but not yet transformed.
 
 use super::declined::Declined;
-use crate::block::{Block, ZIGZAG_INDEX};
+use crate::block::{DctBlock, ZIGZAG_INDEX};
 use crate::memory;
 
 /// Blocks that are read before they are transformed: few enough to fit in the L1 cache together with the tables.
@@ -11,7 +11,7 @@ pub(super) const GROUP_BLOCKS: usize = 48;
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct CodedBlock {
-    pub(super) coefficients: Block,
+    pub(super) coefficients: DctBlock,
 }
 
 impl CodedBlock {

@@ -67,7 +67,7 @@ impl Entry {
 
 /// A Huffman table with a lookup table for short codes.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct LookupTable {
     /// The definition of the table in its DHT segment: code counts and symbols.
     source: Vec<u8>,
     entries: [Entry; 1 << LOOKUP_BITS],
@@ -80,7 +80,7 @@ pub(super) struct Table {
     current: bool,
 }
 
-impl Table {
+impl LookupTable {
     pub(super) fn new(source: &[u8], is_ac: bool) -> Result<Self, Declined> {
         let (counts, listed) = source.split_at_checked(16).ok_or(Declined)?;
         let mut table = Self {
@@ -148,7 +148,7 @@ impl Table {
         self.entries[(bits >> (64 - LOOKUP_BITS)) as usize]
     }
 
-    /// Returns the entry of a code too long for [`Table::lookup`].
+    /// Returns the entry of a code too long for [`LookupTable::lookup`].
     #[cold]
     fn search(&self, bits: u64) -> Entry {
         let top = (bits >> 48) as u32;
@@ -167,8 +167,8 @@ impl Table {
 /// The Huffman tables of an image, kept for the next one because encoders usually write the same tables.
 #[derive(Debug, Default)]
 pub(super) struct TableCache {
-    dc: [Option<Box<Table>>; SLOTS],
-    ac: [Option<Box<Table>>; SLOTS],
+    dc: [Option<Box<LookupTable>>; SLOTS],
+    ac: [Option<Box<LookupTable>>; SLOTS],
 }
 
 impl TableCache {
@@ -194,7 +194,7 @@ impl TableCache {
             let slot = kind.get_mut(usize::from(class & 15)).ok_or(Declined)?;
             match slot {
                 Some(table) if table.source == source => table.current = true,
-                _ => *slot = Some(Box::new(Table::new(source, is_ac)?)),
+                _ => *slot = Some(Box::new(LookupTable::new(source, is_ac)?)),
             }
             payload = rest;
         }
@@ -203,7 +203,7 @@ impl TableCache {
 
     /// Returns the DC and AC tables of a component.
     #[inline(always)]
-    pub(super) fn pair(&self, dc: usize, ac: usize) -> Option<(&Table, &Table)> {
+    pub(super) fn pair(&self, dc: usize, ac: usize) -> Option<(&LookupTable, &LookupTable)> {
         let (dc, ac) = (self.dc.get(dc)?.as_ref()?, self.ac.get(ac)?.as_ref()?);
         (dc.current && ac.current).then_some((dc, ac))
     }

@@ -1,6 +1,6 @@
 //! Decoding tables whose lookup returns several symbols with their values.
 
-use super::huffman::{END_OF_BLOCK, Table};
+use super::huffman::{END_OF_BLOCK, LookupTable};
 
 /// Index bits of the table for the rest of a block. A larger index would decode more coefficients at once, but the
 /// tables share the L1 cache with the coefficients.
@@ -18,7 +18,7 @@ const END_ALONE: u32 = 128;
 /// Distance that marks an unknown step: larger than all other positions.
 const UNKNOWN: u32 = 512;
 
-/// Maximum number of bits of a [`Step`]; it allows three steps per refill.
+/// Maximum number of bits of a [`DecodeStep`]; it allows three steps per refill.
 pub(super) const MAX_STEP_BITS: u32 = 18;
 
 /// One or two coefficients, optionally followed by the end of their block. The index contains all codes and all values,
@@ -36,9 +36,9 @@ pub(super) const MAX_STEP_BITS: u32 = 18;
 /// At the end of a block, [`END`] is added to the second distance. An end without a coefficient stores a zero after the
 /// previous coefficient: both distances are 1, both values are zero, and [`END_ALONE`] is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Step(u64);
+pub(super) struct DecodeStep(u64);
 
-impl Step {
+impl DecodeStep {
     /// The step of an index that does not contain even one symbol.
     const UNKNOWN: Self = Self((UNKNOWN as u64) << 20);
 
@@ -106,7 +106,7 @@ impl Step {
     }
 }
 
-/// Packs a [`Step`] from its parts: total bits, bits to add to the last value, distances, and values.
+/// Packs a [`DecodeStep`] from its parts: total bits, bits to add to the last value, distances, and values.
 #[inline(always)]
 fn packed(bits: u32, more: u32, distances: [u32; 2], values: [i16; 2]) -> u64 {
     let [first, last] = distances.map(u64::from);
@@ -131,7 +131,7 @@ struct Symbol {
 
 impl Symbol {
     #[inline(always)]
-    fn at(table: &Table, index: usize, index_bits: u32) -> Self {
+    fn at(table: &LookupTable, index: usize, index_bits: u32) -> Self {
         let bits = (index as u64) << (64 - index_bits);
         let entry = table.lookup(bits);
         let code = entry.code_bits();
@@ -161,26 +161,26 @@ impl Symbol {
 
     /// Returns the step of this symbol and `tail`, if the index contains the whole symbol.
     #[inline(always)]
-    fn followed_by(self, tail: Tail) -> Step {
+    fn followed_by(self, tail: StepTail) -> DecodeStep {
         let last_value = if tail.has_coefficient { 0 } else { self.value };
-        Step(tail.packed + packed(self.bits(), 0, [self.step; 2], [self.value, last_value]))
+        DecodeStep(tail.packed + packed(self.bits(), 0, [self.step; 2], [self.value, last_value]))
     }
 
     /// Returns the step of this symbol, if the index contains only its sign.
     #[inline(always)]
-    fn incomplete(self) -> Step {
-        Step(packed(self.bits(), self.size, [self.step; 2], [self.extend; 2]))
+    fn incomplete(self) -> DecodeStep {
+        DecodeStep(packed(self.bits(), self.size, [self.step; 2], [self.extend; 2]))
     }
 }
 
 /// Everything after the first coefficient of a step, packed like a step.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tail {
+struct StepTail {
     packed: u64,
     has_coefficient: bool,
 }
 
-impl Tail {
+impl StepTail {
     /// Decodes the upper `left` bits of `index`; all other bits must be zero.
     #[inline(always)]
     fn at(symbols: &[Symbol; LENGTH], index: usize, left: u32) -> Self {
@@ -207,17 +207,17 @@ impl Tail {
 
 /// A table with one step for each index of `BITS` bits.
 #[derive(Debug, Clone)]
-pub(super) struct StepTable<const BITS: u32, const LENGTH: usize>([Step; LENGTH]);
+pub(super) struct StepTable<const BITS: u32, const LENGTH: usize>([DecodeStep; LENGTH]);
 
 pub(super) type StartTable = StepTable<START_BITS, { 1 << START_BITS }>;
 pub(super) type RestTable = StepTable<INDEX_BITS, LENGTH>;
 
 impl<const BITS: u32, const LENGTH: usize> StepTable<BITS, LENGTH> {
-    const EMPTY: Self = Self([Step::UNKNOWN; LENGTH]);
+    const EMPTY: Self = Self([DecodeStep::UNKNOWN; LENGTH]);
 
     /// Returns the step for the next bits, at the top of `bits`.
     #[inline(always)]
-    pub(super) fn step(&self, bits: u64) -> Step {
+    pub(super) fn step(&self, bits: u64) -> DecodeStep {
         self.0[(bits >> (64 - BITS)) as usize & (LENGTH - 1)]
     }
 }
@@ -242,7 +242,7 @@ impl Default for StepTables {
 impl StepTables {
     /// Builds the tables from the Huffman tables `dc` and `ac`, unless they are already built from the same
     /// definitions.
-    pub(super) fn define(&mut self, dc: &Table, ac: &Table) {
+    pub(super) fn define(&mut self, dc: &LookupTable, ac: &LookupTable) {
         if self.sources.0 == dc.source() && self.sources.1 == ac.source() {
             return;
         }
@@ -250,11 +250,11 @@ impl StepTables {
         let symbols: [Symbol; LENGTH] = std::array::from_fn(|index| Symbol::at(ac, index, INDEX_BITS));
         // The tail for each number of bits left and each value of those bits; tails of n bits start at index 1 << n. A
         // symbol with a value takes two bits or more; a symbol without a value adds nothing.
-        let mut tails = [Tail::default(); LENGTH / 2];
+        let mut tails = [StepTail::default(); LENGTH / 2];
         for left in 1..INDEX_BITS - 1 {
             let first = 1 << left;
             for (bits, tail) in tails[first..2 * first].iter_mut().enumerate() {
-                *tail = Tail::at(&symbols, bits << (INDEX_BITS - left), left);
+                *tail = StepTail::at(&symbols, bits << (INDEX_BITS - left), left);
             }
         }
         let step = |symbol: Symbol, index: usize, bits: u32| match bits.checked_sub(symbol.bits()) {
@@ -263,7 +263,7 @@ impl StepTables {
                 symbol.followed_by(tail.copied().unwrap_or_default())
             }
             None if symbol.has_sign(bits) && symbol.bits() <= MAX_STEP_BITS => symbol.incomplete(),
-            None => Step::UNKNOWN,
+            None => DecodeStep::UNKNOWN,
         };
         for (index, start) in self.start.0.iter_mut().enumerate() {
             *start = step(Symbol { step: 0, ..Symbol::at(dc, index, START_BITS) }, index, START_BITS);
@@ -272,9 +272,9 @@ impl StepTables {
             *rest = if !symbol.is_end() {
                 step(symbol, index, INDEX_BITS)
             } else if symbol.bits() <= INDEX_BITS {
-                Step(packed(symbol.bits(), 0, [1, 1 + END_ALONE], [0; 2]))
+                DecodeStep(packed(symbol.bits(), 0, [1, 1 + END_ALONE], [0; 2]))
             } else {
-                Step::UNKNOWN
+                DecodeStep::UNKNOWN
             };
         }
     }
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     /// Creates a table with at most `counts` codes of each length, for the first of `symbols`.
-    fn table(counts: &[u8], symbols: &[u8], is_ac: bool) -> Table {
+    fn table(counts: &[u8], symbols: &[u8], is_ac: bool) -> LookupTable {
         let (mut source, mut free, mut used) = (Vec::new(), 1, 0);
         for &count in counts {
             // The all-ones code is not allowed.
@@ -299,11 +299,17 @@ mod tests {
             source.push(count as u8);
         }
         source.extend(&symbols[..used]);
-        Table::new(&source, is_ac).unwrap()
+        LookupTable::new(&source, is_ac).unwrap()
     }
 
     /// Decodes the bits of `step` with single lookups: returns the nonzero coefficients, and whether the block ends.
-    fn singles(step: Step, first: &Table, rest: &Table, bits: u64, k: u32) -> (BTreeMap<u32, i16>, bool) {
+    fn singles(
+        step: DecodeStep,
+        first: &LookupTable,
+        rest: &LookupTable,
+        bits: u64,
+        k: u32,
+    ) -> (BTreeMap<u32, i16>, bool) {
         let (mut found, mut used, mut k) = (BTreeMap::new(), 0, k);
         while used < step.bits() {
             let is_start = k == 0 && used == 0;
@@ -358,7 +364,7 @@ mod tests {
                     known[n] += 1;
                     prop_assert!(step.bits() > 0 && step.bits() <= MAX_STEP_BITS);
                     let (expected, ends) = singles(step, &dc, &ac, bits, k);
-                    prop_assert_eq!(Step::ends(step.last(k)), ends);
+                    prop_assert_eq!(DecodeStep::ends(step.last(k)), ends);
                     let positions = [step.first(k) & 63, step.last(k) & 63];
                     let values = [step.first_value(), step.last_value(bits)];
                     let found = without_zeros([(positions[0], values[0]), (positions[1], values[1])]);

@@ -1,6 +1,6 @@
 //! Coefficients and samples of a component.
 
-use crate::block::{Block, QuantTable};
+use crate::block::{DctBlock, QuantTable};
 use crate::error::Error;
 use crate::idct::{Backend, Portable, dc_sample, four, two};
 use crate::memory;
@@ -9,7 +9,7 @@ use crate::structure::Layout;
 /// Blocks of coefficients of a component, including blocks that only complete MCUs.
 #[derive(Debug)]
 pub(super) struct Coefficients {
-    blocks: Vec<Block>,
+    blocks: Vec<DctBlock>,
     columns: usize,
 }
 
@@ -33,7 +33,7 @@ impl Coefficients {
     }
 
     /// Returns the block at a column and row.
-    pub(super) fn block(&mut self, (column, row): (usize, usize)) -> Option<&mut Block> {
+    pub(super) fn block(&mut self, (column, row): (usize, usize)) -> Option<&mut DctBlock> {
         let blocks = self.blocks.get_mut(row * self.columns..)?.get_mut(..self.columns)?;
         blocks.get_mut(column)
     }
@@ -103,7 +103,7 @@ impl Plane {
     }
 
     /// Transforms a block at full size.
-    fn full(&self, block: &Block) -> [[u8; 8]; 8] {
+    fn full(&self, block: &DctBlock) -> [[u8; 8]; 8] {
         let coefficients = Portable.dequantize(block, &self.quant).unwrap_or_else(|| {
             // The coefficients are larger than any real pixels produce, but libjpeg accepts them.
             std::array::from_fn(|n| {
@@ -115,7 +115,7 @@ impl Plane {
     }
 
     /// Dequantizes a block for the reduced transforms. Fails if its coefficients are too large for them.
-    fn dequantize(&self, block: &Block) -> Result<Block, Error> {
+    fn dequantize(&self, block: &DctBlock) -> Result<DctBlock, Error> {
         let coefficients = Portable.dequantize(block, &self.quant);
         coefficients.ok_or_else(|| Error::corrupt("a block has larger coefficients than any pixels give"))
     }

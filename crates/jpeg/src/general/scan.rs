@@ -3,7 +3,7 @@
 use super::bits::BitReader;
 use super::huffman::HuffmanTable;
 use super::planes::Coefficients;
-use crate::block::{Block, ZIGZAG_INDEX};
+use crate::block::{DctBlock, ZIGZAG_INDEX};
 use crate::error::Error;
 use crate::structure::{Layout, Process, Scan};
 
@@ -138,7 +138,7 @@ impl<'a> ScanReader<'a> {
         Ok(())
     }
 
-    fn read_block(&mut self, n: usize, block: &mut Block) -> Result<(), Error> {
+    fn read_block(&mut self, n: usize, block: &mut DctBlock) -> Result<(), Error> {
         let Self { bits, eob_run, spectral, low, .. } = self;
         let member = &mut self.members[n];
         match (self.coding, &member.dc, &member.ac) {
@@ -193,7 +193,7 @@ fn read_ac(
     table: &HuffmanTable<'_>,
     (first, last): (usize, usize),
     low: u8,
-    block: &mut Block,
+    block: &mut DctBlock,
 ) -> Result<Option<u32>, Error> {
     let mut k = first;
     while k <= last {
@@ -217,7 +217,7 @@ fn refine_ac(
     (first, last): (usize, usize),
     low: u8,
     eob_run: &mut u32,
-    block: &mut Block,
+    block: &mut DctBlock,
 ) -> Result<(), Error> {
     let bit = 1i16 << low;
     let refine = |bits: &mut BitReader<'_>, coefficient: &mut i16| {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::{Error, ErrorKind, Layout, LayoutRequest, PixelFormat, Process, Scale};
 
 fn picture(width: usize, height: usize, channels: usize, seed: u64) -> Vec<u8> {
-    let mut random = Random(seed);
+    let mut random = TestRandom(seed);
     let wave = |x: usize, y: usize, c: usize| {
         ((x * (c + 1)) as f64 / 7.0).sin() * 60.0 + ((y * 2 + c) as f64 / 11.0).cos() * 50.0 + 120.0
     };
@@ -17,9 +17,9 @@ fn picture(width: usize, height: usize, channels: usize, seed: u64) -> Vec<u8> {
 }
 
 /// A linear congruential generator.
-struct Random(u64);
+struct TestRandom(u64);
 
-impl Random {
+impl TestRandom {
     fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
@@ -152,7 +152,7 @@ fn factor_jpeg(
     is_interleaved: bool,
     seed: u64,
 ) -> Vec<u8> {
-    let mut random = Random(seed);
+    let mut random = TestRandom(seed);
     let (max_h, max_v) =
         (factors.iter().map(|f| f.0).max().unwrap(), factors.iter().map(|f| f.1).max().unwrap());
     let mut out = vec![0xff, 0xd8];

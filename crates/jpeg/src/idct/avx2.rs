@@ -16,7 +16,7 @@ use super::reduced::{
     FIX_0_211164243, FIX_0_509795579, FIX_0_601344887, FIX_0_720959822, FIX_0_850430095, FIX_1_061594337,
     FIX_1_272758580, FIX_1_451774981, FIX_2_172734803, FIX_3_624509785, FOUR_BITS, TWO_BITS,
 };
-use crate::block::{Block, QuantTable};
+use crate::block::{DctBlock, QuantTable};
 
 /// Right shifts of the two passes.
 const FIRST: i32 = (CONST_BITS - PASS1_BITS) as i32;
@@ -108,7 +108,7 @@ impl Backend for Avx2 {
     }
 
     #[inline(always)]
-    fn has_ac(self, block: &Block) -> bool {
+    fn has_ac(self, block: &DctBlock) -> bool {
         let [first, rest @ ..]: [__m256i; 4] = pulp::cast(*block);
         let V3 { avx, avx2, .. } = self.0;
         let rest = avx2._mm256_or_si256(avx2._mm256_or_si256(rest[0], rest[1]), rest[2]);
@@ -119,7 +119,7 @@ impl Backend for Avx2 {
     }
 
     #[inline(always)]
-    fn dequantize(self, block: &Block, quant: &QuantTable) -> Option<Block> {
+    fn dequantize(self, block: &DctBlock, quant: &QuantTable) -> Option<DctBlock> {
         let (block, quant): ([__m256i; 4], [__m256i; 4]) = (pulp::cast(*block), pulp::cast(quant.0));
         let V3 { avx, avx2, .. } = self.0;
         let most = avx._mm256_set1_epi16(MAX_COEFFICIENT as i16);
@@ -143,7 +143,7 @@ impl Backend for Avx2 {
     }
 
     #[inline(always)]
-    fn samples(self, block: &Block) -> [[u8; 8]; 8] {
+    fn samples(self, block: &DctBlock) -> [[u8; 8]; 8] {
         let [x04, x15, x26, x37]: [__m256i; 4] = pulp::cast(*block);
         let columns = self.pass::<FIRST>([x04, x15, x26, x37], 1 << (FIRST - 1));
         let [x04, x15, x26, x37] = self.transpose(columns);
@@ -162,7 +162,7 @@ impl Backend for Avx2 {
     }
 
     #[inline(always)]
-    fn four(self, block: &Block) -> [[u8; 4]; 4] {
+    fn four(self, block: &DctBlock) -> [[u8; 4]; 4] {
         let [x04, x15, x26, x37]: [__m256i; 4] = pulp::cast(*block);
         let avx2 = self.0.avx2;
         // The rows after the first pass, each with its eight columns.
@@ -185,7 +185,7 @@ impl Backend for Avx2 {
     }
 
     #[inline(always)]
-    fn two(self, block: &Block) -> [[u8; 2]; 2] {
+    fn two(self, block: &DctBlock) -> [[u8; 2]; 2] {
         let [x04, x15, _, x37]: [__m256i; 4] = pulp::cast(*block);
         let avx2 = self.0.avx2;
         let rounding = self.0.avx._mm256_set1_epi32(1 << (TWO_BITS.0 - 1));

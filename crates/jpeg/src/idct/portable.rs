@@ -7,7 +7,7 @@ use super::constants::{
     FIX_3_072711026, MAX_COEFFICIENT, MAX_ENERGY, PASS1_BITS, sample,
 };
 use super::reduced;
-use crate::block::{Block, QuantTable, index_of};
+use crate::block::{DctBlock, QuantTable, index_of};
 
 /// The backend for any processor.
 #[derive(Debug, Clone, Copy)]
@@ -19,12 +19,12 @@ impl Backend for Portable {
     }
 
     #[inline(always)]
-    fn has_ac(self, block: &Block) -> bool {
+    fn has_ac(self, block: &DctBlock) -> bool {
         block[1..].iter().fold(0, |any, ac| any | ac) != 0
     }
 
     #[inline(always)]
-    fn dequantize(self, block: &Block, quant: &QuantTable) -> Option<Block> {
+    fn dequantize(self, block: &DctBlock, quant: &QuantTable) -> Option<DctBlock> {
         const MOST: i32 = MAX_COEFFICIENT as i32;
         let (mut out, mut energy) = ([0; 64], 0);
         for ((out, &c), &quant) in out.iter_mut().zip(block).zip(&quant.0) {
@@ -39,7 +39,7 @@ impl Backend for Portable {
     }
 
     #[inline(always)]
-    fn samples(self, block: &Block) -> [[u8; 8]; 8] {
+    fn samples(self, block: &DctBlock) -> [[u8; 8]; 8] {
         let rows =
             std::array::from_fn(|row| std::array::from_fn(|column| block[index_of(row, column)].into()));
         let columns = pass(rows, CONST_BITS - PASS1_BITS);
@@ -48,12 +48,12 @@ impl Backend for Portable {
     }
 
     #[inline(always)]
-    fn four(self, block: &Block) -> [[u8; 4]; 4] {
+    fn four(self, block: &DctBlock) -> [[u8; 4]; 4] {
         reduced::four(block)
     }
 
     #[inline(always)]
-    fn two(self, block: &Block) -> [[u8; 2]; 2] {
+    fn two(self, block: &DctBlock) -> [[u8; 2]; 2] {
         reduced::two(block)
     }
 

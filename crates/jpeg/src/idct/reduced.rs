@@ -4,7 +4,7 @@
 use super::constants::{
     CONST_BITS, FIX_0_765366865, FIX_0_899976223, FIX_1_847759065, FIX_2_562915447, PASS1_BITS, sample,
 };
-use crate::block::{Block, index_of};
+use crate::block::{DctBlock, index_of};
 
 pub(super) const FIX_0_211164243: i32 = 1730;
 pub(super) const FIX_0_509795579: i32 = 4176;
@@ -23,20 +23,20 @@ pub(super) const TWO_BITS: (u32, u32) = (CONST_BITS - PASS1_BITS + 2, CONST_BITS
 
 /// Transforms `block` to 4×4 samples.
 #[inline(always)]
-pub(crate) fn four(block: &Block) -> [[u8; 4]; 4] {
+pub(crate) fn four(block: &DctBlock) -> [[u8; 4]; 4] {
     let columns: [[i32; 4]; 8] = std::array::from_fn(|c| four_of(column(block, c), FOUR_BITS.0));
     std::array::from_fn(|r| four_of(columns.map(|column| column[r]), FOUR_BITS.1).map(sample))
 }
 
 /// Transforms `block` to 2×2 samples.
 #[inline(always)]
-pub(crate) fn two(block: &Block) -> [[u8; 2]; 2] {
+pub(crate) fn two(block: &DctBlock) -> [[u8; 2]; 2] {
     let columns: [[i32; 2]; 8] = std::array::from_fn(|c| two_of(column(block, c), TWO_BITS.0));
     std::array::from_fn(|r| two_of(columns.map(|column| column[r]), TWO_BITS.1).map(sample))
 }
 
 #[inline(always)]
-fn column(block: &Block, column: usize) -> [i32; 8] {
+fn column(block: &DctBlock, column: usize) -> [i32; 8] {
     std::array::from_fn(|row| block[index_of(row, column)].into())
 }
 

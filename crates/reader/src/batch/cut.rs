@@ -44,29 +44,29 @@ pub(super) enum Cutter<'a> {
     /// As late as the waste allows.
     Waste { max: f64, variation: Variation, bucket: u64 },
     /// At boundaries.
-    At { boundaries: Source<'a>, crossed: bool },
+    At { boundaries: BoundaryCursor<'a>, crossed: bool },
 }
 
 /// Ascending boundaries.
 #[derive(Debug)]
-pub(super) enum Source<'a> {
+pub(super) enum BoundaryCursor<'a> {
     Geometric { next: u64, ratio: f64 },
     Given(&'a [u64]),
 }
 
-impl Source<'_> {
+impl BoundaryCursor<'_> {
     /// Returns whether `length` crosses a boundary that no earlier length crossed.
     fn crosses(&mut self, length: u64) -> bool {
         let mut crosses = false;
         match self {
-            Source::Geometric { next, ratio } => {
+            BoundaryCursor::Geometric { next, ratio } => {
                 while *next <= length && *next < u64::MAX {
                     crosses = true;
                     // The cast saturates.
                     *next = ((*next as f64 * *ratio).ceil() as u64).max(*next + 1);
                 }
             }
-            Source::Given(boundaries) => {
+            BoundaryCursor::Given(boundaries) => {
                 let behind = boundaries.partition_point(|&b| b <= length);
                 crosses = behind > 0;
                 *boundaries = boundaries.get(behind..).unwrap_or_default();
@@ -84,9 +84,9 @@ impl<'a> Cutter<'a> {
                 // All boundaries move down by up to one bucket. The cast saturates.
                 let part = variation.first_part().unwrap_or(0.0);
                 let next = (*first as f64 / (1.0 + part * (ratio - 1.0))) as u64;
-                Source::Geometric { next: next.max(1), ratio: *ratio }
+                BoundaryCursor::Geometric { next: next.max(1), ratio: *ratio }
             }
-            Boundaries::Given(boundaries) => Source::Given(boundaries),
+            Boundaries::Given(boundaries) => BoundaryCursor::Given(boundaries),
         };
         Cutter::At { boundaries, crossed: false }
     }

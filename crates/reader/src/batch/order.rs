@@ -28,7 +28,7 @@ pub(super) struct Order {
 enum Base {
     Natural,
     Full(Permutation),
-    Blocks(Blocks),
+    Blocks(BlockShuffle),
     Windows { epoch: Epoch, n: u64, window: u64 },
 }
 
@@ -43,7 +43,7 @@ impl Order {
         let base = match shuffle {
             Shuffle::None => Base::Natural,
             Shuffle::Full => Base::Full(epoch.permutation(n, Purpose::Records, part)),
-            Shuffle::Block { records, group } => Base::Blocks(Blocks::new(epoch, n, records, group)),
+            Shuffle::Block { records, group } => Base::Blocks(BlockShuffle::new(epoch, n, records, group)),
         };
         Self { base, swaps: Vec::new() }
     }
@@ -120,7 +120,7 @@ fn steps_of_window(epoch: Epoch, n: u64, window: u64, step: u64) -> (u64, Permut
 /// The block shuffle. Whole blocks are permuted, and an incomplete last block stays last. Then groups of blocks are
 /// formed, and the records of each group are permuted.
 #[derive(Debug, Clone)]
-struct Blocks {
+struct BlockShuffle {
     epoch: Epoch,
     n: u64,
     /// Records per block.
@@ -131,7 +131,7 @@ struct Blocks {
     order: Permutation,
 }
 
-impl Blocks {
+impl BlockShuffle {
     fn new(epoch: Epoch, n: u64, block: u64, group: u64) -> Self {
         let block = block.max(1);
         let order = epoch.permutation(n / block, Purpose::Blocks, 0);

@@ -16,10 +16,10 @@ pub(super) struct Item {
 /// Cache of the last sorted window. Results do not depend on it. Its lock is non-blocking, because after a fork it may
 /// be held forever by a thread that no longer exists.
 #[derive(Debug, Default)]
-pub(super) struct WindowCache(Mutex<Option<Window>>);
+pub(super) struct WindowCache(Mutex<Option<SortedWindow>>);
 
 #[derive(Debug, Clone)]
-struct Window {
+struct SortedWindow {
     epoch: u64,
     positions: Range<u64>,
     items: Arc<[Item]>,
@@ -46,7 +46,7 @@ impl WindowCache {
         items.sort_unstable_by_key(|item| (Reverse(item.length), item.record));
         let items: Arc<[Item]> = items.into();
         if let Ok(mut held) = self.0.try_lock() {
-            *held = Some(Window { epoch, positions, items: Arc::clone(&items) });
+            *held = Some(SortedWindow { epoch, positions, items: Arc::clone(&items) });
         }
         Ok(items)
     }

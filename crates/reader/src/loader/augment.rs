@@ -25,7 +25,7 @@ pub(super) struct View {
 
 impl View {
     /// Returns the view that `options` select in an image of `width` × `height` pixels.
-    pub(super) fn of(options: &ImageOptions, width: u32, height: u32, random: &mut Random) -> Self {
+    pub(super) fn of(options: &ImageOptions, width: u32, height: u32, random: &mut RecordRandom) -> Self {
         // Drawn first and always, so that it does not depend on the crop.
         let mirrored = random.unit() < options.hflip;
         let (left, top, taken_width, taken_height, out_height, out_width) = match options.crop {
@@ -64,7 +64,7 @@ fn random_part(
     height: u32,
     scale: (f64, f64),
     ratio: (f64, f64),
-    random: &mut Random,
+    random: &mut RecordRandom,
 ) -> (u32, u32, u32, u32) {
     let area = f64::from(width) * f64::from(height);
     for _ in 0..TRIES {
@@ -91,9 +91,9 @@ fn random_part(
 
 /// The random numbers of one record in one epoch: SplitMix64 from a hash of both.
 #[derive(Debug)]
-pub(super) struct Random(u64);
+pub(super) struct RecordRandom(u64);
 
-impl Random {
+impl RecordRandom {
     pub(super) fn new(seed: u64, epoch: u64, ordinal: u64) -> Self {
         let mut bytes = [0; 24];
         for (to, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip([PURPOSE, epoch, ordinal]) {
@@ -133,7 +133,7 @@ mod tests {
 
     fn view(crop: Crop, width: u32, height: u32, ordinal: u64) -> View {
         let options = ImageOptions { crop, hflip: 0.5, ..ImageOptions::default() };
-        View::of(&options, width, height, &mut Random::new(7, 3, ordinal))
+        View::of(&options, width, height, &mut RecordRandom::new(7, 3, ordinal))
     }
 
     proptest! {
@@ -176,7 +176,7 @@ mod tests {
     /// Augmentations are part of what a seed guarantees: this test never changes.
     #[test]
     fn random_numbers_never_change() {
-        let mut random = Random::new(42, 1, 1000);
+        let mut random = RecordRandom::new(42, 1, 1000);
         assert_eq!([random.next(), random.next()], [13_388_605_464_051_800_748, 14_101_298_173_081_915_154]);
     }
 }

@@ -8,7 +8,7 @@
 //! makes batches, too, instead of sleeping.
 //!
 //! When all tickets of an epoch are drawn, threads continue with those of the next one, so that its first batches are
-//! ready when it starts. They are not returned before [`Engine::next_epoch`].
+//! ready when it starts. They are not returned before [`BatchEngine::next_epoch`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,11 +28,11 @@ use super::state::LoaderState;
 use crate::batch::Layout;
 
 /// A batch and the state after it is returned, or `None` after the end of the epoch.
-pub(super) type Made = Option<(Batch, LoaderState)>;
+pub(super) type MadeBatch = Option<(Batch, LoaderState)>;
 
 /// Makes batches from one position on.
-pub(super) struct Engine {
-    shared: Arc<Shared>,
+pub(super) struct BatchEngine {
+    shared: Arc<EngineState>,
     threads: Vec<JoinHandle<()>>,
     /// Buffers of the calling thread.
     own: Box<Scratch>,
@@ -42,7 +42,7 @@ pub(super) struct Engine {
     process: u32,
 }
 
-struct Shared {
+struct EngineState {
     assembler: Arc<Assembler>,
     finisher: Option<Arc<BatchFinisher>>,
     plan: Arc<LoaderPlan>,
@@ -71,10 +71,10 @@ struct Tickets {
     taken: u64,
     /// The first ticket without a batch, once it is known.
     end: Option<u64>,
-    made: BTreeMap<u64, Result<Made>>,
+    made: BTreeMap<u64, Result<MadeBatch>>,
 }
 
-impl Engine {
+impl BatchEngine {
     /// Starts `threads` threads that keep at most `in_flight` batches ready or in progress, from the position `at` on.
     pub(super) fn start(
         assembler: Arc<Assembler>,
@@ -86,7 +86,7 @@ impl Engine {
         in_flight: usize,
     ) -> Result<Self> {
         let first = Tickets::new(Schedule::new(Arc::clone(&plan), at, layout)?);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(EngineState {
             assembler,
             finisher,
             plan,
@@ -122,7 +122,7 @@ impl Engine {
     }
 
     /// Returns the next batch of the epoch, in order, or `None` if it is not ready by `deadline`.
-    pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<Made>> {
+    pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<MadeBatch>> {
         let Self { shared, own: scratch, .. } = self;
         let mut queue = shared.lock();
         loop {
@@ -182,7 +182,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for BatchEngine {
     fn drop(&mut self) {
         if self.is_foreign() {
             // There are no threads to wait for, and the lock may be held by a thread of the parent.
@@ -202,7 +202,7 @@ impl Drop for Engine {
     }
 }
 
-impl Shared {
+impl EngineState {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -239,8 +239,8 @@ impl Shared {
         queue: &mut Queue,
         schedule: &Arc<Schedule>,
         ticket: u64,
-        made: Result<Made>,
-    ) -> Option<Result<Made>> {
+        made: Result<MadeBatch>,
+    ) -> Option<Result<MadeBatch>> {
         if queue.note(schedule, ticket, &made) {
             // Tickets after the end take no room.
             self.room.notify_all();
@@ -271,7 +271,7 @@ impl Shared {
     }
 
     /// Makes the batch of `ticket`. A panic, which would be a defect of a decoder, becomes an error.
-    fn make(&self, schedule: &Schedule, ticket: u64, scratch: &mut Scratch) -> Result<Made> {
+    fn make(&self, schedule: &Schedule, ticket: u64, scratch: &mut Scratch) -> Result<MadeBatch> {
         let made = caught(|| {
             let Some(task) = schedule.task(ticket)? else { return Ok(None) };
             let batch = match &task.rows {
@@ -322,7 +322,7 @@ impl Queue {
     }
 
     /// Records the end of the epoch if `made` shows that it ends before `ticket`. Returns whether it does.
-    fn note(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: &Result<Made>) -> bool {
+    fn note(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: &Result<MadeBatch>) -> bool {
         let is_end = matches!(made, Ok(None));
         if let (true, Some(tickets)) = (is_end, self.tickets(schedule)) {
             tickets.end = Some(tickets.end.map_or(ticket, |end| end.min(ticket)));
@@ -331,7 +331,12 @@ impl Queue {
     }
 
     /// Keeps a result until it is taken, or gives it back if its epoch was left.
-    fn put(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: Result<Made>) -> Option<Result<Made>> {
+    fn put(
+        &mut self,
+        schedule: &Arc<Schedule>,
+        ticket: u64,
+        made: Result<MadeBatch>,
+    ) -> Option<Result<MadeBatch>> {
         match self.tickets(schedule) {
             Some(tickets) => tickets.made.insert(ticket, made),
             None => Some(made),

@@ -64,7 +64,7 @@ pub use state::{LoaderState, SavedPlan};
 use dsconvert_dataset::error::{Error, Result};
 
 use self::assemble::Assembler;
-use self::engine::{Engine, Made};
+use self::engine::{BatchEngine, MadeBatch};
 use self::schedule::LoaderPlan;
 use super::Split;
 #[cfg(doc)]
@@ -107,7 +107,7 @@ pub struct Loader {
     blank_rows: u64,
     /// Whether `at` was just restored, so that [`Loader::set_epoch`] to its epoch changes nothing.
     restored: bool,
-    engine: Option<Engine>,
+    engine: Option<BatchEngine>,
     /// The epoch whose steps were last counted, and their number.
     steps: Mutex<Option<(u64, u64)>>,
 }
@@ -183,8 +183,8 @@ impl Loader {
         }
     }
 
-    fn take_made(&mut self, deadline: Option<Instant>) -> Result<Option<Made>> {
-        if self.engine.as_ref().is_some_and(Engine::is_foreign) {
+    fn take_made(&mut self, deadline: Option<Instant>) -> Result<Option<MadeBatch>> {
+        if self.engine.as_ref().is_some_and(BatchEngine::is_foreign) {
             self.leave_parent()?;
         }
         let engine = match &mut self.engine {
@@ -194,13 +194,13 @@ impl Loader {
                 let (threads, in_flight) = (self.options.threads, self.options.in_flight());
                 let layout = self.options.layout;
                 let (at, finisher) = (self.at.clone(), self.finisher.clone());
-                none.insert(Engine::start(assembler, finisher, plan, at, layout, threads, in_flight)?)
+                none.insert(BatchEngine::start(assembler, finisher, plan, at, layout, threads, in_flight)?)
             }
         };
         engine.take(deadline).transpose()
     }
 
-    fn hand_out(&mut self, made: Made) -> Result<Option<Batch>> {
+    fn hand_out(&mut self, made: MadeBatch) -> Result<Option<Batch>> {
         Ok(made.map(|(batch, after)| {
             self.at = after;
             self.restored = false;

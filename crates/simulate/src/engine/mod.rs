@@ -28,7 +28,7 @@ use crate::run::{Batch, Event, EventKind, Run, SpeedChange};
 /// If an option is out of range, or the run needs more than [`MAX_BATCHES`] batches or [`MAX_RUN_NS`] nanoseconds.
 pub fn simulate(options: &Options) -> Result<Run, Error> {
     options.check()?;
-    Engine::new(options).run()
+    Simulator::new(options).run()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ struct Worker {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Model {
+enum ModelState {
     Free,
     Transferring {
         batch: u32,
@@ -70,7 +70,7 @@ enum Model {
 }
 
 #[derive(Debug)]
-struct Engine<'a> {
+struct Simulator<'a> {
     options: &'a Options,
     loads: LoadSampler<'a>,
     steps: StepSampler,
@@ -95,14 +95,14 @@ struct Engine<'a> {
     next_in_order: usize,
     /// The next worker in round-robin order.
     turn: usize,
-    model: Model,
+    model: ModelState,
     finished: u64,
     batches: Vec<Batch>,
     events: Vec<Event>,
     speed: Vec<SpeedChange>,
 }
 
-impl<'a> Engine<'a> {
+impl<'a> Simulator<'a> {
     fn new(options: &'a Options) -> Self {
         let worker =
             || Worker { state: WorkerState::Starting, batch: 0, tasks: VecDeque::new(), outstanding: 0 };
@@ -126,7 +126,7 @@ impl<'a> Engine<'a> {
             blocked: VecDeque::new(),
             next_in_order: 0,
             turn: 0,
-            model: Model::Free,
+            model: ModelState::Free,
             finished: 0,
             batches: Vec::new(),
             events: Vec::new(),
@@ -177,7 +177,7 @@ impl<'a> Engine<'a> {
 
     /// Number of loading workers, plus 1 if the model computes on one of their cores.
     fn active(&self) -> u64 {
-        self.loading.len() as u64 + u64::from(matches!(self.model, Model::Sharing { .. }))
+        self.loading.len() as u64 + u64::from(matches!(self.model, ModelState::Sharing { .. }))
     }
 
     /// Returns [`Self::active`], and the number of cores if it is lower.
@@ -200,9 +200,9 @@ impl<'a> Engine<'a> {
         let start = (self.started < self.workers.len()).then(|| self.start_time(self.started));
         let load = self.loading.peek().map(|Reverse((target, _))| self.time_of_work(*target));
         let model = match self.model {
-            Model::Free => None,
-            Model::Transferring { until, .. } | Model::Computing { until, .. } => Some(until),
-            Model::Sharing { target, .. } => Some(self.time_of_work(target)),
+            ModelState::Free => None,
+            ModelState::Transferring { until, .. } | ModelState::Computing { until, .. } => Some(until),
+            ModelState::Sharing { target, .. } => Some(self.time_of_work(target)),
         };
         [start, load, model].into_iter().flatten().min()
     }
@@ -232,7 +232,7 @@ impl<'a> Engine<'a> {
             self.load_ended(worker);
         }
         self.advance_model();
-        if matches!(self.model, Model::Free) {
+        if matches!(self.model, ModelState::Free) {
             self.take();
         }
         self.idle.sort_unstable();

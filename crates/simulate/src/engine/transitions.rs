@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use super::{Engine, Model, WorkerState};
+use super::{ModelState, Simulator, WorkerState};
 use crate::options::Order;
 use crate::run::{Batch, EventKind};
 
-impl Engine<'_> {
+impl Simulator<'_> {
     /// Creates the loader's next batch, or returns `None` after the last one.
     fn new_batch(&mut self, worker: u32) -> Option<u32> {
         let batch = self.batches.len() as u32;
@@ -94,9 +94,9 @@ impl Engine<'_> {
 
     pub(super) fn advance_model(&mut self) {
         match self.model {
-            Model::Transferring { batch, until } if until == self.now => self.compute(batch),
-            Model::Computing { batch, until } if until == self.now => self.step_ended(batch),
-            Model::Sharing { batch, target } if target <= self.work => self.step_ended(batch),
+            ModelState::Transferring { batch, until } if until == self.now => self.compute(batch),
+            ModelState::Computing { batch, until } if until == self.now => self.step_ended(batch),
+            ModelState::Sharing { batch, target } if target <= self.work => self.step_ended(batch),
             _ => {}
         }
     }
@@ -104,16 +104,16 @@ impl Engine<'_> {
     fn step_ended(&mut self, batch: u32) {
         self.batches[batch as usize].end_ns = Some(self.now);
         self.finished += 1;
-        self.model = Model::Free;
+        self.model = ModelState::Free;
         self.log(EventKind::End, batch, self.batches[batch as usize].worker);
     }
 
     fn compute(&mut self, batch: u32) {
         let step_ns = self.steps.next_ns();
         self.model = if self.options.step_core {
-            Model::Sharing { batch, target: self.work + step_ns }
+            ModelState::Sharing { batch, target: self.work + step_ns }
         } else {
-            Model::Computing { batch, until: self.tick(self.now + step_ns) }
+            ModelState::Computing { batch, until: self.tick(self.now + step_ns) }
         };
         let record = &mut self.batches[batch as usize];
         record.step_ns = Some(self.now);
@@ -131,7 +131,7 @@ impl Engine<'_> {
             self.compute(batch);
         } else {
             let until = self.tick(self.now + self.options.transfer_ns);
-            self.model = Model::Transferring { batch, until };
+            self.model = ModelState::Transferring { batch, until };
         }
         if self.options.order == Order::Pool {
             if let Some(number) = self.blocked.pop_front() {

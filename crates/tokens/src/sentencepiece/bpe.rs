@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use ahash::RandomState;
 
-use super::normalizer::{Normalizer, SPACE_SYMBOL, char_len};
+use super::normalizer::{SPACE_SYMBOL, SentencePieceNormalizer, char_len};
 use super::pieces::Pieces;
 use super::proto::PieceType;
 use super::sink::PieceSink;
@@ -99,7 +99,7 @@ impl Bpe {
         &self,
         text: &[u8],
         pieces: &Pieces,
-        normalizer: &Normalizer,
+        normalizer: &SentencePieceNormalizer,
         max_bytes: u64,
         words: &mut Words,
         sink: &mut PieceSink<'_>,
@@ -143,7 +143,7 @@ impl Bpe {
     }
 
     /// Merges `word` and stores its pieces in `words`.
-    fn merge(&self, word: &[u8], pieces: &Pieces, normalizer: &Normalizer, words: &mut Words) {
+    fn merge(&self, word: &[u8], pieces: &Pieces, normalizer: &SentencePieceNormalizer, words: &mut Words) {
         let Words { symbols, candidates, pieces: found, .. } = words;
         symbols.clear();
         candidates.clear();

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::pieces::{Piece, Pieces};
+use super::pieces::{Pieces, VocabPiece};
 use super::proto::{ModelType, NormalizerSpec, PieceType};
 use super::{MEMBER, SentencePiece, parse};
 use crate::bpe_model::BpeModel;
@@ -33,7 +33,7 @@ pub fn sentencepiece_to_json(model: &[u8]) -> Result<Vec<u8>, LoadError> {
         Some(ty) if ty == ModelType::Bpe as i32 => ModelPart::bpe(&pieces),
         _ => ModelPart::unigram(&pieces),
     };
-    let file = File {
+    let file = SentencePieceJson {
         version: "1.0",
         truncation: None,
         padding: None,
@@ -49,7 +49,7 @@ pub fn sentencepiece_to_json(model: &[u8]) -> Result<Vec<u8>, LoadError> {
 }
 
 #[derive(Serialize)]
-struct File<'a> {
+struct SentencePieceJson<'a> {
     version: &'static str,
     truncation: Option<()>,
     padding: Option<()>,
@@ -166,10 +166,10 @@ impl<'a> ModelPart<'a> {
 
 /// Returns every pair of pieces whose concatenation is a piece, highest score first.
 fn merges(pieces: &Pieces) -> Vec<(&str, &str)> {
-    let normal = |piece: &&Piece| piece.kind == PieceType::Normal;
+    let normal = |piece: &&VocabPiece| piece.kind == PieceType::Normal;
     let known: HashMap<&str, f32> =
         pieces.all().iter().filter(normal).map(|piece| (piece.text.as_str(), piece.score)).collect();
-    let mut by_score: Vec<&Piece> = pieces.all().iter().filter(normal).collect();
+    let mut by_score: Vec<&VocabPiece> = pieces.all().iter().filter(normal).collect();
     by_score.sort_by(|a, b| b.score.total_cmp(&a.score));
     by_score
         .into_iter()

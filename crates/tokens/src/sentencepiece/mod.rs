@@ -30,7 +30,7 @@ use serde::Deserialize;
 use self::bpe::Bpe;
 use self::buffers::SentencePieceBuffers;
 pub use self::json::sentencepiece_to_json;
-use self::normalizer::Normalizer;
+use self::normalizer::SentencePieceNormalizer;
 use self::pieces::Pieces;
 use self::proto::{ModelProto, ModelType, PieceType};
 use self::sink::PieceSink;
@@ -55,16 +55,16 @@ type Result<T> = std::result::Result<T, LoadError>;
 
 /// A loaded SentencePiece model.
 pub(crate) struct SentencePiece {
-    normalizer: Normalizer,
+    normalizer: SentencePieceNormalizer,
     pieces: Pieces,
-    model: Model,
+    model: PieceModel,
     bos: Option<SpecialToken>,
     eos: Option<SpecialToken>,
     /// Maximum size of a word that is merged, and of a normalized text that is much longer than its original.
     max_bytes: u64,
 }
 
-enum Model {
+enum PieceModel {
     Unigram(Unigram),
     Bpe(Bpe),
 }
@@ -72,7 +72,7 @@ enum Model {
 /// Loads the SentencePiece model embedded in a `tokenizer.json`; `None` if there is none.
 pub(crate) fn embedded(json: &[u8]) -> Result<Option<SentencePiece>> {
     #[derive(Deserialize)]
-    struct File {
+    struct EmbeddedFile {
         decoder: Holder,
     }
     #[derive(Deserialize)]
@@ -83,7 +83,7 @@ pub(crate) fn embedded(json: &[u8]) -> Result<Option<SentencePiece>> {
         return Ok(None);
     }
     // Other errors in the file are reported by the regular loader.
-    let Ok(File { decoder }) = serde_json::from_slice(json) else { return Ok(None) };
+    let Ok(EmbeddedFile { decoder }) = serde_json::from_slice(json) else { return Ok(None) };
     let model = STANDARD.decode(decoder.sentencepiece_model).map_err(|e| {
         LoadError::malformed("the SentencePiece model in the tokenizer.json is not Base64", e)
     })?;
@@ -110,8 +110,8 @@ impl SentencePiece {
         let pieces = Pieces::new(proto, trainer.byte_fallback())?;
         let ty = trainer.model_type.unwrap_or(ModelType::Unigram as i32);
         let model = match ModelType::try_from(ty).map_err(|e| format!("its type is unknown: {e}"))? {
-            ModelType::Unigram => Model::Unigram(Unigram::new(&pieces)?),
-            ModelType::Bpe => Model::Bpe(Bpe::new(&pieces)),
+            ModelType::Unigram => PieceModel::Unigram(Unigram::new(&pieces)?),
+            ModelType::Bpe => PieceModel::Bpe(Bpe::new(&pieces)),
             ModelType::Word => return Err("its type is word; only unigram and bpe are supported".to_owned()),
             ModelType::Char => return Err("its type is char; only unigram and bpe are supported".to_owned()),
         };
@@ -122,7 +122,7 @@ impl SentencePiece {
             .map(|piece| piece.text.as_bytes())
             .collect();
         let normalizer = proto.normalizer.clone().unwrap_or_default();
-        let normalizer = Normalizer::new(&normalizer, &trainer, &symbols)?;
+        let normalizer = SentencePieceNormalizer::new(&normalizer, &trainer, &symbols)?;
         let control = |name: &str, default: &str| {
             let name = if name.is_empty() { default } else { name };
             let id = pieces.id(name.as_bytes());
@@ -140,8 +140,8 @@ impl SentencePiece {
     /// Returns the name of the model type, as in a `tokenizer.json`.
     pub(crate) fn model_type(&self) -> &'static str {
         match self.model {
-            Model::Unigram(_) => "Unigram",
-            Model::Bpe(_) => "BPE",
+            PieceModel::Unigram(_) => "Unigram",
+            PieceModel::Bpe(_) => "BPE",
         }
     }
 
@@ -195,11 +195,11 @@ impl Engine for SentencePiece {
         let before = out.len();
         let mut sink = PieceSink::new(self.pieces.unknown(), self.pieces.bytes(), out);
         let encoded = match &self.model {
-            Model::Unigram(unigram) => {
+            PieceModel::Unigram(unigram) => {
                 unigram.encode(normalized, paths, &mut sink);
                 Ok(())
             }
-            Model::Bpe(bpe) => {
+            PieceModel::Bpe(bpe) => {
                 bpe.encode(normalized, &self.pieces, &self.normalizer, self.max_bytes, words, &mut sink)
             }
         };

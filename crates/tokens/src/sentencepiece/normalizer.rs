@@ -8,7 +8,7 @@ use crate::engine::trie::{NO_PIECE, Trie};
 pub(super) const SPACE_SYMBOL: &[u8] = "\u{2581}".as_bytes();
 
 /// Normalizer that replaces characters, and collapses and marks white space.
-pub(super) struct Normalizer {
+pub(super) struct SentencePieceNormalizer {
     charsmap: Option<Charsmap>,
     /// The user-defined symbols, which are not normalized.
     symbols: Trie,
@@ -22,7 +22,7 @@ pub(super) struct Normalizer {
     as_suffix: bool,
 }
 
-impl Normalizer {
+impl SentencePieceNormalizer {
     /// Creates the normalizer of a model with the user-defined `symbols`. The error describes the problem.
     pub(super) fn new(
         spec: &NormalizerSpec,

@@ -7,13 +7,13 @@ use ahash::RandomState;
 use super::proto::{ModelProto, PieceType};
 
 /// One entry of the vocabulary.
-pub(super) struct Piece {
+pub(super) struct VocabPiece {
     pub(super) text: String,
     pub(super) score: f32,
     pub(super) kind: PieceType,
 }
 
-impl Piece {
+impl VocabPiece {
     /// Returns whether text can match this piece directly, not as an unknown character or one of its bytes.
     pub(super) fn is_textual(&self) -> bool {
         matches!(self.kind, PieceType::Normal | PieceType::UserDefined | PieceType::Unused)
@@ -22,7 +22,7 @@ impl Piece {
 
 /// The vocabulary, with the same checks as in SentencePiece.
 pub(super) struct Pieces {
-    all: Vec<Piece>,
+    all: Vec<VocabPiece>,
     /// Pieces that text can match directly.
     textual: HashMap<Box<[u8]>, u32, RandomState>,
     /// All other pieces.
@@ -42,7 +42,7 @@ impl Pieces {
         for (id, proto) in (0u32..).zip(&model.pieces) {
             let kind = PieceType::try_from(proto.kind.unwrap_or(PieceType::Normal as i32));
             let kind = kind.map_err(|e| format!("its piece {id} is of an unknown type: {e}"))?;
-            let piece = Piece { text: proto.piece().to_owned(), score: proto.score(), kind };
+            let piece = VocabPiece { text: proto.piece().to_owned(), score: proto.score(), kind };
             if piece.text.is_empty() {
                 return Err(format!("its piece {id} is empty"));
             }
@@ -70,7 +70,7 @@ impl Pieces {
     }
 
     /// Returns all pieces, indexed by id.
-    pub(super) fn all(&self) -> &[Piece] {
+    pub(super) fn all(&self) -> &[VocabPiece] {
         &self.all
     }
 
@@ -95,7 +95,7 @@ impl Pieces {
     }
 
     /// Returns the piece with this id.
-    pub(super) fn get(&self, id: u32) -> Option<&Piece> {
+    pub(super) fn get(&self, id: u32) -> Option<&VocabPiece> {
         self.all.get(id as usize)
     }
 }

@@ -56,7 +56,7 @@ fn convert(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, String> 
     vocab.extend(encoding.special_tokens.iter().map(|(token, id)| ((*token).to_owned(), *id)));
     vocab.sort_by_key(|(_, id)| *id);
     let merges = ranks.merges()?.into_iter().map(|(left, right)| (printable(left), printable(right)));
-    let file = File {
+    let file = TiktokenJson {
         version: "1.0",
         truncation: None,
         padding: None,
@@ -84,7 +84,7 @@ fn convert(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, String> 
 }
 
 #[derive(Serialize)]
-struct File {
+struct TiktokenJson {
     version: &'static str,
     truncation: Option<()>,
     padding: Option<()>,

@@ -23,7 +23,7 @@ use super::encodings::RankFile;
 const MOST_TOKEN_BYTES: usize = 4096;
 
 /// The two tokens that a merge joins.
-pub(super) type Merge<'a> = (&'a [u8], &'a [u8]);
+pub(super) type TokenPair<'a> = (&'a [u8], &'a [u8]);
 
 /// The tokens of a file with their ranks.
 pub(super) struct Ranks {
@@ -64,7 +64,7 @@ impl Ranks {
     }
 
     /// Returns the two tokens that each merge joins, in order, or an error if no list of merges produces the same ids.
-    pub(super) fn merges(&self) -> Result<Vec<Merge<'_>>, String> {
+    pub(super) fn merges(&self) -> Result<Vec<TokenPair<'_>>, String> {
         let ranks: HashMap<&[u8], u32, RandomState> =
             self.tokens.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
         let mut merges = Vec::with_capacity(self.tokens.len());

@@ -21,7 +21,7 @@ const ADOBE_MARK: &[u8] = b"Adobe";
 
 /// The coding process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::transform::image) enum Process {
+pub(in crate::transform::image) enum CodingProcess {
     /// Baseline or extended: one pass from top to bottom, unless the components are in separate scans.
     Sequential,
     /// Coefficients are coded over several scans.
@@ -32,8 +32,8 @@ pub(in crate::transform::image) enum Process {
 
 /// The frame header.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::transform::image) struct Frame {
-    pub(in crate::transform::image) process: Process,
+pub(in crate::transform::image) struct FrameHeader {
+    pub(in crate::transform::image) process: CodingProcess,
     /// Bits per sample.
     pub(in crate::transform::image) precision: u8,
     /// Whether every reader supports the frame: 8 bits, DCT and Huffman coding.
@@ -46,8 +46,8 @@ pub(in crate::transform::image) struct Frame {
 
 /// Everything before the first scan.
 #[derive(Debug)]
-pub(in crate::transform::image) struct Header<'a> {
-    pub(in crate::transform::image) frame: Frame,
+pub(in crate::transform::image) struct JpegHeader<'a> {
+    pub(in crate::transform::image) frame: FrameHeader,
     /// Position of the marker of the first scan.
     pub(in crate::transform::image) first_scan: usize,
     /// Whether any segments contain only metadata.
@@ -58,7 +58,7 @@ pub(in crate::transform::image) struct Header<'a> {
     icc_parts: Vec<(u8, u8, &'a [u8])>,
 }
 
-impl Header<'_> {
+impl JpegHeader<'_> {
     /// Returns whether the first scan leaves components to other scans.
     pub(in crate::transform::image) fn has_several_scans(&self, bytes: &[u8]) -> bool {
         bytes.get(self.first_scan + 4).is_some_and(|count| usize::from(*count) < self.frame.components)
@@ -78,7 +78,7 @@ impl Header<'_> {
 
 /// One marker segment before the first scan.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::transform::image) struct Segment<'a> {
+pub(in crate::transform::image) struct MarkerSegment<'a> {
     pub(in crate::transform::image) marker: u8,
     /// Bytes after the length.
     pub(in crate::transform::image) payload: &'a [u8],
@@ -86,7 +86,7 @@ pub(in crate::transform::image) struct Segment<'a> {
     pub(in crate::transform::image) whole: &'a [u8],
 }
 
-impl Segment<'_> {
+impl MarkerSegment<'_> {
     /// Returns whether the segment can be removed without changing pixels. JFIF and Adobe segments cannot: they
     /// determine the interpretation of colours.
     pub(in crate::transform::image) fn is_metadata(&self) -> bool {
@@ -100,20 +100,20 @@ impl Segment<'_> {
 }
 
 /// Reads the segments before the first scan, one after the other.
-pub(in crate::transform::image) struct Segments<'a> {
+pub(in crate::transform::image) struct MarkerSegments<'a> {
     bytes: &'a [u8],
     at: usize,
     /// Number of bytes that belong to no segment.
     stray_bytes: usize,
 }
 
-impl<'a> Segments<'a> {
+impl<'a> MarkerSegments<'a> {
     pub(in crate::transform::image) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 2, stray_bytes: 0 }
     }
 
     /// Returns the next segment; `None` at the first scan, whose position [`Self::position`] then returns.
-    pub(in crate::transform::image) fn next(&mut self) -> Result<Option<Segment<'a>>, Reject> {
+    pub(in crate::transform::image) fn next(&mut self) -> Result<Option<MarkerSegment<'a>>, Reject> {
         let cut = || truncated("its header");
         loop {
             while *self.bytes.get(self.at).ok_or_else(cut)? != 0xff {
@@ -141,7 +141,7 @@ impl<'a> Segments<'a> {
                     }
                     let whole = self.bytes.get(self.at..self.at + 2 + length).ok_or_else(cut)?;
                     self.at += whole.len();
-                    return Ok(Some(Segment { marker, payload: &whole[4..], whole }));
+                    return Ok(Some(MarkerSegment { marker, payload: &whole[4..], whole }));
                 }
             }
         }
@@ -154,11 +154,11 @@ impl<'a> Segments<'a> {
 }
 
 /// Reads a frame header; returns `None` if `marker` does not start a frame.
-fn frame(marker: u8, payload: &[u8]) -> Result<Option<(Frame, super::Size)>, Reject> {
+fn frame(marker: u8, payload: &[u8]) -> Result<Option<(FrameHeader, super::Size)>, Reject> {
     let process = match marker {
-        0xc0 | 0xc1 | 0xc9 => Process::Sequential,
-        0xc2 | 0xca => Process::Progressive,
-        0xc3 | 0xcb => Process::Lossless,
+        0xc0 | 0xc1 | 0xc9 => CodingProcess::Sequential,
+        0xc2 | 0xca => CodingProcess::Progressive,
+        0xc3 | 0xcb => CodingProcess::Lossless,
         0xc5..=0xc7 | 0xcd..=0xcf => return Err(unsupported("hierarchical JPEG is not supported")),
         _ => return Ok(None),
     };
@@ -184,13 +184,13 @@ fn frame(marker: u8, payload: &[u8]) -> Result<Option<(Frame, super::Size)>, Rej
     }
     let is_read_everywhere = *precision == 8 && matches!(marker, 0xc0..=0xc2);
     let size = size(width.into(), height.into())?;
-    let frame = Frame { process, precision: *precision, is_read_everywhere, components, max_factor };
+    let frame = FrameHeader { process, precision: *precision, is_read_everywhere, components, max_factor };
     Ok(Some((frame, size)))
 }
 
 /// Reads everything before the first scan of the JPEG file `bytes`.
-pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, Header<'_>), Reject> {
-    let mut segments = Segments::new(bytes);
+pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, JpegHeader<'_>), Reject> {
+    let mut segments = MarkerSegments::new(bytes);
     let mut found = None;
     let mut exif = None;
     let mut has_metadata = false;
@@ -220,7 +220,7 @@ pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, He
         structure.note(corrupt(format!("{} stray bytes stand between segments", segments.stray_bytes)));
     }
     let first_scan = segments.position();
-    Ok((structure, Header { frame, first_scan, has_metadata, exif, icc_parts }))
+    Ok((structure, JpegHeader { frame, first_scan, has_metadata, exif, icc_parts }))
 }
 
 /// Searches the end marker from `first_scan` on. Returns the position after it, or `None` if there is none.

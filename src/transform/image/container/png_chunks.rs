@@ -7,14 +7,14 @@ pub(in crate::transform::image) const SIGNATURE: &[u8; 8] = b"\x89PNG\r\n\x1a\n"
 
 /// One chunk of a PNG file.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::transform::image) struct Chunk<'a> {
+pub(in crate::transform::image) struct PngChunk<'a> {
     pub(in crate::transform::image) kind: [u8; 4],
     pub(in crate::transform::image) data: &'a [u8],
     /// Length, type, data and CRC as stored in the file.
     pub(in crate::transform::image) whole: &'a [u8],
 }
 
-impl Chunk<'_> {
+impl PngChunk<'_> {
     /// Returns whether the image cannot be shown without the chunk: the first letter of its type is uppercase.
     pub(in crate::transform::image) fn is_critical(&self) -> bool {
         self.kind[0].is_ascii_uppercase()
@@ -27,13 +27,13 @@ impl Chunk<'_> {
 }
 
 /// Returns the chunks of a PNG file, up to its end or the first truncated chunk.
-pub(in crate::transform::image) fn chunks(bytes: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
+pub(in crate::transform::image) fn chunks(bytes: &[u8]) -> impl Iterator<Item = PngChunk<'_>> {
     let mut rest = bytes.get(SIGNATURE.len()..).unwrap_or_default();
     std::iter::from_fn(move || {
         let length = usize::try_from(u32_be(rest, 0)?).ok()?;
         let (whole, after) = rest.split_at_checked(length.checked_add(12)?)?;
         rest = after;
         let kind = *whole.get(4..)?.first_chunk()?;
-        Some(Chunk { kind, data: &whole[8..8 + length], whole })
+        Some(PngChunk { kind, data: &whole[8..8 + length], whole })
     })
 }

@@ -9,7 +9,7 @@ const HEADER_BYTES: usize = 12;
 
 /// One chunk of a RIFF file.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::transform::image) struct Chunk<'a> {
+pub(in crate::transform::image) struct RiffChunk<'a> {
     pub(in crate::transform::image) kind: [u8; 4],
     pub(in crate::transform::image) data: &'a [u8],
 }
@@ -21,7 +21,7 @@ pub(in crate::transform::image) fn container(bytes: &[u8]) -> &[u8] {
 }
 
 /// Returns the chunks of a WebP file, up to its end or the first truncated chunk.
-pub(in crate::transform::image) fn chunks(bytes: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
+pub(in crate::transform::image) fn chunks(bytes: &[u8]) -> impl Iterator<Item = RiffChunk<'_>> {
     let mut rest = container(bytes).get(HEADER_BYTES..).unwrap_or_default();
     std::iter::from_fn(move || {
         let kind = *rest.first_chunk()?;
@@ -29,7 +29,7 @@ pub(in crate::transform::image) fn chunks(bytes: &[u8]) -> impl Iterator<Item = 
         let data = rest.get(8..)?.get(..length)?;
         // Chunks are padded to an even length. If the padding of the last one is missing, `walk` reports it.
         rest = rest.get(8 + length + length % 2..).unwrap_or_default();
-        Some(Chunk { kind, data })
+        Some(RiffChunk { kind, data })
     })
 }
 
@@ -44,7 +44,7 @@ fn u24_le(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Returns width and height from the header of the first chunk.
-fn dimensions(first: &Chunk<'_>) -> Option<(u32, u32)> {
+fn dimensions(first: &RiffChunk<'_>) -> Option<(u32, u32)> {
     match &first.kind {
         b"VP8X" => Some((u24_le(first.data, 4)? + 1, u24_le(first.data, 7)? + 1)),
         b"VP8L" => {
@@ -87,7 +87,7 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
 
 /// Checks the chunks as `demux.c` of libwebp does: they must fill the container, and contain one image of the size that
 /// the container declares.
-fn check_chunks(bytes: &[u8], first: &Chunk<'_>, canvas: (u32, u32)) -> Result<(), Reject> {
+fn check_chunks(bytes: &[u8], first: &RiffChunk<'_>, canvas: (u32, u32)) -> Result<(), Reject> {
     let used: usize = chunks(bytes).map(|chunk| 8 + chunk.data.len().next_multiple_of(2)).sum();
     if HEADER_BYTES + used != container(bytes).len() {
         return Err(corrupt("the chunks of the WebP do not fill its container"));

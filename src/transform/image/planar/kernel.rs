@@ -11,7 +11,7 @@ use super::super::text::Filter;
 /// points, so close together that the error is a hundredth of the rounding error of a weight. All operations are
 /// specified exactly by IEEE 754, so every processor computes the same values.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kernel {
+pub(super) struct FilterKernel {
     filter: Filter,
     points: &'static [f32; POINTS],
 }
@@ -32,7 +32,7 @@ pub(super) fn nearest(x: f32) -> i32 {
     (x + LARGE).to_bits().wrapping_sub(LARGE.to_bits()).cast_signed()
 }
 
-impl Kernel {
+impl FilterKernel {
     pub(super) fn of(filter: Filter) -> Self {
         Self { filter, points: &LANCZOS }
     }
@@ -81,15 +81,15 @@ mod tests {
     #[test]
     fn kernels_are_one_in_the_middle_and_zero_at_whole_distances() {
         for filter in [Filter::Lanczos3, Filter::CatmullRom, Filter::Bilinear, Filter::Box] {
-            let kernel = Kernel::of(filter);
+            let kernel = FilterKernel::of(filter);
             assert!((kernel.at(0.0) - 1.0).abs() < 1e-6);
             for distance in [1.0, 2.0, 3.0, 4.0] {
                 assert!(kernel.at(distance).abs() < 1e-6 && kernel.at(-distance).abs() < 1e-6, "{filter:?}");
             }
             assert_eq!(kernel.at(kernel.support() as f32 + 1e-3), 0.0);
         }
-        assert!((Kernel::of(Filter::CatmullRom).at(0.5) - 0.5625).abs() < 1e-6);
-        assert!((Kernel::of(Filter::CatmullRom).at(1.5) + 0.0625).abs() < 1e-6);
+        assert!((FilterKernel::of(Filter::CatmullRom).at(0.5) - 0.5625).abs() < 1e-6);
+        assert!((FilterKernel::of(Filter::CatmullRom).at(1.5) + 0.0625).abs() < 1e-6);
     }
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn interpolation_is_closer_than_a_weight_is_rounded() {
-        let kernel = Kernel::of(Filter::Lanczos3);
+        let kernel = FilterKernel::of(Filter::Lanczos3);
         for n in 0..30_000 {
             let x = n as f64 / 10_000.0;
             assert!((f64::from(kernel.at(x as f32)) - lanczos3(x)).abs() < 3e-6, "{x}");

@@ -17,7 +17,7 @@ mod weights;
 
 use dsconvert_jpeg::{BaselineDecoder, PlanesRequest, Scale, StoredPlane};
 
-use self::kernel::Kernel;
+use self::kernel::FilterKernel;
 use self::placement::Placement;
 use self::resample::{Plane, resample};
 use self::weights::Weights;
@@ -66,7 +66,7 @@ impl Planar {
             crop: plan.stored_crop(orientation),
             orientation,
         };
-        let kernel = Kernel::of(filter);
+        let kernel = FilterKernel::of(filter);
         let request = PlanesRequest {
             size: (size.width as usize, size.height as usize),
             scale: Scale::from_denominator(reduction)?,
@@ -101,7 +101,7 @@ fn fill(
     stored: &[StoredPlane<'_>],
     per_sample: u32,
     placement: &Placement,
-    kernel: Kernel,
+    kernel: FilterKernel,
     row: &mut Vec<i16>,
     out: &mut [Pixels],
 ) -> Option<()> {

@@ -8,7 +8,7 @@ use dsconvert_jpeg::{Region, StoredPlane};
 
 use super::super::exif::Orientation;
 use super::super::geometry::{Rect, Size};
-use super::weights::Axis;
+use super::weights::SampleAxis;
 
 /// The mapping from output pixels to pixels of the file.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +25,7 @@ pub(super) struct Placement {
 }
 
 /// One dimension of a [`Placement`].
-struct Line {
+struct AxisPlacement {
     /// Source pixels per pixel of the resized image.
     scale: f64,
     /// First pixel of the resized image that is kept.
@@ -38,7 +38,7 @@ struct Line {
 impl Placement {
     /// Returns the axes for the columns and rows of `plane`, for an output with one sample per `per_sample` pixels in
     /// each direction, before it is transposed.
-    pub(super) fn axes(&self, plane: &StoredPlane<'_>, per_sample: u32) -> (Axis, Axis) {
+    pub(super) fn axes(&self, plane: &StoredPlane<'_>, per_sample: u32) -> (SampleAxis, SampleAxis) {
         let (across, down) = self.lines();
         (
             across.axis(per_sample, plane.spread.0, plane.width),
@@ -56,9 +56,9 @@ impl Placement {
         Region { left: columns.start, top: rows.start, width: columns.len(), height: rows.len() }
     }
 
-    fn lines(&self) -> (Line, Line) {
+    fn lines(&self) -> (AxisPlacement, AxisPlacement) {
         let (mirrors_columns, mirrors_rows) = mirrors(self.orientation);
-        let line = |source: u32, resized: u32, start: u32, length: u32, is_mirrored: bool| Line {
+        let line = |source: u32, resized: u32, start: u32, length: u32, is_mirrored: bool| AxisPlacement {
             scale: f64::from(source) / f64::from(self.reduction) / f64::from(resized),
             start: f64::from(start),
             length,
@@ -72,13 +72,13 @@ impl Placement {
     }
 }
 
-impl Line {
-    fn axis(&self, per_sample: u32, spread: usize, length: usize) -> Axis {
+impl AxisPlacement {
+    fn axis(&self, per_sample: u32, spread: usize, length: usize) -> SampleAxis {
         let per_pixel = self.scale / spread as f64;
         let half = f64::from(per_sample) / 2.0;
         let (first, direction) =
             if self.is_mirrored { (f64::from(self.length) - half, -1.0) } else { (half, 1.0) };
-        Axis {
+        SampleAxis {
             first: (self.start + first) * per_pixel,
             step: direction * f64::from(per_sample) * per_pixel,
             count: self.length.div_ceil(per_sample) as usize,
@@ -132,7 +132,7 @@ mod tests {
                 for (luma, chroma) in [(across, chroma_across), (down, chroma_down)] {
                     assert_eq!(chroma.count, luma.count.div_ceil(2));
                     for n in 0..luma.count / 2 {
-                        let at = |axis: Axis, n: usize| axis.first + n as f64 * axis.step;
+                        let at = |axis: SampleAxis, n: usize| axis.first + n as f64 * axis.step;
                         let middle = (at(luma, 2 * n) + at(luma, 2 * n + 1)) / 2.0;
                         assert!((at(chroma, n) * 2.0 - middle).abs() < 1e-9, "{orientation:?}");
                     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::text::Filter;
 use super::portable::Portable;
 use super::resample::{Plane, resample, resample_with};
-use super::weights::{Axis, WEIGHT_BITS, Weights};
+use super::weights::{SampleAxis, WEIGHT_BITS, Weights};
 use super::*;
 
 fn filter() -> impl Strategy<Value = Filter> {
@@ -13,13 +13,13 @@ fn filter() -> impl Strategy<Value = Filter> {
 }
 
 /// Generates an arbitrary part of a row of up to 150 samples, at any scale.
-fn axis() -> impl Strategy<Value = Axis> {
+fn axis() -> impl Strategy<Value = SampleAxis> {
     (1usize..150, 1usize..90, 0.0f64..1.0, 0.05f64..1.0, any::<bool>()).prop_map(
         |(length, count, place, part, is_mirrored)| {
             let covered = length as f64 * part;
             let (start, step) = ((length as f64 - covered) * place, covered / count as f64);
             let first = if is_mirrored { start + covered - step / 2.0 } else { start + step / 2.0 };
-            Axis { first, step: if is_mirrored { -step } else { step }, count, length }
+            SampleAxis { first, step: if is_mirrored { -step } else { step }, count, length }
         },
     )
 }
@@ -48,7 +48,7 @@ proptest! {
         seed: u64,
         margin in 0usize..40,
     ) {
-        let kernel = Kernel::of(filter);
+        let kernel = FilterKernel::of(filter);
         let (columns, rows) = (Weights::new(across, kernel), Weights::new(down, kernel));
         let stride = across.length + margin;
         let samples = noise(stride * down.length, seed);
@@ -74,7 +74,7 @@ proptest! {
     /// A part of a plane gives the same result as the whole plane, or `None` if samples are missing.
     #[test]
     fn parts_of_a_plane_are_enough((across, down) in (axis(), axis()), filter in filter(), seed: u64, cut in 0usize..2) {
-        let kernel = Kernel::of(filter);
+        let kernel = FilterKernel::of(filter);
         let (columns, rows) = (Weights::new(across, kernel), Weights::new(down, kernel));
         let samples = noise(across.length * down.length, seed);
         let whole = Plane { samples: &samples, stride: across.length, left: 0, top: 0 };

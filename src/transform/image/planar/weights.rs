@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::kernel::{Kernel, nearest};
+use super::kernel::{FilterKernel, nearest};
 
 /// Fractional bits of a weight.
 pub(super) const WEIGHT_BITS: u32 = 14;
@@ -14,14 +14,14 @@ const ONE: i32 = 1 << WEIGHT_BITS;
 /// Positions of the samples of a resampled row or column in its source. The centre of sample `n` of `count` is at
 /// `first + n × step`. Source sample `i` of `length` spans `i` to `i + 1`. A negative step mirrors.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Axis {
+pub(super) struct SampleAxis {
     pub(super) first: f64,
     pub(super) step: f64,
     pub(super) count: usize,
     pub(super) length: usize,
 }
 
-/// For each sample of an [`Axis`], the source samples and weights of its weighted sum.
+/// For each sample of a [`SampleAxis`], the source samples and weights of its weighted sum.
 #[derive(Debug)]
 pub(super) struct Weights {
     /// The first source sample of each sum.
@@ -39,7 +39,7 @@ pub(super) struct Weights {
 impl Weights {
     /// Computes the weights of `kernel`. For downscaling, the kernel is stretched so that it covers every source
     /// sample. The weights of each sample add up to exactly one.
-    pub(super) fn new(axis: Axis, kernel: Kernel) -> Self {
+    pub(super) fn new(axis: SampleAxis, kernel: FilterKernel) -> Self {
         let scale = axis.step.abs().max(1.0);
         let reach = kernel.support() * scale;
         let stride = ((2.0 * reach) as usize + 1).next_multiple_of(GROUP);
@@ -123,11 +123,11 @@ mod tests {
                 for mirrored in [false, true] {
                     let step = length as f64 / count as f64;
                     let axis = if mirrored {
-                        Axis { first: length as f64 - step / 2.0, step: -step, count, length }
+                        SampleAxis { first: length as f64 - step / 2.0, step: -step, count, length }
                     } else {
-                        Axis { first: step / 2.0, step, count, length }
+                        SampleAxis { first: step / 2.0, step, count, length }
                     };
-                    let weights = Weights::new(axis, Kernel::of(filter));
+                    let weights = Weights::new(axis, FilterKernel::of(filter));
                     for n in 0..count {
                         let sum: i32 = weights.of(n).iter().map(|&w| i32::from(w)).sum();
                         assert_eq!(sum, ONE, "{filter:?} {axis:?} {n}");
@@ -142,9 +142,9 @@ mod tests {
 
     #[test]
     fn without_a_change_each_sample_is_itself() {
-        let axis = Axis { first: 3.5, step: 1.0, count: 5, length: 20 };
+        let axis = SampleAxis { first: 3.5, step: 1.0, count: 5, length: 20 };
         for filter in FILTERS {
-            let weights = Weights::new(axis, Kernel::of(filter));
+            let weights = Weights::new(axis, FilterKernel::of(filter));
             assert_eq!(
                 (weights.starts.as_slice(), weights.taps),
                 ([3, 4, 5, 6, 7].as_slice(), 1),
@@ -155,11 +155,13 @@ mod tests {
 
     #[test]
     fn a_negative_step_mirrors() {
-        let forward =
-            Weights::new(Axis { first: 1.2, step: 2.4, count: 20, length: 48 }, Kernel::of(Filter::Lanczos3));
+        let forward = Weights::new(
+            SampleAxis { first: 1.2, step: 2.4, count: 20, length: 48 },
+            FilterKernel::of(Filter::Lanczos3),
+        );
         let back = Weights::new(
-            Axis { first: 46.8, step: -2.4, count: 20, length: 48 },
-            Kernel::of(Filter::Lanczos3),
+            SampleAxis { first: 46.8, step: -2.4, count: 20, length: 48 },
+            FilterKernel::of(Filter::Lanczos3),
         );
         for n in 0..20 {
             assert_eq!(forward.starts[n], back.starts[19 - n]);

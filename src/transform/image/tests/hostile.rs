@@ -10,19 +10,19 @@ use super::*;
 
 /// The expected outcome of a file.
 #[derive(Debug, PartialEq)]
-enum Is {
+enum Expected {
     /// Pixels: width, height and CRC-32 of the RGB samples.
     Pixels(u32, u32, u32),
     Reject(RejectCode),
 }
 
 /// Name, file, options and outcome.
-type Row = (&'static str, Vec<u8>, &'static [(&'static str, &'static str)], Is);
+type HostileFile = (&'static str, Vec<u8>, &'static [(&'static str, &'static str)], Expected);
 
-use Is::Pixels;
+use Expected::Pixels;
 use RejectCode::{Animated, Corrupt, Empty, TooLarge, Truncated, UnknownType, Unsupported};
 
-fn outcome(file: &[u8], texts: &[(&str, &str)]) -> Is {
+fn outcome(file: &[u8], texts: &[(&str, &str)]) -> Expected {
     let mut texts = texts.to_vec();
     texts.push(("encode", "raw"));
     match convert(file, &texts) {
@@ -30,7 +30,7 @@ fn outcome(file: &[u8], texts: &[(&str, &str)]) -> Is {
             assert_eq!(image.bytes.len() as u64, u64::from(image.width) * u64::from(image.height) * 3);
             Pixels(image.width, image.height, crc32fast::hash(&image.bytes))
         }
-        Err(reject) => Is::Reject(reject.code),
+        Err(reject) => Expected::Reject(reject.code),
     }
 }
 
@@ -68,64 +68,69 @@ fn palette_with_alpha() -> Vec<u8> {
 fn difficult_files_have_the_outcome_of_their_row() {
     let whole = jpeg(48, 32);
     let gray = PNG_GRAY_16;
-    let rows: Vec<Row> = vec![
+    let rows: Vec<HostileFile> = vec![
         // Truncated and unknown files.
-        ("no bytes", vec![], &[], Is::Reject(Empty)),
+        ("no bytes", vec![], &[], Expected::Reject(Empty)),
         (
             "HTML named .jpg",
             b"<html><body>404 not found</body></html>".to_vec(),
             &[],
-            Is::Reject(UnknownType),
+            Expected::Reject(UnknownType),
         ),
-        ("HEIC", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic".to_vec(), &[], Is::Reject(Unsupported)),
-        ("start of image only", whole[..3].to_vec(), &[], Is::Reject(Truncated)),
-        ("baseline cut in its header", cut(whole.clone(), 100), &[], Is::Reject(Truncated)),
-        ("baseline cut in its scan", cut(whole.clone(), whole.len() - 90), &[], Is::Reject(Truncated)),
-        ("progressive cut in a scan", cut(progressive(48, 32), 700), &[], Is::Reject(Truncated)),
-        ("progressive cut between scans", cut_before_last_scan(), &[], Is::Reject(Truncated)),
-        ("no end of image", cut(whole.clone(), whole.len() - 2), &[], Is::Reject(Truncated)),
+        ("HEIC", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic".to_vec(), &[], Expected::Reject(Unsupported)),
+        ("start of image only", whole[..3].to_vec(), &[], Expected::Reject(Truncated)),
+        ("baseline cut in its header", cut(whole.clone(), 100), &[], Expected::Reject(Truncated)),
+        ("baseline cut in its scan", cut(whole.clone(), whole.len() - 90), &[], Expected::Reject(Truncated)),
+        ("progressive cut in a scan", cut(progressive(48, 32), 700), &[], Expected::Reject(Truncated)),
+        ("progressive cut between scans", cut_before_last_scan(), &[], Expected::Reject(Truncated)),
+        ("no end of image", cut(whole.clone(), whole.len() - 2), &[], Expected::Reject(Truncated)),
         (
             "no end of image, lenient",
             cut(whole.clone(), whole.len() - 2),
             &[("lenient", "true")],
             same_as(&whole),
         ),
-        ("cut PNG", cut(png(20, 20), 150), &[], Is::Reject(Truncated)),
-        ("PNG without its end", cut(png(4, 4), png(4, 4).len() - 12), &[], Is::Reject(Truncated)),
-        ("cut WebP", cut(webp(20, 20), 60), &[], Is::Reject(Truncated)),
-        ("cut GIF", cut(gif(1), gif(1).len() - 1), &[], Is::Reject(Truncated)),
-        ("cut BMP", cut(bmp(2, 2, &[&[1; 6], &[2; 6]]), 60), &[], Is::Reject(Truncated)),
-        ("cut TIFF", cut(tiff(1, 0), 124), &[], Is::Reject(Truncated)),
+        ("cut PNG", cut(png(20, 20), 150), &[], Expected::Reject(Truncated)),
+        ("PNG without its end", cut(png(4, 4), png(4, 4).len() - 12), &[], Expected::Reject(Truncated)),
+        ("cut WebP", cut(webp(20, 20), 60), &[], Expected::Reject(Truncated)),
+        ("cut GIF", cut(gif(1), gif(1).len() - 1), &[], Expected::Reject(Truncated)),
+        ("cut BMP", cut(bmp(2, 2, &[&[1; 6], &[2; 6]]), 60), &[], Expected::Reject(Truncated)),
+        ("cut TIFF", cut(tiff(1, 0), 124), &[], Expected::Reject(Truncated)),
         // Damage inside files.
         (
             "bad code in the scan",
             patched(whole.clone(), whole.len() - 60, &[0xff, 0, 0xff, 0, 0xff, 0]),
             &[],
-            Is::Reject(Corrupt),
+            Expected::Reject(Corrupt),
         ),
         (
             "restart marker in the scan",
             patched(whole.clone(), whole.len() - 60, &[0xff, 0xd3]),
             &[],
-            Is::Reject(Corrupt),
+            Expected::Reject(Corrupt),
         ),
-        ("stray bytes between segments", with_stray_bytes(&whole), &[], Is::Reject(Corrupt)),
+        ("stray bytes between segments", with_stray_bytes(&whole), &[], Expected::Reject(Corrupt)),
         ("stray bytes, lenient", with_stray_bytes(&whole), &[("lenient", "true")], same_as(&whole)),
-        ("wrong checksum", patched(png(4, 4), 50, &[0xee]), &[], Is::Reject(Corrupt)),
-        ("no Huffman table", without_segment(&progressive(16, 16), 0xc4), &[], Is::Reject(Corrupt)),
-        ("no quantisation table", without_segment(&whole, 0xdb), &[], Is::Reject(Corrupt)),
-        ("two frame headers", twice(&whole, 0xc0), &[], Is::Reject(Corrupt)),
-        ("end before the scan", [&whole[..2], &[0xff, 0xd9]].concat(), &[], Is::Reject(Corrupt)),
-        ("GIF without frames", gif(0), &[], Is::Reject(Corrupt)),
-        ("TIFF whose directory is nowhere", patched(tiff(1, 0), 4, &[0xff; 4]), &[], Is::Reject(Truncated)),
-        ("BMP of no width", bmp(0, 5, &[]), &[], Is::Reject(Corrupt)),
+        ("wrong checksum", patched(png(4, 4), 50, &[0xee]), &[], Expected::Reject(Corrupt)),
+        ("no Huffman table", without_segment(&progressive(16, 16), 0xc4), &[], Expected::Reject(Corrupt)),
+        ("no quantisation table", without_segment(&whole, 0xdb), &[], Expected::Reject(Corrupt)),
+        ("two frame headers", twice(&whole, 0xc0), &[], Expected::Reject(Corrupt)),
+        ("end before the scan", [&whole[..2], &[0xff, 0xd9]].concat(), &[], Expected::Reject(Corrupt)),
+        ("GIF without frames", gif(0), &[], Expected::Reject(Corrupt)),
+        (
+            "TIFF whose directory is nowhere",
+            patched(tiff(1, 0), 4, &[0xff; 4]),
+            &[],
+            Expected::Reject(Truncated),
+        ),
+        ("BMP of no width", bmp(0, 5, &[]), &[], Expected::Reject(Corrupt)),
         // Sizes.
-        ("JPEG of 65500×65500", resized(&whole, 65_500, 65_500), &[], Is::Reject(TooLarge)),
-        ("JPEG of no height", resized(&whole, 48, 0), &[], Is::Reject(Unsupported)),
-        ("JPEG of no width", resized(&whole, 0, 32), &[], Is::Reject(Corrupt)),
-        ("PNG bomb", raw_png((60_000, 60_000), 1, 0, &[], &[&[0]]), &[], Is::Reject(TooLarge)),
-        ("BMP bomb", bmp(i32::MAX as u32, i32::MIN, &[]), &[], Is::Reject(TooLarge)),
-        ("thousands of scans", many_scans(), &[], Is::Reject(TooLarge)),
+        ("JPEG of 65500×65500", resized(&whole, 65_500, 65_500), &[], Expected::Reject(TooLarge)),
+        ("JPEG of no height", resized(&whole, 48, 0), &[], Expected::Reject(Unsupported)),
+        ("JPEG of no width", resized(&whole, 0, 32), &[], Expected::Reject(Corrupt)),
+        ("PNG bomb", raw_png((60_000, 60_000), 1, 0, &[], &[&[0]]), &[], Expected::Reject(TooLarge)),
+        ("BMP bomb", bmp(i32::MAX as u32, i32::MIN, &[]), &[], Expected::Reject(TooLarge)),
+        ("thousands of scans", many_scans(), &[], Expected::Reject(TooLarge)),
         ("1×1 JPEG", jpeg(1, 1), &[], Pixels(1, 1, 0)),
         ("65500×1 JPEG", jpeg(65_500, 1), &[("resize", "longer:8")], Pixels(8, 1, 0)),
         // Unusual but intact files.
@@ -166,12 +171,12 @@ fn difficult_files_have_the_outcome_of_their_row() {
         ),
         ("GIF", gif(1), &[], Pixels(1, 1, 0)),
         ("animated GIF", gif(3), &[], outcome(&gif(1), &[])),
-        ("animated GIF, refused", gif(3), &[("animated", "reject")], Is::Reject(Animated)),
+        ("animated GIF, refused", gif(3), &[("animated", "reject")], Expected::Reject(Animated)),
         ("BMP from the bottom", bmp(1, 2, &[&[1, 2, 3], &[4, 5, 6]]), &[], rgb(1, 2, &[6, 5, 4, 3, 2, 1])),
         ("BMP from the top", bmp(1, -2, &[&[1, 2, 3], &[4, 5, 6]]), &[], rgb(1, 2, &[3, 2, 1, 6, 5, 4])),
         ("TIFF", tiff(1, 0), &[], grays(2, 2, &[10, 20, 30, 40])),
         ("TIFF, turned", tiff(6, 0), &[], grays(2, 2, &[30, 10, 40, 20])),
-        ("TIFF whose directories go round", tiff(1, 8), &[], Is::Reject(Corrupt)),
+        ("TIFF whose directories go round", tiff(1, 8), &[], Expected::Reject(Corrupt)),
         ("broken EXIF", with_segment(&whole, 0xe1, b"Exif\0\0II*\0\xff\xff\xff\xff"), &[], same_as(&whole)),
         ("orientation 9", with_orientation(&whole, 9), &[], same_as(&whole)),
         ("broken profile", with_icc(&whole, b"not a profile"), &[], same_as(&whole)),
@@ -199,20 +204,20 @@ fn difficult_files_have_the_outcome_of_their_row() {
 
 const PNG_GRAY_16: fn() -> Vec<u8> = || raw_png((2, 1), 16, 0, &[], &[&[0x12, 0x34, 0xff, 0xff]]);
 
-fn same_as(file: &[u8]) -> Is {
+fn same_as(file: &[u8]) -> Expected {
     outcome(file, &[])
 }
 
-fn rgb(width: u32, height: u32, samples: &[u8]) -> Is {
+fn rgb(width: u32, height: u32, samples: &[u8]) -> Expected {
     Pixels(width, height, crc32fast::hash(samples))
 }
 
-fn grays(width: u32, height: u32, samples: &[u8]) -> Is {
+fn grays(width: u32, height: u32, samples: &[u8]) -> Expected {
     let rgb_samples: Vec<u8> = samples.iter().flat_map(|v| [*v; 3]).collect();
     rgb(width, height, &rgb_samples)
 }
 
-fn flat(side: u32, color: [u8; 3]) -> Is {
+fn flat(side: u32, color: [u8; 3]) -> Expected {
     rgb(side, side, &color.repeat((side * side) as usize))
 }
 

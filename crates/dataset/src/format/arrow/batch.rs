@@ -15,9 +15,9 @@ use crate::storage::Blob;
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
 /// Buffers of a batch. Each was checked to be long enough and to lie within the batch body.
-pub(super) struct Batch {
+pub(super) struct ArrowBatch {
     rows: u64,
-    columns: Vec<Column>,
+    columns: Vec<ArrowColumn>,
     /// Schema of the shard, for field types and error messages.
     schema: Arc<Schema>,
 }
@@ -30,7 +30,7 @@ struct Range {
 }
 
 /// Validity and values of one column.
-struct Column {
+struct ArrowColumn {
     /// One validity bit per row; `None` if no row is null.
     valid: Option<Range>,
     values: Values,
@@ -48,7 +48,7 @@ enum Values {
     },
 }
 
-impl Batch {
+impl ArrowBatch {
     /// Returns the number of rows.
     pub(super) fn rows(&self) -> u64 {
         self.rows
@@ -86,8 +86,9 @@ impl Batch {
         Ok(Self { rows, columns, schema: schema.clone() })
     }
 
-    /// Returns the value of the field at `place` in `row`, which must be less than [`Batch::rows`]; null if there is no
-    /// such field. The body starts at `base` in `blob`; `read` returns bytes given an offset in `blob` and a length.
+    /// Returns the value of the field at `place` in `row`, which must be less than [`ArrowBatch::rows`]; null if there
+    /// is no such field. The body starts at `base` in `blob`; `read` returns bytes given an offset in `blob` and a
+    /// length.
     pub(super) fn value<B: AsRef<[u8]>>(
         &self,
         blob: &Blob,
@@ -144,7 +145,7 @@ impl Parts {
     }
 
     /// Takes the next column, or returns `None` if it is missing or too short.
-    fn column(&mut self, field: &Field) -> Option<Column> {
+    fn column(&mut self, field: &Field) -> Option<ArrowColumn> {
         let rows = self.rows;
         let valid = self.valid(rows)?;
         let values = match field.ty {
@@ -174,7 +175,7 @@ impl Parts {
                 values
             }
         };
-        Some(Column { valid, values })
+        Some(ArrowColumn { valid, values })
     }
 
     /// Takes the next node, which must have `rows` rows, and returns its validity bits if any row is null.
@@ -226,7 +227,7 @@ struct Body<'a, R> {
 }
 
 impl<B: AsRef<[u8]>, R: Fn(u64, u64) -> Result<B>> Body<'_, R> {
-    fn value(&self, ty: FieldType, column: &Column, row: u64) -> Result<Value<B>> {
+    fn value(&self, ty: FieldType, column: &ArrowColumn, row: u64) -> Result<Value<B>> {
         if let Some(bits) = column.valid
             && !self.bit(bits, row)?
         {

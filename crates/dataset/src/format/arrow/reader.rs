@@ -11,7 +11,7 @@ use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::{Endianness, Footer, root_as_footer_with_opts};
 use arrow_schema::Schema as ArrowSchema;
 
-use super::batch::Batch;
+use super::batch::ArrowBatch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
 use crate::format::{ARROW_MAGIC, Placed, Scan, ShardReader, chain_until_error, flatbuffer_limits};
@@ -24,7 +24,7 @@ const TAIL: &[u8; 6] = b"ARROW1";
 
 /// Location of a batch in the file.
 #[derive(Debug, Clone, Copy)]
-struct Block {
+struct BatchLocation {
     offset: u64,
     header_bytes: u64,
     body_bytes: u64,
@@ -34,9 +34,9 @@ struct Block {
 pub(in crate::format) struct Reader {
     schema: Arc<Schema>,
     blob: Blob,
-    blocks: Vec<Block>,
+    blocks: Vec<BatchLocation>,
     /// Parsed on first use.
-    batches: Vec<OnceLock<Batch>>,
+    batches: Vec<OnceLock<ArrowBatch>>,
 }
 
 impl Reader {
@@ -44,7 +44,7 @@ impl Reader {
         let blocks = with_footer(&blob, |footer, arrow| {
             expect(&schema, arrow)?;
             let blocks = footer.recordBatches().into_iter().flatten().map(|block| {
-                Some(Block {
+                Some(BatchLocation {
                     offset: u64::try_from(block.offset()).ok()?,
                     header_bytes: u64::try_from(block.metaDataLength()).ok()?,
                     body_bytes: u64::try_from(block.bodyLength()).ok()?,
@@ -59,7 +59,7 @@ impl Reader {
     }
 
     /// Returns the batch `group` and its location.
-    fn batch(&self, group: usize) -> Result<(&Batch, Block)> {
+    fn batch(&self, group: usize) -> Result<(&ArrowBatch, BatchLocation)> {
         let (Some(&block), Some(cell)) = (self.blocks.get(group), self.batches.get(group)) else {
             return Err(self.missing(format!("record batch {group}")));
         };
@@ -67,14 +67,14 @@ impl Reader {
             return Ok((batch, block));
         }
         let header = self.blob.read(block.offset, block.header_bytes)?;
-        let batch = Batch::parse(&self.schema, &header, block.body_bytes)
+        let batch = ArrowBatch::parse(&self.schema, &header, block.body_bytes)
             .map_err(|why| Error::corrupt(why).at_path(self.blob.path()).at_offset(block.offset))?;
         // Checks that the body lies within the file, so the file size limits the number of rows.
         self.body_offset(block)?;
         Ok((cell.get_or_init(|| batch), block))
     }
 
-    fn body_offset(&self, block: Block) -> Result<u64> {
+    fn body_offset(&self, block: BatchLocation) -> Result<u64> {
         let begin = block.offset.checked_add(block.header_bytes);
         let end = begin.and_then(|begin| begin.checked_add(block.body_bytes));
         begin.zip(end).filter(|&(_, end)| end <= self.blob.len()).map(|(begin, _)| begin).ok_or_else(|| {
@@ -85,7 +85,7 @@ impl Reader {
     }
 
     /// Returns the batch of a record, the offset of its body, and the row within the batch.
-    fn row(&self, at: Placed) -> Result<(&Batch, u64, u64)> {
+    fn row(&self, at: Placed) -> Result<(&ArrowBatch, u64, u64)> {
         let (batch, block) = self.batch(at.group() as usize)?;
         let row = u64::from(at.row());
         if row >= batch.rows() {

@@ -21,13 +21,13 @@ pub(in crate::format) fn sniff(head: &[u8]) -> bool {
 }
 
 /// Name and type of each field, as observed in one record. The type is `None` if the value is null.
-type Shape = Vec<(String, Option<FieldType>)>;
+type RecordShape = Vec<(String, Option<FieldType>)>;
 
 /// Infers the schema from the records. Names distinguish types that share an encoding (`image`, `label`). JSON fields
 /// and fields that are always null are inferred as string, and all fields that are not built in as nullable. Class
 /// names are not stored in the shard.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
-    let mut told: Shape = Vec::new();
+    let mut told: RecordShape = Vec::new();
     for shape in frames(blob, shape) {
         let (placed, shape) = shape?;
         if told.is_empty() {
@@ -70,7 +70,7 @@ fn inferred_field(kind: Kind, name: String, ty: FieldType) -> Field {
 }
 
 /// Reads a record without a schema.
-fn shape(bytes: &Bytes) -> Result<(Shape, usize), Fault> {
+fn shape(bytes: &Bytes) -> Result<(RecordShape, usize), Fault> {
     let mut cursor = Cursor { bytes, at: 0, cut: |range| bytes.slice(range) };
     let keys = match cursor.marker()? {
         Marker::FixMap(keys) => u32::from(keys),
@@ -78,7 +78,7 @@ fn shape(bytes: &Bytes) -> Result<(Shape, usize), Fault> {
         Marker::Map32 => u32::from_be_bytes(cursor.array()?),
         _ => return Err(Fault::bad(0, "a record must begin here, as a map")),
     };
-    let mut shape: Shape = Vec::new();
+    let mut shape: RecordShape = Vec::new();
     for _ in 0..keys {
         let at = cursor.at;
         let marker = cursor.marker()?;

@@ -78,7 +78,7 @@ impl Reader {
                 .map_err(|e| self.damaged(group, e))?;
         let batch_rows = (BATCH_BYTES / dictionary.max(1)).clamp(1, BATCH_ROWS as u64) as usize;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
-            Chunks(self.blob.clone()),
+            BlobChunks(self.blob.clone()),
             self.metadata.clone(),
         )
         .with_row_groups(vec![group])
@@ -230,7 +230,7 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
 fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
     let failed = |e| Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(e);
     guard::check_footer_bytes(blob)?;
-    let chunks = Chunks(blob.clone());
+    let chunks = BlobChunks(blob.clone());
     let mut footer = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Skip);
     let file = guard::caught(|| footer.try_parse(&chunks).and_then(|()| footer.finish())).map_err(failed)?;
     guard::check_page_index(blob, &file)?;
@@ -246,19 +246,19 @@ fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
 }
 
 /// Adapter from [`Blob`] to the traits of the Parquet library.
-struct Chunks(Blob);
+struct BlobChunks(Blob);
 
-impl Length for Chunks {
+impl Length for BlobChunks {
     fn len(&self) -> u64 {
         self.0.len()
     }
 }
 
-impl ChunkReader for Chunks {
-    type T = BufReader<Tail>;
+impl ChunkReader for BlobChunks {
+    type T = BufReader<BlobReader>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::with_capacity(HEADER_BYTES, Tail { blob: self.0.clone(), at: start }))
+        Ok(BufReader::with_capacity(HEADER_BYTES, BlobReader { blob: self.0.clone(), at: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -267,12 +267,12 @@ impl ChunkReader for Chunks {
 }
 
 /// Reader of a blob from a given offset on.
-struct Tail {
+struct BlobReader {
     blob: Blob,
     at: u64,
 }
 
-impl Read for Tail {
+impl Read for BlobReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let len = self.blob.len().saturating_sub(self.at).min(buffer.len() as u64);
         let bytes = self.blob.read(self.at, len).map_err(std::io::Error::other)?;

@@ -39,7 +39,7 @@ const EXTRA_TAG: u64 = 5;
 
 /// Location of a schema field in the message.
 #[derive(Clone, Copy, PartialEq)]
-enum Slot {
+enum FieldSlot {
     Key,
     Origin,
     Data,
@@ -51,29 +51,29 @@ enum Slot {
     Extra,
 }
 
-impl Slot {
+impl FieldSlot {
     fn of(kind: Kind, field: &Field) -> Self {
         match (kind, field.name.as_str()) {
-            (_, KEY) => Slot::Key,
-            (_, ORIGIN) => Slot::Origin,
-            (Kind::Images, IMAGE) => Slot::Data,
-            (Kind::Images, WIDTH) => Slot::Width,
-            (Kind::Images, HEIGHT) => Slot::Height,
-            (Kind::Images, LABEL) if field.ty == FieldType::Label => Slot::Label,
-            (Kind::Text, INPUT_IDS) => Slot::InputIds,
-            (Kind::Text, LENGTH) => Slot::Length,
-            _ => Slot::Extra,
+            (_, KEY) => FieldSlot::Key,
+            (_, ORIGIN) => FieldSlot::Origin,
+            (Kind::Images, IMAGE) => FieldSlot::Data,
+            (Kind::Images, WIDTH) => FieldSlot::Width,
+            (Kind::Images, HEIGHT) => FieldSlot::Height,
+            (Kind::Images, LABEL) if field.ty == FieldType::Label => FieldSlot::Label,
+            (Kind::Text, INPUT_IDS) => FieldSlot::InputIds,
+            (Kind::Text, LENGTH) => FieldSlot::Length,
+            _ => FieldSlot::Extra,
         }
     }
 
     /// Returns whether the message can represent every value of `field` in this slot.
     fn holds(self, field: &Field) -> bool {
         let ty = match self {
-            Slot::Extra | Slot::Label => return true,
-            Slot::Key | Slot::Origin => FieldType::String,
-            Slot::Data => FieldType::Image,
-            Slot::Width | Slot::Height | Slot::Length => FieldType::UInt32,
-            Slot::InputIds => return field.ty.id_width().is_some() && !field.nullable,
+            FieldSlot::Extra | FieldSlot::Label => return true,
+            FieldSlot::Key | FieldSlot::Origin => FieldType::String,
+            FieldSlot::Data => FieldType::Image,
+            FieldSlot::Width | FieldSlot::Height | FieldSlot::Length => FieldType::UInt32,
+            FieldSlot::InputIds => return field.ty.id_width().is_some() && !field.nullable,
         };
         field.ty == ty && !field.nullable
     }
@@ -82,13 +82,13 @@ impl Slot {
 /// Protobuf codec, with the message slot of each field.
 pub(super) struct Protobuf {
     schema: Arc<Schema>,
-    slots: Vec<Slot>,
+    slots: Vec<FieldSlot>,
     extras: usize,
 }
 
 impl FrameCodec for Protobuf {
     fn new(schema: Arc<Schema>) -> Result<Self> {
-        let slots: Vec<Slot> = schema.fields.iter().map(|f| Slot::of(schema.kind, f)).collect();
+        let slots: Vec<FieldSlot> = schema.fields.iter().map(|f| FieldSlot::of(schema.kind, f)).collect();
         for (field, slot) in schema.fields.iter().zip(&slots) {
             if !slot.holds(field) {
                 return Err(Error::usage(format!(
@@ -97,7 +97,7 @@ impl FrameCodec for Protobuf {
                 )));
             }
         }
-        let extras = slots.iter().filter(|&&s| s == Slot::Extra).count();
+        let extras = slots.iter().filter(|&&s| s == FieldSlot::Extra).count();
         Ok(Self { schema, slots, extras })
     }
 
@@ -123,20 +123,20 @@ impl Protobuf {
         let mut text = proto::Text::default();
         for ((field, slot), value) in self.schema.fields.iter().zip(&self.slots).zip(&record.values) {
             match (slot, value) {
-                (Slot::Key, Value::Text(t)) => message.key = t.as_str().to_owned(),
-                (Slot::Origin, Value::Text(t)) => message.origin = t.as_str().to_owned(),
-                (Slot::Data, Value::Bytes(b)) => image.data = b.clone(),
+                (FieldSlot::Key, Value::Text(t)) => message.key = t.as_str().to_owned(),
+                (FieldSlot::Origin, Value::Text(t)) => message.origin = t.as_str().to_owned(),
+                (FieldSlot::Data, Value::Bytes(b)) => image.data = b.clone(),
                 // The ranges were checked, so these casts are lossless.
-                (Slot::Width, Value::UInt(u)) => image.width = *u as u32,
-                (Slot::Height, Value::UInt(u)) => image.height = *u as u32,
-                (Slot::Label, Value::Int(i)) => image.label = Some(*i),
-                (Slot::Label, Value::Null) => image.label = None,
-                (Slot::InputIds, Value::Ids(ids)) => {
+                (FieldSlot::Width, Value::UInt(u)) => image.width = *u as u32,
+                (FieldSlot::Height, Value::UInt(u)) => image.height = *u as u32,
+                (FieldSlot::Label, Value::Int(i)) => image.label = Some(*i),
+                (FieldSlot::Label, Value::Null) => image.label = None,
+                (FieldSlot::InputIds, Value::Ids(ids)) => {
                     text.input_ids = ids.as_bytes().clone();
                     text.id_width = ids.width().bytes() as u32;
                 }
-                (Slot::Length, Value::UInt(u)) => text.length = *u as u32,
-                (Slot::Extra, value) => {
+                (FieldSlot::Length, Value::UInt(u)) => text.length = *u as u32,
+                (FieldSlot::Extra, value) => {
                     message
                         .extra
                         .push(proto::Field { name: field.name.clone(), value: extra(field.ty, value) });
@@ -164,15 +164,15 @@ impl Protobuf {
         let mut values = Vec::with_capacity(self.slots.len());
         for (field, slot) in self.schema.fields.iter().zip(&self.slots) {
             let value = match slot {
-                Slot::Key => Value::Text(strings.0.take().unwrap_or_default().into()),
-                Slot::Origin => Value::Text(strings.1.take().unwrap_or_default().into()),
-                Slot::Data => Value::Bytes(image.data.clone()),
-                Slot::Width => Value::UInt(image.width.into()),
-                Slot::Height => Value::UInt(image.height.into()),
-                Slot::Label => image.label.map_or(Value::Null, Value::Int),
-                Slot::InputIds => ids(text.input_ids.clone(), text.id_width)?,
-                Slot::Length => Value::UInt(text.length.into()),
-                Slot::Extra => {
+                FieldSlot::Key => Value::Text(strings.0.take().unwrap_or_default().into()),
+                FieldSlot::Origin => Value::Text(strings.1.take().unwrap_or_default().into()),
+                FieldSlot::Data => Value::Bytes(image.data.clone()),
+                FieldSlot::Width => Value::UInt(image.width.into()),
+                FieldSlot::Height => Value::UInt(image.height.into()),
+                FieldSlot::Label => image.label.map_or(Value::Null, Value::Int),
+                FieldSlot::InputIds => ids(text.input_ids.clone(), text.id_width)?,
+                FieldSlot::Length => Value::UInt(text.length.into()),
+                FieldSlot::Extra => {
                     let next = extra.next().filter(|found| found.name == field.name);
                     let found =
                         next.ok_or_else(|| format!("the field {:?} is not where it must be", field.name))?;

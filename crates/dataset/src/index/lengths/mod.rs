@@ -12,14 +12,15 @@ mod tests;
 pub use build::LengthIndexBuilder;
 pub use read::{Bucket, LengthIndex};
 
-use super::table::{Column, Spec, u64_column};
+use super::table::{Spec, TableColumn, u64_column};
 use crate::schema::{LENGTH, LengthUnit};
 
 /// Record ordinal of each rank.
 const PERMUTATION: Spec =
     Spec { table: "lengths", columns: &[u64_column("record")], unit: None, segmented: true };
 
-const HISTOGRAM_COLUMNS: [Column; 3] = [u64_column(LENGTH), u64_column("count"), u64_column("first_rank")];
+const HISTOGRAM_COLUMNS: [TableColumn; 3] =
+    [u64_column(LENGTH), u64_column("count"), u64_column("first_rank")];
 
 /// Specification of the histogram: one row per distinct length, in ascending order.
 fn histogram(unit: LengthUnit) -> Spec {

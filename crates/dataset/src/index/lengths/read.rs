@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{LengthRun, PERMUTATION, histogram};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::table::{Geometry, Table};
+use crate::index::table::{Geometry, IndexTable};
 use crate::index::{RecordIndex, Segment};
 use crate::schema::LengthUnit;
 use crate::storage::Blob;
@@ -17,8 +17,8 @@ const FIRST_RANK: usize = 2;
 /// The opened length index of one split. Nothing is read ahead, and memory does not grow with the number of records.
 #[derive(Debug)]
 pub struct LengthIndex {
-    permutation: Table,
-    histogram: Table,
+    permutation: IndexTable,
+    histogram: IndexTable,
 }
 
 /// A range of lengths and the ranks of the records within it.
@@ -47,8 +47,8 @@ impl LengthIndex {
         unit: LengthUnit,
         geometry: Geometry,
     ) -> Result<Self> {
-        let permutation = Table::open(permutation, PERMUTATION, geometry)?;
-        let histogram = Table::open(vec![histogram_file], histogram(unit), geometry)?;
+        let permutation = IndexTable::open(permutation, PERMUTATION, geometry)?;
+        let histogram = IndexTable::open(vec![histogram_file], histogram(unit), geometry)?;
         let index = Self { permutation, histogram };
         let counted = match index.distinct_lengths().checked_sub(1) {
             Some(last) => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-pub(super) use read::Table;
+pub(super) use read::IndexTable;
 pub(super) use write::TableWriter;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -30,7 +30,7 @@ pub(super) const SEGMENT_ROWS: u64 = 1 << 24;
 
 /// Column of unsigned numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Column {
+pub(super) struct TableColumn {
     pub(super) name: &'static str,
     pub(super) width: Width,
 }
@@ -52,13 +52,13 @@ impl Width {
 }
 
 /// Creates a column of 32-bit numbers.
-pub(super) const fn u32_column(name: &'static str) -> Column {
-    Column { name, width: Width::U32 }
+pub(super) const fn u32_column(name: &'static str) -> TableColumn {
+    TableColumn { name, width: Width::U32 }
 }
 
 /// Creates a column of 64-bit numbers.
-pub(super) const fn u64_column(name: &'static str) -> Column {
-    Column { name, width: Width::U64 }
+pub(super) const fn u64_column(name: &'static str) -> TableColumn {
+    TableColumn { name, width: Width::U64 }
 }
 
 /// Name and columns of a table.
@@ -66,7 +66,7 @@ pub(super) const fn u64_column(name: &'static str) -> Column {
 pub(super) struct Spec {
     /// Name of the table, used in its file names and metadata.
     pub(super) table: &'static str,
-    pub(super) columns: &'static [Column],
+    pub(super) columns: &'static [TableColumn],
     /// Unit of the column `length`, if the table has it.
     pub(super) unit: Option<LengthUnit>,
     /// Whether the table is split into numbered files.
@@ -75,7 +75,7 @@ pub(super) struct Spec {
 
 impl Spec {
     pub(super) fn schema(&self) -> SchemaRef {
-        let field = |column: &Column| {
+        let field = |column: &TableColumn| {
             let ty = match column.width {
                 Width::U32 => DataType::UInt32,
                 Width::U64 => DataType::UInt64,
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_told_from_another_table() {
-        const COLUMNS: [Column; 1] = [u64_column("x")];
+        const COLUMNS: [TableColumn; 1] = [u64_column("x")];
         let spec = Spec { table: "a", columns: &COLUMNS, unit: None, segmented: false };
         let expected = spec.schema();
         let with = |label: &str| {

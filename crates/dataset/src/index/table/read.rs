@@ -13,7 +13,7 @@ use crate::storage::Blob;
 
 /// A table opened for random access. Memory: one footer per file and a few bytes for each record batch accessed.
 #[derive(Debug)]
-pub(in crate::index) struct Table {
+pub(in crate::index) struct IndexTable {
     spec: Spec,
     geometry: Geometry,
     files: Vec<TableFile>,
@@ -29,7 +29,7 @@ struct TableFile {
 }
 
 /// Location of a row.
-struct Cell<'a> {
+struct RowLocation<'a> {
     ipc: &'a IpcFile,
     columns: &'a [u64],
     row: u64,
@@ -37,7 +37,7 @@ struct Cell<'a> {
     rest: u64,
 }
 
-impl Table {
+impl IndexTable {
     /// Opens the files of a table, given in order.
     pub(in crate::index) fn open(segments: Vec<Segment>, spec: Spec, geometry: Geometry) -> Result<Self> {
         let expected = spec.schema();
@@ -84,10 +84,10 @@ impl Table {
 
     /// Returns the first `N` values of a row; columns that the table lacks are 0.
     pub(in crate::index) fn row<const N: usize>(&self, row: u64) -> Result<[u64; N]> {
-        let cell = self.locate(row)?;
+        let location = self.locate(row)?;
         let mut values = [0; N];
         for (column, value) in values.iter_mut().enumerate().take(self.spec.columns.len()) {
-            *value = self.number(&cell, column)?;
+            *value = self.number(&location, column)?;
         }
         Ok(values)
     }
@@ -121,7 +121,7 @@ impl Table {
         Error::new(ErrorKind::OutOfRange, format!("there are only {}", self.rows)).at_row(row)
     }
 
-    fn locate(&self, row: u64) -> Result<Cell<'_>> {
+    fn locate(&self, row: u64) -> Result<RowLocation<'_>> {
         let file_rows = self.geometry.file_rows(&self.spec);
         let (file, in_file) = (row / file_rows, row % file_rows);
         let (batch, in_batch) = (in_file / self.geometry.batch_rows, in_file % self.geometry.batch_rows);
@@ -132,7 +132,7 @@ impl Table {
             .ok_or_else(|| self.out_of_range(row))?;
         let rest = (self.geometry.batch_rows - in_batch).min(file.rows - in_file);
         let columns = self.columns(file, batch as usize)?; // fewer than the blocks in the footer
-        Ok(Cell { ipc: &file.ipc, columns, row: in_batch, rest })
+        Ok(RowLocation { ipc: &file.ipc, columns, row: in_batch, rest })
     }
 
     /// Returns the offsets of the columns of a record batch.
@@ -159,7 +159,7 @@ impl Table {
             return Err(corrupt("has buffers missing"));
         }
         let values = batch.buffers.iter().skip(1).step_by(2);
-        let offset = |(values, column): (&Range<u64>, &super::Column)| {
+        let offset = |(values, column): (&Range<u64>, &super::TableColumn)| {
             (values.end - values.start >= batch.rows * column.width.bytes()).then_some(values.start)
         };
         values
@@ -169,27 +169,27 @@ impl Table {
             .ok_or_else(|| corrupt("is cut short"))
     }
 
-    fn number(&self, cell: &Cell<'_>, column: usize) -> Result<u64> {
-        let (Some(start), Some(spec)) = (cell.columns.get(column), self.spec.columns.get(column)) else {
+    fn number(&self, location: &RowLocation<'_>, column: usize) -> Result<u64> {
+        let (Some(start), Some(spec)) = (location.columns.get(column), self.spec.columns.get(column)) else {
             return Ok(0);
         };
-        let offset = start + cell.row * spec.width.bytes(); // inside the column, whose size `read_columns` checked
+        let offset = start + location.row * spec.width.bytes(); // inside the column, whose size `read_columns` checked
         Ok(match spec.width {
-            Width::U32 => u64::from(u32::from_le_bytes(cell.ipc.array(offset)?)),
-            Width::U64 => u64::from_le_bytes(cell.ipc.array(offset)?),
+            Width::U32 => u64::from(u32::from_le_bytes(location.ipc.array(offset)?)),
+            Width::U64 => u64::from_le_bytes(location.ipc.array(offset)?),
         })
     }
 
     /// Reads the rows from the start of `rows` (not empty) to the end of `rows` or of the record batch, whichever is
     /// first.
-    fn chunk<const N: usize>(&self, rows: &Range<u64>, columns: [usize; N]) -> Result<Chunk<N>> {
-        let cell = self.locate(rows.start)?;
-        let len = cell.rest.min(rows.end - rows.start);
-        let mut chunk = Chunk { next: 0, len: len as usize, columns: [const { None }; N] };
+    fn chunk<const N: usize>(&self, rows: &Range<u64>, columns: [usize; N]) -> Result<TableChunk<N>> {
+        let location = self.locate(rows.start)?;
+        let len = location.rest.min(rows.end - rows.start);
+        let mut chunk = TableChunk { next: 0, len: len as usize, columns: [const { None }; N] };
         for (slot, column) in chunk.columns.iter_mut().zip(columns) {
-            if let (Some(start), Some(spec)) = (cell.columns.get(column), self.spec.columns.get(column)) {
-                let start = start + cell.row * spec.width.bytes();
-                let bytes = cell.ipc.bytes(start..start + len * spec.width.bytes())?;
+            if let (Some(start), Some(spec)) = (location.columns.get(column), self.spec.columns.get(column)) {
+                let start = start + location.row * spec.width.bytes();
+                let bytes = location.ipc.bytes(start..start + len * spec.width.bytes())?;
                 *slot = Some((spec.width, bytes));
             }
         }
@@ -200,22 +200,22 @@ impl Table {
 /// Iterator over rows. Ends after the first error.
 #[derive(Debug)]
 pub(in crate::index) struct TableRows<'a, const N: usize> {
-    table: &'a Table,
+    table: &'a IndexTable,
     columns: [usize; N],
     /// Rows not yet read into a chunk.
     rest: Range<u64>,
-    chunk: Option<Chunk<N>>,
+    chunk: Option<TableChunk<N>>,
 }
 
 /// Rows of one record batch.
 #[derive(Debug)]
-struct Chunk<const N: usize> {
+struct TableChunk<const N: usize> {
     next: usize,
     len: usize,
     columns: [Option<(Width, Bytes)>; N],
 }
 
-impl<const N: usize> Chunk<N> {
+impl<const N: usize> TableChunk<N> {
     fn next(&mut self) -> Option<[u64; N]> {
         if self.next == self.len {
             return None;
@@ -242,7 +242,7 @@ impl<const N: usize> Iterator for TableRows<'_, N> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(row) = self.chunk.as_mut().and_then(Chunk::next) {
+            if let Some(row) = self.chunk.as_mut().and_then(TableChunk::next) {
                 return Some(Ok(row));
             }
             if self.rest.is_empty() {

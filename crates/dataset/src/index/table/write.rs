@@ -20,7 +20,7 @@ pub(in crate::index) struct TableWriter {
     spec: Spec,
     geometry: Geometry,
     schema: SchemaRef,
-    batch: Vec<Numbers>,
+    batch: Vec<ColumnBuffer>,
     batch_rows: u64,
     file: Option<FileWriter<NewFile>>,
     /// Rows of the open file, including those in the current batch.
@@ -29,7 +29,7 @@ pub(in crate::index) struct TableWriter {
 }
 
 /// Buffered values of a column.
-enum Numbers {
+enum ColumnBuffer {
     U32(Vec<u32>),
     U64(Vec<u64>),
 }
@@ -45,8 +45,8 @@ impl TableWriter {
         check_split_name(split)?;
         create_dir(&dataset.join(INDEX_DIR))?;
         let numbers = |width| match width {
-            Width::U32 => Numbers::U32(Vec::new()),
-            Width::U64 => Numbers::U64(Vec::new()),
+            Width::U32 => ColumnBuffer::U32(Vec::new()),
+            Width::U64 => ColumnBuffer::U64(Vec::new()),
         };
         Ok(Self {
             dataset: dataset.to_owned(),
@@ -71,8 +71,8 @@ impl TableWriter {
         }
         for ((numbers, &value), column) in self.batch.iter_mut().zip(row).zip(self.spec.columns) {
             match numbers {
-                Numbers::U64(values) => values.push(value),
-                Numbers::U32(values) => values.push(u32::try_from(value).map_err(|_| {
+                ColumnBuffer::U64(values) => values.push(value),
+                ColumnBuffer::U32(values) => values.push(u32::try_from(value).map_err(|_| {
                     Error::usage(format!("{value} does not fit the 32-bit column {:?}", column.name))
                 })?),
             }
@@ -111,10 +111,10 @@ impl TableWriter {
     }
 
     fn write_batch(&mut self) -> Result<()> {
-        let take = |numbers: &mut Numbers| -> ArrayRef {
+        let take = |numbers: &mut ColumnBuffer| -> ArrayRef {
             match numbers {
-                Numbers::U32(values) => Arc::new(UInt32Array::from(std::mem::take(values))),
-                Numbers::U64(values) => Arc::new(UInt64Array::from(std::mem::take(values))),
+                ColumnBuffer::U32(values) => Arc::new(UInt32Array::from(std::mem::take(values))),
+                ColumnBuffer::U64(values) => Arc::new(UInt64Array::from(std::mem::take(values))),
             }
         };
         let columns = self.batch.iter_mut().map(take).collect();

@@ -12,7 +12,7 @@ use object_store::{
 };
 
 use super::super::object_url::ObjectUrl;
-use super::client::{Client, Pages, Settings, again, connect};
+use super::client::{Client, ListingClient, Settings, again, connect};
 use super::failure::{changed, failure, is_bucket_missing};
 use super::runtime;
 use super::upload::Upload;
@@ -78,7 +78,7 @@ impl Bucket {
     }
 
     /// Returns the client for paginated listing; `None` for web servers.
-    pub(super) fn pages(&self) -> Result<Option<Pages>> {
+    pub(super) fn pages(&self) -> Result<Option<ListingClient>> {
         Ok(self.connected()?.pages)
     }
 

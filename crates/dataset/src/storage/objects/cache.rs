@@ -45,17 +45,17 @@ const BLOCKS: &str = "blocks";
 /// A cache directory.
 #[derive(Debug, Clone)]
 pub struct Cache {
-    shared: Arc<Shared>,
+    shared: Arc<CacheState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct CacheState {
     dir: PathBuf,
     most: u64,
     /// Bytes written by this process since it last measured the used space.
     uncounted: AtomicU64,
     /// Files that this process may have open.
-    slots: Mutex<Vec<Weak<Slot>>>,
+    slots: Mutex<Vec<Weak<FileSlot>>>,
 }
 
 /// An object in the cache. Opened on first use, and again after it was removed.
@@ -64,10 +64,10 @@ pub(super) struct CachedFile {
     cache: Cache,
     sha256: String,
     bytes: u64,
-    slot: Arc<Slot>,
+    slot: Arc<FileSlot>,
 }
 
-type Slot = Mutex<Option<Arc<OpenFile>>>;
+type FileSlot = Mutex<Option<Arc<OpenFile>>>;
 
 #[derive(Debug)]
 pub(super) struct OpenFile {
@@ -89,7 +89,7 @@ impl Cache {
     pub fn open(dir: &Path, most: u64) -> Result<Self> {
         create_dir(dir)?;
         let shared =
-            Shared { dir: dir.to_owned(), most, uncounted: AtomicU64::new(0), slots: Mutex::default() };
+            CacheState { dir: dir.to_owned(), most, uncounted: AtomicU64::new(0), slots: Mutex::default() };
         let cache = Self { shared: Arc::new(shared) };
         cache.make_room()?;
         Ok(cache)
@@ -105,7 +105,7 @@ impl Cache {
         if sha256.len() != NAME_BYTES || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(Error::corrupt("a SHA-256 of the manifest is not one"));
         }
-        let slot = Arc::new(Slot::default());
+        let slot = Arc::new(FileSlot::default());
         if let Some(mut slots) = briefly(&self.shared.slots) {
             slots.retain(|slot| slot.strong_count() > 0);
             slots.push(Arc::downgrade(&slot));

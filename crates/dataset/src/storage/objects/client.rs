@@ -35,7 +35,7 @@ pub type Settings = BTreeMap<String, String>;
 pub(super) struct Client {
     pub(super) store: Arc<dyn ObjectStore>,
     /// Paginated listing; `None` for web servers.
-    pub(super) pages: Option<Pages>,
+    pub(super) pages: Option<ListingClient>,
 }
 
 impl Client {
@@ -106,7 +106,7 @@ fn has_plain_endpoint(settings: &Settings) -> bool {
 }
 
 /// Client for paginated listing.
-pub(super) type Pages = Arc<dyn PaginatedListStore>;
+pub(super) type ListingClient = Arc<dyn PaginatedListStore>;
 
 /// Repeats a request while its response breaks off. The client does this itself only for object content. Otherwise it
 /// retries only if there is no response, or one that reports a server error.

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 
-use super::in_flight::Block;
+use super::in_flight::BlockId;
 use crate::storage::briefly;
 
 /// Memory for blocks of several files; the most recently used ones are kept. A block that cannot be stored is merely
@@ -13,13 +13,13 @@ use crate::storage::briefly;
 #[derive(Debug)]
 pub struct Held {
     most: u64,
-    blocks: Mutex<Blocks>,
+    blocks: Mutex<HeldBlocks>,
 }
 
 #[derive(Debug, Default)]
-struct Blocks {
+struct HeldBlocks {
     /// Blocks, each with the time of its last use.
-    by_number: HashMap<Block, (Bytes, u64)>,
+    by_number: HashMap<BlockId, (Bytes, u64)>,
     bytes: u64,
     time: u64,
 }
@@ -30,7 +30,7 @@ impl Held {
         Self { most, blocks: Mutex::default() }
     }
 
-    pub(super) fn get(&self, block: Block) -> Option<Bytes> {
+    pub(super) fn get(&self, block: BlockId) -> Option<Bytes> {
         let mut blocks = briefly(&self.blocks)?;
         blocks.time += 1;
         let now = blocks.time;
@@ -39,7 +39,7 @@ impl Held {
         Some(bytes.clone())
     }
 
-    pub(super) fn keep(&self, block: Block, bytes: Bytes) {
+    pub(super) fn keep(&self, block: BlockId, bytes: Bytes) {
         let Some(mut blocks) = briefly(&self.blocks) else { return };
         blocks.time += 1;
         let (len, now) = (bytes.len() as u64, blocks.time);

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::storage::briefly;
 
 /// File, identified by a hash of its address, and block number.
-pub(super) type Block = (u128, u64);
+pub(super) type BlockId = (u128, u64);
 
 /// Blocks being fetched from the files of one dataset.
 #[derive(Debug, Default)]
 pub struct InFlight {
     /// Blocks, each with the ID of the process that fetches it. After a fork, the child fetches none of them.
-    blocks: Mutex<HashMap<Block, u32>>,
+    blocks: Mutex<HashMap<BlockId, u32>>,
     used: AtomicBool,
 }
 

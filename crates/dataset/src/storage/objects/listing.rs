@@ -10,7 +10,7 @@ use object_store::{Error as Failure, ObjectMeta};
 
 use super::super::object_url::ObjectUrl;
 use super::bucket::{Bucket, Object, object};
-use super::client::{Pages, again};
+use super::client::{ListingClient, again};
 use super::failure::failure;
 use super::runtime;
 use crate::error::{Error, Result};
@@ -84,7 +84,7 @@ impl Bucket {
         Ok(FileListing { objects, unusable })
     }
 
-    fn listing_client(&self, folder: &ObjectUrl) -> Result<Pages> {
+    fn listing_client(&self, folder: &ObjectUrl) -> Result<ListingClient> {
         self.pages()?.ok_or_else(|| Error::usage("web servers cannot be listed").at_path(folder.as_path()))
     }
 
@@ -123,7 +123,10 @@ fn prefix(folder: &ObjectUrl) -> Option<String> {
 }
 
 /// Lists all objects whose key starts with `prefix`, and the keys that are not valid paths.
-async fn list(store: &Pages, prefix: Option<&str>) -> Result<(Vec<ObjectMeta>, Vec<String>), Failure> {
+async fn list(
+    store: &ListingClient,
+    prefix: Option<&str>,
+) -> Result<(Vec<ObjectMeta>, Vec<String>), Failure> {
     let (mut objects, mut unusable): (Vec<ObjectMeta>, Vec<String>) = (Vec::new(), Vec::new());
     // `None` leaves the page size to the store.
     let mut most: Option<usize> = None;

@@ -33,11 +33,11 @@ pub struct ObjectReader {
     object: Arc<Object>,
     client: Arc<dyn ObjectStore>,
     key: Key,
-    state: Mutex<State>,
+    state: Mutex<ReadState>,
 }
 
-struct State {
-    pieces: Vec<Piece>,
+struct ReadState {
+    pieces: Vec<ObjectPiece>,
     /// The last announced range. `requested` is where its part not yet requested starts.
     announced: Range<u64>,
     requested: u64,
@@ -48,7 +48,7 @@ struct State {
 }
 
 /// Bytes of the object that are in memory or being fetched.
-struct Piece {
+struct ObjectPiece {
     range: Range<u64>,
     content: Content,
     /// Time of last use.
@@ -68,7 +68,7 @@ impl ObjectReader {
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the environment does not describe the store.
     pub fn open(bucket: &Bucket, object: Object) -> Result<Self> {
         let (client, key) = (bucket.client()?, key(&object.url)?);
-        let state = State {
+        let state = ReadState {
             pieces: Vec::new(),
             announced: 0..0,
             requested: 0,
@@ -172,7 +172,7 @@ impl ObjectReader {
         Ok(read)
     }
 
-    fn request(&self, state: &mut State, range: Range<u64>) -> Result<()> {
+    fn request(&self, state: &mut ReadState, range: Range<u64>) -> Result<()> {
         let runtime = runtime::current()?;
         let (sender, receiver) = sync_channel(1);
         let (client, key, object) = (Arc::clone(&self.client), self.key.clone(), Arc::clone(&self.object));
@@ -183,12 +183,12 @@ impl ObjectReader {
         });
         state.time += 1;
         let used = state.time;
-        state.pieces.push(Piece { range, content: Content::UnderWay(receiver), used });
+        state.pieces.push(ObjectPiece { range, content: Content::UnderWay(receiver), used });
         Ok(())
     }
 
     /// Requests announced bytes that follow `offset`.
-    fn request_ahead(&self, state: &mut State, offset: u64) -> Result<()> {
+    fn request_ahead(&self, state: &mut ReadState, offset: u64) -> Result<()> {
         if !state.announced.contains(&offset) {
             return Ok(());
         }
@@ -197,7 +197,7 @@ impl ObjectReader {
             state.requested = state.requested.max(state.pieces[at].range.end);
         }
         let is_ahead =
-            |piece: &&Piece| piece.range.start > offset && state.announced.contains(&piece.range.start);
+            |piece: &&ObjectPiece| piece.range.start > offset && state.announced.contains(&piece.range.start);
         let mut ahead = state.pieces.iter().filter(is_ahead).count();
         let most = if current.is_some() { AHEAD } else { AHEAD + 1 };
         while ahead < most && state.requested < state.announced.end {
@@ -214,12 +214,12 @@ impl ObjectReader {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ReadState {
     /// Returns the index of the piece that contains the byte at `offset`.
     fn find(&self, offset: u64) -> Option<usize> {
         self.pieces.iter().position(|piece| piece.range.contains(&offset))
@@ -252,10 +252,10 @@ impl State {
 
     /// Drops the least recently used pieces if they exceed the limit. Pieces that will still be read are kept.
     fn drop_old(&mut self, offset: u64) {
-        let size = |piece: &Piece| piece.range.end - piece.range.start;
+        let size = |piece: &ObjectPiece| piece.range.end - piece.range.start;
         let mut sum: u64 = self.pieces.iter().map(size).sum();
         while sum > self.held_bytes {
-            let is_done = |piece: &Piece| {
+            let is_done = |piece: &ObjectPiece| {
                 let is_ahead = piece.range.start > offset && self.announced.contains(&piece.range.start);
                 !is_ahead && !piece.range.contains(&offset)
             };

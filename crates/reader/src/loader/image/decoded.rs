@@ -12,7 +12,7 @@ use super::ImageRows;
 use crate::Record;
 use crate::decode::{Decoder, Size, SourceRegion, Stored};
 use crate::loader::array::Array;
-use crate::loader::augment::{Random, View};
+use crate::loader::augment::{RecordRandom, View};
 use crate::loader::batch::{BlankRow, Column};
 use crate::loader::options::{Crop, ImageLayout};
 use crate::loader::stored::fill_rest;
@@ -123,7 +123,7 @@ impl ImageRows<'_> {
     /// record.
     pub(super) fn view(&self, record: &Record, (height, width): (usize, usize)) -> Result<(Size, View)> {
         let size = stored_size(record)?;
-        let mut random = Random::new(self.seed, self.epoch, record.ordinal());
+        let mut random = RecordRandom::new(self.seed, self.epoch, record.ordinal());
         let view = View::of(self.options, size.width, size.height, &mut random);
         if (view.out_height as usize, view.out_width as usize) != (height, width) {
             let what = format!(

@@ -9,7 +9,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use tokenizers::{NormalizedString, Normalizer};
 
 use super::byte_pairs::BytePairs;
-use super::stop::Stop;
+use super::stop::EngineStop;
 use crate::outline::METASPACE;
 
 /// Action for a matched string.
@@ -150,8 +150,8 @@ impl AddedTokens {
         &self,
         text: &str,
         out: &mut Vec<u32>,
-        mut encode: impl FnMut(&str, &mut Vec<u32>) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+        mut encode: impl FnMut(&str, &mut Vec<u32>) -> Result<(), EngineStop>,
+    ) -> Result<(), EngineStop> {
         self.encode_parts(text, out, |part, _, out| encode(part, out))
     }
 
@@ -161,8 +161,8 @@ impl AddedTokens {
         &self,
         text: &str,
         out: &mut Vec<u32>,
-        mut encode: impl FnMut(&str, bool, &mut Vec<u32>) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+        mut encode: impl FnMut(&str, bool, &mut Vec<u32>) -> Result<(), EngineStop>,
+    ) -> Result<(), EngineStop> {
         let mut start = 0;
         if let Some((automaton, actions)) = &self.tokens {
             for found in automaton.find_iter(text) {
@@ -175,7 +175,7 @@ impl AddedTokens {
                         start = found.end();
                     }
                     Some(Action::Skip) => {}
-                    Some(Action::Decline) | None => return Err(Stop::NeedsReference),
+                    Some(Action::Decline) | None => return Err(EngineStop::NeedsReference),
                 }
             }
         }

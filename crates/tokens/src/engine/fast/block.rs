@@ -11,7 +11,7 @@ const FEWEST: usize = 8;
 
 /// The bytes of a block and their classes. Bit `i` is for byte `i`; a byte in no class is any other character.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Block<'a> {
+pub(super) struct AsciiBlock<'a> {
     /// At most [`WINDOW`] bytes, all ASCII.
     pub(super) bytes: &'a [u8],
     /// `\p{L}`.
@@ -34,7 +34,7 @@ pub(super) struct Block<'a> {
     pub(super) controls: u64,
 }
 
-impl<'a> Block<'a> {
+impl<'a> AsciiBlock<'a> {
     /// Returns the block that starts at `at`, or `None` if it has too few ASCII bytes to be worthwhile.
     #[inline(always)]
     pub(super) fn at(masks: impl ByteMasks, bytes: &'a [u8], at: usize) -> Option<Self> {
@@ -99,12 +99,12 @@ mod tests {
     use crate::masks::Portable;
 
     /// Computes the classes of the bytes of `window` before the first non-ASCII byte, one byte at a time.
-    fn expected(window: &[u8; WINDOW]) -> Block<'_> {
+    fn expected(window: &[u8; WINDOW]) -> AsciiBlock<'_> {
         let len = window.iter().position(|byte| !byte.is_ascii()).unwrap_or(WINDOW);
         let bytes = &window[..len];
         let bits =
             |is: fn(u8) -> bool| bytes.iter().rev().fold(0, |bits, &byte| bits << 1 | u64::from(is(byte)));
-        Block {
+        AsciiBlock {
             bytes,
             letters: bits(|byte| byte.is_ascii_alphabetic()),
             capitals: bits(|byte| byte.is_ascii_uppercase()),
@@ -124,7 +124,7 @@ mod tests {
             for at in [0, 7, 8, 15, 16, 63] {
                 let mut window = [b'!'; WINDOW];
                 window[at] = byte;
-                assert_eq!(Block::of(Portable, &window, &window), expected(&window), "{byte} at {at}");
+                assert_eq!(AsciiBlock::of(Portable, &window, &window), expected(&window), "{byte} at {at}");
             }
         }
     }
@@ -136,21 +136,21 @@ mod tests {
             if ascii {
                 window = window.map(|byte| byte & 0x7f);
             }
-            prop_assert_eq!(Block::of(Portable, &window, &window), expected(&window));
+            prop_assert_eq!(AsciiBlock::of(Portable, &window, &window), expected(&window));
         }
     }
 
     #[test]
     fn a_block_ends_before_what_is_not_ascii_and_at_the_end() {
         let text = "0123456789 abcdefé!".repeat(9);
-        let block = |at| Block::at(Portable, text.as_bytes(), at);
+        let block = |at| AsciiBlock::at(Portable, text.as_bytes(), at);
         assert_eq!(block(0).unwrap().bytes, b"0123456789 abcdef");
         assert_eq!((block(0).unwrap().all(), block(0).unwrap().spaces), ((1 << 17) - 1, 1 << 10));
         assert_eq!(block(10), None);
         assert_eq!(block(text.len()), None);
         let plain = "ab cd ".repeat(20);
-        assert_eq!(Block::at(Portable, plain.as_bytes(), 0).unwrap().all(), u64::MAX);
-        let end = Block::at(Portable, plain.as_bytes(), 108).unwrap();
+        assert_eq!(AsciiBlock::at(Portable, plain.as_bytes(), 0).unwrap().all(), u64::MAX);
+        let end = AsciiBlock::at(Portable, plain.as_bytes(), 108).unwrap();
         assert_eq!(
             (end.bytes, end.letters, end.spaces),
             (&b"ab cd ab cd "[..], 0b0110_1101_1011, 0b1001_0010_0100)

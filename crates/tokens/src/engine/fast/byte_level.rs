@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::added::AddedTokens;
-use super::block::Block;
+use super::block::AsciiBlock;
 use super::bpe::Bpe;
 use super::buffers::Buffers;
 use super::byte_words::ByteWords;
@@ -19,7 +19,7 @@ use super::split::gpt2::Gpt2;
 use super::split::o200k::O200k;
 use super::split::pattern::Pattern;
 use super::split::steps::Split;
-use super::stop::{Stop, finish};
+use super::stop::{EngineStop, finish};
 use crate::engine::{Engine, Outcome};
 use crate::error::EncodeError;
 use crate::info::EngineInfo;
@@ -56,7 +56,7 @@ impl ByteLevel {
         Ok(Self { classes, raw, normalized, normalizer, pre_tokenizer, words })
     }
 
-    fn piece(&self, piece: &str, buffers: &mut Buffers, out: &mut Vec<u32>) -> Result<(), Stop> {
+    fn piece(&self, piece: &str, buffers: &mut Buffers, out: &mut Vec<u32>) -> Result<(), EngineStop> {
         let Buffers { words, normalizer, prefixed, .. } = buffers;
         let piece = self.normalizer.normalize(piece, normalizer)?;
         self.normalized.encode(piece, out, |text, out| {
@@ -73,7 +73,7 @@ impl ByteLevel {
     }
 
     /// Appends the ids of a piece, which is split independently of its neighbours.
-    fn split(&self, piece: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
+    fn split(&self, piece: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), EngineStop> {
         match self.pre_tokenizer.pattern {
             Pattern::Gpt2 => self.words::<Gpt2<false>>(piece, words, out),
             Pattern::Gpt2BetweenNumbers => self.words::<Gpt2<true>>(piece, words, out),
@@ -87,7 +87,12 @@ impl ByteLevel {
         }
     }
 
-    fn words<S: Split>(&self, text: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
+    fn words<S: Split>(
+        &self,
+        text: &str,
+        words: &mut WordCache,
+        out: &mut Vec<u32>,
+    ) -> Result<(), EngineStop> {
         dispatch(InWords {
             bytes: text.as_bytes(),
             classes: self.classes,
@@ -110,14 +115,14 @@ struct InWords<'a, S> {
 }
 
 impl<S: Split> Kernel for InWords<'_, S> {
-    type Output = Result<(), Stop>;
+    type Output = Result<(), EngineStop>;
 
     #[inline(always)]
     fn run(self, masks: impl ByteMasks) -> Self::Output {
         let Self { bytes, classes, encoder, words, out, .. } = self;
         let mut at = 0;
         while at < bytes.len() {
-            let ends = match Block::at(masks, bytes, at) {
+            let ends = match AsciiBlock::at(masks, bytes, at) {
                 Some(block) => S::starts(&block),
                 None => 0,
             };
@@ -127,7 +132,7 @@ impl<S: Split> Kernel for InWords<'_, S> {
             }
             let end = S::end(classes, bytes, at);
             if end - at > LONGEST_RUN && is_white(classes, bytes, at) {
-                return Err(Stop::NeedsReference);
+                return Err(EngineStop::NeedsReference);
             }
             words.append(encoder, bytes, at, end, out)?;
             at = end;

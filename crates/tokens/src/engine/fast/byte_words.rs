@@ -2,21 +2,21 @@
 
 use super::bpe::{Bpe, Inverse, byte_alphabet};
 use super::cache::WordEncoder;
-use super::pre_tokenizer::{Cut, cut};
-use super::stop::Stop;
+use super::pre_tokenizer::{PatternCut, cut};
+use super::stop::EngineStop;
 use crate::error::EncodeError;
 
 /// The model, and the cuts applied to words before it.
 pub(super) struct ByteWords {
     bpe: Bpe,
     /// Cuts of a word whose bytes are written as printable characters. Empty for most tokenizers.
-    cuts: Vec<Cut>,
+    cuts: Vec<PatternCut>,
     alphabet: [char; 256],
     byte_of: Inverse,
 }
 
 impl ByteWords {
-    pub(super) fn new(bpe: Bpe, cuts: Vec<Cut>) -> Self {
+    pub(super) fn new(bpe: Bpe, cuts: Vec<PatternCut>) -> Self {
         let alphabet = byte_alphabet();
         Self { bpe, cuts, byte_of: Inverse::new(&alphabet), alphabet }
     }
@@ -36,8 +36,8 @@ impl WordEncoder for ByteWords {
             Ok(self.bpe.encode_word(&bytes, out)?)
         });
         match result {
-            Err(Stop::Failed(error)) => Err(error),
-            Ok(()) | Err(Stop::NeedsReference) => Ok(()),
+            Err(EngineStop::Failed(error)) => Err(error),
+            Ok(()) | Err(EngineStop::NeedsReference) => Ok(()),
         }
     }
 }

@@ -30,7 +30,7 @@ const IDS: usize = 1 << 20;
 const BYTES: usize = 6 << 20;
 /// Maximum number of ids in a slot.
 const INLINE: usize = 3;
-/// [`Slot::count`] of a word whose ids are in the arena.
+/// [`ShortSlot::count`] of a word whose ids are in the arena.
 const SPILLED: u32 = u32::MAX;
 
 /// Encodes words that are not in the cache.
@@ -42,10 +42,10 @@ pub(super) trait WordEncoder {
 /// The two possible slots of a word, on one cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
-struct Pair([Slot; 2]);
+struct Pair([ShortSlot; 2]);
 
 #[derive(Clone, Copy, Default)]
-struct Slot {
+struct ShortSlot {
     /// The bytes of the word, with its length in the highest byte; 0 if the slot is empty.
     key: u128,
     count: u32,
@@ -193,7 +193,7 @@ impl WordCache {
         let before = out.len();
         words.encode_word(word, out)?;
         let ids = &out[before..];
-        let mut slot = Slot { key, ..Slot::default() };
+        let mut slot = ShortSlot { key, ..ShortSlot::default() };
         if ids.len() <= INLINE {
             slot.count = ids.len() as u32;
             slot.ids[..ids.len()].copy_from_slice(ids);

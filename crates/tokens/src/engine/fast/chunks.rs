@@ -30,7 +30,7 @@ use super::metaspace::Prefix;
 use super::normalizer::{Normalizer, NormalizerBuffers, Run};
 use super::parts::EngineParts;
 use super::spaces::Spaces;
-use super::stop::{Stop, finish};
+use super::stop::{EngineStop, finish};
 use super::word_model::WordModel;
 use super::words::Words;
 use crate::engine::reference::Reference;
@@ -41,7 +41,7 @@ use crate::outline::{METASPACE, normalizers, type_of};
 use crate::scratch::Scratch;
 
 /// Rule for the positions at which a text is cut.
-enum Cut {
+enum CutRule {
     /// At white space and punctuation; with `chinese`, also around Chinese characters, which the normalizer isolates.
     Bert {
         chinese: bool,
@@ -50,9 +50,9 @@ enum Cut {
 }
 
 /// The engine for cached chunks.
-pub(super) struct Chunks {
+pub(super) struct CachedChunks {
     raw: AddedTokens,
-    cut: Cut,
+    cut: CutRule,
     encoder: ChunkEncoder,
 }
 
@@ -87,9 +87,9 @@ impl ChunkEncoder {
             Ok(words(part, is_first && before != Before::Nothing, out)?)
         });
         match result {
-            Err(Stop::Failed(error)) => Err(error),
+            Err(EngineStop::Failed(error)) => Err(error),
             // Cannot occur, because no token depends on its neighbours.
-            Ok(()) | Err(Stop::NeedsReference) => Ok(()),
+            Ok(()) | Err(EngineStop::NeedsReference) => Ok(()),
         }
     }
 }
@@ -112,7 +112,7 @@ impl WordEncoder for ChunkEncoder {
     }
 }
 
-impl Chunks {
+impl CachedChunks {
     /// Creates an engine for the tokenizer. The error states why there is none.
     pub(super) fn new(parts: &EngineParts<'_>) -> Result<Self, String> {
         let tokenizer = parts.reference.tokenizer();
@@ -125,15 +125,15 @@ impl Chunks {
         if !normalizers(normalizer).iter().all(keeps_spaces) {
             return Err("the normalizer is not a known one".to_owned());
         }
-        // Normalized tokens may contain punctuation, at which `Cut::Bert` cuts.
+        // Normalized tokens may contain punctuation, at which `CutRule::Bert` cuts.
         let is_bert = type_of(pre_tokenizer) == Some("BertPreTokenizer") && normalized.is_empty();
         let cut = match type_of(normalizer) {
             Some("BertNormalizer") if is_bert => {
                 let chinese = normalizer.get("handle_chinese_chars").and_then(Value::as_bool);
-                Cut::Bert { chinese: chinese.ok_or("the normalizer is not a known one")? }
+                CutRule::Bert { chinese: chinese.ok_or("the normalizer is not a known one")? }
             }
-            None if is_bert => Cut::Bert { chinese: false },
-            _ => Cut::Spaces(Spaces::new(Arc::clone(parts.reference), &words)),
+            None if is_bert => CutRule::Bert { chinese: false },
+            _ => CutRule::Spaces(Spaces::new(Arc::clone(parts.reference), &words)),
         };
         let encoder = ChunkEncoder {
             normalized,
@@ -158,7 +158,7 @@ impl Chunks {
         is_first: bool,
         words: &mut WordCache,
         out: &mut Vec<u32>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), EngineStop> {
         let ChunkEncoder { words: pre_tokenizer, normalized, .. } = &self.encoder;
         let before = match pre_tokenizer.prefix() {
             Prefix::Missing => Before::AddedSpace,
@@ -174,13 +174,13 @@ impl Chunks {
             Ok(words.append(&self.encoder, text.as_bytes(), start, end, out)?)
         };
         match &self.cut {
-            Cut::Bert { chinese } => bert(text.as_bytes(), *chinese, chunk),
-            Cut::Spaces(spaces) => spaces.cut(text, chunk),
+            CutRule::Bert { chinese } => bert(text.as_bytes(), *chinese, chunk),
+            CutRule::Spaces(spaces) => spaces.cut(text, chunk),
         }
     }
 }
 
-impl Engine for Chunks {
+impl Engine for CachedChunks {
     fn info(&self) -> EngineInfo {
         EngineInfo::fast("cached chunks")
     }
@@ -198,12 +198,12 @@ impl Engine for Chunks {
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
         match &self.cut {
-            Cut::Bert { .. } if !self.raw.is_across_words() => between_words(text, from).map(|at| at..at),
+            CutRule::Bert { .. } if !self.raw.is_across_words() => between_words(text, from).map(|at| at..at),
             // The space belongs to neither part, because a part that starts with it would not be encoded like a text.
-            Cut::Spaces(spaces) if self.divides_at_spaces() => {
+            CutRule::Spaces(spaces) if self.divides_at_spaces() => {
                 between_words(text, from).map(|at| at..at + 1).filter(|space| spaces.is_cut(text, space))
             }
-            Cut::Bert { .. } | Cut::Spaces(_) => None,
+            CutRule::Bert { .. } | CutRule::Spaces(_) => None,
         }
     }
 }
@@ -242,8 +242,8 @@ fn keeps_spaces(value: &Value) -> bool {
 fn bert(
     bytes: &[u8],
     chinese: bool,
-    mut chunk: impl FnMut(usize, usize) -> Result<(), Stop>,
-) -> Result<(), Stop> {
+    mut chunk: impl FnMut(usize, usize) -> Result<(), EngineStop>,
+) -> Result<(), EngineStop> {
     let (mut start, mut at) = (0, 0);
     while let Some(&first) = bytes.get(at) {
         let (alone, len) = if first < 0x80 {

@@ -33,7 +33,7 @@ pub(super) const EAST: u8 = 64;
 
 /// Variants of the class table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Table {
+pub(super) enum ClassTable {
     /// The classes as in Unicode.
     Plain,
     /// `\p{M}` are letters.
@@ -69,11 +69,11 @@ pub(super) struct Classes(&'static [u8]);
 impl Classes {
     /// Returns the table, which is built at the first call. `None` if `regex-syntax` does not support the classes,
     /// which its own tests rule out.
-    pub(super) fn get(table: Table) -> Option<Self> {
+    pub(super) fn get(table: ClassTable) -> Option<Self> {
         let table = match table {
-            Table::Plain => &PLAIN,
-            Table::MarksAreLetters => &MARKS_ARE_LETTERS,
-            Table::NumericAreNumbers => &NUMERIC_ARE_NUMBERS,
+            ClassTable::Plain => &PLAIN,
+            ClassTable::MarksAreLetters => &MARKS_ARE_LETTERS,
+            ClassTable::NumericAreNumbers => &NUMERIC_ARE_NUMBERS,
         };
         table.as_deref().map(Self)
     }
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn eight_bytes_at_once_are_the_same_letters() {
-        let classes = Classes::get(Table::Plain).unwrap();
+        let classes = Classes::get(ClassTable::Plain).unwrap();
         for byte in 0..=255u8 {
             for place in 0..8 {
                 let mut window = *b"aZqAzmMx";
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn characters_are_decoded_and_classed() {
-        let classes = Classes::get(Table::Plain).unwrap();
+        let classes = Classes::get(ClassTable::Plain).unwrap();
         for c in
             ['a', 'é', 'я', '語', '𝔸', '😀', '٣', '½', ' ', '\u{a0}', '\u{2028}', '\u{10FFFF}', '\u{300}']
         {

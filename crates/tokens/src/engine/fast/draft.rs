@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::bpe::Bpe;
 use super::char_bpe::CharBpe;
-use super::classes::{Classes, Table};
+use super::classes::{ClassTable, Classes};
 use crate::id_set::IdSet;
 use crate::outline::type_of;
 
@@ -31,13 +31,14 @@ pub(super) enum Tables {
 impl Draft {
     /// Builds the draft for the BPE model in `json`. The error states why there is none.
     pub(crate) fn new(json: &[u8]) -> Result<Self, String> {
-        let file: File = serde_json::from_slice(json).map_err(|e| format!("the model is malformed: {e}"))?;
-        let Model { vocab, merges, ignore_merges, end_of_word_suffix } = file.model;
+        let file: DraftFile =
+            serde_json::from_slice(json).map_err(|e| format!("the model is malformed: {e}"))?;
+        let DraftModel { vocab, merges, ignore_merges, end_of_word_suffix } = file.model;
         let suffix = end_of_word_suffix.unwrap_or_default();
         let max_id = vocab.values().copied().max().unwrap_or(0);
         let tables = if has_byte_level(&file.pre_tokenizer) {
             // Builds the class table, which is needed in any case.
-            Classes::get(Table::Plain);
+            Classes::get(ClassTable::Plain);
             Tables::Bytes(Bpe::new(&vocab, pairs(&merges), ignore_merges, &suffix)?.into())
         } else if ignore_merges {
             return Err("a text that is a token is not merged".to_owned());
@@ -65,9 +66,9 @@ impl Draft {
 
 /// The parts of a `tokenizer.json` with a BPE model that the draft needs.
 #[derive(Deserialize)]
-struct File<'a> {
+struct DraftFile<'a> {
     #[serde(borrow)]
-    model: Model<'a>,
+    model: DraftModel<'a>,
     #[serde(default)]
     pre_tokenizer: Value,
 }
@@ -79,7 +80,7 @@ fn has_byte_level(pre_tokenizer: &Value) -> bool {
 }
 
 #[derive(Deserialize)]
-struct Model<'a> {
+struct DraftModel<'a> {
     #[serde(borrow)]
     vocab: HashMap<Part<'a>, u32, RandomState>,
     #[serde(borrow)]

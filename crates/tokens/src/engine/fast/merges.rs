@@ -45,29 +45,29 @@ pub(super) trait Token: Borrow<str> + Hash + Eq {}
 impl<T: Borrow<str> + Hash + Eq> Token for T {}
 
 /// One number per symbol of a short word, with padding.
-pub(super) type Numbers = [u32; SMALL + ROOM];
+pub(super) type SymbolArray = [u32; SMALL + ROOM];
 
 /// The merges of a model.
 pub(super) struct Merges {
     /// The rank of the merge of each pair of tokens.
     pairs: PairTable,
-    made: Made,
+    made: MergedIds,
     /// Number of symbols of each token. `None` if two tokens have the same id.
     lengths: Option<Vec<u32>>,
 }
 
 /// The ids that the merges of each rank produce.
-enum Made {
+enum MergedIds {
     /// Consecutive ids in the order of the merges, starting at this one, as in most tokenizers.
     From(u32),
     Each(Vec<u32>),
 }
 
-impl Made {
+impl MergedIds {
     fn new(ids: Vec<u32>) -> Self {
         match ids.first() {
-            Some(&first) if ids.iter().copied().eq(first..first + ids.len() as u32) => Made::From(first),
-            _ => Made::Each(ids),
+            Some(&first) if ids.iter().copied().eq(first..first + ids.len() as u32) => MergedIds::From(first),
+            _ => MergedIds::Each(ids),
         }
     }
 
@@ -75,8 +75,8 @@ impl Made {
     #[inline(always)]
     fn by(&self, rank: u32) -> u32 {
         match self {
-            Made::From(first) => first + rank,
-            Made::Each(ids) => ids[rank as usize],
+            MergedIds::From(first) => first + rank,
+            MergedIds::Each(ids) => ids[rank as usize],
         }
     }
 }
@@ -115,7 +115,7 @@ impl Merges {
         }
         Ok(Self {
             pairs: PairTable::new(&list),
-            made: Made::new(made),
+            made: MergedIds::new(made),
             lengths: are_distinct.then_some(lengths),
         })
     }
@@ -136,8 +136,8 @@ impl Merges {
     #[inline(always)]
     pub(super) fn merge_small(
         &self,
-        ids: &mut Numbers,
-        ranks: &mut Numbers,
+        ids: &mut SymbolArray,
+        ranks: &mut SymbolArray,
         mut len: usize,
         out: &mut Vec<u32>,
     ) {
@@ -297,7 +297,7 @@ impl Meeting<'_> {
 
 /// Moves the numbers after index `at`, up to `len`, down by one.
 #[inline(always)]
-fn shift(numbers: &mut Numbers, mut at: usize, len: usize) {
+fn shift(numbers: &mut SymbolArray, mut at: usize, len: usize) {
     while at < len {
         // Moves a constant number of elements, so that this compiles to no call.
         numbers.copy_within(at + 1..at + 1 + ROOM, at);

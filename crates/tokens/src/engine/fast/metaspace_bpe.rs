@@ -12,7 +12,7 @@ use super::cache::WordCache;
 use super::char_bpe::{CharBpe, Neighbours};
 use super::metaspace::{Metaspace, Prefix, is_metaspace};
 use super::parts::EngineParts;
-use super::stop::{Stop, finish};
+use super::stop::{EngineStop, finish};
 use crate::engine::{Engine, Outcome};
 use crate::error::EncodeError;
 use crate::info::EngineInfo;
@@ -35,12 +35,12 @@ pub(super) struct MetaspaceBpe {
 
 /// Treatment of spaces by the normalizer and the pre-tokenizer.
 struct Spaces {
-    by_normalizer: Option<Normalizer>,
+    by_normalizer: Option<MetaspaceNormalizer>,
     by_pre_tokenizer: Metaspace,
 }
 
 /// A normalizer that replaces spaces by [`METASPACE`].
-struct Normalizer {
+struct MetaspaceNormalizer {
     /// Whether it also prepends one to each text between the added tokens of raw text.
     prepends: bool,
 }
@@ -70,7 +70,7 @@ impl MetaspaceBpe {
         begin: usize,
         buffers: &mut Buffers,
         out: &mut Vec<u32>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), EngineStop> {
         let Buffers { words, normalized, prefixed, .. } = buffers;
         let piece = self.spaces.normalized(piece, normalized);
         self.normalized.encode(piece, out, |text, out| {
@@ -80,7 +80,7 @@ impl MetaspaceBpe {
         })
     }
 
-    fn words(&self, bytes: &[u8], words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
+    fn words(&self, bytes: &[u8], words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), EngineStop> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -153,7 +153,7 @@ impl Spaces {
         if !parts.is_empty() && !replaces {
             return None;
         }
-        let by_normalizer = replaces.then_some(Normalizer { prepends });
+        let by_normalizer = replaces.then_some(MetaspaceNormalizer { prepends });
         let by_pre_tokenizer = match type_of(pre_tokenizer) {
             None if pre_tokenizer.is_null() && replaces => NOTHING,
             // The normalizer leaves no spaces to split at.
@@ -171,7 +171,7 @@ impl Spaces {
 
     /// Normalizes a piece, but writes every [`METASPACE`] as a space; the two are equivalent after normalization.
     fn normalized<'a>(&self, piece: &'a str, buffer: &'a mut String) -> &'a str {
-        let Some(Normalizer { prepends }) = self.by_normalizer else { return piece };
+        let Some(MetaspaceNormalizer { prepends }) = self.by_normalizer else { return piece };
         let is_written = piece.contains(METASPACE);
         if !prepends && !is_written {
             return piece;

@@ -59,10 +59,10 @@ pub(crate) fn build(
     draft: Result<Draft, String>,
 ) -> Result<Box<dyn Engine>, String> {
     let ModelWrapper::BPE(model) = parts.reference.tokenizer().get_model() else {
-        return Ok(Box::new(chunks::Chunks::new(parts)?));
+        return Ok(Box::new(chunks::CachedChunks::new(parts)?));
     };
     // If the BPE engines do not support the model, cached chunks may.
-    bpe(parts, model, draft).or_else(|why| match chunks::Chunks::new(parts) {
+    bpe(parts, model, draft).or_else(|why| match chunks::CachedChunks::new(parts) {
         Ok(chunks) => Ok(Box::new(chunks)),
         Err(_) => Err(why),
     })

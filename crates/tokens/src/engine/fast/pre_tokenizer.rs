@@ -9,9 +9,9 @@ use std::ops::Range;
 use serde_json::Value;
 use tokenizers::utils::SysRegex;
 
-use super::classes::Table;
+use super::classes::ClassTable;
 use super::split::pattern::{DEEPSEEK, Pattern};
-use super::stop::Stop;
+use super::stop::EngineStop;
 use super::wordpiece::is_punctuation;
 use crate::outline::type_of;
 
@@ -23,19 +23,19 @@ const NUMBER: &str = r"\p{N}";
 /// A pre-tokenizer, which splits texts into words.
 pub(super) struct PreTokenizer {
     /// Cut the text into pieces, one after the other; each piece is then split independently.
-    cuts: Vec<Cut>,
+    cuts: Vec<PatternCut>,
     /// The split pattern of pieces.
     pub(super) pattern: Pattern,
     /// The class table for the pattern.
-    pub(super) table: Table,
+    pub(super) table: ClassTable,
     /// Whether a piece that does not start with a space gets one.
     pub(super) add_prefix_space: bool,
     /// Cut words whose bytes are written as printable characters.
-    pub(super) cuts_of_bytes: Vec<Cut>,
+    pub(super) cuts_of_bytes: Vec<PatternCut>,
 }
 
 /// Cuts a text into matches and the parts between them.
-pub(super) struct Cut {
+pub(super) struct PatternCut {
     matches: Matches,
     keeps: Keeps,
     /// Whether it cuts out only numbers or punctuation.
@@ -73,21 +73,21 @@ impl PreTokenizer {
         let (use_regex, add_prefix_space) = (flag("use_regex")?, flag("add_prefix_space")?);
         let (pattern, table, cuts) = match before {
             [numbers] if use_regex && split_at(numbers) == Some((NUMBER, Keeps::All)) => {
-                (Pattern::Gpt2BetweenNumbers, Table::Plain, [].as_slice())
+                (Pattern::Gpt2BetweenNumbers, ClassTable::Plain, [].as_slice())
             }
             [digits] if use_regex && each_numeric(digits) == Some(true) => {
-                (Pattern::Gpt2BetweenNumbers, Table::NumericAreNumbers, [].as_slice())
+                (Pattern::Gpt2BetweenNumbers, ClassTable::NumericAreNumbers, [].as_slice())
             }
-            _ if use_regex => (Pattern::Gpt2, Table::Plain, before),
+            _ if use_regex => (Pattern::Gpt2, ClassTable::Plain, before),
             [_, _, _]
                 if before.iter().zip(DEEPSEEK).all(|(s, regex)| split_at(s) == Some((regex, Keeps::All))) =>
             {
-                (Pattern::DeepSeek, Table::MarksAreLetters, [].as_slice())
+                (Pattern::DeepSeek, ClassTable::MarksAreLetters, [].as_slice())
             }
             [before @ .., split] if let Some((pattern, table)) = known(split) => (pattern, table, before),
-            _ => (Pattern::Whole, Table::Plain, before),
+            _ => (Pattern::Whole, ClassTable::Plain, before),
         };
-        let read = |cuts: &[Value]| cuts.iter().map(Cut::read).collect::<Option<Vec<Cut>>>();
+        let read = |cuts: &[Value]| cuts.iter().map(PatternCut::read).collect::<Option<Vec<PatternCut>>>();
         let (cuts, cuts_of_bytes) = (read(cuts)?, read(after)?);
         // With cuts, the reference prepends the space to each piece, which is not supported.
         (before.is_empty() || !add_prefix_space).then_some(Self {
@@ -108,8 +108,8 @@ impl PreTokenizer {
     pub(super) fn pieces(
         &self,
         text: &str,
-        mut each: impl FnMut(&str) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+        mut each: impl FnMut(&str) -> Result<(), EngineStop>,
+    ) -> Result<(), EngineStop> {
         if self.cuts.is_empty() { each(text) } else { cut(&self.cuts, text, &mut each) }
     }
 }
@@ -131,7 +131,7 @@ fn split_at(value: &Value) -> Option<(&str, Keeps)> {
 
 /// Returns the supported pattern of a `Split`. Such patterns match every character, so keeping the matches keeps
 /// everything.
-fn known(value: &Value) -> Option<(Pattern, Table)> {
+fn known(value: &Value) -> Option<(Pattern, ClassTable)> {
     match split_at(value)? {
         (regex, Keeps::All | Keeps::Matches) => Pattern::known(regex),
         _ => None,
@@ -143,7 +143,7 @@ fn each_numeric(value: &Value) -> Option<bool> {
     if type_of(value)? == "Digits" { value.get("individual_digits")?.as_bool() } else { None }
 }
 
-impl Cut {
+impl PatternCut {
     fn read(value: &Value) -> Option<Self> {
         let chars = |is_cut_out, each| {
             let matches = Matches::Chars { is_cut_out, each };
@@ -165,7 +165,11 @@ impl Cut {
     }
 
     /// Calls `each` with the pieces of `text` that the cut keeps.
-    fn pieces(&self, text: &str, each: &mut dyn FnMut(&str) -> Result<(), Stop>) -> Result<(), Stop> {
+    fn pieces(
+        &self,
+        text: &str,
+        each: &mut dyn FnMut(&str) -> Result<(), EngineStop>,
+    ) -> Result<(), EngineStop> {
         let mut end = 0;
         let mut keep = |found: Range<usize>| {
             let before = end..found.start;
@@ -200,10 +204,10 @@ impl Cut {
 
 /// Applies `cuts` to `text`, one after the other, and calls `each` with the pieces.
 pub(super) fn cut(
-    cuts: &[Cut],
+    cuts: &[PatternCut],
     text: &str,
-    each: &mut dyn FnMut(&str) -> Result<(), Stop>,
-) -> Result<(), Stop> {
+    each: &mut dyn FnMut(&str) -> Result<(), EngineStop>,
+) -> Result<(), EngineStop> {
     match cuts.split_first() {
         None => each(text),
         Some((first, rest)) => first.pieces(text, &mut |piece| cut(rest, piece, each)),

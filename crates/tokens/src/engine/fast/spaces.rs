@@ -11,7 +11,7 @@ use tokenizers::{NormalizedString, Normalizer};
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::classes::decode;
-use super::stop::Stop;
+use super::stop::EngineStop;
 use super::words::Words;
 use crate::engine::guarded::guarded;
 use crate::engine::reference::Reference;
@@ -114,8 +114,8 @@ impl Spaces {
     pub(super) fn cut(
         &self,
         text: &str,
-        mut chunk: impl FnMut(usize, usize) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+        mut chunk: impl FnMut(usize, usize) -> Result<(), EngineStop>,
+    ) -> Result<(), EngineStop> {
         let bytes = text.as_bytes();
         let (mut start, mut at) = (0, 0);
         // Whether the character before `at` is stable.

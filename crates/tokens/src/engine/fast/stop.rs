@@ -4,20 +4,20 @@ use crate::engine::Outcome;
 use crate::error::EncodeError;
 
 /// Reason why an engine stopped.
-pub(super) enum Stop {
+pub(super) enum EngineStop {
     NeedsReference,
     Failed(EncodeError),
 }
 
-impl From<EncodeError> for Stop {
+impl From<EncodeError> for EngineStop {
     fn from(error: EncodeError) -> Self {
-        Stop::Failed(error)
+        EngineStop::Failed(error)
     }
 }
 
 /// Converts the result of encoding a text to its outcome. Truncates `out` to `before` unless the text is done.
 pub(super) fn finish(
-    result: Result<(), Stop>,
+    result: Result<(), EngineStop>,
     before: usize,
     out: &mut Vec<u32>,
 ) -> Result<Outcome, EncodeError> {
@@ -26,8 +26,8 @@ pub(super) fn finish(
         Err(stop) => {
             out.truncate(before);
             match stop {
-                Stop::NeedsReference => Ok(Outcome::Declined),
-                Stop::Failed(error) => Err(error),
+                EngineStop::NeedsReference => Ok(Outcome::Declined),
+                EngineStop::Failed(error) => Err(error),
             }
         }
     }

@@ -15,12 +15,12 @@ const WORDS: &str = r"\w+|[^\w\s]+";
 
 /// A pre-tokenizer, as a list of steps.
 pub(super) struct Words {
-    steps: Vec<Step>,
+    steps: Vec<PreTokenizerStep>,
     /// Whether white space is dropped before any Metaspace step.
     drops: bool,
 }
 
-enum Step {
+enum PreTokenizerStep {
     /// Cuts at white space and drops it.
     Whitespace,
     /// Keeps only the matches.
@@ -41,47 +41,51 @@ impl Words {
     pub(super) fn read(value: &Value) -> Option<Self> {
         let mut words = Self { steps: Vec::new(), drops: false };
         words.push(value)?;
-        let is_metaspace = |step: &Step| matches!(step, Step::Metaspace(_));
+        let is_metaspace = |step: &PreTokenizerStep| matches!(step, PreTokenizerStep::Metaspace(_));
         (words.drops || words.steps.iter().any(is_metaspace)).then_some(words)
     }
 
     fn push(&mut self, value: &Value) -> Option<()> {
-        let chars = |is_cut_out, each| Step::Chars { is_cut_out, each };
+        let chars = |is_cut_out, each| PreTokenizerStep::Chars { is_cut_out, each };
         let step = match type_of(value)? {
             "Sequence" => {
                 return value.get("pretokenizers")?.as_array()?.iter().try_for_each(|part| self.push(part));
             }
-            "WhitespaceSplit" => Step::Whitespace,
+            "WhitespaceSplit" => PreTokenizerStep::Whitespace,
             "BertPreTokenizer" => {
-                self.push_step(Step::Whitespace)?;
+                self.push_step(PreTokenizerStep::Whitespace)?;
                 chars(is_punctuation, true)
             }
-            "Whitespace" => Step::Matches(SysRegex::new(WORDS).ok()?),
+            "Whitespace" => PreTokenizerStep::Matches(SysRegex::new(WORDS).ok()?),
             "Punctuation" => match value.get("behavior").map_or(Some("Isolated"), Value::as_str)? {
                 "Isolated" => chars(is_punctuation, true),
                 "Contiguous" => chars(is_punctuation, false),
                 _ => return None,
             },
             "Digits" => chars(char::is_numeric, value.get("individual_digits")?.as_bool()?),
-            "Metaspace" => Step::Metaspace(Metaspace::read(value)?),
+            "Metaspace" => PreTokenizerStep::Metaspace(Metaspace::read(value)?),
             _ => return None,
         };
         self.push_step(step)
     }
 
-    fn push_step(&mut self, step: Step) -> Option<()> {
+    fn push_step(&mut self, step: PreTokenizerStep) -> Option<()> {
         match &step {
             // After a Metaspace step, spaces are ordinary symbols.
-            Step::Whitespace | Step::Matches(_) => self.drops |= self.steps.iter().all(Step::is_for_chars),
-            Step::Metaspace(metaspace) if !self.drops => {
+            PreTokenizerStep::Whitespace | PreTokenizerStep::Matches(_) => {
+                self.drops |= self.steps.iter().all(PreTokenizerStep::is_for_chars)
+            }
+            PreTokenizerStep::Metaspace(metaspace) if !self.drops => {
                 // It must be the step that cuts at spaces, and the first step.
                 if !metaspace.splits || !self.steps.is_empty() {
                     return None;
                 }
             }
             // The step would need the position of each word in the text.
-            Step::Metaspace(metaspace) if metaspace.prefix == Prefix::MissingFirst => return None,
-            Step::Metaspace(_) | Step::Chars { .. } => {}
+            PreTokenizerStep::Metaspace(metaspace) if metaspace.prefix == Prefix::MissingFirst => {
+                return None;
+            }
+            PreTokenizerStep::Metaspace(_) | PreTokenizerStep::Chars { .. } => {}
         }
         self.steps.push(step);
         Some(())
@@ -94,14 +98,14 @@ impl Words {
 
     /// Returns whether a space becomes [`METASPACE`] or is followed by it.
     pub(super) fn writes_metaspace(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Metaspace(_)))
+        self.steps.iter().any(|step| matches!(step, PreTokenizerStep::Metaspace(_)))
     }
 
     /// Returns which texts that do not follow a space get one. If that makes no difference, returns
     /// [`Prefix::Missing`].
     pub(super) fn prefix(&self) -> Prefix {
         match self.steps.first() {
-            Some(Step::Metaspace(metaspace)) => metaspace.prefix,
+            Some(PreTokenizerStep::Metaspace(metaspace)) => metaspace.prefix,
             _ => Prefix::Missing,
         }
     }
@@ -113,19 +117,24 @@ impl Words {
     }
 }
 
-fn apply(steps: &[Step], text: &str, is_after_space: bool, each: Each<'_>) -> Result<(), EncodeError> {
+fn apply(
+    steps: &[PreTokenizerStep],
+    text: &str,
+    is_after_space: bool,
+    each: Each<'_>,
+) -> Result<(), EncodeError> {
     if text.is_empty() {
         return Ok(());
     }
     let Some((step, rest)) = steps.split_first() else { return each(text) };
     match step {
-        Step::Whitespace => {
+        PreTokenizerStep::Whitespace => {
             text.split(char::is_whitespace).try_for_each(|word| apply(rest, word, is_after_space, each))
         }
-        Step::Matches(regex) => regex
+        PreTokenizerStep::Matches(regex) => regex
             .find_iter(text)
             .try_for_each(|(start, end)| apply(rest, &text[start..end], is_after_space, each)),
-        Step::Chars { is_cut_out, each: each_char } => {
+        PreTokenizerStep::Chars { is_cut_out, each: each_char } => {
             let mut piece = |range: Range<usize>| apply(rest, &text[range], is_after_space, each);
             // The position of the last cut, and whether the character after it is cut out.
             let (mut start, mut is_out) = (0, false);
@@ -139,7 +148,7 @@ fn apply(steps: &[Step], text: &str, is_after_space: bool, each: Each<'_>) -> Re
             }
             piece(start..text.len())
         }
-        Step::Metaspace(metaspace) => {
+        PreTokenizerStep::Metaspace(metaspace) => {
             let has_prefix = is_after_space || metaspace.prefix == Prefix::Missing;
             let mut written = String::with_capacity(text.len() + 2 * METASPACE.len_utf8());
             if has_prefix && !text.starts_with([' ', METASPACE]) {
@@ -159,9 +168,9 @@ fn apply(steps: &[Step], text: &str, is_after_space: bool, each: Each<'_>) -> Re
     }
 }
 
-impl Step {
+impl PreTokenizerStep {
     fn is_for_chars(&self) -> bool {
-        !matches!(self, Step::Metaspace(_))
+        !matches!(self, PreTokenizerStep::Metaspace(_))
     }
 }
 

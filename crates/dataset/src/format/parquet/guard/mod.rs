@@ -217,7 +217,7 @@ pub(super) fn check_pages(
     for (i, column) in group.columns().iter().enumerate().filter(|(i, _)| columns.leaf_included(*i)) {
         let (Some(all), Some((begin, _))) = (index.page_locations(i), extent(column)) else { continue };
         let Some(first) = all.first().and_then(|p| u64::try_from(p.offset).ok()) else { continue };
-        let pages = Pages { blob, column };
+        let pages = PageChecker { blob, column };
         let has_dictionary = first > begin;
         if has_dictionary {
             largest_dictionary = largest_dictionary.max(pages.check_dictionary(begin, first - begin)?);
@@ -260,13 +260,13 @@ fn covers(ranges: &[Range<usize>], rows: &Range<usize>) -> bool {
     ranges.get(after).is_some_and(|range| range.start <= rows.start)
 }
 
-/// Pages of one column chunk.
-struct Pages<'a> {
+/// Checks the pages of one column chunk.
+struct PageChecker<'a> {
     blob: &'a Blob,
     column: &'a ColumnChunkMetaData,
 }
 
-impl Pages<'_> {
+impl PageChecker<'_> {
     /// Checks the header of the dictionary page of `size` bytes at `offset` and returns its decoded size.
     fn check_dictionary(&self, offset: u64, size: u64) -> Result<u64> {
         let header = self.header(offset, size)?;

@@ -29,7 +29,7 @@ use crate::format::watched::WatchedFile;
 use crate::sample::Value;
 use crate::schema::{FieldType, IdWidth};
 use levels::Levels;
-use page::{Counts, PageLayout, Pages};
+use page::{PageCounts, PageLayout, Pages};
 
 /// Size of the length prefix of variable-length values.
 const LENGTH_BYTES: usize = 4;
@@ -47,7 +47,7 @@ pub(super) struct Payload {
     /// Definition levels: how much of a value is present, from 0 (nothing) to `present` (all of it).
     definition: Levels,
     present: u8,
-    page: Counts,
+    page: PageCounts,
     page_bytes: usize,
     pages: Pages,
 }
@@ -73,7 +73,7 @@ impl Payload {
             repetition: Levels::new(1),
             definition: Levels::new(bits(present)),
             present,
-            page: Counts::default(),
+            page: PageCounts::default(),
             page_bytes: 0,
             pages,
         })

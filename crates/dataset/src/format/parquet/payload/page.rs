@@ -80,7 +80,7 @@ pub(super) struct Sizes {
 
 /// Contents of one page.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
+pub(super) struct PageCounts {
     pub(super) rows: usize,
     /// Values, counting nulls and empty lists.
     pub(super) levels: usize,
@@ -122,7 +122,7 @@ impl Pages {
     }
 
     /// Ends the current page; `write_levels` appends its levels.
-    pub(super) fn end(&mut self, counts: Counts, write_levels: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+    pub(super) fn end(&mut self, counts: PageCounts, write_levels: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         self.values();
         self.head.clear();
         write_levels(&mut self.head);

@@ -84,10 +84,10 @@ fn assert_same_bytes(schema: &Schema, records: &[Record]) {
     assert!(ours == wanted, "{} and {} bytes differ at {differs:?}", ours.len(), wanted.len());
 }
 
-/// Pseudorandom numbers.
-struct Numbers(u64);
+/// A linear congruential generator.
+struct Lcg(u64);
 
-impl Numbers {
+impl Lcg {
     fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % limit.max(1)
@@ -96,7 +96,7 @@ impl Numbers {
 
 /// Distribution of generated values.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
+struct ValueShape {
     seed: u64,
     /// Probability of null for nullable values, in sixteenths.
     missing: usize,
@@ -106,8 +106,8 @@ struct Shape {
     large: usize,
 }
 
-fn records(schema: &Schema, count: usize, shape: Shape) -> Vec<Record> {
-    let mut numbers = Numbers(shape.seed);
+fn records(schema: &Schema, count: usize, shape: ValueShape) -> Vec<Record> {
+    let mut numbers = Lcg(shape.seed);
     let mut value = |field: &Field| {
         if field.nullable && numbers.below(16) < shape.missing {
             return Value::Null;
@@ -161,7 +161,7 @@ fn columns_of_every_type_stand_side_by_side() {
     for count in [0, 1, 40, CHUNK_ROWS + 1] {
         assert_same_bytes(
             &schema,
-            &records(&schema, count, Shape { seed: 1, missing: 5, size: 60, large: 9 }),
+            &records(&schema, count, ValueShape { seed: 1, missing: 5, size: 60, large: 9 }),
         );
     }
 }
@@ -171,7 +171,7 @@ fn missing_and_empty_values_alike_or_mixed() {
     let schema = texts(IdWidth::U16, &ALL_PAYLOAD);
     for missing in [0, 1, 8, 15, 16] {
         for size in [1, 2] {
-            let shape = Shape { seed: 2, missing, size, large: 0 };
+            let shape = ValueShape { seed: 2, missing, size, large: 0 };
             assert_same_bytes(&schema, &records(&schema, 3 * PAGE_ROWS / 2, shape));
         }
     }
@@ -182,10 +182,10 @@ fn row_groups_end_by_rows_and_by_bytes() {
     let schema = texts(IdWidth::U16, &[]);
     assert_same_bytes(
         &schema,
-        &records(&schema, GROUP_ROWS + 20, Shape { seed: 3, missing: 0, size: 4, large: 0 }),
+        &records(&schema, GROUP_ROWS + 20, ValueShape { seed: 3, missing: 0, size: 4, large: 0 }),
     );
     let schema = images(&[]);
-    let shape = Shape { seed: 4, missing: 0, size: 60_000, large: 0 };
+    let shape = ValueShape { seed: 4, missing: 0, size: 60_000, large: 0 };
     assert_same_bytes(&schema, &records(&schema, 900, shape));
     // Exactly as many bytes as a row group or a chunk may have.
     for limit in [GROUP_BYTES, CHUNK_BYTES] {
@@ -213,7 +213,7 @@ fn row_groups_end_by_rows_and_by_bytes() {
 fn large_records_are_one_page() {
     let schema = texts(IdWidth::U32, &[FieldType::Binary, FieldType::IdsU16]);
     for count in [1, 2, 5] {
-        let shape = Shape { seed: 5, missing: 4, size: 300_000, large: 3 };
+        let shape = ValueShape { seed: 5, missing: 4, size: 300_000, large: 3 };
         assert_same_bytes(&schema, &records(&schema, count, shape));
     }
 }
@@ -221,7 +221,7 @@ fn large_records_are_one_page() {
 #[test]
 fn ids_that_another_writer_stored_plain_are_read() {
     let schema = texts(IdWidth::U16, &[]);
-    let records = records(&schema, 500, Shape { seed: 6, missing: 0, size: 90, large: 7 });
+    let records = records(&schema, 500, ValueShape { seed: 6, missing: 0, size: 90, large: 7 });
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("plain");
     let ids = ColumnPath::from(vec!["input_ids".to_owned(), "list".to_owned(), "element".to_owned()]);
@@ -254,6 +254,6 @@ proptest! {
         };
         // Similar total size for all value sizes.
         let count = count.min(3_000_000 / (size * if large == 5 { 8 } else { 1 }));
-        assert_same_bytes(&schema, &records(&schema, count, Shape { seed, missing, size, large }));
+        assert_same_bytes(&schema, &records(&schema, count, ValueShape { seed, missing, size, large }));
     }
 }

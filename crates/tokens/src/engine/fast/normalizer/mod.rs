@@ -22,10 +22,10 @@ use crate::error::EncodeError;
 
 /// A normalizer, as a list of steps.
 pub(super) struct Normalizer {
-    steps: Vec<Step>,
+    steps: Vec<NormalizerStep>,
 }
 
-enum Step {
+enum NormalizerStep {
     Nfc,
     Form(Form),
     Lowercase,
@@ -119,16 +119,16 @@ impl Normalizer {
 
     /// Returns whether the only steps, if any, are NFC.
     pub(super) fn is_nfc(&self) -> bool {
-        self.steps.iter().all(|step| matches!(step, Step::Nfc))
+        self.steps.iter().all(|step| matches!(step, NormalizerStep::Nfc))
     }
 
     /// Returns whether every normalized text is at most a few times as long as the original.
     pub(super) fn is_bounded(&self) -> bool {
         self.steps.iter().all(|step| match step {
-            Step::Precompiled(_) | Step::Other(_) => false,
-            Step::Replace { pattern, content } => content.len() <= pattern.len(),
+            NormalizerStep::Precompiled(_) | NormalizerStep::Other(_) => false,
+            NormalizerStep::Replace { pattern, content } => content.len() <= pattern.len(),
             // A run has at least one byte.
-            Step::ReplaceRuns { content, .. } => content.len() <= 1,
+            NormalizerStep::ReplaceRuns { content, .. } => content.len() <= 1,
             _ => true,
         })
     }
@@ -162,25 +162,25 @@ impl Normalizer {
     }
 }
 
-fn collect(normalizer: &NormalizerWrapper, steps: &mut Vec<Step>) {
-    let other = || Step::Other(normalizer.clone().into());
+fn collect(normalizer: &NormalizerWrapper, steps: &mut Vec<NormalizerStep>) {
+    let other = || NormalizerStep::Other(normalizer.clone().into());
     steps.push(match normalizer {
         NormalizerWrapper::Sequence(parts) => {
             return parts.as_ref().iter().for_each(|part| collect(part, steps));
         }
-        NormalizerWrapper::NFC(_) => Step::Nfc,
-        NormalizerWrapper::NFD(_) => Step::Form(Form::Nfd),
-        NormalizerWrapper::NFKC(_) => Step::Form(Form::Nfkc),
-        NormalizerWrapper::NFKD(_) => Step::Form(Form::Nfkd),
-        NormalizerWrapper::Lowercase(_) => Step::Lowercase,
-        NormalizerWrapper::StripAccents(_) => Step::StripAccents,
+        NormalizerWrapper::NFC(_) => NormalizerStep::Nfc,
+        NormalizerWrapper::NFD(_) => NormalizerStep::Form(Form::Nfd),
+        NormalizerWrapper::NFKC(_) => NormalizerStep::Form(Form::Nfkc),
+        NormalizerWrapper::NFKD(_) => NormalizerStep::Form(Form::Nfkd),
+        NormalizerWrapper::Lowercase(_) => NormalizerStep::Lowercase,
+        NormalizerWrapper::StripAccents(_) => NormalizerStep::StripAccents,
         NormalizerWrapper::StripNormalizer(strip) => {
-            Step::Strip { left: strip.strip_left, right: strip.strip_right }
+            NormalizerStep::Strip { left: strip.strip_left, right: strip.strip_right }
         }
-        NormalizerWrapper::Nmt(_) => Step::Nmt,
-        NormalizerWrapper::BertNormalizer(bert) => Step::Bert(Bert::new(bert)),
+        NormalizerWrapper::Nmt(_) => NormalizerStep::Nmt,
+        NormalizerWrapper::BertNormalizer(bert) => NormalizerStep::Bert(Bert::new(bert)),
         NormalizerWrapper::Precompiled(map) => match Charsmap::of(map) {
-            Some(map) => Step::Precompiled(Precompiled::new(map).into()),
+            Some(map) => NormalizerStep::Precompiled(Precompiled::new(map).into()),
             None => other(),
         },
         NormalizerWrapper::Replace(replace) => {
@@ -189,9 +189,9 @@ fn collect(normalizer: &NormalizerWrapper, steps: &mut Vec<Step>) {
             let of = |kind: &str| file.get("pattern")?.get(kind).and_then(Value::as_str);
             match (of("String"), of("Regex").and_then(Run::read)) {
                 (Some(pattern), _) if !pattern.is_empty() => {
-                    Step::Replace { pattern: pattern.to_owned(), content }
+                    NormalizerStep::Replace { pattern: pattern.to_owned(), content }
                 }
-                (None, Some(run)) => Step::ReplaceRuns { run, content },
+                (None, Some(run)) => NormalizerStep::ReplaceRuns { run, content },
                 _ => other(),
             }
         }
@@ -199,16 +199,16 @@ fn collect(normalizer: &NormalizerWrapper, steps: &mut Vec<Step>) {
     });
 }
 
-impl Step {
+impl NormalizerStep {
     /// Appends the result of the step to the empty `out`, unless the step does not change `text`. Returns whether it
     /// did.
     fn write(&self, text: &str, out: &mut String) -> Result<bool, EncodeError> {
         Ok(match self {
-            Step::Nfc => write_nfc(text, out),
-            Step::Form(form) => form.write(text, out),
-            Step::Lowercase => write_lowercase(text, out),
-            Step::StripAccents => write_chars(text, out, |c| (!is_combining_mark(c)).then_some(c)),
-            Step::Strip { left, right } => {
+            NormalizerStep::Nfc => write_nfc(text, out),
+            NormalizerStep::Form(form) => form.write(text, out),
+            NormalizerStep::Lowercase => write_lowercase(text, out),
+            NormalizerStep::StripAccents => write_chars(text, out, |c| (!is_combining_mark(c)).then_some(c)),
+            NormalizerStep::Strip { left, right } => {
                 let kept = if *left { text.trim_start_matches(char::is_whitespace) } else { text };
                 let kept = if *right { kept.trim_end_matches(char::is_whitespace) } else { kept };
                 kept.len() < text.len() && {
@@ -216,14 +216,14 @@ impl Step {
                     true
                 }
             }
-            Step::Nmt => write_chars(text, out, nmt),
-            Step::Bert(bert) => bert.write(text, out),
-            Step::Precompiled(map) => map.write(text, out),
-            Step::Replace { pattern, content } => {
+            NormalizerStep::Nmt => write_chars(text, out, nmt),
+            NormalizerStep::Bert(bert) => bert.write(text, out),
+            NormalizerStep::Precompiled(map) => map.write(text, out),
+            NormalizerStep::Replace { pattern, content } => {
                 let found = memchr::memmem::find_iter(text.as_bytes(), pattern);
                 write_replaced(text, out, content, found.map(|start| (start, start + pattern.len())))
             }
-            Step::ReplaceRuns { run, content } => {
+            NormalizerStep::ReplaceRuns { run, content } => {
                 let mut from = 0;
                 let found = std::iter::from_fn(|| {
                     let (start, end) = run.find(&text[from..])?;
@@ -233,7 +233,7 @@ impl Step {
                 });
                 write_replaced(text, out, content, found)
             }
-            Step::Other(normalizer) => {
+            NormalizerStep::Other(normalizer) => {
                 let normalized = guarded(|| {
                     let mut normalized = NormalizedString::from(text);
                     normalizer.normalize(&mut normalized)?;

@@ -4,7 +4,7 @@ use super::steps::{
     Contraction, Split, contraction, contractions, end_of_numbers, first_numbers, first_white, line_ends,
     spaces_and_lines,
 };
-use crate::engine::fast::block::Block;
+use crate::engine::fast::block::AsciiBlock;
 use crate::engine::fast::classes::{Classes, LETTER, LINE_END, NUMBER, OTHER};
 
 /// [`Pattern::Cl100k`](super::pattern::Pattern::Cl100k) and [`Pattern::Qwen2`](super::pattern::Pattern::Qwen2): a word
@@ -41,8 +41,8 @@ impl<const DIGITS: usize> Split for Cl100k<DIGITS> {
     }
 
     #[inline(always)]
-    fn starts(block: &Block<'_>) -> u64 {
-        let &Block { letters, numbers, spaces, blanks, lines, apostrophes, .. } = block;
+    fn starts(block: &AsciiBlock<'_>) -> u64 {
+        let &AsciiBlock { letters, numbers, spaces, blanks, lines, apostrophes, .. } = block;
         let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
         let other = block.all() & !(letters | numbers | white);
         // A run of other characters includes a space before it and line ends after it.

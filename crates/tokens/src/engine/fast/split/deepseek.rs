@@ -2,11 +2,11 @@
 //! rest. Each piece is split independently.
 
 use super::steps::{Split, end_of_numbers, first_numbers, first_white, line_ends, spaces_and_lines};
-use crate::engine::fast::block::{Block, low};
+use crate::engine::fast::block::{AsciiBlock, low};
 use crate::engine::fast::classes::{Classes, EAST, LETTER, LINE_END, NUMBER, OTHER, SPACE, SYMBOL};
 
 /// [`Pattern::DeepSeek`](super::pattern::Pattern::DeepSeek), over
-/// [`Table::MarksAreLetters`](crate::engine::fast::classes::Table::MarksAreLetters).
+/// [`ClassTable::MarksAreLetters`](crate::engine::fast::classes::ClassTable::MarksAreLetters).
 pub(in super::super) struct DeepSeek;
 
 /// Maximum number of digits in a word.
@@ -15,26 +15,26 @@ const DIGITS: usize = 3;
 impl Split for DeepSeek {
     #[inline(always)]
     fn end(classes: Classes, bytes: &[u8], at: usize) -> usize {
-        let Some((first, len)) = Kind::at(classes, bytes, at) else { return bytes.len() };
+        let Some((first, len)) = CharKind::at(classes, bytes, at) else { return bytes.len() };
         let next = at + len;
         if first.class == NUMBER {
             return end_of_numbers(classes, bytes, next, DIGITS);
         }
-        let piece = Piece { classes, bytes, is_east: first.is_east };
-        let run = |end, kind: fn(Kind) -> bool| piece.run(end, kind);
+        let piece = CurrentPiece { classes, bytes, is_east: first.is_east };
+        let run = |end, kind: fn(CharKind) -> bool| piece.run(end, kind);
         let following = piece.at(next);
         if bytes[at].is_ascii_punctuation() && bytes.get(next).is_some_and(u8::is_ascii_alphabetic) {
             let letters = bytes[next..].iter().take_while(|byte| byte.is_ascii_alphabetic());
             return next + letters.count();
         }
-        let is_letter = |kind: Kind| kind.class == LETTER;
+        let is_letter = |kind: CharKind| kind.class == LETTER;
         if is_letter(first) {
             return run(next, is_letter);
         }
         if first.class != LINE_END && !first.is_symbol && following.is_some_and(|(kind, _)| is_letter(kind)) {
             return run(next, is_letter);
         }
-        let is_symbol = |kind: Kind| kind.is_symbol;
+        let is_symbol = |kind: CharKind| kind.is_symbol;
         if first.is_symbol || bytes[at] == b' ' && following.is_some_and(|(kind, _)| kind.is_symbol) {
             let end = run(next, is_symbol);
             return if first.is_east { end } else { line_ends(bytes, end) };
@@ -46,8 +46,8 @@ impl Split for DeepSeek {
     }
 
     #[inline(always)]
-    fn starts(block: &Block<'_>) -> u64 {
-        let &Block { letters, numbers, spaces, blanks, lines, controls, .. } = block;
+    fn starts(block: &AsciiBlock<'_>) -> u64 {
+        let &AsciiBlock { letters, numbers, spaces, blanks, lines, controls, .. } = block;
         let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
         let symbols = block.all() & !(letters | numbers | white | controls);
         // A run of symbols includes a space before it and line ends after it.
@@ -70,14 +70,14 @@ impl Split for DeepSeek {
 
 /// The properties of a character that the patterns distinguish.
 #[derive(Clone, Copy)]
-struct Kind {
+struct CharKind {
     /// [`LETTER`] also for marks.
     class: u8,
     is_symbol: bool,
     is_east: bool,
 }
 
-impl Kind {
+impl CharKind {
     #[inline(always)]
     fn at(classes: Classes, bytes: &[u8], at: usize) -> Option<(Self, usize)> {
         let (class, flags, len) = classes.both_at(bytes, at)?;
@@ -86,23 +86,23 @@ impl Kind {
 }
 
 /// A text limited to the current piece, which ends at a number or at a change to or from kana and Han.
-struct Piece<'a> {
+struct CurrentPiece<'a> {
     classes: Classes,
     bytes: &'a [u8],
     is_east: bool,
 }
 
-impl Piece<'_> {
+impl CurrentPiece<'_> {
     /// Returns the character at `at`, if it is in the piece.
     #[inline(always)]
-    fn at(&self, at: usize) -> Option<(Kind, usize)> {
-        let found = Kind::at(self.classes, self.bytes, at);
+    fn at(&self, at: usize) -> Option<(CharKind, usize)> {
+        let found = CharKind::at(self.classes, self.bytes, at);
         found.filter(|(kind, _)| kind.class != NUMBER && kind.is_east == self.is_east)
     }
 
     /// Returns the end of the run that starts at `at`.
     #[inline(always)]
-    fn run(&self, mut at: usize, is: impl Fn(Kind) -> bool) -> usize {
+    fn run(&self, mut at: usize, is: impl Fn(CharKind) -> bool) -> usize {
         while let Some((kind, len)) = self.at(at)
             && is(kind)
         {

@@ -1,7 +1,7 @@
 //! Splitter for the pattern of GPT-2.
 
 use super::steps::{Contraction, Split, contraction, contractions};
-use crate::engine::fast::block::Block;
+use crate::engine::fast::block::AsciiBlock;
 use crate::engine::fast::classes::{Classes, LETTER, NUMBER, SPACE};
 
 /// [`Pattern::Gpt2`](super::pattern::Pattern::Gpt2); `BETWEEN` is
@@ -40,8 +40,8 @@ impl<const BETWEEN: bool> Split for Gpt2<BETWEEN> {
     }
 
     #[inline(always)]
-    fn starts(block: &Block<'_>) -> u64 {
-        let &Block { letters, numbers, spaces, blanks, lines, apostrophes, .. } = block;
+    fn starts(block: &AsciiBlock<'_>) -> u64 {
+        let &AsciiBlock { letters, numbers, spaces, blanks, lines, apostrophes, .. } = block;
         let white = spaces | blanks | lines;
         let other = block.all() & !(letters | numbers | white);
         let first_other = other & !(other << 1);

@@ -4,7 +4,7 @@ use super::steps::{
     Contraction, Split, contraction, contractions, end_of_numbers, first_numbers, first_white,
     spaces_and_lines,
 };
-use crate::engine::fast::block::Block;
+use crate::engine::fast::block::AsciiBlock;
 use crate::engine::fast::classes::{AS_LOWER, AS_UPPER, Classes, LETTER, LINE_END, NUMBER, OTHER};
 
 /// [`Pattern::O200k`](super::pattern::Pattern::O200k) and [`Pattern::Tekken`](super::pattern::Pattern::Tekken): a word
@@ -36,8 +36,9 @@ impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONT
     }
 
     #[inline(always)]
-    fn starts(block: &Block<'_>) -> u64 {
-        let &Block { letters, capitals, numbers, spaces, blanks, lines, apostrophes, slashes, .. } = block;
+    fn starts(block: &AsciiBlock<'_>) -> u64 {
+        let &AsciiBlock { letters, capitals, numbers, spaces, blanks, lines, apostrophes, slashes, .. } =
+            block;
         let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
         let other = block.all() & !(letters | numbers | white);
         // Line ends after other characters belong to them, as do slashes after these line ends. Adding a bit to a run

@@ -1,6 +1,6 @@
 //! The supported split patterns, as written in a `tokenizer.json`.
 
-use crate::engine::fast::classes::Table;
+use crate::engine::fast::classes::ClassTable;
 
 /// The pattern of GPT-2, built into the `ByteLevel` pre-tokenizer.
 pub(crate) const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
@@ -48,14 +48,14 @@ pub(in super::super) enum Pattern {
 
 impl Pattern {
     /// Returns the pattern written as `regex` and its class table, if it is supported.
-    pub(in super::super) fn known(regex: &str) -> Option<(Self, Table)> {
+    pub(in super::super) fn known(regex: &str) -> Option<(Self, ClassTable)> {
         match regex {
-            GPT2 | GPT2_SHORT => Some((Pattern::Gpt2, Table::Plain)),
-            CL100K => Some((Pattern::Cl100k, Table::Plain)),
-            QWEN2 => Some((Pattern::Qwen2, Table::Plain)),
-            QWEN35 => Some((Pattern::Qwen2, Table::MarksAreLetters)),
-            O200K => Some((Pattern::O200k, Table::Plain)),
-            TEKKEN => Some((Pattern::Tekken, Table::Plain)),
+            GPT2 | GPT2_SHORT => Some((Pattern::Gpt2, ClassTable::Plain)),
+            CL100K => Some((Pattern::Cl100k, ClassTable::Plain)),
+            QWEN2 => Some((Pattern::Qwen2, ClassTable::Plain)),
+            QWEN35 => Some((Pattern::Qwen2, ClassTable::MarksAreLetters)),
+            O200K => Some((Pattern::O200k, ClassTable::Plain)),
+            TEKKEN => Some((Pattern::Tekken, ClassTable::Plain)),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Shared parts of the splitters: their trait, and the common parts of their regular expressions.
 
-use crate::engine::fast::block::{Block, low};
+use crate::engine::fast::block::{AsciiBlock, low};
 use crate::engine::fast::classes::{Classes, LINE_END, NUMBER, SPACE};
 
 /// Finds the words of a split pattern.
@@ -10,7 +10,7 @@ pub(in super::super) trait Split {
 
     /// Returns a mask of the starts of words in `block`, except for the word that starts at byte 0. It includes only
     /// starts that do not depend on the text after the block.
-    fn starts(block: &Block<'_>) -> u64;
+    fn starts(block: &AsciiBlock<'_>) -> u64;
 }
 
 /// Returns the starts of words of up to `digits` numbers in the runs of `numbers`.
@@ -42,8 +42,8 @@ pub(super) fn end_of_numbers(classes: Classes, bytes: &[u8], mut end: usize, dig
 /// Returns the starts of words of white space, `\s*[\r\n]+|\s+(?!\S)|\s+`. A run is split after its last line end and
 /// before its last character. `taken` are the line ends that belong to the preceding word.
 #[inline(always)]
-pub(super) fn first_white(block: &Block<'_>, taken: u64) -> u64 {
-    let &Block { spaces, blanks, lines, .. } = block;
+pub(super) fn first_white(block: &AsciiBlock<'_>, taken: u64) -> u64 {
+    let &AsciiBlock { spaces, blanks, lines, .. } = block;
     let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
     let first = white & !taken & (!(white << 1) | taken << 1);
     let last_gaps = gaps & !(white >> 1) & block.all() >> 1;
@@ -65,7 +65,7 @@ pub(super) fn before(gaps: u64, lines: u64) -> u64 {
 
 /// Returns the run of `gaps` at the end of `block`.
 #[inline(always)]
-pub(super) fn at_end(block: &Block<'_>, gaps: u64) -> u64 {
+pub(super) fn at_end(block: &AsciiBlock<'_>, gaps: u64) -> u64 {
     let len = block.bytes.len();
     let run = gaps.checked_shl(64 - len as u32).unwrap_or(0).leading_ones() as usize;
     block.all() & !low(len - run.min(len))
@@ -85,7 +85,7 @@ pub(super) enum Contraction {
 /// letters.
 #[inline(always)]
 pub(super) fn contractions(
-    block: &Block<'_>,
+    block: &AsciiBlock<'_>,
     mut apostrophes: u64,
     mut starts: u64,
     ignore_case: bool,

@@ -13,15 +13,15 @@ use super::gpt2::Gpt2;
 use super::o200k::O200k;
 use super::pattern::{CL100K, DEEPSEEK, GPT2, GPT2_SHORT, O200K, Pattern, QWEN2, QWEN35, TEKKEN};
 use super::steps::Split;
-use crate::engine::fast::block::Block;
-use crate::engine::fast::classes::{Classes, Table};
+use crate::engine::fast::block::AsciiBlock;
+use crate::engine::fast::classes::{ClassTable, Classes};
 use crate::testing::tricky;
 
 fn words<S: Split>(text: &str) -> Vec<&str> {
-    words_with::<S>(Table::Plain, text)
+    words_with::<S>(ClassTable::Plain, text)
 }
 
-fn words_with<S: Split>(table: Table, text: &str) -> Vec<&str> {
+fn words_with<S: Split>(table: ClassTable, text: &str) -> Vec<&str> {
     let classes = Classes::get(table).unwrap();
     let (mut at, mut words) = (0, Vec::new());
     while at < text.len() {
@@ -35,10 +35,10 @@ fn words_with<S: Split>(table: Table, text: &str) -> Vec<&str> {
 /// Checks that from each word on, the consecutive words found in the block are those of `text`. Returns their total
 /// number.
 fn check_blocks<S: Split>(text: &str) -> usize {
-    check_blocks_with::<S>(Table::Plain, text)
+    check_blocks_with::<S>(ClassTable::Plain, text)
 }
 
-fn check_blocks_with<S: Split>(table: Table, text: &str) -> usize {
+fn check_blocks_with<S: Split>(table: ClassTable, text: &str) -> usize {
     let mut ends: Vec<usize> = vec![0];
     ends.extend(words_with::<S>(table, text).iter().scan(0, |at, word| {
         *at += word.len();
@@ -46,7 +46,7 @@ fn check_blocks_with<S: Split>(table: Table, text: &str) -> usize {
     }));
     let mut known = 0;
     for (i, &at) in ends.iter().enumerate() {
-        let Some(block) = Block::at(Portable, text.as_bytes(), at) else { continue };
+        let Some(block) = AsciiBlock::at(Portable, text.as_bytes(), at) else { continue };
         let mut starts = S::starts(&block);
         for &end in &ends[i + 1..] {
             if starts == 0 {
@@ -68,7 +68,7 @@ fn check_all_blocks(text: &str) {
     check_blocks::<Cl100k<1>>(text);
     check_blocks::<O200k<3, true>>(text);
     check_blocks::<O200k<1, false>>(text);
-    check_blocks_with::<DeepSeek>(Table::MarksAreLetters, text);
+    check_blocks_with::<DeepSeek>(ClassTable::MarksAreLetters, text);
 }
 
 fn expected(split: &ReferenceSplit, text: &str) -> Vec<String> {
@@ -100,12 +100,12 @@ fn reference(regex: &str) -> ReferenceSplit {
 #[test]
 fn known_patterns_are_known_as_written() {
     for (regex, pattern, table) in [
-        (GPT2, Pattern::Gpt2, Table::Plain),
-        (CL100K, Pattern::Cl100k, Table::Plain),
-        (QWEN2, Pattern::Qwen2, Table::Plain),
-        (QWEN35, Pattern::Qwen2, Table::MarksAreLetters),
-        (O200K, Pattern::O200k, Table::Plain),
-        (TEKKEN, Pattern::Tekken, Table::Plain),
+        (GPT2, Pattern::Gpt2, ClassTable::Plain),
+        (CL100K, Pattern::Cl100k, ClassTable::Plain),
+        (QWEN2, Pattern::Qwen2, ClassTable::Plain),
+        (QWEN35, Pattern::Qwen2, ClassTable::MarksAreLetters),
+        (O200K, Pattern::O200k, ClassTable::Plain),
+        (TEKKEN, Pattern::Tekken, ClassTable::Plain),
     ] {
         assert_eq!(Pattern::known(regex), Some((pattern, table)));
     }
@@ -121,7 +121,7 @@ fn most_words_of_a_text_are_found_in_blocks() {
         check_blocks::<Gpt2<true>>(&text),
         check_blocks::<Cl100k<3>>(&text),
         check_blocks::<O200k<3, true>>(&text),
-        check_blocks_with::<DeepSeek>(Table::MarksAreLetters, &text),
+        check_blocks_with::<DeepSeek>(ClassTable::MarksAreLetters, &text),
     ] {
         // From each word on, a block contains the words in up to 64 bytes.
         assert!(known > 10 * words::<Gpt2<false>>(&text).len(), "{known}");
@@ -134,10 +134,10 @@ fn check_words_and_case(text: &str) -> Result<(), TestCaseError> {
     prop_assert_eq!(words::<O200k<1, false>>(text), expected(&reference(TEKKEN), text));
     let (numbers, gpt2) = (reference(r"\p{N}"), reference(GPT2));
     prop_assert_eq!(words::<Gpt2<true>>(text), expected_by(&[&numbers, &gpt2], text));
-    let between_numeric = words_with::<Gpt2<true>>(Table::NumericAreNumbers, text);
+    let between_numeric = words_with::<Gpt2<true>>(ClassTable::NumericAreNumbers, text);
     prop_assert_eq!(between_numeric, expected_by(&[&Digits::new(true), &gpt2], text));
     let [numbers, east, rest] = DEEPSEEK.map(reference);
-    let deepseek = words_with::<DeepSeek>(Table::MarksAreLetters, text);
+    let deepseek = words_with::<DeepSeek>(ClassTable::MarksAreLetters, text);
     prop_assert_eq!(deepseek, expected_by(&[&numbers, &east, &rest], text));
     Ok(())
 }
@@ -151,7 +151,7 @@ proptest! {
         prop_assert_eq!(words::<Gpt2<false>>(&text), expected(&reference(GPT2_SHORT), &text));
         prop_assert_eq!(words::<Cl100k<3>>(&text), expected(&reference(CL100K), &text));
         prop_assert_eq!(words::<Cl100k<1>>(&text), expected(&reference(QWEN2), &text));
-        let with_marks = words_with::<Cl100k<1>>(Table::MarksAreLetters, &text);
+        let with_marks = words_with::<Cl100k<1>>(ClassTable::MarksAreLetters, &text);
         prop_assert_eq!(with_marks, expected(&reference(QWEN35), &text));
         check_words_and_case(&text)?;
         check_all_blocks(&text);
@@ -162,7 +162,7 @@ proptest! {
         text in "([a-cA-C]|[ǅʰªƻΣσςßẞ語]|[\u{300}\u{345}\u{903}]|'(s|T|re|LL)|[ !/.'\t\r\n]|[0-9]{1,4}|[½²٣𑷠]|[・゜゙ナ漢〇\u{3040}«€\u{1}\u{200d}\u{ad}]){0,40}",
     ) {
         check_words_and_case(&text)?;
-        let with_marks = words_with::<Cl100k<1>>(Table::MarksAreLetters, &text);
+        let with_marks = words_with::<Cl100k<1>>(ClassTable::MarksAreLetters, &text);
         prop_assert_eq!(with_marks, expected(&reference(QWEN35), &text));
     }
 

@@ -1,8 +1,8 @@
-//! Location of documents in the sources.
+//! Positions of documents in the sources.
 
-/// The location of a document: its part, and the byte offset or row in its file.
+/// The position of a document: its part, and the byte offset or row in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct DocumentPosition {
     pub(super) part: usize,
     /// Byte offset or row; `None` if the document is the whole file.
     pub(super) mark: Option<u64>,

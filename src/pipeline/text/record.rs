@@ -2,11 +2,11 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::pipeline::outcome::Converted;
+use crate::pipeline::outcome::ConvertedRecord;
 use crate::sample::{Ids, Record, Text, Value};
 
 /// A document, a piece of one, or a row of several.
-pub(super) struct TextRow {
+pub(super) struct TextRecord {
     pub(super) key: Text,
     pub(super) ids: Ids,
     pub(super) origin: Text,
@@ -14,8 +14,8 @@ pub(super) struct TextRow {
     pub(super) more: Vec<Value>,
 }
 
-impl TextRow {
-    /// Returns the row of a record; `None` if it is not a text record.
+impl TextRecord {
+    /// Returns the fields of `record`; `None` if it is not a text record.
     pub(super) fn of(record: Record) -> Option<Self> {
         let mut values = record.values.into_iter();
         match (values.next(), values.next(), values.next(), values.next()) {
@@ -31,13 +31,13 @@ impl TextRow {
 
     /// Creates the record, for the split with the ordinal `split`. `hashed`: whether other records may have the same
     /// key.
-    pub(super) fn converted(self, split: u16, hashed: bool) -> Converted {
+    pub(super) fn converted(self, split: u16, hashed: bool) -> ConvertedRecord {
         let Self { key, ids, origin, more } = self;
         let length = ids.len() as u64;
         let key_hash = hashed.then(|| xxh3_128(key.as_bytes()));
         let mut values = vec![Value::Text(key), Value::Ids(ids), Value::UInt(length), Value::Text(origin)];
         values.extend(more);
-        Converted { key_hash, ..Converted::new(split, Record { values }, length) }
+        ConvertedRecord { key_hash, ..ConvertedRecord::new(split, Record { values }, length) }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use crate::pipeline::outcome::Converted;
+use crate::pipeline::outcome::ConvertedRecord;
 use crate::sample::{Record, Value};
 
 /// A converted image.
-pub(super) struct ImageRow {
+pub(super) struct ImageRecord {
     /// Used as the key and the origin.
     pub(super) origin: String,
     pub(super) image: Bytes,
@@ -18,9 +18,9 @@ pub(super) struct ImageRow {
     pub(super) more: Vec<Value>,
 }
 
-impl ImageRow {
+impl ImageRecord {
     /// Creates the record, for the split with the ordinal `split`. Its length is the number of pixels.
-    pub(super) fn converted(self, split: u16) -> Converted {
+    pub(super) fn converted(self, split: u16) -> ConvertedRecord {
         let Self { origin, image, width, height, label, more } = self;
         let name = || Value::Text(origin.as_str().into());
         let mut values =
@@ -29,6 +29,6 @@ impl ImageRow {
         values.push(name());
         values.extend(more);
         let pixels = u64::from(width) * u64::from(height);
-        Converted { width, height, ..Converted::new(split, Record { values }, pixels) }
+        ConvertedRecord { width, height, ..ConvertedRecord::new(split, Record { values }, pixels) }
     }
 }

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use super::TextJob;
 use super::options::TextInput;
-use super::plan::{Extent, Part, check_type, wanted_columns};
+use super::plan::{Extent, FilePart, check_type, wanted_columns};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 use crate::source::compression::Compression;
-use crate::source::lines::{LineReader, Piece};
+use crate::source::lines::{LinePiece, LineReader};
 use crate::source::opened::OpenedFile;
 use crate::source::stream::{Broken, Stream};
 use crate::source::table::arrow::Batches;
 use crate::source::table::parquet::{Groups, ParquetFile};
 use crate::source::table::{NextRows, RowBatch};
-use crate::source::text::columns::Columns;
-use crate::source::text::cut::{Cut, Cutter, Rule};
+use crate::source::text::columns::TextColumns;
+use crate::source::text::cut::{DocumentCut, DocumentCutter, Rule};
 use crate::source::text::kind::{Documents, Format};
-use crate::source::text::rows::{self, Header};
+use crate::source::text::rows::{self, TableHeader};
 
 /// Source bytes per task.
 const TASK_BYTES: usize = 256 << 10;
@@ -29,102 +29,102 @@ const TASK_ROWS: usize = 4096;
 pub(super) const NEXT_BYTES: u64 = TASK_BYTES as u64 * BYTES_HELD_PER_BYTE;
 
 /// Input of a task.
-pub(super) enum Work {
+pub(super) enum TaskInput {
     /// Whole documents of plain text, or lines of JSON.
-    Piece(Piece),
+    Piece(LinePiece),
     /// Rows of a table of separated values.
-    Rows { header: Arc<Header>, offset: u64, bytes: Vec<u8> },
+    Rows { header: Arc<TableHeader>, offset: u64, bytes: Vec<u8> },
     /// A plain file that is one document and still has to be read. It is already opened if its bytes were requested in
     /// advance.
     File(Option<OpenedFile>),
     /// Rows of a Parquet or Arrow table.
-    Batch { columns: Arc<Columns>, rows: RowBatch },
+    Batch { columns: Arc<TextColumns>, rows: RowBatch },
     /// Nothing can be read, from `mark` on or in the whole file.
     Defect { mark: Option<u64>, reject: Reject },
 }
 
-impl Work {
+impl TaskInput {
     /// Returns whether the file is damaged at this point.
     pub(super) fn is_corrupt(&self) -> bool {
-        matches!(self, Work::Defect { reject, .. } if reject.code == RejectCode::Corrupt)
+        matches!(self, TaskInput::Defect { reject, .. } if reject.code == RejectCode::Corrupt)
     }
 
     /// Returns the first mark after its documents.
     pub(super) fn end(&self) -> u64 {
         match self {
-            Work::Piece(Piece::Lines { offset, bytes }) | Work::Rows { offset, bytes, .. } => {
+            TaskInput::Piece(LinePiece::Lines { offset, bytes }) | TaskInput::Rows { offset, bytes, .. } => {
                 offset.saturating_add(bytes.len() as u64)
             }
-            Work::Piece(Piece::Overlong { offset, bytes }) => offset.saturating_add(*bytes),
-            Work::Batch { rows, .. } => rows.end(),
-            Work::File(_) => 0,
-            Work::Defect { mark, .. } => mark.unwrap_or(0),
+            TaskInput::Piece(LinePiece::Overlong { offset, bytes }) => offset.saturating_add(*bytes),
+            TaskInput::Batch { rows, .. } => rows.end(),
+            TaskInput::File(_) => 0,
+            TaskInput::Defect { mark, .. } => mark.unwrap_or(0),
         }
     }
 }
 
-/// Work with the bytes of the file attributed to it, and the bytes that it holds.
-pub(super) struct Step {
-    pub(super) work: Work,
-    /// For compressed files: the start of the last member that contributed bytes to `work`, if it differs from the one
+/// A piece of a part: the input of a task, the bytes of the file attributed to it, and the bytes that it holds.
+pub(super) struct PartPiece {
+    pub(super) input: TaskInput,
+    /// For compressed files: the start of the last member that contributed bytes to `input`, if it differs from the one
     /// before.
     pub(super) member: Option<u64>,
     pub(super) source_bytes: u64,
     pub(super) held: u64,
 }
 
-impl Step {
+impl PartPiece {
     pub(super) fn defect(mark: Option<u64>, reject: Reject) -> Self {
-        Self { work: Work::Defect { mark, reject }, member: None, source_bytes: 0, held: 0 }
+        Self { input: TaskInput::Defect { mark, reject }, member: None, source_bytes: 0, held: 0 }
     }
 }
 
 /// Reader of a part.
-pub(super) enum Reader<'a> {
-    /// A single step.
-    Once(Option<Step>),
+pub(super) enum PartReader<'a> {
+    /// A single piece.
+    Once(Option<PartPiece>),
     Lines(LineReader),
     Cuts {
-        cutter: Cutter,
+        cutter: DocumentCutter,
         read: u64,
     },
     Rows {
-        table: Table<'a>,
+        table: DelimitedTable<'a>,
         read: u64,
     },
     /// `rest` was read but not yet returned. `memory_bytes` of it are not yet attributed to a task.
     Batches {
-        source: Source,
+        source: BatchSource,
         read: u64,
         rest: Option<RowBatch>,
         memory_bytes: u64,
-        columns: Arc<Columns>,
+        columns: Arc<TextColumns>,
     },
 }
 
 /// A table of separated values. Its header is read first.
-pub(super) struct Table<'a> {
-    cutter: Cutter,
+pub(super) struct DelimitedTable<'a> {
+    cutter: DocumentCutter,
     format: Format,
-    wanted: rows::Wanted<'a>,
-    header: Option<Arc<Header>>,
+    wanted: rows::RequestedColumns<'a>,
+    header: Option<Arc<TableHeader>>,
     ended: bool,
 }
 
-impl Table<'_> {
-    fn next(&mut self) -> Result<Option<Work>> {
+impl DelimitedTable<'_> {
+    fn next(&mut self) -> Result<Option<TaskInput>> {
         if let Some(cut) = self.cutter.next(TASK_BYTES)?.filter(|_| !self.ended) {
-            let defect = |mark, reject| Ok(Some(Work::Defect { mark, reject }));
+            let defect = |mark, reject| Ok(Some(TaskInput::Defect { mark, reject }));
             match (cut, &self.header) {
-                (Cut::Piece(Piece::Lines { offset, bytes }), Some(header)) => {
-                    return Ok(Some(Work::Rows { header: Arc::clone(header), offset, bytes }));
+                (DocumentCut::Piece(LinePiece::Lines { offset, bytes }), Some(header)) => {
+                    return Ok(Some(TaskInput::Rows { header: Arc::clone(header), offset, bytes }));
                 }
-                (Cut::Piece(Piece::Lines { offset, mut bytes }), None) => {
-                    match Header::read(self.format, &bytes, self.wanted) {
+                (DocumentCut::Piece(LinePiece::Lines { offset, mut bytes }), None) => {
+                    match TableHeader::read(self.format, &bytes, self.wanted) {
                         Ok((header, end)) => {
                             let header = Arc::clone(self.header.insert(Arc::new(header)));
                             let bytes = bytes.split_off(end);
-                            return Ok(Some(Work::Rows { header, offset: offset + end as u64, bytes }));
+                            return Ok(Some(TaskInput::Rows { header, offset: offset + end as u64, bytes }));
                         }
                         Err(reject) => {
                             self.ended = true;
@@ -132,13 +132,13 @@ impl Table<'_> {
                         }
                     }
                 }
-                (Cut::Piece(piece), Some(_)) => return Ok(Some(Work::Piece(piece))),
-                (Cut::Piece(_), None) => {
+                (DocumentCut::Piece(piece), Some(_)) => return Ok(Some(TaskInput::Piece(piece))),
+                (DocumentCut::Piece(_), None) => {
                     self.ended = true;
                     let message = "the line that names the columns is longer than --max-document-bytes";
                     return defect(None, Reject::new(RejectCode::TooLarge, message));
                 }
-                (Cut::Broken { offset, reject }, header) => {
+                (DocumentCut::Broken { offset, reject }, header) => {
                     return defect(header.as_ref().map(|_| offset), reject);
                 }
             }
@@ -148,13 +148,13 @@ impl Table<'_> {
 }
 
 /// A source of record batches.
-pub(super) enum Source {
+pub(super) enum BatchSource {
     /// Row groups, and the source bytes attributed to them.
     Parquet(Groups, u64),
     Arrow(Batches),
 }
 
-impl Source {
+impl BatchSource {
     fn next(&mut self) -> Result<Option<NextRows>> {
         match self {
             Self::Parquet(groups, _) => groups.read(),
@@ -170,14 +170,15 @@ impl Source {
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PartReader<'a> {
     /// Opens a part. `opened` is its file, if [`TextJob::open_ahead`] has opened it.
-    fn open(job: &'a TextJob, part: &Part, mut opened: Option<OpenedFile>) -> Result<Self, Broken> {
+    fn open(job: &'a TextJob, part: &FilePart, mut opened: Option<OpenedFile>) -> Result<Self, Broken> {
         let (options, file, detail) = (&job.options, &job.files[part.file], &job.details[part.file]);
-        let once =
-            |work, source_bytes, held| Ok(Self::Once(Some(Step { work, member: None, source_bytes, held })));
+        let once = |input, source_bytes, held| {
+            Ok(Self::Once(Some(PartPiece { input, member: None, source_bytes, held })))
+        };
         if let Some(reject) = detail.defect.clone() {
-            return once(Work::Defect { mark: None, reject }, part.source_bytes, 0);
+            return once(TaskInput::Defect { mark: None, reject }, part.source_bytes, 0);
         }
         let planned = job.planned(part.file);
         let kind = detail.kind;
@@ -194,13 +195,14 @@ impl<'a> Reader<'a> {
                 stream.map(|stream| kind.reads(stream))
             }
         };
-        let mut cut = |rule| stream().map(|stream| Cutter::new(stream, rule, most)).map_err(Broken::Failed);
+        let mut cut =
+            |rule| stream().map(|stream| DocumentCutter::new(stream, rule, most)).map_err(Broken::Failed);
         if let Extent::Lines(bytes) = &part.extent {
             let opened = opened.map_or_else(|| planned.open(), Ok).map_err(Broken::Failed)?;
             if let Some(found) = sniff(&opened).map_err(Broken::Failed)? {
                 opened.check_unchanged().map_err(Broken::Failed)?;
                 // One reject for the whole file, however many parts it is divided into.
-                let reject = Work::Defect { mark: None, reject: found.unexpected() };
+                let reject = TaskInput::Defect { mark: None, reject: found.unexpected() };
                 return if bytes.start == 0 { once(reject, file.bytes, 0) } else { Ok(Self::Once(None)) };
             }
             return LineReader::over(opened, bytes.clone(), most).map(Self::Lines).map_err(Broken::Failed);
@@ -208,18 +210,19 @@ impl<'a> Reader<'a> {
         match kind.format {
             Format::Text if options.documents == Documents::File && kind.compression.is_none() && !stdin => {
                 let held = file.bytes.min(most).saturating_mul(BYTES_HELD_PER_BYTE);
-                once(Work::File(opened), file.bytes, held)
+                once(TaskInput::File(opened), file.bytes, held)
             }
             Format::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
             Format::JsonLines | Format::Json => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
             Format::Csv | Format::Tsv => {
-                let wanted = rows::Wanted {
+                let wanted = rows::RequestedColumns {
                     text: &options.text_field,
                     key: options.key_field.as_deref(),
                     fields: &job.fields,
                 };
                 let cutter = cut(rows::rule(kind.format))?;
-                let table = Table { cutter, format: kind.format, wanted, header: None, ended: false };
+                let table =
+                    DelimitedTable { cutter, format: kind.format, wanted, header: None, ended: false };
                 Ok(Self::Rows { table, read: 0 })
             }
             Format::Parquet => {
@@ -229,7 +232,7 @@ impl<'a> Reader<'a> {
                 };
                 let (roots, columns) = columns.alone();
                 let groups = Groups::new(table, roots, groups, most);
-                Ok(Self::batches(Source::Parquet(groups, part.source_bytes), columns))
+                Ok(Self::batches(BatchSource::Parquet(groups, part.source_bytes), columns))
             }
             Format::Arrow => {
                 let mut batches = Batches::open(stream().map_err(Broken::Failed)?)?;
@@ -240,28 +243,32 @@ impl<'a> Reader<'a> {
                 }
                 let (roots, columns) = columns.alone();
                 batches.select(roots);
-                Ok(Self::batches(Source::Arrow(batches), columns))
+                Ok(Self::batches(BatchSource::Arrow(batches), columns))
             }
         }
     }
 
     /// Opens a part. A part whose content is too damaged to be read becomes one reject.
-    pub(super) fn open_or_reject(job: &'a TextJob, part: &Part, opened: Option<OpenedFile>) -> Result<Self> {
+    pub(super) fn open_or_reject(
+        job: &'a TextJob,
+        part: &FilePart,
+        opened: Option<OpenedFile>,
+    ) -> Result<Self> {
         match Self::open(job, part, opened) {
             Ok(reader) => Ok(reader),
             Err(Broken::Damaged(reject)) => {
                 job.planned(part.file).open()?.check_unchanged()?;
-                Ok(Self::Once(Some(Step::defect(None, reject))))
+                Ok(Self::Once(Some(PartPiece::defect(None, reject))))
             }
             Err(Broken::Failed(error)) => Err(error),
         }
     }
 
-    fn batches(source: Source, columns: Columns) -> Self {
+    fn batches(source: BatchSource, columns: TextColumns) -> Self {
         Self::Batches { source, read: 0, rest: None, memory_bytes: 0, columns: Arc::new(columns) }
     }
 
-    /// Checks that the file is still as planned; called after the last step.
+    /// Checks that the file is still as planned; called after the last piece.
     pub(super) fn check_unchanged(&self) -> Result<()> {
         match self {
             // The code that reads the file checks it.
@@ -269,50 +276,50 @@ impl<'a> Reader<'a> {
             Self::Lines(reader) => reader.check_unchanged(),
             Self::Cuts { cutter, .. } => cutter.check_unchanged(),
             Self::Rows { table, .. } => table.cutter.check_unchanged(),
-            Self::Batches { source: Source::Parquet(groups, _), .. } => groups.check_unchanged(),
-            Self::Batches { source: Source::Arrow(batches), .. } => batches.check_unchanged(),
+            Self::Batches { source: BatchSource::Parquet(groups, _), .. } => groups.check_unchanged(),
+            Self::Batches { source: BatchSource::Arrow(batches), .. } => batches.check_unchanged(),
         }
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Step>> {
+    pub(super) fn next(&mut self) -> Result<Option<PartPiece>> {
         match self {
-            Self::Once(step) => Ok(step.take()),
+            Self::Once(piece) => Ok(piece.take()),
             Self::Lines(reader) => Ok(reader.next(TASK_BYTES)?.map(|piece| {
                 let source_bytes = match &piece {
-                    Piece::Lines { bytes, .. } => bytes.len() as u64,
-                    Piece::Overlong { bytes, .. } => *bytes,
+                    LinePiece::Lines { bytes, .. } => bytes.len() as u64,
+                    LinePiece::Overlong { bytes, .. } => *bytes,
                 };
-                let work = Work::Piece(piece);
-                Step { held: held(&work), work, member: None, source_bytes }
+                let input = TaskInput::Piece(piece);
+                PartPiece { held: held(&input), input, member: None, source_bytes }
             })),
             Self::Cuts { cutter, read } => {
                 let Some(cut) = cutter.next(TASK_BYTES)? else { return Ok(None) };
-                let work = match cut {
-                    Cut::Piece(piece) => Work::Piece(piece),
-                    Cut::Broken { offset, reject } => {
-                        Work::Defect { mark: (offset > 0).then_some(offset), reject }
+                let input = match cut {
+                    DocumentCut::Piece(piece) => TaskInput::Piece(piece),
+                    DocumentCut::Broken { offset, reject } => {
+                        TaskInput::Defect { mark: (offset > 0).then_some(offset), reject }
                     }
                 };
                 let member = cutter.take_member_start();
-                Ok(Some(Step { member, ..step(work, read, cutter.raw_bytes()) }))
+                Ok(Some(PartPiece { member, ..piece(input, read, cutter.raw_bytes()) }))
             }
             Self::Rows { table, read } => {
-                let Some(work) = table.next()? else { return Ok(None) };
+                let Some(input) = table.next()? else { return Ok(None) };
                 let member = table.cutter.take_member_start();
-                Ok(Some(Step { member, ..step(work, read, table.cutter.raw_bytes()) }))
+                Ok(Some(PartPiece { member, ..piece(input, read, table.cutter.raw_bytes()) }))
             }
             Self::Batches { source, read, rest, memory_bytes, columns } => loop {
                 if let Some(all) = rest.as_mut().filter(|rows| !rows.is_empty()) {
                     let (rows, bytes) = columns.take(all, TASK_BYTES as u64, TASK_ROWS);
                     let held = bytes.saturating_mul(BYTES_HELD_PER_BYTE);
                     let held = held.saturating_add(std::mem::take(memory_bytes));
-                    let work = Work::Batch { columns: Arc::clone(columns), rows };
-                    return Ok(Some(Step { held, ..step(work, read, source.raw_bytes()) }));
+                    let input = TaskInput::Batch { columns: Arc::clone(columns), rows };
+                    return Ok(Some(PartPiece { held, ..piece(input, read, source.raw_bytes()) }));
                 }
                 match source.next()? {
                     None => return Ok(None),
                     Some(NextRows::Broken { row, reject }) => {
-                        return Ok(Some(Step::defect(Some(row), reject)));
+                        return Ok(Some(PartPiece::defect(Some(row), reject)));
                     }
                     Some(NextRows::Rows(rows)) => {
                         *memory_bytes = rows.memory_bytes();
@@ -324,15 +331,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Creates a step of a stream. `raw_bytes` bytes of the stream were read, `read` of them for earlier steps.
-fn step(work: Work, read: &mut u64, raw_bytes: u64) -> Step {
+/// Creates a piece of a stream. `raw_bytes` bytes of the stream were read, `read` of them for earlier pieces.
+fn piece(input: TaskInput, read: &mut u64, raw_bytes: u64) -> PartPiece {
     let source_bytes = raw_bytes - std::mem::replace(read, raw_bytes);
-    Step { held: held(&work), work, member: None, source_bytes }
+    PartPiece { held: held(&input), input, member: None, source_bytes }
 }
 
-fn held(work: &Work) -> u64 {
-    let bytes = match work {
-        Work::Piece(Piece::Lines { bytes, .. }) | Work::Rows { bytes, .. } => bytes.len() as u64,
+fn held(input: &TaskInput) -> u64 {
+    let bytes = match input {
+        TaskInput::Piece(LinePiece::Lines { bytes, .. }) | TaskInput::Rows { bytes, .. } => {
+            bytes.len() as u64
+        }
         _ => 0,
     };
     bytes.saturating_mul(BYTES_HELD_PER_BYTE)
