@@ -31,13 +31,12 @@ const DEFAULT_REPORT_BATCH: u64 = 32;
 #[command(mut_arg("sources", |sources| sources
     .required(false)
     .required_unless_present("files_from")
-    .help("Files, folders and patterns to convert, or - for standard input; LABEL=PATH names the source")
-    .long_help("Files, folders and patterns to convert, or - for standard input; LABEL=PATH names the source\n\n\
-                The label of a source is the first part of every key and origin: the name of the file or folder, unless \
-                LABEL=PATH gives another. When all labels are names of splits (train=…, validation=…), the sources are the \
-                splits.\n\n\
-                Sources may be in object storage: a prefix or an object, as s3://bucket/corpus (also gs:// and az://), or a \
-                file of a web server (https://…).")))]
+    .help("Files, folders and patterns to convert, or - for standard input; LABEL=PATH sets the label of a source")
+    .long_help("Files, folders and patterns to convert, or - for standard input; LABEL=PATH sets the label of a source\n\n\
+                The label is the first part of every key and origin. The default is the name of the file or folder. If all \
+                labels are names of splits (train=…, validation=…), each source is a split.\n\n\
+                Sources may be in object storage: a prefix or an object such as s3://bucket/corpus (also gs:// and az://), or \
+                a file on a web server (https://…).")))]
 pub(super) struct Args {
     #[command(flatten)]
     common: CommonArgs,

@@ -6,11 +6,11 @@ use super::{PARTS, has_extension, hub, save_command};
 use crate::error::{Error, Result};
 use crate::storage::stat;
 
-/// File names in order of preference. A `tokenizer.json` was made of the others.
+/// File names in order of preference. A `tokenizer.json` next to one of the others was made from it.
 const NAMES: [&str; 5] =
     ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model"];
 
-/// The tokenizer in `folder`, which may also be that of a model in the cache of the Hugging Face Hub.
+/// Returns the tokenizer file in `folder`, which may also be the folder of a model in the cache of the Hugging Face Hub.
 pub(super) fn find(folder: &Path) -> Result<PathBuf> {
     if let Some(snapshot) = hub::snapshot(folder)? {
         return find(&snapshot);
@@ -21,7 +21,7 @@ pub(super) fn find(folder: &Path) -> Result<PathBuf> {
             return Ok(path);
         }
     }
-    let mut files = names_in(folder)?;
+    let mut files = hub::names_in(folder)?;
     files.sort_unstable();
     for extension in ["model", "tiktoken"] {
         let mut fitting = files.iter().filter(|name| has_extension(Path::new(name), extension));
@@ -45,13 +45,4 @@ pub(super) fn find(folder: &Path) -> Result<PathBuf> {
         ),
     };
     Err(Error::usage(message).at_path(folder).help(help))
-}
-
-/// Names in a folder, without those that are not UTF-8.
-pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
-    let list = || -> std::io::Result<Vec<String>> {
-        let names = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
-        names.filter_map(Result::transpose).collect()
-    };
-    list().map_err(|e| Error::io("list the folder", folder, e))
 }

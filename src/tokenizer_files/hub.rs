@@ -1,26 +1,25 @@
-//! The local cache of the Hugging Face Hub, as its client lays it out:
-//! `models--ORG--NAME/refs/main` holds a revision, `models--ORG--NAME/snapshots/REVISION` the files.
+//! The local cache of the Hugging Face Hub, in the layout of its client: `models--ORG--NAME/refs/main` holds the name of a
+//! revision, and `models--ORG--NAME/snapshots/REVISION` its files.
 
 use std::path::{Path, PathBuf};
 
-use super::folder;
 use crate::error::{Error, Result};
 use crate::source::read_file;
 use crate::storage::stat;
 
-/// Bytes of the longest name of a model.
+/// Maximum length of a model name, in bytes.
 const MAX_NAME: usize = 96;
 
-/// The cache.
+/// Folder of the cache.
 pub(super) struct HubCache(PathBuf);
 
 impl HubCache {
-    /// The cache that the environment of this process names.
+    /// Returns the cache for the environment variables of this process.
     pub(super) fn of_process() -> Self {
         Self::of(|name| std::env::var(name).ok())
     }
 
-    /// The cache that the Hub client uses with these environment variables.
+    /// Returns the cache that the Hub client uses with these environment variables.
     pub(super) fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let home = variable("HOME").unwrap_or_else(|| ".".to_owned());
         let path = |value: String| match value
@@ -40,7 +39,7 @@ impl HubCache {
         }))
     }
 
-    /// Whether `name` is a valid model name: `name` or `org/name`.
+    /// Returns whether `name` is a valid model name: `name` or `org/name`.
     pub(super) fn is_model(name: &str) -> bool {
         let is_part = |part: &str| {
             !part.is_empty()
@@ -52,20 +51,14 @@ impl HubCache {
         name.len() <= MAX_NAME && name.split('/').count() <= 2 && name.split('/').all(is_part)
     }
 
-    /// Where the model would be.
+    /// Returns the path of the folder of a model, which may not exist.
     pub(super) fn folder(&self, model: &str) -> PathBuf {
         self.0.join(format!("models--{}", model.replace('/', "--")))
     }
-
-    /// The tokenizer of a model; `None` when the cache does not have the model.
-    pub(super) fn find(&self, model: &str) -> Result<Option<PathBuf>> {
-        let folder = self.folder(model);
-        snapshot(&folder)?.map(|snapshot| folder::find(&snapshot)).transpose()
-    }
 }
 
-/// The files of the revision `main` in the folder of a model; `None` when it is no such folder. Without a revision `main`, the only
-/// one.
+/// Returns the folder with the files of the revision `main`, or of the only revision, in the folder of a model. `None` if
+/// `folder` is not the folder of a model.
 pub(super) fn snapshot(folder: &Path) -> Result<Option<PathBuf>> {
     let snapshots = folder.join("snapshots");
     if !stat(&snapshots)?.is_some_and(|meta| meta.is_dir()) {
@@ -84,7 +77,7 @@ pub(super) fn snapshot(folder: &Path) -> Result<Option<PathBuf>> {
                 .help("download the model again, or name the folder of another revision")),
         };
     }
-    let mut names = folder::names_in(&snapshots)?;
+    let mut names = names_in(&snapshots)?;
     names.sort_unstable();
     match &names[..] {
         [one] => Ok(Some(snapshots.join(one))),
@@ -95,4 +88,13 @@ pub(super) fn snapshot(folder: &Path) -> Result<Option<PathBuf>> {
         .at_path(snapshots)
         .help("name the folder of a revision")),
     }
+}
+
+/// Returns the names of the files in `folder`, except names that are not UTF-8.
+pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
+    let list = || -> std::io::Result<Vec<String>> {
+        let names = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        names.filter_map(Result::transpose).collect()
+    };
+    list().map_err(|e| Error::io("list the folder", folder, e))
 }

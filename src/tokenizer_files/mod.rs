@@ -1,5 +1,5 @@
-//! Finds a tokenizer by name: a file, a folder, a model in the cache of the Hugging Face Hub, an encoding in the cache of
-//! tiktoken. Whatever the file is, the result is a `tokenizer.json`. Nothing is ever downloaded.
+//! Finds a tokenizer by name: a file, a folder, a model in the cache of the Hugging Face Hub, or an encoding in the cache of
+//! tiktoken. Files of all types are converted to a `tokenizer.json`. Nothing is downloaded.
 
 mod folder;
 mod hub;
@@ -19,10 +19,10 @@ use crate::storage::stat;
 use crate::transform::text::usage_error;
 
 /// Accepted names, for help texts.
-const NAMES: &str = "a tokenizer.json, a SentencePiece .model or a .tiktoken file, a folder that holds one, a model in the local Hugging \
+const NAMES: &str = "a tokenizer.json, a SentencePiece .model or a .tiktoken file, a folder that contains one, a model in the local Hugging \
                      Face cache (org/model), a tiktoken encoding in its cache (cl100k_base), or the word bytes";
 
-/// Files that are only parts of a tokenizer.
+/// Names of files that are only parts of a tokenizer.
 const PARTS: [&str; 9] = [
     "vocab.json",
     "merges.txt",
@@ -38,18 +38,18 @@ const PARTS: [&str; 9] = [
 /// A tokenizer as the bytes of a `tokenizer.json`.
 #[derive(Debug)]
 pub struct TokenizerFile {
-    /// The file that was read.
+    /// Path of the file that was read.
     pub path: PathBuf,
-    /// The bytes of the file, or what it was converted to.
+    /// Content of the `tokenizer.json`: the file itself, or the result of its conversion.
     pub json: Vec<u8>,
 }
 
-/// The tokenizer called `name`.
+/// Finds and reads the tokenizer called `name`.
 ///
 /// # Errors
 ///
-/// No such tokenizer exists: the error lists the paths that were tried. The file cannot be read or converted: the error has the
-/// command that converts it.
+/// If no such tokenizer exists, the error lists the paths that were tried. If the file cannot be read or converted, the help
+/// has the command that converts it.
 pub fn find(name: &str) -> Result<TokenizerFile> {
     find_in(name, &HubCache::of_process(), &RankCache::of_process())
 }
@@ -69,10 +69,11 @@ fn find_in(name: &str, hub: &HubCache, ranks: &RankCache) -> Result<TokenizerFil
     }
     let mut looked = vec![path.to_path_buf()];
     if HubCache::is_model(name) && !is_file_name(path) {
-        if let Some(file) = hub.find(name)? {
-            return open(&file, None);
+        let folder = hub.folder(name);
+        if hub::snapshot(&folder)?.is_some() {
+            return open(&folder::find(&folder)?, None);
         }
-        looked.push(hub.folder(name));
+        looked.push(folder);
     }
     if let Some(encoding) = TiktokenEncoding::named(name) {
         if let Some(file) = ranks.find(encoding)? {
@@ -97,7 +98,7 @@ fn missing(name: &str, looked: &[PathBuf]) -> Error {
     Error::usage(format!("there is no such tokenizer; looked for {}", looked.join(", "))).help(help)
 }
 
-/// The command that saves the tokenizer of a model or a folder as a `tokenizer.json`.
+/// Returns the command that saves the tokenizer of a model or a folder as a `tokenizer.json`.
 fn save_command(name: &str) -> String {
     format!(
         "python -c \"from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('{name}').save_pretrained('DIR')\", \
@@ -105,7 +106,8 @@ fn save_command(name: &str) -> String {
     )
 }
 
-/// The tokenizer in a file. `encoding` has what a tiktoken file does not say; `None` when its name says it.
+/// Reads the tokenizer in a file. `encoding` has the pattern and special tokens of a tiktoken file; `None` if its name
+/// identifies the encoding.
 fn open(path: &Path, encoding: Option<&'static TiktokenEncoding>) -> Result<TokenizerFile> {
     let found = |json| TokenizerFile { path: path.to_path_buf(), json };
     let unusable = |error: LoadError| usage_error(error).at_path(path).help(damaged_help(path));
@@ -133,7 +135,7 @@ fn open(path: &Path, encoding: Option<&'static TiktokenEncoding>) -> Result<Toke
     Ok(found(bytes))
 }
 
-/// What to do about a file that cannot be used.
+/// Returns the help for a file that cannot be used.
 fn damaged_help(path: &Path) -> String {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     format!(
@@ -143,7 +145,7 @@ fn damaged_help(path: &Path) -> String {
     )
 }
 
-/// Whether the name is that of a file, and of no model of the hub.
+/// Returns whether the name is that of a file, not of a model.
 fn is_file_name(path: &Path) -> bool {
     ["json", "model", "tiktoken", "txt"].iter().any(|extension| has_extension(path, extension))
 }
@@ -152,7 +154,7 @@ fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|own| own.eq_ignore_ascii_case(extension))
 }
 
-/// The error of a tiktoken file of an encoding that is not known.
+/// Returns the error for a tiktoken file of an unknown encoding.
 fn unknown_pattern(path: &Path) -> Error {
     let names: Vec<&str> = TiktokenEncoding::all().iter().map(|encoding| encoding.name).collect();
     Error::usage("a tiktoken file does not say how to split a text, and its name is not that of a known encoding")

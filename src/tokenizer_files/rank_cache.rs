@@ -1,4 +1,4 @@
-//! The cache of tiktoken: files called by the SHA-1 of the address that they are from.
+//! The cache of tiktoken, whose files are named by the SHA-1 of their URLs.
 
 use std::path::PathBuf;
 
@@ -9,30 +9,30 @@ use crate::error::{Error, Result};
 use crate::source::read_file;
 use crate::storage::{hex, stat};
 
-/// Variables that name the cache, in order of precedence.
+/// Environment variables with the path of the cache, in order of precedence.
 const VARIABLES: [&str; 2] = ["TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"];
 
-/// The cache.
+/// Folder of the cache.
 pub(super) struct RankCache(PathBuf);
 
 impl RankCache {
-    /// The cache that the environment of this process names.
+    /// Returns the cache for the environment variables of this process.
     pub(super) fn of_process() -> Self {
         Self::in_folder(VARIABLES.iter().find_map(std::env::var_os).map(PathBuf::from))
     }
 
-    /// The cache in `folder`; without one, or with an empty path, the default one.
+    /// Returns the cache in `folder`; the default cache if the path is missing or empty.
     pub(super) fn in_folder(folder: Option<PathBuf>) -> Self {
         let given = folder.filter(|folder| !folder.as_os_str().is_empty());
         Self(given.unwrap_or_else(|| std::env::temp_dir().join("data-gym-cache")))
     }
 
-    /// Where the file of an encoding would be.
+    /// Returns the path of the file of an encoding, which may not exist.
     pub(super) fn file(&self, encoding: &TiktokenEncoding) -> PathBuf {
         self.0.join(encoding.cache_name)
     }
 
-    /// The file of an encoding; `None` when the cache does not have it. Its bytes must be those that were published.
+    /// Returns the file of an encoding; `None` if it is not in the cache. Its bytes must be the published ones.
     pub(super) fn find(&self, encoding: &TiktokenEncoding) -> Result<Option<PathBuf>> {
         let path = self.file(encoding);
         if stat(&path)?.is_none() {

@@ -1,3 +1,5 @@
+//! Tests of names, caches and folders of tokenizers.
+
 use std::fs;
 
 use sha2::{Digest, Sha256};

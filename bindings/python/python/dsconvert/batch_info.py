@@ -14,7 +14,7 @@ It is a plain `dict`, since torch, JAX and others treat subclasses of `dict` as 
 """
 
 MOST_ORDINALS = 8
-"""The most ordinals that the repr of a `BatchInfo` lists."""
+"""Maximum number of ordinals in the repr of a `BatchInfo`."""
 
 
 class BatchInfo(NamedTuple):
@@ -25,11 +25,11 @@ class BatchInfo(NamedTuple):
     step: int
     """Global step in the epoch, from 0."""
     micro_batch: int
-    """Number among the micro-batches of the step, over all ranks, from 0."""
+    """Index among the micro-batches of the step, over all ranks, from 0."""
     rows: int
-    """Rows of the batch, those without a record included."""
+    """Number of rows, including rows without a record."""
     filler_rows: int
-    """How many of the rows, the last ones, hold no record."""
+    """Number of rows without a record, at the end of the batch."""
     tokens: int
     """Sum of the lengths of its records."""
     max_length: int
@@ -37,7 +37,7 @@ class BatchInfo(NamedTuple):
     records: list[int]
     """Ordinals of its records in their split: one per row or, when packed, one per piece of a document."""
     blank: list[int]
-    """Ordinals of those whose image could not be decoded (`undecodable="blank"`)."""
+    """Ordinals of the records whose image could not be decoded (`undecodable="blank"`)."""
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={value}" for name, value in self._asdict().items() if isinstance(value, int))

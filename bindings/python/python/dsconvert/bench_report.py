@@ -37,9 +37,9 @@ class LoadBreakdown:
     batch: Percentiles
     """Time to load a batch."""
     getitem_share: float | None
-    """Share of it in `__getitem__` of the dataset, or in its iterator; None where they cannot be told apart."""
+    """Share of that time in `__getitem__` of the dataset, or in its iterator; None if they cannot be measured separately."""
     collate_share: float | None
-    """Share of it in `collate_fn`."""
+    """Share of that time in `collate_fn`."""
     cpu_share: float
     """CPU time ÷ time: near 1, loading needs a core; near 0, it waits for a device."""
 
@@ -53,26 +53,26 @@ class BenchReport:
     items: int
     """Items of all repeats, without warm-up."""
     batches: int | None
-    """Batches of all repeats; None where single items are delivered."""
+    """Batches of all repeats; None if single items are delivered."""
     seconds: float
     """Time of all repeats."""
     repeats: int
     items_per_second: float
-    """Median of the repeats, as the other rates."""
+    """Median of the repeats, like the other rates."""
     batches_per_second: float | None
     bytes_per_second: float
     tokens_per_second: float | None
-    """Token ids without padding; None where there are no token ids."""
+    """Token ids without padding; None if there are no token ids."""
     spread: float | None
     """(Fastest − slowest repeat) ÷ median; None with one repeat."""
     item: Percentiles | None
-    """Time per item in this process; None where only whole batches can be timed."""
+    """Time per item in this process; None if only whole batches can be timed."""
     batch: Percentiles | None
-    """Time in `next()` per batch. Where a loader loads ahead, this is the time between batches."""
+    """Time in `next()` per batch. If the loader loads ahead, this is the time between batches."""
     padding_share: float | None
-    """Padding as a share of the elements delivered; None where batches tell neither mask nor lengths."""
+    """Padding as a share of the elements delivered; None if batches have neither a mask nor lengths."""
     load: LoadBreakdown | None
-    """What one worker does for a batch."""
+    """Time that one worker spends on a batch."""
     ended_early: bool
     """Whether the source ended before `seconds` or `items`."""
 

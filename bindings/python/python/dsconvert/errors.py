@@ -11,7 +11,7 @@ class Place(NamedTuple):
     path: str | None = None
     """File or directory."""
     offset: int | None = None
-    """Byte in that file."""
+    """Byte offset in that file."""
     shard: str | None = None
     """Name of the shard."""
     row: int | None = None
@@ -19,15 +19,15 @@ class Place(NamedTuple):
 
 
 class Error(Exception):
-    """Any error of dsconvert. The message names the place; the remedy, if there is one, is a note of the exception."""
+    """Any error of dsconvert. The message states the location; the next step, if known, is a note of the exception."""
 
     kind: str = "other"
-    """The sort of failure: `usage`, `io`, `corrupt`, `unsupported`, `out-of-range`, `not-committed`, `interrupted`,
+    """Kind of failure: `usage`, `io`, `corrupt`, `unsupported`, `out-of-range`, `not-committed`, `interrupted`,
     `internal`."""
     place: Place
-    """Where it went wrong."""
+    """Location of the failure."""
     remedy: str | None
-    """What the person can do, when there is something."""
+    """What to do next, if known."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Error(Exception):
 
 
 class UsageError(Error, ValueError):
-    """Options that contradict each other, or something that does not exist, such as a split or a field."""
+    """Options contradict each other, or something does not exist, such as a split or a field."""
 
     kind = "usage"
 
@@ -65,7 +65,7 @@ class IoError(Error, OSError):
 
 
 class CorruptError(Error):
-    """Bytes of the dataset differ from those that were written."""
+    """The dataset is damaged: its bytes differ from the ones that were written."""
 
     kind = "corrupt"
 
@@ -77,7 +77,7 @@ class UnsupportedError(Error):
 
 
 class OutOfRangeError(Error, IndexError):
-    """There is no such record, step or batch."""
+    """The record, step or batch does not exist."""
 
     kind = "out-of-range"
 

@@ -15,7 +15,7 @@ from .worker_prediction import WorkerPrediction
 WORTH_IT = 0.02
 """Gains below this share are called small."""
 ENOUGH = 0.02
-"""So near to the step time without loading, more workers gain nothing."""
+"""Within this share of the step time without loading, more workers gain nothing."""
 
 # Quantile 0.975 of Student's t for 1, 2, … degrees of freedom.
 _T975 = (
@@ -58,9 +58,9 @@ class HeadspaceReport:
     wait_ms: float
     """Mean time in `next()` per step: a diagnostic. It overlaps work that is queued on the device."""
     padding_share: float | None
-    """Padding as a share of the elements; None where batches tell neither mask nor lengths."""
+    """Padding as a share of the elements; None if batches have neither a mask nor lengths."""
     padding_ms: float | None
-    """That share of a step without loading: about what padding costs, if the time of a step grows with its elements."""
+    """`padding_share` of a step without loading: the approximate cost of padding, if step time is proportional to elements."""
     elements_per_step: float
     """Padded elements of a real step."""
     cached_elements_per_step: float
@@ -71,9 +71,9 @@ class HeadspaceReport:
     seconds: float
     """Duration of the measurement."""
     workers: tuple[WorkerPrediction, ...]
-    """Simulated step times with other numbers of workers; empty where load times cannot be measured."""
+    """Simulated step times with other numbers of workers; empty if load times cannot be measured."""
     workers_error: str | None
-    """Why they could not be simulated."""
+    """Reason why other numbers of workers could not be simulated."""
     stretches: tuple[Stretch, ...]
 
     @classmethod

@@ -16,8 +16,9 @@ from .errors import UsageError
 from .ranks import layout
 
 Bucket: TypeAlias = Literal["none", "length", "geometric", "windows"] | Sequence[int]
-"""Which records may share a batch: any (`none`), those of about one length, with bounds chosen from the lengths
-(`length`), in geometric series or given, or neighbours in windows that are sorted by length (`windows`)."""
+"""Records that may share a batch: any (`none`); records of similar length, with boundaries computed from the lengths
+(`length`), in a geometric series (`geometric`) or given as a list; or adjacent records in windows that are sorted by
+length (`windows`)."""
 Shuffle: TypeAlias = bool | Literal["full", "none", "block"]
 Oversize: TypeAlias = Literal["error", "drop", "alone", "truncate"]
 Last: TypeAlias = Literal["short", "drop", "pad", "wrap"]

@@ -13,8 +13,9 @@ from .loader import Loader
 from .simulation import simulate
 
 BATCHES = 24
+"""Maximum number of batches that are loaded for a prediction."""
 SECONDS = 10.0
-"""At most so many batches, and so long, are loaded to predict."""
+"""Maximum duration of the loading on which a prediction is based."""
 SIMULATED = 400
 """Batches of a simulation."""
 NEEDS_A_CORE = 0.5

@@ -13,15 +13,15 @@ class ConversionProgress:
     units: int
     """Work units that were unfinished at the start."""
     done: int
-    """Units that are finished since then."""
+    """Units that have finished since then."""
     failed: int
-    """Units whose tasks failed and are not retried any more."""
+    """Units whose tasks failed and are no longer retried."""
     tasks: int
-    """Tasks that are submitted and not finished."""
+    """Tasks that have been submitted and not finished."""
     seconds: float
     """Time since the first task was submitted."""
     source_bytes: int
-    """Source bytes of the units that are finished, estimated from their number."""
+    """Source bytes of the finished units, estimated from the number of units."""
 
     @property
     def bytes_per_second(self) -> float:
