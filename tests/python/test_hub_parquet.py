@@ -91,7 +91,7 @@ def test_columns_of_bytes_and_labels_of_text(dsconvert, tmp_path):
     # Without a declaration, `img` and `image` are the names of such columns.
     pq.write_table(table, tmp_path / "plain.parquet")
     done = dsconvert("images", tmp_path / "plain.parquet", "--out", tmp_path / "out")
-    assert 'left out: "width", "day"' in done.stderr
+    assert 'of that name: "width", "day"' in done.stderr
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert manifest["schema"]["class_names"] == ["cat", "dog"]
     found = records(tmp_path / "out", "train")

@@ -114,5 +114,6 @@ def test_an_unknown_authority_is_refused(binary, server, tmp_path):
     port, _ = server
     done = converted(binary, f"https://localhost:{port}/corpus.jsonl", tmp_path / "out")
     assert done.returncode == 3, done.stderr
-    assert "certificate" in done.stderr
+    assert "invalid peer certificate: UnknownIssuer" in done.stderr
+    assert "SSL_CERT_FILE" in done.stderr
     assert not (tmp_path / "out/manifest.json").exists()

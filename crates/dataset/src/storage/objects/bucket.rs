@@ -97,7 +97,7 @@ impl Bucket {
         match runtime::current()?.wait(async move { head(client.as_ref(), &key).await })? {
             Ok(meta) => Ok(Some(object(url.clone(), &meta))),
             Err(Failure::NotFound { .. }) => Ok(None),
-            Err(e) => Err(failure("look at the object", url, e)),
+            Err(e) => Err(failure("request the object", url, e)),
         }
     }
 
@@ -119,7 +119,7 @@ impl Bucket {
         let found = found.into_iter().zip(urls).map(|(found, url)| match found {
             Ok(meta) => Ok(Some(object(url.clone(), &meta))),
             Err(Failure::NotFound { .. }) => Ok(None),
-            Err(e) => Err(failure("look at the object", url, e)),
+            Err(e) => Err(failure("request the object", url, e)),
         });
         found.collect()
     }

@@ -29,15 +29,20 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
                 .help(credentials(url.scheme()))
         }
         other => {
-            let help = match other.to_string().contains("metadata/instance")
-                || other.to_string().contains("169.254.")
-            {
-                true => credentials(url.scheme()),
-                false => {
-                    "check the address, the credentials and the network; the same command goes on with --resume"
-                }
+            let (text, reason) = (other.to_string(), reason(&other));
+            let help = if text.contains("metadata/instance") || text.contains("169.254.") {
+                credentials(url.scheme())
+            } else if reason.contains("certificate") {
+                "check the address; name a file with the certificates of a private authority in SSL_CERT_FILE"
+            } else {
+                "check the address, the credentials and the network; the same command goes on with --resume"
             };
-            at(format!("cannot {doing}")).caused_by(other).help(help)
+            // The client does not show why a connection failed.
+            let message = match text.contains(&reason) {
+                true => format!("cannot {doing}"),
+                false => format!("cannot {doing} ({reason})"),
+            };
+            at(message).caused_by(other).help(help)
         }
     }
 }
