@@ -2,7 +2,7 @@
 //! baseline files, CMYK and unusual sampling factors; libjpeg-turbo-rs decodes the rest. The pixels do not depend on
 //! the decoder.
 
-use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, ImageInfo, Layout, LayoutRequest, Region, Scale};
+use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, ImageInfo, Layout, LayoutRequest, Region};
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
 use super::container::jpeg::{CodingProcess, JpegHeader};
@@ -15,24 +15,18 @@ use super::scratch::ImageScratch;
 use super::source::CheckedImage;
 use super::text::Color;
 use crate::decode::jpeg_engine::JpegEngine;
-use crate::decode::{of_jpeg, turbo};
+use crate::decode::{self, of_jpeg, turbo};
 use crate::sample::{Reject, RejectCode};
 
 /// Maximum number of pixels per byte of a JPEG: the DC coefficient of a block of 64 pixels takes at least one bit.
 const MAX_PIXELS_PER_BYTE: u64 = 64 * 8;
 
-/// Returns the reduction for decoding `source`: the largest power of two, up to 8, whose result has at least twice the
-/// pixels of `target` in each direction. Down to that size, Lanczos loses no detail that JPEG has not already lost (44
-/// to 50 dB); below it, it does.
+/// Returns the reduction for decoding `source`, which is resized to `target`: 1 for files that are decoded at full size only.
 pub(super) fn reduction(header: &JpegHeader<'_>, source: Size, target: Size) -> u32 {
     if header.frame.process == CodingProcess::Lossless || header.frame.precision != 8 {
         return 1;
     }
-    let fits = |n: &u32| {
-        let wide_enough = |side: u32, target: u32| side / n >= target.saturating_mul(2);
-        wide_enough(source.width, target.width) && wide_enough(source.height, target.height)
-    };
-    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
+    decode::reduction(source.width.into(), source.height.into(), target)
 }
 
 /// Rejects a file that is too small for its pixels.
@@ -108,7 +102,8 @@ impl JpegRequest<'_> {
         format: dsconvert_jpeg::PixelFormat,
         out: &mut Vec<u8>,
     ) -> Result<ImageInfo, Reject> {
-        let request = LayoutRequest { scale: self.scale(), format, is_lenient: self.options.lenient };
+        let request =
+            LayoutRequest { scale: decode::scale(self.reduction), format, is_lenient: self.options.lenient };
         let decoded = layout.decode(request, out).map_err(of_jpeg)?;
         let expected = self.source.structure.size.reduced(self.reduction);
         if size(decoded.width, decoded.height) != expected {
@@ -147,7 +142,7 @@ impl JpegRequest<'_> {
         let stride = out.width as usize;
         let request = BaselineRequest {
             size: (size.width as usize, size.height as usize),
-            scale: self.scale(),
+            scale: decode::scale(self.reduction),
             region,
             stride,
             format: jpeg_format(channels),
@@ -190,11 +185,6 @@ impl JpegRequest<'_> {
             dsconvert_jpeg::cmyk_to_rgb(buffer, &mut out.data);
         }
         Ok(is_damaged)
-    }
-
-    /// Returns the scale of `reduction`. The function [`reduction`] returns only values that are scales.
-    fn scale(&self) -> Scale {
-        Scale::from_denominator(self.reduction).unwrap_or_default()
     }
 
     fn decoder(&self) -> Result<Decoder<'_>, Reject> {

@@ -1,7 +1,6 @@
 //! Entropy decoding of single blocks.
 
 use super::bit_reader::{BitReader, REFILLED};
-use super::coded_blocks::CodedBlock;
 use super::declined::Declined;
 use super::huffman::{END_OF_BLOCK, LookupTable};
 use super::step_table::{DecodeStep, MAX_STEP_BITS, RestTable, StartTable};
@@ -18,15 +17,29 @@ pub(super) struct BlockTables<'a> {
     pub(super) ac: &'a LookupTable,
 }
 
-/// Reads the coefficients of a block without dequantizing them. `block` must be zero.
+/// Receives the coefficients of a block.
+pub(super) trait Coefficients {
+    /// Stores a coefficient. Only the lower six bits of `at`, its zigzag index, are used.
+    fn put(&mut self, at: u32, value: i16);
+}
+
+/// Drops the coefficients of a block of which only the DC coefficient is needed.
+pub(super) struct Skipped;
+
+impl Coefficients for Skipped {
+    #[inline(always)]
+    fn put(&mut self, _: u32, _: i16) {}
+}
+
+/// Reads the coefficients of a block without dequantizing them. A `CodedBlock` must be zero.
 #[inline(always)]
 pub(super) fn read_block(
     reader: &mut BitReader<'_>,
     tables: &BlockTables<'_>,
     last_dc: &mut i32,
-    block: &mut CodedBlock,
+    block: &mut impl Coefficients,
 ) -> Result<(), Declined> {
-    let mut k = read_start(reader, tables, last_dc, |at, value| block.put(at, value))?;
+    let mut k = read_start(reader, tables, last_dc, block)?;
     if k >= 63 {
         return Ok(());
     }
@@ -64,44 +77,6 @@ pub(super) fn read_block(
     }
 }
 
-/// Reads a block of which only the DC coefficient is needed.
-#[inline(always)]
-pub(super) fn skip_block(
-    reader: &mut BitReader<'_>,
-    tables: &BlockTables<'_>,
-    last_dc: &mut i32,
-) -> Result<(), Declined> {
-    let mut k = read_start(reader, tables, last_dc, |_, _| ())?;
-    if k >= 63 {
-        return Ok(());
-    }
-    loop {
-        for n in 0..PER_REFILL {
-            // See `read_block`.
-            if n == PER_REFILL - 1 {
-                reader.refill()?;
-            }
-            let step = tables.rest.step(reader.bits());
-            let last = step.last(k);
-            if last < 63 {
-                reader.consume(step.raw());
-                k = last;
-                continue;
-            }
-            if DecodeStep::ends(last) {
-                reader.consume(step.raw());
-                return Ok(());
-            }
-            k += read_symbol(reader, tables.ac)?.1;
-            match k {
-                0..63 => break,
-                63 | END_OF_BLOCK.. => return Ok(()),
-                _ => return Err(Declined),
-            }
-        }
-    }
-}
-
 /// Reads the DC coefficient of a block and any further coefficients from the same lookup. Returns the position of the
 /// last coefficient, or more than 63 at the end of the block. Two more steps may follow before the next refill.
 #[inline(always)]
@@ -109,7 +84,7 @@ fn read_start(
     reader: &mut BitReader<'_>,
     tables: &BlockTables<'_>,
     last_dc: &mut i32,
-    mut put: impl FnMut(u32, i16),
+    block: &mut impl Coefficients,
 ) -> Result<u32, Declined> {
     reader.refill()?;
     let step = tables.start.step(reader.bits());
@@ -118,18 +93,18 @@ fn read_start(
         *last_dc += i32::from(read_symbol(reader, tables.dc)?.0);
         last = 0;
     } else {
-        put(last, step.last_value(reader.bits()));
+        block.put(last, step.last_value(reader.bits()));
         *last_dc += i32::from(step.dc_value(reader.bits()));
         reader.consume(step.raw());
     }
     // Valid DC coefficients fit in 16 bits.
-    put(0, i16::try_from(*last_dc).map_err(|_| Declined)?);
+    block.put(0, i16::try_from(*last_dc).map_err(|_| Declined)?);
     Ok(last)
 }
 
 /// Stores both coefficients of `step` after a coefficient at `k`.
 #[inline(always)]
-fn put_both(block: &mut CodedBlock, step: DecodeStep, k: u32, bits: u64) {
+fn put_both(block: &mut impl Coefficients, step: DecodeStep, k: u32, bits: u64) {
     block.put(step.first(k), step.first_value());
     // If there is no second coefficient, this writes the first one again.
     block.put(step.last(k), step.last_value(bits));

@@ -1,5 +1,6 @@
 //! Buffers of blocks that are entropy-decoded but not yet transformed.
 
+use super::block_reader::Coefficients;
 use super::declined::Declined;
 use crate::block::{DctBlock, ZIGZAG_INDEX};
 use crate::memory;
@@ -14,10 +15,9 @@ pub(super) struct CodedBlock {
     pub(super) coefficients: DctBlock,
 }
 
-impl CodedBlock {
-    /// Stores a coefficient. Only the lower six bits of `at`, its zigzag index, are used.
+impl Coefficients for CodedBlock {
     #[inline(always)]
-    pub(super) fn put(&mut self, at: u32, value: i16) {
+    fn put(&mut self, at: u32, value: i16) {
         self.coefficients[usize::from(ZIGZAG_INDEX[at as usize & 63] & 63)] = value;
     }
 }

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use pulp::NullaryFnOnce;
 
 use super::bit_reader::BitReader;
-use super::block_reader::{BlockTables, read_block, skip_block};
+use super::block_reader::{BlockTables, Coefficients, Skipped, read_block};
 use super::coded_blocks::{CodedBlock, GROUP_BLOCKS};
 use super::declined::Declined;
 use super::frame::{Component, Frame};
@@ -208,7 +208,7 @@ impl NullaryFnOnce for SkipMcus<'_, '_> {
             // A local copy stays in registers.
             let mut reader = *source;
             for kind in pattern.iter().flatten() {
-                skip_block(&mut reader, &kind.tables, &mut last_dc[kind.component])?;
+                read_block(&mut reader, &kind.tables, &mut last_dc[kind.component], &mut Skipped)?;
             }
             *source = reader;
         }
@@ -241,7 +241,7 @@ impl<const WHOLE: bool> NullaryFnOnce for ReadMcus<'_, '_, WHOLE> {
                     read_block(&mut reader, tables, last_dc, blocks.next().ok_or(Declined)?)?;
                     continue;
                 }
-                skip_block(&mut reader, tables, last_dc)?;
+                read_block(&mut reader, tables, last_dc, &mut Skipped)?;
                 if *part == BlockPart::Dc {
                     blocks.next().ok_or(Declined)?.put(0, *last_dc as i16);
                 }

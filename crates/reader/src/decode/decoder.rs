@@ -1,12 +1,13 @@
 //! Decodes the requested part of a stored image into a buffer of the caller.
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
-use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, Layout, LayoutRequest, PixelFormat, Scale};
+use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, Layout, LayoutRequest, PixelFormat};
 use fast_image_resize::{FilterType, Resizer};
 use image::ImageDecoder;
 
 use super::jpeg_engine::JpegEngine;
 use super::pixels::{Pixels, Rect, Size};
+use super::reduction::{reduction, scale};
 use super::reject::{corrupt, of_jpeg};
 use super::resize::{SourceRegion, resize};
 use super::samples::to_8_bits;
@@ -69,7 +70,7 @@ impl Decoder {
             return self.rect(image, 1, Rect { left, top, size: target }, channels, out);
         }
         let is_jpeg = image.raw_channels.is_none() && sniff(image.bytes) == Some(ImageType::Jpeg);
-        let reduction = if is_jpeg { reduction(part, target) } else { 1 };
+        let reduction = if is_jpeg { reduction(part.width, part.height, target) } else { 1 };
         let part = part.reduced(reduction);
         let whole = image.size.reduced(reduction);
         // All pixels that the part touches.
@@ -186,19 +187,6 @@ impl Decoder {
         decoder.read_image(&mut self.samples).map_err(other::reject)?;
         to_8_bits(&self.samples, color_type, image.size, &mut self.whole)
     }
-}
-
-/// Returns the largest power of two, up to 8, by which the decoded size of a JPEG may be reduced so that `part` keeps at
-/// least twice the size of `target` in each direction. `dsconvert images` follows the same rule.
-fn reduction(part: SourceRegion, target: Size) -> u32 {
-    let remains = |side: f64, n: u32, target: u32| side / f64::from(n) >= 2.0 * f64::from(target);
-    let fits = |n: &u32| remains(part.width, *n, target.width) && remains(part.height, *n, target.height);
-    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
-}
-
-/// Returns the scale of a decode at 1/`reduction`. Every value that [`reduction`] returns has one.
-fn scale(reduction: u32) -> Scale {
-    Scale::from_denominator(reduction).unwrap_or_default()
 }
 
 /// Returns the pixel format for grey or RGB output.
@@ -359,19 +347,6 @@ mod tests {
             // More than 40 dB.
             assert!(error < 6.5, "{error} at {target}");
         }
-    }
-
-    #[test]
-    fn twice_the_pixels_of_the_target_remain() {
-        let of = |width, height, target: (u32, u32)| {
-            reduction(part(0.0, 0.0, width, height), Size::new(target.0, target.1))
-        };
-        assert_eq!(of(896.0, 896.0, (224, 224)), 2);
-        assert_eq!(of(895.9, 896.0, (224, 224)), 1);
-        assert_eq!(of(896.0, 895.9, (224, 224)), 1);
-        assert_eq!(of(1792.0, 4000.0, (224, 224)), 4);
-        assert_eq!(of(1e9, 1e9, (1, 1)), 8);
-        assert_eq!(of(10.0, 10.0, (u32::MAX, 1)), 1);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub fn resize(
     }
 }
 
-/// Resamples pixels of one type. `Resizer::resize` would compile the resampling of all 13 types, which takes a minute.
+/// Resamples pixels of one type. `Resizer::resize` would compile the resampling of all 13 types.
 fn resize_typed<P: PixelTrait>(
     resizer: &mut Resizer,
     source: &Pixels,
