@@ -16,6 +16,11 @@ def image_epochs(path, workers):
     return lambda: ((batch["image"], batch["label"]) for batch in loader)
 
 
+def crop_epochs(path, workers):
+    loader = dsconvert.Loader(path, batch_size=BATCH_IMAGES, random_resized_crop=CROP, hflip=True, as_torch=True)
+    return lambda: ((batch["image"], batch["label"]) for batch in loader)
+
+
 def tokens(records, out):
     return records.path
 

@@ -3,9 +3,9 @@
 import numpy as np
 from ffcv.fields import IntField, RGBImageField
 from ffcv.fields.basics import IntDecoder
-from ffcv.fields.rgb_image import CenterCropRGBImageDecoder
+from ffcv.fields.rgb_image import CenterCropRGBImageDecoder, RandomResizedCropRGBImageDecoder
 from ffcv.loader import Loader, OrderOption
-from ffcv.transforms import ToTensor
+from ffcv.transforms import RandomHorizontalFlip, ToTensor
 from ffcv.writer import DatasetWriter
 from PIL import Image
 
@@ -35,11 +35,16 @@ def images(records, out):
 
 
 def image_epochs(path, workers):
+    return _epochs(path, [CenterCropRGBImageDecoder((CROP, CROP), CROP / 256)])
+
+
+def crop_epochs(path, workers):
+    return _epochs(path, [RandomResizedCropRGBImageDecoder((CROP, CROP)), RandomHorizontalFlip()])
+
+
+def _epochs(path, pipeline):
     loader = Loader(
         str(path / "data.beton"), batch_size=BATCH_IMAGES, num_workers=2, order=OrderOption.RANDOM, drop_last=False,
-        pipelines={
-            "image": [CenterCropRGBImageDecoder((CROP, CROP), CROP / 256), ToTensor()],
-            "label": [IntDecoder(), ToTensor()],
-        },
+        pipelines={"image": [*pipeline, ToTensor()], "label": [IntDecoder(), ToTensor()]},
     )
     return lambda: loader

@@ -11,7 +11,9 @@ import dsconvert
 
 from common import clock, count_images, count_tokens
 
-PEERS = ["dsconvert_loader", "folder_dataloader", "huggingface", "mosaicml", "litdata_reader", "ffcv_loader"]
+PEERS = [
+    "dsconvert_loader", "folder_dataloader", "torchvision_crops", "huggingface", "mosaicml", "litdata_reader", "ffcv_loader"
+]
 
 
 class Images:
@@ -40,7 +42,7 @@ def convert(*args):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("what", choices=["images", "tokens"])
+    arguments.add_argument("what", choices=["images", "crops", "tokens"])
     arguments.add_argument("source", type=Path)
     arguments.add_argument("--tokenizer", default="bytes")
     arguments.add_argument("--seconds", type=float, default=10, help="time for each measurement")
@@ -50,12 +52,13 @@ def main():
 
     with tempfile.TemporaryDirectory() as work:
         work = Path(work)
-        if options.what == "images":
+        if options.what in ("images", "crops"):
+            size, read = ("shorter:256", "image_epochs") if options.what == "images" else ("longer:512", "crop_epochs")
             convert(
                 "images", options.source, "--out", work / "data", "--format", "arrow",
-                "--resize", "shorter:256", "--encode", "jpeg:90", "--max-rejects", "100%",
+                "--resize", size, "--encode", "jpeg:90", "--max-rejects", "100%",
             )
-            records, count, write, read = Images(options.source, work / "data"), count_images, "images", "image_epochs"
+            records, count, write = Images(options.source, work / "data"), count_images, "images"
         else:
             convert("text", options.source, "--out", work / "data", "--format", "arrow", "--tokenizer", options.tokenizer)
             records, count, write, read = Tokens(work / "data"), count_tokens, "tokens", "token_epochs"
@@ -65,7 +68,7 @@ def main():
         for name in options.peers.split(","):
             try:
                 peer = importlib.import_module(name)
-                if not hasattr(peer, write):
+                if not (hasattr(peer, write) and hasattr(peer, read)):
                     continue
                 out = work / name
                 out.mkdir()
