@@ -1,4 +1,4 @@
-//! The command as its users meet it: run as a process, judged by its exit status, messages and files.
+//! Tests of the command as a process: exit statuses, messages and files.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -8,6 +8,8 @@ mod command_line;
 mod determinism;
 mod failures;
 mod help;
+#[allow(unreachable_pub, reason = "this is a test, not a library")]
+mod html_page;
 mod image_fields;
 mod images_sources;
 mod images_tar;

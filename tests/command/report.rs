@@ -1,5 +1,5 @@
-//! `dsconvert inspect --html`, `--plot` and `--contact-sheet`, and run reports: what is in them, what is refused, and that
-//! nothing of a dataset becomes markup.
+//! `dsconvert inspect --html`, `--plot` and `--contact-sheet`: contents, refused options, and escaping of all strings of a
+//! dataset.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,25 +7,12 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::html_page::{has, inspect, is_self_contained, page};
 use crate::support::*;
 
 /// Text that would do harm where it is not escaped.
 const HOSTILE: &str =
     "</title></style><script>window.hacked=1</script><img src=x onerror=hacked=1>\"'&\u{202e}\u{200f}ünï";
-
-fn inspect(dataset: &Path, args: &[&str]) -> Ran {
-    let mut command = command(["inspect"]);
-    command.arg(dataset).args(args);
-    Ran::of(command.output().unwrap())
-}
-
-/// The page of a dataset.
-fn page(dataset: &Path, file: &Path, args: &[&str]) -> String {
-    let args: Vec<&str> = ["--html", file.to_str().unwrap()].iter().chain(args).copied().collect();
-    let told = inspect(dataset, &args).exits(0).stdout;
-    assert!(told.starts_with("wrote "), "{told}");
-    fs::read_to_string(file).unwrap()
-}
 
 /// The photographs, with four of every five in `train`.
 fn photos(dir: &Path, format: &str) -> PathBuf {
@@ -43,23 +30,6 @@ fn stories(dir: &Path, format: &str) -> PathBuf {
     let options = format!("--format {format} --tokenizer {} --add-eos", tokenizer.to_str().unwrap());
     convert("text", &fixture("corpus/stories.jsonl"), &out, &options).exits(0);
     out
-}
-
-#[track_caller]
-fn has(page: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(page.contains(part), "{part:?} is not in the page");
-    }
-}
-
-/// A page needs nothing but itself: no address but the name of SVG, no script, no style that the policy does not name.
-#[track_caller]
-fn is_self_contained(page: &str) {
-    assert_eq!(page.matches("://").count(), page.matches("http://www.w3.org/2000/svg").count());
-    for markup in ["<script", "<iframe", "<object", " onerror=\"", " style=\"", "@import", "url("] {
-        assert!(!page.contains(markup), "{markup} is in the page");
-    }
-    has(page, &["default-src 'none'; style-src 'sha256-", "name=\"viewport\"", "prefers-color-scheme: dark"]);
 }
 
 #[test]
@@ -270,96 +240,6 @@ fn files_that_would_do_harm_are_refused() {
     }
     assert!(!Path::new(file).exists());
     assert_same(&before, &tree(&out));
-}
-
-#[test]
-fn a_run_report_says_what_the_run_took_and_changes_no_byte() {
-    let dir = tempfile::tempdir().unwrap();
-    let report = dir.path().join("run.json");
-    let path = report.to_str().unwrap();
-    let tokenizer = fixture("tokenizers/bpe.json");
-    let text = format!("--tokenizer {}", tokenizer.to_str().unwrap());
-    for (kind, source, options) in [
-        ("images", "photos", "--resize longer:64 --max-rejects 50%"),
-        ("text", "corpus/stories.jsonl", text.as_str()),
-    ] {
-        let (plain, out) = (dir.path().join(format!("{kind}-plain")), dir.path().join(kind));
-        convert(kind, &fixture(source), &plain, options).exits(0);
-        let told =
-            convert(kind, &fixture(source), &out, &format!("{options} --threads 2 --report {path}")).exits(0);
-        assert!(
-            told.stdout.contains("  2 threads: ") && told.stdout.contains("% transforming"),
-            "{}",
-            told.stdout
-        );
-        assert_same(&tree(&plain), &tree(&out));
-
-        let found: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
-        let manifest = manifest(&out);
-        assert_eq!(
-            (&found["run_report"], &found["kind"], &found["threads"]),
-            (&1.into(), &kind.into(), &2.into())
-        );
-        assert_eq!(found["fingerprint"], manifest["fingerprint"]);
-        assert_eq!(found["options"], manifest["options"]);
-        assert_eq!(found["reject_codes"], manifest["reject_codes"]);
-        assert_eq!(found["counts"]["found"], manifest["found"]);
-        assert_eq!(found["items"], manifest["found"]);
-        assert_eq!(found["bytes_in"], manifest["sources"]["bytes"]);
-        assert_eq!(found["bytes_out"], manifest["splits"]["train"]["bytes"]);
-        assert_eq!((&found["was_complete"], &found["retries"]), (&false.into(), &0.into()));
-        let number = |group: &str, name: &str| found[group][name].as_f64().unwrap();
-        for stage in ["read", "transform", "write", "sync"] {
-            assert!(number("thread_seconds", stage) > 0.0, "{stage}: {found}");
-        }
-        let phases: f64 =
-            ["plan", "prepare", "convert", "commit"].map(|phase| number("seconds", phase)).iter().sum();
-        assert!(phases > 0.0 && phases <= number("seconds", "total"), "{found}");
-        // Two workers, and no more, were busy or waiting while units were converted.
-        let workers: f64 =
-            ["read", "transform", "write", "wait"].map(|stage| number("thread_seconds", stage)).iter().sum();
-        assert!(workers <= 2.0 * number("seconds", "convert"), "{found}");
-        assert!(number("rates", "items") > 0.0 && found["host"]["cores"].as_u64() > Some(0));
-        if cfg!(target_os = "linux") {
-            assert!(found["peak_memory_bytes"].as_u64() > Some(1 << 20), "{found}");
-            assert!(
-                found["host"]["kernel"].is_string() && found["host"]["file_system"].is_string(),
-                "{found}"
-            );
-        }
-
-        let shown = page(&out, &dir.path().join("report.html"), &["--report", path]);
-        has(&shown, &["Where the time went", "transforming", "Peak memory", "Machine and run"]);
-        assert!(!shown.contains("that of another dataset"));
-        is_self_contained(&shown);
-
-        let again =
-            convert(kind, &fixture(source), &out, &format!("{options} --resume --report {path}")).exits(0);
-        assert!(again.stdout.contains("complete already") && !again.stdout.contains("transforming"));
-        let found: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
-        assert_eq!((&found["was_complete"], &found["rates"]["items"]), (&true.into(), &0.0.into()));
-    }
-    // The last report is that of the text.
-    let shown = page(&dir.path().join("images"), &dir.path().join("report.html"), &["--report", path]);
-    has(&shown, &["that of another dataset"]);
-}
-
-#[test]
-fn a_run_report_that_cannot_be_written_is_refused_before_the_run() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("out");
-    fs::create_dir(&out).unwrap();
-    let inside = out.join("run.json");
-    for (path, why) in [
-        (inside.to_str().unwrap(), "inside the dataset"),
-        (dir.path().join("no/run.json").to_str().unwrap(), "no such folder"),
-        (dir.path().to_str().unwrap(), "names a folder"),
-        ("s3://bucket/run.json", "is a URL"),
-    ] {
-        let options = format!("--tokenizer bytes --report {path}");
-        convert("text", &fixture("corpus/stories.jsonl"), &out, &options).exits(2).says(&[why]);
-    }
-    assert!(tree(&out).is_empty());
 }
 
 /// Datasets whose every string is [`HOSTILE`]: class names, keys, origins, labels of sources, messages, text, tokens and

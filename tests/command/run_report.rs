@@ -1,4 +1,4 @@
-//! Run reports of the parts of a conversion and of the merge, and the page that shows them together.
+//! Run reports of a conversion, of its parts and of the merge, and the page that shows them.
 
 use std::fs;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::path::Path;
 use objects::Faults;
 use serde_json::{Value, json};
 
+use crate::html_page::{has, is_self_contained, page};
 use crate::remote_setup::{OUT, Setup, TEXT, conversion};
 use crate::support::*;
 
@@ -25,23 +26,100 @@ fn sum(reports: &[Value], of: impl Fn(&Value) -> &Value) -> u64 {
     reports.iter().map(|report| of(report).as_u64().unwrap()).sum()
 }
 
-/// `dsconvert inspect OUT --html` with run reports: the page.
-fn page(out: &Path, dir: &Path, reports: &[&Path]) -> String {
-    let file = dir.join("page.html");
-    let mut command = command(["inspect"]);
-    command.arg(out).arg("--html").arg(&file);
-    for report in reports {
-        command.arg("--report").arg(report);
-    }
-    Ran::of(command.output().unwrap()).exits(0);
-    fs::read_to_string(file).unwrap()
+/// Returns the page of a dataset with run reports.
+fn page_of(out: &Path, dir: &Path, reports: &[&Path]) -> String {
+    let args: Vec<&str> = reports.iter().flat_map(|report| ["--report", report.to_str().unwrap()]).collect();
+    page(out, &dir.join("page.html"), &args)
 }
 
-#[track_caller]
-fn has(page: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(page.contains(part), "{part:?} is not in the page");
+#[test]
+fn a_run_report_says_what_the_run_took_and_changes_no_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = dir.path().join("run.json");
+    let path = report.to_str().unwrap();
+    let tokenizer = fixture("tokenizers/bpe.json");
+    let text = format!("--tokenizer {}", tokenizer.to_str().unwrap());
+    for (kind, source, options) in [
+        ("images", "photos", "--resize longer:64 --max-rejects 50%"),
+        ("text", "corpus/stories.jsonl", text.as_str()),
+    ] {
+        let (plain, out) = (dir.path().join(format!("{kind}-plain")), dir.path().join(kind));
+        convert(kind, &fixture(source), &plain, options).exits(0);
+        let told =
+            convert(kind, &fixture(source), &out, &format!("{options} --threads 2 --report {path}")).exits(0);
+        assert!(
+            told.stdout.contains("  2 threads: ") && told.stdout.contains("% transforming"),
+            "{}",
+            told.stdout
+        );
+        assert_same(&tree(&plain), &tree(&out));
+
+        let found: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        let manifest = manifest(&out);
+        assert_eq!(
+            (&found["run_report"], &found["kind"], &found["threads"]),
+            (&1.into(), &kind.into(), &2.into())
+        );
+        assert_eq!(found["fingerprint"], manifest["fingerprint"]);
+        assert_eq!(found["options"], manifest["options"]);
+        assert_eq!(found["reject_codes"], manifest["reject_codes"]);
+        assert_eq!(found["counts"]["found"], manifest["found"]);
+        assert_eq!(found["items"], manifest["found"]);
+        assert_eq!(found["bytes_in"], manifest["sources"]["bytes"]);
+        assert_eq!(found["bytes_out"], manifest["splits"]["train"]["bytes"]);
+        assert_eq!((&found["was_complete"], &found["retries"]), (&false.into(), &0.into()));
+        let number = |group: &str, name: &str| found[group][name].as_f64().unwrap();
+        for stage in ["read", "transform", "write", "sync"] {
+            assert!(number("thread_seconds", stage) > 0.0, "{stage}: {found}");
+        }
+        let phases: f64 =
+            ["plan", "prepare", "convert", "commit"].map(|phase| number("seconds", phase)).iter().sum();
+        assert!(phases > 0.0 && phases <= number("seconds", "total"), "{found}");
+        // Two workers, and no more, were busy or waiting while units were converted.
+        let workers: f64 =
+            ["read", "transform", "write", "wait"].map(|stage| number("thread_seconds", stage)).iter().sum();
+        assert!(workers <= 2.0 * number("seconds", "convert"), "{found}");
+        assert!(number("rates", "items") > 0.0 && found["host"]["cores"].as_u64() > Some(0));
+        if cfg!(target_os = "linux") {
+            assert!(found["peak_memory_bytes"].as_u64() > Some(1 << 20), "{found}");
+            assert!(
+                found["host"]["kernel"].is_string() && found["host"]["file_system"].is_string(),
+                "{found}"
+            );
+        }
+
+        let shown = page(&out, &dir.path().join("report.html"), &["--report", path]);
+        has(&shown, &["Where the time went", "transforming", "Peak memory", "Machine and run"]);
+        assert!(!shown.contains("that of another dataset"));
+        is_self_contained(&shown);
+
+        let again =
+            convert(kind, &fixture(source), &out, &format!("{options} --resume --report {path}")).exits(0);
+        assert!(again.stdout.contains("complete already") && !again.stdout.contains("transforming"));
+        let found: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        assert_eq!((&found["was_complete"], &found["rates"]["items"]), (&true.into(), &0.0.into()));
     }
+    // The last report is that of the text.
+    let shown = page(&dir.path().join("images"), &dir.path().join("report.html"), &["--report", path]);
+    has(&shown, &["that of another dataset"]);
+}
+
+#[test]
+fn a_run_report_that_cannot_be_written_is_refused_before_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let inside = out.join("run.json");
+    for (path, why) in [
+        (inside.to_str().unwrap(), "inside the dataset"),
+        (dir.path().join("no/run.json").to_str().unwrap(), "no such folder"),
+        (dir.path().to_str().unwrap(), "names a folder"),
+        ("s3://bucket/run.json", "is a URL"),
+    ] {
+        let options = format!("--tokenizer bytes --report {path}");
+        convert("text", &fixture("corpus/stories.jsonl"), &out, &options).exits(2).says(&[why]);
+    }
+    assert!(tree(&out).is_empty());
 }
 
 #[test]
@@ -131,7 +209,7 @@ fn parts_and_the_merge_report_what_they_did() {
         assert_eq!((&late["was_complete"], &late["part"]["plan"]), (&json!(true), &Value::Null));
 
         // One page of all reports, of one, and of what does not belong together.
-        let shown = page(&out, dir.path(), &[&folder]);
+        let shown = page_of(&out, dir.path(), &[&folder]);
         has(
             &shown,
             &[
@@ -143,13 +221,13 @@ fn parts_and_the_merge_report_what_they_did() {
             ],
         );
         assert!(!shown.contains("missing.") && !shown.contains("another dataset"));
-        has(&page(&out, dir.path(), &[&file("merge")]), &["Indexes and commit"]);
-        let lacking = page(&out, dir.path(), &[&file("1"), &file("merge")]);
+        has(&page_of(&out, dir.path(), &[&file("merge")]), &["Indexes and commit"]);
+        let lacking = page_of(&out, dir.path(), &[&file("1"), &file("merge")]);
         has(&lacking, &["units; those of the others are missing"]);
-        assert!(!page(&out, dir.path(), &[&file("2")]).contains("another dataset"));
+        assert!(!page_of(&out, dir.path(), &[&file("2")]).contains("another dataset"));
     }
     let other = [dir.path().join("reports-text/1.json"), dir.path().join("reports-images/1.json")];
-    let shown = page(&dir.path().join("out-images"), dir.path(), &[&other[0], &other[1]]);
+    let shown = page_of(&dir.path().join("out-images"), dir.path(), &[&other[0], &other[1]]);
     has(&shown, &["1 run report of another dataset", "of different plans"]);
 }
 
@@ -218,7 +296,7 @@ fn many_hostile_reports_are_one_bounded_page() {
         });
         fs::write(folder.join(format!("{number}.json")), report.to_string()).unwrap();
     }
-    let shown = page(&out, dir.path(), &[&folder]);
+    let shown = page_of(&out, dir.path(), &[&folder]);
     has(
         &shown,
         &["The 200 slowest of 300 runs are shown", "&lt;script&gt;", "300 run reports of another dataset"],
