@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::container::jpeg;
 use super::encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 use super::exif::Orientation;
-use super::geometry::{Geometry, Size, SizePlan};
+use super::geometry::{Geometry, Rect, Size, SizePlan};
 use super::icc::{ColorSpace, ProfileConversion};
 use super::memory::memory_bytes;
 use super::options::ImageOptions;
@@ -225,13 +225,16 @@ impl ImageTransform {
         let profile = self.jpeg_profile(header, scratch);
         let size = source.structure.size;
         let stored = plan.stored_resized(source.structure.orientation);
-        // Only a full-size decode proves that a file is complete, and only complete files may pass through.
-        let reduction =
-            if may_pass && profile.is_none() { 1 } else { decode_jpeg::reduction(header, size, stored) };
+        // If the file passes through, it is decoded only to check that it is complete. All of it is read, but hardly any
+        // pixel is needed. A decoder that conceals damage produces all pixels, and then the file does not pass through.
+        let is_check = may_pass && profile.is_none();
+        let reduction = if is_check { 1 } else { decode_jpeg::reduction(header, size, stored) };
         let crop = plan.stored_crop(source.structure.orientation);
         let decoded = size.reduced(reduction);
         // The whole file is read, but only the pixels that the crop keeps are produced.
-        let needed = if decoded == stored {
+        let needed = if is_check {
+            Rect { left: 0, top: 0, size: Size::new(1, 1) }
+        } else if decoded == stored {
             crop
         } else {
             let part = resize::part(size, reduction, stored, crop);

@@ -95,6 +95,35 @@ fn a_damaged_file_never_passes_through() {
     assert!(convert(&image.bytes, &[]).is_ok());
 }
 
+/// A file that passes through is read to its end, but most pixels are not computed. That must find the same damage.
+#[test]
+fn a_file_passes_through_exactly_if_its_pixels_can_be_decoded() {
+    let plain = jpeg(100, 80);
+    let scan = plain.windows(2).position(|marker| marker == [0xff, 0xda]).unwrap();
+    let (mut passed, mut refused) = (0, 0);
+    for at in scan..plain.len() {
+        for damage in [0x01_u8, 0x80, 0xff] {
+            let mut file = plain.clone();
+            file[at] ^= damage;
+            let kept = convert(&file, &[("encode", "keep")]);
+            let decoded = convert(&file, &[("encode", "png")]);
+            assert_eq!(
+                kept.as_ref().map_err(|e| e.code).err(),
+                decoded.map_err(|e| e.code).err(),
+                "{at} {damage}"
+            );
+            match kept {
+                Ok(image) => {
+                    assert!(image.passthrough && image.bytes == file, "{at} {damage}");
+                    passed += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(passed > 100 && refused > 100, "{passed} passed, {refused} refused");
+}
+
 #[test]
 fn profiles_are_converted_unless_dropped() {
     let flat = encoder(&[100, 180, 100].repeat(64), 8, 8).encode().unwrap();
