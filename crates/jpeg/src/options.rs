@@ -56,12 +56,12 @@ impl DecodeOptions {
     }
 
     /// Sets the part to decode, in pixels of the scaled image. Common JPEGs are decoded only down to the last row of
-    /// the region.
+    /// the region and, if they have restart markers, without the segments outside it.
     pub fn region(self, region: Region) -> Self {
         Self { region: Some(region), ..self }
     }
 
-    /// Sets whether the file is read to its end, even below the region, so that damage anywhere is an error. This takes
+    /// Sets whether the file is read to its end, even outside the region, so that damage anywhere is an error. This takes
     /// extra time.
     pub fn reads_to_end(self, reads_to_end: bool) -> Self {
         Self { reads_to_end, ..self }

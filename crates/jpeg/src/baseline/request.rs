@@ -17,7 +17,7 @@ pub struct BaselineRequest {
     pub stride: usize,
     /// The pixel format of the output: [`PixelFormat::Gray`] or [`PixelFormat::Rgb`].
     pub format: PixelFormat,
-    /// Whether the file is read to its end, even below the region, so that damage anywhere is found.
+    /// Whether the file is read to its end, even outside the region, so that damage anywhere is found.
     pub reads_to_end: bool,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Needs {
     pub(super) scale: Scale,
     /// The pixels to decode, at that scale.
     pub(super) region: Region,
-    /// Whether the file is read to its end, even below the region.
+    /// Whether the file is read to its end, even outside the region.
     pub(super) reads_to_end: bool,
     pub(super) has_chroma: bool,
     /// Whether chroma will be upsampled to the resolution of luma.
@@ -60,7 +60,6 @@ impl DecodeJob<'_> {
         planes.reshape(frame.sampling.is_gray, shapes, &span)?;
         let mcu = shapes[0].mcu();
         let (columns, rows) = (shapes[0].width.div_ceil(mcu.0), shapes[0].height.div_ceil(mcu.1));
-        let end = if reads_to_end { rows } else { span.rows.end };
         let mut components = [None; 3];
         for (n, component) in frame.components.iter().enumerate().take(frame.sampling.components()) {
             let quant = frame.quant.get(component.quant).and_then(Option::as_ref).ok_or(Declined)?;
@@ -103,15 +102,19 @@ impl DecodeJob<'_> {
             reader: BitReader::new(&[0; PADDING]),
             last_dc: [0; 3],
             left: 0,
+            reads_all: reads_to_end,
             restart: frame.restart.map_or(usize::MAX, NonZeroUsize::get),
             pattern,
         };
         let is_whole = reader.pattern.iter().flatten().all(|kind| kind.part == BlockPart::All);
         let group = GROUP_BLOCKS / per_mcu;
         let mut blocks = std::mem::take(&mut planes.blocks);
-        for row in 0..end {
-            let needed = if span.rows.contains(&row) { span.columns.clone() } else { 0..0 };
-            backend.run(SkipMcus { reader: &mut reader, count: needed.start })?;
+        // MCUs to skip before the next needed one.
+        let mut gap = span.rows.start * columns;
+        for row in span.rows.clone() {
+            let needed = span.columns.clone();
+            backend.run(SkipMcus { reader: &mut reader, count: gap + needed.start })?;
+            gap = columns - needed.end;
             for start in needed.clone().step_by(group) {
                 let count = group.min(needed.end - start);
                 let blocks = blocks.reset(count * per_mcu)?;
@@ -123,10 +126,14 @@ impl DecodeJob<'_> {
                 let place = (start - needed.start, row - span.rows.start);
                 backend.run(WriteMcus { backend, components, count, place, blocks, planes })?;
             }
-            backend.run(SkipMcus { reader: &mut reader, count: columns - needed.end })?;
+        }
+        if reads_to_end {
+            gap += (rows - span.rows.end) * columns;
+            backend.run(SkipMcus { reader: &mut reader, count: gap })?;
+            gap = 0;
         }
         planes.blocks = blocks;
-        reader.check_end(end == rows)
+        reader.check_end(reads_to_end || (span.rows.end == rows && gap == 0))
     }
 }
 
@@ -148,6 +155,8 @@ struct McuReader<'a> {
     last_dc: [i32; 3],
     /// MCUs left in the current segment.
     left: usize,
+    /// Whether segments without a needed MCU are read, too, so that damage in them is found.
+    reads_all: bool,
     /// Restart interval: MCUs per segment.
     restart: usize,
     /// The blocks of an MCU.
@@ -184,6 +193,22 @@ impl McuReader<'_> {
         Ok(())
     }
 
+    /// Moves past up to `count` MCUs that are the rest of a segment or whole segments, without reading them. Returns
+    /// the number of MCUs passed.
+    fn pass_segments(&mut self, count: usize) -> usize {
+        if self.reads_all || self.left > count {
+            return 0;
+        }
+        let mut passed = self.left;
+        if passed > 0 {
+            (self.reader, self.left) = (BitReader::new(&[0; PADDING]), 0);
+        }
+        while count - passed >= self.restart && self.segments.next().is_some() {
+            passed += self.restart;
+        }
+        passed
+    }
+
     /// Fails if more was read than the segment has or, with `all` MCUs of the image read, if anything is left.
     fn check_end(mut self, all: bool) -> Result<(), Declined> {
         self.reader.check_end(all)?;
@@ -191,7 +216,7 @@ impl McuReader<'_> {
     }
 }
 
-/// Skips MCUs. Their DC coefficients are still decoded, because later ones depend on them.
+/// Skips MCUs. Those before a needed MCU of the same segment are decoded, because their DC coefficients are needed.
 struct SkipMcus<'a, 'd> {
     reader: &'a mut McuReader<'d>,
     count: usize,
@@ -202,7 +227,7 @@ impl NullaryFnOnce for SkipMcus<'_, '_> {
 
     #[inline(always)]
     fn call(self) -> Self::Output {
-        for _ in 0..self.count {
+        for _ in self.reader.pass_segments(self.count)..self.count {
             self.reader.next_mcu()?;
             let McuReader { reader: source, last_dc, pattern, .. } = self.reader;
             // A local copy stays in registers.

@@ -365,3 +365,34 @@ fn rows_are_written_where_they_are_requested_and_damage_after_them_is_found() {
         Ok(())
     );
 }
+
+#[test]
+fn segments_outside_a_region_are_passed_unless_the_whole_file_is_read() {
+    let (width, height) = (96, 96);
+    let pixels = picture(width, height, 3, 1, 60);
+    let encoder =
+        Encoder::new(&pixels, width, height, TurboFormat::Rgb).quality(90).subsampling(Subsampling::S420);
+    // Six MCUs per row, in segments of four: some segments hold the end of a row and the start of the next.
+    let bytes = encoder.restart_blocks(4).encode().unwrap();
+    let is_marker = |pair: &[u8]| pair[0] == 0xff && (0xd0..=0xd7).contains(&pair[1]);
+    let markers: Vec<usize> =
+        bytes.windows(2).enumerate().filter(|(_, pair)| is_marker(pair)).map(|(at, _)| at).collect();
+    assert_eq!(markers.len(), 8);
+    // With one more on each side for upsampling, the MCUs 7 to 10, 13 to 16, 19 to 22 and 25 to 28 are needed. Only the
+    // first and the last segment hold none of them.
+    let region = Region { left: 32, top: 32, width: 32, height: 32 };
+    let request = request((width, height), 1, region, 3);
+    let expected = decode_request(&bytes, request).unwrap();
+    for (segment, range) in [(0, markers[0] - 40..markers[0]), (8, markers[7] + 2..markers[7] + 42)] {
+        let mut damaged = bytes.clone();
+        damaged[range].fill(0x7f);
+        assert!(decode_request(&damaged, request) == Ok(expected.clone()), "{segment}");
+        assert_eq!(
+            decode_request(&damaged, BaselineRequest { reads_to_end: true, ..request }),
+            Err(Declined)
+        );
+    }
+    let mut damaged = bytes.clone();
+    damaged[markers[1] + 2..markers[2]].fill(0x7f);
+    assert!(decode_request(&damaged, request) != Ok(expected));
+}
