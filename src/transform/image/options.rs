@@ -2,6 +2,8 @@
 //!
 //! They are serialised into the manifest and are part of the fingerprint; nothing operational belongs here.
 
+use std::num::NonZeroU16;
+
 use serde::{Deserialize, Serialize};
 
 use super::encoding::Encode;
@@ -35,6 +37,9 @@ pub struct ImageOptions {
     pub animated: Animated,
     /// Type and quality of the output.
     pub encode: Encode,
+    /// MCUs between the restart markers of baseline JPEGs, which stored files get if they have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_interval: Option<NonZeroU16>,
     /// Whether a passed-through file keeps all its metadata, and a newly encoded one its EXIF.
     pub keep_metadata: bool,
     /// Whether a damaged image is kept as far as it decodes, instead of being rejected.
@@ -62,6 +67,7 @@ impl Default for ImageOptions {
             icc: Icc::default(),
             animated: Animated::default(),
             encode: Encode::default(),
+            restart_interval: None,
             keep_metadata: false,
             lenient: false,
             max_pixels: DEFAULT_MAX_PIXELS,
@@ -92,6 +98,12 @@ impl ImageOptions {
         }
         if self.encode == Encode::Raw && self.keep_metadata {
             return Err(Error::usage("--encode raw has no place for what --keep-metadata keeps"));
+        }
+        if self.restart_interval.is_some() && !matches!(self.encode, Encode::Jpeg { .. } | Encode::Keep) {
+            return Err(Error::usage(format!(
+                "--restart-interval is for JPEGs, which --encode {} does not store",
+                self.encode
+            )));
         }
         let longest = self.encode.max_side();
         let (w, h) = match self.resize {
@@ -143,6 +155,9 @@ mod tests {
         let webp = Encode::Webp { quality: 90 };
         let pad = Some(Pad { width: 20_000, height: 1, color: Rgb::BLACK });
         assert!(refused(ImageOptions { encode: webp, pad, ..ImageOptions::default() }).contains("--pad"));
+        let restart_interval = NonZeroU16::new(4);
+        let interval = ImageOptions { encode: Encode::Png, restart_interval, ..ImageOptions::default() };
+        assert!(refused(interval).contains("--restart-interval"));
         assert!(refused(ImageOptions { max_pixels: 0, ..ImageOptions::default() }).contains("--max-pixels"));
     }
 }

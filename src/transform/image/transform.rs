@@ -91,7 +91,7 @@ impl ImageTransform {
         let may_pass = !lenient && self.may_pass(&source, &plan);
 
         if !may_pass && let Some(file) = self.convert_planar(&source, &plan, scratch)? {
-            return Ok(ImageOutcome::Converted(self.encoded(&source, file, plan.canvas, lenient)));
+            return Ok(ImageOutcome::Converted(self.encoded(&source, file, plan.canvas, lenient, scratch)));
         }
         let decoded = match &source.jpeg {
             Some(header) => self.decode_jpeg(&source, header, &plan, may_pass, scratch)?,
@@ -101,7 +101,7 @@ impl ImageTransform {
         if may_pass && decoded.is_unchanged && !lenient {
             let bytes = if self.options.keep_metadata { bytes.clone() } else { strip::strip(bytes, &source) };
             return Ok(ImageOutcome::Converted(Converted {
-                bytes,
+                bytes: self.with_restarts(bytes, source.image_type, scratch),
                 width: plan.canvas.width,
                 height: plan.canvas.height,
                 encoding: source.image_type,
@@ -112,7 +112,8 @@ impl ImageTransform {
         self.shape(&source, &plan, &decoded, scratch)?;
         let pixels = &scratch.decoded;
         let encoded = encode::encode(pixels, self.encoding(&source))?;
-        Ok(ImageOutcome::Converted(self.encoded(&source, encoded, pixels.size(), lenient)))
+        let size = pixels.size();
+        Ok(ImageOutcome::Converted(self.encoded(&source, encoded, size, lenient, scratch)))
     }
 
     /// Resizes a JPEG to a JPEG without converting to RGB. Returns `None` if that is not possible or the options need
@@ -185,7 +186,14 @@ impl ImageTransform {
     }
 
     /// Returns the outcome of a newly encoded image, with the metadata to keep.
-    fn encoded(&self, source: &CheckedImage<'_>, mut file: Vec<u8>, size: Size, lenient: bool) -> Converted {
+    fn encoded(
+        &self,
+        source: &CheckedImage<'_>,
+        mut file: Vec<u8>,
+        size: Size,
+        lenient: bool,
+        scratch: &mut ImageScratch,
+    ) -> Converted {
         let Size { width, height } = size;
         let encoding = self.encoding(source).output_type().unwrap_or(source.image_type);
         if self.options.keep_metadata
@@ -193,7 +201,19 @@ impl ImageTransform {
         {
             file = metadata::with_exif(file, encoding, (width, height), &block);
         }
-        Converted { bytes: file.into(), width, height, encoding, passthrough: false, lenient }
+        let bytes = self.with_restarts(file.into(), encoding, scratch);
+        Converted { bytes, width, height, encoding, passthrough: false, lenient }
+    }
+
+    /// Returns the file with the restart markers that the options ask for. Progressive and unusual JPEGs, and those that
+    /// have such markers, stay as they are.
+    fn with_restarts(&self, file: Bytes, image_type: ImageType, scratch: &mut ImageScratch) -> Bytes {
+        match self.options.restart_interval {
+            Some(interval) if image_type == ImageType::Jpeg => {
+                scratch.baseline.with_restarts(&file, interval).map_or(file, Bytes::from)
+            }
+            _ => file,
+        }
     }
 
     /// Returns the conversion that a JPEG needs to be in sRGB.

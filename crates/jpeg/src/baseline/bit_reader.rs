@@ -47,6 +47,11 @@ impl<'a> BitReader<'a> {
         self.count = self.count.wrapping_sub(raw);
     }
 
+    /// Returns the number of bits that are not read, including those of the padding.
+    pub(super) fn left_bits(&self) -> usize {
+        8 * self.rest.len() + (self.count as usize & 63)
+    }
+
     /// Fails if more bits were read than the segment has or, with `all` of its blocks read, if a whole byte is left.
     pub(super) fn check_end(&self, all: bool) -> Result<(), Declined> {
         // Whole unused bytes, including those in `bits`.

@@ -39,9 +39,9 @@ use crate::pixel_format::PixelFormat;
 /// ```
 #[derive(Debug, Default)]
 pub struct BaselineDecoder {
-    tables: TableCache,
-    steps: Box<[StepTables; 3]>,
-    scan: ScanData,
+    pub(super) tables: TableCache,
+    pub(super) steps: Box<[StepTables; 3]>,
+    pub(super) scan: ScanData,
     planes: Planes,
 }
 

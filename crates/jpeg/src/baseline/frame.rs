@@ -111,6 +111,12 @@ impl<'a> Frame<'a> {
         Ok(frame)
     }
 
+    /// Returns the number of MCUs per row and of rows of MCUs.
+    pub(super) fn mcus(&self) -> (usize, usize) {
+        let Sampling { columns, rows, .. } = self.sampling;
+        (self.width.div_ceil(8 * columns), self.height.div_ceil(8 * rows))
+    }
+
     fn read_quant(&mut self, mut payload: &[u8]) -> Result<(), Declined> {
         while let [slot, rest @ ..] = payload {
             // The upper four bits are the precision: only 8-bit values are accepted.

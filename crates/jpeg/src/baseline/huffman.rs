@@ -6,7 +6,7 @@ use super::declined::Declined;
 pub(super) const LOOKUP_BITS: u32 = 11;
 
 /// Maximum number of bits of a DC difference (T.81, table F.1, for 8-bit samples).
-const MAX_DC_BITS: u8 = 11;
+pub(super) const MAX_DC_BITS: u8 = 11;
 /// Maximum number of bits of an AC coefficient (T.81, table F.2, for 8-bit samples).
 const MAX_AC_BITS: u8 = 10;
 

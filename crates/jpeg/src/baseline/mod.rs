@@ -8,14 +8,17 @@
 //! [`Avx2`](crate::idct::Avx2) implements the transform with AVX2 intrinsics. Results do not depend on the processor.
 
 mod bit_reader;
+mod bit_writer;
 mod block_reader;
 mod coded_blocks;
 mod declined;
 mod decoder;
 mod frame;
 mod huffman;
+mod mcu_reader;
 mod planes;
 mod request;
+mod restarts;
 mod rows;
 mod scan;
 mod step_table;

@@ -1,27 +1,22 @@
 //! Decoding of MCU rows to planes, one group of MCUs at a time: first the coefficients of the group, which stay in the
 //! L1 cache, then its samples. The two halves are compiled separately, so that their variables stay in registers.
 
-use std::num::NonZeroUsize;
-
 use pulp::NullaryFnOnce;
 
-use super::bit_reader::BitReader;
-use super::block_reader::{BlockTables, Coefficients, Skipped, read_block};
+use super::block_reader::{Coefficients, Skipped, read_block};
 use super::coded_blocks::{CodedBlock, GROUP_BLOCKS};
 use super::declined::Declined;
-use super::frame::{Component, Frame};
+use super::frame::Frame;
 use super::huffman::TableCache;
+use super::mcu_reader::{BlockPart, CodedBlockKind, McuReader, SkipMcus};
 use super::planes::{McuSpan, PlaneShape, Planes};
-use super::scan::{PADDING, ScanData, Segments};
+use super::scan::ScanData;
 use super::step_table::StepTables;
 use super::store;
 use crate::block::QuantTable;
 use crate::idct::Backend;
 use crate::region::Region;
 use crate::scale::Scale;
-
-/// Maximum number of blocks per MCU: 4:2:0.
-const MAX_MCU_BLOCKS: usize = 6;
 
 /// The parts of an image that the caller needs.
 #[derive(Debug, Clone, Copy)]
@@ -66,46 +61,15 @@ impl DecodeJob<'_> {
             let (shape, is_needed) = (shapes[n.min(1)], n == 0 || has_chroma);
             components[n] = Some(CodedComponent { quant, shape, is_needed });
         }
-        // Components with the same Huffman tables share their step tables.
-        let of_same_tables = |n: usize| {
-            let tables = |component: &Component| (component.dc, component.ac);
-            let same = frame.components.iter().position(|c| tables(c) == tables(&frame.components[n]));
-            same.unwrap_or(n)
-        };
-        for (n, component) in components.iter().enumerate() {
-            if component.is_some() && of_same_tables(n) == n {
-                let (dc, ac) = tables.pair(frame.components[n].dc, frame.components[n].ac).ok_or(Declined)?;
-                steps[n].define(dc, ac);
-            }
-        }
-        let mut pattern = [None; MAX_MCU_BLOCKS];
-        let mut places = pattern.iter_mut();
-        for (n, component) in components.iter().enumerate() {
-            let Some(CodedComponent { shape, is_needed, .. }) = *component else { continue };
-            let (dc, ac) = tables.pair(frame.components[n].dc, frame.components[n].ac).ok_or(Declined)?;
-            let StepTables { start, rest, .. } = &steps[of_same_tables(n)];
-            let part = match (is_needed, shape.side) {
-                (false, _) => BlockPart::Nothing,
-                (_, 1) => BlockPart::Dc,
-                _ => BlockPart::All,
-            };
-            let tables = BlockTables { start, rest, dc, ac };
-            for place in places.by_ref().take(shape.blocks()) {
-                *place = Some(CodedBlockKind { component: n, tables, part });
-            }
-        }
+        let parts = components.map(|component| match component {
+            Some(CodedComponent { is_needed: true, shape: PlaneShape { side: 1, .. }, .. }) => BlockPart::Dc,
+            Some(CodedComponent { is_needed: true, .. }) => BlockPart::All,
+            _ => BlockPart::Nothing,
+        });
         let per_mcu: usize =
             components.iter().flatten().filter(|c| c.is_needed).map(|c| c.shape.blocks()).sum();
-        let mut reader = McuReader {
-            segments: scan.segments(),
-            // Starts in the state at the end of a segment.
-            reader: BitReader::new(&[0; PADDING]),
-            last_dc: [0; 3],
-            left: 0,
-            reads_all: reads_to_end,
-            restart: frame.restart.map_or(usize::MAX, NonZeroUsize::get),
-            pattern,
-        };
+        let mut reader = McuReader::new(frame, parts, tables, steps, scan)?;
+        reader.reads_all = reads_to_end;
         let is_whole = reader.pattern.iter().flatten().all(|kind| kind.part == BlockPart::All);
         let group = GROUP_BLOCKS / per_mcu;
         let mut blocks = std::mem::take(&mut planes.blocks);
@@ -144,101 +108,6 @@ struct CodedComponent<'a> {
     shape: PlaneShape,
     /// Whether the output depends on it.
     is_needed: bool,
-}
-
-/// Reads MCUs across restart markers.
-struct McuReader<'a> {
-    /// Segments that are not started yet.
-    segments: Segments<'a>,
-    reader: BitReader<'a>,
-    /// DC coefficient of the last block, per component.
-    last_dc: [i32; 3],
-    /// MCUs left in the current segment.
-    left: usize,
-    /// Whether segments without a needed MCU are read, too, so that damage in them is found.
-    reads_all: bool,
-    /// Restart interval: MCUs per segment.
-    restart: usize,
-    /// The blocks of an MCU.
-    pattern: [Option<CodedBlockKind<'a>>; MAX_MCU_BLOCKS],
-}
-
-/// The component, tables and needed part of one block of an MCU.
-#[derive(Debug, Clone, Copy)]
-struct CodedBlockKind<'a> {
-    component: usize,
-    tables: BlockTables<'a>,
-    part: BlockPart,
-}
-
-/// The part of a block that is needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BlockPart {
-    Nothing,
-    /// The DC coefficient, which determines a single sample.
-    Dc,
-    All,
-}
-
-impl McuReader<'_> {
-    /// Moves to the next MCU, and to the next segment if the current one is at its end.
-    #[inline(always)]
-    fn next_mcu(&mut self) -> Result<(), Declined> {
-        if self.left == 0 {
-            self.reader.check_end(true)?;
-            self.reader = BitReader::new(self.segments.next().ok_or(Declined)?);
-            (self.last_dc, self.left) = ([0; 3], self.restart);
-        }
-        self.left -= 1;
-        Ok(())
-    }
-
-    /// Moves past up to `count` MCUs that are the rest of a segment or whole segments, without reading them. Returns
-    /// the number of MCUs passed.
-    fn pass_segments(&mut self, count: usize) -> usize {
-        if self.reads_all || self.left > count {
-            return 0;
-        }
-        let mut passed = self.left;
-        if passed > 0 {
-            (self.reader, self.left) = (BitReader::new(&[0; PADDING]), 0);
-        }
-        while count - passed >= self.restart && self.segments.next().is_some() {
-            passed += self.restart;
-        }
-        passed
-    }
-
-    /// Fails if more was read than the segment has or, with `all` MCUs of the image read, if anything is left.
-    fn check_end(mut self, all: bool) -> Result<(), Declined> {
-        self.reader.check_end(all)?;
-        if all && self.segments.next().is_some() { Err(Declined) } else { Ok(()) }
-    }
-}
-
-/// Skips MCUs. Those before a needed MCU of the same segment are decoded, because their DC coefficients are needed.
-struct SkipMcus<'a, 'd> {
-    reader: &'a mut McuReader<'d>,
-    count: usize,
-}
-
-impl NullaryFnOnce for SkipMcus<'_, '_> {
-    type Output = Result<(), Declined>;
-
-    #[inline(always)]
-    fn call(self) -> Self::Output {
-        for _ in self.reader.pass_segments(self.count)..self.count {
-            self.reader.next_mcu()?;
-            let McuReader { reader: source, last_dc, pattern, .. } = self.reader;
-            // A local copy stays in registers.
-            let mut reader = *source;
-            for kind in pattern.iter().flatten() {
-                read_block(&mut reader, &kind.tables, &mut last_dc[kind.component], &mut Skipped)?;
-            }
-            *source = reader;
-        }
-        Ok(())
-    }
 }
 
 /// Reads the coefficients of some MCUs of a row. With `WHOLE`, all of every block is needed: without the code that

@@ -20,8 +20,9 @@ impl ScanData {
         self.data.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
-    /// Copies `scan`, whose data must be followed by the end of the image, not by another scan.
-    pub(super) fn read(&mut self, scan: &[u8]) -> Result<(), Declined> {
+    /// Copies `scan`, whose data must be followed by the end of the image, not by another scan. Returns the bytes after
+    /// the end of the image.
+    pub(super) fn read<'a>(&mut self, scan: &'a [u8]) -> Result<&'a [u8], Declined> {
         self.data.clear();
         self.ends.clear();
         self.data.reserve(scan.len() + PADDING);
@@ -32,7 +33,7 @@ impl ScanData {
                 Some(0) => self.data.extend_from_slice(&rest[..=at]),
                 Some(0xd9) => {
                     self.end_segment(&rest[..at]);
-                    return Ok(());
+                    return Ok(&rest[at + 2..]);
                 }
                 // Restart markers count from 0 to 7 repeatedly.
                 Some(&marker) if usize::from(marker) == 0xd0 + self.ends.len() % 8 => {
@@ -100,7 +101,7 @@ mod tests {
     fn byte_stuffing_is_removed() {
         let mut out = ScanData::default();
         let scan = [1, 2, 0xff, 0, 3, 4, 5, 6, 7, 8, 9, 0xff, 0, 0xff, 0, 0xff, 0xd9, 7];
-        assert_eq!(out.read(&scan), Ok(()));
+        assert_eq!(out.read(&scan), Ok(&[7][..]));
         let segments: Vec<&[u8]> = out.segments().collect();
         assert_eq!(segments, [[&[1, 2, 0xff, 3, 4, 5, 6, 7, 8, 9, 0xff, 0xff][..], &[0; PADDING]].concat()]);
         assert_eq!(out.read(&[1, 2, 3]), Err(Declined));
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn it_is_split_at_restart_markers_in_order() {
         let mut out = ScanData::default();
-        assert_eq!(out.read(&[1, 0xff, 0xd0, 2, 0xff, 0, 0xff, 0xd1, 0xff, 0xd9]), Ok(()));
+        assert_eq!(out.read(&[1, 0xff, 0xd0, 2, 0xff, 0, 0xff, 0xd1, 0xff, 0xd9]), Ok(&[][..]));
         let segments: Vec<usize> = out.segments().map(|segment| segment.len() - PADDING).collect();
         assert_eq!(segments, [1, 2, 0]);
         for wrong in [&[1, 0xff, 0xd1, 2, 0xff, 0xd9][..], &[1, 0xff, 0xd0, 2, 0xff, 0xd0, 3, 0xff, 0xd9]] {

@@ -96,6 +96,18 @@ fn region_at((width, height): (usize, usize), place: (f64, f64, f64, f64)) -> Re
     }
 }
 
+fn encoder_with_restarts(
+    pixels: &[u8],
+    (width, height): (usize, usize),
+    format: TurboFormat,
+    quality: u8,
+    subsampling: Subsampling,
+    interval: u16,
+) -> Vec<u8> {
+    let encoder = Encoder::new(pixels, width, height, format).quality(quality).subsampling(subsampling);
+    encoder.restart_blocks(interval).encode().unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -131,6 +143,38 @@ proptest! {
             // Only chroma that is too narrow for fancy upsampling is declined.
             Err(Declined) => prop_assert!(color && subsampling != Subsampling::S444 && width < 5),
         }
+    }
+
+    #[test]
+    fn restart_markers_change_no_pixel(
+        (width, height) in (5usize..90, 1usize..90),
+        color: bool,
+        quality in 25u8..=100,
+        subsampling in subsampling(),
+        noise in prop_oneof![Just(0u32), 1u32..255],
+        seed: u64,
+        interval in 1u16..20,
+        has_own_codes: bool,
+    ) {
+        let stored = if color { 3 } else { 1 };
+        let pixels = picture(width, height, stored, seed, noise);
+        let format = if color { TurboFormat::Rgb } else { TurboFormat::Grayscale };
+        let encoder = Encoder::new(&pixels, width, height, format).quality(quality).subsampling(subsampling);
+        let bytes = [&encoder.optimize_huffman(has_own_codes).encode().unwrap()[..], b"after the end"].concat();
+        let mut decoder = BaselineDecoder::default();
+        let rewritten = decoder.with_restarts(&bytes, interval.try_into().unwrap()).unwrap();
+        prop_assert!(reference(&rewritten, 3).unwrap() == reference(&bytes, 3).unwrap());
+        let request = request((width, height), 1, Region { left: 0, top: 0, width, height }, 3);
+        let request = BaselineRequest { reads_to_end: true, ..request };
+        prop_assert!(decode_request(&rewritten, request) == decode_request(&bytes, request));
+        prop_assert!(rewritten.ends_with(b"after the end"));
+        // With standard codes, these are the bytes of an encoder that writes restart markers.
+        if !has_own_codes {
+            let expected = encoder_with_restarts(&pixels, (width, height), format, quality, subsampling, interval);
+            let scan = |bytes: &[u8]| bytes.windows(2).position(|w| w == [0xff, 0xda]).unwrap();
+            prop_assert!(rewritten[scan(&rewritten)..].strip_suffix(b"after the end").unwrap() == &expected[scan(&expected)..]);
+        }
+        prop_assert_eq!(decoder.with_restarts(&rewritten, interval.try_into().unwrap()), Err(Declined));
     }
 
     /// Compares whole components and parts of them with libjpeg-turbo, and with the portable code.

@@ -68,6 +68,29 @@ fn metadata_goes_and_pixels_stay() {
     assert_eq!(convert(&with_segment(&plain, 0xfe, b"x"), &[("encode", "keep")]).unwrap().bytes, plain);
 }
 
+/// Files that pass through, are resized by planes, and are encoded from RGB.
+#[test]
+fn restart_markers_change_no_pixel() {
+    let source = jpeg(40, 30);
+    let padded = [("resize", "longer:36"), ("pad", "40x40")];
+    for texts in
+        [&[][..], &[("encode", "keep"), ("keep_metadata", "true")], &[("resize", "longer:36")], &padded]
+    {
+        let plain = convert(&source, texts).unwrap();
+        let marked = convert(&source, &[texts, &[("restart_interval", "2")]].concat()).unwrap();
+        assert!(plain.bytes.windows(4).all(|w| w != [0xff, 0xdd, 0, 4]), "{texts:?}");
+        assert!(marked.bytes.windows(6).any(|w| w == [0xff, 0xdd, 0, 4, 0, 2]), "{texts:?}");
+        assert_eq!(raw(&marked.bytes, &[]).bytes, raw(&plain.bytes, &[]).bytes, "{texts:?}");
+        assert_eq!(marked.passthrough, plain.passthrough);
+        // Markers that a file has stay as they are.
+        let again = convert(&marked.bytes, &[("restart_interval", "3"), ("encode", "keep")]).unwrap();
+        assert!(again.passthrough && again.bytes == marked.bytes, "{texts:?}");
+    }
+    let png = convert(&source, &[("encode", "png")]).unwrap().bytes;
+    let kept = convert(&png, &[("encode", "keep"), ("restart_interval", "2")]).unwrap();
+    assert!(kept.passthrough && kept.bytes == png, "only JPEGs have restart markers");
+}
+
 #[test]
 fn exif_moves_into_a_new_file_upright() {
     let source = with_orientation(&jpeg(40, 30), 6);

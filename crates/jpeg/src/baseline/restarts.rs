@@ -1,0 +1,241 @@
+//! Restart markers for a file without them.
+//!
+//! A restart marker divides the entropy-coded data into segments that can be read independently (T.81, F.1.2.3). Only
+//! little changes: the last byte before a marker is completed with ones, and the first block of each component after a
+//! marker stores its DC coefficient instead of the difference from the previous block. All other bits are copied, so
+//! the coefficients, and therefore the pixels, stay the same.
+
+use std::num::NonZeroU16;
+
+use super::bit_reader::BitReader;
+use super::bit_writer::BitWriter;
+use super::block_reader::{Skipped, read_block};
+use super::declined::Declined;
+use super::decoder::BaselineDecoder;
+use super::frame::{Component, Frame};
+use super::huffman::{MAX_DC_BITS, TableCache};
+use super::mcu_reader::{BlockPart, McuReader, SkipMcus};
+use crate::idct::{Backend, Portable};
+
+/// Maximum length of a Huffman code.
+const MAX_CODE_BITS: usize = 16;
+
+impl BaselineDecoder {
+    /// Returns the file `bytes` with a restart marker after every `interval` MCUs. An MCU has 16×16 pixels with 4:2:0,
+    /// 16×8 with 4:2:2, and 8×8 otherwise. Crops of the new file are decoded faster, because only the segments that
+    /// they need are read.
+    ///
+    /// The coefficients and all other segments of the file stay the same, except that Huffman tables for DC
+    /// coefficients get the codes they lack.
+    ///
+    /// # Errors
+    ///
+    /// [`Declined`] if the file is of a kind that this decoder does not support, is damaged, or has restart markers.
+    pub fn with_restarts(&mut self, bytes: &[u8], interval: NonZeroU16) -> Result<Vec<u8>, Declined> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(v3) = pulp::x86::V3::try_new() {
+            return self.with_restarts_by(crate::idct::Avx2(v3), bytes, interval);
+        }
+        self.with_restarts_by(Portable, bytes, interval)
+    }
+
+    /// Implements [`Self::with_restarts`] with the code for one kind of processor.
+    fn with_restarts_by(
+        &mut self,
+        backend: impl Backend,
+        bytes: &[u8],
+        interval: NonZeroU16,
+    ) -> Result<Vec<u8>, Declined> {
+        let Self { tables, steps, scan, .. } = self;
+        let frame = Frame::read(bytes, tables)?;
+        if frame.restart.is_some() {
+            return Err(Declined);
+        }
+        let after_end = scan.read(frame.scan)?;
+        // A marker takes two bytes, the DC coefficients that it adds take a few more.
+        let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 32 + 64);
+        let header = bytes.len() - frame.scan.len();
+        write_header(bytes.get(..header).unwrap_or_default(), interval, &mut out)?;
+
+        let codes = dc_codes(&frame, tables)?;
+        let segment = scan.segments().next().ok_or(Declined)?;
+        let mut mcus = McuReader::new(&frame, [BlockPart::Nothing; 3], tables, steps, scan)?;
+        let mut writer = BitWriter::new(&mut out);
+        let (columns, rows) = frame.mcus();
+        let (mut left, mut number) = (columns * rows, 0);
+        loop {
+            write_first_mcu(&mut mcus, segment, &codes, &mut writer)?;
+            let more = usize::from(interval.get()).min(left) - 1;
+            let start = position(segment, &mcus.reader);
+            backend.run(SkipMcus { reader: &mut mcus, count: more })?;
+            writer.copy(segment, start..position(segment, &mcus.reader))?;
+            writer.align();
+            left -= 1 + more;
+            if left == 0 {
+                break;
+            }
+            writer.marker(0xd0 + number % 8);
+            number += 1;
+        }
+        writer.marker(0xd9);
+        mcus.check_end(true)?;
+        out.extend_from_slice(after_end);
+        Ok(out)
+    }
+}
+
+/// Returns the number of bits of `segment` that are read.
+fn position(segment: &[u8], reader: &BitReader<'_>) -> usize {
+    8 * segment.len() - reader.left_bits()
+}
+
+/// Copies the next MCU of `mcus`, which reads from `segment`, as the first one after a restart marker.
+fn write_first_mcu(
+    mcus: &mut McuReader<'_>,
+    segment: &[u8],
+    codes: &[DcCodes; 3],
+    writer: &mut BitWriter<'_>,
+) -> Result<(), Declined> {
+    mcus.next_mcu()?;
+    let McuReader { reader, last_dc, pattern, .. } = mcus;
+    let mut is_first = [true; 3];
+    for kind in pattern.iter().flatten() {
+        reader.refill()?;
+        let mut start = position(segment, reader);
+        if is_first[kind.component] {
+            start += kind.tables.dc.entry(reader.bits()).ok_or(Declined)?.bits() as usize;
+        }
+        let dc = &mut last_dc[kind.component];
+        read_block(reader, &kind.tables, dc, &mut Skipped)?;
+        if std::mem::take(&mut is_first[kind.component]) {
+            codes[kind.component].write(*dc, writer)?;
+        }
+        writer.copy(segment, start..position(segment, reader))?;
+    }
+    Ok(())
+}
+
+/// Copies the segments of `header`, from the start of the file to the scan header, with the new restart interval.
+fn write_header(header: &[u8], interval: NonZeroU16, out: &mut Vec<u8>) -> Result<(), Declined> {
+    let (start, mut rest) = header.split_at_checked(2).ok_or(Declined)?;
+    out.extend_from_slice(start);
+    while let [0xff, marker, high, low, ..] = *rest {
+        let length = 2 + usize::from(u16::from_be_bytes([high, low]));
+        let (segment, after) = rest.split_at_checked(length).ok_or(Declined)?;
+        match marker {
+            // A restart interval of 0.
+            0xdd => {}
+            0xc4 => write_tables(segment.get(4..).ok_or(Declined)?, out)?,
+            0xda => {
+                out.extend_from_slice(&[0xff, 0xdd, 0, 4]);
+                out.extend_from_slice(&interval.get().to_be_bytes());
+                out.extend_from_slice(segment);
+            }
+            _ => out.extend_from_slice(segment),
+        }
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Writes a DHT segment with the tables of `payload`.
+fn write_tables(mut payload: &[u8], out: &mut Vec<u8>) -> Result<(), Declined> {
+    let mut tables = Vec::new();
+    while let [class, rest @ ..] = payload {
+        let symbols: usize =
+            rest.get(..MAX_CODE_BITS).ok_or(Declined)?.iter().map(|&count| usize::from(count)).sum();
+        let (source, rest) = rest.split_at_checked(MAX_CODE_BITS + symbols).ok_or(Declined)?;
+        tables.push(*class);
+        match class >> 4 {
+            0 => tables.extend(with_all_dc_codes(source)?),
+            _ => tables.extend_from_slice(source),
+        }
+        payload = rest;
+    }
+    let length = u16::try_from(2 + tables.len()).map_err(|_| Declined)?;
+    out.extend_from_slice(&[0xff, 0xc4]);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(&tables);
+    Ok(())
+}
+
+/// Returns the definition of a DC table with a code for every number of bits. Existing codes stay the same.
+///
+/// The longest codes never include the one of all ones, so there are 15 unused codes that start with it and are four
+/// bits longer.
+fn with_all_dc_codes(source: &[u8]) -> Result<Vec<u8>, Declined> {
+    let (counts, symbols) = source.split_first_chunk::<MAX_CODE_BITS>().ok_or(Declined)?;
+    let missing: Vec<u8> = (0..=MAX_DC_BITS).filter(|bits| !symbols.contains(bits)).collect();
+    let mut counts = *counts;
+    if !missing.is_empty() {
+        let longest = counts.iter().rposition(|&count| count > 0).map_or(0, |index| index + 1);
+        *counts.get_mut(longest + 3).ok_or(Declined)? = missing.len() as u8;
+    }
+    Ok([&counts, symbols, &missing].concat())
+}
+
+/// The Huffman codes of DC differences, by the number of bits of the difference.
+#[derive(Debug, Clone, Copy, Default)]
+struct DcCodes {
+    /// Code and its length.
+    codes: [(u16, u32); MAX_DC_BITS as usize + 1],
+}
+
+impl DcCodes {
+    /// Returns the codes of a table, whose definition must have all of them.
+    fn new(source: &[u8]) -> Result<Self, Declined> {
+        let (counts, symbols) = source.split_at_checked(MAX_CODE_BITS).ok_or(Declined)?;
+        let (mut codes, mut code) = (Self::default(), 0u32);
+        let mut symbols = symbols.iter();
+        for (length, &count) in (1..).zip(counts) {
+            for &symbol in symbols.by_ref().take(count.into()) {
+                *codes.codes.get_mut(usize::from(symbol)).ok_or(Declined)? = (code as u16, length);
+                code += 1;
+            }
+            code <<= 1;
+        }
+        Ok(codes)
+    }
+
+    /// Writes `dc` as the difference from zero.
+    fn write(&self, dc: i32, writer: &mut BitWriter<'_>) -> Result<(), Declined> {
+        let bits = i32::BITS - dc.unsigned_abs().leading_zeros();
+        let (code, length) = *self.codes.get(bits as usize).ok_or(Declined)?;
+        writer.put(code.into(), length);
+        // T.81, F.1.2.1: a negative value is stored minus one, without its upper bits.
+        let value = if dc < 0 { dc + (1 << bits) - 1 } else { dc };
+        writer.put(value.unsigned_abs(), bits);
+        Ok(())
+    }
+}
+
+/// Returns the DC codes that the new file has for each component.
+fn dc_codes(frame: &Frame<'_>, tables: &TableCache) -> Result<[DcCodes; 3], Declined> {
+    let mut codes = [DcCodes::default(); 3];
+    for (codes, component) in codes.iter_mut().zip(&frame.components[..frame.sampling.components()]) {
+        let Component { dc, ac, .. } = *component;
+        let (table, _) = tables.pair(dc, ac).ok_or(Declined)?;
+        *codes = DcCodes::new(&with_all_dc_codes(table.source())?)?;
+    }
+    Ok(codes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_codes_are_added_behind_the_existing_ones() {
+        // Codes 0, 10 and 110 for differences of 3, 0 and 5 bits.
+        let source = [&[1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &[3, 0, 5]].concat();
+        let all = with_all_dc_codes(&source).unwrap();
+        assert_eq!(all[..16], [1, 1, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(all[16..], [3, 0, 5, 1, 2, 4, 6, 7, 8, 9, 10, 11]);
+        let codes = DcCodes::new(&all).unwrap().codes;
+        assert_eq!((codes[3], codes[0], codes[5]), ((0, 1), (0b10, 2), (0b110, 3)));
+        assert_eq!((codes[1], codes[11]), ((0b111_0000, 7), (0b111_1000, 7)));
+        assert_eq!(with_all_dc_codes(&all).unwrap(), all);
+        let too_long = [&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0][..], &[3]].concat();
+        assert_eq!(with_all_dc_codes(&too_long), Err(Declined));
+    }
+}
