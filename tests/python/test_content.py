@@ -9,7 +9,7 @@ from PIL import Image
 from tokenizers import Tokenizer
 
 import expected
-from dataset import FORMATS
+from dataset import FORMATS, Dataset
 from conftest import FIXTURES
 
 CLASSES = ["dunes", "flowers", "forest", "night", "signs"]
@@ -136,3 +136,28 @@ def test_untouched_files_keep_their_bytes(dsconvert, tmp_path, protobuf):
     records = Dataset(tmp_path / "out", protobuf).all_records()
     for name in ("morning.jpg", "half-clear.png"):
         assert records[f"dunes/{name}"]["image"] == (FIXTURES / "photos/dunes" / name).read_bytes()
+
+
+@pytest.mark.parametrize("options", [["--encode", "keep"], ["--resize", "shorter:40"], ["--color", "gray"]], ids=" ".join)
+def test_restart_markers_change_no_pixel(options, dsconvert, protobuf, tmp_path):
+    def stored(name, *more):
+        dsconvert("images", "fixtures/photos", "--out", tmp_path / name, "--format", "arrow", *options, *more)
+        dataset = Dataset(tmp_path / name, protobuf)
+        return json.loads((tmp_path / name / "manifest.json").read_text()), dataset.all_records()
+
+    (manifest, records), (with_manifest, with_records) = stored("without"), stored("with", "--restart-interval", "3")
+    assert "restart_interval" not in json.dumps(manifest) and '"restart_interval": 3' in json.dumps(with_manifest)
+    assert records.keys() == with_records.keys()
+    marked = 0
+    for key, record in records.items():
+        images = [Image.open(io.BytesIO(r["image"])) for r in (record, with_records[key])]
+        assert np.array_equal(*[np.asarray(image) for image in images]), key
+        marked += b"\xff\xdd\x00\x04\x00\x03" in with_records[key]["image"]
+    assert marked > len(records) / 3
+
+
+def test_restart_markers_are_for_jpegs(dsconvert, tmp_path):
+    ran = dsconvert(
+        "images", "fixtures/photos", "--out", tmp_path / "out", "--encode", "png", "--restart-interval", "4", status=2
+    )
+    assert "--restart-interval is for JPEGs" in ran.stderr

@@ -45,6 +45,7 @@ def main():
     arguments.add_argument("what", choices=["images", "crops", "tokens"])
     arguments.add_argument("source", type=Path)
     arguments.add_argument("--tokenizer", default="bytes")
+    arguments.add_argument("--restart-interval", help="MCUs between restart markers of images")
     arguments.add_argument("--seconds", type=float, default=10, help="time for each measurement")
     arguments.add_argument("--workers", type=int, default=2, help="worker processes of peers")
     arguments.add_argument("--peers", default=",".join(PEERS))
@@ -53,10 +54,11 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         work = Path(work)
         if options.what in ("images", "crops"):
-            size, read = ("shorter:256", "image_epochs") if options.what == "images" else ("longer:512", "crop_epochs")
+            size, read = {"images": ("shorter:256", "image_epochs"), "crops": ("longer:512", "crop_epochs")}[options.what]
+            restarts = ["--restart-interval", options.restart_interval] if options.restart_interval else []
             convert(
                 "images", options.source, "--out", work / "data", "--format", "arrow",
-                "--resize", size, "--encode", "jpeg:90", "--max-rejects", "100%",
+                "--resize", size, "--encode", "jpeg:90", "--max-rejects", "100%", *restarts,
             )
             records, count, write = Images(options.source, work / "data"), count_images, "images"
         else:

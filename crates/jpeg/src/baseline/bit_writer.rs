@@ -91,6 +91,6 @@ mod tests {
         writer.align();
         writer.marker(0xd3);
         assert_eq!(out, [0xb7, 0xff, 0, 0xff, 0, 0xff, 0, 0xc0, 0, 0xff, 0, 0xff, 0xd3]);
-        assert_eq!(BitWriter::new(&mut Vec::new()).copy(&[0; 8], 0..9), Err(Declined));
+        assert_eq!(BitWriter::new(&mut Vec::new()).copy(&[0; 8], 0..33), Err(Declined));
     }
 }

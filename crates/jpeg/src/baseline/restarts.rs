@@ -62,7 +62,9 @@ impl BaselineDecoder {
         let mut mcus = McuReader::new(&frame, [BlockPart::Nothing; 3], tables, steps, scan)?;
         let mut writer = BitWriter::new(&mut out);
         let (columns, rows) = frame.mcus();
-        let (mut left, mut number) = (columns * rows, 0);
+        let mut left = columns * rows;
+        // Restart markers count from 0 to 7 repeatedly.
+        let mut markers = (0xd0..=0xd7).cycle();
         loop {
             write_first_mcu(&mut mcus, segment, &codes, &mut writer)?;
             let more = usize::from(interval.get()).min(left) - 1;
@@ -74,8 +76,7 @@ impl BaselineDecoder {
             if left == 0 {
                 break;
             }
-            writer.marker(0xd0 + number % 8);
-            number += 1;
+            writer.marker(markers.next().ok_or(Declined)?);
         }
         writer.marker(0xd9);
         mcus.check_end(true)?;

@@ -440,3 +440,14 @@ fn segments_outside_a_region_are_passed_unless_the_whole_file_is_read() {
     damaged[markers[1] + 2..markers[2]].fill(0x7f);
     assert!(decode_request(&damaged, request) != Ok(expected));
 }
+
+#[test]
+fn a_large_file_may_have_many_restart_markers() {
+    let (width, height) = (200, 100);
+    let pixels = picture(width, height, 1, 7, 30);
+    let encoder = Encoder::new(&pixels, width, height, TurboFormat::Grayscale).quality(80);
+    let rewritten =
+        BaselineDecoder::default().with_restarts(&encoder.encode().unwrap(), 1.try_into().unwrap()).unwrap();
+    assert!(rewritten.ends_with(&encoder.restart_blocks(1).encode().unwrap()[600..]));
+    assert!(rewritten.windows(2).filter(|w| w[0] == 0xff && (0xd0..=0xd7).contains(&w[1])).count() > 256);
+}
