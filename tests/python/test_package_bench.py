@@ -12,6 +12,8 @@ from dsconvert import batch_loads, benchmark
 from dsconvert.batch_contents import contents_of
 from fake_device import VirtualTime
 
+pytestmark = pytest.mark.alone
+
 QUICK = {"seconds": 0.3, "repeat": 2, "warmup": 1}
 
 

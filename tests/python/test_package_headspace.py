@@ -19,6 +19,8 @@ from dsconvert.headspace_probe import choose
 from dsconvert.worker_prediction import cores_of
 from fake_device import FakeDevice, VirtualDevice, VirtualTime, VirtualWorkers
 
+pytestmark = pytest.mark.alone
+
 
 class Loader:
     """Calls `load` for each batch, while it is waited for."""

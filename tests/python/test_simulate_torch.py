@@ -8,6 +8,8 @@ import pytest
 
 torch_data = pytest.importorskip("torch.utils.data")
 
+pytestmark = pytest.mark.alone
+
 WORKERS = 3
 PREFETCH = 2
 BATCHES = 90
