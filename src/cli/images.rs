@@ -145,7 +145,7 @@ struct PixelArgs {
     #[arg(long, value_name = "ENCODING", default_value = "jpeg:90")]
     encode: String,
 
-    /// Restart markers in stored JPEGs, every N blocks, for faster crops in training; try 4
+    /// Restart markers after every N MCUs of stored JPEGs, for faster crops in training; try 4
     #[arg(long, value_name = "N")]
     restart_interval: Option<NonZeroU16>,
 
