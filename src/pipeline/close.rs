@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::thread::{Scope, ScopedJoinHandle};
 
+use super::closed_unit::{ClosedShard, ClosedUnit};
 use super::events::EventLevel;
 use super::progress::Progress;
 use super::stop::Stop;
 use super::testing::panic_point;
 use super::timing::Activity;
-use super::unit::{ClosedShard, ClosedUnit, UnitShard};
+use super::unit_result::UnitShard;
 use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::threads;

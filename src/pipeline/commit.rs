@@ -13,7 +13,6 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use super::derived_files::{DerivedFiles, file_entry};
-use super::finished::{UnitDirs, UnitResult, UnitShard, difference, shard_path};
 use super::keys::KeyCheck;
 use super::memory::SORT_BYTES;
 use super::outcome::ContentHash;
@@ -21,6 +20,8 @@ use super::output::OutputDir;
 use super::stop::Stop;
 use super::totals::Totals;
 use super::unit::REJECTS_NAME;
+use super::unit_dirs::{UnitDirs, difference};
+use super::unit_result::{UnitResult, UnitShard, shard_path};
 use super::workers::{FILE_THREADS, for_all, in_order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::finished::UnitResult;
+use super::unit_result::UnitResult;
 use crate::manifest::Counts;
 
 /// Sums over the units that this process has converted, excluding those that were finished before.

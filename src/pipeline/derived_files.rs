@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use super::finished::{UnitDirs, UnitResult};
 use super::split_index::SplitIndex;
 use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME};
+use super::unit_dirs::UnitDirs;
+use super::unit_result::UnitResult;
 use crate::error::{Error, Result};
 use crate::index::{IndexFile, ShardEntry, write_shard_table};
 use crate::manifest::{Counts, FileEntry, Split};

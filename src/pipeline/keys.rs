@@ -7,10 +7,11 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 
-use super::finished::{UnitDirs, UnitResult};
 use super::output::OutputDir;
 use super::rows::{RowEntry, for_each_row, rows_name};
 use super::unit::keys_name;
+use super::unit_dirs::UnitDirs;
+use super::unit_result::UnitResult;
 use crate::error::{Error, Result};
 use crate::format::{self, Format, Placed};
 use crate::index::sort::ExternalSort;

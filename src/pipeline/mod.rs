@@ -10,6 +10,7 @@
 //! Everything else in this module is shared by all conversions.
 
 mod close;
+mod closed_unit;
 mod commit;
 mod conversion;
 mod converted_units;
@@ -17,7 +18,6 @@ mod dedup;
 mod derived_files;
 mod estimate;
 mod events;
-mod finished;
 mod images;
 mod job_file;
 mod keys;
@@ -25,6 +25,7 @@ mod lines;
 mod memory;
 mod outcome;
 mod output;
+mod output_check;
 mod parts;
 mod plan;
 mod planned_output;
@@ -46,6 +47,9 @@ mod text;
 mod timing;
 mod totals;
 mod unit;
+mod unit_dirs;
+mod unit_options;
+mod unit_result;
 mod units;
 mod workers;
 

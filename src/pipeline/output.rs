@@ -19,16 +19,17 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::finished::{UnitDirs, UnitResult, UnitShard, UnitSplit, difference};
 use super::plan::Plan;
 use super::publish::{Remote, ScratchDir};
+use super::unit_dirs::{UnitDirs, difference};
+use super::unit_result::{UnitResult, UnitShard, UnitSplit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
-use crate::options::{Existing, SourceSpec};
+use crate::options::Existing;
 use crate::storage::{
-    Access, DirLock, ObjectUrl, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all,
-    remove_empty_dir, remove_file, rename, resolve, stat, sync_dir, write_file,
+    Access, DirLock, create_dir, list_dir, lstat, remove_dir_all, remove_empty_dir, remove_file, rename,
+    resolve, stat, sync_dir, write_file,
 };
 
 /// Name of the working directory inside the output directory. It is removed after the commit.
@@ -71,93 +72,6 @@ pub(super) enum RunState {
     Begun,
     /// The dataset is committed.
     Committed(Box<Manifest>),
-}
-
-/// Refuses everything that can be refused without writing: a directory in use, or one that contains a source or is
-/// inside one.
-pub(super) fn check(
-    out: &Path,
-    scratch: Option<&Path>,
-    existing: Existing,
-    sources: &[SourceSpec],
-) -> Result<()> {
-    if let Some(remote) = Remote::of(out)? {
-        return remote.check(existing, scratch, sources);
-    }
-    for source in sources {
-        refuse_overlap(out, "the output directory", source)?;
-    }
-    if stat(out)?.is_some_and(|meta| !meta.is_dir()) {
-        return Err(Error::usage("the output is not a directory").at_path(out).help("choose another --out"));
-    }
-    if is_empty_dir(out)? {
-        return Ok(());
-    }
-    let dataset = lstat(&out.join(MANIFEST_NAME))?.is_some();
-    let begun = lstat(&out.join(WORK_NAME))?.is_some();
-    let (what, help) = match existing {
-        Existing::Refuse if dataset => {
-            ("there is a dataset already", "choose another --out, or replace it with --overwrite")
-        }
-        Existing::Refuse if begun => (
-            "a run into this directory has not finished",
-            "finish it with --resume, or start again with --overwrite",
-        ),
-        Existing::Refuse => ("the output directory is not empty", "choose another --out"),
-        _ if dataset || begun => return refuse_links(out),
-        _ => (
-            "the output directory holds files that are not of a dataset",
-            "choose another --out; only what a manifest lists is ever removed",
-        ),
-    };
-    Err(Error::usage(what).at_path(out).help(help))
-}
-
-/// Refuses a local directory, called `what` in the error, that contains the source or is inside it.
-pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &SourceSpec) -> Result<()> {
-    if ObjectUrl::is_url(&source.path) {
-        return Ok(());
-    }
-    let (real, source_path) = (real_path(dir)?, real_path(&source.path)?);
-    if !real.starts_with(&source_path) && !source_path.starts_with(&real) {
-        return Ok(());
-    }
-    Err(overlap(dir, what, source))
-}
-
-/// Returns the error for an output at `out`, called `what`, that contains the source or is inside it.
-pub(super) fn overlap(out: &Path, what: &str, source: &SourceSpec) -> Error {
-    Error::usage(format!("{what} and the source {} overlap", crate::printable::printable_path(&source.path)))
-        .at_path(out)
-        .help("choose an --out that is not inside a source and does not contain one")
-}
-
-/// Refuses an output directory that contains a symbolic link: through it, files elsewhere would be written or removed.
-fn refuse_links(out: &Path) -> Result<()> {
-    match find_link(out)? {
-        None => Ok(()),
-        Some(link) => Err(Error::usage("the output directory contains a symbolic link")
-            .at_path(link)
-            .help("remove the link or choose another --out; only the output directory itself may be a link")),
-    }
-}
-
-/// Resolves symbolic links in a path whose last components may not exist yet.
-fn real_path(path: &Path) -> Result<PathBuf> {
-    let absolute = std::path::absolute(path).map_err(|e| Error::io("resolve the path", path, e))?;
-    let mut missing = Vec::new();
-    let mut existing = absolute.as_path();
-    while stat(existing)?.is_none() {
-        match (existing.parent(), existing.file_name()) {
-            (Some(parent), Some(name)) => {
-                missing.push(name.to_owned());
-                existing = parent;
-            }
-            _ => return Ok(absolute),
-        }
-    }
-    let real = existing.canonicalize().map_err(|e| Error::io("resolve the path", existing, e))?;
-    Ok(missing.iter().rev().fold(real, |real, name| real.join(name)))
 }
 
 impl OutputDir {
@@ -462,21 +376,5 @@ pub(super) fn combine_errors(error: Error, further: Result<()>) -> Error {
     match error.remedy() {
         Some(help) => Error::new(kind, message).help(help.to_owned()),
         None => Error::new(kind, message),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_output_that_overlaps_a_source_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let source = dir.path().join("src");
-        std::fs::create_dir(&source).unwrap();
-        let specs = [SourceSpec { label: "src".into(), path: source.clone() }];
-        assert!(check(&source.join("deep/out"), None, Existing::Refuse, &specs).is_err());
-        assert!(check(dir.path(), None, Existing::Overwrite, &specs).is_err());
-        assert!(check(&dir.path().join("src-out"), None, Existing::Refuse, &specs).is_ok());
     }
 }

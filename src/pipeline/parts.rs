@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::finished::{CheckLevel, UnitDirs, UnitState};
 use super::images::{ImageConversion, ImagesJob};
 use super::job_file::{self, OpenedJob, StoredJob};
 use super::output::{self, OutputDir, RunState};
@@ -22,6 +21,8 @@ use super::selection::{Selection, ranges_of};
 use super::stop::Stop;
 use super::text::{TextConversion, TextJob};
 use super::timing::Phase;
+use super::unit_dirs::{CheckLevel, UnitDirs};
+use super::unit_result::UnitState;
 use super::units::Units;
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};

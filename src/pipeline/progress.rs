@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::converted_units::ConvertedUnits;
 use super::events::{Event, EventLevel, Events};
-use super::finished::UnitResult;
 use super::timing::{Activity, Phase, Timing};
+use super::unit_result::UnitResult;
 
 /// Counters that a display polls.
 #[derive(Debug, Default)]

@@ -11,12 +11,12 @@ use sha2::{Digest, Sha256};
 
 use super::conversion::Conversion;
 use super::derived_files::DerivedFiles;
-use super::finished::{CheckLevel, UnitDirs, difference};
 use super::job_file::{JobHeader, StoredJob};
 use super::output::OutputDir;
 use super::progress::Progress;
 use super::stop::Stop;
 use super::unit::unit_of_shard;
+use super::unit_dirs::{CheckLevel, UnitDirs, difference};
 use super::units::Units;
 use super::workers::Workers;
 use crate::error::{Error, Result};

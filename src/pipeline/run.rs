@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use super::commit::{Commit, Committed};
 use super::conversion::Conversion;
-use super::finished::{CheckLevel, UnitDirs};
 use super::job_file::{self, JobHeader, StoredJob};
 use super::output::{self, OutputDir, RunState};
+use super::output_check;
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
@@ -15,6 +15,7 @@ use super::stop::{Stop, resumable};
 use super::testing::panic_point;
 use super::timing::Phase;
 use super::totals::Totals;
+use super::unit_dirs::{CheckLevel, UnitDirs};
 use super::units::Units;
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
@@ -69,7 +70,7 @@ impl Report {
 
 /// Refuses an output directory that cannot be used, before the sources are listed.
 pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
-    output::check(&run.out, run.scratch.as_deref(), run.existing, sources)
+    output_check::check(&run.out, run.scratch.as_deref(), run.existing, sources)
 }
 
 /// The opened output directory of a job.

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::finished::{UnitDirs, UnitResult, UnitSplit};
 use super::memory::SORT_BYTES;
 use super::rows::{RowEntry, for_each_row, rows_name};
 use super::stop::Stop;
+use super::unit_dirs::UnitDirs;
+use super::unit_result::{UnitResult, UnitSplit};
 use super::workers::in_order;
 use crate::error::{Error, Result};
 use crate::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter};

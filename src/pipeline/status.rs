@@ -5,11 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::finished::{RESULT_NAME, UnitDirs, UnitResult, UnitState};
 use super::job_file::{self, OpenedJob};
 use super::parts::planned_units;
 use super::planned_output::PlannedOutput;
 use super::stop::Stop;
+use super::unit_dirs::UnitDirs;
+use super::unit_result::{RESULT_NAME, UnitResult, UnitState};
 use super::workers::in_order;
 use crate::error::{Error, Result};
 use crate::options::{Existing, ResumeCheck};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::finished::UnitResult;
+use super::unit_result::UnitResult;
 use crate::source::skipped::SkippedTypes;
 
 /// Statistics of what a run read and wrote, beyond the manifest.

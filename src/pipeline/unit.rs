@@ -6,7 +6,7 @@
 //!
 //! | file | bytes |
 //! |---|---|
-//! | `unit.json` | [`UnitResult`](super::finished::UnitResult) and its SHA-256 |
+//! | `unit.json` | [`UnitResult`](super::unit_result::UnitResult) and its SHA-256 |
 //! | `<split>.rows` | one [`RowEntry`] per record, 40 bytes |
 //! | `rejects.jsonl` | one line per rejected item |
 //! | `filtered.jsonl` | one line per filtered item |
@@ -19,24 +19,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(super) use super::finished::UnitShard;
-use super::finished::shard_path;
-use super::finished::{RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitSplit};
+use super::closed_unit::{ClosedShard, ClosedUnit};
 use super::lines::{DuplicateLine, FilteredLine, RejectLine, append, json_line};
 use super::outcome::{ContentHash, ConvertedRecord, Outcome, Outcomes};
-use super::publish::Remote;
 use super::rows::{RowEntry, rows_name};
 use super::stage::{NextStage, Stages};
-use super::stop::Stop;
+use super::unit_dirs::UnitDirs;
+use super::unit_options::UnitOptions;
+use super::unit_result::{UnitResult, UnitSplit};
 use crate::error::Result;
 use crate::format::{self, Format, ShardWriter};
 use crate::manifest::Counts;
 use crate::sample::Value;
-use crate::schema::{LABEL, Schema};
+use crate::schema::LABEL;
 use crate::source::skipped::SkippedTypes;
-use crate::storage::{
-    NewFile, Writeback, Written, create_dir, lstat, remove_dir_all, remove_file, rename, write_file,
-};
+use crate::storage::{NewFile, create_dir};
 
 /// Number of the next attempt in this process.
 static NEXT_ATTEMPT: AtomicU64 = AtomicU64::new(0);
@@ -60,20 +57,6 @@ pub(super) fn unit_of_shard(name: &str) -> Option<u32> {
     let (_, unit) = rest.rsplit_once('-')?;
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     (unit.len() >= 6 && digits(unit) && ordinal.len() >= 2 && digits(ordinal)).then(|| unit.parse().ok())?
-}
-
-/// Options shared by all units of a run.
-pub(super) struct UnitOptions {
-    /// Identity of the plan.
-    pub plan: String,
-    pub format: Format,
-    pub shard_bytes: u64,
-    pub shard_records: Option<u64>,
-    pub schema: Arc<Schema>,
-    pub splits: Vec<String>,
-    pub writeback: Writeback,
-    /// Destination of finished units, if it is object storage.
-    pub remote: Option<Remote>,
 }
 
 /// Builder of a unit. If dropped without [`UnitSink::close`], it leaves only files that the next attempt removes.
@@ -118,28 +101,6 @@ struct OpenShard {
     writer: Box<dyn ShardWriter>,
     records: u64,
     canonical_bytes: u64,
-}
-
-/// A shard that is completely written but not yet durable. Finalizing it may wait for the disk, so it happens outside
-/// the workers.
-pub(super) struct ClosedShard {
-    attempt: u64,
-    options: Arc<UnitOptions>,
-    split: usize,
-    name: String,
-    records: u64,
-    file: NewFile,
-}
-
-/// A unit whose records are all written; [`ClosedUnit::finish`] makes it final.
-pub(super) struct ClosedUnit {
-    attempt: u64,
-    options: Arc<UnitOptions>,
-    dirs: UnitDirs,
-    dir: PathBuf,
-    result: UnitResult,
-    length: u64,
-    sidecars: Vec<NewFile>,
 }
 
 impl UnitSink {
@@ -366,68 +327,6 @@ impl UnitSink {
             length: self.length,
             sidecars,
         })
-    }
-}
-
-impl ClosedShard {
-    /// Returns the number of the attempt, unique in this process.
-    pub(super) fn attempt(&self) -> u64 {
-        self.attempt
-    }
-
-    /// Waits until the shard is durable on disk or uploaded to object storage.
-    pub(super) fn commit(self, stop: &Stop) -> Result<(usize, UnitShard)> {
-        let written = match &self.options.remote {
-            None => self.file.commit()?,
-            Some(remote) => {
-                let path = self.file.path().to_owned();
-                let written = self.file.finish()?;
-                let name = shard_path(&self.options.splits[self.split], &self.name);
-                remote.upload(&path, &name, Some(&written), stop)?;
-                remove_file(&path)?;
-                written
-            }
-        };
-        let Written { bytes, sha256 } = written;
-        Ok((self.split, UnitShard { name: self.name, records: self.records, bytes, sha256 }))
-    }
-}
-
-impl ClosedUnit {
-    /// Returns the number of the attempt, unique in this process.
-    pub(super) fn attempt(&self) -> u64 {
-        self.attempt
-    }
-
-    /// Returns the sum of the lengths of all records.
-    pub(super) fn length(&self) -> u64 {
-        self.length
-    }
-
-    /// Makes the unit final. `shards` are all its shards, in the order in which they were closed.
-    pub(super) fn finish(mut self, shards: Vec<(usize, UnitShard)>, stop: &Stop) -> Result<UnitResult> {
-        for (split, shard) in shards {
-            self.result.splits[split].shards.push(shard);
-        }
-        for sidecar in self.sidecars {
-            let name = sidecar.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let Written { bytes, sha256 } = sidecar.commit()?;
-            self.result.files.push(UnitFile { name, bytes, sha256 });
-        }
-        write_file(&self.dir.join(RESULT_NAME), &self.result.to_bytes()?)?;
-        if let Some(remote) = &self.options.remote {
-            remote.finish_unit(&self.result, &self.dir, stop)?;
-        }
-        let done = self.dirs.done(self.result.unit);
-        if let Err(error) = rename(&self.dir, &done) {
-            // If another process has finished the same unit meanwhile, its bytes are the same, and the first one stays.
-            if lstat(&done.join(RESULT_NAME))?.is_none() {
-                return Err(error);
-            }
-            remove_dir_all(&self.dir)?;
-            return self.dirs.result(self.result.unit, &self.result.plan);
-        }
-        Ok(self.result)
     }
 }
 

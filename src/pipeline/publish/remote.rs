@@ -9,7 +9,8 @@ use super::scratch_dir::ScratchDir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest};
 use crate::options::{Existing, ResumeCheck, SourceSpec, check_local};
-use crate::pipeline::output::{WORK_NAME, overlap, refuse_overlap};
+use crate::pipeline::output::WORK_NAME;
+use crate::pipeline::output_check::{overlap, refuse_overlap};
 use crate::storage::ObjectUrl;
 use crate::storage::objects::{Bucket, Created};
 

@@ -7,10 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use super::remote::Remote;
 use super::transfer::for_all;
 use crate::error::{Error, Result};
-use crate::pipeline::finished::shard_path;
-use crate::pipeline::finished::{RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitState, difference};
 use crate::pipeline::output::WORK_NAME;
 use crate::pipeline::stop::Stop;
+use crate::pipeline::unit_dirs::{UnitDirs, difference};
+use crate::pipeline::unit_result::shard_path;
+use crate::pipeline::unit_result::{RESULT_NAME, UnitFile, UnitResult, UnitState};
 use crate::storage::{Written, create_dir, remove_dir_all, write_file};
 
 /// Number of shards and units uploaded at a time. Each takes up to 40 MiB of memory.

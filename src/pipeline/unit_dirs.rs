@@ -1,130 +1,18 @@
-//! Finished units: their results, and checks that their files are unchanged.
+//! Directories of the units, and checks that the files of finished units are unchanged.
 //!
-//! `unit.json` lists every file of its unit with size and SHA-256, and ends with a digest of its own content. A resumed
-//! run relies on nothing else: a unit with a missing or altered file is converted again.
+//! A resumed run relies on the [`UnitResult`] alone: a unit with a missing or altered file is converted again.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-
-use super::events::Event;
 use super::stop::Stop;
+use super::unit_result::{RESULT_NAME, UnitResult, UnitShard, UnitSplit, UnitState, shard_path};
 use super::workers::{FILE_THREADS, Workers, for_all};
 use crate::error::{Error, Result};
-use crate::manifest::Counts;
 use crate::options::{Existing, ResumeCheck};
-use crate::source::skipped::SkippedTypes;
-use crate::storage::{hash_file, hex, list_dir, lstat, remove_dir_all, resolve, sync_dir};
+use crate::storage::{hash_file, list_dir, lstat, remove_dir_all, resolve, sync_dir};
 
 /// Name of the folder that a finished attempt is renamed to.
 const DONE: &str = "done";
-/// Name of the file with the [`UnitResult`].
-pub(super) const RESULT_NAME: &str = "unit.json";
-
-/// Result of a finished unit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitResult {
-    pub unit: u32,
-    /// Identity of the plan that the unit belongs to.
-    pub plan: String,
-    pub splits: Vec<UnitSplit>,
-    /// All files of the unit except its shards and this result.
-    pub files: Vec<UnitFile>,
-    pub reject_codes: BTreeMap<String, u64>,
-    pub notes: BTreeMap<String, u64>,
-    pub skipped: SkippedTypes,
-    /// Number of records by label.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<i64, u64>,
-    pub source_bytes: u64,
-    /// Bytes of the texts that became records.
-    pub text_bytes: u64,
-    /// XXH3-128 over the content hashes, in hexadecimal.
-    pub content: String,
-}
-
-/// The part of a unit that belongs to one split.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitSplit {
-    pub name: String,
-    pub counts: Counts,
-    pub records: u64,
-    pub shards: Vec<UnitShard>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitShard {
-    pub name: String,
-    pub records: u64,
-    pub bytes: u64,
-    pub sha256: String,
-}
-
-/// A file of a unit other than a shard.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitFile {
-    pub name: String,
-    pub bytes: u64,
-    pub sha256: String,
-}
-
-impl UnitResult {
-    pub(super) fn counts(&self) -> Counts {
-        let mut sum = Counts::default();
-        self.splits.iter().for_each(|s| sum.add(&s.counts));
-        sum
-    }
-
-    /// Returns the event that reports this unit to a display.
-    pub(super) fn event(&self) -> Event {
-        let counts = self.counts();
-        Event::UnitFinished {
-            unit: self.unit,
-            items: counts.found,
-            records: self.splits.iter().map(|split| split.records).sum(),
-            rejected: counts.rejected,
-            source_bytes: self.source_bytes,
-            shard_bytes: self.splits.iter().flat_map(|split| &split.shards).map(|shard| shard.bytes).sum(),
-        }
-    }
-
-    /// Drops what the commit has already summed up, because the results of all units are in memory at the same time.
-    pub(super) fn drop_sums(&mut self) {
-        (self.plan, self.content) = (String::new(), String::new());
-        (self.reject_codes, self.notes) = (BTreeMap::new(), BTreeMap::new());
-        (self.skipped, self.labels) = (SkippedTypes::default(), BTreeMap::new());
-    }
-
-    /// Returns whether the unit has a file of this name.
-    pub(super) fn has_file(&self, name: &str) -> bool {
-        self.files.iter().any(|file| file.name == name)
-    }
-
-    /// Returns the bytes of `unit.json`: one line of JSON, and a line with its SHA-256.
-    pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = serde_json::to_vec(self)
-            .map_err(|e| Error::corrupt("the result of a unit cannot be written as JSON").caused_by(e))?;
-        let digest = digest(&bytes);
-        bytes.extend_from_slice(format!("\n{digest}\n").as_bytes());
-        Ok(bytes)
-    }
-
-    /// Parses `unit.json`; `None` if the bytes are not what [`UnitResult::to_bytes`] returned.
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut lines = bytes.strip_suffix(b"\n")?.split(|&byte| byte == b'\n');
-        let (json, line) = (lines.next()?, lines.next()?);
-        if lines.next().is_some() || line != digest(json).as_bytes() {
-            return None;
-        }
-        serde_json::from_slice(json).ok()
-    }
-}
-
-fn digest(json: &[u8]) -> String {
-    hex(&Sha256::digest(json))
-}
 
 /// Thoroughness of the checks of finished units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,33 +45,6 @@ impl CheckLevel {
         match existing {
             Existing::Resume(ResumeCheck::Hashes | ResumeCheck::Repair) => Self::Hashes,
             Existing::Resume(ResumeCheck::Sizes) | Existing::Refuse | Existing::Overwrite => Self::Sizes,
-        }
-    }
-}
-
-/// State of a unit after an earlier run.
-pub(super) enum UnitState {
-    /// The unit has no result.
-    Missing,
-    Done(Box<UnitResult>),
-    /// The result cannot be used, for this reason.
-    Damaged(String),
-}
-
-impl UnitState {
-    /// Returns the state of `unit`, given the bytes of its `unit.json`.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if the result belongs to another plan than `plan`.
-    pub(super) fn of(bytes: &[u8], unit: u32, plan: &str) -> Result<Self> {
-        match UnitResult::from_bytes(bytes) {
-            None => Ok(Self::Damaged(format!("{RESULT_NAME} was altered"))),
-            Some(result) if result.plan != plan || result.unit != unit => {
-                Err(Error::corrupt("the result of a finished unit belongs to another plan")
-                    .help("start again with --overwrite"))
-            }
-            Some(result) => Ok(Self::Done(Box::new(result))),
         }
     }
 }
@@ -368,48 +229,10 @@ pub(super) fn difference(path: &Path, bytes: u64, sha256: Option<&str>) -> Resul
     }
 }
 
-/// Returns the path of a shard, relative to the output directory.
-pub(super) fn shard_path(split: &str, name: &str) -> String {
-    format!("{split}/{name}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn result() -> UnitResult {
-        let shard = UnitShard {
-            name: "train-000003-00.pb".into(),
-            records: 1,
-            bytes: 3,
-            sha256: hex(&Sha256::digest("abc")),
-        };
-        UnitResult {
-            unit: 3,
-            plan: "p".into(),
-            splits: vec![UnitSplit { name: "train".into(), shards: vec![shard], ..UnitSplit::default() }],
-            files: vec![UnitFile { name: "train.rows".into(), bytes: 2, sha256: hex(&Sha256::digest("xy")) }],
-            reject_codes: BTreeMap::new(),
-            notes: BTreeMap::new(),
-            skipped: SkippedTypes::default(),
-            labels: BTreeMap::from([(0, 1)]),
-            source_bytes: 0,
-            text_bytes: 0,
-            content: String::new(),
-        }
-    }
-
-    #[test]
-    fn a_result_survives_its_bytes_and_any_change_is_noticed() {
-        let bytes = result().to_bytes().unwrap();
-        assert_eq!(UnitResult::from_bytes(&bytes), Some(result()));
-        for at in 0..bytes.len() {
-            assert_eq!(UnitResult::from_bytes(&bytes[..at]), None, "cut at {at}");
-            let mut altered = bytes.clone();
-            altered[at] ^= 1;
-            assert_eq!(UnitResult::from_bytes(&altered), None, "altered at {at}");
-        }
-    }
+    use crate::pipeline::unit_result::tests::result;
 
     #[test]
     fn every_damage_to_a_finished_unit_is_noticed() {

@@ -1,0 +1,113 @@
+//! Checks of an output directory before anything is written.
+
+use std::path::{Path, PathBuf};
+
+use super::output::WORK_NAME;
+use super::publish::Remote;
+use crate::error::{Error, Result};
+use crate::manifest::MANIFEST_NAME;
+use crate::options::{Existing, SourceSpec};
+use crate::storage::{ObjectUrl, find_link, is_empty_dir, lstat, stat};
+
+/// Refuses everything that can be refused without writing: a directory in use, or one that contains a source or is
+/// inside one.
+pub(super) fn check(
+    out: &Path,
+    scratch: Option<&Path>,
+    existing: Existing,
+    sources: &[SourceSpec],
+) -> Result<()> {
+    if let Some(remote) = Remote::of(out)? {
+        return remote.check(existing, scratch, sources);
+    }
+    for source in sources {
+        refuse_overlap(out, "the output directory", source)?;
+    }
+    if stat(out)?.is_some_and(|meta| !meta.is_dir()) {
+        return Err(Error::usage("the output is not a directory").at_path(out).help("choose another --out"));
+    }
+    if is_empty_dir(out)? {
+        return Ok(());
+    }
+    let dataset = lstat(&out.join(MANIFEST_NAME))?.is_some();
+    let begun = lstat(&out.join(WORK_NAME))?.is_some();
+    let (what, help) = match existing {
+        Existing::Refuse if dataset => {
+            ("there is a dataset already", "choose another --out, or replace it with --overwrite")
+        }
+        Existing::Refuse if begun => (
+            "a run into this directory has not finished",
+            "finish it with --resume, or start again with --overwrite",
+        ),
+        Existing::Refuse => ("the output directory is not empty", "choose another --out"),
+        _ if dataset || begun => return refuse_links(out),
+        _ => (
+            "the output directory holds files that are not of a dataset",
+            "choose another --out; only what a manifest lists is ever removed",
+        ),
+    };
+    Err(Error::usage(what).at_path(out).help(help))
+}
+
+/// Refuses a local directory, called `what` in the error, that contains the source or is inside it.
+pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &SourceSpec) -> Result<()> {
+    if ObjectUrl::is_url(&source.path) {
+        return Ok(());
+    }
+    let (real, source_path) = (real_path(dir)?, real_path(&source.path)?);
+    if !real.starts_with(&source_path) && !source_path.starts_with(&real) {
+        return Ok(());
+    }
+    Err(overlap(dir, what, source))
+}
+
+/// Returns the error for an output at `out`, called `what`, that contains the source or is inside it.
+pub(super) fn overlap(out: &Path, what: &str, source: &SourceSpec) -> Error {
+    Error::usage(format!("{what} and the source {} overlap", crate::printable::printable_path(&source.path)))
+        .at_path(out)
+        .help("choose an --out that is not inside a source and does not contain one")
+}
+
+/// Refuses an output directory that contains a symbolic link: through it, files elsewhere would be written or removed.
+fn refuse_links(out: &Path) -> Result<()> {
+    match find_link(out)? {
+        None => Ok(()),
+        Some(link) => Err(Error::usage("the output directory contains a symbolic link")
+            .at_path(link)
+            .help("remove the link or choose another --out; only the output directory itself may be a link")),
+    }
+}
+
+/// Resolves symbolic links in a path whose last components may not exist yet.
+fn real_path(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path).map_err(|e| Error::io("resolve the path", path, e))?;
+    let mut missing = Vec::new();
+    let mut existing = absolute.as_path();
+    while stat(existing)?.is_none() {
+        match (existing.parent(), existing.file_name()) {
+            (Some(parent), Some(name)) => {
+                missing.push(name.to_owned());
+                existing = parent;
+            }
+            _ => return Ok(absolute),
+        }
+    }
+    let real = existing.canonicalize().map_err(|e| Error::io("resolve the path", existing, e))?;
+    Ok(missing.iter().rev().fold(real, |real, name| real.join(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_that_overlaps_a_source_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("src");
+        std::fs::create_dir(&source).unwrap();
+        let specs = [SourceSpec { label: "src".into(), path: source.clone() }];
+        assert!(check(&source.join("deep/out"), None, Existing::Refuse, &specs).is_err());
+        assert!(check(dir.path(), None, Existing::Overwrite, &specs).is_err());
+        assert!(check(&dir.path().join("src-out"), None, Existing::Refuse, &specs).is_ok());
+    }
+}
