@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::sample::Reject;
 use crate::source::PlannedFile;
 use crate::source::compression::Compression;
-use crate::source::jsonl::{self, Fields};
+use crate::source::json_line::WantedFields;
 use crate::source::stream::{Broken, Stream};
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, FileKind, Format};
@@ -44,7 +44,7 @@ pub(super) struct RawText {
     pub(super) files: Arc<Vec<RawFile>>,
     pub(super) kinds: Vec<FileKind>,
     pub(super) documents: Documents,
-    pub(super) text_field: String,
+    pub(super) wanted: WantedFields,
     pub(super) tokenizer: Option<Arc<Tokenizer>>,
     pub(super) places: Vec<DocumentPlace>,
     /// Stored bytes ÷ decompressed bytes of each file.
@@ -72,7 +72,7 @@ impl RawText {
         let mut text = Self {
             kinds,
             documents,
-            text_field,
+            wanted: WantedFields::new(&text_field, None, &[]),
             tokenizer,
             places: Vec::new(),
             stored_ratio: Vec::new(),
@@ -279,7 +279,7 @@ impl RawTextWorker<'_> {
         };
         let parsed: Result<std::borrow::Cow<'_, str>, Reject> = if is_json {
             let line = content.strip_suffix(b"\n").unwrap_or(content);
-            jsonl::parse(line, Fields { text: &text.text_field, key: None }).map(|found| found.text)
+            text.wanted.find(line).map(|found| found.text)
         } else {
             let plain = std::str::from_utf8(content);
             plain.map(Into::into).map_err(|e| {

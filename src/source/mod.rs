@@ -8,7 +8,7 @@ pub mod found_files;
 pub mod globs;
 pub mod image_table;
 mod json_array;
-pub mod jsonl;
+pub mod json_line;
 pub mod labels;
 pub mod layout;
 pub mod lines;

@@ -4,16 +4,16 @@
 //! and tables of separated values, the first rows of a few files are examined. A field that none of them has is
 //! considered misspelled.
 
-use std::path::Path as FilePath;
+use std::path::Path;
 
 use super::options::TextOptions;
 use super::plan::TextFile;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::source::json_line::MemberPath;
 use crate::source::missing_field::{quoted, suggestion};
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Stream;
-use crate::source::text::json::Path;
 use crate::source::text::kind::Format;
 use crate::source::text::rows;
 use crate::source::warning::Warning;
@@ -32,13 +32,13 @@ const NAMES: usize = 64;
 /// A requested field.
 struct RequestedField<'a> {
     name: &'a str,
-    path: Path,
+    path: MemberPath,
     seen: bool,
 }
 
 impl<'a> RequestedField<'a> {
     fn new(name: &'a str) -> Self {
-        Self { name, path: Path::new(name), seen: false }
+        Self { name, path: MemberPath::new(name), seen: false }
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn check(
 ) -> Result<Vec<Warning>> {
     let has_fields = |detail: &TextFile| {
         detail.defect.is_none()
-            && (detail.kind.format.is_json() || matches!(detail.kind.format, Format::Csv | Format::Tsv))
+            && (detail.kind.format.is_json() || matches!(detail.kind.format, Format::Delimited(_)))
     };
     let with_fields: Vec<usize> = (0..files.len()).filter(|&at| has_fields(&details[at])).collect();
     let examined = with_fields.len().min(FILES);
@@ -90,7 +90,7 @@ pub(super) fn check(
     let mut first = None;
     if let (Some(stream), [file]) = (stdin, &with_fields[..]) {
         search.complete = search.read(stream, details[*file].kind.format)?;
-        return search.into_warnings(options, Some(FilePath::new("-")));
+        return search.into_warnings(options, Some(Path::new("-")));
     }
     for at in 0..examined {
         let file = with_fields[at * with_fields.len() / examined];
@@ -122,9 +122,9 @@ impl<'a> FieldSearch<'a> {
 
     /// Examines the rows at the start of a file. Returns whether these are all rows.
     fn rows(&mut self, bytes: &[u8], is_end: bool, format: Format) -> bool {
-        if !format.is_json() {
+        if let Format::Delimited(dialect) = format {
             // The first line has the names of all columns.
-            if let Some(names) = rows::names(format, bytes) {
+            if let Some(names) = rows::names(dialect, bytes) {
                 self.rows += 1;
                 self.columns(&names);
             }
@@ -172,7 +172,7 @@ impl<'a> FieldSearch<'a> {
     }
 
     /// Returns the warnings, or an error if no examined row has a requested field.
-    fn into_warnings(self, options: &TextOptions, first: Option<&FilePath>) -> Result<Vec<Warning>> {
+    fn into_warnings(self, options: &TextOptions, first: Option<&Path>) -> Result<Vec<Warning>> {
         let mut warnings = Vec::new();
         if self.rows == 0 {
             return Ok(warnings);

@@ -15,7 +15,6 @@ use crate::pipeline::conversion::Converting;
 use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Record, Reject, RejectCode, Value};
 use crate::source::compression::Compression;
-use crate::source::jsonl::{self, Fields};
 use crate::source::lines::LinePiece;
 use crate::source::opened::OpenedFile;
 use crate::source::stream::Broken;
@@ -222,23 +221,9 @@ impl TextJob {
             Ok(Cow::Owned(replaced)) => replaced.as_bytes(),
             _ => line,
         };
-        let document = match &self.wanted {
-            None => {
-                let options = &self.options;
-                let fields = Fields { text: &options.text_field, key: options.key_field.as_deref() };
-                let found = contained(|| jsonl::parse(line, fields));
-                found.map(|found| SourceDocument { key: found.key, text: found.text, kept: Vec::new() })
-            }
-            Some(wanted) => {
-                let line = std::str::from_utf8(line).map_err(|e| not_utf8("the line", &e));
-                let found = line.and_then(|line| contained(|| wanted.find(line)));
-                found.map(|found| SourceDocument {
-                    key: found.key,
-                    text: found.text.into(),
-                    kept: found.kept,
-                })
-            }
-        };
+        let document = contained(|| self.wanted.find(line));
+        let document =
+            document.map(|found| SourceDocument { key: found.key, text: found.text, kept: found.kept });
         sink.item(position, document, out)
     }
 

@@ -41,6 +41,7 @@ use crate::pipeline::stop::Stop;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::PlannedFile;
 use crate::source::file_list::ChosenFiles;
+use crate::source::json_line::WantedFields;
 use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
@@ -48,7 +49,6 @@ use crate::source::split_by::SplitBy;
 use crate::source::splits::{Names, Splits};
 use crate::source::stream::Stream;
 use crate::source::text::cut::Rule;
-use crate::source::text::json;
 use crate::source::text::kind::{Documents, Format};
 use crate::source::warning::Warning;
 use crate::transform::text::id_width;
@@ -81,8 +81,8 @@ pub struct TextJob {
     fields: Vec<Field>,
     /// The rule that divides plain text into documents.
     rule: Rule,
-    /// Requested paths in a line of JSON; `None` if the text and the key are top-level members and no fields are kept.
-    wanted: Option<json::WantedPaths>,
+    /// Requested fields of a line of JSON.
+    wanted: WantedFields,
     /// Standard input, if it is the source and not yet read.
     stdin: Mutex<Option<Stream>>,
 }
@@ -130,7 +130,7 @@ impl TextJob {
         Ok(Self {
             described: options.describe()?,
             rule: items::rule(&options.documents),
-            wanted: wanted_members(&options, &found.fields),
+            wanted: wanted_fields(&options, &found.fields),
             options,
             sources: found.sources,
             files: found.files,
@@ -189,14 +189,9 @@ impl TextJob {
 /// Fields of the rows of `--pack`, which mark the boundaries of their documents.
 pub(super) const PACK_FIELDS: [&str; 2] = ["cu_seqlens", "piece_starts"];
 
-/// Returns the requested paths in lines of JSON. `None` if only top-level members are requested, for which there is a
-/// faster parser.
-fn wanted_members(options: &TextOptions, fields: &[Field]) -> Option<json::WantedPaths> {
-    let text = json::Path::new(&options.text_field);
-    let key = options.key_field.as_deref().map(json::Path::new);
-    let is_nested = text.is_nested() || key.as_ref().is_some_and(json::Path::is_nested);
-    let kept = fields.iter().map(|field| (json::Path::new(&field.name), field.clone())).collect();
-    (is_nested || !fields.is_empty()).then_some(json::WantedPaths { text, key, kept })
+/// Returns the requested fields of a line of JSON.
+fn wanted_fields(options: &TextOptions, kept: &[Field]) -> WantedFields {
+    WantedFields::new(&options.text_field, options.key_field.as_deref(), kept)
 }
 
 impl Job for TextJob {

@@ -12,6 +12,7 @@ use crate::source::lines::{LinePiece, LineReader};
 use crate::source::opened::OpenedFile;
 use crate::source::stream::{Broken, Stream};
 use crate::source::table::arrow::Batches;
+use crate::source::table::delimited::Dialect;
 use crate::source::table::parquet::{Groups, ParquetFile};
 use crate::source::table::{NextRows, RowBatch};
 use crate::source::text::columns::TextColumns;
@@ -105,7 +106,7 @@ pub(super) enum PartReader<'a> {
 /// A table of separated values. Its header is read first.
 pub(super) struct DelimitedTable<'a> {
     cutter: DocumentCutter,
-    format: Format,
+    dialect: Dialect,
     wanted: rows::RequestedColumns<'a>,
     header: Option<Arc<TableHeader>>,
     ended: bool,
@@ -120,7 +121,7 @@ impl DelimitedTable<'_> {
                     return Ok(Some(TaskInput::Rows { header: Arc::clone(header), offset, bytes }));
                 }
                 (DocumentCut::Piece(LinePiece::Lines { offset, mut bytes }), None) => {
-                    match TableHeader::read(self.format, &bytes, self.wanted) {
+                    match TableHeader::read(self.dialect, &bytes, self.wanted) {
                         Ok((header, end)) => {
                             let header = Arc::clone(self.header.insert(Arc::new(header)));
                             let bytes = bytes.split_off(end);
@@ -214,15 +215,14 @@ impl<'a> PartReader<'a> {
             }
             Format::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
             Format::JsonLines | Format::Json => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
-            Format::Csv | Format::Tsv => {
+            Format::Delimited(dialect) => {
                 let wanted = rows::RequestedColumns {
                     text: &options.text_field,
                     key: options.key_field.as_deref(),
                     fields: &job.fields,
                 };
-                let cutter = cut(rows::rule(kind.format))?;
-                let table =
-                    DelimitedTable { cutter, format: kind.format, wanted, header: None, ended: false };
+                let cutter = cut(rows::rule(dialect))?;
+                let table = DelimitedTable { cutter, dialect, wanted, header: None, ended: false };
                 Ok(Self::Rows { table, read: 0 })
             }
             Format::Parquet => {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::{TextInput, TextShape};
 use super::plan::{self, FilePart, TextFile};
-use super::{TextJob, TextOptions, items, unit_bytes, wanted_members};
+use super::{TextJob, TextOptions, items, unit_bytes, wanted_fields};
 use crate::error::{Error, Result};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
 use crate::schema::{Field, Kind, Schema};
@@ -140,7 +140,7 @@ impl StoredJob for TextJob {
             stdin: Mutex::new(None),
             described: header.options,
             rule: items::rule(&options.documents),
-            wanted: wanted_members(&options, &fields),
+            wanted: wanted_fields(&options, &fields),
             options,
             sources: header.sources,
             files: files.iter().collect(),

@@ -10,6 +10,7 @@ use super::{MetadataRow, MetadataTable};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
+use crate::source::json_line::object;
 
 struct JsonLine {
     number: u64,
@@ -68,17 +69,6 @@ fn lines(bytes: &[u8]) -> Vec<JsonLine> {
         lines.push(JsonLine { number: i as u64 + 1, offset: start, object: object(line.trim_ascii()) });
     }
     lines
-}
-
-fn object(line: &[u8]) -> Result<Map<String, Json>, Reject> {
-    if line.is_empty() {
-        return Err(Reject::new(RejectCode::Empty, "the line is empty"));
-    }
-    let text = std::str::from_utf8(line).map_err(|e| {
-        Reject::new(RejectCode::InvalidUtf8, format!("byte {} of the line is not UTF-8", e.valid_up_to()))
-    })?;
-    serde_json::from_str(text)
-        .map_err(|e| Reject::new(RejectCode::InvalidJson, format!("the line is not a JSON object: {e}")))
 }
 
 /// Sets the name and label of the row, and returns its values.

@@ -5,7 +5,7 @@
 //! rejected.
 
 mod columns;
-mod csv;
+mod delimited;
 mod json_lines;
 mod labels;
 mod lists;
@@ -20,13 +20,13 @@ use xxhash_rust::xxh3::xxh3_128;
 
 pub use self::columns::{Keep, parse_keep};
 use self::columns::{PathColumn, WantedMetadata};
-pub(super) use self::csv::begin;
 pub(super) use self::labels::Labels;
 pub use self::placed::{BESIDE_NAMES, list_beside};
 use self::placed::{PlacedTable, list_tables};
 pub(super) use self::value::{from_json, from_text};
 use super::listing::Detail;
 use super::source_file::SourceFile;
+use super::table::delimited::Dialect;
 use super::{folder_of, read_file};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
@@ -122,8 +122,8 @@ fn read_table(path: &Path, wanted: &WantedMetadata<'_>) -> Result<(MetadataTable
     let bytes = read_file(path)?;
     let content = xxh3_128(&bytes);
     let table = match extension(path).as_str() {
-        "csv" => csv::read(&bytes, csv::Dialect::Csv, wanted),
-        "tsv" => csv::read(&bytes, csv::Dialect::Tsv, wanted),
+        "csv" => delimited::read(&bytes, Dialect::Csv, wanted),
+        "tsv" => delimited::read(&bytes, Dialect::Tsv, wanted),
         "jsonl" | "ndjson" => json_lines::read(&bytes, wanted),
         "parquet" => parquet::read(bytes, wanted),
         _ => Err(Error::usage("unknown kind of metadata file")

@@ -1,11 +1,12 @@
-//! Tables with typed columns: Parquet and Arrow files. Text, images and metadata in such files are all read through
-//! this module.
+//! Tables: Parquet and Arrow files, whose columns have types, and delimited values, which are text. Text, images and
+//! metadata in such files are all read through this module.
 //!
-//! A file is read in batches of consecutive rows, and only the requested columns. Counts claimed by a damaged file are
+//! A file with typed columns is read in batches of consecutive rows, and only the requested columns. Counts claimed by a damaged file are
 //! checked before anything is allocated for them. Rows before damage in the middle of a file are kept.
 
 pub mod arrow;
 mod cells;
+pub mod delimited;
 pub mod parquet;
 mod rows;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::error::{Error, Result};
 use crate::source::compression::Compression;
 use crate::source::stream::Stream;
+use crate::source::table::delimited::Dialect;
 
 /// File format of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,10 +20,8 @@ pub enum Format {
     JsonLines,
     /// A JSON array of objects, or one object per line.
     Json,
-    /// Comma-separated values.
-    Csv,
-    /// Tab-separated values.
-    Tsv,
+    /// Comma-separated or tab-separated values.
+    Delimited(Dialect),
     /// A Parquet file.
     Parquet,
     /// An Arrow IPC file or stream.
@@ -61,8 +60,8 @@ impl FileKind {
         let format = match extension.to_ascii_lowercase().as_str() {
             "txt" => Format::Text,
             "jsonl" | "ndjson" => Format::JsonLines,
-            "csv" => Format::Csv,
-            "tsv" => Format::Tsv,
+            "csv" => Format::Delimited(Dialect::Csv),
+            "tsv" => Format::Delimited(Dialect::Tsv),
             // Both formats have their own compression.
             "parquet" if compression.is_none() => Format::Parquet,
             "arrow" if compression.is_none() => Format::Arrow,
@@ -92,8 +91,8 @@ impl fmt::Display for FileKind {
             Format::Text => "txt",
             Format::JsonLines => "jsonl",
             Format::Json => "json",
-            Format::Csv => "csv",
-            Format::Tsv => "tsv",
+            Format::Delimited(Dialect::Csv) => "csv",
+            Format::Delimited(Dialect::Tsv) => "tsv",
             Format::Parquet => "parquet",
             Format::Arrow => "arrow",
         })?;
@@ -208,7 +207,7 @@ mod tests {
         let kind = |name: &str| FileKind::of_name(name).map(|k| (k.format, k.compression));
         assert_eq!(kind("a/b.TXT"), Some((Format::Text, None)));
         assert_eq!(kind("b.ndjson.gz"), Some((Format::JsonLines, Some(Compression::Gzip))));
-        assert_eq!(kind("b.tsv.bz2"), Some((Format::Tsv, Some(Compression::Bzip2))));
+        assert_eq!(kind("b.tsv.bz2"), Some((Format::Delimited(Dialect::Tsv), Some(Compression::Bzip2))));
         assert_eq!(kind("b.arrow"), Some((Format::Arrow, None)));
         for other in ["b.parquet.gz", "b.gz", "txt", "b.pdf", ""] {
             assert_eq!(kind(other), None, "{other}");

@@ -6,7 +6,6 @@
 
 pub mod columns;
 pub mod cut;
-pub mod json;
 pub mod kind;
 pub mod rows;
 mod scan;

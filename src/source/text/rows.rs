@@ -1,21 +1,16 @@
-//! Documents in the rows of tables of delimited values: comma-separated with quoting (RFC 4180), or tab-separated
-//! without quoting. An empty value of a kept column is null.
-
-use std::borrow::Cow;
-
-use csv::{ByteRecord, Reader, ReaderBuilder};
+//! Documents in the rows of tables of comma-separated or tab-separated values. An empty value of a kept column is null.
 
 use super::columns::DocumentRow;
 use super::cut::Rule;
-use super::kind::Format;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::Field;
-use crate::source::metadata::{begin, from_text};
+use crate::source::metadata::from_text;
+use crate::source::table::delimited::{DelimitedReader, DelimitedRow, Dialect};
 
 /// The columns of a table, and which of them are requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableHeader {
-    format: Format,
+    dialect: Dialect,
     names: Vec<String>,
     text: usize,
     key: Option<usize>,
@@ -33,27 +28,18 @@ pub struct RequestedColumns<'a> {
     pub fields: &'a [Field],
 }
 
-/// Returns how a table of `format` is cut into pieces.
-pub fn rule(format: Format) -> Rule {
-    // Tab-separated values have no quoting: a line is a row.
-    if format == Format::Tsv { Rule::Lines } else { Rule::Rows { delimiter: b',' } }
-}
-
-fn reader(format: Format, bytes: &[u8]) -> Reader<&[u8]> {
-    ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .delimiter(if format == Format::Tsv { b'\t' } else { b',' })
-        .quoting(format != Format::Tsv)
-        .from_reader(bytes)
+/// Returns how a table is cut into pieces.
+pub fn rule(dialect: Dialect) -> Rule {
+    match dialect {
+        Dialect::Csv => Rule::Rows { delimiter: dialect.delimiter() },
+        // Without quoting, a line is a row.
+        Dialect::Tsv => Rule::Lines,
+    }
 }
 
 /// Returns the names of the columns from the first piece of a table; `None` if there are none.
-pub fn names(format: Format, piece: &[u8]) -> Option<Vec<String>> {
-    let mut record = ByteRecord::new();
-    let content = piece.strip_prefix("\u{feff}".as_bytes()).unwrap_or(piece);
-    let is_read = reader(format, content).read_byte_record(&mut record).ok()?;
-    is_read.then(|| record.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+pub fn names(dialect: Dialect, piece: &[u8]) -> Option<Vec<String>> {
+    DelimitedReader::of_table(dialect, piece).names().ok()?
 }
 
 impl TableHeader {
@@ -62,17 +48,16 @@ impl TableHeader {
     /// # Errors
     ///
     /// Returns a reject if a requested column is missing or occurs twice.
-    pub fn read(format: Format, piece: &[u8], wanted: RequestedColumns<'_>) -> Result<(Self, usize), Reject> {
-        let content = piece.strip_prefix("\u{feff}".as_bytes()).unwrap_or(piece);
-        let mut reader = reader(format, content);
-        let mut record = ByteRecord::new();
-        if !reader.read_byte_record(&mut record).map_err(|e| unreadable(&e))? {
-            return Err(Reject::new(RejectCode::Empty, "the table has no line that names its columns"));
-        }
-        let end = piece.len() - content.len() + reader.position().byte() as usize;
-        // The reader stops between the two bytes of a CRLF line end.
-        let end = end + usize::from(piece[..end].ends_with(b"\r") && piece[end..].starts_with(b"\n"));
-        let names: Vec<String> = record.iter().map(|n| String::from_utf8_lossy(n).into_owned()).collect();
+    pub fn read(
+        dialect: Dialect,
+        piece: &[u8],
+        wanted: RequestedColumns<'_>,
+    ) -> Result<(Self, usize), Reject> {
+        let mut reader = DelimitedReader::of_table(dialect, piece);
+        let names = reader
+            .names()
+            .map_err(|e| unreadable(&e))?
+            .ok_or_else(|| Reject::new(RejectCode::Empty, "the table has no line that names its columns"))?;
         let find = |name: &str| {
             let mut found = (0..names.len()).filter(|&at| names[at] == name);
             match (found.next(), found.next()) {
@@ -87,7 +72,7 @@ impl TableHeader {
         let text = find(wanted.text)?;
         let key = wanted.key.map(find).transpose()?;
         let kept = wanted.fields.iter().map(|f| find(&f.name)).collect::<Result<_, _>>()?;
-        Ok((Self { format, names, text, key, kept }, end))
+        Ok((Self { dialect, names, text, key, kept }, reader.end()))
     }
 
     /// Calls `each` with every row of a piece and its offset in the piece, as long as `each` returns true.
@@ -100,18 +85,15 @@ impl TableHeader {
         lossy: bool,
         mut each: impl FnMut(usize, Result<DocumentRow<'_>, Reject>) -> bool,
     ) {
-        let mut reader = reader(self.format, piece);
-        let mut record = ByteRecord::new();
+        let mut reader = DelimitedReader::of_rows(self.dialect, piece);
         loop {
-            match reader.read_byte_record(&mut record) {
-                Ok(false) => return,
-                Ok(true) => {
-                    let at = record.position().map_or(0, |p| begin(piece, 0, p.byte()).1 as usize);
-                    if !each(at, self.row(&record, fields, lossy)) {
+            match reader.read() {
+                Ok(None) => return,
+                Ok(Some(row)) => {
+                    if !each(row.offset, self.row(&row, fields, lossy)) {
                         return;
                     }
                 }
-                // Does not happen: the bytes are in memory, and rows may have any number of values.
                 Err(e) => {
                     each(0, Err(unreadable(&e)));
                     return;
@@ -122,26 +104,13 @@ impl TableHeader {
 
     fn row<'a>(
         &self,
-        record: &'a ByteRecord,
+        row: &DelimitedRow<'a>,
         fields: &[Field],
         lossy: bool,
     ) -> Result<DocumentRow<'a>, Reject> {
-        if record.len() != self.names.len() {
-            let message = format!("the row has {} values, the first line {}", record.len(), self.names.len());
-            return Err(Reject::new(RejectCode::InvalidValue, message));
-        }
-        let value = |at: usize| {
-            let bytes = record.get(at).unwrap_or_default();
-            match std::str::from_utf8(bytes) {
-                Ok(text) => Ok(Cow::Borrowed(text)),
-                Err(_) if lossy => Ok(String::from_utf8_lossy(bytes)),
-                Err(_) => {
-                    let message = format!("the field {:?} is not UTF-8", self.names[at]);
-                    Err(Reject::new(RejectCode::InvalidUtf8, message))
-                }
-            }
-        };
-        let key = self.key.map(value).transpose()?.map(Cow::into_owned);
+        row.check_values(self.names.len())?;
+        let value = |at: usize| row.text(at, &self.names[at], lossy);
+        let key = self.key.map(value).transpose()?.map(String::from);
         if key.as_deref() == Some("") {
             return Err(Reject::new(RejectCode::MissingField, "the row has no key"));
         }
@@ -169,7 +138,7 @@ mod tests {
         let wanted = RequestedColumns { text: "body", key: Some("id"), fields: &fields };
         let table =
             "\u{feff}id,body,n\r\na,\"one\r\ntwo, \"\"three\"\"\",5\r\n\r\nb,x,\nc,y\nd,z,many\n,k,1\n";
-        let (header, end) = TableHeader::read(Format::Csv, table.as_bytes(), wanted).unwrap();
+        let (header, end) = TableHeader::read(Dialect::Csv, table.as_bytes(), wanted).unwrap();
         assert_eq!(&table[end..end + 3], "a,\"");
         let mut found = Vec::new();
         header.rows(&table.as_bytes()[end..], &fields, false, |at, row| {
@@ -194,7 +163,7 @@ mod tests {
     #[test]
     fn columns_that_are_not_there_are_named() {
         let wanted = RequestedColumns { text: "text", key: None, fields: &[] };
-        let defect = |table: &str| TableHeader::read(Format::Tsv, table.as_bytes(), wanted).unwrap_err();
+        let defect = |table: &str| TableHeader::read(Dialect::Tsv, table.as_bytes(), wanted).unwrap_err();
         assert_eq!(defect("").code, RejectCode::Empty);
         assert_eq!(defect("a\tb\n").message, "there is no column \"text\"; there are a, b");
         assert_eq!(defect("text\ttext\n").code, RejectCode::Corrupt);

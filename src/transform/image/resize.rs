@@ -57,7 +57,7 @@ fn algorithm(filter: Filter) -> FilterType {
 pub(super) fn resize(
     resizer: &mut Resizer,
     filter: Filter,
-    source: &Pixels,
+    source: &mut Pixels,
     part: SourceRegion,
     target: Size,
     out: &mut Pixels,

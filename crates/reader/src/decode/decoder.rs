@@ -83,7 +83,7 @@ impl Decoder {
         let part = SourceRegion { left: part.left - f64::from(left), top: part.top - f64::from(top), ..part };
         let done = self
             .rect(image, reduction, Rect { left, top, size }, channels, &mut source.data)
-            .and_then(|()| resize(&mut self.resizer, FILTER, &source, part, target, out));
+            .and_then(|()| resize(&mut self.resizer, FILTER, &mut source, part, target, out));
         self.part = source;
         done
     }

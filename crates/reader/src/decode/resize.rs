@@ -1,7 +1,7 @@
 //! Resamples images with `fast_image_resize`.
 
 use dsconvert_dataset::sample::Reject;
-use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::images::TypedImage;
 use fast_image_resize::pixels::{U8, U8x3, U8x4};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
@@ -32,11 +32,11 @@ impl SourceRegion {
 }
 
 /// Resamples `part` of `source` to `target` pixels in `out`, which has exactly the size needed. RGBA colours are
-/// weighted by their alpha.
+/// weighted by their alpha. `source` is mutable only for [`resize_typed`]; it does not change.
 pub fn resize(
     resizer: &mut Resizer,
     filter: FilterType,
-    source: &Pixels,
+    source: &mut Pixels,
     part: SourceRegion,
     target: Size,
     out: &mut [u8],
@@ -56,15 +56,16 @@ pub fn resize(
     }
 }
 
-/// Resamples pixels of one type. `Resizer::resize` would compile the resampling of all 13 types.
+/// Resamples pixels of one type. `Resizer::resize` would compile the resampling of all 13 types. The source is a
+/// [`TypedImage`] like the intermediate images, because the library compiles all its code again for each type of source.
 fn resize_typed<P: PixelTrait>(
     resizer: &mut Resizer,
-    source: &Pixels,
+    source: &mut Pixels,
     target: Size,
     out: &mut [u8],
     options: &ResizeOptions,
 ) -> Result<(), Reject> {
-    let from = TypedImageRef::<P>::from_buffer(source.width, source.height, &source.data).map_err(defect)?;
+    let from = TypedImage::<P>::from_buffer(source.width, source.height, &mut source.data).map_err(defect)?;
     let mut to = TypedImage::<P>::from_buffer(target.width, target.height, out).map_err(defect)?;
     resizer.resize_typed(&from, &mut to, options).map_err(defect)
 }

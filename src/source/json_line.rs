@@ -1,0 +1,370 @@
+//! Lines of JSON: the requested members of an object, and whole objects.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value as Json};
+
+use super::metadata::from_json;
+use crate::sample::{Reject, RejectCode, Value};
+use crate::schema::Field;
+
+/// Where a field is in an object: a member of exactly that name or, if there is none, a path of nested members such as
+/// `a.b.c`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberPath {
+    whole: String,
+    /// The parts of a path; empty if the name contains no dot.
+    parts: Vec<String>,
+}
+
+impl MemberPath {
+    /// Creates the path of the field `name`.
+    pub fn new(name: &str) -> Self {
+        let parts = match name.contains('.') {
+            true => name.split('.').map(str::to_owned).collect(),
+            false => Vec::new(),
+        };
+        Self { whole: name.to_owned(), parts }
+    }
+
+    /// Returns whether an object has the field, even if it is null.
+    pub fn is_in(&self, object: &Map<String, Json>) -> bool {
+        object.contains_key(&self.whole) || self.nested(|name| object.get(name)).is_some()
+    }
+
+    /// Returns whether the member `name` of a line is the field or contains it.
+    fn needs(&self, name: &str) -> bool {
+        self.whole == name || self.parts.first().is_some_and(|first| first == name)
+    }
+
+    /// Returns the nested member, given how to find a member of the line.
+    fn nested<'a>(&self, member: impl Fn(&str) -> Option<&'a Json>) -> Option<&'a Json> {
+        let (first, rest) = self.parts.split_first()?;
+        rest.iter().try_fold(member(first)?, |value, name| value.get(name))
+    }
+}
+
+/// The requested fields of a line.
+#[derive(Debug, Clone)]
+pub struct WantedFields {
+    text: MemberPath,
+    key: Option<MemberPath>,
+    kept: Vec<(MemberPath, Field)>,
+}
+
+/// Fields of a line.
+#[derive(Debug, PartialEq)]
+pub struct LineFields<'a> {
+    /// The text, borrowed if it has no escapes.
+    pub text: Cow<'a, str>,
+    /// The key, if requested.
+    pub key: Option<String>,
+    /// One value per kept field.
+    pub kept: Vec<Value>,
+}
+
+impl WantedFields {
+    /// Requests the field that holds the text, the field that holds the key, and fields kept in the record.
+    pub fn new(text: &str, key: Option<&str>, kept: &[Field]) -> Self {
+        Self {
+            text: MemberPath::new(text),
+            key: key.map(MemberPath::new),
+            kept: kept.iter().map(|field| (MemberPath::new(&field.name), field.clone())).collect(),
+        }
+    }
+
+    /// Extracts the fields from a line (without its line end). If a name occurs twice, the last value counts, as in
+    /// most JSON readers.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`Reject`] for a line that is empty, not UTF-8 or not a JSON object, or that lacks the text or the
+    /// key. A value that does not fit the type of its field is also a reject. A key may be a string or an integer.
+    pub fn find<'a>(&self, line: &'a [u8]) -> Result<LineFields<'a>, Reject> {
+        let mut json = serde_json::Deserializer::from_str(text_of(line)?);
+        let mut members = json
+            .deserialize_map(MembersVisitor(self))
+            .and_then(|members| json.end().map(|()| members))
+            .map_err(|e| not_an_object(&e))?;
+        let key = self.key.as_ref().map(|path| key_of(&path.whole, members.find(path))).transpose()?;
+        let kept = self.kept.iter().map(|(path, field)| {
+            let value = members.find(path).unwrap_or(Cow::Owned(Json::Null));
+            from_json(&field.name, field.ty, &value)
+        });
+        let kept = kept.collect::<Result<_, _>>()?;
+        // A text that is a member of the line itself is moved out instead of copied.
+        let text = match members.take_text(&self.text.whole) {
+            Some(text) => text,
+            None => match members.find(&self.text).map(Cow::into_owned) {
+                Some(Json::String(text)) => Cow::Owned(text),
+                other => return Err(unusable(&self.text.whole, other.as_ref(), "a string", "--text-field")),
+            },
+        };
+        Ok(LineFields { text, key, kept })
+    }
+
+    /// Returns whether the member `name` of a line may be or contain a requested field.
+    fn needs(&self, name: &str) -> bool {
+        self.text.needs(name)
+            || self.key.as_ref().is_some_and(|path| path.needs(name))
+            || self.kept.iter().any(|(path, _)| path.needs(name))
+    }
+}
+
+/// Reads a whole object from a line (without its line end).
+///
+/// # Errors
+///
+/// Returns a [`Reject`] for a line that is empty, not UTF-8 or not a JSON object.
+pub fn object(line: &[u8]) -> Result<Map<String, Json>, Reject> {
+    serde_json::from_str(text_of(line)?).map_err(|e| not_an_object(&e))
+}
+
+fn text_of(line: &[u8]) -> Result<&str, Reject> {
+    let line = std::str::from_utf8(line).map_err(|e| {
+        Reject::new(RejectCode::InvalidUtf8, format!("byte {} of the line is not UTF-8", e.valid_up_to()))
+    })?;
+    match line.trim_ascii().is_empty() {
+        true => Err(Reject::new(RejectCode::Empty, "the line is empty")),
+        false => Ok(line),
+    }
+}
+
+fn not_an_object(error: &serde_json::Error) -> Reject {
+    Reject::new(RejectCode::InvalidJson, format!("the line is not a JSON object: {error}"))
+}
+
+fn key_of(name: &str, value: Option<Cow<'_, Json>>) -> Result<String, Reject> {
+    match value.map(Cow::into_owned) {
+        Some(Json::String(key)) => Ok(key),
+        Some(Json::Number(key)) if !key.is_f64() => Ok(key.to_string()),
+        other => Err(unusable(name, other.as_ref(), "a string or an integer", "--key-field")),
+    }
+}
+
+fn unusable(name: &str, found: Option<&Json>, wanted: &str, flag: &str) -> Reject {
+    let missing = |message: String| Reject::new(RejectCode::MissingField, message);
+    let kind = match found {
+        None => return missing(format!("there is no field {name:?}; {flag} names the field")),
+        Some(Json::Null) => return missing(format!("the field {name:?} is null")),
+        Some(Json::Bool(_)) => "a boolean",
+        Some(Json::Number(number)) if number.is_f64() => "a number with a fraction",
+        Some(Json::Number(_)) => "a number",
+        Some(Json::String(_)) => "a string",
+        Some(Json::Array(_)) => "a list",
+        Some(Json::Object(_)) => "an object",
+    };
+    Reject::new(RejectCode::WrongType, format!("the field {name:?} is {kind}, not {wanted}"))
+}
+
+/// The members of a line that may be or contain a requested field, each name once.
+#[derive(Default)]
+struct Members<'a>(Vec<(Cow<'a, str>, Member<'a>)>);
+
+/// The value of a member. Only strings are borrowed: texts are long, all else is short.
+enum Member<'a> {
+    Text(Cow<'a, str>),
+    Other(Json),
+}
+
+impl<'a> Members<'a> {
+    fn insert(&mut self, name: Cow<'a, str>, value: Member<'a>) {
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, earlier)) => *earlier = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    fn find(&self, path: &MemberPath) -> Option<Cow<'_, Json>> {
+        let member = |name: &str| self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        match member(&path.whole) {
+            Some(Member::Text(text)) => Some(Cow::Owned(Json::String(text.clone().into_owned()))),
+            Some(Member::Other(value)) => Some(Cow::Borrowed(value)),
+            // A string has no members.
+            None => path
+                .nested(|name| match member(name)? {
+                    Member::Text(_) => None,
+                    Member::Other(value) => Some(value),
+                })
+                .map(Cow::Borrowed),
+        }
+    }
+
+    /// Removes and returns the member `name` if it is a string.
+    fn take_text(&mut self, name: &str) -> Option<Cow<'a, str>> {
+        let at =
+            self.0.iter().position(|(known, value)| known == name && matches!(value, Member::Text(_)))?;
+        match self.0.swap_remove(at).1 {
+            Member::Text(text) => Some(text),
+            Member::Other(_) => None,
+        }
+    }
+}
+
+/// Collects the members that may be or contain a requested field.
+struct MembersVisitor<'w>(&'w WantedFields);
+
+impl<'de> Visitor<'de> for MembersVisitor<'_> {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Members::default();
+        while let Some(Name(name)) = map.next_key()? {
+            if self.0.needs(&name) {
+                members.insert(name, map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(members)
+    }
+}
+
+/// A member name, borrowed if it has no escapes.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Member<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MemberVisitor)
+    }
+}
+
+/// Like the visitor of [`Json`], but borrows a string that has no escapes.
+struct MemberVisitor;
+
+impl<'de> Visitor<'de> for MemberVisitor {
+    type Value = Member<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Member::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Member::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(Member::Other(value.into()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Member::Other(number.into()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Member::Other(number.into()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
+        Ok(Member::Other(number.into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Member::Other(Json::Null))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+        Json::deserialize(SeqAccessDeserializer::new(list)).map(Member::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        Json::deserialize(MapAccessDeserializer::new(map)).map(Member::Other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::FieldType;
+
+    fn wanted(text: &str) -> WantedFields {
+        let kept = [("meta.lang", FieldType::String), ("n", FieldType::Int64), ("meta", FieldType::Json)];
+        WantedFields::new(text, Some("meta.id"), &kept.map(|(name, ty)| Field::nullable(name, ty)))
+    }
+
+    /// Text and key of a line whose fields are members of the line itself.
+    fn found(line: &str) -> Result<(String, Option<String>), RejectCode> {
+        let wanted = WantedFields::new("text", Some("id"), &[]);
+        wanted.find(line.as_bytes()).map(|f| (f.text.into_owned(), f.key)).map_err(|r| r.code)
+    }
+
+    #[test]
+    fn wanted_fields_are_found_among_others() {
+        let line = r#"{"a": [1, {"text": "no"}], "id": 7, "text": "ja\n\ud83d\ude00", "z": null}"#;
+        assert_eq!(found(line), Ok(("ja\n😀".into(), Some("7".into()))));
+        assert_eq!(found(r#"{"\u0074ext": "x", "id": "k"}"#), Ok(("x".into(), Some("k".into()))));
+        assert_eq!(found(r#"{"text": "first", "id": 1, "text": "last"}"#).unwrap().0, "last");
+        assert_eq!(found("{\"text\": \"x\", \"id\": 1}\r"), Ok(("x".into(), Some("1".into()))));
+    }
+
+    #[test]
+    fn fields_are_found_by_path_and_by_name() {
+        let line = r#"{"meta": {"id": 7, "lang": "de"}, "a": {"b": "nested"}, "n": "5", "x": [1]}"#;
+        let nested = wanted("a.b");
+        let found = nested.find(line.as_bytes()).unwrap();
+        assert_eq!((&*found.text, found.key.as_deref()), ("nested", Some("7")));
+        let meta = Value::Text(r#"{"id":7,"lang":"de"}"#.into());
+        assert_eq!(found.kept, [Value::Text("de".into()), Value::Int(5), meta]);
+        let line = r#"{"a.b": "whole", "a": {"b": "nested"}, "meta.id": "k", "n": null}"#;
+        let found = nested.find(line.as_bytes()).unwrap();
+        assert_eq!((&*found.text, found.key.as_deref()), ("whole", Some("k")));
+        assert_eq!(found.kept, [Value::Null, Value::Null, Value::Null]);
+        let twice = r#"{"a": {"b": "1"}, "meta.id": 1, "\u0061": {"b": "2\u00e9"}}"#;
+        assert_eq!(nested.find(twice.as_bytes()).unwrap().text, "2é");
+    }
+
+    #[test]
+    fn the_text_can_also_be_the_key_and_be_kept() {
+        let wanted = WantedFields::new("t", Some("t"), &[Field::nullable("t", FieldType::String)]);
+        let found = wanted.find(br#"{"t": "x"}"#).unwrap();
+        assert!(matches!(found.text, Cow::Borrowed("x")));
+        assert_eq!((found.key.as_deref(), found.kept), (Some("x"), vec![Value::Text("x".into())]));
+    }
+
+    #[test]
+    fn every_defect_has_its_code() {
+        for (line, code) in [
+            ("", RejectCode::Empty),
+            (" \r", RejectCode::Empty),
+            ("nonsense", RejectCode::InvalidJson),
+            ("[1]", RejectCode::InvalidJson),
+            (r#"{"text": "x""#, RejectCode::InvalidJson),
+            (r#"{"text": "x", "id": 1} {}"#, RejectCode::InvalidJson),
+            (r#"{"text": "\ud800", "id": 1}"#, RejectCode::InvalidJson),
+            (r#"{"id": 1}"#, RejectCode::MissingField),
+            (r#"{"text": null, "id": 1}"#, RejectCode::MissingField),
+            (r#"{"text": 5, "id": 1}"#, RejectCode::WrongType),
+            (r#"{"text": ["x"], "id": 1}"#, RejectCode::WrongType),
+            (r#"{"text": "x"}"#, RejectCode::MissingField),
+            (r#"{"text": "x", "id": 1.5}"#, RejectCode::WrongType),
+        ] {
+            assert_eq!(found(line), Err(code), "{line}");
+        }
+        let wanted_alone = WantedFields::new("text", None, &[]);
+        assert_eq!(wanted_alone.find(b"{\"text\": \"\xff\"}").unwrap_err().code, RejectCode::InvalidUtf8);
+        for (line, code) in [
+            (r#"{"a": {"b": "\udc00"}, "meta.id": 1}"#, RejectCode::InvalidJson),
+            (r#"{"a": {"c": "x"}, "meta.id": 1}"#, RejectCode::MissingField),
+            (r#"{"a": "x", "meta.id": 1}"#, RejectCode::MissingField),
+            (r#"{"a": {"b": null}, "meta.id": 1}"#, RejectCode::MissingField),
+            (r#"{"a": {"b": [1]}, "meta.id": 1}"#, RejectCode::WrongType),
+            (r#"{"a": {"b": "x"}, "meta.id": 1.5}"#, RejectCode::WrongType),
+            (r#"{"a": {"b": "x"}}"#, RejectCode::MissingField),
+            (r#"{"a": {"b": "x"}, "meta.id": 1, "n": "many"}"#, RejectCode::InvalidValue),
+        ] {
+            assert_eq!(wanted("a.b").find(line.as_bytes()).unwrap_err().code, code, "{line}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Tables of comma-separated values (RFC 4180), and of tab-separated values, which have no quoting.
+//!
+//! The first row names the columns. A byte order mark before it is not part of it. What an empty cell means is decided
+//! by the caller.
+
+use std::borrow::Cow;
+
+use csv::{ByteRecord, Reader, ReaderBuilder};
+use serde::{Deserialize, Serialize};
+
+use crate::sample::{Reject, RejectCode};
+
+/// How cells are separated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Dialect {
+    /// By commas. A cell in quotes may contain commas, line ends and doubled quotes.
+    Csv,
+    /// By tabs. A line is a row, and quotes have no meaning.
+    Tsv,
+}
+
+impl Dialect {
+    /// Returns the byte between two cells.
+    pub fn delimiter(self) -> u8 {
+        match self {
+            Self::Csv => b',',
+            Self::Tsv => b'\t',
+        }
+    }
+}
+
+/// Reader of the rows in `bytes`.
+pub struct DelimitedReader<'a> {
+    bytes: &'a [u8],
+    /// Number of bytes before the first row: those of a byte order mark.
+    skipped: usize,
+    reader: Reader<&'a [u8]>,
+    record: ByteRecord,
+}
+
+impl<'a> DelimitedReader<'a> {
+    /// Creates a reader of a whole table, or of its start. The next row names the columns.
+    pub fn of_table(dialect: Dialect, bytes: &'a [u8]) -> Self {
+        let skipped = if bytes.starts_with("\u{feff}".as_bytes()) { 3 } else { 0 };
+        Self::new(dialect, bytes, skipped)
+    }
+
+    /// Creates a reader of rows from the middle of a table.
+    pub fn of_rows(dialect: Dialect, bytes: &'a [u8]) -> Self {
+        Self::new(dialect, bytes, 0)
+    }
+
+    fn new(dialect: Dialect, bytes: &'a [u8], skipped: usize) -> Self {
+        let reader = ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(dialect.delimiter())
+            .quoting(dialect == Dialect::Csv)
+            .from_reader(&bytes[skipped..]);
+        Self { bytes, skipped, reader, record: ByteRecord::new() }
+    }
+
+    /// Reads the names of the columns; `None` if there is no row.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn names(&mut self) -> csv::Result<Option<Vec<String>>> {
+        let row = self.read()?;
+        Ok(row.map(|row| row.record.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()))
+    }
+
+    /// Returns the next row; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// None are known: the bytes are in memory, and rows may have any number of cells.
+    pub fn read(&mut self) -> csv::Result<Option<DelimitedRow<'_>>> {
+        if !self.reader.read_byte_record(&mut self.record)? {
+            return Ok(None);
+        }
+        let (line, offset) = self
+            .record
+            .position()
+            .map_or((0, 0), |at| first_line_of_row(self.bytes, at.line(), at.byte() as usize + self.skipped));
+        Ok(Some(DelimitedRow { line, offset, record: &self.record }))
+    }
+
+    /// Returns the offset after the rows that were read.
+    pub fn end(&self) -> usize {
+        let end = self.skipped + self.reader.position().byte() as usize;
+        // The reader stops between the two bytes of a CRLF line end.
+        end + usize::from(self.bytes[..end].ends_with(b"\r") && self.bytes[end..].starts_with(b"\n"))
+    }
+}
+
+/// Returns the line and the offset of a row that the `csv` crate reports at `line` and `offset`. The crate counts empty
+/// lines before a row as part of the row.
+fn first_line_of_row(bytes: &[u8], mut line: u64, mut offset: usize) -> (u64, usize) {
+    while let Some(&byte) = bytes.get(offset).filter(|&&byte| byte == b'\n' || byte == b'\r') {
+        line += u64::from(byte == b'\n');
+        offset += 1;
+    }
+    (line, offset)
+}
+
+/// A row of a table.
+pub struct DelimitedRow<'a> {
+    /// Line in the bytes on which the row starts, from 1.
+    pub line: u64,
+    /// Offset of the row in the bytes.
+    pub offset: usize,
+    record: &'a ByteRecord,
+}
+
+impl<'a> DelimitedRow<'a> {
+    /// Returns the bytes of a cell. A cell that the row lacks is empty.
+    pub fn bytes(&self, column: usize) -> &'a [u8] {
+        self.record.get(column).unwrap_or_default()
+    }
+
+    /// Returns the text of a cell in the column called `name`. With `lossy`, invalid UTF-8 is replaced.
+    ///
+    /// # Errors
+    ///
+    /// Returns a reject if the cell is not UTF-8.
+    pub fn text(&self, column: usize, name: &str, lossy: bool) -> Result<Cow<'a, str>, Reject> {
+        let bytes = self.bytes(column);
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(Cow::Borrowed(text)),
+            Err(_) if lossy => Ok(String::from_utf8_lossy(bytes)),
+            Err(_) => Err(Reject::new(RejectCode::InvalidUtf8, format!("the field {name:?} is not UTF-8"))),
+        }
+    }
+
+    /// Checks that the row has one value for each of `columns` columns.
+    ///
+    /// # Errors
+    ///
+    /// Returns a reject if it has more or fewer.
+    pub fn check_values(&self, columns: usize) -> Result<(), Reject> {
+        if self.record.len() == columns {
+            return Ok(());
+        }
+        let message = format!("the row has {} values, the first line {columns}", self.record.len());
+        Err(Reject::new(RejectCode::InvalidValue, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_know_their_line_and_offset() {
+        for (text, places) in [
+            ("p,q\na,1\n\n\"b\nc\",2\nd,3", [(2, 4), (4, 9), (6, 17)]),
+            ("p,q\r\na,1\r\n\r\n\"b\nc\",2\r\nd,3\r\n", [(2, 5), (4, 12), (6, 21)]),
+            ("\u{feff}p,q\na,1\nb,2\nd,3\n", [(2, 7), (3, 11), (4, 15)]),
+        ] {
+            let mut reader = DelimitedReader::of_table(Dialect::Csv, text.as_bytes());
+            assert_eq!(reader.names().unwrap().unwrap(), ["p", "q"], "{text:?}");
+            let mut found = Vec::new();
+            while let Some(row) = reader.read().unwrap() {
+                found.push((row.line, row.offset));
+            }
+            assert_eq!(found, places, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_names_is_the_start_of_the_rows() {
+        for text in ["a,b\nc,d", "a,b\r\nc,d", "\u{feff}a,b\r\nc,d", "\"a\",\"b\"\nc,d"] {
+            let mut reader = DelimitedReader::of_table(Dialect::Csv, text.as_bytes());
+            reader.names().unwrap();
+            assert_eq!(&text[reader.end()..], "c,d", "{text:?}");
+        }
+    }
+
+    #[test]
+    fn cells_are_taken_from_their_quotes_only_with_commas() {
+        let cells = |dialect, row: &str| {
+            let mut reader = DelimitedReader::of_rows(dialect, row.as_bytes());
+            let row = reader.read().unwrap().unwrap();
+            assert!(row.check_values(2).is_ok());
+            [row.bytes(0).to_vec(), row.bytes(1).to_vec()].map(|cell| String::from_utf8(cell).unwrap())
+        };
+        assert_eq!(cells(Dialect::Csv, "\"one,\n\"\"two\"\"\",x"), ["one,\n\"two\"", "x"]);
+        assert_eq!(cells(Dialect::Tsv, "\"one\"\tx\ny"), ["\"one\"", "x"]);
+    }
+
+    #[test]
+    fn every_defect_has_its_code() {
+        let mut reader = DelimitedReader::of_rows(Dialect::Csv, b"a,\xff,c");
+        let row = reader.read().unwrap().unwrap();
+        assert_eq!(row.check_values(2).unwrap_err().code, RejectCode::InvalidValue);
+        let reject = row.text(1, "body", false).unwrap_err();
+        assert_eq!((reject.code, reject.message.contains("\"body\"")), (RejectCode::InvalidUtf8, true));
+        assert_eq!(row.text(1, "body", true).unwrap(), "\u{fffd}");
+        assert_eq!(row.text(7, "none", false).unwrap(), "");
+    }
+}
