@@ -145,6 +145,10 @@ struct PixelArgs {
     #[arg(long, value_name = "ENCODING", default_value = "jpeg:90")]
     encode: String,
 
+    /// Store progressive JPEGs that pass through as baseline JPEGs with the same pixels, which loaders decode faster
+    #[arg(long)]
+    baseline: bool,
+
     /// Restart markers after every N MCUs of stored JPEGs, for faster crops in training; try 4
     #[arg(long, value_name = "N")]
     restart_interval: Option<NonZeroU16>,
@@ -273,6 +277,7 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
         icc: pixels.icc,
         animated: pixels.animated,
         encode: parse("--encode", &pixels.encode)?,
+        baseline: pixels.baseline,
         restart_interval: pixels.restart_interval,
         keep_metadata: pixels.keep_metadata,
         lenient: pixels.lenient,

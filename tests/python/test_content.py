@@ -156,6 +156,32 @@ def test_restart_markers_change_no_pixel(options, dsconvert, protobuf, tmp_path)
     assert marked > len(records) / 3
 
 
+def test_progressive_files_become_baseline_files_with_the_same_pixels(dsconvert, protobuf, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    picture = Image.open(FIXTURES / "photos/dunes/morning.jpg").convert("RGB")
+    for name, mode, options in [
+        ("color", "RGB", {}),
+        ("fine", "RGB", {"subsampling": 0}),
+        ("gray", "L", {}),
+        ("inks", "CMYK", {}),
+    ]:
+        picture.convert(mode).save(folder / f"{name}.jpg", progressive=True, **options)
+    options = ["--layout", "flat", "--encode", "keep"]
+    ran = dsconvert("images", folder, *options, "--out", tmp_path / "kept")
+    assert "2 progressive JPEGs are slow to decode: --baseline" in ran.stdout
+    ran = dsconvert("images", folder, *options, "--baseline", "--out", tmp_path / "out")
+    assert "--baseline" not in ran.stdout
+    records = Dataset(tmp_path / "out", protobuf).all_records()
+    assert '"baseline": true' in json.dumps(json.loads((tmp_path / "out/manifest.json").read_text()))
+    for path in folder.iterdir():
+        source, stored = Image.open(path), Image.open(io.BytesIO(records[path.name]["image"]))
+        assert "progressive" in source.info and "progressive" not in stored.info, path.name
+        # A CMYK image is converted to RGB, and so encoded anew.
+        if path.name not in ("inks.jpg", "gray.jpg"):
+            assert np.array_equal(np.asarray(source), np.asarray(stored)), path.name
+
+
 def test_restart_markers_are_for_jpegs(dsconvert, tmp_path):
     ran = dsconvert(
         "images", "fixtures/photos", "--out", tmp_path / "out", "--encode", "png", "--restart-interval", "4", status=2

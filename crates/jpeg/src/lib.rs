@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod baseline;
+mod bit_writer;
 mod block;
 mod color;
 mod decoder;
@@ -14,8 +15,11 @@ mod memory;
 mod options;
 mod pixel_format;
 mod region;
+mod rewrite;
 mod scale;
 mod structure;
+#[cfg(test)]
+mod testing;
 
 pub use baseline::{BaselineDecoder, BaselineRequest, Declined, PlanesRequest, StoredPlane, StoredPlanes};
 pub use color::{cmyk_to_rgb, invert_cmyk, luma};
@@ -26,5 +30,6 @@ pub use image::{Image, ImageInfo};
 pub use options::DecodeOptions;
 pub use pixel_format::PixelFormat;
 pub use region::Region;
+pub use rewrite::to_baseline;
 pub use scale::Scale;
 pub use structure::{ColorModel, Component, Layout, MAX_SCANS, Process};

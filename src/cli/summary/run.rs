@@ -35,6 +35,7 @@ pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, el
             plural(*count, "record")
         ));
     }
+    add_progressive(&mut lines, manifest);
     add_rejects(&mut lines, manifest, out);
     let seconds = elapsed.as_secs_f64().max(1e-3);
     lines.add(format!(
@@ -55,6 +56,7 @@ pub(in crate::cli) fn merged(report: &Report, took: &RunReport, out: &Path) -> S
     lines.add(outcomes(manifest, &totals.skipped));
     add_classes(&mut lines, manifest, totals);
     add_splits(&mut lines, manifest);
+    add_progressive(&mut lines, manifest);
     add_rejects(&mut lines, manifest, out);
     lines.0 + &times(took) + &next_step(out)
 }
@@ -134,6 +136,21 @@ fn add_splits(lines: &mut Lines, manifest: &Manifest) {
                 HumanCount(length.p99)
             ));
         }
+    }
+}
+
+/// Adds a hint if images are slow to decode for a reason that an option removes. Without the option, that is; with it,
+/// the rest are images that cannot be stored otherwise.
+fn add_progressive(lines: &mut Lines, manifest: &Manifest) {
+    let has_option = manifest.options.get("baseline").is_some();
+    if let Some(count) = manifest.notes.get("progressive_kept").filter(|_| !has_option) {
+        lines.add(format!(
+            "  {} slow to decode: --baseline stores the same pixels as baseline JPEGs, for several times the speed",
+            match count {
+                1 => "1 progressive JPEG is".to_owned(),
+                _ => format!("{} progressive JPEGs are", HumanCount(*count)),
+            }
+        ));
     }
 }
 

@@ -295,6 +295,9 @@ impl<'a> ImageConversion<'a> {
         if image.passthrough {
             out.note("passed_through");
         }
+        if image.has_several_scans {
+            out.note("progressive_kept");
+        }
         if image.lenient {
             out.note("damaged_kept");
         }

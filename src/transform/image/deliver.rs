@@ -32,6 +32,7 @@ impl ImageTransform {
         // Nothing passes through when the output is bare samples.
         let options = ImageOptions {
             encode: Encode::Raw,
+            baseline: false,
             restart_interval: None,
             keep_metadata: false,
             min_size: None,

@@ -1,6 +1,5 @@
 //! Memory estimates of conversions, made before they start. The pipeline uses them for its memory budget.
 
-use super::container::jpeg;
 use super::geometry::SizePlan;
 use super::source::CheckedImage;
 
@@ -15,8 +14,7 @@ pub(super) fn memory_bytes(source: &CheckedImage<'_>, plan: &SizePlan) -> u64 {
         // 16 bits each; for one scan its data without stuffing.
         Some(header) => {
             let components = header.frame.components as u64;
-            let keeps_coefficients = header.frame.process == jpeg::CodingProcess::Progressive
-                || header.has_several_scans(source.bytes);
+            let keeps_coefficients = header.has_several_scans(source.bytes);
             // Components are padded to whole MCUs, with sides of up to 32 pixels.
             let side = |side: u32| u64::from(side.next_multiple_of(8 * header.frame.max_factor));
             let pixels = side(source.structure.size.width) * side(source.structure.size.height);

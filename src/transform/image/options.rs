@@ -37,6 +37,10 @@ pub struct ImageOptions {
     pub animated: Animated,
     /// Type and quality of the output.
     pub encode: Encode,
+    /// Whether JPEGs that pass through and are progressive, or have several scans, are stored as baseline JPEGs with the
+    /// same coefficients.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub baseline: bool,
     /// MCUs between the restart markers of baseline JPEGs, which stored files get if they have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_interval: Option<NonZeroU16>,
@@ -67,6 +71,7 @@ impl Default for ImageOptions {
             icc: Icc::default(),
             animated: Animated::default(),
             encode: Encode::default(),
+            baseline: false,
             restart_interval: None,
             keep_metadata: false,
             lenient: false,
@@ -99,9 +104,13 @@ impl ImageOptions {
         if self.encode == Encode::Raw && self.keep_metadata {
             return Err(Error::usage("--encode raw has no place for what --keep-metadata keeps"));
         }
-        if self.restart_interval.is_some() && !matches!(self.encode, Encode::Jpeg { .. } | Encode::Keep) {
+        let of_jpegs =
+            [("--baseline", self.baseline), ("--restart-interval", self.restart_interval.is_some())];
+        if !matches!(self.encode, Encode::Jpeg { .. } | Encode::Keep)
+            && let Some((flag, _)) = of_jpegs.into_iter().find(|(_, is_given)| *is_given)
+        {
             return Err(Error::usage(format!(
-                "--restart-interval is for JPEGs, which --encode {} does not store",
+                "{flag} is for JPEGs, which --encode {} does not store",
                 self.encode
             )));
         }
@@ -158,6 +167,8 @@ mod tests {
         let restart_interval = NonZeroU16::new(4);
         let interval = ImageOptions { encode: Encode::Png, restart_interval, ..ImageOptions::default() };
         assert!(refused(interval).contains("--restart-interval"));
+        let baseline = ImageOptions { encode: Encode::Raw, baseline: true, ..ImageOptions::default() };
+        assert!(refused(baseline).contains("--baseline"));
         assert!(refused(ImageOptions { max_pixels: 0, ..ImageOptions::default() }).contains("--max-pixels"));
     }
 }

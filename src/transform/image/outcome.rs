@@ -26,6 +26,8 @@ pub struct Converted {
     pub encoding: ImageType,
     /// Whether the coded pixels were copied unchanged from the source.
     pub passthrough: bool,
+    /// Whether the file is a JPEG with several scans, which is slow to decode.
+    pub has_several_scans: bool,
     /// Whether the source was damaged and is kept as far as it decodes.
     pub lenient: bool,
 }

@@ -100,8 +100,17 @@ impl ImageTransform {
         lenient |= decoded.lenient;
         if may_pass && decoded.is_unchanged && !lenient {
             let bytes = if self.options.keep_metadata { bytes.clone() } else { strip::strip(bytes, &source) };
+            let has_several_scans =
+                source.jpeg.as_ref().is_some_and(|header| header.has_several_scans(source.bytes));
+            // Files that a baseline JPEG cannot hold stay as they are.
+            let baseline = (self.options.baseline && has_several_scans)
+                .then(|| dsconvert_jpeg::to_baseline(&bytes, self.options.restart_interval).ok())
+                .flatten();
+            let has_several_scans = has_several_scans && baseline.is_none();
+            let bytes = baseline.map_or(bytes, Bytes::from);
             return Ok(ImageOutcome::Converted(Converted {
                 bytes: self.with_restarts(bytes, source.image_type, scratch),
+                has_several_scans,
                 width: plan.canvas.width,
                 height: plan.canvas.height,
                 encoding: source.image_type,
@@ -202,7 +211,7 @@ impl ImageTransform {
             file = metadata::with_exif(file, encoding, (width, height), &block);
         }
         let bytes = self.with_restarts(file.into(), encoding, scratch);
-        Converted { bytes, width, height, encoding, passthrough: false, lenient }
+        Converted { bytes, width, height, encoding, passthrough: false, has_several_scans: false, lenient }
     }
 
     /// Returns the file with the restart markers that the options ask for. Progressive and unusual JPEGs, and those that

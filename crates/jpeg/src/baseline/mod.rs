@@ -8,7 +8,6 @@
 //! [`Avx2`](crate::idct::Avx2) implements the transform with AVX2 intrinsics. Results do not depend on the processor.
 
 mod bit_reader;
-mod bit_writer;
 mod block_reader;
 mod coded_blocks;
 mod declined;

@@ -8,13 +8,13 @@
 use std::num::NonZeroU16;
 
 use super::bit_reader::BitReader;
-use super::bit_writer::BitWriter;
 use super::block_reader::{Skipped, read_block};
 use super::declined::Declined;
 use super::decoder::BaselineDecoder;
 use super::frame::{Component, Frame};
 use super::huffman::{MAX_DC_BITS, TableCache};
 use super::mcu_reader::{BlockPart, McuReader, SkipMcus};
+use crate::bit_writer::BitWriter;
 use crate::idct::{Backend, Portable};
 
 /// Maximum length of a Huffman code.
@@ -70,7 +70,7 @@ impl BaselineDecoder {
             let more = usize::from(interval.get()).min(left) - 1;
             let start = position(segment, &mcus.reader);
             backend.run(SkipMcus { reader: &mut mcus, count: more })?;
-            writer.copy(segment, start..position(segment, &mcus.reader))?;
+            writer.copy(segment, start..position(segment, &mcus.reader)).ok_or(Declined)?;
             writer.align();
             left -= 1 + more;
             if left == 0 {
@@ -111,7 +111,7 @@ fn write_first_mcu(
         if std::mem::take(&mut is_first[kind.component]) {
             codes[kind.component].write(*dc, writer)?;
         }
-        writer.copy(segment, start..position(segment, reader))?;
+        writer.copy(segment, start..position(segment, reader)).ok_or(Declined)?;
     }
     Ok(())
 }

@@ -36,7 +36,11 @@ impl Layout<'_> {
     /// arithmetic-coded or not 8-bit, or if its sampling factors need upsampling by a fraction.
     pub fn decode(&self, request: LayoutRequest, out: &mut Vec<u8>) -> Result<ImageInfo, Error> {
         let LayoutRequest { scale, format, is_lenient } = request;
-        self.check_support(format)?;
+        self.check_support()?;
+        if (self.components.len() == 4) != (format == PixelFormat::Cmyk) {
+            let message = format!("{} components cannot be decoded to {format:?}", self.components.len());
+            return Err(Error::new(ErrorKind::InvalidRequest, message));
+        }
         if !is_lenient {
             self.check_sound()?;
         }
@@ -53,20 +57,16 @@ impl Layout<'_> {
         Ok(ImageInfo { width, height, format, is_damaged })
     }
 
-    /// Checks that this decoder supports the coding process, and that the components can be decoded to `format`.
-    fn check_support(&self, format: PixelFormat) -> Result<(), Error> {
+    /// Checks that this decoder supports the coding process.
+    pub(crate) fn check_support(&self) -> Result<(), Error> {
         if self.process == Process::Lossless || self.is_arithmetic || self.precision != 8 {
             return Err(Error::unsupported("a lossless, arithmetic-coded or 12-bit JPEG is not supported"));
-        }
-        if (self.components.len() == 4) != (format == PixelFormat::Cmyk) {
-            let message = format!("{} components cannot be decoded to {format:?}", self.components.len());
-            return Err(Error::new(ErrorKind::InvalidRequest, message));
         }
         Ok(())
     }
 
     /// Checks that the file is complete, as far as its structure shows.
-    fn check_sound(&self) -> Result<(), Error> {
+    pub(crate) fn check_sound(&self) -> Result<(), Error> {
         if let Some(damage) = &self.damage {
             return Err(damage.clone());
         }
@@ -111,8 +111,20 @@ fn read_scans(layout: &Layout<'_>, planes: &mut [Plane], is_lenient: bool) -> Re
         }
         return Ok(is_damaged);
     }
+    let images = read_image(layout, |result| conceal(result).map(drop))?;
+    for (plane, blocks) in planes.iter_mut().zip(&images) {
+        plane.write(blocks, 0)?;
+    }
+    Ok(is_damaged)
+}
+
+/// Reads the coefficients of all scans, of all components. `conceal` decides whether an error in a scan counts.
+pub(crate) fn read_image(
+    layout: &Layout<'_>,
+    mut conceal: impl FnMut(Result<(), Error>) -> Result<(), Error>,
+) -> Result<Vec<Coefficients>, Error> {
     let mut images = Vec::new();
-    for index in 0..planes.len() {
+    for index in 0..layout.components.len() {
         images.push(Coefficients::of_image(layout, index)?);
     }
     for scan in &layout.scans {
@@ -120,10 +132,7 @@ fn read_scans(layout: &Layout<'_>, planes: &mut [Plane], is_lenient: bool) -> Re
         // libjpeg does not treat bytes after the last block as damage: some cameras write them.
         conceal((0..reader.rows()).try_for_each(|row| reader.read_row(row, row, &mut images)))?;
     }
-    for (plane, blocks) in planes.iter_mut().zip(&images) {
-        plane.write(blocks, 0)?;
-    }
-    Ok(is_damaged)
+    Ok(images)
 }
 
 /// Upsamples the planes and converts them to the pixels of `out`.

@@ -17,3 +17,5 @@ mod upsample;
 mod tests;
 
 pub use decode::LayoutRequest;
+pub(crate) use decode::read_image;
+pub(crate) use planes::Coefficients;

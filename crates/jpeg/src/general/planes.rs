@@ -8,7 +8,7 @@ use crate::structure::Layout;
 
 /// Blocks of coefficients of a component, including blocks that only complete MCUs.
 #[derive(Debug)]
-pub(super) struct Coefficients {
+pub(crate) struct Coefficients {
     blocks: Vec<DctBlock>,
     columns: usize,
 }
@@ -36,6 +36,11 @@ impl Coefficients {
     pub(super) fn block(&mut self, (column, row): (usize, usize)) -> Option<&mut DctBlock> {
         let blocks = self.blocks.get_mut(row * self.columns..)?.get_mut(..self.columns)?;
         blocks.get_mut(column)
+    }
+
+    /// Returns the block at a column and row.
+    pub(crate) fn get(&self, (column, row): (usize, usize)) -> Option<&DctBlock> {
+        self.blocks.get(row * self.columns..)?.get(..self.columns)?.get(column)
     }
 
     pub(super) fn clear(&mut self) {

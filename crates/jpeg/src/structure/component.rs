@@ -29,7 +29,7 @@ pub enum ColorModel {
 /// One component of the frame.
 #[derive(Debug, Clone)]
 pub struct Component {
-    pub(super) id: u8,
+    pub(crate) id: u8,
     pub(crate) horizontal: usize,
     pub(crate) vertical: usize,
     pub(super) quant_slot: usize,

@@ -3,11 +3,12 @@
 mod component;
 mod layout;
 mod scan;
-mod segments;
+pub(crate) mod segments;
 mod tables;
 mod walk;
 
 pub use component::{ColorModel, Component, Process};
 pub use layout::Layout;
 pub(crate) use scan::{HuffmanSpec, Scan};
+pub(crate) use walk::MAX_BLOCKS_PER_MCU;
 pub use walk::MAX_SCANS;

@@ -2,11 +2,11 @@
 
 use crate::error::Error;
 
-pub(super) const SOI: u8 = 0xd8;
-pub(super) const EOI: u8 = 0xd9;
+pub(crate) const SOI: u8 = 0xd8;
+pub(crate) const EOI: u8 = 0xd9;
 
 /// Returns the marker at `at` and the position after it. Any number of fill bytes may precede the marker.
-pub(super) fn next_marker(bytes: &[u8], at: usize) -> Result<(u8, usize), Error> {
+pub(crate) fn next_marker(bytes: &[u8], at: usize) -> Result<(u8, usize), Error> {
     let rest = bytes.get(at..).unwrap_or_default();
     let fill = rest.iter().take_while(|byte| **byte == 0xff).count();
     match (fill, rest.get(fill)) {
@@ -17,7 +17,7 @@ pub(super) fn next_marker(bytes: &[u8], at: usize) -> Result<(u8, usize), Error>
 }
 
 /// Returns the payload of the segment whose length field is at `at`.
-pub(super) fn payload(bytes: &[u8], at: usize) -> Result<&[u8], Error> {
+pub(crate) fn payload(bytes: &[u8], at: usize) -> Result<&[u8], Error> {
     let cut = || Error::truncated("a segment");
     let (length, rest) = bytes.get(at..).and_then(|rest| rest.split_first_chunk()).ok_or_else(cut)?;
     let length = usize::from(u16::from_be_bytes(*length));
@@ -27,7 +27,7 @@ pub(super) fn payload(bytes: &[u8], at: usize) -> Result<&[u8], Error> {
 }
 
 /// Returns the entropy-coded data from `at` to the marker that ends it, or to the end of the file.
-pub(super) fn entropy_coded(bytes: &[u8], at: usize) -> &[u8] {
+pub(crate) fn entropy_coded(bytes: &[u8], at: usize) -> &[u8] {
     let data = bytes.get(at..).unwrap_or_default();
     let mut end = 0;
     while let Some(next) = data[end..].iter().position(|byte| *byte == 0xff) {

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 pub const MAX_SCANS: usize = 100;
 
 /// Maximum number of blocks per MCU (T.81, B.2.3).
-const MAX_BLOCKS_PER_MCU: usize = 10;
+pub(crate) const MAX_BLOCKS_PER_MCU: usize = 10;
 /// Largest width and height that libjpeg reads.
 const MAX_SIDE: usize = 65_500;
 

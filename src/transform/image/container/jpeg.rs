@@ -59,9 +59,11 @@ pub(in crate::transform::image) struct JpegHeader<'a> {
 }
 
 impl JpegHeader<'_> {
-    /// Returns whether the first scan leaves components to other scans.
+    /// Returns whether the file `bytes` divides the coefficients among several scans.
     pub(in crate::transform::image) fn has_several_scans(&self, bytes: &[u8]) -> bool {
-        bytes.get(self.first_scan + 4).is_some_and(|count| usize::from(*count) < self.frame.components)
+        self.frame.process == CodingProcess::Progressive
+            // Whether the first scan leaves components to others.
+            || bytes.get(self.first_scan + 4).is_some_and(|count| usize::from(*count) < self.frame.components)
     }
 
     /// Returns the ICC profile, assembled from its parts; `None` if there is none or parts are missing.

@@ -92,6 +92,43 @@ fn restart_markers_change_no_pixel() {
 }
 
 #[test]
+fn progressive_files_become_baseline_files_with_the_same_pixels() {
+    let source = progressive(48, 32);
+    let with_exif = with_orientation(&source, 1);
+    for (file, texts) in [
+        (&source, &[][..]),
+        (&source, &[("encode", "keep")]),
+        (&with_exif, &[("encode", "keep"), ("keep_metadata", "true")]),
+        (&source, &[("restart_interval", "2")]),
+    ] {
+        let kept = convert(file, texts).unwrap();
+        let image = convert(file, &[texts, &[("baseline", "true")]].concat()).unwrap();
+        assert!(kept.passthrough && image.passthrough, "{texts:?}");
+        assert!(kept.has_several_scans && !image.has_several_scans, "{texts:?}");
+        assert!(kept.bytes.windows(2).any(|w| w == [0xff, 0xc2]), "{texts:?}");
+        assert!(image.bytes.windows(2).all(|w| w != [0xff, 0xc2]), "{texts:?}");
+        assert_eq!(
+            image.bytes.windows(4).any(|w| w == [0xff, 0xdd, 0, 4]),
+            texts.len() == 1 && texts[0].1 == "2"
+        );
+        assert_eq!(raw(&image.bytes, &[]).bytes, raw(file, &[]).bytes, "{texts:?}");
+        let has_exif = |bytes: &[u8]| bytes.windows(6).any(|w| w == b"Exif\0\0");
+        assert_eq!(has_exif(&image.bytes), has_exif(&kept.bytes), "{texts:?}");
+    }
+    // Nothing changes for baseline files, for files that are encoded anew, and for those that cannot be baseline.
+    let deep = encoder(&picture(24, 24), 24, 24).quality(5).progressive(true).encode().unwrap();
+    for (file, texts) in [
+        (&jpeg(40, 30), &[][..]),
+        (&source, &[("resize", "longer:36")]),
+        (&deep, &[("encode", "keep")]),
+        (&png(8, 8), &[("encode", "keep")]),
+    ] {
+        let with = convert(file, &[texts, &[("baseline", "true")]].concat()).unwrap();
+        assert_eq!(with.bytes, convert(file, texts).unwrap().bytes, "{texts:?}");
+    }
+}
+
+#[test]
 fn exif_moves_into_a_new_file_upright() {
     let source = with_orientation(&jpeg(40, 30), 6);
     for encode in ["jpeg:90", "png", "webp:90", "webp-lossless"] {

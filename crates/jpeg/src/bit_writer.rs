@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
-use super::declined::Declined;
-
 /// Appends bits, most significant bit first, with byte stuffing.
 #[derive(Debug)]
-pub(super) struct BitWriter<'a> {
+pub(crate) struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
     /// The last bits, right-aligned.
     bits: u64,
@@ -15,13 +13,13 @@ pub(super) struct BitWriter<'a> {
 }
 
 impl<'a> BitWriter<'a> {
-    pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
+    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, bits: 0, count: 0 }
     }
 
     /// Appends the lower `count` bits of `value`, at most 32; the upper ones must be zero.
     #[inline(always)]
-    pub(super) fn put(&mut self, value: u32, count: u32) {
+    pub(crate) fn put(&mut self, value: u32, count: u32) {
         self.bits = self.bits << count | u64::from(value);
         self.count += count;
         if self.count >= 32 {
@@ -30,21 +28,21 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Appends a range of bits of `segment`, which must be followed by at least eight bytes.
-    pub(super) fn copy(&mut self, segment: &[u8], range: Range<usize>) -> Result<(), Declined> {
+    /// Appends a range of bits of `segment`, which must be followed by at least eight bytes. Returns `None` if it is not.
+    pub(crate) fn copy(&mut self, segment: &[u8], range: Range<usize>) -> Option<()> {
         let mut at = range.start;
         while at < range.end {
-            let word = segment.get(at / 8..).and_then(|bytes| bytes.first_chunk()).ok_or(Declined)?;
+            let word = segment.get(at / 8..).and_then(|bytes| bytes.first_chunk())?;
             let count = (range.end - at).min(32);
             let bits = u64::from_be_bytes(*word) << (at % 8);
             self.put((bits >> (64 - count)) as u32, count as u32);
             at += count;
         }
-        Ok(())
+        Some(())
     }
 
     /// Completes the last byte with ones, and appends all bits.
-    pub(super) fn align(&mut self) {
+    pub(crate) fn align(&mut self) {
         let missing = self.count.wrapping_neg() % 8;
         self.put((1 << missing) - 1, missing);
         while self.count > 0 {
@@ -54,7 +52,7 @@ impl<'a> BitWriter<'a> {
     }
 
     /// Appends a marker. The bits before it must be aligned.
-    pub(super) fn marker(&mut self, marker: u8) {
+    pub(crate) fn marker(&mut self, marker: u8) {
         self.out.extend_from_slice(&[0xff, marker]);
     }
 
@@ -91,6 +89,6 @@ mod tests {
         writer.align();
         writer.marker(0xd3);
         assert_eq!(out, [0xb7, 0xff, 0, 0xff, 0, 0xff, 0, 0xc0, 0, 0xff, 0, 0xff, 0xd3]);
-        assert_eq!(BitWriter::new(&mut Vec::new()).copy(&[0; 8], 0..33), Err(Declined));
+        assert_eq!(BitWriter::new(&mut Vec::new()).copy(&[0; 8], 0..33), None);
     }
 }
