@@ -169,7 +169,7 @@ def test_progressive_files_become_baseline_files_with_the_same_pixels(dsconvert,
         picture.convert(mode).save(folder / f"{name}.jpg", progressive=True, **options)
     options = ["--layout", "flat", "--encode", "keep"]
     ran = dsconvert("images", folder, *options, "--out", tmp_path / "kept")
-    assert "2 progressive JPEGs are slow to decode: --baseline" in ran.stdout
+    assert "3 progressive JPEGs are slow to decode: --baseline" in ran.stdout
     ran = dsconvert("images", folder, *options, "--baseline", "--out", tmp_path / "out")
     assert "--baseline" not in ran.stdout
     records = Dataset(tmp_path / "out", protobuf).all_records()
@@ -178,7 +178,7 @@ def test_progressive_files_become_baseline_files_with_the_same_pixels(dsconvert,
         source, stored = Image.open(path), Image.open(io.BytesIO(records[path.name]["image"]))
         assert "progressive" in source.info and "progressive" not in stored.info, path.name
         # A CMYK image is converted to RGB, and so encoded anew.
-        if path.name not in ("inks.jpg", "gray.jpg"):
+        if path.name != "inks.jpg":
             assert np.array_equal(np.asarray(source), np.asarray(stored)), path.name
 
 
