@@ -175,7 +175,7 @@ def test_progressive_files_become_baseline_files_with_the_same_pixels(dsconvert,
     records = Dataset(tmp_path / "out", protobuf).all_records()
     assert '"baseline": true' in json.dumps(json.loads((tmp_path / "out/manifest.json").read_text()))
     for path in folder.iterdir():
-        source, stored = Image.open(path), Image.open(io.BytesIO(records[path.name]["image"]))
+        source, stored = Image.open(path), Image.open(io.BytesIO(records[f"in/{path.name}"]["image"]))
         assert "progressive" in source.info and "progressive" not in stored.info, path.name
         # A CMYK image is converted to RGB, and so encoded anew.
         if path.name != "inks.jpg":
