@@ -1,8 +1,8 @@
 //! The decoder of all 8-bit JPEGs with Huffman coding.
 
-use crate::baseline::{BaselineDecoder, BaselineRequest};
 use crate::color::{cmyk_to_rgb, invert_cmyk, luma};
 use crate::error::{Error, ErrorKind};
+use crate::fast::{FastDecoder, FastRequest};
 use crate::general::LayoutRequest;
 use crate::image::{Image, ImageInfo};
 use crate::memory;
@@ -13,11 +13,11 @@ use crate::structure::Layout;
 
 /// Decodes JPEG images, and keeps its buffers and tables from one image to the next.
 ///
-/// Common baseline files are decoded by [`BaselineDecoder`], all others by [`Layout::decode`]. The pixels do not depend
+/// Common files are decoded by [`FastDecoder`], all others by [`Layout::decode`]. The pixels do not depend
 /// on which of the two is used.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    baseline: BaselineDecoder,
+    fast: FastDecoder,
     /// CMYK samples before color conversion.
     cmyk: Vec<u8>,
 }
@@ -51,8 +51,8 @@ impl Decoder {
         options: &DecodeOptions,
         pixels: &mut Vec<u8>,
     ) -> Result<ImageInfo, Error> {
-        // The baseline decoder declines any damage, so a lenient decode can also try it first.
-        if let Some(info) = self.decode_baseline(bytes, options, pixels)? {
+        // The fast decoder declines any damage, so a lenient decode can also try it first.
+        if let Some(info) = self.decode_fast(bytes, options, pixels)? {
             return Ok(info);
         }
         let layout = if options.is_lenient { Layout::read(bytes)? } else { Layout::read_strict(bytes)? };
@@ -65,20 +65,20 @@ impl Decoder {
         Ok(ImageInfo { width: region.width, height: region.height, ..info })
     }
 
-    /// Decodes a common baseline file; returns `None` for any other or damaged file.
-    fn decode_baseline(
+    /// Decodes a common file; returns `None` for any other or damaged file.
+    fn decode_fast(
         &mut self,
         bytes: &[u8],
         options: &DecodeOptions,
         pixels: &mut Vec<u8>,
     ) -> Result<Option<ImageInfo>, Error> {
-        let Ok((width, height, is_gray)) = self.baseline.size(bytes) else { return Ok(None) };
+        let Ok((width, height, is_gray)) = self.fast.size(bytes) else { return Ok(None) };
         let region = self::region(options, width, height)?;
         if check_file_size(width.div_ceil(8) * height.div_ceil(8), bytes).is_err() {
             return Ok(None);
         }
         let format = options.format.unwrap_or(if is_gray { PixelFormat::Gray } else { PixelFormat::Rgb });
-        let request = BaselineRequest {
+        let request = FastRequest {
             size: (width, height),
             scale: options.scale,
             region,
@@ -88,7 +88,7 @@ impl Decoder {
         };
         let Some(count) = request.sample_count() else { return Ok(None) };
         memory::resize(pixels, count, 0)?;
-        Ok(self.baseline.decode_into(bytes, request, pixels).is_ok().then_some(ImageInfo {
+        Ok(self.fast.decode_into(bytes, request, pixels).is_ok().then_some(ImageInfo {
             width: region.width,
             height: region.height,
             format,

@@ -2,12 +2,12 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod baseline;
 mod bit_writer;
 mod block;
 mod color;
 mod decoder;
 mod error;
+mod fast;
 mod general;
 mod idct;
 mod image;
@@ -21,10 +21,10 @@ mod structure;
 #[cfg(test)]
 mod testing;
 
-pub use baseline::{BaselineDecoder, BaselineRequest, Declined, PlanesRequest, StoredPlane, StoredPlanes};
 pub use color::{cmyk_to_rgb, invert_cmyk, luma};
 pub use decoder::Decoder;
 pub use error::{Error, ErrorKind};
+pub use fast::{Declined, FastDecoder, FastRequest, PlanesRequest, StoredPlane, StoredPlanes};
 pub use general::LayoutRequest;
 pub use image::{Image, ImageInfo};
 pub use options::DecodeOptions;

@@ -1,8 +1,8 @@
 //! JPEG decoding: strict by default, and at a smaller scale if that loses little. `dsconvert_jpeg` decodes common
-//! baseline files, CMYK and unusual sampling factors; libjpeg-turbo-rs decodes the rest. The pixels do not depend on
+//! baseline and progressive files, CMYK and unusual sampling factors; libjpeg-turbo-rs decodes the rest. The pixels do not depend on
 //! the decoder.
 
-use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, ImageInfo, Layout, LayoutRequest, Region};
+use dsconvert_jpeg::{FastDecoder, FastRequest, ImageInfo, Layout, LayoutRequest, Region};
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
 use super::container::jpeg::{CodingProcess, JpegHeader};
@@ -63,8 +63,8 @@ impl JpegRequest<'_> {
             (Color::Gray, None | Some(ProfileConversion::Table(_))) => (PixelFormat::Grayscale, 1),
             _ => (PixelFormat::Rgb, 3),
         };
-        let ImageScratch { baseline, samples, decoded: out, .. } = scratch;
-        if !is_cmyk && self.decode_baseline(channels, baseline, out) {
+        let ImageScratch { jpeg, samples, decoded: out, .. } = scratch;
+        if !is_cmyk && self.decode_fast(channels, jpeg, out) {
             return Ok(false);
         }
         let Some((layout, is_cut)) = self.layout()? else {
@@ -128,19 +128,19 @@ impl JpegRequest<'_> {
         Ok(!info.warnings.is_empty())
     }
 
-    /// Decodes the file with the baseline decoder, which is faster for the files that it supports, and gives the same
+    /// Decodes the file with [`FastDecoder`], which is faster for the files that it supports, and gives the same
     /// pixels. It accepts only undamaged files; the general decoders handle all others. Returns whether it decoded the
     /// file.
-    fn decode_baseline(&self, channels: usize, baseline: &mut BaselineDecoder, out: &mut Pixels) -> bool {
+    fn decode_fast(&self, channels: usize, decoder: &mut FastDecoder, out: &mut Pixels) -> bool {
         let frame = self.header.frame;
-        if frame.process != CodingProcess::Sequential || frame.precision != 8 {
+        if frame.process == CodingProcess::Lossless || frame.precision != 8 {
             return false;
         }
         let size = self.source.structure.size;
         out.reshape(size.reduced(self.reduction), channels);
         let region = Region::from(self.needed);
         let stride = out.width as usize;
-        let request = BaselineRequest {
+        let request = FastRequest {
             size: (size.width as usize, size.height as usize),
             scale: decode::scale(self.reduction),
             region,
@@ -151,7 +151,7 @@ impl JpegRequest<'_> {
         let first = region.top * stride + region.left;
         let end = first + region.height.saturating_sub(1) * stride + region.width;
         let out = out.data.get_mut(first * channels..end * channels);
-        out.is_some_and(|out| baseline.decode_into(self.source.bytes, request, out).is_ok())
+        out.is_some_and(|out| decoder.decode_into(self.source.bytes, request, out).is_ok())
     }
 
     /// Decodes CMYK and converts it to RGB. Returns true if damage was concealed.
@@ -214,11 +214,11 @@ mod tests {
 
     /// Correct pixels do not show which decoder produced them.
     #[test]
-    fn whole_baseline_files_go_through_the_faster_decoder() {
+    fn common_files_go_through_the_faster_decoder() {
         let options = ImageOptions::default();
-        for subsampling in [Subsampling::S420, Subsampling::S444] {
+        for (subsampling, is_progressive) in [(Subsampling::S420, false), (Subsampling::S444, true)] {
             let grey = [90; 3 * 40 * 30];
-            let encoder = Encoder::new(&grey, 40, 30, PixelFormat::Rgb);
+            let encoder = Encoder::new(&grey, 40, 30, PixelFormat::Rgb).progressive(is_progressive);
             let bytes = encoder.quality(90).subsampling(subsampling).encode().unwrap();
             let source = CheckedImage::read(&bytes, &options).unwrap();
             let header = source.jpeg.as_ref().unwrap();
@@ -228,7 +228,7 @@ mod tests {
                 let request =
                     JpegRequest { source: &source, header, options, reduction, needed, profile: None };
                 let mut out = Pixels::default();
-                assert!(request.decode_baseline(3, &mut BaselineDecoder::default(), &mut out));
+                assert!(request.decode_fast(3, &mut FastDecoder::default(), &mut out));
                 assert_eq!(out.size(), size);
             }
         }

@@ -4,7 +4,7 @@
 //! so each worker thread keeps one [`ImageScratch`]. A worker that converted one giant image must not hold its memory
 //! forever either: buffers far above the usual size are freed after each image.
 
-use dsconvert_jpeg::BaselineDecoder;
+use dsconvert_jpeg::FastDecoder;
 
 use super::icc::Profiles;
 use super::pixels::Pixels;
@@ -15,7 +15,7 @@ pub const DEFAULT_KEPT_BYTES: usize = 192 << 20;
 
 /// Per-thread buffers of the image transform. They never affect a result.
 pub struct ImageScratch {
-    pub(super) baseline: BaselineDecoder,
+    pub(super) jpeg: FastDecoder,
     pub(super) samples: Vec<u8>,
     pub(super) decoded: Pixels,
     pub(super) resized: Pixels,
@@ -40,7 +40,7 @@ impl ImageScratch {
     /// Creates empty buffers, of which at most `bytes` are kept between images.
     pub fn keeping(bytes: usize) -> Self {
         Self {
-            baseline: BaselineDecoder::default(),
+            jpeg: FastDecoder::default(),
             samples: Vec::new(),
             decoded: Pixels::default(),
             resized: Pixels::default(),
@@ -58,7 +58,7 @@ impl ImageScratch {
 
     /// Returns the bytes kept for the next image.
     pub fn kept_bytes(&self) -> usize {
-        self.baseline.kept_bytes()
+        self.jpeg.kept_bytes()
             + self.samples.capacity()
             + self.decoded.data.capacity()
             + self.resized.data.capacity()
@@ -69,7 +69,7 @@ impl ImageScratch {
     /// Frees the buffers if they exceed the limit.
     pub(super) fn trim(&mut self) {
         if self.kept_bytes() > self.most_kept_bytes {
-            self.baseline = BaselineDecoder::default();
+            self.jpeg = FastDecoder::default();
             for buffer in [&mut self.samples, &mut self.decoded.data, &mut self.resized.data] {
                 *buffer = Vec::new();
             }

@@ -141,12 +141,13 @@ impl ImageTransform {
             return Ok(None);
         };
         let frame = header.frame;
-        let is_plain = frame.process == jpeg::CodingProcess::Sequential
-            && frame.precision == 8
-            && self.options.color == Color::Rgb
-            && plan.resized != plan.source
-            && plan.canvas == plan.crop.size
-            && plan.canvas.longer() <= encoding.max_side();
+        let is_plain =
+            matches!(frame.process, jpeg::CodingProcess::Sequential | jpeg::CodingProcess::Progressive)
+                && frame.precision == 8
+                && self.options.color == Color::Rgb
+                && plan.resized != plan.source
+                && plan.canvas == plan.crop.size
+                && plan.canvas.longer() <= encoding.max_side();
         if !is_plain || self.jpeg_profile(header, scratch).is_some() {
             return Ok(None);
         }
@@ -156,8 +157,8 @@ impl ImageTransform {
         let size = source.structure.size;
         let reduction =
             decode_jpeg::reduction(header, size, plan.stored_resized(source.structure.orientation));
-        let ImageScratch { planar, baseline, .. } = scratch;
-        Ok(planar.convert(source, plan, reduction, self.options.filter, quality, baseline))
+        let ImageScratch { planar, jpeg, .. } = scratch;
+        Ok(planar.convert(source, plan, reduction, self.options.filter, quality, jpeg))
     }
 
     /// Rejects animation and damage unless the options allow them. Returns true if there is damage that they allow.
@@ -219,7 +220,7 @@ impl ImageTransform {
     fn with_restarts(&self, file: Bytes, image_type: ImageType, scratch: &mut ImageScratch) -> Bytes {
         match self.options.restart_interval {
             Some(interval) if image_type == ImageType::Jpeg => {
-                scratch.baseline.with_restarts(&file, interval).map_or(file, Bytes::from)
+                scratch.jpeg.with_restarts(&file, interval).map_or(file, Bytes::from)
             }
             _ => file,
         }

@@ -21,7 +21,7 @@ use crate::structure::{ColorModel, Layout, MAX_BLOCKS_PER_MCU};
 ///
 /// The coefficients stay the same, and therefore the pixels that every decoder produces; so do all other segments, and
 /// the bytes after the end of the image. A progressive file becomes a few percent larger, and can then be decoded in a
-/// fraction of the time, region by region ([`BaselineDecoder`](crate::BaselineDecoder)).
+/// fraction of the time, region by region ([`FastDecoder`](crate::FastDecoder)).
 ///
 /// ```
 /// # fn main() -> Result<(), dsconvert_jpeg::Error> {

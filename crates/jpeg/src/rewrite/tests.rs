@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing::picture;
-use crate::{BaselineDecoder, BaselineRequest, ErrorKind, PixelFormat, Process, Region, Scale};
+use crate::{ErrorKind, FastDecoder, FastRequest, PixelFormat, Process, Region, Scale};
 
 fn pixels(bytes: &[u8]) -> Vec<u8> {
     Decoder::new(bytes).unwrap().decode_image().unwrap().into_vec()
@@ -60,9 +60,9 @@ proptest! {
             let format = PixelFormat::Rgb;
             let scale = Scale::Full;
             let request =
-                BaselineRequest { size: (width, height), scale, region, stride: width, format, reads_to_end: true };
+                FastRequest { size: (width, height), scale, region, stride: width, format, reads_to_end: true };
             let mut out = vec![0; width * height * 3];
-            prop_assert!(BaselineDecoder::default().decode_into(&baseline, request, &mut out).is_ok());
+            prop_assert!(FastDecoder::default().decode_into(&baseline, request, &mut out).is_ok());
         }
     }
 

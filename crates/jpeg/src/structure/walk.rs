@@ -203,6 +203,11 @@ impl<'a> Walk<'a> {
                 is_read.then(|| self.huffman.checked(is_ac, slot, layout.process)).transpose()
             };
             let (dc, ac) = (table(needs.dc, false, slots >> 4)?, table(needs.ac, true, slots & 15)?);
+            if slots & 0xcc != 0 {
+                // libjpeg checks only the slots that the scan uses.
+                let message = "a scan names a Huffman table slot that does not exist";
+                self.damage.get_or_insert(Error::corrupt(message));
+            }
             scan.components.push(ScanComponent { index, dc, ac });
             let component = &mut layout.components[index];
             if component.quant.is_none() && layout.process != Process::Lossless {

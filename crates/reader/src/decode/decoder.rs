@@ -1,7 +1,7 @@
 //! Decodes the requested part of a stored image into a buffer of the caller.
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
-use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, Layout, LayoutRequest, PixelFormat};
+use dsconvert_jpeg::{FastDecoder, FastRequest, Layout, LayoutRequest, PixelFormat};
 use fast_image_resize::{FilterType, Resizer};
 use image::ImageDecoder;
 
@@ -31,7 +31,7 @@ pub struct Stored<'a> {
 /// Decodes images, reusing buffers and tables from one to the next.
 #[derive(Default)]
 pub struct Decoder {
-    baseline: BaselineDecoder,
+    jpeg: FastDecoder,
     /// The whole image, for formats that need it.
     whole: Pixels,
     /// The part that is resampled.
@@ -109,7 +109,7 @@ impl Decoder {
         }
         match sniff(image.bytes) {
             Some(ImageType::Jpeg) => {
-                let request = BaselineRequest {
+                let request = FastRequest {
                     size: (image.size.width as usize, image.size.height as usize),
                     scale: scale(reduction),
                     region: rect.into(),
@@ -117,7 +117,7 @@ impl Decoder {
                     format: jpeg_format(channels),
                     reads_to_end: false,
                 };
-                if self.baseline.decode_into(image.bytes, request, out).is_ok() {
+                if self.jpeg.decode_into(image.bytes, request, out).is_ok() {
                     return Ok(());
                 }
                 self.whole_jpeg(image, reduction, channels)?;
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn jpegs_that_are_not_baseline_are_decoded_by_libjpeg_turbo() {
+    fn progressive_jpegs_are_decoded_like_baseline_jpegs() {
         let pixels = pixels(3);
         let [plain, progressive] = [false, true].map(|progressive| {
             let encoder = Encoder::new(&pixels, 20, 12, PixelFormat::Rgb).subsampling(Subsampling::S444);

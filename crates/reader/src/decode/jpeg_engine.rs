@@ -5,7 +5,7 @@ use dsconvert_jpeg::{Layout, Process};
 
 use super::reject::unsupported;
 
-/// The decoder for a JPEG that the baseline decoder declines. The pixels do not depend on the choice.
+/// The decoder for a JPEG that `FastDecoder` declines. The pixels do not depend on the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JpegEngine {
     /// [`Layout::decode`].

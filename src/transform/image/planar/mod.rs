@@ -15,7 +15,7 @@ mod resample;
 mod tests;
 mod weights;
 
-use dsconvert_jpeg::{BaselineDecoder, PlanesRequest, Scale, StoredPlane};
+use dsconvert_jpeg::{FastDecoder, PlanesRequest, Scale, StoredPlane};
 
 use self::kernel::FilterKernel;
 use self::placement::Placement;
@@ -56,7 +56,7 @@ impl Planar {
         reduction: u32,
         filter: Filter,
         quality: u8,
-        decoder: &mut BaselineDecoder,
+        decoder: &mut FastDecoder,
     ) -> Option<Vec<u8>> {
         let (size, orientation) = (source.structure.size, source.structure.orientation);
         let placement = Placement {

@@ -16,6 +16,7 @@ mod frame;
 mod huffman;
 mod mcu_reader;
 mod planes;
+mod progressive;
 mod request;
 mod restarts;
 mod rows;
@@ -28,6 +29,6 @@ mod tests;
 mod upsample;
 
 pub use declined::Declined;
-pub use decoder::BaselineDecoder;
-pub use request::BaselineRequest;
+pub use decoder::FastDecoder;
+pub use request::FastRequest;
 pub use stored_planes::{PlanesRequest, StoredPlane, StoredPlanes};

@@ -1,4 +1,4 @@
-//! The bit reader of the baseline decoder.
+//! The bit reader of the fast decoder.
 
 use super::declined::Declined;
 use super::scan::PADDING;

@@ -3,7 +3,7 @@
 use libjpeg_turbo_rs::{Decoder, Encoder, JpegError, PixelFormat as TurboFormat, ScalingFactor, Subsampling};
 use proptest::prelude::*;
 
-use super::{BaselineDecoder, BaselineRequest, Declined, PlanesRequest, StoredPlane, StoredPlanes};
+use super::{Declined, FastDecoder, FastRequest, PlanesRequest, StoredPlane, StoredPlanes};
 use crate::idct::Portable;
 use crate::{PixelFormat, Region, Scale};
 
@@ -30,18 +30,18 @@ fn decode(bytes: &[u8], size: (usize, usize), region: Region, channels: usize) -
 }
 
 /// Creates a request for rows without gaps that reads no more of the file than they need.
-fn request(size: (usize, usize), reduction: usize, region: Region, channels: usize) -> BaselineRequest {
+fn request(size: (usize, usize), reduction: usize, region: Region, channels: usize) -> FastRequest {
     let scale = Scale::from_denominator(reduction as u32).unwrap();
     let format = if channels == 1 { PixelFormat::Gray } else { PixelFormat::Rgb };
-    BaselineRequest { size, scale, region, stride: region.width, format, reads_to_end: false }
+    FastRequest { size, scale, region, stride: region.width, format, reads_to_end: false }
 }
 
 /// Decodes with the code for this processor and with the portable code; both must agree.
-fn decode_request(bytes: &[u8], request: BaselineRequest) -> Result<Vec<u8>, Declined> {
+fn decode_request(bytes: &[u8], request: FastRequest) -> Result<Vec<u8>, Declined> {
     let mut out = vec![0; request.sample_count().unwrap_or(0)];
-    let done = BaselineDecoder::default().decode_into(bytes, request, &mut out);
+    let done = FastDecoder::default().decode_into(bytes, request, &mut out);
     let mut portable = vec![0; out.len()];
-    assert_eq!(BaselineDecoder::default().decode_with(Portable, bytes, request, &mut portable), done);
+    assert_eq!(FastDecoder::default().decode_with(Portable, bytes, request, &mut portable), done);
     assert!(done.is_err() || out == portable, "two kinds of processor disagree");
     done.map(|()| out)
 }
@@ -126,12 +126,14 @@ proptest! {
         restart in prop_oneof![Just(0u16), 1u16..20],
         // Huffman codes optimized for this image.
         has_own_codes: bool,
+        is_progressive: bool,
     ) {
         let stored = if color { 3 } else { 1 };
         let pixels = picture(width, height, stored, seed, noise);
         let format = if color { TurboFormat::Rgb } else { TurboFormat::Grayscale };
         let encoder = Encoder::new(&pixels, width, height, format).quality(quality).subsampling(subsampling);
-        let bytes = encoder.restart_blocks(restart).optimize_huffman(has_own_codes).encode().unwrap();
+        let encoder = encoder.restart_blocks(restart).progressive(is_progressive);
+        let bytes = encoder.optimize_huffman(has_own_codes).encode().unwrap();
         let size = (width, height);
         let (width, height) = (width.div_ceil(reduction), height.div_ceil(reduction));
         let region = region_at((width, height), place);
@@ -161,11 +163,11 @@ proptest! {
         let format = if color { TurboFormat::Rgb } else { TurboFormat::Grayscale };
         let encoder = Encoder::new(&pixels, width, height, format).quality(quality).subsampling(subsampling);
         let bytes = [&encoder.optimize_huffman(has_own_codes).encode().unwrap()[..], b"after the end"].concat();
-        let mut decoder = BaselineDecoder::default();
+        let mut decoder = FastDecoder::default();
         let rewritten = decoder.with_restarts(&bytes, interval.try_into().unwrap()).unwrap();
         prop_assert!(reference(&rewritten, 3).unwrap() == reference(&bytes, 3).unwrap());
         let request = request((width, height), 1, Region { left: 0, top: 0, width, height }, 3);
-        let request = BaselineRequest { reads_to_end: true, ..request };
+        let request = FastRequest { reads_to_end: true, ..request };
         prop_assert!(decode_request(&rewritten, request) == decode_request(&bytes, request));
         prop_assert!(rewritten.ends_with(b"after the end"));
         // With standard codes, these are the bytes of an encoder that writes restart markers.
@@ -196,7 +198,7 @@ proptest! {
         let region = region_at((width, height), place);
         let Region { left, top, .. } = region;
         let request = PlanesRequest { size: (full_width, full_height), scale, region, reads_to_end: true };
-        let (mut decoder, mut portable) = (BaselineDecoder::default(), BaselineDecoder::default());
+        let (mut decoder, mut portable) = (FastDecoder::default(), FastDecoder::default());
         let found = decoder.decode_planes(&bytes, request).unwrap();
         let by_portable = portable.planes_with(Portable, &bytes, request).unwrap();
         prop_assert_eq!(found.chroma.is_some(), color);
@@ -232,11 +234,14 @@ proptest! {
     fn damaged_files_never_give_other_pixels(
         (width, height) in (5usize..60, 1usize..60),
         subsampling in subsampling(),
+        is_progressive: bool,
         seed: u64,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {
-        let mut bytes = encode(&picture(width, height, 3, seed, 90), (width, height), 3, 90, subsampling);
+        let pixels = picture(width, height, 3, seed, 90);
+        let encoder = Encoder::new(&pixels, width, height, TurboFormat::Rgb).quality(90).subsampling(subsampling);
+        let mut bytes = encoder.progressive(is_progressive).encode().unwrap();
         for (at, byte) in damage {
             let at = at.index(bytes.len());
             bytes[at] = byte;
@@ -258,6 +263,7 @@ proptest! {
         (width, height) in (5usize..60, 1usize..60),
         subsampling in subsampling(),
         color: bool,
+        is_progressive: bool,
         seed: u64,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..3),
         // Damage in the headers, in the scan, or in the last bytes of the file.
@@ -269,7 +275,7 @@ proptest! {
         let pixels = picture(width, height, stored, seed, 90);
         let format = if color { TurboFormat::Rgb } else { TurboFormat::Grayscale };
         let encoder = Encoder::new(&pixels, width, height, format).quality(90).subsampling(subsampling);
-        let bytes = encoder.restart_blocks(restart).encode().unwrap();
+        let bytes = encoder.restart_blocks(restart).progressive(is_progressive).encode().unwrap();
         let scan = bytes.windows(2).position(|w| w == [0xff, 0xda]).unwrap();
         let places = [0..scan, scan..bytes.len(), bytes.len().saturating_sub(12)..bytes.len()][region].clone();
         let mut damaged = bytes.clone();
@@ -280,7 +286,7 @@ proptest! {
         let region =
             Region { left: 0, top: 0, width: width.div_ceil(reduction), height: height.div_ceil(reduction) };
         for channels in [1, 3] {
-            if let Ok(found) = decode_request(&damaged, BaselineRequest { reads_to_end: true, ..request(size, reduction, region, channels) }) {
+            if let Ok(found) = decode_request(&damaged, FastRequest { reads_to_end: true, ..request(size, reduction, region, channels) }) {
                 let expected = reduced_reference(&damaged, reduction, channels);
                 prop_assert!(expected.is_ok(), "{:?}", expected.err());
                 prop_assert!(found == expected.unwrap());
@@ -317,11 +323,18 @@ fn extreme_blocks_are_left_to_libjpeg_turbo_or_decoded_like_it() {
 
 #[test]
 fn buffers_of_one_image_do_not_show_in_the_next() {
-    let mut decoder = BaselineDecoder::default();
+    let mut decoder = FastDecoder::default();
     for (n, size) in [(60, 40), (16, 16), (33, 70), (8, 90), (60, 40)].into_iter().enumerate() {
-        for subsampling in [Subsampling::S420, Subsampling::S444] {
+        for (subsampling, is_progressive) in [
+            (Subsampling::S420, false),
+            (Subsampling::S444, true),
+            (Subsampling::S420, true),
+            (Subsampling::S444, false),
+        ] {
             let pixels = picture(size.0, size.1, 3, n as u64, 60);
-            let bytes = encode(&pixels, size, 3, 90, subsampling);
+            let encoder =
+                Encoder::new(&pixels, size.0, size.1, TurboFormat::Rgb).quality(90).subsampling(subsampling);
+            let bytes = encoder.progressive(is_progressive).encode().unwrap();
             let region = Region { left: 0, top: 0, width: size.0, height: size.1 };
             let mut out = vec![0; size.0 * size.1 * 3];
             let request = request(size, 1, region, 3);
@@ -342,7 +355,7 @@ fn what_it_does_not_read_is_refused() {
     let plain = encoder().encode().unwrap();
     assert!(decode(&plain, (40, 40), region, 3).is_ok());
     for other in [
-        encoder().progressive(true).encode().unwrap(),
+        encoder().arithmetic(true).encode().unwrap(),
         encoder().subsampling(Subsampling::S440).encode().unwrap(),
     ] {
         assert_eq!(decode(&other, (40, 40), region, 3), Err(Declined));
@@ -356,7 +369,7 @@ fn what_it_does_not_read_is_refused() {
     ] {
         let mut out = vec![0; region.width.min(100) * region.height.min(100) * 3];
         assert_eq!(
-            BaselineDecoder::default().decode_into(&plain, request((40, 40), 1, region, 3), &mut out),
+            FastDecoder::default().decode_into(&plain, request((40, 40), 1, region, 3), &mut out),
             Err(Declined)
         );
     }
@@ -389,9 +402,9 @@ fn rows_are_written_where_they_are_requested_and_damage_after_them_is_found() {
     let pixels = picture(64, 64, 3, 5, 30);
     let mut bytes = encode(&pixels, (64, 64), 3, 90, Subsampling::S420);
     let region = Region { left: 20, top: 9, width: 11, height: 7 };
-    let request = BaselineRequest { stride: 64, reads_to_end: true, ..request((64, 64), 1, region, 3) };
+    let request = FastRequest { stride: 64, reads_to_end: true, ..request((64, 64), 1, region, 3) };
     let mut out = vec![7; request.sample_count().unwrap()];
-    BaselineDecoder::default().decode_into(&bytes, request, &mut out).unwrap();
+    FastDecoder::default().decode_into(&bytes, request, &mut out).unwrap();
     let expected = crop(&reference(&bytes, 3).unwrap(), 64, region, 3);
     for (n, row) in out.chunks(64 * 3).enumerate() {
         assert_eq!(row[..33], expected[n * 33..][..33]);
@@ -399,13 +412,9 @@ fn rows_are_written_where_they_are_requested_and_damage_after_them_is_found() {
     }
     // Removes the last bytes of the scan, but keeps the end of the image.
     bytes.drain(bytes.len() - 40..bytes.len() - 2);
-    assert_eq!(BaselineDecoder::default().decode_into(&bytes, request, &mut out), Err(Declined));
+    assert_eq!(FastDecoder::default().decode_into(&bytes, request, &mut out), Err(Declined));
     assert_eq!(
-        BaselineDecoder::default().decode_into(
-            &bytes,
-            BaselineRequest { reads_to_end: false, ..request },
-            &mut out
-        ),
+        FastDecoder::default().decode_into(&bytes, FastRequest { reads_to_end: false, ..request }, &mut out),
         Ok(())
     );
 }
@@ -431,10 +440,7 @@ fn segments_outside_a_region_are_passed_unless_the_whole_file_is_read() {
         let mut damaged = bytes.clone();
         damaged[range].fill(0x7f);
         assert!(decode_request(&damaged, request) == Ok(expected.clone()), "{segment}");
-        assert_eq!(
-            decode_request(&damaged, BaselineRequest { reads_to_end: true, ..request }),
-            Err(Declined)
-        );
+        assert_eq!(decode_request(&damaged, FastRequest { reads_to_end: true, ..request }), Err(Declined));
     }
     let mut damaged = bytes.clone();
     damaged[markers[1] + 2..markers[2]].fill(0x7f);
@@ -447,7 +453,7 @@ fn a_large_file_may_have_many_restart_markers() {
     let pixels = picture(width, height, 1, 7, 30);
     let encoder = Encoder::new(&pixels, width, height, TurboFormat::Grayscale).quality(80);
     let rewritten =
-        BaselineDecoder::default().with_restarts(&encoder.encode().unwrap(), 1.try_into().unwrap()).unwrap();
+        FastDecoder::default().with_restarts(&encoder.encode().unwrap(), 1.try_into().unwrap()).unwrap();
     assert!(rewritten.ends_with(&encoder.restart_blocks(1).encode().unwrap()[600..]));
     assert!(rewritten.windows(2).filter(|w| w[0] == 0xff && (0xd0..=0xd7).contains(&w[1])).count() > 256);
 }

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use super::declined::Declined;
 use super::huffman::TableCache;
 use crate::block::QuantTable;
+use crate::structure::{ColorModel, Layout, Process};
 
 /// Chroma subsampling: the luma blocks per MCU. Each chroma component, if any, has one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +110,36 @@ impl<'a> Frame<'a> {
             return Err(Declined);
         }
         Ok(frame)
+    }
+
+    /// Returns the frame of a progressive file. Its Huffman tables are those of each scan.
+    pub(super) fn of_progressive(layout: &Layout<'_>) -> Result<Frame<'static>, Declined> {
+        let is_sound = layout.process == Process::Progressive
+            && !layout.is_arithmetic
+            && layout.precision == 8
+            && layout.damage.is_none()
+            && layout.is_complete();
+        if !is_sound || layout.width > MAX_SIDE || layout.height > MAX_SIDE {
+            return Err(Declined);
+        }
+        let factors: Vec<_> = layout.components.iter().map(|c| (c.horizontal, c.vertical)).collect();
+        let sampling = match (layout.color, &factors[..]) {
+            (ColorModel::Gray, [_]) => Sampling::GRAY,
+            (ColorModel::YCbCr, [(1, 1), (1, 1), (1, 1)]) => Sampling::S444,
+            (ColorModel::YCbCr, [(2, 1), (1, 1), (1, 1)]) => Sampling::S422,
+            (ColorModel::YCbCr, [(2, 2), (1, 1), (1, 1)]) => Sampling::S420,
+            _ => return Err(Declined),
+        };
+        let (mut components, mut quant) = ([Component::default(); 3], <[Option<QuantTable>; 4]>::default());
+        for (n, component) in layout.components.iter().enumerate() {
+            let values = component.quant.ok_or(Declined)?;
+            if values.iter().any(|value| !(1..=255).contains(value)) {
+                return Err(Declined);
+            }
+            (components[n].quant, quant[n]) = (n, Some(QuantTable::new(&values)));
+        }
+        let (width, height) = (layout.width, layout.height);
+        Ok(Frame { width, height, sampling, components, quant, restart: None, scan: &[] })
     }
 
     /// Returns the number of MCUs per row and of rows of MCUs.

@@ -45,6 +45,26 @@ impl ScanData {
         }
     }
 
+    /// Copies the entropy-coded data of one of several scans, without anything after it.
+    pub(super) fn read_segments(&mut self, scan: &[u8]) -> Result<(), Declined> {
+        self.data.clear();
+        self.ends.clear();
+        self.data.reserve(scan.len() + PADDING);
+        let mut rest = scan;
+        while let Some(at) = find_ff(rest) {
+            match rest.get(at + 1) {
+                Some(0) => self.data.extend_from_slice(&rest[..=at]),
+                Some(&marker) if usize::from(marker) == 0xd0 + self.ends.len() % 8 => {
+                    self.end_segment(&rest[..at])
+                }
+                _ => return Err(Declined),
+            }
+            rest = &rest[at + 2..];
+        }
+        self.end_segment(rest);
+        Ok(())
+    }
+
     fn end_segment(&mut self, last: &[u8]) {
         self.data.extend_from_slice(last);
         self.data.extend_from_slice(&[0; PADDING]);

@@ -10,7 +10,7 @@ use std::num::NonZeroU16;
 use super::bit_reader::BitReader;
 use super::block_reader::{Skipped, read_block};
 use super::declined::Declined;
-use super::decoder::BaselineDecoder;
+use super::decoder::FastDecoder;
 use super::frame::{Component, Frame};
 use super::huffman::{MAX_DC_BITS, TableCache};
 use super::mcu_reader::{BlockPart, McuReader, SkipMcus};
@@ -20,7 +20,7 @@ use crate::idct::{Backend, Portable};
 /// Maximum length of a Huffman code.
 const MAX_CODE_BITS: usize = 16;
 
-impl BaselineDecoder {
+impl FastDecoder {
     /// Returns the file `bytes` with a restart marker after every `interval` MCUs. An MCU has 16×16 pixels with 4:2:0,
     /// 16×8 with 4:2:2, and 8×8 otherwise. Crops of the new file are decoded faster, because only the segments that
     /// they need are read.

@@ -1,31 +1,34 @@
-//! The decoder of common baseline JPEGs.
+//! The decoder of common JPEGs.
 
 use super::declined::Declined;
 use super::frame::Frame;
 use super::huffman::TableCache;
+use super::mcu_reader::McuReader;
 use super::planes::Planes;
-use super::request::BaselineRequest;
-use super::rows::{DecodeJob, Needs};
+use super::progressive::ProgressiveImage;
+use super::request::FastRequest;
+use super::rows::{McuPlan, McuStream, Needs};
 use super::scan::ScanData;
 use super::step_table::StepTables;
 use super::stored_planes::{PlanesRequest, StoredPlanes};
 use super::upsample::WritePixels;
 use crate::idct::{Backend, Portable};
 use crate::pixel_format::PixelFormat;
+use crate::structure::Layout;
 
 /// The fast decoder of common JPEGs. It keeps buffers and tables from one image to the next.
 ///
-/// It decodes 8-bit baseline JPEG in one scan, grayscale or YCbCr with 4:2:0, 4:2:2 or 4:4:4 sampling, with sides up to
+/// It decodes 8-bit baseline JPEGs in one scan and progressive JPEGs, grayscale or YCbCr with 4:2:0, 4:2:2 or 4:4:4 sampling, with sides up to
 /// 16,384. All other files, all damaged ones, and subsampled images less than five pixels wide at the requested scale are
 /// [`Declined`]. For those, use [`Decoder`](crate::Decoder), which falls back to a decoder of all 8-bit JPEGs, or any
 /// other decoder.
 ///
 /// ```no_run
-/// use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, PixelFormat, Region, Scale};
+/// use dsconvert_jpeg::{FastDecoder, FastRequest, PixelFormat, Region, Scale};
 ///
 /// // The middle 224×224 pixels of a photo, at half its size.
 /// let bytes = std::fs::read("photo.jpg")?;
-/// let request = BaselineRequest {
+/// let request = FastRequest {
 ///     size: (640, 480),
 ///     scale: Scale::Half,
 ///     region: Region { left: 48, top: 8, width: 224, height: 224 },
@@ -34,25 +37,26 @@ use crate::pixel_format::PixelFormat;
 ///     reads_to_end: false,
 /// };
 /// let mut pixels = vec![0; 224 * 224 * 3];
-/// BaselineDecoder::default().decode_into(&bytes, request, &mut pixels)?;
+/// FastDecoder::default().decode_into(&bytes, request, &mut pixels)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct BaselineDecoder {
+pub struct FastDecoder {
     pub(super) tables: TableCache,
     pub(super) steps: Box<[StepTables; 3]>,
     pub(super) scan: ScanData,
+    progressive: ProgressiveImage,
     planes: Planes,
 }
 
-impl BaselineDecoder {
+impl FastDecoder {
     /// Returns the size in bytes of the buffers kept for the next image.
     pub fn kept_bytes(&self) -> usize {
-        self.scan.kept_bytes() + self.planes.kept_bytes()
+        self.scan.kept_bytes() + self.progressive.kept_bytes() + self.planes.kept_bytes()
     }
 
     /// Decodes the file `bytes` into `out`, which holds the samples from the first requested pixel to the last
-    /// ([`BaselineRequest::sample_count`]). Samples between two rows are left unchanged.
+    /// ([`FastRequest::sample_count`]). Samples between two rows are left unchanged.
     ///
     /// # Errors
     ///
@@ -61,7 +65,7 @@ impl BaselineDecoder {
     pub fn decode_into(
         &mut self,
         bytes: &[u8],
-        request: BaselineRequest,
+        request: FastRequest,
         out: &mut [u8],
     ) -> Result<(), Declined> {
         #[cfg(target_arch = "x86_64")]
@@ -92,8 +96,11 @@ impl BaselineDecoder {
     /// Returns the width and height of the image and whether it is grayscale, if its headers are of a kind that this
     /// decoder supports.
     pub(crate) fn size(&mut self, bytes: &[u8]) -> Result<(usize, usize, bool), Declined> {
-        let frame = Frame::read(bytes, &mut self.tables)?;
-        Ok((frame.width, frame.height, frame.sampling.is_gray))
+        let read = |frame: Frame<'_>| (frame.width, frame.height, frame.sampling.is_gray);
+        match Frame::read(bytes, &mut self.tables) {
+            Ok(frame) => Ok(read(frame)),
+            Err(Declined) => Frame::of_progressive(&layout_of(bytes)?).map(read),
+        }
     }
 
     /// Implements [`Self::decode_into`] with the code for one kind of processor.
@@ -101,16 +108,15 @@ impl BaselineDecoder {
         &mut self,
         backend: impl Backend,
         bytes: &[u8],
-        request: BaselineRequest,
+        request: FastRequest,
         out: &mut [u8],
     ) -> Result<(), Declined> {
-        let BaselineRequest { size, scale, region, format, reads_to_end, .. } = request;
+        let FastRequest { size, scale, region, format, reads_to_end, .. } = request;
         if format == PixelFormat::Cmyk || request.sample_count() != Some(out.len()) {
             return Err(Declined);
         }
-        let needs =
-            Needs { scale, region, reads_to_end, has_chroma: format == PixelFormat::Rgb, is_upsampled: true };
-        let is_gray = self.decode_samples(backend, bytes, size, needs)?;
+        let needs = Needs { scale, region, has_chroma: format == PixelFormat::Rgb, is_upsampled: true };
+        let is_gray = self.decode_samples(backend, bytes, size, needs, reads_to_end)?;
         backend.run(WritePixels { backend, is_gray, planes: &mut self.planes, request, out });
         Ok(())
     }
@@ -123,8 +129,8 @@ impl BaselineDecoder {
         request: PlanesRequest,
     ) -> Result<StoredPlanes<'_>, Declined> {
         let PlanesRequest { size, scale, region, reads_to_end } = request;
-        let needs = Needs { scale, region, reads_to_end, has_chroma: true, is_upsampled: false };
-        let is_gray = self.decode_samples(backend, bytes, size, needs)?;
+        let needs = Needs { scale, region, has_chroma: true, is_upsampled: false };
+        let is_gray = self.decode_samples(backend, bytes, size, needs, reads_to_end)?;
         let chroma = (!is_gray).then(|| [self.planes.view(1), self.planes.view(2)]);
         Ok(StoredPlanes { luma: self.planes.view(0), chroma })
     }
@@ -136,22 +142,50 @@ impl BaselineDecoder {
         bytes: &[u8],
         size: (usize, usize),
         needs: Needs,
+        reads_to_end: bool,
     ) -> Result<bool, Declined> {
-        let frame = Frame::read(bytes, &mut self.tables)?;
-        let Needs { scale, region, .. } = needs;
-        if (frame.width, frame.height) != size
-            || !region.fits(scale.of_side(frame.width), scale.of_side(frame.height))
-        {
-            return Err(Declined);
+        let Self { tables, steps, scan, progressive, planes } = self;
+        match Frame::read(bytes, tables) {
+            Ok(frame) => {
+                check_size(&frame, size, needs)?;
+                scan.read(frame.scan)?;
+                let plan = McuPlan::new(&frame, needs)?;
+                let mut reader = McuReader::new(&frame, plan.parts(), tables, steps, scan)?;
+                reader.reads_all = reads_to_end;
+                let mut source = McuStream::new(reader);
+                plan.run(backend, &mut source, planes)?;
+                let (columns, rows) = frame.mcus();
+                source.finish(backend, columns * rows, reads_to_end)?;
+                Ok(frame.sampling.is_gray)
+            }
+            Err(Declined) => {
+                let layout = layout_of(bytes)?;
+                let frame = Frame::of_progressive(&layout)?;
+                check_size(&frame, size, needs)?;
+                // Every block takes at least one bit, so a header alone does not decide how much memory is allocated.
+                let (columns, rows) = frame.mcus();
+                if columns * rows / 8 > bytes.len() {
+                    return Err(Declined);
+                }
+                progressive.read(backend, &layout, &frame, scan)?;
+                let plan = McuPlan::new(&frame, needs)?;
+                let mut source = progressive.blocks(columns, plan.parts());
+                let done = plan.run(backend, &mut source, planes);
+                progressive.trim();
+                done.map(|()| frame.sampling.is_gray)
+            }
         }
-        self.scan.read(frame.scan)?;
-        DecodeJob { frame: &frame, needs }.run(
-            backend,
-            &self.tables,
-            &mut self.steps,
-            &self.scan,
-            &mut self.planes,
-        )?;
-        Ok(frame.sampling.is_gray)
     }
+}
+
+/// Reads the structure of a file that may be progressive.
+fn layout_of(bytes: &[u8]) -> Result<Layout<'_>, Declined> {
+    Layout::read_strict(bytes).map_err(|_| Declined)
+}
+
+/// Checks that the image has the size that the request says, and contains its region.
+fn check_size(frame: &Frame<'_>, size: (usize, usize), needs: Needs) -> Result<(), Declined> {
+    let Needs { scale, region, .. } = needs;
+    let is_inside = region.fits(scale.of_side(frame.width), scale.of_side(frame.height));
+    if (frame.width, frame.height) == size && is_inside { Ok(()) } else { Err(Declined) }
 }

@@ -1,12 +1,12 @@
-//! Requests to the baseline decoder.
+//! Requests to the fast decoder.
 
 use crate::pixel_format::PixelFormat;
 use crate::region::Region;
 use crate::scale::Scale;
 
-/// Selects what [`BaselineDecoder::decode_into`](crate::BaselineDecoder::decode_into) decodes.
+/// Selects what [`FastDecoder::decode_into`](crate::FastDecoder::decode_into) decodes.
 #[derive(Debug, Clone, Copy)]
-pub struct BaselineRequest {
+pub struct FastRequest {
     /// Width and height of the file, which the caller must know.
     pub size: (usize, usize),
     /// The scale of the output.
@@ -21,7 +21,7 @@ pub struct BaselineRequest {
     pub reads_to_end: bool,
 }
 
-impl BaselineRequest {
+impl FastRequest {
     /// Returns the number of samples from the first pixel of the region to the last.
     pub fn sample_count(&self) -> Option<usize> {
         let Region { width, height, .. } = self.region;

@@ -7,11 +7,8 @@ use super::block_reader::{Coefficients, Skipped, read_block};
 use super::coded_blocks::{CodedBlock, GROUP_BLOCKS};
 use super::declined::Declined;
 use super::frame::Frame;
-use super::huffman::TableCache;
 use super::mcu_reader::{BlockPart, CodedBlockKind, McuReader, SkipMcus};
 use super::planes::{McuSpan, PlaneShape, Planes};
-use super::scan::ScanData;
-use super::step_table::StepTables;
 use super::store;
 use crate::block::QuantTable;
 use crate::idct::Backend;
@@ -24,80 +21,141 @@ pub(super) struct Needs {
     pub(super) scale: Scale,
     /// The pixels to decode, at that scale.
     pub(super) region: Region,
-    /// Whether the file is read to its end, even outside the region.
-    pub(super) reads_to_end: bool,
     pub(super) has_chroma: bool,
     /// Whether chroma will be upsampled to the resolution of luma.
     pub(super) is_upsampled: bool,
 }
 
-/// One image to decode.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct DecodeJob<'a> {
-    pub(super) frame: &'a Frame<'a>,
-    pub(super) needs: Needs,
+/// Where the coefficients of an image come from.
+pub(super) trait McuSource {
+    /// Reads the needed blocks of `count` MCUs, from MCU `first` on, into `blocks`, which are zero. MCUs are requested in
+    /// their order, some of them never.
+    fn read(
+        &mut self,
+        backend: impl Backend,
+        first: usize,
+        count: usize,
+        blocks: &mut [CodedBlock],
+    ) -> Result<(), Declined>;
 }
 
-impl DecodeJob<'_> {
-    /// Decodes `scan` into `planes`.
-    pub(super) fn run(
-        self,
-        backend: impl Backend,
-        tables: &TableCache,
-        steps: &mut [StepTables; 3],
-        scan: &ScanData,
-        planes: &mut Planes,
-    ) -> Result<(), Declined> {
-        let Self { frame, needs } = self;
-        let Needs { scale, region, reads_to_end, has_chroma, is_upsampled } = needs;
+/// The decoding of one image: what is needed of its components.
+#[derive(Debug)]
+pub(super) struct McuPlan<'a> {
+    shapes: [PlaneShape; 2],
+    span: McuSpan,
+    is_gray: bool,
+    components: [Option<CodedComponent<'a>>; 3],
+    /// MCUs per row.
+    columns: usize,
+}
+
+impl<'a> McuPlan<'a> {
+    pub(super) fn new(frame: &'a Frame<'_>, needs: Needs) -> Result<Self, Declined> {
+        let Needs { scale, region, has_chroma, is_upsampled } = needs;
         let shapes = PlaneShape::of(frame, scale, is_upsampled)?;
-        let span = McuSpan::of(&shapes, region);
-        planes.reshape(frame.sampling.is_gray, shapes, &span)?;
-        let mcu = shapes[0].mcu();
-        let (columns, rows) = (shapes[0].width.div_ceil(mcu.0), shapes[0].height.div_ceil(mcu.1));
         let mut components = [None; 3];
         for (n, component) in frame.components.iter().enumerate().take(frame.sampling.components()) {
             let quant = frame.quant.get(component.quant).and_then(Option::as_ref).ok_or(Declined)?;
             let (shape, is_needed) = (shapes[n.min(1)], n == 0 || has_chroma);
             components[n] = Some(CodedComponent { quant, shape, is_needed });
         }
-        let parts = components.map(|component| match component {
+        let (span, is_gray) = (McuSpan::of(&shapes, region), frame.sampling.is_gray);
+        Ok(Self { shapes, span, is_gray, components, columns: frame.mcus().0 })
+    }
+
+    /// Returns the part of the blocks of each component that is needed.
+    pub(super) fn parts(&self) -> [BlockPart; 3] {
+        self.components.map(|component| match component {
             Some(CodedComponent { is_needed: true, shape: PlaneShape { side: 1, .. }, .. }) => BlockPart::Dc,
             Some(CodedComponent { is_needed: true, .. }) => BlockPart::All,
             _ => BlockPart::Nothing,
-        });
+        })
+    }
+
+    /// Decodes the MCUs of `source` into `planes`.
+    pub(super) fn run(
+        self,
+        backend: impl Backend,
+        source: &mut impl McuSource,
+        planes: &mut Planes,
+    ) -> Result<(), Declined> {
+        let Self { shapes, span, is_gray, components, columns } = self;
+        planes.reshape(is_gray, shapes, &span)?;
         let per_mcu: usize =
             components.iter().flatten().filter(|c| c.is_needed).map(|c| c.shape.blocks()).sum();
-        let mut reader = McuReader::new(frame, parts, tables, steps, scan)?;
-        reader.reads_all = reads_to_end;
-        let is_whole = reader.pattern.iter().flatten().all(|kind| kind.part == BlockPart::All);
         let group = GROUP_BLOCKS / per_mcu;
         let mut blocks = std::mem::take(&mut planes.blocks);
-        // MCUs to skip before the next needed one.
-        let mut gap = span.rows.start * columns;
         for row in span.rows.clone() {
             let needed = span.columns.clone();
-            backend.run(SkipMcus { reader: &mut reader, count: gap + needed.start })?;
-            gap = columns - needed.end;
             for start in needed.clone().step_by(group) {
                 let count = group.min(needed.end - start);
                 let blocks = blocks.reset(count * per_mcu)?;
-                if is_whole {
-                    backend.run(ReadMcus::<true> { reader: &mut reader, count, blocks })?;
-                } else {
-                    backend.run(ReadMcus::<false> { reader: &mut reader, count, blocks })?;
-                }
+                source.read(backend, row * columns + start, count, blocks)?;
                 let place = (start - needed.start, row - span.rows.start);
                 backend.run(WriteMcus { backend, components, count, place, blocks, planes })?;
             }
         }
-        if reads_to_end {
-            gap += (rows - span.rows.end) * columns;
-            backend.run(SkipMcus { reader: &mut reader, count: gap })?;
-            gap = 0;
-        }
         planes.blocks = blocks;
-        reader.check_end(reads_to_end || (span.rows.end == rows && gap == 0))
+        Ok(())
+    }
+}
+
+/// The MCUs of a scan that has all coefficients.
+pub(super) struct McuStream<'a> {
+    reader: McuReader<'a>,
+    /// The MCU that the reader is at.
+    next: usize,
+    /// Whether all coefficients of every block are needed.
+    is_whole: bool,
+}
+
+impl<'a> McuStream<'a> {
+    pub(super) fn new(reader: McuReader<'a>) -> Self {
+        let is_whole = reader.pattern.iter().flatten().all(|kind| kind.part == BlockPart::All);
+        Self { reader, next: 0, is_whole }
+    }
+
+    /// Ends reading of an image of `count` MCUs. With `reads_to_end`, damage in its last MCUs is found although they are
+    /// not needed.
+    pub(super) fn finish(
+        mut self,
+        backend: impl Backend,
+        count: usize,
+        reads_to_end: bool,
+    ) -> Result<(), Declined> {
+        if reads_to_end {
+            self.skip_to(backend, count)?;
+        }
+        self.reader.check_end(self.next == count)
+    }
+
+    fn skip_to(&mut self, backend: impl Backend, mcu: usize) -> Result<(), Declined> {
+        let count = mcu - self.next;
+        if count > 0 {
+            backend.run(SkipMcus { reader: &mut self.reader, count })?;
+        }
+        self.next = mcu;
+        Ok(())
+    }
+}
+
+impl McuSource for McuStream<'_> {
+    fn read(
+        &mut self,
+        backend: impl Backend,
+        first: usize,
+        count: usize,
+        blocks: &mut [CodedBlock],
+    ) -> Result<(), Declined> {
+        self.skip_to(backend, first)?;
+        self.next += count;
+        let reader = &mut self.reader;
+        if self.is_whole {
+            backend.run(ReadMcus::<true> { reader, count, blocks })
+        } else {
+            backend.run(ReadMcus::<false> { reader, count, blocks })
+        }
     }
 }
 

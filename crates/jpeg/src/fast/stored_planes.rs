@@ -3,7 +3,7 @@
 use crate::region::Region;
 use crate::scale::Scale;
 
-/// Selects what [`BaselineDecoder::decode_planes`](crate::BaselineDecoder::decode_planes) decodes.
+/// Selects what [`FastDecoder::decode_planes`](crate::FastDecoder::decode_planes) decodes.
 #[derive(Debug, Clone, Copy)]
 pub struct PlanesRequest {
     /// Width and height of the file, which the caller must know.

@@ -3,7 +3,7 @@
 use pulp::NullaryFnOnce;
 
 use super::planes::{PlaneShape, Planes};
-use super::request::BaselineRequest;
+use super::request::FastRequest;
 use crate::color::ycbcr_to_rgb;
 use crate::idct::{Backend, GROUP};
 use crate::pixel_format::PixelFormat;
@@ -14,7 +14,7 @@ pub(super) struct WritePixels<'a, B> {
     pub(super) backend: B,
     pub(super) is_gray: bool,
     pub(super) planes: &'a mut Planes,
-    pub(super) request: BaselineRequest,
+    pub(super) request: FastRequest,
     pub(super) out: &'a mut [u8],
 }
 
@@ -29,14 +29,8 @@ impl<B: Backend> NullaryFnOnce for WritePixels<'_, B> {
 
 /// Writes the requested pixels to `out`.
 #[inline(always)]
-fn write(
-    backend: impl Backend,
-    is_gray: bool,
-    planes: &mut Planes,
-    request: BaselineRequest,
-    out: &mut [u8],
-) {
-    let BaselineRequest { region, stride, format, .. } = request;
+fn write(backend: impl Backend, is_gray: bool, planes: &mut Planes, request: FastRequest, out: &mut [u8]) {
+    let FastRequest { region, stride, format, .. } = request;
     let channels = format.channels();
     let chroma = planes.shape(1);
     let mut upsampled = std::mem::take(&mut planes.upsampled);
