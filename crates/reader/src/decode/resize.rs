@@ -32,7 +32,7 @@ impl SourceRegion {
 }
 
 /// Resamples `part` of `source` to `target` pixels in `out`, which has exactly the size needed. RGBA colours are
-/// weighted by their alpha. `source` is mutable only for [`resize_typed`]; it does not change.
+/// weighted by their alpha. `source` is mutable only because the library then needs less code; it does not change.
 pub fn resize(
     resizer: &mut Resizer,
     filter: FilterType,
