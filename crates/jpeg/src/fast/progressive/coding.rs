@@ -209,10 +209,7 @@ impl BlockCoding for AcRefined {
                 (1, _) => Some(if take(reader, 1) == 1 { self.bit } else { -self.bit }),
                 _ => return Err(Declined),
             };
-            let mut zeros = rest & !*nonzero;
-            for _ in 0..run {
-                zeros &= zeros.wrapping_sub(1);
-            }
+            let zeros = after_run(rest & !*nonzero, run);
             // The zero after the run, and all coefficients up to it; without such a zero, all of the band.
             let place = zeros & zeros.wrapping_neg();
             let passed = rest & (place | place.wrapping_sub(1));
@@ -237,6 +234,20 @@ impl BlockCoding for AcRefined {
     fn may_end(&self) -> bool {
         self.eob_run == 0
     }
+}
+
+/// Clears the lowest `run` bits that are set in `zeros`. Short runs, which are most, take no branch: their length cannot
+/// be predicted.
+#[inline(always)]
+fn after_run(zeros: u64, run: u8) -> u64 {
+    let without_lowest = |bits: u64| bits & bits.wrapping_sub(1);
+    let one = without_lowest(zeros);
+    let two = without_lowest(one);
+    let mut rest = [zeros, one, two, without_lowest(two)][usize::from(run & 3)];
+    for _ in 0..run & !3 {
+        rest = without_lowest(rest);
+    }
+    rest
 }
 
 /// Reads a bit for each of `coefficients`, which are not zero. If it is set, the coefficient moves away from zero by
