@@ -9,12 +9,12 @@ use crate::memory;
 use crate::options::DecodeOptions;
 use crate::pixel_format::PixelFormat;
 use crate::region::Region;
-use crate::structure::Layout;
+use crate::structure::{Layout, check_file_size};
 
 /// Decodes JPEG images, and keeps its buffers and tables from one image to the next.
 ///
-/// Common files are decoded by [`FastDecoder`], all others by [`Layout::decode`]. The pixels do not depend
-/// on which of the two is used.
+/// Common files are decoded by [`FastDecoder`], all others by [`Layout::decode`]. The pixels do not depend on which of the
+/// two is used.
 #[derive(Debug, Default)]
 pub struct Decoder {
     fast: FastDecoder,
@@ -58,7 +58,7 @@ impl Decoder {
         let layout = if options.is_lenient { Layout::read(bytes)? } else { Layout::read_strict(bytes)? };
         let region = self::region(options, layout.width(), layout.height())?;
         if !options.is_lenient {
-            check_file_size(block_count(&layout), bytes)?;
+            layout.check_file_size(bytes)?;
         }
         let info = self.decode_layout(&layout, options, pixels)?;
         crop(pixels, info, region);
@@ -151,23 +151,6 @@ fn region(options: &DecodeOptions, width: usize, height: usize) -> Result<Region
         return Err(Error::new(ErrorKind::InvalidRequest, message));
     }
     Ok(region)
-}
-
-/// Fails if a file is too small for its blocks, each of which takes at least one bit. This keeps a header alone from
-/// deciding how much memory is allocated.
-fn check_file_size(blocks: usize, bytes: &[u8]) -> Result<(), Error> {
-    if blocks / 8 > bytes.len() {
-        let message = format!("a file of {} bytes cannot hold the {blocks} blocks of its image", bytes.len());
-        return Err(Error::new(ErrorKind::Truncated, message));
-    }
-    Ok(())
-}
-
-/// Returns the number of blocks of all components.
-fn block_count(layout: &Layout<'_>) -> usize {
-    let (max_h, max_v) = layout.max_factors();
-    let mcus = layout.width().div_ceil(8 * max_h) * layout.height().div_ceil(8 * max_v);
-    layout.components().iter().map(|c| c.horizontal * c.vertical).sum::<usize>() * mcus
 }
 
 /// Removes all pixels outside `region`.

@@ -9,6 +9,7 @@ mod decoder;
 mod error;
 mod fast;
 mod general;
+mod huffman_table;
 mod idct;
 mod image;
 mod memory;

@@ -139,17 +139,14 @@ fn add_splits(lines: &mut Lines, manifest: &Manifest) {
     }
 }
 
-/// Adds a hint if images are slow to decode for a reason that an option removes. Without the option, that is; with it,
-/// the rest are images that cannot be stored otherwise.
+/// Adds a hint if progressive JPEGs were kept without `--baseline`. With it, those that are kept cannot be stored otherwise.
 fn add_progressive(lines: &mut Lines, manifest: &Manifest) {
     let has_option = manifest.options.get("baseline").is_some();
     if let Some(count) = manifest.notes.get("progressive_kept").filter(|_| !has_option) {
         lines.add(format!(
-            "  {} slow to decode: --baseline stores the same pixels as baseline JPEGs, for several times the speed",
-            match count {
-                1 => "1 progressive JPEG is".to_owned(),
-                _ => format!("{} progressive JPEGs are", HumanCount(*count)),
-            }
+            "  {} {} slow to decode: --baseline stores the same pixels as baseline JPEGs, for several times the speed",
+            plural(*count, "progressive JPEG"),
+            if *count == 1 { "is" } else { "are" }
         ));
     }
 }

@@ -1,6 +1,6 @@
 //! JPEG decoding: strict by default, and at a smaller scale if that loses little. `dsconvert_jpeg` decodes common
-//! baseline and progressive files, CMYK and unusual sampling factors; libjpeg-turbo-rs decodes the rest. The pixels do not depend on
-//! the decoder.
+//! baseline and progressive files, CMYK and unusual sampling factors; libjpeg-turbo-rs decodes the rest. The pixels do not
+//! depend on the decoder.
 
 use dsconvert_jpeg::{FastDecoder, FastRequest, ImageInfo, Layout, LayoutRequest, Region};
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};

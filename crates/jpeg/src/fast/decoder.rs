@@ -18,9 +18,9 @@ use crate::structure::Layout;
 
 /// The fast decoder of common JPEGs. It keeps buffers and tables from one image to the next.
 ///
-/// It decodes 8-bit baseline JPEGs in one scan and progressive JPEGs, grayscale or YCbCr with 4:2:0, 4:2:2 or 4:4:4 sampling, with sides up to
-/// 16,384. All other files, all damaged ones, and subsampled images less than five pixels wide at the requested scale are
-/// [`Declined`]. For those, use [`Decoder`](crate::Decoder), which falls back to a decoder of all 8-bit JPEGs, or any
+/// It decodes 8-bit baseline JPEGs in one scan and progressive JPEGs, grayscale or YCbCr with 4:2:0, 4:2:2 or 4:4:4
+/// sampling, with sides up to 16,384. All other files, all damaged ones, and subsampled images less than five pixels wide
+/// at the requested scale are [`Declined`]. For those, use [`Decoder`](crate::Decoder), which falls back to a decoder of all 8-bit JPEGs, or any
 /// other decoder.
 ///
 /// ```no_run
@@ -144,37 +144,41 @@ impl FastDecoder {
         needs: Needs,
         reads_to_end: bool,
     ) -> Result<bool, Declined> {
-        let Self { tables, steps, scan, progressive, planes } = self;
-        match Frame::read(bytes, tables) {
-            Ok(frame) => {
-                check_size(&frame, size, needs)?;
-                scan.read(frame.scan)?;
-                let plan = McuPlan::new(&frame, needs)?;
-                let mut reader = McuReader::new(&frame, plan.parts(), tables, steps, scan)?;
-                reader.reads_all = reads_to_end;
-                let mut source = McuStream::new(reader);
-                plan.run(backend, &mut source, planes)?;
-                let (columns, rows) = frame.mcus();
-                source.finish(backend, columns * rows, reads_to_end)?;
-                Ok(frame.sampling.is_gray)
-            }
-            Err(Declined) => {
-                let layout = layout_of(bytes)?;
-                let frame = Frame::of_progressive(&layout)?;
-                check_size(&frame, size, needs)?;
-                // Every block takes at least one bit, so a header alone does not decide how much memory is allocated.
-                let (columns, rows) = frame.mcus();
-                if columns * rows / 8 > bytes.len() {
-                    return Err(Declined);
-                }
-                progressive.read(backend, &layout, &frame, scan)?;
-                let plan = McuPlan::new(&frame, needs)?;
-                let mut source = progressive.blocks(columns, plan.parts());
-                let done = plan.run(backend, &mut source, planes);
-                progressive.trim();
-                done.map(|()| frame.sampling.is_gray)
-            }
-        }
+        let Self { tables, steps, scan, planes, .. } = self;
+        let Ok(frame) = Frame::read(bytes, tables) else {
+            let decoded = self.decode_progressive(backend, bytes, size, needs);
+            self.progressive.trim();
+            return decoded;
+        };
+        check_size(&frame, size, needs)?;
+        scan.read(frame.scan)?;
+        let plan = McuPlan::new(&frame, needs)?;
+        let mut reader = McuReader::new(&frame, plan.parts(), tables, steps, scan)?;
+        reader.reads_all = reads_to_end;
+        let mut source = McuStream::new(reader);
+        plan.run(backend, &mut source, planes)?;
+        let (columns, rows) = frame.mcus();
+        source.finish(backend, columns * rows, reads_to_end)?;
+        Ok(frame.sampling.is_gray)
+    }
+
+    /// Decodes a progressive file as [`Self::decode_samples`] does. All of it is read.
+    fn decode_progressive(
+        &mut self,
+        backend: impl Backend,
+        bytes: &[u8],
+        size: (usize, usize),
+        needs: Needs,
+    ) -> Result<bool, Declined> {
+        let layout = layout_of(bytes)?;
+        let frame = Frame::of_progressive(&layout)?;
+        check_size(&frame, size, needs)?;
+        layout.check_file_size(bytes).map_err(|_| Declined)?;
+        self.progressive.read(backend, &layout, &mut self.scan)?;
+        let plan = McuPlan::new(&frame, needs)?;
+        let mut source = self.progressive.blocks(frame.mcus().0, plan.parts());
+        plan.run(backend, &mut source, &mut self.planes)?;
+        Ok(frame.sampling.is_gray)
     }
 }
 

@@ -16,6 +16,7 @@ use super::huffman::{MAX_DC_BITS, TableCache};
 use super::mcu_reader::{BlockPart, McuReader, SkipMcus};
 use crate::bit_writer::BitWriter;
 use crate::idct::{Backend, Portable};
+use crate::rewrite::{HuffmanCode, Symbol};
 
 /// Maximum length of a Huffman code.
 const MAX_CODE_BITS: usize = 16;
@@ -94,7 +95,7 @@ fn position(segment: &[u8], reader: &BitReader<'_>) -> usize {
 fn write_first_mcu(
     mcus: &mut McuReader<'_>,
     segment: &[u8],
-    codes: &[DcCodes; 3],
+    codes: &[HuffmanCode],
     writer: &mut BitWriter<'_>,
 ) -> Result<(), Declined> {
     mcus.next_mcu()?;
@@ -109,7 +110,10 @@ fn write_first_mcu(
         let dc = &mut last_dc[kind.component];
         read_block(reader, &kind.tables, dc, &mut Skipped)?;
         if std::mem::take(&mut is_first[kind.component]) {
-            codes[kind.component].write(*dc, writer)?;
+            let symbol = Symbol::of_dc(*dc, 0).map_err(|_| Declined)?;
+            let (code, length) = codes.get(kind.component).ok_or(Declined)?.of(symbol.code);
+            writer.put(code.into(), length);
+            writer.put(symbol.value, symbol.bits);
         }
         writer.copy(segment, start..position(segment, reader)).ok_or(Declined)?;
     }
@@ -175,50 +179,20 @@ fn with_all_dc_codes(source: &[u8]) -> Result<Vec<u8>, Declined> {
     Ok([&counts, symbols, &missing].concat())
 }
 
-/// The Huffman codes of DC differences, by the number of bits of the difference.
-#[derive(Debug, Clone, Copy, Default)]
-struct DcCodes {
-    /// Code and its length.
-    codes: [(u16, u32); MAX_DC_BITS as usize + 1],
-}
-
-impl DcCodes {
-    /// Returns the codes of a table, whose definition must have all of them.
-    fn new(source: &[u8]) -> Result<Self, Declined> {
-        let (counts, symbols) = source.split_at_checked(MAX_CODE_BITS).ok_or(Declined)?;
-        let (mut codes, mut code) = (Self::default(), 0u32);
-        let mut symbols = symbols.iter();
-        for (length, &count) in (1..).zip(counts) {
-            for &symbol in symbols.by_ref().take(count.into()) {
-                *codes.codes.get_mut(usize::from(symbol)).ok_or(Declined)? = (code as u16, length);
-                code += 1;
-            }
-            code <<= 1;
-        }
-        Ok(codes)
-    }
-
-    /// Writes `dc` as the difference from zero.
-    fn write(&self, dc: i32, writer: &mut BitWriter<'_>) -> Result<(), Declined> {
-        let bits = i32::BITS - dc.unsigned_abs().leading_zeros();
-        let (code, length) = *self.codes.get(bits as usize).ok_or(Declined)?;
-        writer.put(code.into(), length);
-        // T.81, F.1.2.1: a negative value is stored minus one, without its upper bits.
-        let value = if dc < 0 { dc + (1 << bits) - 1 } else { dc };
-        writer.put(value.unsigned_abs(), bits);
-        Ok(())
-    }
-}
-
 /// Returns the DC codes that the new file has for each component.
-fn dc_codes(frame: &Frame<'_>, tables: &TableCache) -> Result<[DcCodes; 3], Declined> {
-    let mut codes = [DcCodes::default(); 3];
-    for (codes, component) in codes.iter_mut().zip(&frame.components[..frame.sampling.components()]) {
-        let Component { dc, ac, .. } = *component;
+fn dc_codes(frame: &Frame<'_>, tables: &TableCache) -> Result<Vec<HuffmanCode>, Declined> {
+    let components = frame.components.iter().take(frame.sampling.components());
+    let code = |&Component { dc, ac, .. }: &Component| {
         let (table, _) = tables.pair(dc, ac).ok_or(Declined)?;
-        *codes = DcCodes::new(&with_all_dc_codes(table.source())?)?;
-    }
-    Ok(codes)
+        code_of(&with_all_dc_codes(table.source())?)
+    };
+    components.map(code).collect()
+}
+
+/// Returns the code that a DHT segment defines as `source`.
+fn code_of(source: &[u8]) -> Result<HuffmanCode, Declined> {
+    let (counts, symbols) = source.split_first_chunk().ok_or(Declined)?;
+    Ok(HuffmanCode::of_table(*counts, symbols.to_vec()))
 }
 
 #[cfg(test)]
@@ -232,9 +206,9 @@ mod tests {
         let all = with_all_dc_codes(&source).unwrap();
         assert_eq!(all[..16], [1, 1, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(all[16..], [3, 0, 5, 1, 2, 4, 6, 7, 8, 9, 10, 11]);
-        let codes = DcCodes::new(&all).unwrap().codes;
-        assert_eq!((codes[3], codes[0], codes[5]), ((0, 1), (0b10, 2), (0b110, 3)));
-        assert_eq!((codes[1], codes[11]), ((0b111_0000, 7), (0b111_1000, 7)));
+        let code = code_of(&all).unwrap();
+        assert_eq!((code.of(3), code.of(0), code.of(5)), ((0, 1), (0b10, 2), (0b110, 3)));
+        assert_eq!((code.of(1), code.of(11)), ((0b111_0000, 7), (0b111_1000, 7)));
         assert_eq!(with_all_dc_codes(&all).unwrap(), all);
         let too_long = [&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0][..], &[3]].concat();
         assert_eq!(with_all_dc_codes(&too_long), Err(Declined));

@@ -23,46 +23,36 @@ impl ScanData {
     /// Copies `scan`, whose data must be followed by the end of the image, not by another scan. Returns the bytes after
     /// the end of the image.
     pub(super) fn read<'a>(&mut self, scan: &'a [u8]) -> Result<&'a [u8], Declined> {
+        self.copy(scan).strip_prefix(&[0xff, 0xd9]).ok_or(Declined)
+    }
+
+    /// Copies the entropy-coded data of one of several scans, without anything after it.
+    pub(super) fn read_segments(&mut self, scan: &[u8]) -> Result<(), Declined> {
+        if self.copy(scan).is_empty() { Ok(()) } else { Err(Declined) }
+    }
+
+    /// Copies the segments of `scan` up to the first marker that is no restart marker in its order. Returns the bytes
+    /// from there on.
+    fn copy<'a>(&mut self, scan: &'a [u8]) -> &'a [u8] {
         self.data.clear();
         self.ends.clear();
         self.data.reserve(scan.len() + PADDING);
         let mut rest = scan;
         loop {
-            let at = find_ff(rest).ok_or(Declined)?;
+            let at = find_ff(rest).unwrap_or(rest.len());
             match rest.get(at + 1) {
                 Some(0) => self.data.extend_from_slice(&rest[..=at]),
-                Some(0xd9) => {
-                    self.end_segment(&rest[..at]);
-                    return Ok(&rest[at + 2..]);
-                }
                 // Restart markers count from 0 to 7 repeatedly.
                 Some(&marker) if usize::from(marker) == 0xd0 + self.ends.len() % 8 => {
                     self.end_segment(&rest[..at])
                 }
-                _ => return Err(Declined),
-            }
-            rest = &rest[at + 2..];
-        }
-    }
-
-    /// Copies the entropy-coded data of one of several scans, without anything after it.
-    pub(super) fn read_segments(&mut self, scan: &[u8]) -> Result<(), Declined> {
-        self.data.clear();
-        self.ends.clear();
-        self.data.reserve(scan.len() + PADDING);
-        let mut rest = scan;
-        while let Some(at) = find_ff(rest) {
-            match rest.get(at + 1) {
-                Some(0) => self.data.extend_from_slice(&rest[..=at]),
-                Some(&marker) if usize::from(marker) == 0xd0 + self.ends.len() % 8 => {
-                    self.end_segment(&rest[..at])
+                _ => {
+                    self.end_segment(&rest[..at]);
+                    return &rest[at..];
                 }
-                _ => return Err(Declined),
             }
             rest = &rest[at + 2..];
         }
-        self.end_segment(rest);
-        Ok(())
     }
 
     fn end_segment(&mut self, last: &[u8]) {

@@ -1,7 +1,7 @@
 //! The bit reader of the general decoder.
 
-use super::huffman::HuffmanTable;
 use crate::error::Error;
+use crate::huffman_table::HuffmanTable;
 
 /// Reads the bits of a scan, most significant bit first.
 #[derive(Debug)]

@@ -16,8 +16,7 @@ pub(crate) struct Coefficients {
 impl Coefficients {
     /// Allocates zeros for all blocks of component `index`.
     pub(super) fn of_image(layout: &Layout<'_>, index: usize) -> Result<Self, Error> {
-        let rows = layout.height.div_ceil(8 * layout.max_factors().1);
-        Self::of_mcu_rows(layout, index, rows)
+        Self::of_mcu_rows(layout, index, layout.mcus().1)
     }
 
     /// Allocates zeros for one row of MCUs of component `index`.
@@ -27,7 +26,7 @@ impl Coefficients {
 
     fn of_mcu_rows(layout: &Layout<'_>, index: usize, rows: usize) -> Result<Self, Error> {
         let component = &layout.components[index];
-        let columns = layout.width.div_ceil(8 * layout.max_factors().0) * component.horizontal;
+        let columns = layout.mcus().0 * component.horizontal;
         let count = memory::product(&[columns, rows, component.vertical])?;
         Ok(Self { blocks: memory::filled(count, [0; 64])?, columns })
     }

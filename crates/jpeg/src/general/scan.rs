@@ -1,10 +1,10 @@
 //! Decoding of the coefficients of a scan, sequential or progressive (T.81, annexes F and G).
 
 use super::bits::BitReader;
-use super::huffman::HuffmanTable;
 use super::planes::Coefficients;
 use crate::block::{DctBlock, ZIGZAG_INDEX};
 use crate::error::Error;
+use crate::huffman_table::HuffmanTable;
 use crate::structure::{Layout, Process, Scan};
 
 /// A component of the scan.
@@ -52,7 +52,6 @@ pub(super) struct ScanReader<'a> {
 
 impl<'a> ScanReader<'a> {
     pub(super) fn new(layout: &Layout<'_>, scan: &Scan<'a>) -> Self {
-        let (max_h, max_v) = layout.max_factors();
         let is_alone = scan.components.len() == 1;
         let members: Vec<ScanMember<'_>> = scan
             .components
@@ -68,13 +67,10 @@ impl<'a> ScanReader<'a> {
                 last_dc: 0,
             })
             .collect();
-        // A component that is alone in its scan has only the blocks that its samples need.
-        let factors = match &scan.components[..] {
-            [alone] => {
-                let component = &layout.components[alone.index];
-                (component.horizontal, component.vertical)
-            }
-            _ => (1, 1),
+        // A component that is alone in its scan has only the blocks that its samples need, one per MCU.
+        let (columns, rows) = match &scan.components[..] {
+            [alone] => layout.blocks_with_pixels(&layout.components[alone.index]),
+            _ => layout.mcus(),
         };
         let coding = match (layout.process, scan.spectral.0, scan.approximation.0) {
             (Process::Progressive, 0, 0) => Coding::DcFirst,
@@ -88,8 +84,8 @@ impl<'a> ScanReader<'a> {
             coding,
             spectral: scan.spectral,
             low: scan.approximation.1,
-            columns: (layout.width * factors.0).div_ceil(8 * max_h),
-            rows: (layout.height * factors.1).div_ceil(8 * max_v),
+            columns,
+            rows,
             restart: scan.restart,
             left: scan.restart,
             next_restart: 0,

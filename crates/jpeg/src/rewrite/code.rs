@@ -1,11 +1,11 @@
-//! Optimal Huffman codes (T.81, annex K.2).
+//! Huffman codes for encoding, optimal ones (T.81, annex K.2) and those of a table.
 
 /// Maximum length of a code.
 const MAX_BITS: usize = 16;
 
 /// A Huffman code for bytes.
 #[derive(Debug)]
-pub(super) struct HuffmanCode {
+pub(crate) struct HuffmanCode {
     /// Number of codes of each length from 1 to 16.
     counts: [u8; MAX_BITS],
     /// By length, then by value.
@@ -17,41 +17,50 @@ pub(super) struct HuffmanCode {
 impl HuffmanCode {
     /// Creates a code with the shortest total length for symbols that occur `occurrences` times, with codes of at most
     /// 16 bits, none of which consists of ones only.
-    pub(super) fn optimal(occurrences: &[u32; 256]) -> Self {
+    pub(crate) fn optimal(occurrences: &[u32; 256]) -> Self {
         let lengths = limited(code_lengths(occurrences));
         let mut by_length: Vec<u8> =
             (0..=255).filter(|&symbol| occurrences[usize::from(symbol)] > 0).collect();
         // Frequent symbols get the shorter codes. Ties are decided by value, so that the result is always the same.
         by_length.sort_by_key(|&symbol| (std::cmp::Reverse(occurrences[usize::from(symbol)]), symbol));
-        let mut code = Self { counts: lengths, symbols: Vec::new(), codes: [(0, 0); 256] };
-        let (mut next, mut rest) = (0u32, &by_length[..]);
-        for (length, &count) in (1..).zip(&lengths) {
+        let mut rest = &by_length[..];
+        let mut symbols = Vec::new();
+        for &count in &lengths {
             let (these, after) = rest.split_at_checked(count.into()).unwrap_or((rest, &[]));
-            let mut these = these.to_vec();
-            these.sort_unstable();
-            for &symbol in &these {
-                code.codes[usize::from(symbol)] = (next as u16, length);
-                next += 1;
-            }
-            code.symbols.extend(these);
-            next <<= 1;
+            let start = symbols.len();
+            symbols.extend_from_slice(these);
+            symbols[start..].sort_unstable();
             rest = after;
         }
-        code
+        Self::of_table(lengths, symbols)
+    }
+
+    /// Creates the code of a DHT segment: the number of codes of each length, and their symbols (T.81, annex C).
+    pub(crate) fn of_table(counts: [u8; MAX_BITS], symbols: Vec<u8>) -> Self {
+        let (mut codes, mut next) = ([(0, 0); 256], 0u32);
+        let mut rest = symbols.iter();
+        for (length, &count) in (1..).zip(&counts) {
+            for &symbol in rest.by_ref().take(count.into()) {
+                codes[usize::from(symbol)] = (next as u16, length);
+                next += 1;
+            }
+            next <<= 1;
+        }
+        Self { counts, symbols, codes }
     }
 
     /// Returns the number of codes of each length from 1 to 16, as in a DHT segment.
-    pub(super) fn counts(&self) -> &[u8] {
+    pub(crate) fn counts(&self) -> &[u8] {
         &self.counts
     }
 
     /// Returns the symbols, as in a DHT segment.
-    pub(super) fn symbols(&self) -> &[u8] {
+    pub(crate) fn symbols(&self) -> &[u8] {
         &self.symbols
     }
 
     /// Returns the code of a symbol and its length.
-    pub(super) fn of(&self, symbol: u8) -> (u16, u32) {
+    pub(crate) fn of(&self, symbol: u8) -> (u16, u32) {
         self.codes[usize::from(symbol)]
     }
 }

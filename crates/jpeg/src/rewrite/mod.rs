@@ -7,8 +7,9 @@ mod tests;
 
 use std::num::NonZeroU16;
 
-use self::code::HuffmanCode;
-use self::symbols::{Symbol, block_symbols};
+pub(crate) use self::code::HuffmanCode;
+pub(crate) use self::symbols::Symbol;
+use self::symbols::block_symbols;
 use crate::bit_writer::BitWriter;
 use crate::block::DctBlock;
 use crate::error::Error;
@@ -44,8 +45,8 @@ pub fn to_baseline(bytes: &[u8], restart_interval: Option<NonZeroU16>) -> Result
     let layout = Layout::read_strict(bytes)?;
     layout.check_support()?;
     layout.check_sound()?;
-    let blocks: usize = layout.components.iter().map(|c| c.horizontal * c.vertical).sum();
-    if blocks > MAX_BLOCKS_PER_MCU {
+    layout.check_file_size(bytes)?;
+    if layout.blocks_per_mcu() > MAX_BLOCKS_PER_MCU {
         return Err(Error::unsupported(format!(
             "the sampling factors {} give more than {MAX_BLOCKS_PER_MCU} blocks per MCU",
             layout.sampling_text()
@@ -133,8 +134,8 @@ impl BaselineScan<'_> {
 
     fn for_each_symbol(&self, mut each: impl FnMut(ScanEvent)) -> Result<(), Error> {
         let Self { layout, image, restart_interval } = self;
-        let (max_h, max_v) = layout.max_factors();
-        let (columns, rows) = (layout.width.div_ceil(8 * max_h), layout.height.div_ceil(8 * max_v));
+        let (columns, rows) = layout.mcus();
+        let own: Vec<_> = layout.components.iter().map(|c| layout.blocks_with_pixels(c)).collect();
         let interval = restart_interval.map_or(usize::MAX, |interval| interval.get().into());
         let mut last_dc = vec![0i32; image.len()];
         for mcu in 0..columns * rows {
@@ -150,7 +151,12 @@ impl BaselineScan<'_> {
                         column * component.horizontal + n % component.horizontal,
                         row * component.vertical + n / component.horizontal,
                     );
-                    let block = self.block(index, place, last_dc[index])?;
+                    let block = match place.0 < own[index].0 && place.1 < own[index].1 {
+                        true => *image[index]
+                            .get(place)
+                            .ok_or_else(|| Error::corrupt("a block lies outside of its component"))?,
+                        false => padding_block(last_dc[index]),
+                    };
                     let emit = |is_ac, symbol| each(ScanEvent::Symbol(table(slot, is_ac), symbol));
                     block_symbols(&block, last_dc[index], emit)?;
                     last_dc[index] = block[0].into();
@@ -159,22 +165,14 @@ impl BaselineScan<'_> {
         }
         Ok(())
     }
+}
 
-    /// Returns a block. Blocks that only complete an MCU have no pixel in the image and not all of their coefficients
-    /// in progressive files: as in libjpeg, they repeat the DC coefficient before them.
-    fn block(&self, index: usize, (column, row): (usize, usize), last_dc: i32) -> Result<DctBlock, Error> {
-        let Self { layout, image, .. } = self;
-        let ((max_h, max_v), component) = (layout.max_factors(), &layout.components[index]);
-        let columns = (layout.width * component.horizontal).div_ceil(8 * max_h);
-        let rows = (layout.height * component.vertical).div_ceil(8 * max_v);
-        if column < columns && row < rows {
-            let block = image.get(index).and_then(|blocks| blocks.get((column, row)));
-            return block.copied().ok_or_else(|| Error::corrupt("a block lies outside of its component"));
-        }
-        let mut block = [0; 64];
-        block[0] = last_dc as i16;
-        Ok(block)
-    }
+/// Returns a block that only completes an MCU. It has no pixel in the image, and progressive files do not store all of its
+/// coefficients: as in libjpeg, it repeats the DC coefficient before it.
+fn padding_block(last_dc: i32) -> DctBlock {
+    let mut block = [0; 64];
+    block[0] = last_dc as i16;
+    block
 }
 
 /// Copies all segments that stay the same to `out`. Returns the payload of the frame header, and the bytes after the end

@@ -13,14 +13,19 @@ const END_OF_BLOCK: Symbol = Symbol { code: 0, value: 0, bits: 0 };
 
 /// A Huffman-coded symbol and the bits after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Symbol {
+pub(crate) struct Symbol {
     /// Zeros before a coefficient in the upper four bits, the number of its bits in the lower four.
-    pub(super) code: u8,
-    pub(super) value: u32,
-    pub(super) bits: u32,
+    pub(crate) code: u8,
+    pub(crate) value: u32,
+    pub(crate) bits: u32,
 }
 
 impl Symbol {
+    /// Returns the symbol of a DC coefficient after `last_dc`.
+    pub(crate) fn of_dc(dc: i32, last_dc: i32) -> Result<Self, Error> {
+        Self::new(0, dc - last_dc, MAX_DC_BITS)
+    }
+
     fn new(run: u8, coefficient: i32, max_bits: u32) -> Result<Self, Error> {
         let bits = i32::BITS - coefficient.unsigned_abs().leading_zeros();
         if bits > max_bits {
@@ -34,12 +39,12 @@ impl Symbol {
 
 /// Calls `emit` with the symbols of a block; the first argument tells whether a symbol is of the AC table. `last_dc` is
 /// the DC coefficient of the previous block of the component.
-pub(super) fn block_symbols(
+pub(crate) fn block_symbols(
     block: &DctBlock,
     last_dc: i32,
     mut emit: impl FnMut(bool, Symbol),
 ) -> Result<(), Error> {
-    emit(false, Symbol::new(0, i32::from(block[0]) - last_dc, MAX_DC_BITS)?);
+    emit(false, Symbol::of_dc(block[0].into(), last_dc)?);
     let mut run = 0;
     for &index in &ZIGZAG_INDEX[1..] {
         let coefficient = block[usize::from(index)];

@@ -15,11 +15,11 @@ fn pixels(bytes: &[u8]) -> Vec<u8> {
 fn coefficients(bytes: &[u8]) -> Vec<DctBlock> {
     let layout = Layout::read_strict(bytes).unwrap();
     let image = read_image(&layout, |result| result).unwrap();
-    let (max_h, max_v) = layout.max_factors();
     let mut blocks = Vec::new();
     for (component, image) in layout.components.iter().zip(&image) {
-        for row in 0..(layout.height * component.vertical).div_ceil(8 * max_v) {
-            for column in 0..(layout.width * component.horizontal).div_ceil(8 * max_h) {
+        let (columns, rows) = layout.blocks_with_pixels(component);
+        for row in 0..rows {
+            for column in 0..columns {
                 blocks.push(*image.get((column, row)).unwrap());
             }
         }

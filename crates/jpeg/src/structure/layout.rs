@@ -2,7 +2,7 @@
 
 use super::component::{ColorModel, Component, Process};
 use super::scan::Scan;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// The structure of a JPEG file: its frame header and scans, with the tables that each scan uses.
 ///
@@ -92,9 +92,44 @@ impl Layout<'_> {
         (max(|c| c.horizontal), max(|c| c.vertical))
     }
 
+    /// Returns the number of MCUs per row, and of rows, in scans with several components.
+    pub(crate) fn mcus(&self) -> (usize, usize) {
+        let (max_h, max_v) = self.max_factors();
+        (self.width.div_ceil(8 * max_h), self.height.div_ceil(8 * max_v))
+    }
+
+    /// Returns the columns and rows of blocks of a component that have pixels of the image. Other blocks only complete
+    /// MCUs.
+    pub(crate) fn blocks_with_pixels(&self, component: &Component) -> (usize, usize) {
+        let (max_h, max_v) = self.max_factors();
+        let columns = (self.width * component.horizontal).div_ceil(8 * max_h);
+        (columns, (self.height * component.vertical).div_ceil(8 * max_v))
+    }
+
+    /// Returns the number of blocks per MCU, of all components.
+    pub(crate) fn blocks_per_mcu(&self) -> usize {
+        self.components.iter().map(|component| component.horizontal * component.vertical).sum()
+    }
+
+    /// Fails if the file `bytes` is too small for the blocks of the image, each of which takes at least one bit. This
+    /// keeps a header alone from deciding how much memory is allocated.
+    pub(crate) fn check_file_size(&self, bytes: &[u8]) -> Result<(), Error> {
+        let (columns, rows) = self.mcus();
+        check_file_size(columns * rows * self.blocks_per_mcu(), bytes)
+    }
+
     /// Returns whether the scans contain every bit of every coefficient.
     pub(crate) fn is_complete(&self) -> bool {
         self.process != Process::Progressive
             || self.components.iter().all(|c| c.missing_bits.iter().all(|bits| *bits == Some(0)))
     }
+}
+
+/// Fails if the file `bytes` cannot hold `blocks` blocks.
+pub(crate) fn check_file_size(blocks: usize, bytes: &[u8]) -> Result<(), Error> {
+    if blocks / 8 > bytes.len() {
+        let message = format!("a file of {} bytes cannot hold the {blocks} blocks of its image", bytes.len());
+        return Err(Error::new(ErrorKind::Truncated, message));
+    }
+    Ok(())
 }

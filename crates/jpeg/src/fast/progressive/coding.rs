@@ -3,8 +3,9 @@
 use super::super::bit_reader::BitReader;
 use super::super::coded_blocks::CodedBlock;
 use super::super::declined::Declined;
-use super::symbol_table::{SymbolTable, take, take_signed};
+use super::symbols::{take, take_signed, take_symbol};
 use crate::block::ZIGZAG_INDEX;
+use crate::huffman_table::HuffmanTable;
 
 /// Bits that are read after one refill, at most.
 const TAKEN_BITS: u32 = 32;
@@ -29,20 +30,20 @@ pub(super) trait BlockCoding {
 }
 
 /// The first scan of DC coefficients.
-pub(super) struct DcFirst {
-    tables: [Option<SymbolTable>; 3],
+pub(super) struct DcFirst<'a> {
+    tables: [Option<HuffmanTable<'a>>; 3],
     /// Number of bits that later scans add.
     low: u8,
     last_dc: [i32; 3],
 }
 
-impl DcFirst {
-    pub(super) fn new(tables: [Option<SymbolTable>; 3], low: u8) -> Self {
+impl<'a> DcFirst<'a> {
+    pub(super) fn new(tables: [Option<HuffmanTable<'a>>; 3], low: u8) -> Self {
         Self { tables, low, last_dc: [0; 3] }
     }
 }
 
-impl BlockCoding for DcFirst {
+impl BlockCoding for DcFirst<'_> {
     fn restart(&mut self) {
         self.last_dc = [0; 3];
     }
@@ -57,7 +58,7 @@ impl BlockCoding for DcFirst {
     ) -> Result<(), Declined> {
         let table = self.tables[component].as_ref().ok_or(Declined)?;
         reader.refill()?;
-        let size = table.read(reader)?;
+        let size = take_symbol(reader, table)?;
         // At most 15: the symbols were checked.
         let last_dc = &mut self.last_dc[component];
         *last_dc = last_dc.wrapping_add(take_signed(reader, u32::from(size & 15)));
@@ -103,8 +104,8 @@ impl BlockCoding for DcRefined {
 }
 
 /// The first scan of a band of AC coefficients.
-pub(super) struct AcFirst {
-    table: SymbolTable,
+pub(super) struct AcFirst<'a> {
+    table: HuffmanTable<'a>,
     band: (usize, usize),
     /// Number of bits that later scans add.
     low: u8,
@@ -112,13 +113,13 @@ pub(super) struct AcFirst {
     eob_run: u32,
 }
 
-impl AcFirst {
-    pub(super) fn new(table: SymbolTable, band: (usize, usize), low: u8) -> Self {
+impl<'a> AcFirst<'a> {
+    pub(super) fn new(table: HuffmanTable<'a>, band: (usize, usize), low: u8) -> Self {
         Self { table, band, low, eob_run: 0 }
     }
 }
 
-impl BlockCoding for AcFirst {
+impl BlockCoding for AcFirst<'_> {
     fn restart(&mut self) {
         self.eob_run = 0;
     }
@@ -138,7 +139,7 @@ impl BlockCoding for AcFirst {
         let mut k = self.band.0;
         while k <= self.band.1 {
             reader.refill()?;
-            let symbol = self.table.read(reader)?;
+            let symbol = take_symbol(reader, &self.table)?;
             let (run, size) = (symbol >> 4, u32::from(symbol & 15));
             if size == 0 && run < 15 {
                 self.eob_run = (1 << run) - 1 + take(reader, run.into());
@@ -167,8 +168,8 @@ impl BlockCoding for AcFirst {
 ///
 /// Coefficients that are not zero get a bit each, in their order; zeros between them are counted by runs. Both are found
 /// in the bits of `nonzero`, without looking at the coefficients.
-pub(super) struct AcRefined {
-    table: SymbolTable,
+pub(super) struct AcRefined<'a> {
+    table: HuffmanTable<'a>,
     /// The coefficients of the band, as bits.
     band: u64,
     bit: i16,
@@ -176,13 +177,13 @@ pub(super) struct AcRefined {
     eob_run: u32,
 }
 
-impl AcRefined {
-    pub(super) fn new(table: SymbolTable, (first, last): (usize, usize), low: u8) -> Self {
+impl<'a> AcRefined<'a> {
+    pub(super) fn new(table: HuffmanTable<'a>, (first, last): (usize, usize), low: u8) -> Self {
         Self { table, band: u64::MAX >> (63 - last) & u64::MAX << first, bit: 1 << low, eob_run: 0 }
     }
 }
 
-impl BlockCoding for AcRefined {
+impl BlockCoding for AcRefined<'_> {
     fn restart(&mut self) {
         self.eob_run = 0;
     }
@@ -198,7 +199,7 @@ impl BlockCoding for AcRefined {
         let mut rest = self.band;
         while self.eob_run == 0 && rest != 0 {
             reader.refill()?;
-            let symbol = self.table.read(reader)?;
+            let symbol = take_symbol(reader, &self.table)?;
             let (run, size) = (symbol >> 4, symbol & 15);
             let new = match (size, run) {
                 (0, 15) => None,

@@ -4,20 +4,19 @@
 
 mod coding;
 mod scan;
-mod symbol_table;
+mod symbols;
 
 use self::coding::{AcFirst, AcRefined, BlockCoding, DcFirst, DcRefined};
 use self::scan::ReadScan;
-use self::symbol_table::SymbolTable;
 use super::coded_blocks::CodedBlock;
 use super::declined::Declined;
-use super::frame::Frame;
 use super::mcu_reader::BlockPart;
 use super::rows::McuSource;
 use super::scan::ScanData;
+use crate::huffman_table::HuffmanTable;
 use crate::idct::Backend;
 use crate::memory;
-use crate::structure::{HuffmanSpec, Layout, Scan};
+use crate::structure::{Layout, Scan};
 
 /// Maximum size of the buffers that are kept for the next image: enough for about 5 megapixels with 4:2:0.
 const KEPT_BYTES: usize = 16 << 20;
@@ -58,22 +57,19 @@ impl ProgressiveImage {
         }
     }
 
-    /// Reads all scans of `layout`, whose frame is `frame`. `data` is a buffer.
+    /// Reads all scans of `layout`, which has one or three components. `data` is a buffer.
     pub(super) fn read(
         &mut self,
         backend: impl Backend,
         layout: &Layout<'_>,
-        frame: &Frame<'_>,
         data: &mut ScanData,
     ) -> Result<(), Declined> {
-        let mcus = frame.mcus();
-        let (max_h, max_v) = layout.max_factors();
+        let mcus = layout.mcus();
         for (blocks, component) in self.components.iter_mut().zip(&layout.components) {
             let (across, down) = (component.horizontal, component.vertical);
             blocks.stride = mcus.0 * across;
             blocks.per_mcu = (across, down);
-            blocks.own =
-                ((layout.width * across).div_ceil(8 * max_h), (layout.height * down).div_ceil(8 * max_v));
+            blocks.own = layout.blocks_with_pixels(component);
             let count = blocks.stride * mcus.1 * down;
             blocks.blocks.clear();
             blocks.nonzero.clear();
@@ -98,7 +94,7 @@ impl ProgressiveImage {
         let (band, low) = (scan.spectral, scan.approximation.1);
         let ac_table = || {
             let spec = scan.components.first().and_then(|component| component.ac).ok_or(Declined)?;
-            Ok(SymbolTable::new(spec))
+            Ok(HuffmanTable::new(spec))
         };
         match (band.0, scan.approximation.0) {
             (0, 0) => {
@@ -106,8 +102,8 @@ impl ProgressiveImage {
                 for component in &scan.components {
                     *tables.get_mut(component.index).ok_or(Declined)? = component.dc;
                 }
-                let table = |spec: Option<HuffmanSpec<'_>>| spec.map(SymbolTable::new);
-                self.read_blocks(backend, DcFirst::new(tables.map(table), low), scan, mcus, data)
+                let tables = tables.map(|spec| spec.map(HuffmanTable::new));
+                self.read_blocks(backend, DcFirst::new(tables, low), scan, mcus, data)
             }
             (0, _) => self.read_blocks(backend, DcRefined::new(low), scan, mcus, data),
             (_, 0) => self.read_blocks(backend, AcFirst::new(ac_table()?, band, low), scan, mcus, data),
