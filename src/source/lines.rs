@@ -104,6 +104,9 @@ impl LineReader {
                     self.begun.extend_from_slice(&bytes[last + 1..]);
                 }
                 bytes.truncate(last + 1);
+                if bytes.capacity() - bytes.len() > target {
+                    bytes.shrink_to_fit();
+                }
                 break;
             }
             if bytes.len() as u64 > self.max_line_bytes {
@@ -112,7 +115,8 @@ impl LineReader {
                 self.offset = end;
                 return Ok(Some(LinePiece::Overlong { offset, bytes: end - offset }));
             }
-            want = bytes.len() as u64 * 2;
+            // At most as far as needed to find that the line is too long.
+            want = (bytes.len() as u64 * 2).min(self.max_line_bytes.saturating_add(1));
         }
         // A piece that reaches the end of the file may contain lines of the next range: these are dropped.
         if offset + bytes.len() as u64 > self.end {

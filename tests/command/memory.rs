@@ -107,28 +107,28 @@ fn a_large_corpus_needs_no_more_than_a_small_one() {
     }
 }
 
-/// Most that a run with the default limits and two threads may hold at any time.
-const MOST_BYTES_BY_DEFAULT: u64 = 1 << 30;
-
 #[test]
-fn documents_as_large_as_may_be_fit_into_a_gibibyte() {
+fn the_largest_documents_fit_into_their_memory() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("large.jsonl");
-    // With the line ends that the text has twice, the line is just short of the limit of 64 MiB. Every byte is an id.
-    let (line, begin, end) = (b"the largest document there may be\\n", b"{\"text\": \"", b"\"}\n");
-    let text = line.repeat(((64 << 20) - begin.len() - end.len()) / line.len());
+    // With the escaped line ends, the line is just short of the limit of 64 MiB. Every byte is an id.
+    let (line, start, end) = (b"the largest document there may be\\n", b"{\"text\": \"", b"\"}\n");
+    let text = line.repeat(((64 << 20) - start.len() - end.len()) / line.len());
     let mut file = std::fs::File::create(&source).unwrap();
-    for part in [begin.as_slice(), &text, end, begin, &text, end] {
+    for part in [start.as_slice(), &text, end, start, &text, end] {
         file.write_all(part).unwrap();
     }
     drop((file, text));
-    let out = dir.path().join("out");
-    let mut command = command(["text"]);
-    command.arg(&source).arg("--out").arg(&out).args(["--tokenizer", "bytes", "--threads", "2"]);
-    let Some(peak) = peak_bytes(command) else { return };
-    assert_outcomes(&out, [2, 0, 0, 0]);
-    assert!(peak > 64 << 20, "nothing was measured");
-    assert!(peak < MOST_BYTES_BY_DEFAULT, "{} MiB", peak >> 20);
+    for format in ["parquet", "msgpack"] {
+        let out = dir.path().join(format);
+        let mut command = command(["text"]);
+        command.arg(&source).arg("--out").arg(&out).args(["--tokenizer", "bytes", "--format", format]);
+        command.args(["--threads", "2", "--memory", "256MiB"]);
+        let Some(peak) = peak_bytes(command) else { return };
+        assert_outcomes(&out, [2, 0, 0, 0]);
+        assert!(peak > 64 << 20, "nothing was measured");
+        assert!(peak < (256 << 20) + BESIDE_BYTES, "{} MiB for {format}", peak >> 20);
+    }
 }
 
 /// The reference takes more than ten times as much for the whole of it.

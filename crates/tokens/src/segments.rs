@@ -25,6 +25,10 @@ pub(crate) const SEGMENT_BYTES: usize = 1 << 16;
 /// Maximum capacity that a thread's id buffer keeps between texts.
 const KEPT_IDS: usize = 1 << 20;
 
+/// Segments per thread that may be finished and not yet appended to the output. Without a limit, threads that encode
+/// faster than one thread appends would hold all `u32` ids of a text.
+const AHEAD_PER_THREAD: usize = 4;
+
 /// Assumed minimum number of bytes per id, for reserving capacity for the ids of a text or a segment.
 const BYTES_PER_ID: usize = 2;
 
@@ -55,10 +59,13 @@ struct Divided<'a> {
     next: AtomicUsize,
     /// Finished segments that are not yet appended to the output.
     made: Mutex<BTreeMap<usize, SegmentIds>>,
+    /// Scratches of the helpers that are not running.
+    helpers: Mutex<Vec<Scratch>>,
+    most_ahead: usize,
 }
 
 impl<'a> Divided<'a> {
-    fn new(engine: &'a dyn Engine, text: &'a str) -> Self {
+    fn new(engine: &'a dyn Engine, text: &'a str, scratch: &Scratch) -> Self {
         let (mut segments, mut at) = (Vec::new(), 0);
         while text.len() - at > SEGMENT_BYTES
             && let Some(gap) = engine.divide(&text[at..], SEGMENT_BYTES)
@@ -67,11 +74,35 @@ impl<'a> Divided<'a> {
             at += gap.end;
         }
         segments.push(at..text.len());
-        Self { engine, text, segments, next: AtomicUsize::new(0), made: Mutex::default() }
+        let helpers: Vec<_> = (1..segments.len()).take(helpers()).map(|_| scratch.sibling()).collect();
+        Self {
+            engine,
+            text,
+            segments,
+            next: AtomicUsize::new(0),
+            made: Mutex::default(),
+            most_ahead: AHEAD_PER_THREAD * (helpers.len() + 1),
+            helpers: Mutex::new(helpers),
+        }
     }
 
     fn made(&self) -> MutexGuard<'_, BTreeMap<usize, SegmentIds>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn helpers(&self) -> MutexGuard<'_, Vec<Scratch>> {
+        self.helpers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether finished segments have to be appended before another one is encoded.
+    fn is_full(&self) -> bool {
+        self.made().len() >= self.most_ahead
+    }
+
+    /// Returns the scratch of a helper that is not running, if one is useful.
+    fn idle_helper(&self) -> Option<Scratch> {
+        let is_useful = self.next.load(Ordering::Relaxed) < self.segments.len() && !self.is_full();
+        is_useful.then(|| self.helpers().pop()).flatten()
     }
 }
 
@@ -114,7 +145,7 @@ impl SegmentEncoder<'_> {
         out: &mut impl IdSink,
     ) -> Result<Option<Ends>, EncodeError> {
         if text.len() > SEGMENT_BYTES {
-            let divided = Divided::new(engine, text);
+            let divided = Divided::new(engine, text, scratch);
             if divided.segments.len() > 1 {
                 return self.encode_divided(&divided, scratch, out);
             }
@@ -170,23 +201,36 @@ impl SegmentEncoder<'_> {
                 given += 1;
             }
         };
-        let mut encode_own = |scratch: &mut Scratch| {
+        let mut encode_own = |scratch: &mut Scratch, start_helpers: &dyn Fn()| {
             let mut going_on = Ok(true);
-            while matches!(going_on, Ok(true)) && self.encode_next(divided, scratch) {
+            while matches!(going_on, Ok(true)) {
+                start_helpers();
+                if !self.encode_next(divided, scratch) {
+                    break;
+                }
                 going_on = give();
+                // A helper is encoding the next segment to append. It waits for nothing, so this soon ends.
+                while matches!(going_on, Ok(true)) && divided.is_full() {
+                    std::thread::yield_now();
+                    going_on = give();
+                }
             }
             divided.next.store(divided.segments.len(), Ordering::Relaxed);
             going_on
         };
-        let going_on = match helpers().min(divided.segments.len() - 1) {
-            0 => encode_own(scratch),
-            // Idle threads run these helper tasks; a helper that starts after the last segment returns at once.
-            helpers => rayon::in_place_scope(|scope| {
-                for _ in 0..helpers {
-                    let mut scratch = scratch.sibling();
-                    scope.spawn(move |_| while self.encode_next(divided, &mut scratch) {});
-                }
-                encode_own(scratch)
+        let has_helpers = !divided.helpers().is_empty();
+        let going_on = match has_helpers {
+            false => encode_own(scratch, &|| {}),
+            // Idle threads run the helpers. A helper returns when there is nothing to encode for the moment.
+            true => rayon::in_place_scope(|scope| {
+                encode_own(scratch, &|| {
+                    while let Some(mut scratch) = divided.idle_helper() {
+                        scope.spawn(move |_| {
+                            while !divided.is_full() && self.encode_next(divided, &mut scratch) {}
+                            divided.helpers().push(scratch);
+                        });
+                    }
+                })
             }),
         }?;
         if !going_on || !give()? {

@@ -85,12 +85,14 @@ impl<C: FrameCodec> ShardWriter for FrameWriter<C> {
     fn push(&mut self, record: &Record) -> Result<Placed> {
         check::record(&self.schema, record)?;
         self.frame.clear();
-        self.frame.shrink_to(KEPT_FRAME_BYTES);
         self.codec.encode(record, &mut self.frame)?;
         let placed = Placed { position: self.file.position(), bytes: self.frame.len() as u64 };
         if let Err(e) = self.file.write_all(&self.frame) {
             return Err(Error::io("write", self.file.path(), e));
         }
+        // Now rather than before the next record, which may be in memory by then.
+        self.frame.clear();
+        self.frame.shrink_to(KEPT_FRAME_BYTES);
         Ok(placed)
     }
 

@@ -1,8 +1,8 @@
 //! Payload columns: token ids, encoded images and binary fields, which make up nearly all the bytes of a dataset.
 //!
 //! They need no dictionary and no statistics, so this module builds their pages directly from record values. Each value
-//! is copied once into the current page, and buffers are reused across pages and row groups. The `parquet` crate writes
-//! all other columns. The pages built here must be identical to those of that crate: page boundaries, runs of levels
+//! is copied at most once into the current page, and buffers are reused across pages and row groups. The `parquet` crate
+//! writes all other columns. The pages built here must be identical to those of that crate: page boundaries, runs of levels
 //! and headers follow it, and the tests compare the bytes.
 //!
 //! This is why rows are encoded in chunks. The crate checks the page size after a certain number of levels, counted
@@ -173,7 +173,7 @@ impl Payload {
         self.page.rows += 1;
         self.page.levels += count.max(1);
         self.page_bytes += count * IdWidth::U32.bytes();
-        self.pages.values().extend_from_slice(&ids);
+        self.pages.push_ids(ids);
     }
 
     fn encode_bytes(&mut self, rows: &mut [Option<Bytes>]) -> ParquetResult<()> {

@@ -23,10 +23,13 @@ use crate::schema::IdWidth;
 /// Space reserved before the values of a page for its header and, unless they are large, its levels.
 const ROOM: usize = 1 << 10;
 
-/// Capacity of value buffers that is kept for the next page, in bytes.
+/// Capacity of value buffers that is kept for the next page, in bytes. Longer lists of ids are not copied into them.
 const KEPT_VALUES: usize = 4 << 20;
 /// Capacity of the page buffer that is kept for the next chunk, in bytes.
 const KEPT_PAGES: usize = 32 << 20;
+
+/// Bytes of a stream that are written at a time.
+const STREAM_CHUNK: usize = 4 << 10;
 
 /// Storage layout of the values in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +56,8 @@ pub(super) struct Pages {
     compressor: Option<Compressor<'static>>,
     /// Values of the current page if they will be compressed.
     values: Vec<u8>,
+    /// A long list of ids: the values of the current page after `values`.
+    long: Bytes,
     /// Finished pages, and uncompressed values of the current page.
     bytes: Vec<u8>,
     /// Levels and values of the page being finished, if its layout is [`PageLayout::ByteStreams`].
@@ -95,6 +100,7 @@ impl Pages {
             layout,
             compressor: zstd_level.map(Compressor::new).transpose()?,
             values: Vec::new(),
+            long: Bytes::new(),
             bytes: Vec::new(),
             streams: Vec::new(),
             places: Vec::new(),
@@ -121,6 +127,16 @@ impl Pages {
         buffer
     }
 
+    /// Appends ids to the current page, which must have the layout [`PageLayout::ByteStreams`].
+    pub(super) fn push_ids(&mut self, ids: Bytes) {
+        let earlier = std::mem::take(&mut self.long);
+        self.values().extend_from_slice(&earlier);
+        match ids.len() > KEPT_VALUES {
+            true => self.long = ids,
+            false => self.values().extend_from_slice(&ids),
+        }
+    }
+
     /// Ends the current page; `write_levels` appends its levels.
     pub(super) fn end(&mut self, counts: PageCounts, write_levels: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         self.values();
@@ -141,7 +157,7 @@ impl Pages {
                         &self.values[from..]
                     }
                     PageLayout::ByteStreams(width) => {
-                        let values = &self.values[ROOM..];
+                        let values = [&self.values[ROOM..], &self.long];
                         self.streams.clone_from(&self.head);
                         match width {
                             IdWidth::U16 => {
@@ -161,6 +177,7 @@ impl Pages {
                 let header = header(page_bytes, stored, counts.levels, self.layout.encoding())?;
                 self.values.clear();
                 self.values.shrink_to(KEPT_VALUES);
+                self.long = Bytes::new();
                 self.streams.shrink_to(KEPT_VALUES);
                 self.head.clone_from(&header);
                 (page_bytes, header)
@@ -247,14 +264,49 @@ fn place_before(buffer: &mut Vec<u8>, begin: usize, head: &[u8]) -> usize {
 }
 
 /// Appends the numbers in `values`, given as `GIVEN` bytes each, in the layout [`PageLayout::ByteStreams`].
-fn push_streams<const GIVEN: usize>(values: &[u8], number: impl Fn([u8; GIVEN]) -> u32, out: &mut Vec<u8>) {
-    let values = values.as_chunks::<GIVEN>().0;
-    out.reserve(size_of::<u32>() * values.len());
-    for n in 0..GIVEN {
-        // Converting to numbers lets the compiler vectorize this.
-        out.extend(values.iter().map(|value| (number(*value) >> (8 * n)) as u8));
+///
+/// The last streams are zero, and so are others if all numbers are small. In a large new buffer, zeros are not written:
+/// pages of an allocation that are never written take no memory.
+fn push_streams<const GIVEN: usize>(
+    values: [&[u8]; 2],
+    number: impl Fn([u8; GIVEN]) -> u32,
+    out: &mut Vec<u8>,
+) {
+    let values = values.map(|values| values.as_chunks::<GIVEN>().0);
+    let count: usize = values.iter().map(|values| values.len()).sum();
+    let size = out.len() + size_of::<u32>() * count;
+    if size <= KEPT_VALUES {
+        out.reserve(size - out.len());
+        for n in 0..GIVEN {
+            for values in values {
+                // Converting to numbers lets the compiler vectorize this.
+                out.extend(values.iter().map(|value| (number(*value) >> (8 * n)) as u8));
+            }
+        }
+        out.resize(size, 0);
+        return;
     }
-    out.resize(out.len() + (size_of::<u32>() - GIVEN) * values.len(), 0);
+    let mut zeroed = vec![0; size];
+    let (head, mut streams) = zeroed.split_at_mut(out.len());
+    head.copy_from_slice(out);
+    for n in 0..GIVEN {
+        for values in values {
+            let stream;
+            (stream, streams) = streams.split_at_mut(values.len());
+            for (stream, values) in stream.chunks_mut(STREAM_CHUNK).zip(values.chunks(STREAM_CHUNK)) {
+                let mut chunk = [0; STREAM_CHUNK];
+                let mut any = 0;
+                for (to, value) in chunk.iter_mut().zip(values) {
+                    *to = (number(*value) >> (8 * n)) as u8;
+                    any |= *to;
+                }
+                if any != 0 {
+                    stream.copy_from_slice(&chunk[..stream.len()]);
+                }
+            }
+        }
+    }
+    *out = zeroed;
 }
 
 /// Builds the header of a version 1 data page.
