@@ -178,6 +178,7 @@ impl Pages {
                 self.values.clear();
                 self.values.shrink_to(KEPT_VALUES);
                 self.long = Bytes::new();
+                self.streams.clear();
                 self.streams.shrink_to(KEPT_VALUES);
                 self.head.clone_from(&header);
                 (page_bytes, header)
