@@ -82,7 +82,11 @@ impl Tokenizer {
 
 impl Tokenizer {
     /// Creates the tokenizer for the SentencePiece `model` embedded in `json`.
-    pub(crate) fn from_embedded(json: Vec<u8>, model: SentencePiece, options: TokenizerOptions) -> Result<Self> {
+    pub(crate) fn from_embedded(
+        json: Vec<u8>,
+        model: SentencePiece,
+        options: TokenizerOptions,
+    ) -> Result<Self> {
         if options.special_in_text == SpecialInText::Parse {
             return Err(LoadError::ParsedControls);
         }

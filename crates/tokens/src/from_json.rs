@@ -81,8 +81,7 @@ impl Tokenizer {
         };
         let Loaded { tokenizer, outline } = loaded;
         let max_bytes = options.max_reference_bytes();
-        let reference =
-            Arc::new(Reference::partial(tokenizer, parse_special, max_bytes, Box::new(complete)));
+        let reference = Arc::new(Reference::partial(tokenizer, parse_special, max_bytes, Box::new(complete)));
         let parts =
             EngineParts { reference: &reference, outline: &outline, parse_special, unigram_unk: None };
         let chosen = choose(options.engine, &parts, Ok(draft)).ok()?;
@@ -102,7 +101,7 @@ impl Tokenizer {
     }
 
     /// Loads a tokenizer with the complete reference. `file` is the parsed file, if it has a BPE model.
-    fn completely(
+    pub(crate) fn completely(
         json: &Arc<Vec<u8>>,
         file: std::result::Result<BpeFile<'_>, String>,
         options: TokenizerOptions,
@@ -201,11 +200,7 @@ struct Around {
 
 impl Around {
     /// `id_of` looks up a string in the whole vocabulary.
-    fn new(
-        loaded: &Loaded,
-        options: &TokenizerOptions,
-        id_of: impl Fn(&str) -> Option<u32>,
-    ) -> Result<Self> {
+    fn new(loaded: &Loaded, options: &TokenizerOptions, id_of: impl Fn(&str) -> Option<u32>) -> Result<Self> {
         let special = special::special_tokens(loaded.tokenizer.get_added_vocabulary());
         let find = |end, named: &Option<String>| {
             bos_eos::find(end, named.as_deref(), &loaded.outline.post_processor, &special, &id_of)

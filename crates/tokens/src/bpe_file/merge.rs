@@ -39,8 +39,7 @@ impl<'v> Resolver<'v> {
                 None => return Ok(()),
             },
         };
-        let (left, right, made) =
-            (self.vocab.number(left), self.vocab.number(right), self.made(left, right));
+        let (left, right, made) = (self.vocab.number(left), self.vocab.number(right), self.made(left, right));
         match (left, right, made) {
             (Some(left), Some(right), Some(made)) => self.merges.push(Merge { left, right, made }),
             _ => return Err("a merge names a token that does not exist"),
@@ -51,7 +50,8 @@ impl<'v> Resolver<'v> {
     /// Returns the number of the token that a merge produces.
     fn made(&mut self, left: &str, right: &str) -> Option<u32> {
         let is_made = |number: &u32| {
-            self.vocab.token(*number).strip_prefix(left).is_some_and(|rest| rest == right)
+            *number < self.vocab.len()
+                && self.vocab.token(*number).strip_prefix(left).is_some_and(|rest| rest == right)
         };
         // In most files, merges are in the order of the tokens they produce. This saves most lookups.
         let last = self.merges.last().map_or(0, |merge| merge.made);

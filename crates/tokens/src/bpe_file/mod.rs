@@ -29,6 +29,7 @@ pub(crate) struct BpeFile<'a> {
 }
 
 /// The BPE model of a file.
+#[derive(Debug)]
 pub(crate) struct BpeModel {
     pub(crate) vocab: BpeVocab,
     pub(crate) merges: Vec<Merge>,
@@ -36,7 +37,7 @@ pub(crate) struct BpeModel {
 }
 
 /// The members of a BPE model other than its vocabulary and its merges.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct BpeSettings {
     ty: Option<String>,
     pub(crate) dropout: Option<f32>,

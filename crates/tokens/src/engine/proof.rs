@@ -94,9 +94,8 @@ pub(crate) fn texts(added: &AHashMap<u32, AddedToken>) -> impl Iterator<Item = S
     // The first ones, which are control tokens, and the last ones, which were added later.
     let middle = added.len().saturating_sub(ADDED_TRIED / 2).max(ADDED_TRIED / 2);
     let tried = added.iter().take(ADDED_TRIED / 2).chain(added.iter().skip(middle));
-    let with = |token: &str| {
-        format!("{token}a {token} b{token}{token}\n{token}  {token}c{}", token.to_lowercase())
-    };
+    let with =
+        |token: &str| format!("{token}a {token} b{token}{token}\n{token}  {token}c{}", token.to_lowercase());
     let added: Vec<String> = tried.map(|(_, token)| with(token)).collect();
     fixed.chain(repeated).chain(added)
 }

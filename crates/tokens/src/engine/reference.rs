@@ -159,11 +159,7 @@ impl Reference {
     }
 }
 
-fn append_ids(
-    tokenizer: &tokenizers::Tokenizer,
-    text: &str,
-    out: &mut Vec<u32>,
-) -> Result<(), EncodeError> {
+fn append_ids(tokenizer: &tokenizers::Tokenizer, text: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
     let encoding = guarded(|| tokenizer.encode_fast(text, false))?;
     out.extend_from_slice(encoding.get_ids());
     Ok(())

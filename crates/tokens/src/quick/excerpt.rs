@@ -128,3 +128,114 @@ impl Grams {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokenizers::Model;
+
+    use super::*;
+
+    /// A model over a few characters whose merges produce many tokens in many ways, and its words.
+    fn model() -> impl Strategy<Value = (BpeModel, AHashSet<u32>)> {
+        let rules = prop::collection::vec(("[abcé語]{1,6}", "[abcé語]{1,6}"), 0..200);
+        let more = prop::collection::vec("[abcé語]{1,9}", 0..40);
+        let settings = (any::<bool>(), any::<bool>(), any::<bool>(), 0usize..3, any::<bool>());
+        (rules, more, settings).prop_map(|(rules, more, (ignores, fuses, bytes, unk, has_all))| {
+            let mut tokens: Vec<String> = ["a", "b", "c", "é"].map(str::to_owned).into();
+            if has_all {
+                tokens.push("語".to_owned());
+            }
+            if bytes {
+                tokens.extend((0..=u8::MAX).map(|byte| format!("<0x{byte:02X}>")));
+            }
+            tokens.push("<unk>".to_owned());
+            let mut merges = Vec::new();
+            for (left, right) in &rules {
+                if tokens.contains(left) && tokens.contains(right) {
+                    merges.push((left.as_str(), right.as_str()));
+                    let made = format!("{left}{right}");
+                    if !tokens.contains(&made) {
+                        tokens.push(made);
+                    }
+                }
+            }
+            let hidden: Vec<String> = more.into_iter().filter(|token| !tokens.contains(token)).collect();
+            tokens.extend(hidden.iter().cloned());
+            let tokens: AHashSet<String> = tokens.into_iter().collect();
+            let mut model = BpeModel::of(tokens.iter().zip(0..), merges).unwrap();
+            model.settings.ignore_merges = Some(ignores);
+            model.settings.fuse_unk = Some(fuses);
+            model.settings.byte_fallback = Some(bytes);
+            model.settings.unk_token = [None, Some("<unk>"), Some("a")][unk].map(str::to_owned);
+            let hidden = hidden.iter().step_by(2).filter_map(|token| model.vocab.number(token)).collect();
+            (model, hidden)
+        })
+    }
+
+    /// Returns the whole model.
+    fn whole(model: &BpeModel, hidden: &AHashSet<u32>) -> BPE {
+        let BpeModel { vocab, merges, settings } = model;
+        let name = |number: u32| match hidden.contains(&number) {
+            true => hidden_name(vocab.id(number) as usize),
+            false => vocab.token(number).to_owned(),
+        };
+        let tokens: AHashMap<String, u32> =
+            (0..vocab.len()).map(|number| (name(number), vocab.id(number))).collect();
+        let merges = merges.iter().map(|merge| (name(merge.left), name(merge.right))).collect();
+        let mut builder = BPE::builder()
+            .vocab_and_merges(tokens, merges)
+            .fuse_unk(settings.fuse_unk.unwrap())
+            .byte_fallback(settings.byte_fallback.unwrap())
+            .ignore_merges(settings.ignore_merges.unwrap());
+        if let Some(unk) = &settings.unk_token {
+            builder = builder.unk_token(unk.clone());
+        }
+        builder.build().unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1024))]
+
+        #[test]
+        fn the_excerpt_gives_the_ids_of_the_whole_model(
+            (model, hidden) in model(),
+            words in prop::collection::vec("[abcé語<>unk]{0,20}", 0..4),
+        ) {
+            if let Some(excerpt) = Excerpt::new(&model).unwrap().build(&words, &hidden) {
+                let whole = whole(&model, &hidden);
+                for word in &words {
+                    let ids = |model: &BPE| -> Vec<u32> {
+                        model.tokenize(word).unwrap().iter().map(|token| token.id).collect()
+                    };
+                    prop_assert_eq!(ids(&excerpt), ids(&whole), "{:?}", word);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_word_contains_is_left_out() {
+        let merges =
+            [("a", "b"), ("ab", "c"), ("abc", "a"), ("abca", "b"), ("b", "c"), ("a", "a"), ("aa", "aa")];
+        let tokens = ["a", "b", "c", "ab", "abc", "abca", "abcab", "bc", "aa", "aaaa", "<unk>", "语"];
+        let model = BpeModel::of(tokens.into_iter().zip(0..), merges).unwrap();
+        let build = |model: &BpeModel, word: &str| {
+            let excerpt = Excerpt::new(model).and_then(|e| e.build(&[word.to_owned()], &AHashSet::new()));
+            excerpt.map(|model| model.get_vocab_size())
+        };
+        // Tokens of fewer than four bytes are always kept.
+        assert_eq!(build(&model, "abca"), Some(9));
+        assert_eq!(build(&model, "abcab"), Some(10));
+        assert_eq!(build(&model, "xabca"), None);
+        let mut with_unk = BpeModel::of(tokens.into_iter().zip(0..), merges).unwrap();
+        with_unk.settings.unk_token = Some("<unk>".to_owned());
+        assert_eq!(build(&with_unk, "xabca"), Some(10));
+        with_unk.settings.unk_token = Some("a".to_owned());
+        assert_eq!(build(&with_unk, "xabca"), None);
+        with_unk.settings.end_of_word_suffix = Some("</w>".to_owned());
+        assert_eq!(build(&with_unk, "abca"), None);
+        let same_ids = BpeModel::of([("a", 0), ("b", 0)], []).unwrap();
+        assert!(Excerpt::new(&same_ids).is_none());
+    }
+}

@@ -8,6 +8,8 @@
 
 mod excerpt;
 mod skeleton;
+#[cfg(test)]
+mod tests;
 
 use ahash::AHashSet;
 

@@ -15,13 +15,8 @@ use tokenizers::{
 use crate::bpe_file::BpeFile;
 
 /// The reference with [`KnownTokens`] as its model.
-pub(super) type Skeleton = TokenizerImpl<
-    KnownTokens,
-    NormalizerWrapper,
-    PreTokenizerWrapper,
-    PostProcessorWrapper,
-    DecoderWrapper,
->;
+pub(super) type Skeleton =
+    TokenizerImpl<KnownTokens, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
 /// Stands in for the model while the reference loads the other parts. It contains what they look up: the number of
 /// tokens, which determines the ids of added tokens, and the ids of added tokens that are also in the vocabulary.

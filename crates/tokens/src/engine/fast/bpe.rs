@@ -145,7 +145,8 @@ fn joints(model: &BpeModel, byte_of: &Inverse) -> BytePairs {
     let edges: Vec<_> = model.vocab.iter().map(|(token, _)| edges(token)).collect();
     let mut joints = BytePairs::default();
     for merge in &model.merges {
-        if let ((_, Some(left)), (Some(right), _)) = (edges[merge.left as usize], edges[merge.right as usize]) {
+        if let ((_, Some(left)), (Some(right), _)) = (edges[merge.left as usize], edges[merge.right as usize])
+        {
             joints.insert(left, right);
         }
     }

@@ -44,8 +44,9 @@ impl CharBpe {
         }
         let is_byte = |(token, id): (&str, u32)| token.starts_with("<0x") && bytes.contains(&id);
         let is_byte: Vec<bool> = vocab.iter().map(is_byte).collect();
-        let names_byte =
-            |merge: &Merge| [merge.left, merge.right, merge.made].iter().any(|&token| is_byte[token as usize]);
+        let names_byte = |merge: &Merge| {
+            [merge.left, merge.right, merge.made].iter().any(|&token| is_byte[token as usize])
+        };
         if model.merges.iter().any(names_byte) {
             return Err("a merge names the token of a byte".to_owned());
         }

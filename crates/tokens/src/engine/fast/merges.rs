@@ -373,10 +373,7 @@ impl PairTable {
 
 /// Returns a model with `symbols`, the tokens that merges produce, and the merges whose halves exist before them.
 #[cfg(test)]
-pub(super) fn vocabulary(
-    symbols: impl IntoIterator<Item = String>,
-    merges: &[(String, String)],
-) -> BpeModel {
+pub(super) fn vocabulary(symbols: impl IntoIterator<Item = String>, merges: &[(String, String)]) -> BpeModel {
     let mut vocab: std::collections::HashMap<String, u32> = symbols.into_iter().zip(0..).collect();
     let mut usable = Vec::new();
     for (left, right) in merges {

@@ -40,7 +40,7 @@ mod spaces;
 pub(crate) mod split;
 mod stop;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod unigram;
 mod word_model;
 mod wordpiece;
