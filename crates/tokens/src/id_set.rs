@@ -1,7 +1,7 @@
 //! A set of ids that is queried once per token.
 
 /// A bitmap with one bit per id.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct IdSet(Vec<u64>);
 
 impl IdSet {

@@ -2,6 +2,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod bos_eos;
+mod bpe_file;
 mod bpe_model;
 mod build;
 mod charsmap;
@@ -9,6 +10,7 @@ mod engine;
 mod error;
 #[cfg(any(test, feature = "fault-injection"))]
 mod faults;
+mod from_json;
 mod growth;
 mod id_set;
 mod ids;
@@ -18,6 +20,7 @@ mod masks;
 mod options;
 mod outline;
 mod panics;
+mod quick;
 mod read_model;
 mod scratch;
 mod segments;

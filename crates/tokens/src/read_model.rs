@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error};
 use tokenizers::models::bpe::BPE;
 use tokenizers::{Model, ModelWrapper, Token};
 
-use crate::engine::fast::draft::Merge;
+use crate::bpe_file::MergeStrings;
 
 /// A model of the reference. It implements [`Model`] only so that the reference's file reader accepts it in place of
 /// its own.
@@ -72,7 +72,7 @@ struct StoredBpe<'a> {
     ignore_merges: Option<bool>,
     vocab: AHashMap<String, u32>,
     #[serde(borrow)]
-    merges: Vec<Merge<'a>>,
+    merges: Vec<MergeStrings<'a>>,
 }
 
 /// The reference's reader copies every merge to determine whether merges are pairs or lines. For the 280,000 merges of
@@ -82,8 +82,8 @@ impl<'de> Deserialize<'de> for ReadModel<BPE> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let stored = StoredBpe::deserialize(deserializer)?;
         let pair = |merge| match merge {
-            Merge::Pair(left, right) => Ok((left.into_string(), right.into_string())),
-            Merge::Line(_) => Err(D::Error::custom("merges are lines")),
+            MergeStrings::Pair(left, right) => Ok((left.into_string(), right.into_string())),
+            MergeStrings::Line(_) => Err(D::Error::custom("merges are lines")),
         };
         let merges = stored.merges.into_iter().map(pair).collect::<Result<Vec<_>, _>>()?;
         let mut builder = BPE::builder().vocab_and_merges(stored.vocab, merges);

@@ -114,7 +114,7 @@ fn untouched<'t>(token: &'t str, normalizer: &Value) -> Option<&'t str> {
 }
 
 /// Returns a name that no document contains by accident.
-fn hidden_name(i: usize) -> String {
+pub(crate) fn hidden_name(i: usize) -> String {
     format!("\u{0}\u{10FFFF}control token {i}\u{10FFFF}\u{0}")
 }
 

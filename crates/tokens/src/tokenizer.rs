@@ -22,7 +22,7 @@ use crate::stats::EncodeStats;
 /// documentation](crate) for an example.
 pub struct Tokenizer {
     pub(crate) options: TokenizerOptions,
-    pub(crate) json: Option<Vec<u8>>,
+    pub(crate) json: Option<Arc<Vec<u8>>>,
     pub(crate) info: TokenizerInfo,
     /// Ids added before and after every text.
     pub(crate) prefix: Vec<u32>,
@@ -56,7 +56,7 @@ impl Base {
 impl Tokenizer {
     /// Returns the exact bytes of the `tokenizer.json`; `None` for [`Tokenizer::bytes`].
     pub fn json(&self) -> Option<&[u8]> {
-        self.json.as_deref()
+        self.json.as_deref().map(Vec::as_slice)
     }
 
     /// Returns the description of the model, the engine, BOS and EOS.
@@ -174,7 +174,7 @@ impl Tokenizer {
                     count += found.len() as u64;
                     first = first.or(found.first().copied());
                 }
-                (count, first.and_then(|id| reference.tokenizer().id_to_token(id)))
+                (count, first.and_then(|id| reference.parts().id_to_token(id)))
             }
             _ => (0, None),
         };

@@ -6,6 +6,9 @@
 
 use std::mem::discriminant;
 
+use ahash::AHashMap;
+use tokenizers::AddedToken;
+
 use super::reference::Reference;
 use super::{Engine, Outcome};
 use crate::error::EncodeError;
@@ -76,32 +79,32 @@ const REPEATED: &[(&str, usize)] = &[
     ("\u{a0}", 70),
 ];
 
-/// Checks that `fast` produces the ids of `reference`. The error names the first text that differs.
-pub(crate) fn check(fast: &dyn Engine, reference: &Reference, scratch: &mut Scratch) -> Result<(), String> {
-    let mut checked = Checked { fast, reference, scratch, ids: Vec::new(), expected: Vec::new() };
-    for text in TEXTS {
-        checked.text(text)?;
-    }
-    checked.text(&TEXTS.concat())?;
-    checked.text(&TEXTS.join(" "))?;
-    for (word, times) in REPEATED {
-        for lead in ["", " ", "x"] {
-            checked.text(&format!("{lead}{}", word.repeat(*times)))?;
-            checked.text(&format!("{lead}{}.", word.repeat(*times)))?;
-        }
-    }
-    let mut added: Vec<(u32, String)> = reference
-        .tokenizer()
-        .get_added_tokens_decoder()
-        .into_iter()
-        .map(|(id, token)| (id, token.content))
-        .collect();
+/// Returns the texts of the proof for a tokenizer with these added tokens.
+pub(crate) fn texts(added: &AHashMap<u32, AddedToken>) -> impl Iterator<Item = String> {
+    let fixed = TEXTS.iter().map(|text| (*text).to_owned()).chain([TEXTS.concat(), TEXTS.join(" ")]);
+    let repeated = REPEATED.iter().flat_map(|(word, times)| {
+        let lead = |lead: &str| {
+            let text = format!("{lead}{}", word.repeat(*times));
+            [format!("{text}."), text]
+        };
+        ["", " ", "x"].into_iter().flat_map(lead)
+    });
+    let mut added: Vec<(u32, &str)> = added.iter().map(|(id, token)| (*id, token.content.as_str())).collect();
     added.sort_unstable();
     // The first ones, which are control tokens, and the last ones, which were added later.
     let middle = added.len().saturating_sub(ADDED_TRIED / 2).max(ADDED_TRIED / 2);
-    for (_, token) in added.iter().take(ADDED_TRIED / 2).chain(added.iter().skip(middle)) {
-        checked
-            .text(&format!("{token}a {token} b{token}{token}\n{token}  {token}c{}", token.to_lowercase()))?;
+    let tried = added.iter().take(ADDED_TRIED / 2).chain(added.iter().skip(middle));
+    let with =
+        |token: &str| format!("{token}a {token} b{token}{token}\n{token}  {token}c{}", token.to_lowercase());
+    let added: Vec<String> = tried.map(|(_, token)| with(token)).collect();
+    fixed.chain(repeated).chain(added)
+}
+
+/// Checks that `fast` produces the ids of `reference`. The error names the first text that differs.
+pub(crate) fn check(fast: &dyn Engine, reference: &Reference, scratch: &mut Scratch) -> Result<(), String> {
+    let mut checked = Checked { fast, reference, scratch, ids: Vec::new(), expected: Vec::new() };
+    for text in texts(reference.parts().get_added_vocabulary().get_added_tokens_decoder()) {
+        checked.text(&text)?;
     }
     Ok(())
 }
@@ -118,7 +121,7 @@ impl Checked<'_> {
     /// Compares the ids of `text` twice: from the model, then from the cache.
     fn text(&mut self, text: &str) -> Result<(), String> {
         self.expected.clear();
-        let expected = self.reference.encode_within(DEFAULT_MAX_REFERENCE_BYTES, text, &mut self.expected);
+        let expected = self.reference.prove_within(DEFAULT_MAX_REFERENCE_BYTES, text, &mut self.expected);
         let is_too_large =
             |error: &EncodeError| matches!(error, EncodeError::TooLarge { .. } | EncodeError::WordTooLong);
         if expected.as_ref().is_err_and(is_too_large) {

@@ -3,15 +3,16 @@
 //! Its errors, and panics due to a broken `tokenizer.json`, become an [`EncodeError`] of the text. Its regular
 //! expressions give up on some inputs, such as a million consecutive white-space characters.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tokenizers::{AddedVocabulary, OffsetReferential, OffsetType};
+use tokenizers::{AddedVocabulary, ModelWrapper, OffsetReferential, OffsetType};
 
 use super::guarded::guarded;
 use super::{Engine, Outcome};
-use crate::error::EncodeError;
+use crate::error::{EncodeError, LoadError};
 use crate::growth::Growth;
 use crate::info::EngineInfo;
+use crate::panics::caught;
 use crate::scratch::Scratch;
 
 /// Version of the reference, pinned in `Cargo.toml` and checked by a test.
@@ -22,13 +23,39 @@ const SHARED_BYTES: usize = 256 << 10;
 
 /// A loaded tokenizer that does not truncate, pad or add special tokens.
 pub(crate) struct Reference {
+    /// The tokenizer. Its model is complete if `complete` is `None`.
     tokenizer: tokenizers::Tokenizer,
+    complete: Option<Complete>,
     /// The same added tokens, but with special tokens matched, to find them in normalized text.
     added: AddedVocabulary,
     growth: Growth,
     max_bytes: u64,
     /// Held while a long text is encoded, because two at once would need twice the memory.
     long_text: Mutex<()>,
+}
+
+/// Loads the complete tokenizer.
+pub(crate) type LoadComplete = Box<dyn Fn() -> Result<tokenizers::Tokenizer, LoadError> + Send + Sync>;
+
+/// The complete tokenizer, loaded when a text needs it.
+struct Complete {
+    load: LoadComplete,
+    parse_special: bool,
+    tokenizer: OnceLock<Result<tokenizers::Tokenizer, EncodeError>>,
+}
+
+impl Complete {
+    fn get(&self) -> Result<&tokenizers::Tokenizer, EncodeError> {
+        let load = || match caught(&self.load) {
+            Ok(Ok(mut tokenizer)) => {
+                tokenizer.set_encode_special_tokens(!self.parse_special);
+                Ok(tokenizer)
+            }
+            Ok(Err(error)) => Err(EncodeError::Unsupported(error.to_string())),
+            Err(panic) => Err(EncodeError::Panicked(panic)),
+        };
+        self.tokenizer.get_or_init(load).as_ref().map_err(Clone::clone)
+    }
 }
 
 impl Reference {
@@ -39,12 +66,35 @@ impl Reference {
         added.set_encode_special_tokens(false);
         tokenizer.set_encode_special_tokens(!parse_special);
         let growth = Growth::new(tokenizer.get_normalizer());
-        Self { tokenizer, added, growth, max_bytes, long_text: Mutex::default() }
+        Self { tokenizer, complete: None, added, growth, max_bytes, long_text: Mutex::default() }
     }
 
-    /// Returns the loaded tokenizer.
-    pub(crate) fn tokenizer(&self) -> &tokenizers::Tokenizer {
+    /// Like [`new`](Self::new), for a `tokenizer` whose model is sufficient only for the [proof](super::proof). `load`
+    /// loads the complete tokenizer, when a text needs it.
+    pub(crate) fn partial(
+        tokenizer: tokenizers::Tokenizer,
+        parse_special: bool,
+        max_bytes: u64,
+        load: LoadComplete,
+    ) -> Self {
+        let complete = Complete { load, parse_special, tokenizer: OnceLock::new() };
+        Self { complete: Some(complete), ..Self::new(tokenizer, parse_special, max_bytes) }
+    }
+
+    /// Returns the loaded tokenizer, for all parts except its model, which may be partial.
+    pub(crate) fn parts(&self) -> &tokenizers::Tokenizer {
         &self.tokenizer
+    }
+
+    /// Returns the model, unless it is partial.
+    pub(crate) fn model(&self) -> Option<&ModelWrapper> {
+        self.complete.is_none().then(|| self.tokenizer.get_model())
+    }
+
+    /// Returns whether the complete tokenizer has been loaded.
+    #[cfg(test)]
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete.as_ref().is_none_or(|complete| complete.tokenizer.get().is_some())
     }
 
     /// Returns the maximum size of a text in bytes, before and after normalization.
@@ -78,9 +128,20 @@ impl Reference {
         out: &mut Vec<u32>,
     ) -> Result<(), EncodeError> {
         let _alone = self.admit(text, max_bytes)?;
-        let encoding = guarded(|| self.tokenizer.encode_fast(text, false))?;
-        out.extend_from_slice(encoding.get_ids());
-        Ok(())
+        let tokenizer = self.complete.as_ref().map_or(Ok(&self.tokenizer), Complete::get)?;
+        append_ids(tokenizer, text, out)
+    }
+
+    /// Like [`encode_within`](Self::encode_within), but never loads the complete tokenizer. Only for the texts of the
+    /// [proof](super::proof).
+    pub(crate) fn prove_within(
+        &self,
+        max_bytes: u64,
+        text: &str,
+        out: &mut Vec<u32>,
+    ) -> Result<(), EncodeError> {
+        let _alone = self.admit(text, max_bytes)?;
+        append_ids(&self.tokenizer, text, out)
     }
 
     /// Returns the special tokens that the reference would parse in the text.
@@ -96,6 +157,12 @@ impl Reference {
             .filter(|id| decoder.get(id).is_some_and(|t| t.special))
             .collect())
     }
+}
+
+fn append_ids(tokenizer: &tokenizers::Tokenizer, text: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+    let encoding = guarded(|| tokenizer.encode_fast(text, false))?;
+    out.extend_from_slice(encoding.get_ids());
+    Ok(())
 }
 
 impl Engine for Reference {

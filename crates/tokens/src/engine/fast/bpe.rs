@@ -1,12 +1,10 @@
 //! Byte-level BPE model: the initial symbols are the bytes of a word.
 
-use std::collections::HashMap;
-use std::hash::BuildHasher;
-
 use super::byte_pairs::BytePairs;
 use super::bytemap::ByteMap;
 use super::cache::WordEncoder;
-use super::merges::{Merges, NONE, SMALL, Token};
+use super::merges::{Merges, NONE, SMALL};
+use crate::bpe_file::{BpeModel, BpeVocab};
 use crate::error::EncodeError;
 
 /// A byte-level BPE model.
@@ -32,20 +30,18 @@ struct LastByte {
 }
 
 impl Bpe {
-    /// Creates a model from the vocabulary and merges of a `tokenizer.json`, written in the alphabet of byte-level
-    /// models. The error states why the engine does not support the model.
-    pub(super) fn new<'a>(
-        vocab: &HashMap<impl Token, u32, impl BuildHasher>,
-        merges: impl IntoIterator<Item = (&'a str, &'a str)>,
-        ignore_merges: bool,
-        suffix: &str,
-    ) -> Result<Self, String> {
+    /// Creates a model from the one in a `tokenizer.json`, written in the alphabet of byte-level models. The error states
+    /// why the engine does not support the model.
+    pub(super) fn new(model: &BpeModel) -> Result<Self, String> {
+        let vocab = &model.vocab;
+        let ignore_merges = model.settings.ignore_merges == Some(true);
+        let suffix = model.settings.end_of_word_suffix.as_deref().unwrap_or_default();
         let alphabet = byte_alphabet();
         let tokens = |suffix: &str| {
             let mut bytes = [0; 256];
             for (byte, c) in alphabet.iter().enumerate() {
-                bytes[byte] = match vocab.get(format!("{c}{suffix}").as_str()) {
-                    Some(&id) => id,
+                bytes[byte] = match vocab.get(&format!("{c}{suffix}")) {
+                    Some(id) => id,
                     // These bytes never occur in UTF-8 text.
                     None if matches!(byte, 0xc0 | 0xc1 | 0xf5..) => 0,
                     None => return Err("a byte has no token"),
@@ -54,15 +50,8 @@ impl Bpe {
             Ok(bytes)
         };
         let bytes = tokens("")?;
-        let mut joints = BytePairs::default();
         let byte_of = Inverse::new(&alphabet);
-        let merges = merges.into_iter().inspect(|(left, right)| {
-            let (last, first) = (left.chars().next_back(), right.chars().next());
-            if let (Some(left), Some(right)) = (byte_of.get(last), byte_of.get(first)) {
-                joints.insert(left, right);
-            }
-        });
-        let mut merges = Merges::new(vocab, merges)?;
+        let mut merges = Merges::new(model)?;
         let ranks = |merges: &Merges, last: &[u32; 256]| -> Vec<u32> {
             (0..1 << 16).map(|i: usize| merges.rank(bytes[i >> 8], last[i & 0xff])).collect()
         };
@@ -77,6 +66,7 @@ impl Bpe {
             let bytes = tokens(suffix)?;
             Some(LastByte { pairs: ranks(&merges, &bytes), bytes }.into())
         };
+        let joints = joints(model, &byte_of);
         let whole = ignore_merges.then(|| whole_words(vocab, &byte_of));
         Ok(Self { bytes, byte_pairs, joints, merges, whole, last })
     }
@@ -148,10 +138,29 @@ impl WordEncoder for Bpe {
     }
 }
 
+/// Returns the pairs of bytes that a merge may join.
+fn joints(model: &BpeModel, byte_of: &Inverse) -> BytePairs {
+    // The first and the last byte of each token.
+    let edges = |token: &str| (byte_of.get(token.chars().next()), byte_of.get(token.chars().next_back()));
+    let edges: Vec<_> = model.vocab.iter().map(|(token, _)| edges(token)).collect();
+    let mut joints = BytePairs::default();
+    for merge in &model.merges {
+        if let ((_, Some(left)), (Some(right), _)) = (edges[merge.left as usize], edges[merge.right as usize])
+        {
+            joints.insert(left, right);
+        }
+    }
+    joints
+}
+
 /// Maps the bytes of each token to its id. A token with a character outside the alphabet matches no word.
-fn whole_words(vocab: &HashMap<impl Token, u32, impl BuildHasher>, byte_of: &Inverse) -> ByteMap {
-    let bytes = |token: &str| token.chars().map(|c| byte_of.get(Some(c))).collect::<Option<Vec<u8>>>();
-    ByteMap::new(vocab.iter().filter_map(|(token, &id)| Some((bytes(token.borrow())?, id))))
+fn whole_words(vocab: &BpeVocab, byte_of: &Inverse) -> ByteMap {
+    ByteMap::written(vocab.iter(), |(token, id), bytes| {
+        for c in token.chars() {
+            bytes.push(byte_of.get(Some(c))?);
+        }
+        Some(id)
+    })
 }
 
 /// Inverse of an alphabet: the byte that each character represents.
@@ -202,16 +211,14 @@ mod tests {
 
     /// A model over a, b, c whose merges produce many tokens in many ways.
     fn model(merges: &[(String, String)]) -> Bpe {
-        let (vocab, merges) = vocabulary(byte_alphabet().map(String::from), merges);
-        Bpe::new(&vocab, merges, false, "").unwrap()
+        Bpe::new(&vocabulary(byte_alphabet().map(String::from), merges)).unwrap()
     }
 
     #[test]
     fn ids_that_do_not_fit_an_entry_are_refused() {
-        let mut vocab: HashMap<String, u32> = byte_alphabet().iter().map(char::to_string).zip(0..).collect();
-        let mut build = |id| {
-            vocab.insert("ab".to_owned(), id);
-            Bpe::new(&vocab, [("a", "b")], false, "")
+        let build = |id| {
+            let bytes = byte_alphabet().map(String::from).into_iter().zip(0..);
+            Bpe::new(&BpeModel::of(bytes.chain([("ab".to_owned(), id)]), [("a", "b")]).unwrap())
         };
         let bpe = build(NOBODY - 1).unwrap();
         let mut out = Vec::new();
@@ -222,9 +229,11 @@ mod tests {
 
     #[test]
     fn a_hidden_id_is_that_of_no_word() {
-        let mut vocab: HashMap<String, u32> = byte_alphabet().iter().map(char::to_string).zip(0..).collect();
-        vocab.extend([("ab".to_owned(), 256), ("ba".to_owned(), 257)]);
-        let mut bpe = Bpe::new(&vocab, [], true, "").unwrap();
+        let bytes = byte_alphabet().map(String::from).into_iter().zip(0..);
+        let tokens = bytes.chain([("ab".to_owned(), 256), ("ba".to_owned(), 257)]);
+        let mut model = BpeModel::of(tokens, []).unwrap();
+        model.settings.ignore_merges = Some(true);
+        let mut bpe = Bpe::new(&model).unwrap();
         let ids = |bpe: &Bpe| {
             let mut out = Vec::new();
             bpe.encode_word(b"ab", &mut out).unwrap();
@@ -233,7 +242,8 @@ mod tests {
         };
         assert_eq!(ids(&bpe), [256, 257]);
         bpe.hide(|id| id == 256);
-        assert_eq!(ids(&bpe), [vocab["a"], vocab["b"], 257]);
+        let id = |token| model.vocab.get(token).unwrap();
+        assert_eq!(ids(&bpe), [id("a"), id("b"), 257]);
     }
 
     proptest! {

@@ -44,14 +44,14 @@ pub(super) struct ByteLevel {
 impl ByteLevel {
     /// Creates an engine for the tokenizer. The error states why there is none.
     pub(super) fn new(parts: &EngineParts<'_>, bpe: Bpe) -> Result<Self, String> {
-        let normalizer = Normalizer::new(parts.reference.tokenizer().get_normalizer());
+        let normalizer = Normalizer::new(parts.reference.parts().get_normalizer());
         if !normalizer.is_bounded() {
             return Err("the normalizer is not a known one".to_owned());
         }
         let mut pre_tokenizer =
             PreTokenizer::read(&parts.outline.pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
         let words = ByteWords::new(bpe, std::mem::take(&mut pre_tokenizer.cuts_of_bytes));
-        let (raw, normalized) = AddedTokens::both(parts.reference.tokenizer(), parts.parse_special)?;
+        let (raw, normalized) = AddedTokens::both(parts.reference.parts(), parts.parse_special)?;
         let classes = Classes::get(pre_tokenizer.table).ok_or("the Unicode tables cannot be built")?;
         Ok(Self { classes, raw, normalized, normalizer, pre_tokenizer, words })
     }

@@ -21,12 +21,29 @@ pub(super) struct ByteMap {
 impl ByteMap {
     /// Creates a map of `entries`, whose keys are distinct.
     pub(super) fn new<K: AsRef<[u8]>>(entries: impl IntoIterator<Item = (K, u32)>) -> Self {
+        Self::written(entries, |(key, id), bytes| {
+            bytes.extend_from_slice(key.as_ref());
+            Some(id)
+        })
+    }
+
+    /// Creates a map of the keys that `write` appends for each of `entries`, and the ids it returns. Skips an entry for
+    /// which it returns `None`.
+    pub(super) fn written<T>(
+        entries: impl IntoIterator<Item = T>,
+        write: impl Fn(T, &mut Vec<u8>) -> Option<u32>,
+    ) -> Self {
         let mut map =
             Self { keys: Vec::new(), bytes: Vec::new(), table: Vec::new(), filter: Vec::new(), longest: 0 };
-        for (key, id) in entries {
-            map.bytes.extend_from_slice(key.as_ref());
-            map.keys.push((map.bytes.len(), id));
-            map.longest = map.longest.max(key.as_ref().len());
+        for entry in entries {
+            let start = map.bytes.len();
+            match write(entry, &mut map.bytes) {
+                Some(id) => {
+                    map.keys.push((map.bytes.len(), id));
+                    map.longest = map.longest.max(map.bytes.len() - start);
+                }
+                None => map.bytes.truncate(start),
+            }
         }
         let capacity = (map.keys.len() * 2 + 2).next_power_of_two();
         map.table = vec![0; capacity];

@@ -6,13 +6,13 @@
 //! not depend on the other side. So the text is cut at such positions, and the ids of the parts are cached.
 
 use std::collections::HashMap;
-use std::hash::BuildHasher;
 
 use ahash::RandomState;
 
 use super::cache::WordEncoder;
 use super::classes::decode;
-use super::merges::{Merges, NOBODY, NONE, SMALL, Token};
+use super::merges::{Merges, NOBODY, NONE, SMALL};
+use crate::bpe_file::{BpeModel, Merge};
 use crate::error::EncodeError;
 use crate::outline::METASPACE;
 
@@ -34,26 +34,25 @@ pub(super) struct CharBpe {
 }
 
 impl CharBpe {
-    /// Creates a model from the vocabulary and merges of a `tokenizer.json`. The error states why the engine does not
-    /// support the model.
-    pub(super) fn new<'a, M: Iterator<Item = (&'a str, &'a str)>>(
-        vocab: &HashMap<impl Token, u32, impl BuildHasher>,
-        merges: impl Fn() -> M,
-    ) -> Result<Self, String> {
+    /// Creates a model from the one in a `tokenizer.json`. The error states why the engine does not support the model.
+    pub(super) fn new(model: &BpeModel) -> Result<Self, String> {
+        let vocab = &model.vocab;
         let mut bytes = [NOBODY; 256];
         for (byte, token) in bytes.iter_mut().enumerate() {
-            let id = vocab.get(byte_token(byte as u8).as_str());
-            *token = *id.ok_or("a byte has no token, so a character may have none")?;
+            let id = vocab.get(&byte_token(byte as u8));
+            *token = id.ok_or("a byte has no token, so a character may have none")?;
         }
-        let is_byte =
-            |token: &str| token.starts_with("<0x") && vocab.get(token).is_some_and(|id| bytes.contains(id));
-        let makes_byte = |left: &str, right: &str| left.starts_with('<') && is_byte(&[left, right].concat());
-        if merges().any(|(left, right)| is_byte(left) || is_byte(right) || makes_byte(left, right)) {
+        let is_byte = |(token, id): (&str, u32)| token.starts_with("<0x") && bytes.contains(&id);
+        let is_byte: Vec<bool> = vocab.iter().map(is_byte).collect();
+        let names_byte = |merge: &Merge| {
+            [merge.left, merge.right, merge.made].iter().any(|&token| is_byte[token as usize])
+        };
+        if model.merges.iter().any(names_byte) {
             return Err("a merge names the token of a byte".to_owned());
         }
         let (mut ascii, mut others) = ([NOBODY; 128], HashMap::default());
-        for (token, &id) in vocab {
-            let mut chars = token.borrow().chars();
+        for (token, id) in vocab.iter() {
+            let mut chars = token.chars();
             if let (Some(char), None) = (chars.next(), chars.next()) {
                 match ascii.get_mut(char as usize) {
                     Some(token) => *token = id,
@@ -65,8 +64,7 @@ impl CharBpe {
             Some(&id) => ascii[SPACE as usize] = id,
             None => return Err("a space has no token".to_owned()),
         }
-        let neighbours = Neighbours::new(merges());
-        Ok(Self { ascii, others, bytes, merges: Merges::new(vocab, merges())?, neighbours })
+        Ok(Self { ascii, others, bytes, merges: Merges::new(model)?, neighbours: Neighbours::new(model) })
     }
 
     /// Prevents merges of a character with the space after it, because the pre-tokenizer cuts before every space.
@@ -134,11 +132,12 @@ pub(super) struct Neighbours {
 }
 
 impl Neighbours {
-    fn new<'a>(merges: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+    fn new(model: &BpeModel) -> Self {
         let mut neighbours =
             Self { ascii: vec![0; 128], others: vec![0; (1 << HASH_BITS) / 64], spaces_begin: false };
         // Characters adjacent inside one half are joined by other merges.
-        for (left, right) in merges {
+        for merge in &model.merges {
+            let (left, right) = (model.vocab.token(merge.left), model.vocab.token(merge.right));
             let (Some(left), Some(right)) = (left.chars().next_back(), right.chars().next()) else {
                 continue;
             };
@@ -236,8 +235,7 @@ mod tests {
             merges in prop::collection::vec(("[abcé\u{2581}]{1,3}", "[abcé\u{2581}]{1,3}"), 0..60),
             text in "[abcéx \u{2581}]{1,70}",
         ) {
-            let (vocab, merges) = vocabulary(symbols(), &merges);
-            let model = CharBpe::new(&vocab, || merges.iter().copied()).unwrap();
+            let model = CharBpe::new(&vocabulary(symbols(), &merges)).unwrap();
             let cut: Vec<u32> = parts(&model, &text).into_iter().flat_map(|part| ids(&model, part)).collect();
             prop_assert_eq!(cut, ids(&model, &text), "{:?}", parts(&model, &text));
         }
@@ -247,8 +245,7 @@ mod tests {
     fn a_text_is_cut_where_no_token_goes_across() {
         let merges = [("a", "b"), ("\u{2581}", "ab"), ("é", "a"), ("\u{2581}", "\u{2581}")]
             .map(|(left, right)| (left.to_owned(), right.to_owned()));
-        let (vocab, merges) = vocabulary(symbols(), &merges);
-        let mut model = CharBpe::new(&vocab, || merges.iter().copied()).unwrap();
+        let mut model = CharBpe::new(&vocabulary(symbols(), &merges)).unwrap();
         assert_eq!(parts(&model, " abab  ab\u{2581}bcéa"), [" ab", "ab", "  ab", "\u{2581}", "b", "c", "éa"]);
         assert_eq!(ids(&model, " ab"), ids(&model, "\u{2581}ab"));
         assert_eq!(ids(&model, "ñ"), [0xc3, 0xb1]);
@@ -259,15 +256,13 @@ mod tests {
     #[test]
     fn what_makes_characters_doubtful_is_refused() {
         let why = |merges: &[(&str, &str)], without: &str| {
-            let (mut vocab, _) = vocabulary(symbols(), &[]);
-            vocab.extend([("<0x41>a".to_owned(), 300), ("aa".to_owned(), 301)]);
-            vocab.remove(without);
-            CharBpe::new(&vocab, || merges.iter().copied()).err()
+            let tokens = symbols().zip(0..).chain([("<0x41>a".to_owned(), 300), ("aa".to_owned(), 301)]);
+            let tokens = tokens.filter(|(token, _)| token != without);
+            CharBpe::new(&BpeModel::of(tokens, merges.iter().copied()).unwrap()).err()
         };
         assert_eq!(why(&[("a", "a")], ""), None);
         assert!(why(&[], "<0x7F>").unwrap().contains("byte has no token"));
         assert!(why(&[], "\u{2581}").unwrap().contains("space has no token"));
         assert!(why(&[("<0x41>", "a")], "").unwrap().contains("token of a byte"));
-        assert!(why(&[("a", "b")], "").unwrap().contains("does not exist"));
     }
 }

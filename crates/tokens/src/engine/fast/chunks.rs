@@ -115,7 +115,7 @@ impl WordEncoder for ChunkEncoder {
 impl CachedChunks {
     /// Creates an engine for the tokenizer. The error states why there is none.
     pub(super) fn new(parts: &EngineParts<'_>) -> Result<Self, String> {
-        let tokenizer = parts.reference.tokenizer();
+        let tokenizer = parts.reference.parts();
         let (raw, normalized) = AddedTokens::both(tokenizer, parts.parse_special)?;
         if !normalized.are_in_words() {
             return Err("added tokens in the normalized text depend on what is around them".to_owned());
@@ -139,7 +139,7 @@ impl CachedChunks {
             normalized,
             normalizer: Normalizer::new(tokenizer.get_normalizer()),
             words,
-            model: WordModel::new(parts.reference, parts.unigram_unk),
+            model: WordModel::new(parts.reference, parts.unigram_unk)?,
             reference: Arc::clone(parts.reference),
         };
         Ok(Self { raw, cut, encoder })

@@ -11,11 +11,10 @@
 //! these two tokens. So a sequence of tokens is the result for a word if and only if every two adjacent tokens are the
 //! result for their own symbols. At the boundary of two windows, tokens are merged again until this holds.
 
-use std::borrow::Borrow;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
-use std::hash::{BuildHasher, Hash};
+use std::collections::BinaryHeap;
 
+use crate::bpe_file::BpeModel;
 use crate::error::EncodeError;
 
 /// Maximum number of symbols of a word that is merged in an array.
@@ -38,11 +37,6 @@ const WINDOW: usize = 1 << 14;
 const MOST_WINDOWS: usize = 4;
 /// Index of no symbol, at the ends of a linked list.
 const END: u32 = u32::MAX;
-
-/// A token of a vocabulary.
-pub(super) trait Token: Borrow<str> + Hash + Eq {}
-
-impl<T: Borrow<str> + Hash + Eq> Token for T {}
 
 /// One number per symbol of a short word, with padding.
 pub(super) type SymbolArray = [u32; SMALL + ROOM];
@@ -82,36 +76,33 @@ impl MergedIds {
 }
 
 impl Merges {
-    /// Creates the tables from the two tokens that each merge joins, in order. The error states why the engines do not
-    /// support them.
-    pub(super) fn new<'a>(
-        vocab: &HashMap<impl Token, u32, impl BuildHasher>,
-        merges: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<Self, String> {
-        let max_id = vocab.values().copied().max().unwrap_or(0);
+    /// Creates the tables of `model`. The error states why the engines do not support them.
+    pub(super) fn new(model: &BpeModel) -> Result<Self, String> {
+        let BpeModel { vocab, merges, .. } = model;
+        let max_id = vocab.max_id();
         if max_id >= NOBODY {
             return Err(format!("an id is not below {NOBODY}"));
         }
+        if merges.len() >> RANK_BITS != 0 {
+            return Err(format!("there are not less than {} merges", 1 << RANK_BITS));
+        }
         // 0 for an id that no token has.
         let mut lengths = vec![0; max_id as usize + 1];
-        let are_distinct = vocab.values().all(|&id| std::mem::replace(&mut lengths[id as usize], 1) == 0);
-        let (mut list, mut made) = (Vec::new(), Vec::new());
-        let mut token = String::new();
-        for (left, right) in merges {
-            token.clear();
-            token.push_str(left);
-            token.push_str(right);
-            match (vocab.get(left), vocab.get(right), vocab.get(token.as_str())) {
-                (Some(&left), Some(&right), Some(&new)) => {
-                    list.push((left, right));
-                    made.push(new);
-                    lengths[new as usize] = token.chars().count() as u32;
-                }
-                _ => return Err("a merge names a token that does not exist".to_owned()),
-            }
+        let mut are_distinct = true;
+        for (_, id) in vocab.iter() {
+            are_distinct &= std::mem::replace(&mut lengths[id as usize], 1) == 0;
         }
-        if list.len() >> RANK_BITS != 0 {
-            return Err(format!("there are not less than {} merges", 1 << RANK_BITS));
+        let mut list = Vec::with_capacity(merges.len());
+        let mut made = Vec::with_capacity(merges.len());
+        let mut last = None;
+        for merge in merges {
+            let new = vocab.id(merge.made);
+            list.push((vocab.id(merge.left), vocab.id(merge.right)));
+            made.push(new);
+            // Several merges in a row often produce the same token.
+            if last.replace(merge.made) != Some(merge.made) {
+                lengths[new as usize] = vocab.token(merge.made).chars().count() as u32;
+            }
         }
         Ok(Self {
             pairs: PairTable::new(&list),
@@ -380,13 +371,10 @@ impl PairTable {
     }
 }
 
-/// Returns a vocabulary of `symbols` and the tokens that merges produce, and the merges whose halves exist before them.
+/// Returns a model with `symbols`, the tokens that merges produce, and the merges whose halves exist before them.
 #[cfg(test)]
-pub(super) fn vocabulary(
-    symbols: impl IntoIterator<Item = String>,
-    merges: &[(String, String)],
-) -> (HashMap<String, u32>, Vec<(&str, &str)>) {
-    let mut vocab: HashMap<String, u32> = symbols.into_iter().zip(0..).collect();
+pub(super) fn vocabulary(symbols: impl IntoIterator<Item = String>, merges: &[(String, String)]) -> BpeModel {
+    let mut vocab: std::collections::HashMap<String, u32> = symbols.into_iter().zip(0..).collect();
     let mut usable = Vec::new();
     for (left, right) in merges {
         if vocab.contains_key(left) && vocab.contains_key(right) {
@@ -395,7 +383,7 @@ pub(super) fn vocabulary(
             usable.push((left.as_str(), right.as_str()));
         }
     }
-    (vocab, usable)
+    BpeModel::of(vocab, usable).unwrap()
 }
 
 #[cfg(test)]
@@ -406,8 +394,7 @@ mod tests {
 
     /// Merges over a, b, c that produce many tokens in many ways, in any order.
     fn merges(rules: &[(String, String)]) -> Merges {
-        let (vocab, merges) = vocabulary(["a", "b", "c"].map(str::to_owned), rules);
-        Merges::new(&vocab, merges).unwrap()
+        Merges::new(&vocabulary(["a", "b", "c"].map(str::to_owned), rules)).unwrap()
     }
 
     proptest! {

@@ -55,7 +55,7 @@ impl MetaspaceBpe {
             None => normalized.to_owned(),
         };
         let (raw, normalized) =
-            AddedTokens::both_written(parts.reference.tokenizer(), parts.parse_special, written)?;
+            AddedTokens::both_written(parts.reference.parts(), parts.parse_special, written)?;
         if spaces.by_pre_tokenizer.splits {
             bpe.cut_before_spaces();
         }

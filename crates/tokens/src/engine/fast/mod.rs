@@ -40,7 +40,7 @@ mod spaces;
 pub(crate) mod split;
 mod stop;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod unigram;
 mod word_model;
 mod wordpiece;
@@ -58,7 +58,7 @@ pub(crate) fn build(
     parts: &EngineParts<'_>,
     draft: Result<Draft, String>,
 ) -> Result<Box<dyn Engine>, String> {
-    let ModelWrapper::BPE(model) = parts.reference.tokenizer().get_model() else {
+    let ModelWrapper::BPE(model) = parts.reference.parts().get_model() else {
         return Ok(Box::new(chunks::CachedChunks::new(parts)?));
     };
     // If the BPE engines do not support the model, cached chunks may.

@@ -81,7 +81,7 @@ impl Spaces {
             return None;
         }
         let mut text = NormalizedString::from(text);
-        if let Some(normalizer) = self.reference.tokenizer().get_normalizer() {
+        if let Some(normalizer) = self.reference.parts().get_normalizer() {
             guarded(|| normalizer.normalize(&mut text)).ok()?;
         }
         Some(text.get().to_owned())

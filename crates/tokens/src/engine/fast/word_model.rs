@@ -21,13 +21,14 @@ pub(super) enum WordModel {
 
 impl WordModel {
     /// Creates the model of `reference`. `unigram_unk` is the index of the unknown token of a Unigram model.
-    pub(super) fn new(reference: &Arc<Reference>, unigram_unk: Option<usize>) -> Self {
-        let known = match reference.tokenizer().get_model() {
+    /// The error states why there is none.
+    pub(super) fn new(reference: &Arc<Reference>, unigram_unk: Option<usize>) -> Result<Self, String> {
+        let known = match reference.model().ok_or("the model of the reference is not loaded")? {
             ModelWrapper::WordPiece(model) => WordPiece::new(model).map(Self::WordPiece),
             ModelWrapper::Unigram(model) => Unigram::new(model, unigram_unk).map(Self::Unigram),
             ModelWrapper::BPE(_) | ModelWrapper::WordLevel(_) => None,
         };
-        known.unwrap_or_else(|| Self::Reference(Arc::clone(reference)))
+        Ok(known.unwrap_or_else(|| Self::Reference(Arc::clone(reference))))
     }
 
     /// Appends the ids of the non-empty `word`.
@@ -36,7 +37,7 @@ impl WordModel {
             Self::WordPiece(model) => model.encode(word, out),
             Self::Unigram(model) => model.encode(word, out),
             Self::Reference(reference) => {
-                let tokens = guarded(|| reference.tokenizer().get_model().tokenize(word))?;
+                let tokens = guarded(|| reference.parts().get_model().tokenize(word))?;
                 out.extend(tokens.iter().map(|token| token.id));
             }
         }

@@ -157,7 +157,7 @@ fn chunked() -> Vec<(&'static str, Value)> {
 }
 
 /// Tokenizers with a fast engine, and names for messages.
-pub(super) fn values() -> Vec<(&'static str, Value)> {
+pub(crate) fn values() -> Vec<(&'static str, Value)> {
     let mut neox = bpe();
     neox["normalizer"] = json!({"type": "NFC"});
     for spaces in ["   ", "  ", "e\u{301}", "\n\n"] {

@@ -1,6 +1,6 @@
 //! Tests of every fast engine against the reference, on small tokenizers and difficult texts.
 
-mod families;
+pub(crate) mod families;
 
 use std::sync::LazyLock;
 

@@ -1,0 +1,279 @@
+//! A `tokenizer.json` with a BPE model, parsed once: the vocabulary and merges in compact tables, the other parts
+//! unparsed.
+//!
+//! The file of Llama 3 has 17 MB: 128,000 tokens and 280,000 merges. Parsing it is a large part of loading it, so the
+//! fast engines and [the quick way to load](crate::quick) share the result.
+
+mod merge;
+mod vocab;
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use self::merge::Resolver;
+pub(crate) use self::merge::{Merge, MergeStrings, Part};
+pub(crate) use self::vocab::BpeVocab;
+
+/// The parsed file.
+pub(crate) struct BpeFile<'a> {
+    /// The parts of the file other than the model, in order.
+    pub(crate) parts: Vec<(String, &'a RawValue)>,
+    pub(crate) model: BpeModel,
+    /// Whether no part occurs twice, and the model has a type and no unknown members. Different parsers may treat other
+    /// files differently.
+    pub(crate) is_plain: bool,
+}
+
+/// The BPE model of a file.
+#[derive(Debug)]
+pub(crate) struct BpeModel {
+    pub(crate) vocab: BpeVocab,
+    pub(crate) merges: Vec<Merge>,
+    pub(crate) settings: BpeSettings,
+}
+
+/// The members of a BPE model other than its vocabulary and its merges.
+#[derive(Debug, Default)]
+pub(crate) struct BpeSettings {
+    ty: Option<String>,
+    pub(crate) dropout: Option<f32>,
+    pub(crate) unk_token: Option<String>,
+    pub(crate) continuing_subword_prefix: Option<String>,
+    pub(crate) end_of_word_suffix: Option<String>,
+    pub(crate) fuse_unk: Option<bool>,
+    pub(crate) byte_fallback: Option<bool>,
+    pub(crate) ignore_merges: Option<bool>,
+    has_unknown: bool,
+}
+
+impl<'a> BpeFile<'a> {
+    /// Parses `json`. The error states why it is not such a file.
+    pub(crate) fn parse(json: &'a [u8]) -> Result<Self, String> {
+        serde_json::from_slice(json).map_err(|e| format!("the model is malformed: {e}"))
+    }
+
+    /// Parses a part of the file. `None` if it is not there or of another type.
+    pub(crate) fn part<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let (_, part) = self.parts.iter().rev().find(|(other, _)| other == name)?;
+        serde_json::from_str(part.get()).ok()
+    }
+
+    /// Returns the value of a part, null if it is not there.
+    pub(crate) fn value(&self, name: &str) -> Value {
+        self.part(name).unwrap_or_default()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for BpeFile<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FileVisitor)
+    }
+}
+
+struct FileVisitor;
+
+impl<'de> Visitor<'de> for FileVisitor {
+    type Value = BpeFile<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a tokenizer")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let (mut parts, mut model, mut is_plain) = (Vec::<(String, _)>::new(), None, true);
+        while let Some(name) = members.next_key::<String>()? {
+            if name == "model" {
+                if model.replace(members.next_value::<BpeModel>()?).is_some() {
+                    return Err(A::Error::duplicate_field("model"));
+                }
+                continue;
+            }
+            is_plain &= !parts.iter().any(|(other, _)| *other == name);
+            parts.push((name, members.next_value()?));
+        }
+        let model = model.ok_or_else(|| A::Error::missing_field("model"))?;
+        is_plain &= model.settings.ty.is_some() && !model.settings.has_unknown;
+        Ok(BpeFile { parts, model, is_plain })
+    }
+}
+
+impl<'de> Deserialize<'de> for BpeModel {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ModelVisitor)
+    }
+}
+
+struct ModelVisitor;
+
+impl<'de> Visitor<'de> for ModelVisitor {
+    type Value = BpeModel;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a BPE model")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut settings = BpeSettings::default();
+        let (mut vocab, mut merges) = (None, None);
+        // Merges that precede the vocabulary.
+        let mut unresolved: Option<Vec<MergeStrings<'de>>> = None;
+        let mut seen = Vec::<String>::new();
+        while let Some(name) = members.next_key::<String>()? {
+            if seen.contains(&name) {
+                return Err(A::Error::custom(format!("the member `{name}` occurs twice")));
+            }
+            match name.as_str() {
+                "type" => {
+                    let ty: String = members.next_value()?;
+                    if ty != "BPE" {
+                        return Err(A::Error::custom("the model is not BPE"));
+                    }
+                    settings.ty = Some(ty);
+                }
+                "dropout" => settings.dropout = members.next_value()?,
+                "unk_token" => settings.unk_token = members.next_value()?,
+                "continuing_subword_prefix" => settings.continuing_subword_prefix = members.next_value()?,
+                "end_of_word_suffix" => settings.end_of_word_suffix = members.next_value()?,
+                "fuse_unk" => settings.fuse_unk = members.next_value()?,
+                "byte_fallback" => settings.byte_fallback = members.next_value()?,
+                "ignore_merges" => settings.ignore_merges = members.next_value()?,
+                "vocab" => vocab = Some(members.next_value::<BpeVocab>()?),
+                "merges" => match &vocab {
+                    Some(vocab) => merges = Some(members.next_value_seed(Resolver::new(vocab))?),
+                    None => unresolved = Some(members.next_value()?),
+                },
+                _ => {
+                    settings.has_unknown = true;
+                    members.next_value::<IgnoredAny>()?;
+                }
+            }
+            seen.push(name);
+        }
+        let vocab = vocab.ok_or_else(|| A::Error::missing_field("vocab"))?;
+        if let Some(strings) = unresolved {
+            let mut resolver = Resolver::new(&vocab);
+            strings.iter().try_for_each(|merge| resolver.push(merge)).map_err(A::Error::custom)?;
+            merges = Some(resolver.finish());
+        }
+        let merges = merges.ok_or_else(|| A::Error::missing_field("merges"))?;
+        Ok(BpeModel { vocab, merges, settings })
+    }
+}
+
+impl<'de> Deserialize<'de> for BpeVocab {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(VocabVisitor)
+    }
+}
+
+struct VocabVisitor;
+
+impl<'de> Visitor<'de> for VocabVisitor {
+    type Value = BpeVocab;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a vocabulary")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut tokens: A) -> Result<Self::Value, A::Error> {
+        let mut vocab = BpeVocab::new();
+        while let Some((token, id)) = tokens.next_entry::<Part<'de>, u32>()? {
+            vocab.insert(&token.0, id).ok_or_else(|| A::Error::custom("the vocabulary is too large"))?;
+        }
+        Ok(vocab)
+    }
+}
+
+#[cfg(test)]
+impl BpeModel {
+    /// Creates a model from a vocabulary and merges.
+    pub(crate) fn of<'a>(
+        tokens: impl IntoIterator<Item = (impl AsRef<str>, u32)>,
+        merges: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, String> {
+        let mut vocab = BpeVocab::new();
+        for (token, id) in tokens {
+            vocab.insert(token.as_ref(), id).unwrap();
+        }
+        let mut resolver = Resolver::new(&vocab);
+        for (left, right) in merges {
+            resolver.push(&MergeStrings::Pair(Part(left.into()), Part(right.into())))?;
+        }
+        let merges = resolver.finish();
+        Ok(Self { vocab, merges, settings: BpeSettings::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn model(json: &Value) -> Result<(Vec<(String, u32)>, Vec<[String; 3]>), String> {
+        let json = serde_json::to_vec(json).unwrap();
+        let BpeModel { vocab, merges, .. } = BpeFile::parse(&json)?.model;
+        let token = |number| vocab.token(number).to_owned();
+        let merges = merges.iter().map(|m| [token(m.left), token(m.right), token(m.made)]).collect();
+        Ok((vocab.iter().map(|(token, id)| (token.to_owned(), id)).collect(), merges))
+    }
+
+    #[test]
+    fn merges_are_resolved_before_and_after_the_vocabulary_and_as_lines() {
+        let vocab = r#""vocab":{"a":5,"\"b":3,"a\"b":4,"a\"ba":1,"a":0}"#;
+        let pairs = r#""merges":[["a","\"b"],["a\"b","a"],["a","\"b"]]"#;
+        let lines = r##""merges":["#version: 0.2","a \"b","a\"b a","a \"b"]"##;
+        for model in [[vocab, pairs], [pairs, vocab], [lines, vocab], [vocab, lines]] {
+            let json = format!(r#"{{"x":1,"model":{{{},{}}},"x":2}}"#, model[0], model[1]);
+            let file = BpeFile::parse(json.as_bytes()).unwrap();
+            assert!(!file.is_plain);
+            assert_eq!((file.value("x"), file.value("y")), (json!(2), Value::Null));
+            let BpeModel { vocab, merges, .. } = &file.model;
+            let tokens: Vec<(&str, u32)> = vocab.iter().collect();
+            assert_eq!(tokens, [("a", 0), ("\"b", 3), ("a\"b", 4), ("a\"ba", 1)]);
+            let first = Merge { left: 0, right: 1, made: 2 };
+            assert_eq!(*merges, [first, Merge { left: 2, right: 0, made: 3 }, first]);
+        }
+    }
+
+    #[test]
+    fn the_produced_token_is_found_in_any_order() {
+        let vocab = json!({"a": 0, "aa": 1, "aaa": 2, "aaaa": 3, "b": 4, "ab": 5});
+        let merges = [["a", "a"], ["aa", "aa"], ["a", "b"], ["aa", "a"], ["a", "aa"], ["aaa", "a"]];
+        let (_, resolved) = model(&json!({"model": {"vocab": vocab, "merges": merges}})).unwrap();
+        let expected = merges.map(|[left, right]| [left.into(), right.into(), format!("{left}{right}")]);
+        assert_eq!(resolved, expected);
+    }
+
+    #[test]
+    fn only_a_plain_file_is_called_so() {
+        let is_plain = |json: &str| BpeFile::parse(json.as_bytes()).unwrap().is_plain;
+        assert!(is_plain(r#"{"version":"1.0","model":{"type":"BPE","vocab":{},"merges":[]}}"#));
+        assert!(!is_plain(r#"{"model":{"vocab":{},"merges":[]}}"#));
+        assert!(!is_plain(r#"{"model":{"type":"BPE","vocab":{},"merges":[],"more":[1]}}"#));
+        assert!(!is_plain(r#"{"a":1,"a":1,"model":{"type":"BPE","vocab":{},"merges":[]}}"#));
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        for (json, why) in [
+            (r#"{"model":{"vocab":{},"merges":[["a","b"]]}}"#, "does not exist"),
+            (r#"{"model":{"merges":[["a","b"]],"vocab":{}}}"#, "does not exist"),
+            (r#"{"model":{"vocab":{"a":0},"merges":[["a","a","a"]]}}"#, "two tokens"),
+            (r#"{"model":{"vocab":{"a":-1},"merges":[]}}"#, "invalid value"),
+            (r#"{"model":{"vocab":{},"vocab":{},"merges":[]}}"#, "twice"),
+            (r#"{"model":{"type":"Unigram","vocab":[]}}"#, "not BPE"),
+            (r#"{"model":{"vocab":{}}}"#, "merges"),
+            (r#"{"model":{"merges":[]}}"#, "vocab"),
+            (r#"{}"#, "model"),
+            (r#"[]"#, "a tokenizer"),
+        ] {
+            let error = BpeFile::parse(json.as_bytes()).err().unwrap();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Loading of a `tokenizer.json` into a [`Tokenizer`]: the tokens added around documents, and the choice of the engine.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use crate::bos_eos::{self, FoundToken};
+use crate::bpe_file::BpeFile;
+use crate::build::{next_serial, sha256};
+use crate::engine::fast::draft::Draft;
+use crate::engine::fast::parts::EngineParts;
+use crate::engine::reference::Reference;
+use crate::engine::{self, Engine};
+use crate::error::{LoadError, SequenceEnd};
+use crate::id_set::IdSet;
+use crate::info::TokenizerInfo;
+use crate::load::{self, Loaded};
+use crate::options::{EngineChoice, SpecialInText, TokenizerOptions};
+use crate::panics::caught;
+use crate::quick::{PROBES, Partial};
+use crate::scratch::Scratch;
+use crate::sentencepiece;
+use crate::special::{self, SpecialTokenFinder};
+use crate::tokenizer::{Base, Tokenizer};
+
+type Result<T> = std::result::Result<T, LoadError>;
+
+impl Tokenizer {
+    /// Loads a `tokenizer.json`. Its truncation, padding and dropout are switched off.
+    ///
+    /// A file written by [`sentencepiece_to_json`](crate::sentencepiece_to_json) encodes like the SentencePiece model
+    /// in it.
+    ///
+    /// # Errors
+    ///
+    /// If the file is malformed or of an unknown type, if BOS or EOS is to be added and cannot be determined, or if
+    /// [`EngineChoice::Fast`] is set and no fast engine produces the ids of the reference.
+    pub fn from_json(json: Vec<u8>, options: TokenizerOptions) -> Result<Self> {
+        if let Some(model) = sentencepiece::embedded(&json)? {
+            return Self::from_embedded(json, model, options);
+        }
+        let json = Arc::new(json);
+        let file = match options.engine {
+            EngineChoice::Reference => Err("it is not wanted".to_owned()),
+            EngineChoice::Auto | EngineChoice::Fast => BpeFile::parse(&json),
+        };
+        if let Ok(file) = &file
+            && let Some(tokenizer) = Self::quickly(&json, file, &options)
+        {
+            return Ok(tokenizer);
+        }
+        Self::completely(&json, file, options)
+    }
+
+    /// Loads the tokenizer in `file` without the complete reference. Returns `None` if that is not possible, also if
+    /// there is an error, which [`completely`](Self::completely) then reports.
+    fn quickly(json: &Arc<Vec<u8>>, file: &BpeFile<'_>, options: &TokenizerOptions) -> Option<Self> {
+        let parse_special = options.special_in_text == SpecialInText::Parse;
+        let partial = || (Partial::load(file, parse_special), sha256(json));
+        let ((partial, sha256), draft) = both(partial, || Draft::new(file));
+        let (Partial { loaded, vocab_size, hidden }, draft) = (partial?, draft.ok()?);
+        if options.add_special_tokens && !hidden.is_empty() {
+            // The post-processor is determined with control tokens that are not hidden.
+            return None;
+        }
+        let max_id = max_id(&draft, &loaded.tokenizer);
+        let added = loaded.tokenizer.get_added_vocabulary().get_vocab();
+        let id_of = |token: &str| added.get(token).copied().or_else(|| file.model.vocab.get(token));
+        let around = Around::new(&loaded, options, id_of).ok()?;
+        let finder = SpecialTokenFinder::new(&loaded).ok()?;
+        let draft = draft.without(&hidden);
+        let complete = {
+            let json = Arc::clone(json);
+            move || {
+                let mut loaded = load::load(&json)?;
+                if !parse_special {
+                    special::hide_controls(&mut loaded, &json)?;
+                }
+                Ok(loaded.tokenizer)
+            }
+        };
+        let Loaded { tokenizer, outline } = loaded;
+        let max_bytes = options.max_reference_bytes();
+        let reference = Arc::new(Reference::partial(tokenizer, parse_special, max_bytes, Box::new(complete)));
+        let parts =
+            EngineParts { reference: &reference, outline: &outline, parse_special, unigram_unk: None };
+        let chosen = choose(options.engine, &parts, Ok(draft)).ok()?;
+        let parts = LoadedParts {
+            options: options.clone(),
+            model: "BPE",
+            vocab_size,
+            max_id,
+            sha256,
+            around,
+            finder,
+            hidden,
+            reference,
+            chosen,
+        };
+        parts.chosen.fast.is_some().then(|| parts.tokenizer(json))
+    }
+
+    /// Loads a tokenizer with the complete reference. `file` is the parsed file, if it has a BPE model.
+    pub(crate) fn completely(
+        json: &Arc<Vec<u8>>,
+        file: std::result::Result<BpeFile<'_>, String>,
+        options: TokenizerOptions,
+    ) -> Result<Self> {
+        let (loaded, draft) = both(|| load::load(json), || file.and_then(|file| Draft::new(&file)));
+        let mut loaded = loaded?;
+        let max_id = match &draft {
+            Ok(draft) => max_id(draft, &loaded.tokenizer),
+            Err(_) => loaded.tokenizer.get_vocab(true).into_values().max().unwrap_or(0),
+        };
+        let vocab_size = loaded.tokenizer.get_vocab_size(true) as u64;
+        let finder = SpecialTokenFinder::new(&loaded)?;
+        let around = Around::new(&loaded, &options, |token| loaded.tokenizer.token_to_id(token))?;
+
+        let model = loaded.model_type();
+        let parse_special = options.special_in_text == SpecialInText::Parse;
+        let hidden =
+            if parse_special { IdSet::default() } else { special::hide_controls(&mut loaded, json)? };
+        let draft = draft.map(|draft| draft.without(&hidden));
+        let unigram_unk = loaded.unigram_unk_id();
+        let reference =
+            Arc::new(Reference::new(loaded.tokenizer, parse_special, options.max_reference_bytes()));
+        let parts =
+            EngineParts { reference: &reference, outline: &loaded.outline, parse_special, unigram_unk };
+        let chosen = choose(options.engine, &parts, draft)?;
+        let sha256 = sha256(json);
+        let parts = LoadedParts {
+            options,
+            model,
+            vocab_size,
+            max_id,
+            sha256,
+            around,
+            finder,
+            hidden,
+            reference,
+            chosen,
+        };
+        Ok(parts.tokenizer(json))
+    }
+}
+
+/// A loaded tokenizer, to be put together.
+struct LoadedParts {
+    options: TokenizerOptions,
+    model: &'static str,
+    vocab_size: u64,
+    /// The largest id, including added tokens.
+    max_id: u32,
+    sha256: String,
+    around: Around,
+    finder: SpecialTokenFinder,
+    hidden: IdSet,
+    reference: Arc<Reference>,
+    chosen: Chosen,
+}
+
+impl LoadedParts {
+    fn tokenizer(self, json: &Arc<Vec<u8>>) -> Tokenizer {
+        let Self { options, around, reference, chosen, .. } = self;
+        let Around { prefix, suffix, bos, eos } = around;
+        let Chosen { fast, note: engine_note } = chosen;
+        let info = TokenizerInfo {
+            model: self.model.to_owned(),
+            vocab_size: self.vocab_size,
+            max_id: prefix.iter().chain(&suffix).copied().fold(self.max_id, u32::max),
+            sha256: Some(self.sha256),
+            reference: reference.info(),
+            engine: fast.as_ref().map_or_else(|| reference.info(), |engine| engine.info()),
+            engine_note,
+            bos: bos.token(),
+            eos: eos.token(),
+        };
+        Tokenizer {
+            options,
+            json: Some(Arc::clone(json)),
+            info,
+            prefix,
+            suffix,
+            finder: self.finder,
+            hidden: self.hidden,
+            reference: Base::Reference(reference),
+            fast,
+            serial: next_serial(),
+        }
+    }
+}
+
+/// The ids that are added around a text, and the BOS and EOS tokens.
+struct Around {
+    prefix: Vec<u32>,
+    suffix: Vec<u32>,
+    bos: FoundToken,
+    eos: FoundToken,
+}
+
+impl Around {
+    /// `id_of` looks up a string in the whole vocabulary.
+    fn new(loaded: &Loaded, options: &TokenizerOptions, id_of: impl Fn(&str) -> Option<u32>) -> Result<Self> {
+        let special = special::special_tokens(loaded.tokenizer.get_added_vocabulary());
+        let find = |end, named: &Option<String>| {
+            bos_eos::find(end, named.as_deref(), &loaded.outline.post_processor, &special, &id_of)
+        };
+        let bos = find(SequenceEnd::Bos, &options.bos_token)?;
+        let eos = find(SequenceEnd::Eos, &options.eos_token)?;
+        let (mut prefix, mut suffix) = (Vec::new(), Vec::new());
+        if options.add_special_tokens {
+            if options.add_bos || options.add_eos {
+                return Err(LoadError::ConflictingOptions);
+            }
+            (prefix, suffix) = post_processed(&loaded.tokenizer)?;
+        }
+        if options.add_bos {
+            prefix.push(bos_eos::required(SequenceEnd::Bos, &bos, &special)?.id);
+        }
+        if options.add_eos {
+            suffix.push(bos_eos::required(SequenceEnd::Eos, &eos, &special)?.id);
+        }
+        Ok(Self { prefix, suffix, bos, eos })
+    }
+}
+
+/// Runs both closures, in parallel if there is more than one CPU and a thread can be started.
+fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
+    let is_single = available_parallelism().is_ok_and(|count| count.get() == 1);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).thread_name(|_| "tables".to_owned());
+    let Some(pool) = (!is_single).then(|| pool.build().ok()).flatten() else {
+        return (one(), other());
+    };
+    let mut made = None;
+    let one = pool.in_place_scope(|scope| {
+        scope.spawn(|_| made = Some(caught(other)));
+        one()
+    });
+    match made {
+        Some(Ok(made)) => (one, made),
+        Some(Err(panic)) => resume_unwind(Box::new(panic)),
+        None => resume_unwind(Box::new("a thread has lost its work")),
+    }
+}
+
+/// Returns the largest id of the tokenizer, given its draft.
+fn max_id(draft: &Draft, tokenizer: &tokenizers::Tokenizer) -> u32 {
+    let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder().keys();
+    added.copied().fold(draft.max_id(), u32::max)
+}
+
+/// The chosen engine.
+struct Chosen {
+    fast: Option<Box<dyn Engine>>,
+    /// Reason why there is no fast engine although one was allowed.
+    note: Option<String>,
+}
+
+/// Chooses a fast engine that passes the proof, or the reference and the reason if a fast engine was allowed.
+fn choose(
+    choice: EngineChoice,
+    parts: &EngineParts<'_>,
+    draft: std::result::Result<Draft, String>,
+) -> Result<Chosen> {
+    if choice == EngineChoice::Reference {
+        return Ok(Chosen { fast: None, note: None });
+    }
+    let reference = parts.reference;
+    let engine = engine::fast::build(parts, draft).and_then(|engine| {
+        let mut scratch = Scratch::new(0);
+        engine::proof::check(&*engine, reference, &mut scratch).map(|()| engine)
+    });
+    match (engine, choice) {
+        (Ok(engine), _) => Ok(Chosen { fast: Some(engine), note: None }),
+        (Err(why), EngineChoice::Fast) => Err(LoadError::NoFastEngine(why)),
+        (Err(why), _) => Ok(Chosen { fast: None, note: Some(why) }),
+    }
+}
+
+/// Determines the ids that the post-processor adds before and after a sequence, by encoding a short text.
+fn post_processed(tokenizer: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
+    // Uses the first text that has any ids.
+    for probe in PROBES {
+        let (Ok(plain), Ok(whole)) =
+            (tokenizer.encode_fast(probe, false), tokenizer.encode_fast(probe, true))
+        else {
+            continue;
+        };
+        let (plain, whole) = (plain.get_ids(), whole.get_ids());
+        if plain.is_empty() {
+            continue;
+        }
+        let mut places = whole.windows(plain.len()).enumerate().filter(|(_, w)| *w == plain).map(|(i, _)| i);
+        return match (places.next(), places.next()) {
+            (Some(at), None) => Ok((whole[..at].to_vec(), whole[at + plain.len()..].to_vec())),
+            _ => Err(LoadError::UnclearPostProcessor),
+        };
+    }
+    Err(LoadError::UnclearPostProcessor)
+}

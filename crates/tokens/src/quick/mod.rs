@@ -1,0 +1,123 @@
+//! The quick way to load a BPE tokenizer: without the reference's own model, which is built only if a text needs it.
+//!
+//! For a large vocabulary, most of the time to load the reference goes into its maps of tokens and merges. The
+//! [proof](crate::engine::proof) encodes a fixed list of texts, and few tokens and merges can occur in them. So it runs
+//! against the reference with an [`excerpt`](self::excerpt) of its model that gives the same ids for these texts.
+//!
+//! A file that is unusual in any way is loaded as before; the quick way never reports an error itself.
+
+mod excerpt;
+mod skeleton;
+#[cfg(test)]
+mod tests;
+
+use ahash::AHashSet;
+
+use self::excerpt::Excerpt;
+use self::skeleton::{Skeleton, skeleton};
+use crate::bpe_file::{BpeFile, BpeModel};
+use crate::engine::proof;
+use crate::growth::Growth;
+use crate::id_set::IdSet;
+use crate::info::SpecialToken;
+use crate::load::Loaded;
+use crate::options::DEFAULT_MAX_REFERENCE_BYTES;
+use crate::outline::Outline;
+use crate::panics::caught;
+use crate::special::special_tokens;
+
+/// Short texts that are encoded to determine the tokens of the post-processor.
+pub(crate) const PROBES: [&str; 5] = ["a", "the", "0", "\u{2581}", " "];
+
+/// A tokenizer loaded the quick way.
+pub(crate) struct Partial {
+    /// The reference with an excerpt of its model. It gives the right ids for the texts of the proof and for
+    /// [`PROBES`].
+    pub(crate) loaded: Loaded,
+    /// Number of distinct tokens, including added tokens.
+    pub(crate) vocab_size: u64,
+    /// The control tokens that are hidden, as by [`hide_controls`](crate::special::hide_controls).
+    pub(crate) hidden: IdSet,
+}
+
+impl Partial {
+    /// Loads the tokenizer in `file`. Returns `None` if it must be loaded as a whole.
+    pub(crate) fn load(file: &BpeFile<'_>, parse_special: bool) -> Option<Self> {
+        // The parsers of some parts can panic.
+        caught(|| Self::try_load(file, parse_special)).ok().flatten()
+    }
+
+    fn try_load(file: &BpeFile<'_>, parse_special: bool) -> Option<Self> {
+        let vocab = &file.model.vocab;
+        if !file.is_plain || vocab.len() == 0 {
+            return None;
+        }
+        let excerpt = Excerpt::new(&file.model)?;
+        let mut skeleton = skeleton(file)?;
+        let words = words(&mut skeleton, parse_special)?;
+
+        let added = skeleton.get_added_vocabulary();
+        let only_added = added.get_vocab().keys().filter(|token| vocab.number(token).is_none()).count();
+        let special = special_tokens(added);
+        let hidden = match file.model.settings.ignore_merges {
+            Some(true) if !parse_special => hidden(file, &special),
+            _ => AHashSet::new(),
+        };
+        let model = excerpt.build(&words, &hidden)?;
+        let hidden: Vec<u32> = hidden.into_iter().map(|number| vocab.id(number)).collect();
+        let outline = Outline {
+            model: None,
+            normalizer: file.value("normalizer"),
+            pre_tokenizer: file.value("pre_tokenizer"),
+            post_processor: file.value("post_processor"),
+        };
+        let mut tokenizer: tokenizers::Tokenizer = skeleton.into();
+        tokenizer.with_model(model);
+        Some(Self {
+            loaded: Loaded { tokenizer, outline },
+            vocab_size: u64::from(vocab.len()) + only_added as u64,
+            hidden: IdSet::new(&hidden),
+        })
+    }
+}
+
+/// Returns all words that the model gets for the texts of the proof and [`PROBES`].
+fn words(skeleton: &mut Skeleton, parse_special: bool) -> Option<Vec<String>> {
+    let growth = Growth::new(skeleton.get_normalizer());
+    let record = |skeleton: &Skeleton, text: &str| {
+        // The proof skips the other texts, too.
+        if growth.fits(text, skeleton.get_added_vocabulary(), DEFAULT_MAX_REFERENCE_BYTES) {
+            // The model gets no words of a text for which this is an error.
+            let _ = skeleton.encode_fast(text, false);
+        }
+    };
+    for probe in PROBES {
+        record(skeleton, probe);
+    }
+    skeleton.set_encode_special_tokens(!parse_special);
+    for text in proof::texts(skeleton.get_added_vocabulary().get_added_tokens_decoder()) {
+        record(skeleton, &text);
+    }
+    skeleton.set_encode_special_tokens(false);
+    skeleton.get_model().take_words()
+}
+
+/// Returns the numbers of the control tokens that the lookup of whole words would produce, as
+/// [`hide_controls`](crate::special::hide_controls) selects them.
+fn hidden(file: &BpeFile<'_>, special: &[SpecialToken]) -> AHashSet<u32> {
+    let BpeModel { vocab, merges, settings } = &file.model;
+    let number = |token: &SpecialToken| {
+        let is_hidden =
+            token.token.chars().nth(1).is_some() && settings.unk_token.as_ref() != Some(&token.token);
+        vocab.number(&token.token).filter(|number| is_hidden && vocab.id(*number) == token.id)
+    };
+    let mut hidden: AHashSet<u32> = special.iter().filter_map(number).collect();
+    if !hidden.is_empty() {
+        for merge in merges {
+            for number in [merge.left, merge.right, merge.made] {
+                hidden.remove(&number);
+            }
+        }
+    }
+    hidden
+}
