@@ -214,7 +214,10 @@ mod tests {
 
     use super::*;
 
-    fn model(json: &Value) -> Result<(Vec<(String, u32)>, Vec<[String; 3]>), String> {
+    /// Tokens with their ids, and the two halves and the result of each merge.
+    type WrittenModel = (Vec<(String, u32)>, Vec<[String; 3]>);
+
+    fn model(json: &Value) -> Result<WrittenModel, String> {
         let json = serde_json::to_vec(json).unwrap();
         let BpeModel { vocab, merges, .. } = BpeFile::parse(&json)?.model;
         let token = |number| vocab.token(number).to_owned();
