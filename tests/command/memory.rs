@@ -6,10 +6,9 @@ use std::path::Path;
 
 use crate::support::*;
 
-/// Most that a run with `--max-document-bytes 16MiB --memory 64MiB` may hold at any time. A document of the limit takes the
-/// most: its line, its text, its ids as they are made (four bytes each; with the tokenizer `bytes` one for each byte) and as
-/// they are stored, in a record and in the buffers of a shard, where Parquet holds each id as four bytes with two levels.
-const MOST_BYTES: u64 = 512 << 20;
+/// Most that a run with `--max-document-bytes 16MiB --memory 64MiB` may hold at any time: the documents of that size that
+/// fit, with their lines, texts and ids, and what a run may hold beside `--memory`.
+const MOST_BYTES: u64 = (64 << 20) + BESIDE_BYTES;
 
 /// Bytes of a document that is just small enough.
 const LARGE_DOCUMENT: usize = 15 << 20;
@@ -119,15 +118,57 @@ fn the_largest_documents_fit_into_their_memory() {
         file.write_all(part).unwrap();
     }
     drop((file, text));
-    for format in ["parquet", "msgpack"] {
-        let out = dir.path().join(format);
-        let mut command = command(["text"]);
-        command.arg(&source).arg("--out").arg(&out).args(["--tokenizer", "bytes", "--format", format]);
-        command.args(["--threads", "2", "--memory", "256MiB"]);
-        let Some(peak) = peak_bytes(command) else { return };
-        assert_outcomes(&out, [2, 0, 0, 0]);
-        assert!(peak > 64 << 20, "nothing was measured");
-        assert!(peak < (256 << 20) + BESIDE_BYTES, "{} MiB for {format}", peak >> 20);
+    let out = dir.path().join("out");
+    let mut command = command(["text"]);
+    command.arg(&source).arg("--out").arg(&out).args(["--tokenizer", "bytes", "--format", "parquet"]);
+    command.args(["--threads", "2", "--memory", "256MiB"]);
+    let Some(peak) = peak_bytes(command) else { return };
+    assert_outcomes(&out, [2, 0, 0, 0]);
+    assert!(peak > 64 << 20, "nothing was measured");
+    assert!(peak < (256 << 20) + BESIDE_BYTES, "{} MiB", peak >> 20);
+}
+
+/// Bytes of a document whose memory is the larger part of what a run may hold.
+const LONG_DOCUMENT: usize = 57 << 20;
+
+/// Writes `documents` long documents as lines of JSON with escapes, or as rows of a table.
+fn long_documents(path: &Path, documents: usize) {
+    let is_table = path.extension().is_some_and(|extension| extension == "csv");
+    let (line, start, end): (&[u8], &[u8], &[u8]) = match is_table {
+        true => (b"a line of a long document with \"\"quotes\"\"\n", b"\"", b"\"\n"),
+        false => (b"a line of a long document with \\\"quotes\\\"\\n", b"{\"text\": \"", b"\"}\n"),
+    };
+    let mut file = std::fs::File::create(path).unwrap();
+    if is_table {
+        file.write_all(b"text\n").unwrap();
+    }
+    for _ in 0..documents {
+        file.write_all(start).unwrap();
+        fill(&mut file, line, LONG_DOCUMENT / line.len() * line.len());
+        file.write_all(end).unwrap();
+    }
+}
+
+#[test]
+fn long_documents_in_a_row_stay_within_the_memory_in_every_format() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, formats) in
+        [("lines.jsonl", ["parquet", "arrow", "msgpack", "protobuf"].as_slice()), ("table.csv", &["parquet"])]
+    {
+        let source = dir.path().join(name);
+        long_documents(&source, 2);
+        for format in formats {
+            let out = dir.path().join(format!("{name}-{format}"));
+            let mut command = command(["text"]);
+            command.arg(&source).arg("--out").arg(&out).args(["--tokenizer", "bytes", "--threads", "2"]);
+            // One id for each byte, which is the most.
+            command.args(["--memory", "256MiB", "--format", format]);
+            let Some(peak) = peak_bytes(command) else { return };
+            assert_outcomes(&out, [2, 0, 0, 0]);
+            assert!(peak > LONG_DOCUMENT as u64, "nothing was measured");
+            assert!(peak < (256 << 20) + BESIDE_BYTES, "{name} in {format}: {} MiB", peak >> 20);
+            std::fs::remove_dir_all(out).unwrap();
+        }
     }
 }
 

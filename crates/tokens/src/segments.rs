@@ -271,3 +271,75 @@ impl SegmentEncoder<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::info::EngineInfo;
+
+    /// Engine whose ids are bytes, which counts the texts it has encoded.
+    struct Counting(Arc<AtomicUsize>);
+
+    impl Engine for Counting {
+        fn info(&self) -> EngineInfo {
+            EngineInfo { name: "counting".to_owned(), version: String::new() }
+        }
+
+        fn encode(&self, text: &str, _: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError> {
+            out.extend(text.bytes().map(u32::from));
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(Outcome::Done)
+        }
+
+        fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
+            (from < text.len()).then_some(from..from)
+        }
+    }
+
+    /// Sink that appends slowly, and records how many segments were encoded and not yet appended.
+    struct SlowSink {
+        encoded: Arc<AtomicUsize>,
+        appended: usize,
+        most_ahead: usize,
+        ids: Vec<u32>,
+    }
+
+    impl IdSink for SlowSink {
+        fn count(&self) -> usize {
+            self.ids.len()
+        }
+
+        fn append(&mut self, ids: &[u32]) -> Result<(), EncodeError> {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            self.most_ahead = self.most_ahead.max(self.encoded.load(Ordering::Relaxed) - self.appended);
+            self.appended += usize::from(!ids.is_empty());
+            self.ids.extend_from_slice(ids);
+            Ok(())
+        }
+
+        fn truncate(&mut self, count: usize) {
+            self.ids.truncate(count);
+        }
+
+        fn reserve(&mut self, _: usize) {}
+    }
+
+    #[test]
+    fn helpers_are_only_a_few_segments_ahead() {
+        let text: String = ('a'..='z').cycle().take(300 * SEGMENT_BYTES).collect();
+        let (threads, hidden) = (3, IdSet::new(&[]));
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let encoder = SegmentEncoder { prefix: &[], suffix: &[], hidden: &hidden };
+        let encoded = Arc::new(AtomicUsize::new(0));
+        let engine = Counting(Arc::clone(&encoded));
+        let mut sink = SlowSink { encoded, appended: 0, most_ahead: 0, ids: Vec::new() };
+        let ends = pool.install(|| encoder.encode(&engine, &text, &mut Scratch::new(0), &mut sink));
+        assert_eq!(ends.unwrap().unwrap().segments.len(), 300);
+        assert!(sink.ids.iter().copied().eq(text.bytes().map(u32::from)));
+        // Every thread may exceed the limit by the segment that it is encoding.
+        let most = (AHEAD_PER_THREAD + 1) * threads;
+        assert!(sink.most_ahead <= most, "{} segments", sink.most_ahead);
+    }
+}

@@ -51,12 +51,13 @@ impl<'a> DelimitedReader<'a> {
     }
 
     fn new(dialect: Dialect, bytes: &'a [u8], skipped: usize) -> Self {
-        let reader = ReaderBuilder::new()
-            .has_headers(false)
+        let mut reader = ReaderBuilder::new()
             .flexible(true)
             .delimiter(dialect.delimiter())
             .quoting(dialect == Dialect::Csv)
             .from_reader(&bytes[skipped..]);
+        // Without headers, the reader would keep two copies of the first row, which may be large.
+        reader.set_byte_headers(ByteRecord::new());
         Self { bytes, skipped, reader, record: ByteRecord::new() }
     }
 

@@ -21,13 +21,17 @@ use crate::growth::Growth;
 use crate::id_set::IdSet;
 use crate::info::SpecialToken;
 use crate::load::Loaded;
-use crate::options::DEFAULT_MAX_REFERENCE_BYTES;
 use crate::outline::Outline;
 use crate::panics::caught;
 use crate::special::special_tokens;
 
 /// Short texts that are encoded to determine the tokens of the post-processor.
 pub(crate) const PROBES: [&str; 5] = ["a", "the", "0", "\u{2581}", " "];
+
+/// Maximum size of a text of the proof after normalization, in bytes. The longest one has a few kilobytes. The words of all
+/// texts are in memory at the same time, so a normalizer that makes them much longer is left to the complete way, which
+/// encodes no text unless an engine supports the normalizer.
+const MOST_NORMALIZED_BYTES: u64 = 256 << 10;
 
 /// A tokenizer loaded the quick way.
 pub(crate) struct Partial {
@@ -81,22 +85,21 @@ impl Partial {
     }
 }
 
-/// Returns all words that the model gets for the texts of the proof and [`PROBES`].
+/// Returns all words that the model gets for the texts of the proof and [`PROBES`]. Returns `None` if the normalizer makes
+/// a text too long.
 fn words(skeleton: &mut Skeleton, parse_special: bool) -> Option<Vec<String>> {
     let growth = Growth::new(skeleton.get_normalizer());
     let record = |skeleton: &Skeleton, text: &str| {
-        // The proof skips the other texts, too.
-        if growth.fits(text, skeleton.get_added_vocabulary(), DEFAULT_MAX_REFERENCE_BYTES) {
-            // The model gets no words of a text for which this is an error.
-            let _ = skeleton.encode_fast(text, false);
-        }
+        let fits = growth.fits(text, skeleton.get_added_vocabulary(), MOST_NORMALIZED_BYTES);
+        // The model gets no words of a text for which this is an error.
+        fits.then(|| _ = skeleton.encode_fast(text, false))
     };
     for probe in PROBES {
-        record(skeleton, probe);
+        record(skeleton, probe)?;
     }
     skeleton.set_encode_special_tokens(!parse_special);
     for text in proof::texts(skeleton.get_added_vocabulary().get_added_tokens_decoder()) {
-        record(skeleton, &text);
+        record(skeleton, &text)?;
     }
     skeleton.set_encode_special_tokens(false);
     skeleton.get_model().take_words()

@@ -11,6 +11,7 @@ use crate::engine::reference::Reference;
 use crate::engine::{Engine, Outcome};
 use crate::error::{EncodeError, LoadError};
 use crate::info::EngineInfo;
+use crate::options::DEFAULT_MAX_REFERENCE_BYTES;
 use crate::scratch::Scratch;
 use crate::testing::{PAGE, add_token, bpe, bpe_with_pattern, bytes, char_bpe, tricky};
 use crate::tokenizer::Base;
@@ -167,6 +168,16 @@ fn the_complete_reference_is_loaded_when_a_text_needs_it() {
     }
     let tokenizer = load(&strips, Verify::Sample);
     assert!(encode(&tokenizer, "a <dog>").1.by_reference && reference(&tokenizer).is_complete());
+}
+
+#[test]
+fn texts_that_a_normalizer_makes_long_are_not_recorded() {
+    let mut value = bpe();
+    for (times, is_quick) in [(2, true), (1000, false)] {
+        let content = "grown ".repeat(times);
+        value["normalizer"] = json!({"type": "Replace", "pattern": {"String": "a"}, "content": content});
+        assert_eq!(partial(&bytes(&value), false).is_some(), is_quick, "{times}");
+    }
 }
 
 /// An engine that drops the last id of the texts that contain a word.

@@ -219,6 +219,21 @@ fn large_records_are_one_page() {
 }
 
 #[test]
+fn a_long_list_ends_a_page_of_short_ones() {
+    for width in [IdWidth::U16, IdWidth::U32] {
+        let schema = texts(width, &[]);
+        let shape = ValueShape { seed: 7, missing: 0, size: 50, large: 0 };
+        let mut records = records(&schema, 40, shape);
+        // All zero but for a few ids, so that chunks of zeros are between others.
+        let ids: Vec<u32> = (0..3_000_000).map(|i| if i % 9973 < 3 { i % 65_536 } else { 0 }).collect();
+        for at in [7, 8, 20] {
+            records[at].values[1] = Value::Ids(Ids::pack(width, &ids[at..]).unwrap());
+        }
+        assert_same_bytes(&schema, &records);
+    }
+}
+
+#[test]
 fn ids_that_another_writer_stored_plain_are_read() {
     let schema = texts(IdWidth::U16, &[]);
     let records = records(&schema, 500, ValueShape { seed: 6, missing: 0, size: 90, large: 7 });
