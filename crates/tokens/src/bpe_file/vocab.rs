@@ -3,9 +3,8 @@
 use std::fmt;
 
 use ahash::RandomState;
-
-/// Maximum length in bytes of a string that is its own key.
-const SHORT: usize = 11;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 /// A vocabulary. Its tokens are numbered in the order of the file; these numbers are not the ids.
 pub(crate) struct BpeVocab {
@@ -13,44 +12,9 @@ pub(crate) struct BpeVocab {
     text: String,
     /// End of each string in `text`, and the id of the token.
     tokens: Vec<(u32, u32)>,
-    table: Vec<VocabSlot>,
+    /// The numbers of the tokens, by their strings.
+    numbers: HashTable<u32>,
     hasher: RandomState,
-}
-
-/// A slot of the hash table. For most tokens, a lookup reads nothing else, so it misses the CPU cache only once.
-#[derive(Clone, Copy, Default)]
-#[repr(align(16))]
-struct VocabSlot {
-    key: TokenKey,
-    /// Number of the token + 1, 0 for an empty slot.
-    number: u32,
-}
-
-/// The bytes and the length of a short string, or the hash of a longer one.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct TokenKey(u64, u32);
-
-impl TokenKey {
-    fn new(token: &[u8], hasher: &RandomState) -> Self {
-        let len = token.len();
-        let last =
-            |count: usize| len.checked_sub(count).and_then(|start| token.get(start..)).unwrap_or_default();
-        let four = |bytes: &[u8]| bytes.first_chunk().map_or(0, |four| u32::from_le_bytes(*four));
-        // Together with the length, overlapping bytes determine the string.
-        let (low, high) = match (len, token.first_chunk()) {
-            (0, _) => (0, 0),
-            (1..4, _) => (u64::from(u32::from_le_bytes([token[0], token[len / 2], token[len - 1], 0])), 0),
-            (4..8, _) => (u64::from(four(token)) | u64::from(four(last(4))) << 32, 0),
-            (8..=SHORT, Some(first)) => (u64::from_le_bytes(*first), four(last(4)) >> 8),
-            _ => (hasher.hash_one(token), 0),
-        };
-        Self(low, high | (len.min(SHORT + 1) as u32) << 24)
-    }
-
-    /// Returns whether different strings may have this key.
-    fn is_shared(self) -> bool {
-        self.1 >> 24 > SHORT as u32
-    }
 }
 
 impl fmt::Debug for BpeVocab {
@@ -59,67 +23,46 @@ impl fmt::Debug for BpeVocab {
     }
 }
 
+/// Returns the string of the token with this number.
+fn token<'t>(text: &'t str, tokens: &[(u32, u32)], number: u32) -> &'t str {
+    let end = |number: usize| tokens.get(number).map_or(0, |(end, _)| *end as usize);
+    let start = (number as usize).checked_sub(1).map_or(0, end);
+    text.get(start..end(number as usize)).unwrap_or_default()
+}
+
 impl BpeVocab {
     pub(super) fn new() -> Self {
-        let table = vec![VocabSlot::default(); 1 << 10];
-        Self { text: String::new(), tokens: Vec::new(), table, hasher: RandomState::new() }
+        Self {
+            text: String::new(),
+            tokens: Vec::new(),
+            numbers: HashTable::new(),
+            hasher: RandomState::new(),
+        }
     }
 
     /// Adds a token. A later id for the same string replaces the earlier one, as in the reference. Returns `None` if
     /// the strings have 4 GiB or more in total.
-    pub(super) fn insert(&mut self, token: &str, id: u32) -> Option<()> {
-        let key = TokenKey::new(token.as_bytes(), &self.hasher);
-        match self.find(token, key) {
-            Ok(number) => self.tokens[number as usize].1 = id,
-            Err(slot) => {
-                self.text.push_str(token);
-                self.tokens.push((u32::try_from(self.text.len()).ok()?, id));
-                self.table[slot] = VocabSlot { key, number: self.tokens.len() as u32 };
-                if self.tokens.len() * 2 > self.table.len() {
-                    self.grow();
-                }
+    pub(super) fn insert(&mut self, string: &str, id: u32) -> Option<()> {
+        let Self { text, tokens, numbers, hasher } = self;
+        let entry = numbers.entry(
+            hasher.hash_one(string),
+            |&number| token(text, tokens, number) == string,
+            |&number| hasher.hash_one(token(text, tokens, number)),
+        );
+        match entry {
+            Entry::Occupied(entry) => tokens[*entry.get() as usize].1 = id,
+            Entry::Vacant(entry) => {
+                entry.insert(tokens.len() as u32);
+                text.push_str(string);
+                tokens.push((u32::try_from(text.len()).ok()?, id));
             }
         }
         Some(())
     }
 
-    fn grow(&mut self) {
-        let table = vec![VocabSlot::default(); self.table.len() * 4];
-        for filled in std::mem::replace(&mut self.table, table) {
-            if filled.number != 0 {
-                let mut slot = self.first_slot(filled.key);
-                while self.table[slot].number != 0 {
-                    slot = (slot + 1) & (self.table.len() - 1);
-                }
-                self.table[slot] = filled;
-            }
-        }
-    }
-
-    fn first_slot(&self, key: TokenKey) -> usize {
-        let TokenKey(low, high) = key;
-        self.hasher.hash_one(u128::from(high) << 64 | u128::from(low)) as usize & (self.table.len() - 1)
-    }
-
-    /// Returns the number of `token`, or the slot for it.
-    fn find(&self, token: &str, key: TokenKey) -> Result<u32, usize> {
-        let mut slot = self.first_slot(key);
-        loop {
-            let filled = self.table[slot];
-            if filled.number == 0 {
-                return Err(slot);
-            }
-            let number = filled.number - 1;
-            if filled.key == key && (!key.is_shared() || self.token(number) == token) {
-                return Ok(number);
-            }
-            slot = (slot + 1) & (self.table.len() - 1);
-        }
-    }
-
     /// Returns the number of a token.
-    pub(crate) fn number(&self, token: &str) -> Option<u32> {
-        self.find(token, TokenKey::new(token.as_bytes(), &self.hasher)).ok()
+    pub(crate) fn number(&self, string: &str) -> Option<u32> {
+        self.numbers.find(self.hasher.hash_one(string), |&number| self.token(number) == string).copied()
     }
 
     /// Returns the id of a token.
@@ -129,9 +72,7 @@ impl BpeVocab {
 
     /// Returns the string of the token with this number.
     pub(crate) fn token(&self, number: u32) -> &str {
-        let end = |number: usize| self.tokens.get(number).map_or(0, |(end, _)| *end as usize);
-        let start = (number as usize).checked_sub(1).map_or(0, end);
-        self.text.get(start..end(number as usize)).unwrap_or_default()
+        token(&self.text, &self.tokens, number)
     }
 
     /// Returns the id of the token with this number.
@@ -154,7 +95,7 @@ impl BpeVocab {
         })
     }
 
-    /// Returns the largest id, 0 if there are no tokens.
+    /// Returns the largest id, or 0 for an empty vocabulary.
     pub(crate) fn max_id(&self) -> u32 {
         self.tokens.iter().map(|(_, id)| *id).max().unwrap_or(0)
     }
