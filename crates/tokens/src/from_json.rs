@@ -16,8 +16,9 @@ use crate::id_set::IdSet;
 use crate::info::TokenizerInfo;
 use crate::load::{self, Loaded};
 use crate::options::{EngineChoice, SpecialInText, TokenizerOptions};
+use crate::outline::Outline;
 use crate::panics::caught;
-use crate::quick::{PROBES, Partial};
+use crate::quick::{self, PROBES, Partial};
 use crate::scratch::Scratch;
 use crate::sentencepiece;
 use crate::special::{self, SpecialTokenFinder};
@@ -55,8 +56,10 @@ impl Tokenizer {
     /// Loads the tokenizer in `file` without the complete reference. Returns `None` if that is not possible, also if
     /// there is an error, which [`completely`](Self::completely) then reports.
     fn quickly(json: &Arc<Vec<u8>>, file: &BpeFile<'_>, options: &TokenizerOptions) -> Option<Self> {
+        // The tables of a file that is not loaded this way are built later, so this comes before them.
+        let excerpt = quick::excerpt(file)?;
         let parse_special = options.special_in_text == SpecialInText::Parse;
-        let partial = || (Partial::load(file, parse_special), sha256(json));
+        let partial = || (Partial::load(file, &excerpt, parse_special), sha256(json));
         let ((partial, sha256), draft) = both(partial, || Draft::new(file));
         let (Partial { loaded, vocab_size, hidden }, draft) = (partial?, draft.ok()?);
         if options.add_special_tokens && !hidden.is_empty() {
@@ -68,23 +71,10 @@ impl Tokenizer {
         let id_of = |token: &str| added.get(token).copied().or_else(|| file.model.vocab.get(token));
         let around = Around::new(&loaded, options, id_of).ok()?;
         let finder = SpecialTokenFinder::new(&loaded).ok()?;
-        let draft = draft.without(&hidden);
-        let complete = {
-            let json = Arc::clone(json);
-            move || {
-                let mut loaded = load::load(&json)?;
-                if !parse_special {
-                    special::hide_controls(&mut loaded, &json)?;
-                }
-                Ok(loaded.tokenizer)
-            }
-        };
         let Loaded { tokenizer, outline } = loaded;
-        let max_bytes = options.max_reference_bytes();
-        let reference = Arc::new(Reference::partial(tokenizer, parse_special, max_bytes, Box::new(complete)));
-        let parts =
-            EngineParts { reference: &reference, outline: &outline, parse_special, unigram_unk: None };
-        let chosen = choose(options.engine, &parts, Ok(draft)).ok()?;
+        let complete = quick::complete(Arc::clone(json), parse_special);
+        let reference =
+            Arc::new(Reference::partial(tokenizer, parse_special, options.max_reference_bytes(), complete));
         let parts = LoadedParts {
             options: options.clone(),
             model: "BPE",
@@ -95,9 +85,11 @@ impl Tokenizer {
             finder,
             hidden,
             reference,
-            chosen,
+            outline,
+            unigram_unk: None,
+            draft: Ok(draft),
         };
-        parts.chosen.fast.is_some().then(|| parts.tokenizer(json))
+        parts.tokenizer(json).ok().filter(|tokenizer| tokenizer.fast.is_some())
     }
 
     /// Loads a tokenizer with the complete reference. `file` is the parsed file, if it has a BPE model.
@@ -120,31 +112,28 @@ impl Tokenizer {
         let parse_special = options.special_in_text == SpecialInText::Parse;
         let hidden =
             if parse_special { IdSet::default() } else { special::hide_controls(&mut loaded, json)? };
-        let draft = draft.map(|draft| draft.without(&hidden));
         let unigram_unk = loaded.unigram_unk_id();
-        let reference =
-            Arc::new(Reference::new(loaded.tokenizer, parse_special, options.max_reference_bytes()));
-        let parts =
-            EngineParts { reference: &reference, outline: &loaded.outline, parse_special, unigram_unk };
-        let chosen = choose(options.engine, &parts, draft)?;
-        let sha256 = sha256(json);
+        let Loaded { tokenizer, outline } = loaded;
+        let reference = Arc::new(Reference::new(tokenizer, parse_special, options.max_reference_bytes()));
         let parts = LoadedParts {
             options,
             model,
             vocab_size,
             max_id,
-            sha256,
+            sha256: sha256(json),
             around,
             finder,
             hidden,
             reference,
-            chosen,
+            outline,
+            unigram_unk,
+            draft,
         };
-        Ok(parts.tokenizer(json))
+        parts.tokenizer(json)
     }
 }
 
-/// A loaded tokenizer, to be put together.
+/// A loaded tokenizer whose engine is not yet chosen.
 struct LoadedParts {
     options: TokenizerOptions,
     model: &'static str,
@@ -156,14 +145,20 @@ struct LoadedParts {
     finder: SpecialTokenFinder,
     hidden: IdSet,
     reference: Arc<Reference>,
-    chosen: Chosen,
+    outline: Outline,
+    unigram_unk: Option<usize>,
+    draft: std::result::Result<Draft, String>,
 }
 
 impl LoadedParts {
-    fn tokenizer(self, json: &Arc<Vec<u8>>) -> Tokenizer {
-        let Self { options, around, reference, chosen, .. } = self;
+    /// Chooses the engine.
+    fn tokenizer(self, json: &Arc<Vec<u8>>) -> Result<Tokenizer> {
+        let Self { options, around, hidden, reference, outline, unigram_unk, draft, .. } = self;
+        let parse_special = options.special_in_text == SpecialInText::Parse;
+        let parts = EngineParts { reference: &reference, outline: &outline, parse_special, unigram_unk };
+        let draft = draft.map(|draft| draft.without(&hidden));
+        let Chosen { fast, note: engine_note } = choose(options.engine, &parts, draft)?;
         let Around { prefix, suffix, bos, eos } = around;
-        let Chosen { fast, note: engine_note } = chosen;
         let info = TokenizerInfo {
             model: self.model.to_owned(),
             vocab_size: self.vocab_size,
@@ -175,18 +170,18 @@ impl LoadedParts {
             bos: bos.token(),
             eos: eos.token(),
         };
-        Tokenizer {
+        Ok(Tokenizer {
             options,
             json: Some(Arc::clone(json)),
             info,
             prefix,
             suffix,
             finder: self.finder,
-            hidden: self.hidden,
+            hidden,
             reference: Base::Reference(reference),
             fast,
             serial: next_serial(),
-        }
+        })
     }
 }
 

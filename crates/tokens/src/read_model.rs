@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error};
 use tokenizers::models::bpe::BPE;
 use tokenizers::{Model, ModelWrapper, Token};
 
-use crate::bpe_file::MergeStrings;
+use crate::bpe_file::{BpeSettings, MergeStrings};
 
 /// A model of the reference. It implements [`Model`] only so that the reference's file reader accepts it in place of
 /// its own.
@@ -86,28 +86,15 @@ impl<'de> Deserialize<'de> for ReadModel<BPE> {
             MergeStrings::Line(_) => Err(D::Error::custom("merges are lines")),
         };
         let merges = stored.merges.into_iter().map(pair).collect::<Result<Vec<_>, _>>()?;
-        let mut builder = BPE::builder().vocab_and_merges(stored.vocab, merges);
-        if let Some(dropout) = stored.dropout {
-            builder = builder.dropout(dropout);
-        }
-        if let Some(token) = stored.unk_token {
-            builder = builder.unk_token(token);
-        }
-        if let Some(prefix) = stored.continuing_subword_prefix {
-            builder = builder.continuing_subword_prefix(prefix);
-        }
-        if let Some(suffix) = stored.end_of_word_suffix {
-            builder = builder.end_of_word_suffix(suffix);
-        }
-        if let Some(fuses) = stored.fuse_unk {
-            builder = builder.fuse_unk(fuses);
-        }
-        if let Some(falls_back) = stored.byte_fallback {
-            builder = builder.byte_fallback(falls_back);
-        }
-        if let Some(ignores) = stored.ignore_merges {
-            builder = builder.ignore_merges(ignores);
-        }
-        builder.build().map(Self).map_err(D::Error::custom)
+        let settings = BpeSettings {
+            dropout: stored.dropout,
+            unk_token: stored.unk_token,
+            continuing_subword_prefix: stored.continuing_subword_prefix,
+            end_of_word_suffix: stored.end_of_word_suffix,
+            fuse_unk: stored.fuse_unk,
+            byte_fallback: stored.byte_fallback,
+            ignore_merges: stored.ignore_merges,
+        };
+        settings.build(stored.vocab, merges).map(Self).map_err(D::Error::custom)
     }
 }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokenizers::models::bpe::{BPE, Vocab};
 
 use self::merge::Resolver;
 pub(crate) use self::merge::{Merge, MergeStrings, Part};
@@ -22,7 +23,7 @@ pub(crate) use self::vocab::BpeVocab;
 pub(crate) struct BpeFile<'a> {
     /// The parts of the file other than the model, in order.
     pub(crate) parts: Vec<(String, &'a RawValue)>,
-    pub(crate) model: BpeModel,
+    pub(crate) model: ParsedBpe,
     /// Whether no part occurs twice, and the model has a type and no unknown members. Different parsers may treat other
     /// files differently.
     pub(crate) is_plain: bool,
@@ -30,16 +31,17 @@ pub(crate) struct BpeFile<'a> {
 
 /// The BPE model of a file.
 #[derive(Debug)]
-pub(crate) struct BpeModel {
+pub(crate) struct ParsedBpe {
     pub(crate) vocab: BpeVocab,
     pub(crate) merges: Vec<Merge>,
     pub(crate) settings: BpeSettings,
+    /// Whether the model has a type and no unknown members.
+    is_plain: bool,
 }
 
 /// The members of a BPE model other than its vocabulary and its merges.
 #[derive(Debug, Default)]
 pub(crate) struct BpeSettings {
-    ty: Option<String>,
     pub(crate) dropout: Option<f32>,
     pub(crate) unk_token: Option<String>,
     pub(crate) continuing_subword_prefix: Option<String>,
@@ -47,7 +49,30 @@ pub(crate) struct BpeSettings {
     pub(crate) fuse_unk: Option<bool>,
     pub(crate) byte_fallback: Option<bool>,
     pub(crate) ignore_merges: Option<bool>,
-    has_unknown: bool,
+}
+
+impl BpeSettings {
+    /// Builds the reference's model with these settings.
+    pub(crate) fn build(&self, vocab: Vocab, merges: Vec<(String, String)>) -> tokenizers::Result<BPE> {
+        let mut builder = BPE::builder().vocab_and_merges(vocab, merges);
+        if let Some(dropout) = self.dropout {
+            builder = builder.dropout(dropout);
+        }
+        if let Some(token) = &self.unk_token {
+            builder = builder.unk_token(token.clone());
+        }
+        if let Some(prefix) = &self.continuing_subword_prefix {
+            builder = builder.continuing_subword_prefix(prefix.clone());
+        }
+        if let Some(suffix) = &self.end_of_word_suffix {
+            builder = builder.end_of_word_suffix(suffix.clone());
+        }
+        builder
+            .fuse_unk(self.fuse_unk.unwrap_or_default())
+            .byte_fallback(self.byte_fallback.unwrap_or_default())
+            .ignore_merges(self.ignore_merges.unwrap_or_default())
+            .build()
+    }
 }
 
 impl<'a> BpeFile<'a> {
@@ -87,7 +112,7 @@ impl<'de> Visitor<'de> for FileVisitor {
         let (mut parts, mut model, mut is_plain) = (Vec::<(String, _)>::new(), None, true);
         while let Some(name) = members.next_key::<String>()? {
             if name == "model" {
-                if model.replace(members.next_value::<BpeModel>()?).is_some() {
+                if model.replace(members.next_value::<ParsedBpe>()?).is_some() {
                     return Err(A::Error::duplicate_field("model"));
                 }
                 continue;
@@ -96,12 +121,12 @@ impl<'de> Visitor<'de> for FileVisitor {
             parts.push((name, members.next_value()?));
         }
         let model = model.ok_or_else(|| A::Error::missing_field("model"))?;
-        is_plain &= model.settings.ty.is_some() && !model.settings.has_unknown;
+        is_plain &= model.is_plain;
         Ok(BpeFile { parts, model, is_plain })
     }
 }
 
-impl<'de> Deserialize<'de> for BpeModel {
+impl<'de> Deserialize<'de> for ParsedBpe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(ModelVisitor)
     }
@@ -110,7 +135,7 @@ impl<'de> Deserialize<'de> for BpeModel {
 struct ModelVisitor;
 
 impl<'de> Visitor<'de> for ModelVisitor {
-    type Value = BpeModel;
+    type Value = ParsedBpe;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a BPE model")
@@ -118,6 +143,7 @@ impl<'de> Visitor<'de> for ModelVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
         let mut settings = BpeSettings::default();
+        let (mut has_type, mut has_unknown) = (false, false);
         let (mut vocab, mut merges) = (None, None);
         // Merges that precede the vocabulary.
         let mut unresolved: Option<Vec<MergeStrings<'de>>> = None;
@@ -132,7 +158,7 @@ impl<'de> Visitor<'de> for ModelVisitor {
                     if ty != "BPE" {
                         return Err(A::Error::custom("the model is not BPE"));
                     }
-                    settings.ty = Some(ty);
+                    has_type = true;
                 }
                 "dropout" => settings.dropout = members.next_value()?,
                 "unk_token" => settings.unk_token = members.next_value()?,
@@ -147,7 +173,7 @@ impl<'de> Visitor<'de> for ModelVisitor {
                     None => unresolved = Some(members.next_value()?),
                 },
                 _ => {
-                    settings.has_unknown = true;
+                    has_unknown = true;
                     members.next_value::<IgnoredAny>()?;
                 }
             }
@@ -160,7 +186,7 @@ impl<'de> Visitor<'de> for ModelVisitor {
             merges = Some(resolver.finish());
         }
         let merges = merges.ok_or_else(|| A::Error::missing_field("merges"))?;
-        Ok(BpeModel { vocab, merges, settings })
+        Ok(ParsedBpe { vocab, merges, settings, is_plain: has_type && !has_unknown })
     }
 }
 
@@ -189,7 +215,7 @@ impl<'de> Visitor<'de> for VocabVisitor {
 }
 
 #[cfg(test)]
-impl BpeModel {
+impl ParsedBpe {
     /// Creates a model from a vocabulary and merges.
     pub(crate) fn of<'a>(
         tokens: impl IntoIterator<Item = (impl AsRef<str>, u32)>,
@@ -204,7 +230,7 @@ impl BpeModel {
             resolver.push(&MergeStrings::Pair(Part(left.into()), Part(right.into())))?;
         }
         let merges = resolver.finish();
-        Ok(Self { vocab, merges, settings: BpeSettings::default() })
+        Ok(Self { vocab, merges, settings: BpeSettings::default(), is_plain: true })
     }
 }
 
@@ -219,7 +245,7 @@ mod tests {
 
     fn model(json: &Value) -> Result<WrittenModel, String> {
         let json = serde_json::to_vec(json).unwrap();
-        let BpeModel { vocab, merges, .. } = BpeFile::parse(&json)?.model;
+        let ParsedBpe { vocab, merges, .. } = BpeFile::parse(&json)?.model;
         let token = |number| vocab.token(number).to_owned();
         let merges = merges.iter().map(|m| [token(m.left), token(m.right), token(m.made)]).collect();
         Ok((vocab.iter().map(|(token, id)| (token.to_owned(), id)).collect(), merges))
@@ -235,7 +261,7 @@ mod tests {
             let file = BpeFile::parse(json.as_bytes()).unwrap();
             assert!(!file.is_plain);
             assert_eq!((file.value("x"), file.value("y")), (json!(2), Value::Null));
-            let BpeModel { vocab, merges, .. } = &file.model;
+            let ParsedBpe { vocab, merges, .. } = &file.model;
             let tokens: Vec<(&str, u32)> = vocab.iter().collect();
             assert_eq!(tokens, [("a", 0), ("\"b", 3), ("a\"b", 4), ("a\"ba", 1)]);
             let first = Merge { left: 0, right: 1, made: 2 };

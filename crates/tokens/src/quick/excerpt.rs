@@ -6,13 +6,13 @@
 //! sequences of [`GRAM`] bytes occurs in some word, which holds for every substring of a word. It keeps a merge if it
 //! keeps the token that the merge produces, of which both halves are substrings. The order of the merges is the same.
 //!
-//! A character without a token becomes the tokens of its bytes, or the unknown token. These are no substrings, so they
-//! must not be part of any merge.
+//! A character without a token becomes the tokens of its bytes, or the unknown token. These tokens are not substrings
+//! of the word, so no merge may contain them.
 
 use ahash::{AHashMap, AHashSet};
 use tokenizers::models::bpe::BPE;
 
-use crate::bpe_file::{BpeModel, Merge};
+use crate::bpe_file::{Merge, ParsedBpe};
 use crate::special::hidden_name;
 
 /// Length in bytes of the sequences that are compared.
@@ -23,13 +23,13 @@ const HASH_BITS: u32 = 18;
 const MOST_IDS: u32 = 1 << 20;
 
 /// The model from which an excerpt is made.
-pub(super) struct Excerpt<'a> {
-    model: &'a BpeModel,
+pub(crate) struct Excerpt<'a> {
+    model: &'a ParsedBpe,
 }
 
 impl<'a> Excerpt<'a> {
     /// Returns `None` if the argument above does not hold for `model`.
-    pub(super) fn new(model: &'a BpeModel) -> Option<Self> {
+    pub(super) fn new(model: &'a ParsedBpe) -> Option<Self> {
         let is_empty = |part: &Option<String>| part.as_ref().is_none_or(String::is_empty);
         let settings = &model.settings;
         let max_id = model.vocab.max_id();
@@ -46,7 +46,7 @@ impl<'a> Excerpt<'a> {
 
     /// Builds the excerpt for `words`, with the tokens in `hidden` renamed. Returns `None` if there is none.
     pub(super) fn build(&self, words: &[String], hidden: &AHashSet<u32>) -> Option<BPE> {
-        let BpeModel { vocab, merges, settings } = self.model;
+        let ParsedBpe { vocab, merges, settings, .. } = self.model;
         let isolated = self.isolated(words)?;
         let grams = Grams::new(words);
         let mut kept = vec![false; vocab.len() as usize];
@@ -62,18 +62,7 @@ impl<'a> Excerpt<'a> {
         let token = |number: u32| vocab.token(number).to_owned();
         let is_kept = |merge: &&Merge| kept[merge.made as usize];
         let merges = merges.iter().filter(is_kept).map(|merge| (token(merge.left), token(merge.right)));
-        let mut builder = BPE::builder()
-            .vocab_and_merges(tokens, merges.collect())
-            .fuse_unk(settings.fuse_unk.unwrap_or_default())
-            .byte_fallback(settings.byte_fallback.unwrap_or_default())
-            .ignore_merges(settings.ignore_merges.unwrap_or_default());
-        if let Some(dropout) = settings.dropout {
-            builder = builder.dropout(dropout);
-        }
-        if let Some(unk) = &settings.unk_token {
-            builder = builder.unk_token(unk.clone());
-        }
-        let mut model = builder.build().ok()?;
+        let mut model = settings.build(tokens, merges.collect()).ok()?;
         model.dropout = None;
         Some(model)
     }
@@ -81,7 +70,7 @@ impl<'a> Excerpt<'a> {
     /// Returns the tokens that characters without a token become. Returns `None` if a character may be dropped, or if a
     /// merge joins one of these tokens.
     fn isolated(&self, words: &[String]) -> Option<AHashSet<u32>> {
-        let BpeModel { vocab, merges, settings } = self.model;
+        let ParsedBpe { vocab, merges, settings, .. } = self.model;
         let mut isolated = AHashSet::new();
         let mut is_never_dropped = false;
         if let Some(unk) = &settings.unk_token {
@@ -137,7 +126,7 @@ mod tests {
     use super::*;
 
     /// A model over a few characters whose merges produce many tokens in many ways, and its words.
-    fn model() -> impl Strategy<Value = (BpeModel, AHashSet<u32>)> {
+    fn model() -> impl Strategy<Value = (ParsedBpe, AHashSet<u32>)> {
         let rules = prop::collection::vec(("[abcé語]{1,6}", "[abcé語]{1,6}"), 0..200);
         let more = prop::collection::vec("[abcé語]{1,9}", 0..40);
         let settings = (any::<bool>(), any::<bool>(), any::<bool>(), 0usize..3, any::<bool>());
@@ -163,7 +152,7 @@ mod tests {
             let hidden: Vec<String> = more.into_iter().filter(|token| !tokens.contains(token)).collect();
             tokens.extend(hidden.iter().cloned());
             let tokens: AHashSet<String> = tokens.into_iter().collect();
-            let mut model = BpeModel::of(tokens.iter().zip(0..), merges).unwrap();
+            let mut model = ParsedBpe::of(tokens.iter().zip(0..), merges).unwrap();
             model.settings.ignore_merges = Some(ignores);
             model.settings.fuse_unk = Some(fuses);
             model.settings.byte_fallback = Some(bytes);
@@ -174,8 +163,8 @@ mod tests {
     }
 
     /// Returns the whole model.
-    fn whole(model: &BpeModel, hidden: &AHashSet<u32>) -> BPE {
-        let BpeModel { vocab, merges, settings } = model;
+    fn whole(model: &ParsedBpe, hidden: &AHashSet<u32>) -> BPE {
+        let ParsedBpe { vocab, merges, settings, .. } = model;
         let name = |number: u32| match hidden.contains(&number) {
             true => hidden_name(vocab.id(number) as usize),
             false => vocab.token(number).to_owned(),
@@ -183,15 +172,7 @@ mod tests {
         let tokens: AHashMap<String, u32> =
             (0..vocab.len()).map(|number| (name(number), vocab.id(number))).collect();
         let merges = merges.iter().map(|merge| (name(merge.left), name(merge.right))).collect();
-        let mut builder = BPE::builder()
-            .vocab_and_merges(tokens, merges)
-            .fuse_unk(settings.fuse_unk.unwrap())
-            .byte_fallback(settings.byte_fallback.unwrap())
-            .ignore_merges(settings.ignore_merges.unwrap());
-        if let Some(unk) = &settings.unk_token {
-            builder = builder.unk_token(unk.clone());
-        }
-        builder.build().unwrap()
+        settings.build(tokens, merges).unwrap()
     }
 
     proptest! {
@@ -219,8 +200,8 @@ mod tests {
         let merges =
             [("a", "b"), ("ab", "c"), ("abc", "a"), ("abca", "b"), ("b", "c"), ("a", "a"), ("aa", "aa")];
         let tokens = ["a", "b", "c", "ab", "abc", "abca", "abcab", "bc", "aa", "aaaa", "<unk>", "语"];
-        let model = BpeModel::of(tokens.into_iter().zip(0..), merges).unwrap();
-        let build = |model: &BpeModel, word: &str| {
+        let model = ParsedBpe::of(tokens.into_iter().zip(0..), merges).unwrap();
+        let build = |model: &ParsedBpe, word: &str| {
             let excerpt = Excerpt::new(model).and_then(|e| e.build(&[word.to_owned()], &AHashSet::new()));
             excerpt.map(|model| model.get_vocab_size())
         };
@@ -228,14 +209,14 @@ mod tests {
         assert_eq!(build(&model, "abca"), Some(9));
         assert_eq!(build(&model, "abcab"), Some(10));
         assert_eq!(build(&model, "xabca"), None);
-        let mut with_unk = BpeModel::of(tokens.into_iter().zip(0..), merges).unwrap();
+        let mut with_unk = ParsedBpe::of(tokens.into_iter().zip(0..), merges).unwrap();
         with_unk.settings.unk_token = Some("<unk>".to_owned());
         assert_eq!(build(&with_unk, "xabca"), Some(10));
         with_unk.settings.unk_token = Some("a".to_owned());
         assert_eq!(build(&with_unk, "xabca"), None);
         with_unk.settings.end_of_word_suffix = Some("</w>".to_owned());
         assert_eq!(build(&with_unk, "abca"), None);
-        let same_ids = BpeModel::of([("a", 0), ("b", 0)], []).unwrap();
+        let same_ids = ParsedBpe::of([("a", 0), ("b", 0)], []).unwrap();
         assert!(Excerpt::new(&same_ids).is_none());
     }
 }

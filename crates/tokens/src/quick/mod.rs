@@ -11,19 +11,22 @@ mod skeleton;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use ahash::AHashSet;
 
 use self::excerpt::Excerpt;
 use self::skeleton::{Skeleton, skeleton};
-use crate::bpe_file::{BpeFile, BpeModel};
+use crate::bpe_file::{BpeFile, ParsedBpe};
 use crate::engine::proof;
+use crate::engine::reference::LoadComplete;
 use crate::growth::Growth;
 use crate::id_set::IdSet;
 use crate::info::SpecialToken;
-use crate::load::Loaded;
+use crate::load::{Loaded, load};
 use crate::outline::Outline;
 use crate::panics::caught;
-use crate::special::special_tokens;
+use crate::special::{hide_controls, special_tokens};
 
 /// Short texts that are encoded to determine the tokens of the post-processor.
 pub(crate) const PROBES: [&str; 5] = ["a", "the", "0", "\u{2581}", " "];
@@ -40,23 +43,19 @@ pub(crate) struct Partial {
     pub(crate) loaded: Loaded,
     /// Number of distinct tokens, including added tokens.
     pub(crate) vocab_size: u64,
-    /// The control tokens that are hidden, as by [`hide_controls`](crate::special::hide_controls).
+    /// The control tokens that are hidden, as by [`hide_controls`].
     pub(crate) hidden: IdSet,
 }
 
 impl Partial {
-    /// Loads the tokenizer in `file`. Returns `None` if it must be loaded as a whole.
-    pub(crate) fn load(file: &BpeFile<'_>, parse_special: bool) -> Option<Self> {
+    /// Loads the tokenizer in `file`, whose model has an `excerpt`. Returns `None` if it must be loaded as a whole.
+    pub(crate) fn load(file: &BpeFile<'_>, excerpt: &Excerpt<'_>, parse_special: bool) -> Option<Self> {
         // The parsers of some parts can panic.
-        caught(|| Self::try_load(file, parse_special)).ok().flatten()
+        caught(|| Self::try_load(file, excerpt, parse_special)).ok().flatten()
     }
 
-    fn try_load(file: &BpeFile<'_>, parse_special: bool) -> Option<Self> {
+    fn try_load(file: &BpeFile<'_>, excerpt: &Excerpt<'_>, parse_special: bool) -> Option<Self> {
         let vocab = &file.model.vocab;
-        if !file.is_plain || vocab.len() == 0 {
-            return None;
-        }
-        let excerpt = Excerpt::new(&file.model)?;
         let mut skeleton = skeleton(file)?;
         let words = words(&mut skeleton, parse_special)?;
 
@@ -85,6 +84,22 @@ impl Partial {
     }
 }
 
+/// Returns the model from which an excerpt is made. Returns `None` if the file must be loaded as a whole.
+pub(crate) fn excerpt<'a>(file: &'a BpeFile<'_>) -> Option<Excerpt<'a>> {
+    if file.is_plain && file.model.vocab.len() > 0 { Excerpt::new(&file.model) } else { None }
+}
+
+/// Returns how to load the reference in `json` with its whole model.
+pub(crate) fn complete(json: Arc<Vec<u8>>, parse_special: bool) -> LoadComplete {
+    Box::new(move || {
+        let mut loaded = load(&json)?;
+        if !parse_special {
+            hide_controls(&mut loaded, &json)?;
+        }
+        Ok(loaded.tokenizer)
+    })
+}
+
 /// Returns all words that the model gets for the texts of the proof and [`PROBES`]. Returns `None` if the normalizer makes
 /// a text too long.
 fn words(skeleton: &mut Skeleton, parse_special: bool) -> Option<Vec<String>> {
@@ -106,9 +121,9 @@ fn words(skeleton: &mut Skeleton, parse_special: bool) -> Option<Vec<String>> {
 }
 
 /// Returns the numbers of the control tokens that the lookup of whole words would produce, as
-/// [`hide_controls`](crate::special::hide_controls) selects them.
+/// [`hide_controls`] selects them.
 fn hidden(file: &BpeFile<'_>, special: &[SpecialToken]) -> AHashSet<u32> {
-    let BpeModel { vocab, merges, settings } = &file.model;
+    let ParsedBpe { vocab, merges, settings, .. } = &file.model;
     let number = |token: &SpecialToken| {
         let is_hidden =
             token.token.chars().nth(1).is_some() && settings.unk_token.as_ref() != Some(&token.token);

@@ -15,7 +15,7 @@ use crate::options::DEFAULT_MAX_REFERENCE_BYTES;
 use crate::scratch::Scratch;
 use crate::testing::{PAGE, add_token, bpe, bpe_with_pattern, bytes, char_bpe, tricky};
 use crate::tokenizer::Base;
-use crate::{SpecialInText, Tokenizer, TokenizerOptions, Verify, load, special};
+use crate::{SpecialInText, Tokenizer, TokenizerOptions, Verify};
 
 /// Returns the tokenizer in `json` loaded as a whole.
 fn completely(json: &[u8], options: TokenizerOptions) -> Result<Tokenizer, LoadError> {
@@ -30,16 +30,10 @@ fn reference(tokenizer: &Tokenizer) -> &Reference {
 
 /// Returns the reference of the tokenizer in `json`, if it can be loaded the quick way.
 fn partial(json: &[u8], parse_special: bool) -> Option<Reference> {
-    let Partial { loaded, .. } = Partial::load(&BpeFile::parse(json).ok()?, parse_special)?;
-    let json = json.to_vec();
-    let complete = move || {
-        let mut loaded = load::load(&json)?;
-        if !parse_special {
-            special::hide_controls(&mut loaded, &json)?;
-        }
-        Ok(loaded.tokenizer)
-    };
-    Some(Reference::partial(loaded.tokenizer, parse_special, u64::MAX, Box::new(complete)))
+    let file = BpeFile::parse(json).ok()?;
+    let Partial { loaded, .. } = Partial::load(&file, &excerpt(&file)?, parse_special)?;
+    let complete = complete(Arc::new(json.to_vec()), parse_special);
+    Some(Reference::partial(loaded.tokenizer, parse_special, u64::MAX, complete))
 }
 
 /// A tokenizer as converted from tiktoken: it looks up whole words, and control tokens are in its vocabulary.

@@ -4,7 +4,7 @@ use super::byte_pairs::BytePairs;
 use super::bytemap::ByteMap;
 use super::cache::WordEncoder;
 use super::merges::{Merges, NONE, SMALL};
-use crate::bpe_file::{BpeModel, BpeVocab};
+use crate::bpe_file::{BpeVocab, ParsedBpe};
 use crate::error::EncodeError;
 
 /// A byte-level BPE model.
@@ -32,7 +32,7 @@ struct LastByte {
 impl Bpe {
     /// Creates a model from the one in a `tokenizer.json`, written in the alphabet of byte-level models. The error states
     /// why the engine does not support the model.
-    pub(super) fn new(model: &BpeModel) -> Result<Self, String> {
+    pub(super) fn new(model: &ParsedBpe) -> Result<Self, String> {
         let vocab = &model.vocab;
         let ignore_merges = model.settings.ignore_merges == Some(true);
         let suffix = model.settings.end_of_word_suffix.as_deref().unwrap_or_default();
@@ -139,7 +139,7 @@ impl WordEncoder for Bpe {
 }
 
 /// Returns the pairs of bytes that a merge may join.
-fn joints(model: &BpeModel, byte_of: &Inverse) -> BytePairs {
+fn joints(model: &ParsedBpe, byte_of: &Inverse) -> BytePairs {
     // The first and the last byte of each token.
     let edges = |token: &str| (byte_of.get(token.chars().next()), byte_of.get(token.chars().next_back()));
     let edges: Vec<_> = model.vocab.iter().map(|(token, _)| edges(token)).collect();
@@ -218,7 +218,7 @@ mod tests {
     fn ids_that_do_not_fit_an_entry_are_refused() {
         let build = |id| {
             let bytes = byte_alphabet().map(String::from).into_iter().zip(0..);
-            Bpe::new(&BpeModel::of(bytes.chain([("ab".to_owned(), id)]), [("a", "b")]).unwrap())
+            Bpe::new(&ParsedBpe::of(bytes.chain([("ab".to_owned(), id)]), [("a", "b")]).unwrap())
         };
         let bpe = build(NOBODY - 1).unwrap();
         let mut out = Vec::new();
@@ -231,7 +231,7 @@ mod tests {
     fn a_hidden_id_is_that_of_no_word() {
         let bytes = byte_alphabet().map(String::from).into_iter().zip(0..);
         let tokens = bytes.chain([("ab".to_owned(), 256), ("ba".to_owned(), 257)]);
-        let mut model = BpeModel::of(tokens, []).unwrap();
+        let mut model = ParsedBpe::of(tokens, []).unwrap();
         model.settings.ignore_merges = Some(true);
         let mut bpe = Bpe::new(&model).unwrap();
         let ids = |bpe: &Bpe| {

@@ -12,7 +12,7 @@ use ahash::RandomState;
 use super::cache::WordEncoder;
 use super::classes::decode;
 use super::merges::{Merges, NOBODY, NONE, SMALL};
-use crate::bpe_file::{BpeModel, Merge};
+use crate::bpe_file::{Merge, ParsedBpe};
 use crate::error::EncodeError;
 use crate::outline::METASPACE;
 
@@ -35,7 +35,7 @@ pub(super) struct CharBpe {
 
 impl CharBpe {
     /// Creates a model from the one in a `tokenizer.json`. The error states why the engine does not support the model.
-    pub(super) fn new(model: &BpeModel) -> Result<Self, String> {
+    pub(super) fn new(model: &ParsedBpe) -> Result<Self, String> {
         let vocab = &model.vocab;
         let mut bytes = [NOBODY; 256];
         for (byte, token) in bytes.iter_mut().enumerate() {
@@ -132,7 +132,7 @@ pub(super) struct Neighbours {
 }
 
 impl Neighbours {
-    fn new(model: &BpeModel) -> Self {
+    fn new(model: &ParsedBpe) -> Self {
         let mut neighbours =
             Self { ascii: vec![0; 128], others: vec![0; (1 << HASH_BITS) / 64], spaces_begin: false };
         // Characters adjacent inside one half are joined by other merges.
@@ -258,7 +258,7 @@ mod tests {
         let why = |merges: &[(&str, &str)], without: &str| {
             let tokens = symbols().zip(0..).chain([("<0x41>a".to_owned(), 300), ("aa".to_owned(), 301)]);
             let tokens = tokens.filter(|(token, _)| token != without);
-            CharBpe::new(&BpeModel::of(tokens, merges.iter().copied()).unwrap()).err()
+            CharBpe::new(&ParsedBpe::of(tokens, merges.iter().copied()).unwrap()).err()
         };
         assert_eq!(why(&[("a", "a")], ""), None);
         assert!(why(&[], "<0x7F>").unwrap().contains("byte has no token"));

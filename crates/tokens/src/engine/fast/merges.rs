@@ -14,7 +14,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::bpe_file::BpeModel;
+use crate::bpe_file::ParsedBpe;
 use crate::error::EncodeError;
 
 /// Maximum number of symbols of a word that is merged in an array.
@@ -77,8 +77,8 @@ impl MergedIds {
 
 impl Merges {
     /// Creates the tables of `model`. The error states why the engines do not support them.
-    pub(super) fn new(model: &BpeModel) -> Result<Self, String> {
-        let BpeModel { vocab, merges, .. } = model;
+    pub(super) fn new(model: &ParsedBpe) -> Result<Self, String> {
+        let ParsedBpe { vocab, merges, .. } = model;
         let max_id = vocab.max_id();
         if max_id >= NOBODY {
             return Err(format!("an id is not below {NOBODY}"));
@@ -373,7 +373,10 @@ impl PairTable {
 
 /// Returns a model with `symbols`, the tokens that merges produce, and the merges whose halves exist before them.
 #[cfg(test)]
-pub(super) fn vocabulary(symbols: impl IntoIterator<Item = String>, merges: &[(String, String)]) -> BpeModel {
+pub(super) fn vocabulary(
+    symbols: impl IntoIterator<Item = String>,
+    merges: &[(String, String)],
+) -> ParsedBpe {
     let mut vocab: std::collections::HashMap<String, u32> = symbols.into_iter().zip(0..).collect();
     let mut usable = Vec::new();
     for (left, right) in merges {
@@ -383,7 +386,7 @@ pub(super) fn vocabulary(symbols: impl IntoIterator<Item = String>, merges: &[(S
             usable.push((left.as_str(), right.as_str()));
         }
     }
-    BpeModel::of(vocab, usable).unwrap()
+    ParsedBpe::of(vocab, usable).unwrap()
 }
 
 #[cfg(test)]
