@@ -20,8 +20,8 @@ use crate::structure::Layout;
 ///
 /// It decodes 8-bit baseline JPEGs in one scan and progressive JPEGs, grayscale or YCbCr with 4:2:0, 4:2:2 or 4:4:4
 /// sampling, with sides up to 16,384. All other files, all damaged ones, and subsampled images less than five pixels wide
-/// at the requested scale are [`Declined`]. For those, use [`Decoder`](crate::Decoder), which falls back to a decoder of all 8-bit JPEGs, or any
-/// other decoder.
+/// at the requested scale are [`Declined`]. For those, use [`Decoder`](crate::Decoder), which falls back to a decoder of
+/// all 8-bit JPEGs, or any other decoder.
 ///
 /// ```no_run
 /// use dsconvert_jpeg::{FastDecoder, FastRequest, PixelFormat, Region, Scale};

@@ -31,8 +31,8 @@ impl ScanData {
         if self.copy(scan).is_empty() { Ok(()) } else { Err(Declined) }
     }
 
-    /// Copies the segments of `scan` up to the first marker that is no restart marker in its order. Returns the bytes
-    /// from there on.
+    /// Copies the segments of `scan` up to the first marker other than the expected restart marker. Returns the bytes
+    /// from that marker on.
     fn copy<'a>(&mut self, scan: &'a [u8]) -> &'a [u8] {
         self.data.clear();
         self.ends.clear();

@@ -63,7 +63,8 @@ impl ShardWriter for Writer {
         }
         let placed = Placed::in_group(self.batch, self.columns.rows() as u32, bytes);
         self.columns.push(record, bytes)?;
-        // The next record would trigger this anyway. Doing it now avoids holding a large record until then.
+        // The next record has at least one byte, so it would end this batch anyway. Ending the batch now avoids holding a
+        // large record until then.
         if self.columns.bytes() >= BATCH_BYTES {
             self.end_batch()?;
         }
