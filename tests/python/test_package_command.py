@@ -23,13 +23,19 @@ def run(package, *args):
     return subprocess.run([*package, *map(str, args)], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
+def without_commit(said):
+    """Only a release records its commit, and the package may be one while the binary is not."""
+    return [line for line in said.splitlines() if not line.startswith("commit:")]
+
+
 def test_it_says_what_the_binary_says(package, dsconvert, tmp_path):
     for args, status in [
         (["--version"], 0), (["--help"], 0), (["images", "--help"], 0), ([], 2), (["nothing"], 2),
         (["text", "fixtures/corpus", "--out", tmp_path / "none"], 2), (["inspect", tmp_path / "none"], 3),
     ]:
         done, expected = run(package, *args), dsconvert(*args, status=status)
-        assert (done.returncode, done.stdout, done.stderr) == (status, expected.stdout, expected.stderr)
+        assert (done.returncode, done.stderr) == (status, expected.stderr)
+        assert without_commit(done.stdout) == without_commit(expected.stdout)
 
 
 def test_it_converts(package, tmp_path):
