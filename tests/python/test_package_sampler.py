@@ -207,7 +207,7 @@ def test_states_of_something_else_are_refused(make, corpus_in):
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"max_tokens": -1}, "max_tokens cannot be -1"),
         ({"max_tokens": "many"}, "max_tokens cannot be"),
-        ({"bucket": "size"}, "buckets by"),
+        ({"bucket": "size"}, 'bucket cannot be "size": expected "none", "length"'),
         ({"bucket": [5, 3]}, "ascend"),
         ({"bucket": {"a": 1}}, "bucket cannot be"),
         ({"shuffle": "some"}, "shuffle cannot be"),

@@ -81,12 +81,6 @@ def test_the_defaults_in_the_help_are_the_defaults(text, name):
     assert state() != state(**{name: other})
 
 
-def test_options_that_belong_together_say_so():
-    said = inspect.getdoc(dsconvert.Loader)
-    for name, other in [("crop_scale", "random_resized_crop"), ("window_steps", 'bucket="windows"'), ("packing", "seq_len")]:
-        assert re.search(rf"{name}: With `{re.escape(other)}`", said)
-
-
 def test_datasets_and_splits_have_the_same_members():
     def members(kind):
         return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}

@@ -8,6 +8,7 @@ mod buffer;
 mod command;
 mod dataset;
 mod error;
+mod given;
 mod loader;
 mod options;
 mod plan;
@@ -37,6 +38,8 @@ mod _native {
     use super::dataset::{Dataset, Records, Split};
     #[pymodule_export]
     use super::loader::Loader;
+    #[pymodule_export]
+    use super::options::option_table;
     #[pymodule_export]
     use super::plan::{Plan, share};
 }

@@ -5,19 +5,14 @@ use std::time::Duration;
 
 use dsconvert::error::{Error, ErrorKind, Result};
 use dsconvert::reader::batch::{Layout, Position};
-use dsconvert::reader::loader::{
-    self, Batching, Column, Crop, IdType, ImageLayout, LabelsFor, LoaderOptions, LoaderState, MAX_CROP,
-    MAX_THREADS, Next, PadSide, StoredPacking,
-};
-use dsconvert::schema::Kind;
+use dsconvert::reader::loader::{self, Column, LabelsFor, LoaderState, Next};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
-use serde::Deserialize;
 
 use crate::buffer::{Buffer, to_numpy, to_torch};
 use crate::dataset::Split;
 use crate::error::raise;
-use crate::options::{Given, batch_options, pack_options};
+use crate::options::loader_options;
 use crate::record::view;
 
 /// Interval between checks for Python signals.
@@ -56,9 +51,10 @@ impl Loader {
 #[pymethods]
 impl Loader {
     /// `options` is a JSON object of the given options. `finish` is called on the thread that made a batch, with the
-    /// batch as a dictionary and with the information that [`Loader::last`] returns. Its result replaces the batch.
+    /// batch as a dictionary and with the information that [`Loader::last`] returns. Its result replaces the batch. If
+    /// `assemble` is false, the batch is empty, and `finish` reads the records.
     #[new]
-    #[pyo3(signature = (split, options, layout, as_torch, finish=None))]
+    #[pyo3(signature = (split, options, layout, as_torch, finish=None, assemble=true))]
     fn new(
         py: Python<'_>,
         split: &Bound<'_, Split>,
@@ -66,12 +62,13 @@ impl Loader {
         layout: (u64, u64, u64),
         as_torch: bool,
         finish: Option<Py<PyAny>>,
+        assemble: bool,
     ) -> PyResult<Self> {
         let split = split.get().inner().clone();
         let loader = py.detach(|| {
             let (rank, world_size, replication) = layout;
             let layout = Layout::replicated(rank, world_size, replication)?;
-            let options = loader_options(options, layout, &split)?;
+            let options = loader_options(options, layout, &split, assemble)?;
             let loader = loader::Loader::new(split, options)?;
             Ok(match finish {
                 Some(finish) => loader.finish_with(Arc::new(move |batch| finished(batch, &finish, as_torch))),
@@ -298,202 +295,4 @@ fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, 
             return Err(raise(Error::new(ErrorKind::Unsupported, what)));
         }
     })
-}
-
-/// Options that apply only to images.
-const IMAGE_OPTIONS: [&str; 9] = [
-    "decode",
-    "center_crop",
-    "random_resized_crop",
-    "crop_scale",
-    "crop_ratio",
-    "hflip",
-    "layout",
-    "channels",
-    "undecodable",
-];
-
-/// Options that apply only to text.
-const TEXT_OPTIONS: [&str; 10] = [
-    "seq_len",
-    "packing",
-    "pack_window",
-    "pad_id",
-    "pad_side",
-    "pad_to_multiple_of",
-    "labels_for",
-    "shift_labels",
-    "id_dtype",
-    "stored_packing",
-];
-
-/// Parses the options of a loader, including those of its plan.
-fn loader_options(json: &str, layout: Layout, split: &dsconvert::reader::Split) -> Result<LoaderOptions> {
-    let mut given = Given::parse(json)?;
-    match split.schema().kind {
-        Kind::Images => given.refuse(&TEXT_OPTIONS, "the dataset holds images")?,
-        Kind::Text => given.refuse(&IMAGE_OPTIONS, "the dataset holds text")?,
-    }
-    if split.packed_length().is_none() {
-        given.refuse(&["stored_packing"], "the records are not packed")?;
-    }
-    if !given.has("seq_len") {
-        given.refuse(&["packing", "pack_window"], "rows are packed only with seq_len")?;
-    }
-    let batching = match given.take("seq_len")? {
-        Some(seq_len) => Batching::Packed(pack_options(&mut given, seq_len)?),
-        None => Batching::Records(batch_options(&mut given)?),
-    };
-    let mut options = LoaderOptions::new(batching);
-    options.layout = layout;
-    options.micro_batches = given.take("micro_batches")?;
-    options.prefetch = given.take("prefetch")?;
-    options.fields = given.take("fields")?;
-    if let Some(seed) = given.take("seed")? {
-        options.seed = seed;
-    }
-    if let Some(threads) = given.take("num_threads")? {
-        if threads > MAX_THREADS {
-            return Err(Error::usage(format!("num_threads is {threads}, not between 0 and {MAX_THREADS}")));
-        }
-        options.threads = threads;
-    }
-    image_options(&mut given, &mut options.image)?;
-    text_options(&mut given, &mut options.text)?;
-    given.finish()?;
-    Ok(options)
-}
-
-/// A side, or height and width.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Side {
-    Square(u32),
-    Sides(u32, u32),
-}
-
-impl Side {
-    fn sides(&self) -> (u32, u32) {
-        match *self {
-            Side::Square(side) => (side, side),
-            Side::Sides(height, width) => (height, width),
-        }
-    }
-
-    /// Returns height and width, which must be valid for the option `name`.
-    fn checked(&self, name: &str) -> Result<(u32, u32)> {
-        let (height, width) = self.sides();
-        if [height, width].iter().all(|side| (1..=MAX_CROP).contains(side)) {
-            return Ok((height, width));
-        }
-        let what = format!("{name} is {height} × {width} pixels: each side is between 1 and {MAX_CROP}");
-        Err(Error::usage(what))
-    }
-}
-
-/// Returns the smallest and largest number of the option `name`, which must be within `limits`.
-fn range(given: &mut Given, name: &str, default: (f64, f64), limits: (f64, f64)) -> Result<(f64, f64)> {
-    let (least, most) = given.take(name)?.unwrap_or(default);
-    if limits.0 <= least && least <= most && most <= limits.1 {
-        return Ok((least, most));
-    }
-    let (low, high) = limits;
-    Err(Error::usage(format!(
-        "{name} is ({least}, {most}): it is the smallest and the largest number, between {low} and {high}"
-    )))
-}
-
-fn image_options(given: &mut Given, image: &mut loader::ImageOptions) -> Result<()> {
-    if let Some(decode) = given.take("decode")? {
-        image.decode = decode;
-        if !decode {
-            given.refuse(&IMAGE_OPTIONS, "with decode=False, images come as they are stored")?;
-        }
-    }
-    if let Some(hflip) = given.take("hflip")? {
-        image.hflip = hflip;
-    }
-    image.crop = match (given.take::<Side>("center_crop")?, given.take::<Side>("random_resized_crop")?) {
-        (None, None) => image.crop,
-        (Some(side), None) => {
-            let (height, width) = side.checked("center_crop")?;
-            Crop::Center { height, width }
-        }
-        (None, Some(side)) => {
-            let (height, width) = side.checked("random_resized_crop")?;
-            let scale = range(given, "crop_scale", Crop::SCALE, (1e-6, 1.0))?;
-            let ratio = range(given, "crop_ratio", Crop::RATIO, (1e-3, 1e3))?;
-            Crop::RandomResized { height, width, scale, ratio }
-        }
-        _ => return Err(Error::usage("give center_crop or random_resized_crop, not both")),
-    };
-    if let Some(layout) = given.take::<String>("layout")? {
-        image.layout = match layout.as_str() {
-            "hwc" => ImageLayout::Hwc,
-            "chw" => ImageLayout::Chw,
-            other => return Err(Error::usage(format!("layout is \"hwc\" or \"chw\", not {other:?}"))),
-        };
-    }
-    if let Some(channels) = given.take::<u64>("channels")? {
-        image.channels = match channels {
-            3 => loader::Channels::Rgb,
-            1 => loader::Channels::Gray,
-            other => return Err(Error::usage(format!("channels is 3 or 1, not {other}"))),
-        };
-    }
-    if let Some(policy) = given.take::<String>("undecodable")? {
-        image.undecodable = match policy.as_str() {
-            "error" => loader::Undecodable::Error,
-            "blank" => loader::Undecodable::Blank,
-            other => {
-                return Err(Error::usage(format!("undecodable is \"error\" or \"blank\", not {other:?}")));
-            }
-        };
-    }
-    Ok(())
-}
-
-fn text_options(given: &mut Given, text: &mut loader::TextOptions) -> Result<()> {
-    if let Some(pad_id) = given.take("pad_id")? {
-        text.pad_id = pad_id;
-    }
-    if let Some(side) = given.take::<String>("pad_side")? {
-        text.pad_side = match side.as_str() {
-            "right" => PadSide::Right,
-            "left" => PadSide::Left,
-            other => return Err(Error::usage(format!("pad_side is \"right\" or \"left\", not {other:?}"))),
-        };
-    }
-    text.labels_for = match (given.take::<String>("labels_for")?, given.take::<bool>("shift_labels")?) {
-        (Some(_), Some(_)) => return Err(Error::usage("give labels_for or shift_labels, not both")),
-        (None, None) => None,
-        (None, Some(true)) => Some(LabelsFor::NextToken),
-        (None, Some(false)) => Some(LabelsFor::HuggingFace),
-        (Some(name), None) => Some(match name.as_str() {
-            "huggingface" => LabelsFor::HuggingFace,
-            "next_token" => LabelsFor::NextToken,
-            other => {
-                let what = format!("labels_for is \"huggingface\" or \"next_token\", not {other:?}");
-                return Err(Error::usage(what));
-            }
-        }),
-    };
-    if let Some(policy) = given.take::<String>("stored_packing")? {
-        text.stored_packing = match policy.as_str() {
-            "keep" => StoredPacking::Keep,
-            "ignore" => StoredPacking::Ignore,
-            other => {
-                let what = format!("stored_packing is \"keep\" or \"ignore\", not {other:?}");
-                return Err(Error::usage(what));
-            }
-        };
-    }
-    if let Some(dtype) = given.take::<String>("id_dtype")? {
-        text.ids = match dtype.as_str() {
-            "int64" => IdType::Int64,
-            "int32" => IdType::Int32,
-            other => return Err(Error::usage(format!("id_dtype is \"int64\" or \"int32\", not {other:?}"))),
-        };
-    }
-    Ok(())
 }

@@ -1,197 +1,293 @@
 //! Options of samplers and loaders, which Python passes as one JSON object of the given ones.
 //!
-//! An option that is not given has the default of the library. An option of the wrong type, with an invalid value, or
-//! that does not apply to the others is a usage error that names it.
+//! The table below is the only definition of their names, types, defaults and the conditions under which they apply. The
+//! allowed words are those that serde reads for the type; ranges are checked by the reader. The signatures, the help and
+//! `docs/reference/python.md` follow the table: `tests/python/test_package_options.py` compares them with it.
 
 use dsconvert::error::{Error, Result};
 use dsconvert::packing::Packing;
 use dsconvert::reader::batch::{
     BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
-    DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, PackOptions, Shuffle,
+    DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_PACK_WINDOW, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last,
+    Layout, Oversize, PackOptions, Shuffle,
 };
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use dsconvert::reader::loader::{
+    Batching, Channels, Crop, IdType, ImageLayout, ImageOptions, LabelsFor, LoaderOptions, MAX_THREADS,
+    PadSide, StoredPacking, TextOptions, Undecodable,
+};
+use pyo3::pyfunction;
+use serde::{Deserialize, Serialize};
 
-/// Given options that are not yet taken.
-#[derive(Debug)]
-pub(crate) struct Given(Map<String, Value>);
+use crate::given::{
+    ASSEMBLED, BLOCKS, BUDGET, BY_LENGTH, DECODED, GEOMETRIC, Given, IMAGES, LOADER, OptionInfo, PACKED,
+    PADDED, RANDOM_CROP, STORED_PACKED, TEXT, UNPACKED, WINDOWS,
+};
 
-impl Given {
-    /// Parses the options in a JSON object.
-    pub(crate) fn parse(json: &str) -> Result<Self> {
-        serde_json::from_str(json).map(Self).map_err(|e| Error::usage("the options are no JSON").caused_by(e))
-    }
-
-    /// Takes the option `name`, if it was given.
-    pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>> {
-        let Some(value) = self.0.remove(name) else { return Ok(None) };
-        let said = value.to_string();
-        let wrong = |e| Error::usage(format!("{name} cannot be {said}")).caused_by(e);
-        serde_json::from_value(value).map(Some).map_err(wrong)
-    }
-
-    /// Returns whether the option `name` was given and not yet taken.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
-    }
-
-    /// Rejects the options `names`, which do not apply for the reason `why`.
-    pub(crate) fn refuse(&self, names: &[&str], why: &str) -> Result<()> {
-        match names.iter().find(|name| self.has(name)) {
-            Some(name) => Err(Error::usage(format!("{name} does not apply: {why}"))),
-            None => Ok(()),
+/// Defines the struct with the values of all options, the function that reads it, and the table for Python, from lines
+/// of `name: type = default, [conditions]`.
+macro_rules! define_options {
+    ($($name:ident: $type:ty = $default:expr, [$($condition:ident),*];)*) => {
+        /// The values of all options: the given ones and defaults.
+        #[derive(Debug)]
+        struct Options {
+            $($name: $type,)*
         }
-    }
 
-    /// Rejects options that were not taken, and names the option that they belong to.
-    pub(crate) fn finish(self) -> Result<()> {
-        let Some(name) = self.0.keys().next() else { return Ok(()) };
-        let why = match name.as_str() {
-            "crop_scale" | "crop_ratio" => "it belongs to random_resized_crop",
-            "max_waste" => "it belongs to bucket=\"length\"",
-            "first_boundary" | "boundary_ratio" => "it belongs to bucket=\"geometric\"",
-            "window_steps" => "it belongs to bucket=\"windows\"",
-            "block_records" | "block_group" => "it belongs to shuffle=\"block\"",
-            _ => "it belongs to a Loader",
-        };
-        Err(Error::usage(format!("{name} does not apply: {why}")))
-    }
-}
-
-/// Parses the options of a batch plan.
-pub(crate) fn batch_options(given: &mut Given) -> Result<BatchOptions> {
-    let mut options = BatchOptions::new(size(given)?);
-    match options.size {
-        BatchSize::BatchSize(_) => {
-            given.refuse(&["oversize"], "batch_size is no budget that a record could exceed")?
+        impl Options {
+            fn read(given: &Given<'_>) -> Result<Self> {
+                given.check_names(&[$(stringify!($name)),*])?;
+                Ok(Self {
+                    $($name: given.value(stringify!($name), &[$($condition),*], $default)?,)*
+                })
+            }
         }
-        BatchSize::MaxTokensUnpadded(_) => given.refuse(
-            &["pad_id", "pad_side", "pad_to_multiple_of"],
-            "with max_tokens_unpadded, nothing is padded",
-        )?,
-        BatchSize::MaxTokens(_) => {}
-    }
-    if let Some(bucket) = bucket(given)? {
-        options.bucket = bucket;
-    }
-    if let Some(shuffle) = shuffle(given)? {
-        options.shuffle = shuffle;
-    }
-    if let Some(multiple) = given.take("pad_to_multiple_of")? {
-        options.pad_to_multiple_of = multiple;
-    }
-    if let Some(longest_first) = given.take("longest_first")? {
-        options.longest_first = longest_first;
-    }
-    if let Some(oversize) = given.take("oversize")? {
-        options.oversize = oversize;
-    }
-    if let Some(last) = given.take("last")? {
-        options.last = last;
-    }
-    Ok(options)
-}
 
-/// Options of batches that have one record per row.
-const UNPACKED_OPTIONS: [&str; 11] = [
-    "max_tokens",
-    "max_tokens_unpadded",
-    "bucket",
-    "max_waste",
-    "first_boundary",
-    "boundary_ratio",
-    "window_steps",
-    "longest_first",
-    "oversize",
-    "pad_side",
-    "pad_to_multiple_of",
-];
-
-/// Parses the options of a plan of packed rows of `seq_len` tokens.
-pub(crate) fn pack_options(given: &mut Given, seq_len: u64) -> Result<PackOptions> {
-    given.refuse(&UNPACKED_OPTIONS, "with seq_len, rows are packed")?;
-    let Some(batch_size) = given.take("batch_size")? else {
-        return Err(Error::usage("packed rows need batch_size, the number of rows of a batch"));
+        /// Returns the definitions, in the order of the Python signatures.
+        #[pyfunction]
+        pub(crate) fn option_table() -> Vec<OptionInfo> {
+            vec![$(Given::info::<$type>(stringify!($name), &[$($condition),*], $default)),*]
+        }
     };
-    let mut options = PackOptions::new(seq_len, batch_size);
-    if let Some(packing) = given.take::<Packing>("packing")? {
-        options.packing = packing;
-    }
-    if let Some(window) = given.take("pack_window")? {
-        if window == 0 {
-            return Err(Error::usage("pack_window is 0: it is a number of documents, from 1"));
+}
+
+define_options! {
+    // Which records form a batch.
+    batch_size: Option<u64> = None, [];
+    max_tokens: Option<u64> = None, [UNPACKED];
+    max_tokens_unpadded: Option<u64> = None, [UNPACKED];
+    shuffle: ShuffleBy = ShuffleBy::Switch(true), [];
+    seed: u64 = 0, [];
+    bucket: Option<Buckets> = None, [UNPACKED];
+    max_waste: f64 = DEFAULT_MAX_WASTE, [UNPACKED, BY_LENGTH];
+    first_boundary: u64 = DEFAULT_FIRST_BOUND, [UNPACKED, GEOMETRIC];
+    boundary_ratio: f64 = DEFAULT_RATIO, [UNPACKED, GEOMETRIC];
+    window_steps: u64 = DEFAULT_WINDOW_STEPS, [UNPACKED, WINDOWS];
+    block_records: u64 = DEFAULT_BLOCK_RECORDS, [BLOCKS];
+    block_group: u64 = DEFAULT_GROUP_BLOCKS, [BLOCKS];
+    longest_first: bool = batches().longest_first, [UNPACKED];
+    oversize: Oversize = batches().oversize, [UNPACKED, BUDGET];
+    last: Last = batches().last, [];
+    // Packed rows.
+    seq_len: Option<u64> = None, [LOADER, TEXT, ASSEMBLED];
+    packing: Packing = PackOptions::new(1, 1).packing, [LOADER, TEXT, PACKED, ASSEMBLED];
+    pack_window: u64 = DEFAULT_PACK_WINDOW, [LOADER, TEXT, PACKED, ASSEMBLED];
+    // Token ids.
+    pad_id: u32 = TextOptions::default().pad_id, [LOADER, TEXT, PADDED, ASSEMBLED];
+    pad_side: PadSide = PadSide::default(), [LOADER, TEXT, UNPACKED, PADDED, ASSEMBLED];
+    pad_to_multiple_of: u64 = batches().pad_to_multiple_of, [TEXT, UNPACKED, PADDED];
+    labels_for: Option<LabelsFor> = None, [LOADER, TEXT, ASSEMBLED];
+    shift_labels: Option<bool> = None, [LOADER, TEXT, ASSEMBLED];
+    stored_packing: StoredPacking = StoredPacking::default(), [LOADER, TEXT, STORED_PACKED];
+    id_dtype: IdType = IdType::default(), [LOADER, TEXT, ASSEMBLED];
+    // Images.
+    decode: bool = ImageOptions::default().decode, [LOADER, IMAGES];
+    center_crop: Option<Side> = None, [LOADER, IMAGES, DECODED, ASSEMBLED];
+    random_resized_crop: Option<Side> = None, [LOADER, IMAGES, DECODED, ASSEMBLED];
+    crop_scale: (f64, f64) = Crop::SCALE, [LOADER, IMAGES, DECODED, RANDOM_CROP, ASSEMBLED];
+    crop_ratio: (f64, f64) = Crop::RATIO, [LOADER, IMAGES, DECODED, RANDOM_CROP, ASSEMBLED];
+    hflip: f64 = ImageOptions::default().hflip, [LOADER, IMAGES, DECODED, ASSEMBLED];
+    layout: ImageLayout = ImageLayout::default(), [LOADER, IMAGES, DECODED, ASSEMBLED];
+    channels: u64 = 3, [LOADER, IMAGES, DECODED, ASSEMBLED];
+    undecodable: Undecodable = Undecodable::default(), [LOADER, IMAGES, DECODED, ASSEMBLED];
+    // Contents, threads and ranks.
+    fields: Option<Vec<String>> = None, [LOADER];
+    num_threads: Option<usize> = None, [LOADER];
+    prefetch: Option<usize> = None, [LOADER];
+    micro_batches: Option<u64> = None, [];
+}
+
+/// Returns options of batches with the defaults that do not depend on the size.
+fn batches() -> BatchOptions {
+    BatchOptions::new(BatchSize::BatchSize(1))
+}
+
+/// Value of `shuffle`.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected true, false, `full`, `none` or `block`")]
+enum ShuffleBy {
+    Switch(bool),
+    Name(ShuffleName),
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ShuffleName {
+    Full,
+    None,
+    Block,
+}
+
+/// Value of `bucket`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected `none`, `length`, `geometric`, `windows` or a list of boundaries")]
+enum Buckets {
+    Name(BucketName),
+    Boundaries(Vec<u64>),
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum BucketName {
+    None,
+    Length,
+    Geometric,
+    Windows,
+}
+
+/// A side, or height and width.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a number of pixels, or height and width")]
+enum Side {
+    Square(u32),
+    Sides(u32, u32),
+}
+
+impl Side {
+    fn sides(self) -> (u32, u32) {
+        match self {
+            Side::Square(side) => (side, side),
+            Side::Sides(height, width) => (height, width),
         }
-        options.window = window;
-    }
-    if let Some(shuffle) = shuffle(given)? {
-        options.shuffle = shuffle;
-    }
-    if let Some(last) = given.take("last")? {
-        options.last = last;
-    }
-    Ok(options)
-}
-
-fn size(given: &mut Given) -> Result<BatchSize> {
-    let sizes = [
-        given.take("batch_size")?.map(BatchSize::BatchSize),
-        given.take("max_tokens")?.map(BatchSize::MaxTokens),
-        given.take("max_tokens_unpadded")?.map(BatchSize::MaxTokensUnpadded),
-    ];
-    match sizes {
-        [Some(size), None, None] | [None, Some(size), None] | [None, None, Some(size)] => Ok(size),
-        _ => Err(Error::usage("give one of batch_size, max_tokens and max_tokens_unpadded")),
     }
 }
 
-/// Parses `bucket`: `none`, `length`, `geometric`, `windows`, or a list of boundaries.
-fn bucket(given: &mut Given) -> Result<Option<BucketBy>> {
-    Ok(Some(match given.take::<Value>("bucket")? {
-        None => match given.take("max_waste")? {
-            Some(max_waste) => BucketBy::Length(Boundaries::Auto { max_waste }),
-            None => return Ok(None),
-        },
-        Some(Value::String(name)) => match name.as_str() {
-            "none" => BucketBy::None,
-            "length" => {
-                let max_waste = given.take("max_waste")?.unwrap_or(DEFAULT_MAX_WASTE);
-                BucketBy::Length(Boundaries::Auto { max_waste })
-            }
-            "geometric" => BucketBy::Length(Boundaries::Geometric {
-                first: given.take("first_boundary")?.unwrap_or(DEFAULT_FIRST_BOUND),
-                ratio: given.take("boundary_ratio")?.unwrap_or(DEFAULT_RATIO),
+/// Parses the options of a sampler: those of its batches, the seed, and the number of micro-batches.
+pub(crate) fn sampler_options(json: &str) -> Result<(BatchOptions, u64, Option<u64>)> {
+    let given = Given::parse(json, None, true)?;
+    let options = Options::read(&given)?;
+    Ok((options.batches(&given)?, options.seed, options.micro_batches))
+}
+
+/// Parses the options of a loader, including those of its batches. Unless `assemble`, its batches have no columns,
+/// because a function of the user makes them.
+pub(crate) fn loader_options(
+    json: &str,
+    layout: Layout,
+    split: &dsconvert::reader::Split,
+    assemble: bool,
+) -> Result<LoaderOptions> {
+    let given = Given::parse(json, Some(split), assemble)?;
+    let options = Options::read(&given)?;
+    if !assemble && options.last == Last::Pad {
+        return Err(Error::usage(
+            "last='pad' does not apply: with transform, a batch has no rows without a record",
+        ));
+    }
+    let batching = match options.seq_len {
+        Some(seq_len) => Batching::Packed(options.packed(seq_len)?),
+        None => Batching::Records(options.batches(&given)?),
+    };
+    let defaults = LoaderOptions::new(batching);
+    let threads = options.num_threads.unwrap_or(defaults.threads);
+    if threads > MAX_THREADS {
+        return Err(Error::usage(format!("num_threads is {threads}, not between 0 and {MAX_THREADS}")));
+    }
+    Ok(LoaderOptions {
+        seed: options.seed,
+        micro_batches: options.micro_batches,
+        layout,
+        threads,
+        prefetch: options.prefetch,
+        image: options.image()?,
+        text: options.text()?,
+        fields: if assemble { options.fields } else { Some(Vec::new()) },
+        ..defaults
+    })
+}
+
+impl Options {
+    fn batches(&self, given: &Given<'_>) -> Result<BatchOptions> {
+        let size = match (self.batch_size, self.max_tokens, self.max_tokens_unpadded) {
+            (Some(records), None, None) => BatchSize::BatchSize(records),
+            (None, Some(tokens), None) => BatchSize::MaxTokens(tokens),
+            (None, None, Some(tokens)) => BatchSize::MaxTokensUnpadded(tokens),
+            _ => return Err(Error::usage("give one of batch_size, max_tokens and max_tokens_unpadded")),
+        };
+        let by_length = BucketBy::Length(Boundaries::Auto { max_waste: self.max_waste });
+        let bucket = match &self.bucket {
+            None if given.has("max_waste") => by_length,
+            None => BatchOptions::new(size).bucket,
+            Some(Buckets::Name(BucketName::None)) => BucketBy::None,
+            Some(Buckets::Name(BucketName::Length)) => by_length,
+            Some(Buckets::Name(BucketName::Geometric)) => BucketBy::Length(Boundaries::Geometric {
+                first: self.first_boundary,
+                ratio: self.boundary_ratio,
             }),
-            "windows" => {
-                BucketBy::Windows { steps: given.take("window_steps")?.unwrap_or(DEFAULT_WINDOW_STEPS) }
-            }
-            other => {
-                return Err(Error::usage(format!("there are no buckets by {other:?}")).help(
-                    "bucket is \"none\", \"length\", \"geometric\", \"windows\" or a list of boundaries",
-                ));
-            }
-        },
-        Some(boundaries) => {
-            let wrong = |e| Error::usage(format!("bucket cannot be {boundaries}")).caused_by(e);
-            BucketBy::Length(Boundaries::Given(serde_json::from_value(boundaries.clone()).map_err(wrong)?))
-        }
-    }))
-}
+            Some(Buckets::Name(BucketName::Windows)) => BucketBy::Windows { steps: self.window_steps },
+            Some(Buckets::Boundaries(boundaries)) => BucketBy::Length(Boundaries::Given(boundaries.clone())),
+        };
+        Ok(BatchOptions {
+            size,
+            pad_to_multiple_of: self.pad_to_multiple_of,
+            bucket,
+            shuffle: self.shuffle(),
+            longest_first: self.longest_first,
+            oversize: self.oversize,
+            last: self.last,
+        })
+    }
 
-/// Parses `shuffle`: `true`, `false`, `full`, `none` or `block`.
-fn shuffle(given: &mut Given) -> Result<Option<Shuffle>> {
-    let Some(value) = given.take::<Value>("shuffle")? else { return Ok(None) };
-    Ok(Some(match value {
-        Value::Bool(true) => Shuffle::Full,
-        Value::Bool(false) => Shuffle::None,
-        Value::String(name) if name == "full" => Shuffle::Full,
-        Value::String(name) if name == "none" => Shuffle::None,
-        Value::String(name) if name == "block" => Shuffle::Block {
-            records: given.take("block_records")?.unwrap_or(DEFAULT_BLOCK_RECORDS),
-            group: given.take("block_group")?.unwrap_or(DEFAULT_GROUP_BLOCKS),
-        },
-        other => {
-            return Err(Error::usage(format!("shuffle cannot be {other}"))
-                .help("shuffle is true, false, \"full\", \"none\" or \"block\""));
+    fn packed(&self, seq_len: u64) -> Result<PackOptions> {
+        let Some(batch_size) = self.batch_size else {
+            return Err(Error::usage("packed rows need batch_size, the number of rows of a batch"));
+        };
+        Ok(PackOptions {
+            seq_len,
+            packing: self.packing,
+            window: self.pack_window,
+            batch_size,
+            shuffle: self.shuffle(),
+            last: self.last,
+        })
+    }
+
+    fn shuffle(&self) -> Shuffle {
+        match self.shuffle {
+            ShuffleBy::Switch(true) | ShuffleBy::Name(ShuffleName::Full) => Shuffle::Full,
+            ShuffleBy::Switch(false) | ShuffleBy::Name(ShuffleName::None) => Shuffle::None,
+            ShuffleBy::Name(ShuffleName::Block) => {
+                Shuffle::Block { records: self.block_records, group: self.block_group }
+            }
         }
-    }))
+    }
+
+    fn image(&self) -> Result<ImageOptions> {
+        let crop = match (self.center_crop.map(Side::sides), self.random_resized_crop.map(Side::sides)) {
+            (None, None) => Crop::None,
+            (Some((height, width)), None) => Crop::Center { height, width },
+            (None, Some((height, width))) => {
+                Crop::RandomResized { height, width, scale: self.crop_scale, ratio: self.crop_ratio }
+            }
+            _ => return Err(Error::usage("give center_crop or random_resized_crop, not both")),
+        };
+        let channels = match self.channels {
+            3 => Channels::Rgb,
+            1 => Channels::Gray,
+            other => return Err(Error::usage(format!("channels is 3 or 1, not {other}"))),
+        };
+        Ok(ImageOptions {
+            decode: self.decode,
+            crop,
+            hflip: self.hflip,
+            layout: self.layout,
+            channels,
+            undecodable: self.undecodable,
+        })
+    }
+
+    fn text(&self) -> Result<TextOptions> {
+        let labels_for = match (self.labels_for, self.shift_labels) {
+            (Some(_), Some(_)) => return Err(Error::usage("give labels_for or shift_labels, not both")),
+            (given, None) => given,
+            (None, Some(true)) => Some(LabelsFor::NextToken),
+            (None, Some(false)) => Some(LabelsFor::HuggingFace),
+        };
+        Ok(TextOptions {
+            ids: self.id_dtype,
+            pad_id: self.pad_id,
+            pad_side: self.pad_side,
+            labels_for,
+            stored_packing: self.stored_packing,
+        })
+    }
 }

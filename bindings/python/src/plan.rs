@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::dataset::Split;
 use crate::error::raise;
-use crate::options::{Given, batch_options};
+use crate::options::sampler_options;
 
 /// Source of the lengths of a plan.
 #[derive(Debug)]
@@ -71,14 +71,11 @@ impl Plan {
             }
         };
         py.detach(|| {
-            let mut given = Given::parse(options)?;
-            let mut batches = batch_options(&mut given)?;
+            let (mut batches, seed, micro_batches) = sampler_options(options)?;
             if let LengthSource::Split(split) = &source {
                 batches = batches.for_records_of(split);
             }
-            let seed = given.take("seed")?.unwrap_or_default();
-            let micro_batches = given.take("micro_batches")?.unwrap_or(1);
-            given.finish()?;
+            let micro_batches = micro_batches.unwrap_or(1);
             BatchPlan::new(&dataset, source, batches, seed, micro_batches).map(Self)
         })
         .map_err(raise)

@@ -6,13 +6,18 @@ import json
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+from . import _native
 from .errors import UsageError
 from .ranks import Layout
 
 State = dict[str, Any]
 """What `state_dict()` gives: a few names and numbers, equal on every rank."""
+Last: TypeAlias = Literal["short", "drop", "pad", "wrap"]
+
+OPTIONS = [name for name, *_ in _native.option_table() if name != "micro_batches"]
+"""Names of the options that are passed to Rust as they are given, in the order of the signatures."""
 
 
 class StepTotals(NamedTuple):
@@ -111,12 +116,12 @@ def _plain(value: Any) -> Any:
     return float(value)
 
 
-def given(**options: Any) -> dict[str, Any]:
-    """Returns the options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
+def given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options that are given in the arguments of a constructor, its `locals()`."""
+    return {name: arguments[name] for name in OPTIONS if arguments.get(name) is not None}
 
 
-def last_policy(last: str | None, drop_last: bool | None) -> str | None:
+def last_policy(last: Last | None, drop_last: bool | None) -> Last | None:
     """Returns the policy for the last step. `drop_last` is another name for one of the policies."""
     if drop_last is None:
         return last

@@ -13,10 +13,10 @@ from .batch_info import Batch, BatchInfo
 from .batches import Batches, ToldEpoch, has_accelerator
 from .batches import pin_memory as pin_memory_of
 from .dataset import Dataset, Split, split_of
-from .epochs import Epochs, State, StepTotals, as_json, given, last_policy
+from .epochs import Epochs, Last, State, StepTotals, as_json, given, last_policy
 from .errors import UsageError
 from .notebook import table
-from .sampler import Bucket, Last, Oversize, Shuffle
+from .sampler import Bucket, Oversize, Shuffle
 from .source import Transform
 from .transforms import BatchFinisher, BatchTransform, record_finisher
 
@@ -192,52 +192,18 @@ class Loader(Epochs):
         for name, function in (("transform", transform), ("batch_transform", batch_transform)):
             if function is not None and not callable(function):
                 raise UsageError(f"{name} is {function!r}, not a function")
-        self._options = given(
-            batch_size=batch_size,
-            max_tokens=max_tokens,
-            max_tokens_unpadded=max_tokens_unpadded,
-            shuffle=shuffle,
-            seed=seed,
-            bucket=bucket,
-            max_waste=max_waste,
-            first_boundary=first_boundary,
-            boundary_ratio=boundary_ratio,
-            window_steps=window_steps,
-            block_records=block_records,
-            block_group=block_group,
-            longest_first=longest_first,
-            oversize=oversize,
-            last=last_policy(last, drop_last),
-            seq_len=seq_len,
-            packing=packing,
-            pack_window=pack_window,
-            pad_id=pad_id,
-            pad_side=pad_side,
-            pad_to_multiple_of=pad_to_multiple_of,
-            labels_for=labels_for,
-            shift_labels=shift_labels,
-            stored_packing=stored_packing,
-            id_dtype=id_dtype,
-            decode=decode,
-            center_crop=center_crop,
-            random_resized_crop=random_resized_crop,
-            crop_scale=crop_scale,
-            crop_ratio=crop_ratio,
-            hflip=0.5 if hflip is True else float(hflip) if hflip is not None else None,
-            layout=layout,
-            channels=channels,
-            undecodable=undecodable,
-            fields=fields,
-            num_threads=ranks.default_threads() if num_threads is None else num_threads,
-            prefetch=prefetch,
-        )
+        last = last_policy(last, drop_last)
+        hflip = 0.5 if hflip is True else float(hflip) if hflip is not None else None
+        num_threads = ranks.default_threads() if num_threads is None else num_threads
+        self._options = given(locals())
+        self._given = {name: value for name, value in self._options.items() if name != "num_threads"}
         self.as_torch = as_torch or pin_memory
         """Whether arrays are tensors."""
-        self._given = {name: value for name, value in self._options.items() if name != "num_threads"}
         self._finisher: BatchFinisher | None = None
+        self._assemble = transform is None
         if transform is not None:
-            self._finisher, self._options = record_finisher(
-                self._split, self._options, transform, batch_transform, self.as_torch
+            self._finisher = record_finisher(
+                self._split, transform, batch_transform, fields, decode is not False, self.as_torch
             )
         elif batch_transform is not None:
             self._finisher = BatchFinisher(None, None, batch_transform, self.as_torch)
@@ -253,7 +219,9 @@ class Loader(Epochs):
 
     def _open(self, micro_batches: int, state: str | None = None) -> _native.Loader:
         options = as_json({**self._options, "micro_batches": micro_batches})
-        native = _native.Loader(self._split._handle(), options, self._layout, self.as_torch, self._finisher)
+        native = _native.Loader(
+            self._split._handle(), options, self._layout, self.as_torch, self._finisher, self._assemble
+        )
         if state is not None:
             native.restore(state)
         if self._finisher is not None:

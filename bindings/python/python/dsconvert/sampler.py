@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _native
 from .dataset import Dataset, Split, split_of
-from .epochs import Epochs, State, StepTotals, as_json, given, last_policy
+from .epochs import Epochs, Last, State, StepTotals, as_json, given, last_policy
 from .errors import UsageError
 from .ranks import layout
 
@@ -21,7 +21,6 @@ Bucket: TypeAlias = Literal["none", "length", "geometric", "windows"] | Sequence
 length (`windows`)."""
 Shuffle: TypeAlias = bool | Literal["full", "none", "block"]
 Oversize: TypeAlias = Literal["error", "drop", "alone", "truncate"]
-Last: TypeAlias = Literal["short", "drop", "pad", "wrap"]
 
 
 class BatchSampler(Epochs):
@@ -49,7 +48,6 @@ class BatchSampler(Epochs):
         window_steps: With `bucket="windows"`: steps per window. Default: 50.
         block_records: With `shuffle="block"`: records per block. Default: 256.
         block_group: With `shuffle="block"`: blocks whose records are shuffled together. Default: 64.
-        pad_to_multiple_of: Multiple that the width of a batch is rounded up to, in tokens. Default: 1.
         longest_first: `True`: the largest batch comes first, so that a lack of memory shows at once. Default: `False`.
         oversize: With a token budget: records that exceed it on their own. `"error"` rejects them, `"drop"` leaves them
             out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
@@ -57,6 +55,7 @@ class BatchSampler(Epochs):
             repeats records. Default: `"short"`.
         drop_last: `True` is the same as `last="drop"`, `False` as `last="short"`. Default: `None`, which leaves it to
             `last`.
+        pad_to_multiple_of: Multiple that the width of a batch is rounded up to, in tokens. Default: 1.
         micro_batches: Micro-batches of a global step, over all ranks; a multiple of the number of ranks. Default: one per
             rank.
         rank: Number of this data-parallel process, from 0. Default: that of `torch.distributed` or of the environment.
@@ -84,11 +83,11 @@ class BatchSampler(Epochs):
         window_steps: int | None = None,
         block_records: int | None = None,
         block_group: int | None = None,
-        pad_to_multiple_of: int | None = None,
         longest_first: bool | None = None,
         oversize: Oversize | None = None,
         last: Last | None = None,
         drop_last: bool | None = None,
+        pad_to_multiple_of: int | None = None,
         micro_batches: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
@@ -102,24 +101,8 @@ class BatchSampler(Epochs):
             if isinstance(source, (str, os.PathLike, Dataset, Split))
             else np.asarray(source).tolist()
         )
-        self._options = given(
-            batch_size=batch_size,
-            max_tokens=max_tokens,
-            max_tokens_unpadded=max_tokens_unpadded,
-            shuffle=shuffle,
-            seed=seed,
-            bucket=bucket,
-            max_waste=max_waste,
-            first_boundary=first_boundary,
-            boundary_ratio=boundary_ratio,
-            window_steps=window_steps,
-            block_records=block_records,
-            block_group=block_group,
-            pad_to_multiple_of=pad_to_multiple_of,
-            longest_first=longest_first,
-            oversize=oversize,
-            last=last_policy(last, drop_last),
-        )
+        last = last_policy(last, drop_last)
+        self._options = given(locals())
         self._plan, self._share = self._open(self._micro_batches)
         self._process = os.getpid()
         self._epoch = 0

@@ -15,12 +15,6 @@ from .source import Transform
 
 BatchTransform = Callable[[Batch], Any]
 
-# Options for the arrays that a Loader assembles without a transform.
-ASSEMBLY_OPTIONS = (
-    "seq_len", "packing", "pack_window", "pad_id", "pad_side", "labels_for", "shift_labels", "id_dtype",
-    "center_crop", "random_resized_crop", "crop_scale", "crop_ratio", "hflip", "layout", "channels", "undecodable",
-)
-
 
 class BatchFinisher:
     """The last stage of making a batch, on the thread that made it."""
@@ -58,27 +52,16 @@ class BatchFinisher:
 
 def record_finisher(
     split: Split,
-    options: dict[str, Any],
     transform: Transform,
     batch_transform: BatchTransform | None,
+    fields: Sequence[str] | None,
+    decode: bool,
     as_torch: bool,
-) -> tuple[BatchFinisher, dict[str, Any]]:
-    """Returns a finisher that reads the records of a batch itself, and the remaining options for the native loader."""
-    for name in ASSEMBLY_OPTIONS:
-        if name in options:
-            raise UsageError(
-                f"{name} does not apply: with transform, a batch is what the function returns",
-                remedy="do it in transform or batch_transform, or leave out transform",
-            )
-    if options.get("last") == "pad":
-        raise UsageError("last='pad' does not apply: with transform, a batch has no rows without a record")
-    if options.get("decode") is not None and split.kind != "images":
-        raise UsageError("decode does not apply: the dataset holds text")
-    decode = split.kind == "images" and options.get("decode") is not False
-    records = Split(split._source, split.name, fields=options.get("fields", split._fields), decode=decode)
-    # The native loader plans batches and reads nothing.
-    rest = {name: value for name, value in options.items() if name != "decode"}
-    return BatchFinisher(records, transform, batch_transform, as_torch), {**rest, "fields": []}
+) -> BatchFinisher:
+    """Returns a finisher that reads the records of a batch itself."""
+    decode = decode and split.kind == "images"
+    records = Split(split._source, split.name, fields=split._fields if fields is None else fields, decode=decode)
+    return BatchFinisher(records, transform, batch_transform, as_torch)
 
 
 def collate(records: Sequence[Any], as_torch: bool) -> Batch:

@@ -131,8 +131,8 @@ impl Shuffle {
     /// Checks the numbers of a block shuffle.
     pub(super) fn check(self) -> Result<()> {
         if let Shuffle::Block { records, group } = self {
-            in_range("the records of a block", records, MAX_BATCH_RECORDS)?;
-            in_range("the blocks of a group", group, MAX_BATCH_RECORDS)?;
+            in_range("block_records", records, MAX_BATCH_RECORDS)?;
+            in_range("block_group", group, MAX_BATCH_RECORDS)?;
         }
         Ok(())
     }
@@ -242,8 +242,8 @@ impl BatchOptions {
                 check_number("max_waste", *max_waste, 0.001..=MAX_MAX_WASTE)?;
             }
             BucketBy::Length(Boundaries::Geometric { first, ratio }) => {
-                in_range("the first boundary", *first, MAX_BATCH_TOKENS)?;
-                check_number("the ratio of the boundaries", *ratio, 1.001..=1000.0)?;
+                in_range("first_boundary", *first, MAX_BATCH_TOKENS)?;
+                check_number("boundary_ratio", *ratio, 1.001..=1000.0)?;
             }
             BucketBy::Length(Boundaries::Given(boundaries)) => {
                 if !boundaries.is_sorted_by(|a, b| a < b) {
@@ -254,7 +254,7 @@ impl BatchOptions {
                     return Err(Error::usage(what));
                 }
             }
-            BucketBy::Windows { steps } => in_range("the steps of a window", *steps, MAX_WINDOW_RECORDS)?,
+            BucketBy::Windows { steps } => in_range("window_steps", *steps, MAX_WINDOW_RECORDS)?,
             BucketBy::None => {}
         }
         let by_length = matches!(self.bucket, BucketBy::Length(_));

@@ -63,7 +63,7 @@ impl PackOptions {
     pub fn check(&self) -> Result<()> {
         in_range("seq_len", self.seq_len, MAX_SEQ_LEN)?;
         in_range("batch_size", self.batch_size, MAX_SEQ_LEN / self.seq_len)?;
-        in_range("the window", self.window, MAX_WINDOW_RECORDS)?;
+        in_range("pack_window", self.window, MAX_WINDOW_RECORDS)?;
         self.shuffle.check()
     }
 }

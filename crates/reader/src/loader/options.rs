@@ -1,6 +1,7 @@
 //! Options of a loader, and their validation.
 
 use dsconvert_dataset::error::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 use crate::Split;
 use crate::batch::{BatchOptions, Layout, PackOptions};
@@ -126,7 +127,8 @@ fn in_range<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, m
 }
 
 /// Order of the dimensions of a batch of images.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ImageLayout {
     /// Rows, height, width, channels: as decoded, and the memory layout of torch's `channels_last`.
     #[default]
@@ -200,7 +202,8 @@ impl Crop {
 
 /// What happens to a record whose image does not decode. Damage to the dataset itself is always an error: a record that
 /// does not match its checksum or cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Undecodable {
     /// An error that names the record takes the place of its batch.
     #[default]
@@ -251,24 +254,37 @@ impl ImageOptions {
         in_range("hflip", self.hflip, 0.0, 1.0)?;
         match self.crop {
             Crop::None => Ok(()),
-            Crop::Center { height, width } => {
-                in_range("the height of the crop", height, 1, MAX_CROP)?;
-                in_range("the width of the crop", width, 1, MAX_CROP)
-            }
+            Crop::Center { height, width } => check_sides("center_crop", height, width),
             Crop::RandomResized { height, width, scale, ratio } => {
-                in_range("the height of the crop", height, 1, MAX_CROP)?;
-                in_range("the width of the crop", width, 1, MAX_CROP)?;
-                in_range("the least scale", scale.0, 1e-6, 1.0)?;
-                in_range("the largest scale", scale.1, scale.0, 1.0)?;
-                in_range("the least ratio", ratio.0, 1e-3, 1e3)?;
-                in_range("the largest ratio", ratio.1, ratio.0, 1e3)
+                check_sides("random_resized_crop", height, width)?;
+                check_limits("crop_scale", scale, 1e-6, 1.0)?;
+                check_limits("crop_ratio", ratio, 1e-3, 1e3)
             }
         }
     }
 }
 
+fn check_sides(name: &str, height: u32, width: u32) -> Result<()> {
+    if [height, width].iter().all(|side| (1..=MAX_CROP).contains(side)) {
+        return Ok(());
+    }
+    let what = format!("{name} is {height} × {width} pixels: each side is between 1 and {MAX_CROP}");
+    Err(Error::usage(what))
+}
+
+/// Checks a smallest and a largest number.
+fn check_limits(name: &str, (smallest, largest): (f64, f64), least: f64, most: f64) -> Result<()> {
+    if least <= smallest && smallest <= largest && largest <= most {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "{name} is ({smallest}, {largest}): it is the smallest and the largest number, between {least} and {most}"
+    )))
+}
+
 /// Type of token ids in a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum IdType {
     /// The type that embedding layers of torch take.
     #[default]
@@ -278,7 +294,8 @@ pub enum IdType {
 }
 
 /// The side of a row that is padded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PadSide {
     /// Tokens first.
     #[default]
@@ -288,11 +305,13 @@ pub enum PadSide {
 }
 
 /// The token that is the label of a position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LabelsFor {
     /// The token at the position itself, for models that shift labels themselves, such as those of Hugging Face. The
     /// first token of each document is ignored wherever such a model would predict it from another document or from
     /// padding.
+    #[serde(rename = "huggingface")]
     HuggingFace,
     /// The next token of the document, for a loss that compares logits and labels position by position. The last token
     /// of a document has no label.
@@ -300,7 +319,8 @@ pub enum LabelsFor {
 }
 
 /// What happens to rows of several documents that were packed when the dataset was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StoredPacking {
     /// They are returned as they were packed, with `position_ids`, `cu_seqlens` and labels that stop at each document.
     #[default]
@@ -336,6 +356,34 @@ impl TextOptions {
         match self.ids {
             IdType::Int32 => in_range("pad_id", self.pad_id, 0, i32::MAX.cast_unsigned()),
             IdType::Int64 => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_numbers_are_refused_by_the_name_of_the_option() {
+        let random = |scale, ratio| Crop::RandomResized { height: 8, width: 8, scale, ratio };
+        for (crop, what) in [
+            (Crop::center(0, 8), "center_crop is 0 × 8 pixels"),
+            (Crop::center(8, MAX_CROP + 1), "center_crop is 8 × 16385 pixels"),
+            (Crop::random_resized(8, 0), "random_resized_crop is 8 × 0 pixels"),
+            (random((0.0, 1.0), Crop::RATIO), "crop_scale is (0, 1)"),
+            (random((0.5, 0.4), Crop::RATIO), "crop_scale is (0.5, 0.4)"),
+            (random((0.5, 1.1), Crop::RATIO), "crop_scale is (0.5, 1.1)"),
+            (random((f64::NAN, 1.0), Crop::RATIO), "crop_scale is (NaN, 1)"),
+            (random(Crop::SCALE, (1.0, 1001.0)), "crop_ratio is (1, 1001)"),
+        ] {
+            let message = ImageOptions { crop, ..ImageOptions::default() }.check().unwrap_err().to_string();
+            assert!(message.starts_with(what), "{message}");
+        }
+        for crop in
+            [Crop::center(1, MAX_CROP), random((1e-6, 1.0), (1e-3, 1e3)), random((1.0, 1.0), (2.0, 2.0))]
+        {
+            ImageOptions { crop, ..ImageOptions::default() }.check().unwrap();
         }
     }
 }

@@ -1,0 +1,143 @@
+//! The options that a caller gave, and the conditions under which an option applies.
+
+use dsconvert::error::{Error, Result};
+use dsconvert::reader::Split;
+use dsconvert::schema::Kind;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// Name of an option, its default as JSON, its allowed values, and the reasons for which it may not apply.
+pub(crate) type OptionInfo = (&'static str, String, String, Vec<&'static str>);
+
+/// Condition under which an option applies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Condition {
+    holds: fn(&Given<'_>) -> bool,
+    /// Why an option does not apply if the condition does not hold.
+    reason: &'static str,
+    help: Option<&'static str>,
+}
+
+const fn condition(reason: &'static str, holds: fn(&Given<'_>) -> bool) -> Condition {
+    Condition { holds, reason, help: None }
+}
+
+pub(crate) const LOADER: Condition = condition("it belongs to a Loader", |given| given.split.is_some());
+pub(crate) const TEXT: Condition =
+    condition("the dataset holds images", |given| given.kind() != Some(Kind::Images));
+pub(crate) const IMAGES: Condition =
+    condition("the dataset holds text", |given| given.kind() != Some(Kind::Text));
+pub(crate) const STORED_PACKED: Condition = condition("the records are not packed", |given| {
+    given.split.is_some_and(|split| split.packed_length().is_some())
+});
+pub(crate) const ASSEMBLED: Condition = Condition {
+    help: Some("do it in transform or batch_transform, or leave out transform"),
+    ..condition("with transform, a batch is what the function returns", |given| given.assemble)
+};
+pub(crate) const PACKED: Condition =
+    condition("rows are packed only with seq_len", |given| given.has("seq_len"));
+pub(crate) const UNPACKED: Condition =
+    condition("with seq_len, rows are packed", |given| !given.has("seq_len"));
+pub(crate) const BUDGET: Condition =
+    condition("batch_size is no budget that a record could exceed", |given| {
+        !given.has("batch_size") || given.has("max_tokens") || given.has("max_tokens_unpadded")
+    });
+pub(crate) const PADDED: Condition =
+    condition("with max_tokens_unpadded, nothing is padded", |given| !given.has("max_tokens_unpadded"));
+pub(crate) const BY_LENGTH: Condition = condition("it belongs to bucket=\"length\"", |given| {
+    !given.has("bucket") || given.is("bucket", "length")
+});
+pub(crate) const GEOMETRIC: Condition =
+    condition("it belongs to bucket=\"geometric\"", |given| given.is("bucket", "geometric"));
+pub(crate) const WINDOWS: Condition =
+    condition("it belongs to bucket=\"windows\"", |given| given.is("bucket", "windows"));
+pub(crate) const BLOCKS: Condition =
+    condition("it belongs to shuffle=\"block\"", |given| given.is("shuffle", "block"));
+pub(crate) const DECODED: Condition =
+    condition("with decode=False, images come as they are stored", |given| !given.is("decode", false));
+pub(crate) const RANDOM_CROP: Condition =
+    condition("it belongs to random_resized_crop", |given| given.has("random_resized_crop"));
+
+/// The given options, and what they are given for.
+#[derive(Debug)]
+pub(crate) struct Given<'a> {
+    values: Map<String, Value>,
+    /// The split that a loader reads, or `None` for a sampler.
+    split: Option<&'a Split>,
+    /// Whether the loader assembles batches itself.
+    assemble: bool,
+}
+
+impl<'a> Given<'a> {
+    /// Parses the options in a JSON object.
+    pub(crate) fn parse(json: &str, split: Option<&'a Split>, assemble: bool) -> Result<Self> {
+        let values = serde_json::from_str(json)
+            .map_err(|e| Error::usage("the options are not a JSON object").caused_by(e))?;
+        Ok(Self { values, split, assemble })
+    }
+
+    /// Rejects options that are not among `names`.
+    pub(crate) fn check_names(&self, names: &[&str]) -> Result<()> {
+        match self.values.keys().find(|name| !names.contains(&name.as_str())) {
+            Some(name) => Err(Error::usage(format!("there is no option {name}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the value of the option `name`, or `default` if it was not given. An option that does not apply, and a
+    /// value of the wrong type, are usage errors.
+    pub(crate) fn value<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        conditions: &[Condition],
+        default: T,
+    ) -> Result<T> {
+        let Some(value) = self.values.get(name) else { return Ok(default) };
+        if let Some(condition) = conditions.iter().find(|condition| !(condition.holds)(self)) {
+            let error = Error::usage(format!("{name} does not apply: {}", condition.reason));
+            return Err(match condition.help {
+                Some(help) => error.help(help),
+                None => error,
+            });
+        }
+        let wrong = |_| Error::usage(format!("{name} cannot be {value}: expected {}", expected::<T>()));
+        T::deserialize(value).map_err(wrong)
+    }
+
+    /// Returns the definition of an option.
+    pub(crate) fn info<T: DeserializeOwned + Serialize>(
+        name: &'static str,
+        conditions: &[Condition],
+        default: T,
+    ) -> OptionInfo {
+        let default = serde_json::to_string(&default).unwrap_or_default();
+        (name, default, expected::<T>(), conditions.iter().map(|condition| condition.reason).collect())
+    }
+
+    /// Returns whether the option `name` was given.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    fn is(&self, name: &str, value: impl Into<Value>) -> bool {
+        self.values.get(name) == Some(&value.into())
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        self.split.map(|split| split.schema().kind)
+    }
+}
+
+/// Describes the values of a type: its words, as serde lists them when it reads another one.
+fn expected<T: DeserializeOwned>() -> String {
+    let error = T::deserialize(&Value::from("")).err().map(|error| error.to_string()).unwrap_or_default();
+    match error.split_once("expected ").map_or("", |(_, expected)| expected) {
+        "u32" => format!("an integer from 0 to {}", u32::MAX),
+        "u64" | "usize" => "an integer from 0".to_owned(),
+        "f64" => "a number".to_owned(),
+        "a tuple of size 2" => "two numbers".to_owned(),
+        "a sequence" => "a list of names".to_owned(),
+        words => words.replace('`', "\""),
+    }
+}
