@@ -313,12 +313,14 @@ def openai_gpt():
     return tokenizer
 
 
-def bigbird():
+def bigbird(normalizer=None, added=(), **settings):
     """BPE of SentencePiece without bytes: unknown characters in a row are one token."""
     file = json.loads(char_model(True))
-    file["model"]["byte_fallback"] = False
-    file["normalizer"] = collapse(" ")
-    return json.dumps(file)
+    file["model"] |= {"byte_fallback": False, **settings}
+    file["normalizer"] = normalizer or collapse(" ")
+    tokenizer = Tokenizer.from_str(json.dumps(file))
+    tokenizer.add_tokens([*added])
+    return tokenizer
 
 
 N = normalizers
@@ -350,6 +352,9 @@ FAMILIES = {
     "mistral": lambda: char_bpe(None, Metaspace(prepend_scheme="first", split=False), splits=False),
     "metaspace-always": lambda: char_bpe(None, Metaspace(), added=[*PLAIN, *NEIGHBOURS]),
     "bigbird": bigbird,
+    "bigbird-unfused": lambda: bigbird(fuse_unk=False),
+    "bigbird-no-unknown": lambda: bigbird(unk_token=None, fuse_unk=False),
+    "bigbird-ignore-merges": lambda: bigbird(ignore_merges=True, added=PLAIN),
     "openai-gpt": openai_gpt,
     "metaspace-never": lambda: char_bpe(None, Metaspace(prepend_scheme="never"), added=PLAIN),
     # WordPiece.

@@ -110,7 +110,7 @@ impl Merges {
         Ok(Self { pairs: PairTable::new(&list), made: MergedIds::new(made), lengths: Some(lengths) })
     }
 
-    /// Discards the lengths of tokens, because the strings of some tokens include a suffix.
+    /// Discards the lengths of tokens, because the string of a token may have more characters than symbols.
     pub(super) fn forget_lengths(&mut self) {
         self.lengths = None;
     }
@@ -119,6 +119,16 @@ impl Merges {
     #[inline(always)]
     pub(super) fn rank(&self, left: u32, right: u32) -> u32 {
         self.pairs.get(left, right)
+    }
+
+    /// Merges the tokens `ids[..len]` and appends the result.
+    #[inline(always)]
+    pub(super) fn merge_array(&self, ids: &mut SymbolArray, len: usize, out: &mut Vec<u32>) {
+        let mut ranks = [NONE; _];
+        for at in 1..len {
+            ranks[at - 1] = self.rank(ids[at - 1], ids[at]);
+        }
+        self.merge_small(ids, &mut ranks, len, out);
     }
 
     /// Merges the tokens `ids[..len]` and appends the result. `ranks` contains the rank of the merge of each token with
