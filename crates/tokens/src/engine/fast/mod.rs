@@ -34,6 +34,7 @@ pub(crate) mod draft;
 mod merges;
 mod metaspace;
 mod metaspace_bpe;
+pub(crate) mod normalized_finder;
 mod normalizer;
 pub(crate) mod parts;
 mod pre_tokenizer;

@@ -27,12 +27,12 @@ pub(super) fn digits(individual: bool) -> Value {
 }
 
 /// A `Replace` normalizer of this kind.
-pub(super) fn replace(kind: &str, pattern: &str, content: &str) -> Value {
+pub(crate) fn replace(kind: &str, pattern: &str, content: &str) -> Value {
     json!({"type": "Replace", "pattern": {kind: pattern}, "content": content})
 }
 
 /// A `Sequence` of normalizers.
-pub(super) fn in_order(steps: &[Value]) -> Value {
+pub(crate) fn in_order(steps: &[Value]) -> Value {
     json!({"type": "Sequence", "normalizers": steps})
 }
 
@@ -120,6 +120,13 @@ fn chunked() -> Vec<(&'static str, Value)> {
     // The model of the reference encodes words.
     let mut whole_words = bigbird.clone();
     whole_words["model"]["ignore_merges"] = json!(true);
+    let mut nllb = bigbird.clone();
+    nllb["normalizer"] = in_order(&[map(), collapse(" ")]);
+    for token in ["eng_Latn", "kab_Latn", "Ａ_Latn"] {
+        add_token(&mut nllb, token, true, true);
+    }
+    let added = nllb["added_tokens"].as_array_mut().unwrap();
+    added.iter_mut().for_each(|token| token["normalized"] = json!(true));
     let mut gpt1 = clip();
     gpt1["normalizer"] = json!({"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
         "strip_accents": null, "lowercase": true});
@@ -166,6 +173,7 @@ fn chunked() -> Vec<(&'static str, Value)> {
         ("bigbird drops", drops),
         ("bigbird marked", marked),
         ("bigbird whole words", whole_words),
+        ("nllb", nllb),
         ("gpt1", gpt1),
         ("cleaned", cleaned),
         ("chinese", chinese),
