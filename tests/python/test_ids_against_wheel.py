@@ -72,7 +72,7 @@ def test_ids_are_those_of_the_package(name, dsconvert, tmp_path):
     assert not different, f"{len(different)} of {len(texts)} documents:\n" + "\n".join(different[:SHOWN])
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama3-ignore-merges", "llama2-added", "bert-cased", "unigram-tied"])
+@pytest.mark.parametrize("name", ["gpt2", "llama3-ignore-merges", "llama2-added", "nllb-bpe", "bert-cased", "unigram-tied"])
 def test_special_tokens_are_text_as_the_package_encodes_them(name, dsconvert, tmp_path):
     made = tokenizer_families.FAMILIES[name]()
     file = tmp_path / "tokenizer.json"

@@ -66,6 +66,10 @@ NEIGHBOURS = [
     AddedToken("<both>", special=False, normalized=True, lstrip=True, rstrip=True, single_word=True),
 ]
 MASK = [AddedToken("<mask>", special=True, normalized=False, lstrip=True)]
+# Special tokens that the file marks as `normalized`, some of which overlap or are changed by the normalizer.
+LANGUAGES = [
+    AddedToken(token, special=True, normalized=True) for token in ["eng_Latn", "kab_Latn", "b_La", "ｔａｍ_Taml", "<s>", "<pad>"]
+]
 
 
 def training():
@@ -313,12 +317,14 @@ def openai_gpt():
     return tokenizer
 
 
-def bigbird():
+def bigbird(normalizer=None, added=(), **settings):
     """BPE of SentencePiece without bytes: unknown characters in a row are one token."""
     file = json.loads(char_model(True))
-    file["model"]["byte_fallback"] = False
-    file["normalizer"] = collapse(" ")
-    return json.dumps(file)
+    file["model"] |= {"byte_fallback": False, **settings}
+    file["normalizer"] = normalizer or collapse(" ")
+    tokenizer = Tokenizer.from_str(json.dumps(file))
+    tokenizer.add_tokens([*added])
+    return tokenizer
 
 
 N = normalizers
@@ -350,6 +356,10 @@ FAMILIES = {
     "mistral": lambda: char_bpe(None, Metaspace(prepend_scheme="first", split=False), splits=False),
     "metaspace-always": lambda: char_bpe(None, Metaspace(), added=[*PLAIN, *NEIGHBOURS]),
     "bigbird": bigbird,
+    "bigbird-unfused": lambda: bigbird(fuse_unk=False),
+    "bigbird-no-unknown": lambda: bigbird(unk_token=None, fuse_unk=False),
+    "bigbird-ignore-merges": lambda: bigbird(ignore_merges=True, added=PLAIN),
+    "nllb-bpe": lambda: bigbird(in_order(trained_charsmap(), collapse(" ")), added=[*LANGUAGES, *MASK]),
     "openai-gpt": openai_gpt,
     "metaspace-never": lambda: char_bpe(None, Metaspace(prepend_scheme="never"), added=PLAIN),
     # WordPiece.
@@ -367,6 +377,7 @@ FAMILIES = {
     "camembert": lambda: unigram(trained_charsmap(), Sequence(XLM_R), added=MASK),
     "pegasus": lambda: unigram(trained_charsmap(), Sequence(XLM_R), added=PLAIN),
     "nllb": lambda: unigram(in_order(trained_charsmap(), collapse(" ")), added=MASK, score=tied),
+    "mbart": lambda: unigram(trained_charsmap(), Sequence(XLM_R), added=[*LANGUAGES, *MASK]),
     "bge-m3": lambda: unigram(in_order(trained_charsmap(), strip(False, True), collapse(META)), added=MASK),
     "deberta-v3": lambda: unigram(in_order(strip(True, True), trained_charsmap(), collapse(" ")), Sequence([Metaspace()])),
     "xlnet": lambda: unigram(

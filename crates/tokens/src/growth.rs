@@ -17,9 +17,9 @@ use crate::charsmap::Charsmap;
 
 /// Maximum growth factors in bytes of UTF-8, for canonical and compatibility normal forms (UAX #15), and for steps that
 /// change characters one at a time.
-const CANONICAL: u64 = 3;
-const COMPATIBILITY: u64 = 11;
-const CHARACTERS: u64 = 9;
+pub(crate) const CANONICAL: u64 = 3;
+pub(crate) const COMPATIBILITY: u64 = 11;
+pub(crate) const CHARACTERS: u64 = 9;
 
 /// The steps of a normalizer, with the data to measure their results.
 pub(crate) struct Growth {

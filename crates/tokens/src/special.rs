@@ -23,6 +23,7 @@ use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::{AddedVocabulary, Model, ModelWrapper};
 
+use crate::engine::fast::normalized_finder::NormalizedFinder;
 use crate::error::LoadError;
 use crate::id_set::IdSet;
 use crate::info::SpecialToken;
@@ -49,11 +50,13 @@ pub(crate) enum SpecialTokenFinder {
     Nothing,
     /// The strings can be searched for in the raw text.
     Strings(Box<AhoCorasick>, Vec<SpecialToken>),
-    /// Some strings match only after normalization, so the reference searches for them.
-    ByReference {
-        /// Every text with a token contains one of these strings. `None` if the reference must search every text.
+    /// Some strings match only after normalization.
+    Normalized {
+        /// Every text with a token contains one of these strings. `None` if every text must be searched.
         cores: Option<Box<AhoCorasick>>,
-        /// No token contains white space, so none crosses a space.
+        /// Searches most texts; the reference searches the others.
+        finder: Option<Box<NormalizedFinder>>,
+        /// Whether no token extends from one word to the next one.
         within_words: bool,
     },
 }
@@ -75,8 +78,10 @@ impl SpecialTokenFinder {
                 tokens.iter().map(|token| untouched(&token.token, &outline.normalizer)).collect();
             let cores = cores.map(|cores| automaton(&cores)).transpose()?.map(Box::new);
             let is_space = |c: char| c.is_whitespace() || c == METASPACE;
-            let within_words = !tokens.iter().any(|token| token.token.contains(is_space));
-            return Ok(SpecialTokenFinder::ByReference { cores, within_words });
+            let has_spaces = tokens.iter().any(|token| token.token.contains(is_space));
+            let finder = NormalizedFinder::new(tokenizer).map(Box::new);
+            let within_words = !has_spaces && finder.as_ref().is_some_and(|finder| finder.is_within_words());
+            return Ok(SpecialTokenFinder::Normalized { cores, finder, within_words });
         }
         Self::of_strings(&tokens)
     }

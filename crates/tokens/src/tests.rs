@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::engine::fast::tests::families;
 use crate::testing::{
     PAGE, add_token, bpe, bytes, char_bpe, precompiled, tricky, unigram, wordlevel, wordpiece,
 };
@@ -361,20 +362,24 @@ fn a_text_without_spaces_is_as_long_as_the_reference_allows() {
 
 #[test]
 fn special_tokens_of_a_long_document_are_counted_piece_by_piece() {
-    let mut value = char_bpe(false);
-    let tokens = value["added_tokens"].as_array_mut().unwrap();
+    let mut llama2 = char_bpe(false);
+    let tokens = llama2["added_tokens"].as_array_mut().unwrap();
     tokens.iter_mut().for_each(|token| token["normalized"] = json!(true));
-    let options = TokenizerOptions { max_reference_bytes: Some(100_000), ..Default::default() };
-    let tokenizer = tokenizer(&value, options);
-    assert!(tokenizer.fast.is_some());
-    let text = "the quick </s> brown<s>fox jumps ".repeat(10_000);
-    let counted = encode(&tokenizer, &text).1.special_in_text;
-    assert!(counted >= 10_000);
-    // Here, the reference searches the whole text at once.
-    let whole = TokenizerOptions { engine: EngineChoice::Reference, ..Default::default() };
-    let whole = Tokenizer::from_json(bytes(&value), whole).unwrap();
-    assert_eq!(encode(&whole, &text).1.special_in_text, counted);
-    let strict = Tokenizer::from_json(bytes(&value), with(SpecialInText::Error)).unwrap();
-    let error = strict.encode(&text, &mut strict.scratch(), &mut Vec::new()).unwrap_err();
-    assert!(error.to_string().contains("</s>"), "{error}");
+    let nllb = families::values().into_iter().find(|(name, _)| *name == "nllb").unwrap().1;
+    let text = "the quick </s> brown<s>fox kab_Latn A_Latn \u{ff21}_Latnjumps ".repeat(5_000);
+    // The normalizer of Llama 2 prepends a space to its tokens, so `<s>` matches only after a space.
+    for (value, in_each) in [(llama2, 1), (nllb, 5)] {
+        let options = TokenizerOptions { max_reference_bytes: Some(200_000), ..Default::default() };
+        let tokenizer = tokenizer(&value, options);
+        assert!(tokenizer.fast.is_some());
+        let counted = encode(&tokenizer, &text).1.special_in_text;
+        assert_eq!(counted, in_each * 5_000);
+        // Here, the whole text is searched at once.
+        let whole = TokenizerOptions { engine: EngineChoice::Reference, ..Default::default() };
+        let whole = Tokenizer::from_json(bytes(&value), whole).unwrap();
+        assert_eq!(encode(&whole, &text).1.special_in_text, counted);
+        let strict = Tokenizer::from_json(bytes(&value), with(SpecialInText::Error)).unwrap();
+        let error = strict.encode(&text, &mut strict.scratch(), &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("</s>"), "{error}");
+    }
 }

@@ -161,16 +161,20 @@ impl Tokenizer {
                 }
                 (count, first)
             }
-            (SpecialTokenFinder::ByReference { cores: Some(cores), .. }, _) if !cores.is_match(text) => {
+            (SpecialTokenFinder::Normalized { cores: Some(cores), .. }, _) if !cores.is_match(text) => {
                 (0, None)
             }
-            (SpecialTokenFinder::ByReference { within_words, .. }, Base::Reference(reference)) => {
+            (SpecialTokenFinder::Normalized { finder, within_words, .. }, Base::Reference(reference)) => {
                 let (mut count, mut first) = (0, None);
                 // Fast engines support only normalizers for which a text can be divided between two words without an
                 // effect.
                 let divides = *within_words && self.fast.is_some();
                 for part in cut_between_words(text, divides) {
-                    let found = reference.special_tokens_in(part)?;
+                    let found = match finder {
+                        Some(finder) => finder.find(reference.max_bytes(), part)?,
+                        None => None,
+                    };
+                    let found = found.map_or_else(|| reference.special_tokens_in(part), Ok)?;
                     count += found.len() as u64;
                     first = first.or(found.first().copied());
                 }

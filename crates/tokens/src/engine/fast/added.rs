@@ -5,12 +5,19 @@
 //! is not parsed still counts as a match, so that no shorter token inside it matches. Tokens that depend on their
 //! neighbours (`single_word`, `lstrip`, `rstrip`) are rare; the reference encodes documents that contain one.
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use tokenizers::{NormalizedString, Normalizer};
 
 use super::byte_pairs::BytePairs;
 use super::stop::EngineStop;
 use crate::outline::METASPACE;
+
+/// Maximum total size in bytes of the tokens of a stage. A normalizer may make them long.
+const MOST_BYTES: usize = 2 << 20;
+
+/// Maximum total size in bytes of tokens that are searched for with a DFA, which is faster than an NFA and needs up to a
+/// kilobyte per byte. By default, only up to 100 tokens get a DFA.
+const MOST_DFA_BYTES: usize = 4 << 10;
 
 /// Action for a matched string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +40,8 @@ pub(super) struct AddedTokens {
     at_spaces: bool,
     /// Whether a token contains white space or [`METASPACE`].
     has_spaces: bool,
+    /// Whether one does after its first other character, or before a letter.
+    across_normalized_words: bool,
     /// Pairs of adjacent bytes in tokens.
     inside: BytePairs,
 }
@@ -86,8 +95,13 @@ impl AddedTokens {
         if patterns.iter().any(|(string, _)| string.is_empty()) {
             return Err("an added token is empty after normalization".to_owned());
         }
+        let bytes: usize = patterns.iter().map(|(string, _)| string.len()).sum();
+        if bytes > MOST_BYTES {
+            return Err("the added tokens are too long".to_owned());
+        }
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
+            .kind((bytes <= MOST_DFA_BYTES).then_some(AhoCorasickKind::DFA))
             .build(patterns.iter().map(|(string, _)| string.as_bytes()))
             .map_err(|e| format!("the added tokens cannot be searched for: {e}"))?;
         let is_letter = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphabetic());
@@ -106,8 +120,13 @@ impl AddedTokens {
         }
         let is_space = |c: char| c.is_whitespace() || c == METASPACE;
         let has_spaces = patterns.iter().any(|(string, _)| string.contains(is_space));
+        let across_normalized_words = patterns.iter().any(|(string, _)| {
+            let rest = string.trim_start_matches(is_space);
+            rest.contains(is_space) || rest.len() < string.len() && is_letter(rest.bytes().next())
+        });
         let actions = patterns.into_iter().map(|(_, action)| action).collect();
-        Ok(Self { tokens: Some((automaton, actions)), across_words, at_spaces, has_spaces, inside })
+        let tokens = Some((automaton, actions));
+        Ok(Self { tokens, across_words, at_spaces, has_spaces, across_normalized_words, inside })
     }
 
     /// Returns whether `text` starts with a token.
@@ -126,6 +145,11 @@ impl AddedTokens {
     pub(super) fn are_in_words(&self) -> bool {
         let declines = |actions: &[Action]| actions.contains(&Action::Decline);
         self.tokens.as_ref().is_none_or(|(_, actions)| !self.has_spaces && !declines(actions))
+    }
+
+    /// Returns whether a token of the normalized text may begin in one word of the text and end in the next one.
+    pub(super) fn is_across_normalized_words(&self) -> bool {
+        self.across_normalized_words
     }
 
     /// Returns whether a token may extend from the byte `left` to the byte `right` after it.

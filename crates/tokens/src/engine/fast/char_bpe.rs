@@ -5,13 +5,10 @@
 //! Nothing is joined between two characters that are adjacent in no token, and the order of merges on each side does
 //! not depend on the other side. So the text is cut at such positions, and the ids of the parts are cached.
 
-use std::collections::HashMap;
-
-use ahash::RandomState;
-
 use super::cache::WordEncoder;
+use super::char_tokens::CharTokens;
 use super::classes::decode;
-use super::merges::{Merges, NOBODY, NONE, SMALL};
+use super::merges::{Merges, NOBODY, SMALL};
 use crate::bpe_file::{Merge, ParsedBpe};
 use crate::error::EncodeError;
 use crate::outline::METASPACE;
@@ -23,10 +20,7 @@ const HASH_BITS: u32 = 18;
 
 /// A character-level BPE model.
 pub(super) struct CharBpe {
-    /// The token of each ASCII character; [`NOBODY`] if there is none.
-    ascii: [u32; 128],
-    /// The tokens of non-ASCII characters.
-    others: HashMap<char, u32, RandomState>,
+    chars: CharTokens,
     /// The tokens of bytes.
     bytes: [u32; 256],
     merges: Merges,
@@ -50,21 +44,12 @@ impl CharBpe {
         if model.merges.iter().any(names_byte) {
             return Err("a merge names the token of a byte".to_owned());
         }
-        let (mut ascii, mut others) = ([NOBODY; 128], HashMap::default());
-        for (token, id) in vocab.iter() {
-            let mut chars = token.chars();
-            if let (Some(char), None) = (chars.next(), chars.next()) {
-                match ascii.get_mut(char as usize) {
-                    Some(token) => *token = id,
-                    None => drop(others.insert(char, id)),
-                }
-            }
+        let mut chars = CharTokens::new(vocab, "");
+        match chars.get(METASPACE) {
+            NOBODY => return Err("a space has no token".to_owned()),
+            id => chars.set(' ', id),
         }
-        match others.get(&METASPACE) {
-            Some(&id) => ascii[SPACE as usize] = id,
-            None => return Err("a space has no token".to_owned()),
-        }
-        Ok(Self { ascii, others, bytes, merges: Merges::new(model)?, neighbours: Neighbours::new(model) })
+        Ok(Self { chars, bytes, merges: Merges::new(model)?, neighbours: Neighbours::new(model) })
     }
 
     /// Prevents merges of a character with the space after it, because the pre-tokenizer cuts before every space.
@@ -80,10 +65,7 @@ impl CharBpe {
     /// Calls `each` with the tokens of the characters of `word` before merging, at most one per byte.
     fn symbols(&self, word: &str, mut each: impl FnMut(u32)) {
         for char in word.chars() {
-            let token = match self.ascii.get(char as usize) {
-                Some(&token) => token,
-                None => self.others.get(&char).copied().unwrap_or(NOBODY),
-            };
+            let token = self.chars.get(char);
             if token == NOBODY {
                 let mut utf8 = [0; 4];
                 char.encode_utf8(&mut utf8).bytes().for_each(|byte| each(self.bytes[byte as usize]));
@@ -102,16 +84,12 @@ impl WordEncoder for CharBpe {
             self.symbols(text, |id| ids.push(id));
             return self.merges.merge_large(ids, out);
         }
-        let (mut ids, mut ranks) = ([0; _], [NONE; _]);
-        let mut len = 0;
+        let (mut ids, mut len) = ([0; _], 0);
         self.symbols(text, |id| {
             ids[len] = id;
             len += 1;
         });
-        for at in 1..len {
-            ranks[at - 1] = self.merges.rank(ids[at - 1], ids[at]);
-        }
-        self.merges.merge_small(&mut ids, &mut ranks, len, out);
+        self.merges.merge_array(&mut ids, len, out);
         Ok(())
     }
 }

@@ -31,6 +31,7 @@ use super::normalizer::{Normalizer, NormalizerBuffers, Run};
 use super::parts::EngineParts;
 use super::spaces::Spaces;
 use super::stop::{EngineStop, finish};
+use super::word_bpe::WordBpe;
 use super::word_model::WordModel;
 use super::words::Words;
 use crate::engine::reference::Reference;
@@ -113,8 +114,9 @@ impl WordEncoder for ChunkEncoder {
 }
 
 impl CachedChunks {
-    /// Creates an engine for the tokenizer. The error states why there is none.
-    pub(super) fn new(parts: &EngineParts<'_>) -> Result<Self, String> {
+    /// Creates an engine for the tokenizer; `bpe` is its BPE model, if there are tables for it. The error states why
+    /// there is none.
+    pub(super) fn new(parts: &EngineParts<'_>, bpe: Option<Box<WordBpe>>) -> Result<Self, String> {
         let tokenizer = parts.reference.parts();
         let (raw, normalized) = AddedTokens::both(tokenizer, parts.parse_special)?;
         if !normalized.are_in_words() {
@@ -139,7 +141,7 @@ impl CachedChunks {
             normalized,
             normalizer: Normalizer::new(tokenizer.get_normalizer()),
             words,
-            model: WordModel::new(parts.reference, parts.unigram_unk)?,
+            model: WordModel::new(parts.reference, parts.unigram_unk, bpe)?,
             reference: Arc::clone(parts.reference),
         };
         Ok(Self { raw, cut, encoder })

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::bpe::Bpe;
 use super::char_bpe::CharBpe;
 use super::classes::{ClassTable, Classes};
+use super::word_bpe::WordBpe;
 use crate::bpe_file::BpeFile;
 use crate::id_set::IdSet;
 use crate::outline::type_of;
@@ -19,19 +20,31 @@ pub(crate) struct Draft {
 /// The tables for merging bytes or characters.
 pub(super) enum Tables {
     Bytes(Box<Bpe>),
+    /// Every character has tokens.
     Chars(Box<CharBpe>),
+    /// A character may have no token.
+    Words(Box<WordBpe>),
 }
 
 impl Draft {
     /// Builds the draft for the BPE model in `file`. The error states why there is none.
     pub(crate) fn new(file: &BpeFile<'_>) -> Result<Self, String> {
         let model = &file.model;
+        let settings = &model.settings;
+        let filled = |part: &Option<String>| part.as_ref().is_some_and(|s| !s.is_empty());
+        if filled(&settings.continuing_subword_prefix) {
+            return Err("the model marks the parts of words".to_owned());
+        }
         let tables = if has_byte_level(&file.value("pre_tokenizer")) {
             // Builds the class table, which is needed in any case.
             Classes::get(ClassTable::Plain);
             Tables::Bytes(Bpe::new(model)?.into())
-        } else if model.settings.ignore_merges == Some(true) {
+        } else if settings.ignore_merges == Some(true) {
             return Err("a text that is a token is not merged".to_owned());
+        } else if settings.byte_fallback != Some(true) {
+            Tables::Words(WordBpe::new(model)?.into())
+        } else if filled(&settings.end_of_word_suffix) {
+            return Err("the model marks the ends of words".to_owned());
         } else {
             Tables::Chars(CharBpe::new(model)?.into())
         };

@@ -46,7 +46,7 @@ pub(super) struct Merges {
     /// The rank of the merge of each pair of tokens.
     pairs: PairTable,
     made: MergedIds,
-    /// Number of symbols of each token. `None` if two tokens have the same id.
+    /// Number of symbols of each token. `None` if it may be smaller than the number of characters.
     lengths: Option<Vec<u32>>,
 }
 
@@ -88,9 +88,12 @@ impl Merges {
         }
         // 0 for an id that no token has.
         let mut lengths = vec![0; max_id as usize + 1];
-        let mut are_distinct = true;
         for (_, id) in vocab.iter() {
-            are_distinct &= std::mem::replace(&mut lengths[id as usize], 1) == 0;
+            if std::mem::replace(&mut lengths[id as usize], 1) != 0 {
+                // If merges of (a, b) and (a, bc) produce the same id, the reference applies the first, which it has
+                // queued, to the second pair.
+                return Err("two tokens have the same id".to_owned());
+            }
         }
         let mut list = Vec::with_capacity(merges.len());
         let mut made = Vec::with_capacity(merges.len());
@@ -104,14 +107,10 @@ impl Merges {
                 lengths[new as usize] = vocab.token(merge.made).chars().count() as u32;
             }
         }
-        Ok(Self {
-            pairs: PairTable::new(&list),
-            made: MergedIds::new(made),
-            lengths: are_distinct.then_some(lengths),
-        })
+        Ok(Self { pairs: PairTable::new(&list), made: MergedIds::new(made), lengths: Some(lengths) })
     }
 
-    /// Discards the lengths of tokens, because the strings of some tokens include a suffix.
+    /// Discards the lengths of tokens, because the string of a token may have more characters than symbols.
     pub(super) fn forget_lengths(&mut self) {
         self.lengths = None;
     }
@@ -120,6 +119,16 @@ impl Merges {
     #[inline(always)]
     pub(super) fn rank(&self, left: u32, right: u32) -> u32 {
         self.pairs.get(left, right)
+    }
+
+    /// Merges the tokens `ids[..len]` and appends the result.
+    #[inline(always)]
+    pub(super) fn merge_array(&self, ids: &mut SymbolArray, len: usize, out: &mut Vec<u32>) {
+        let mut ranks = [NONE; _];
+        for at in 1..len {
+            ranks[at - 1] = self.rank(ids[at - 1], ids[at]);
+        }
+        self.merge_small(ids, &mut ranks, len, out);
     }
 
     /// Merges the tokens `ids[..len]` and appends the result. `ranks` contains the rank of the merge of each token with
@@ -392,6 +401,7 @@ pub(super) fn vocabulary(
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tokenizers::Model as _;
 
     use super::*;
 
@@ -426,6 +436,30 @@ mod tests {
                 prop_assert!(symbols.len() > MOST_WINDOWS * window);
             }
         }
+    }
+
+    #[test]
+    fn two_tokens_with_the_same_id_are_refused() {
+        let new = |abc| {
+            let tokens = ["a", "b", "c", "d", "ab", "bc", "bcd"].into_iter().zip(0..).chain([("abc", abc)]);
+            let merges = [("b", "c"), ("a", "b"), ("bc", "d"), ("a", "bc")];
+            ParsedBpe::of(tokens, merges).unwrap()
+        };
+        let reference = |model: &ParsedBpe| -> Vec<u32> {
+            let token = |number| model.vocab.token(number).to_owned();
+            let tokens = model.vocab.iter().map(|(token, id)| (token.to_owned(), id)).collect();
+            let merges = model.merges.iter().map(|merge| (token(merge.left), token(merge.right))).collect();
+            let reference = model.settings.build(tokens, merges).unwrap();
+            reference.tokenize("abcd").unwrap().iter().map(|token| token.id).collect()
+        };
+        let distinct = new(7);
+        let mut ids = Vec::new();
+        Merges::new(&distinct).unwrap().merge_large(vec![0, 1, 2, 3], &mut ids).unwrap();
+        assert_eq!((&ids, &reference(&distinct)), (&vec![0, 6], &ids));
+        // `ab` and `abc` are both 4.
+        let same = new(4);
+        assert_eq!(reference(&same), [4, 3]);
+        assert!(Merges::new(&same).err().unwrap().contains("same id"));
     }
 
     #[test]

@@ -11,9 +11,9 @@
 //! An engine is used only if it passes [`super::proof`].
 //!
 //! The modules in this folder form layers; none uses this file. At the bottom are tables and data structures
-//! (`classes`, `block`, `byte_pairs`, `cache`, `bytemap`, `merges`, `stop`, `parts`), above them the models (`bpe`,
-//! `char_bpe`, `unigram`, `wordpiece`, `word_model`), pre-tokenizers (`split`, `pre_tokenizer`, `spaces`, `metaspace`,
-//! `words`) and the `normalizer`, then the three engines.
+//! (`classes`, `block`, `byte_pairs`, `cache`, `bytemap`, `merges`, `char_tokens`, `stop`, `parts`), above them the
+//! models (`bpe`, `char_bpe`, `word_bpe`, `unigram`, `wordpiece`, `word_model`), pre-tokenizers (`split`,
+//! `pre_tokenizer`, `spaces`, `metaspace`, `words`) and the `normalizer`, then the three engines.
 
 mod added;
 pub(crate) mod between_words;
@@ -26,6 +26,7 @@ mod byte_words;
 mod bytemap;
 pub(super) mod cache;
 mod char_bpe;
+mod char_tokens;
 mod chinese;
 mod chunks;
 mod classes;
@@ -33,6 +34,7 @@ pub(crate) mod draft;
 mod merges;
 mod metaspace;
 mod metaspace_bpe;
+pub(crate) mod normalized_finder;
 mod normalizer;
 pub(crate) mod parts;
 mod pre_tokenizer;
@@ -42,12 +44,12 @@ mod stop;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unigram;
+mod word_bpe;
 mod word_model;
 mod wordpiece;
 mod words;
 
 use tokenizers::ModelWrapper;
-use tokenizers::models::bpe::BPE;
 
 use self::draft::{Draft, Tables};
 use self::parts::EngineParts;
@@ -58,31 +60,19 @@ pub(crate) fn build(
     parts: &EngineParts<'_>,
     draft: Result<Draft, String>,
 ) -> Result<Box<dyn Engine>, String> {
-    let ModelWrapper::BPE(model) = parts.reference.parts().get_model() else {
-        return Ok(Box::new(chunks::CachedChunks::new(parts)?));
+    let chunks =
+        |words| chunks::CachedChunks::new(parts, words).map(|engine| Box::new(engine) as Box<dyn Engine>);
+    if !matches!(parts.reference.parts().get_model(), ModelWrapper::BPE(_)) {
+        return chunks(None);
+    }
+    let engine: Result<Box<dyn Engine>, String> = match draft.map(|draft| draft.tables) {
+        Ok(Tables::Words(words)) => return chunks(Some(words)),
+        Ok(Tables::Bytes(bpe)) => byte_level::ByteLevel::new(parts, *bpe).map(|engine| Box::new(engine) as _),
+        Ok(Tables::Chars(bpe)) => {
+            metaspace_bpe::MetaspaceBpe::new(parts, *bpe).map(|engine| Box::new(engine) as _)
+        }
+        Err(why) => Err(why),
     };
     // If the BPE engines do not support the model, cached chunks may.
-    bpe(parts, model, draft).or_else(|why| match chunks::CachedChunks::new(parts) {
-        Ok(chunks) => Ok(Box::new(chunks)),
-        Err(_) => Err(why),
-    })
-}
-
-fn bpe(
-    parts: &EngineParts<'_>,
-    model: &BPE,
-    draft: Result<Draft, String>,
-) -> Result<Box<dyn Engine>, String> {
-    let filled = |part: &Option<String>| part.as_ref().is_some_and(|s| !s.is_empty());
-    if filled(&model.continuing_subword_prefix) {
-        return Err("the model marks the parts of words".to_owned());
-    }
-    match draft?.tables {
-        Tables::Chars(_) if filled(&model.end_of_word_suffix) => {
-            Err("the model marks the ends of words".to_owned())
-        }
-        Tables::Bytes(bpe) => Ok(Box::new(byte_level::ByteLevel::new(parts, *bpe)?)),
-        Tables::Chars(_) if !model.byte_fallback => Err("a character may have no token".to_owned()),
-        Tables::Chars(bpe) => Ok(Box::new(metaspace_bpe::MetaspaceBpe::new(parts, *bpe)?)),
-    }
+    engine.or_else(|why| chunks(None).map_err(|_| why))
 }

@@ -19,6 +19,7 @@ use self::precompiled::Precompiled;
 use crate::charsmap::Charsmap;
 use crate::engine::guarded::guarded;
 use crate::error::EncodeError;
+use crate::growth::{CANONICAL, CHARACTERS, COMPATIBILITY};
 
 /// A normalizer, as a list of steps.
 pub(super) struct Normalizer {
@@ -143,11 +144,29 @@ impl Normalizer {
         text: &'a str,
         buffers: &'a mut NormalizerBuffers,
     ) -> Result<&'a str, EncodeError> {
+        Ok(self.normalize_within(u64::MAX, text, buffers)?.unwrap_or(text))
+    }
+
+    /// Normalizes `text`. Returns `None` if the result of a step might have more than `most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// If the reference panics.
+    pub(super) fn normalize_within<'a>(
+        &self,
+        most: u64,
+        text: &'a str,
+        buffers: &'a mut NormalizerBuffers,
+    ) -> Result<Option<&'a str>, EncodeError> {
         let NormalizerBuffers { current, next } = buffers;
         let mut is_changed = false;
         for step in &self.steps {
+            let before = if is_changed { current.as_str() } else { text };
+            if step.growth().saturating_mul(before.len() as u64) > most {
+                return Ok(None);
+            }
             next.clear();
-            match step.write(if is_changed { current } else { text }, next) {
+            match step.write(before, next) {
                 Ok(false) => {}
                 Ok(true) => {
                     std::mem::swap(current, next);
@@ -158,7 +177,7 @@ impl Normalizer {
                 Err(error) => return Err(error),
             }
         }
-        Ok(if is_changed { current } else { text })
+        Ok(Some(if is_changed { current } else { text }))
     }
 }
 
@@ -200,6 +219,23 @@ fn collect(normalizer: &NormalizerWrapper, steps: &mut Vec<NormalizerStep>) {
 }
 
 impl NormalizerStep {
+    /// Returns the maximum factor by which the step makes a text longer.
+    fn growth(&self) -> u64 {
+        match self {
+            NormalizerStep::Strip { .. } | NormalizerStep::StripAccents | NormalizerStep::Nmt => 1,
+            NormalizerStep::Nfc | NormalizerStep::Form(Form::Nfd) => CANONICAL,
+            NormalizerStep::Form(Form::Nfkc | Form::Nfkd) => COMPATIBILITY,
+            NormalizerStep::Lowercase | NormalizerStep::Bert(_) => CHARACTERS,
+            NormalizerStep::Precompiled(map) => map.growth(),
+            NormalizerStep::Replace { pattern, content } => {
+                content.len().div_ceil(pattern.len()).max(1) as u64
+            }
+            // A run has at least one byte.
+            NormalizerStep::ReplaceRuns { content, .. } => content.len().max(1) as u64,
+            NormalizerStep::Other(_) => u64::MAX,
+        }
+    }
+
     /// Appends the result of the step to the empty `out`, unless the step does not change `text`. Returns whether it
     /// did.
     fn write(&self, text: &str, out: &mut String) -> Result<bool, EncodeError> {

@@ -27,12 +27,12 @@ pub(super) fn digits(individual: bool) -> Value {
 }
 
 /// A `Replace` normalizer of this kind.
-pub(super) fn replace(kind: &str, pattern: &str, content: &str) -> Value {
+pub(crate) fn replace(kind: &str, pattern: &str, content: &str) -> Value {
     json!({"type": "Replace", "pattern": {kind: pattern}, "content": content})
 }
 
 /// A `Sequence` of normalizers.
-pub(super) fn in_order(steps: &[Value]) -> Value {
+pub(crate) fn in_order(steps: &[Value]) -> Value {
     json!({"type": "Sequence", "normalizers": steps})
 }
 
@@ -105,6 +105,28 @@ fn chunked() -> Vec<(&'static str, Value)> {
     let mut bigbird = char_bpe_behind_metaspace("always", true, false);
     bigbird["model"]["byte_fallback"] = json!(false);
     bigbird["normalizer"] = collapse(" ");
+    // The same with every unknown character as a token of its own, without an unknown token, and with marked ends.
+    let [mut unfused, mut drops, mut marked] = [(); 3].map(|()| bigbird.clone());
+    unfused["model"]["fuse_unk"] = json!(false);
+    drops["model"]["unk_token"] = Value::Null;
+    marked["model"]["end_of_word_suffix"] = json!("</w>");
+    for token in ["e", "s", "ing", "語"] {
+        let next = marked["model"]["vocab"].as_object().unwrap().len();
+        marked["model"]["vocab"][format!("{token}</w>")] = json!(next);
+    }
+    marked["model"]["merges"].as_array_mut().unwrap().insert(0, json!(["e", "s</w>"]));
+    let next = marked["model"]["vocab"].as_object().unwrap().len();
+    marked["model"]["vocab"]["es</w>"] = json!(next);
+    // The model of the reference encodes words.
+    let mut whole_words = bigbird.clone();
+    whole_words["model"]["ignore_merges"] = json!(true);
+    let mut nllb = bigbird.clone();
+    nllb["normalizer"] = in_order(&[map(), collapse(" ")]);
+    for token in ["eng_Latn", "kab_Latn", "Ａ_Latn"] {
+        add_token(&mut nllb, token, true, true);
+    }
+    let added = nllb["added_tokens"].as_array_mut().unwrap();
+    added.iter_mut().for_each(|token| token["normalized"] = json!(true));
     let mut gpt1 = clip();
     gpt1["normalizer"] = json!({"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
         "strip_accents": null, "lowercase": true});
@@ -147,6 +169,11 @@ fn chunked() -> Vec<(&'static str, Value)> {
         ("no prefix", unigram_behind(&[map(), collapse("\u{2581}")], xlm_r(metaspace("never")))),
         ("no fallback", other),
         ("bigbird", bigbird),
+        ("bigbird unfused", unfused),
+        ("bigbird drops", drops),
+        ("bigbird marked", marked),
+        ("bigbird whole words", whole_words),
+        ("nllb", nllb),
         ("gpt1", gpt1),
         ("cleaned", cleaned),
         ("chinese", chinese),

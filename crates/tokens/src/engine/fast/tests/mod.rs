@@ -208,6 +208,8 @@ fn what_is_not_known_is_left_to_the_reference_and_says_why() {
     dropped["model"]["merges"] = json!([]);
     let mut suffix = bpe();
     suffix["model"]["end_of_word_suffix"] = json!("</w>");
+    let mut same_ids = bpe();
+    same_ids["model"]["vocab"]["the same"] = json!(7);
     let mut grows = bpe();
     grows["normalizer"] = replace("String", "a", "aaaa");
     let mut spaces = unigram();
@@ -232,6 +234,7 @@ fn what_is_not_known_is_left_to_the_reference_and_says_why() {
         prefixed,
         bpe_behind(&[split(r"\w+", "MergedWithNext", false)], false),
         dropped,
+        same_ids,
         grows,
         suffix,
         spaces,

@@ -1,0 +1,163 @@
+//! BPE of words over characters, for models in which a character may have no token (BigBird, NLLB, GPT-1).
+
+use super::char_tokens::CharTokens;
+use super::merges::{Merges, NOBODY, SMALL};
+use crate::bpe_file::ParsedBpe;
+use crate::error::EncodeError;
+
+/// A BPE model without byte fallback, whose initial symbols are the characters of a word.
+pub(super) struct WordBpe {
+    inner: CharTokens,
+    /// The tokens of the last character of a word, if the model has an `end_of_word_suffix`.
+    last: Option<CharTokens>,
+    unk: Unk,
+    merges: Merges,
+}
+
+/// Treatment of a character without a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unk {
+    /// It is dropped.
+    Drop,
+    /// It becomes this token.
+    Token(u32),
+    /// It becomes this token, together with the unknown characters next to it.
+    Fused(u32),
+}
+
+impl WordBpe {
+    /// Creates a model from the one in a `tokenizer.json`, which has no byte fallback, no `continuing_subword_prefix`
+    /// and no `ignore_merges`. The error states why it is not supported.
+    pub(super) fn new(model: &ParsedBpe) -> Result<Self, String> {
+        let ParsedBpe { vocab, settings, .. } = model;
+        let unk = match &settings.unk_token {
+            None => Unk::Drop,
+            // After a merge with an empty string, the reference may repeat a merge.
+            Some(token) if token.is_empty() => return Err("the unknown token is empty".to_owned()),
+            Some(token) => {
+                let id = vocab.get(token).ok_or("the unknown token is not in the vocabulary")?;
+                if settings.fuse_unk == Some(true) { Unk::Fused(id) } else { Unk::Token(id) }
+            }
+        };
+        let mut merges = Merges::new(model)?;
+        // The string of the unknown token has more characters than symbols, and so do strings with a suffix.
+        merges.forget_lengths();
+        let suffix = settings.end_of_word_suffix.as_deref().unwrap_or_default();
+        let last = (!suffix.is_empty()).then(|| CharTokens::new(vocab, suffix));
+        Ok(Self { inner: CharTokens::new(vocab, ""), last, unk, merges })
+    }
+
+    /// Calls `each` with the tokens of the characters of `word` before merging, at most one per character.
+    fn symbols(&self, word: &str, mut each: impl FnMut(u32)) {
+        let mut is_after_unk = false;
+        let mut chars = word.chars();
+        while let Some(char) = chars.next() {
+            let tokens = match &self.last {
+                Some(last) if chars.as_str().is_empty() => last,
+                _ => &self.inner,
+            };
+            match (tokens.get(char), self.unk) {
+                (NOBODY, Unk::Drop) => {}
+                (NOBODY, Unk::Fused(_)) if is_after_unk => {}
+                (NOBODY, Unk::Token(unk) | Unk::Fused(unk)) => {
+                    each(unk);
+                    is_after_unk = true;
+                }
+                (token, _) => {
+                    each(token);
+                    is_after_unk = false;
+                }
+            }
+        }
+    }
+
+    /// Appends the ids of `word`.
+    pub(super) fn encode(&self, word: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        if word.len() > SMALL {
+            let mut ids = Vec::with_capacity(word.len());
+            self.symbols(word, |id| ids.push(id));
+            return self.merges.merge_large(ids, out);
+        }
+        let (mut ids, mut len) = ([0; _], 0);
+        self.symbols(word, |id| {
+            ids[len] = id;
+            len += 1;
+        });
+        self.merges.merge_array(&mut ids, len, out);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokenizers::Model;
+
+    use super::*;
+    use crate::engine::fast::merges::vocabulary;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2048))]
+
+        /// Merges may join the unknown token, and produce strings with and without the suffix.
+        #[test]
+        fn the_ids_are_those_of_the_reference(
+            rules in prop::collection::vec(("([abé<]|<u>|)[abé]{0,3}", "([abé]{0,3}|<u>)(</w>|[abé]|[u>]{1,2})"), 0..80),
+            unk in prop::sample::select(vec![None, Some("<u>"), Some("a")]),
+            fuse_unk: Option<bool>,
+            is_marked: bool,
+            words in prop::collection::vec("[abé語ß<u>]{1,60}", 1..6),
+        ) {
+            let symbols = ["a", "b", "é", "<", "u", ">", "<u>", "a</w>", "é</w>", "</w>"];
+            let mut model = vocabulary(symbols.map(str::to_owned), &rules);
+            model.settings.unk_token = unk.map(str::to_owned);
+            model.settings.fuse_unk = fuse_unk;
+            model.settings.end_of_word_suffix = is_marked.then(|| "</w>".to_owned());
+            let token = |number| model.vocab.token(number).to_owned();
+            let tokens = model.vocab.iter().map(|(token, id)| (token.to_owned(), id)).collect();
+            let merges = model.merges.iter().map(|merge| (token(merge.left), token(merge.right))).collect();
+            let reference = model.settings.build(tokens, merges).unwrap();
+            let ours = WordBpe::new(&model).unwrap();
+            for word in &words {
+                let expected: Vec<u32> = reference.tokenize(word).unwrap().iter().map(|token| token.id).collect();
+                let mut ids = Vec::new();
+                ours.encode(word, &mut ids).unwrap();
+                prop_assert_eq!(ids, expected, "{:?}", word);
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_characters_are_dropped_or_fused() {
+        let ids = |unk: Option<&str>, fuse_unk: bool, word: &str| {
+            let rule = |left: &str, right: &str| (left.to_owned(), right.to_owned());
+            let mut model =
+                vocabulary(["?", "a", "b"].map(str::to_owned), &[rule("a", "b"), rule("ab", "?")]);
+            model.settings.unk_token = unk.map(str::to_owned);
+            model.settings.fuse_unk = Some(fuse_unk);
+            let mut ids = Vec::new();
+            WordBpe::new(&model).unwrap().encode(word, &mut ids).unwrap();
+            ids
+        };
+        // ? a b ab ab?
+        assert_eq!(ids(None, false, "語a語b語"), [3]);
+        assert_eq!(ids(Some("?"), false, "語語b語a"), [0, 0, 2, 0, 1]);
+        assert_eq!(ids(Some("?"), true, "語語b語a"), [0, 2, 0, 1]);
+        assert_eq!(ids(Some("?"), true, "ab語語?"), [4, 0]);
+        assert!(ids(None, false, "語").is_empty());
+    }
+
+    #[test]
+    fn other_models_are_refused() {
+        let why = |tokens: &[(&str, u32)], unk: Option<&str>| {
+            let mut model = ParsedBpe::of(tokens.iter().copied(), []).unwrap();
+            model.settings.unk_token = unk.map(str::to_owned);
+            WordBpe::new(&model).err()
+        };
+        assert_eq!(why(&[("a", 0), ("b", 1)], Some("b")), None);
+        assert!(why(&[("a", 0), ("b", 1)], Some("c")).unwrap().contains("unknown token"));
+        assert!(why(&[("a", 0), ("b", 0)], None).unwrap().contains("same id"));
+        assert_eq!(why(&[("a", 0), ("", 1)], Some("a")), None);
+        assert!(why(&[("a", 0), ("", 1)], Some("")).unwrap().contains("empty"));
+    }
+}
