@@ -8,7 +8,7 @@
 //! tokenizer and a text are generated. `DSCONVERT_BENCH_REFERENCE_MB` (default 1) limits the text that the slow
 //! reference encodes; 0 means all of it, which is the differential test. Columns: MB/s of the reference, of the fast
 //! engine's first pass with an empty cache, and of its second pass; the ratio of first pass to reference; the number of
-//! documents whose ids differ.
+//! documents whose ids differ. For each tokenizer, a line before them states its engine and how long loading takes.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 
@@ -46,14 +46,30 @@ fn main() {
     for (name, json) in &tokenizers {
         let tokenizer = Tokenizer::from_json(json.clone(), TokenizerOptions::default()).unwrap();
         println!(
-            "{name}: {}{}",
+            "{name}: {}{}, loaded in {:.0} ms; the reference in {:.0} ms",
             tokenizer.info().engine.name,
-            tokenizer.info().engine_note.as_deref().map_or(String::new(), |n| format!(" ({n})"))
+            tokenizer.info().engine_note.as_deref().map_or(String::new(), |n| format!(" ({n})")),
+            load_time(json, EngineChoice::Auto),
+            load_time(json, EngineChoice::Reference),
         );
         for (text, documents) in &texts {
             measure(name, json, text, documents, limit);
         }
     }
+}
+
+/// Returns the median time in milliseconds to load a tokenizer, which several threads do together.
+fn load_time(json: &[u8], engine: EngineChoice) -> f64 {
+    let mut times: Vec<f64> = (0..2 * ROUNDS + 1)
+        .map(|_| {
+            let (json, options) = (json.to_vec(), TokenizerOptions { engine, ..Default::default() });
+            let start = Instant::now();
+            std::hint::black_box(Tokenizer::from_json(json, options).unwrap());
+            start.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[ROUNDS]
 }
 
 fn measure(name: &str, json: &[u8], text: &str, documents: &[String], limit: usize) {
