@@ -60,16 +60,18 @@ fn main() {
 
 /// Returns the median time in milliseconds to load a tokenizer, which several threads do together.
 fn load_time(json: &[u8], engine: EngineChoice) -> f64 {
-    let mut times: Vec<f64> = (0..2 * ROUNDS + 1)
-        .map(|_| {
-            let (json, options) = (json.to_vec(), TokenizerOptions { engine, ..Default::default() });
-            let start = Instant::now();
-            std::hint::black_box(Tokenizer::from_json(json, options).unwrap());
-            start.elapsed().as_secs_f64() * 1e3
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    times[ROUNDS]
+    let load = |_| {
+        let (json, options) = (json.to_vec(), TokenizerOptions { engine, ..Default::default() });
+        let start = Instant::now();
+        std::hint::black_box(Tokenizer::from_json(json, options).unwrap());
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    median((0..2 * ROUNDS + 1).map(load).collect())
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
 fn measure(name: &str, json: &[u8], text: &str, documents: &[String], limit: usize) {
@@ -89,10 +91,7 @@ fn measure(name: &str, json: &[u8], text: &str, documents: &[String], limit: usi
         times[2].push(bytes as f64 / encode_all(&tokenizer, documents, &mut scratch));
         times[0].push(sampled as f64 / encode_all(&reference, &sample, &mut scratch));
     }
-    let [slow, first, second] = times.map(|mut speeds| {
-        speeds.sort_by(f64::total_cmp);
-        speeds[ROUNDS / 2] / 1e6
-    });
+    let [slow, first, second] = times.map(|speeds| median(speeds) / 1e6);
 
     let mut scratch = tokenizer.scratch();
     let (mut expected, mut ids, mut differ) = (Vec::new(), Vec::new(), 0);

@@ -8,7 +8,7 @@
 use super::cache::WordEncoder;
 use super::char_tokens::CharTokens;
 use super::classes::decode;
-use super::merges::{Merges, NOBODY, SMALL};
+use super::merges::{Merges, NOBODY, Symbols};
 use crate::bpe_file::{Merge, ParsedBpe};
 use crate::error::EncodeError;
 use crate::outline::METASPACE;
@@ -61,8 +61,9 @@ impl CharBpe {
     pub(super) fn neighbours(&self) -> &Neighbours {
         &self.neighbours
     }
+}
 
-    /// Calls `each` with the tokens of the characters of `word` before merging, at most one per byte.
+impl Symbols for CharBpe {
     fn symbols(&self, word: &str, mut each: impl FnMut(u32)) {
         for char in word.chars() {
             let token = self.chars.get(char);
@@ -79,18 +80,7 @@ impl CharBpe {
 impl WordEncoder for CharBpe {
     fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
         let text = std::str::from_utf8(word).map_err(|_| EncodeError::SplitCharacter("a word"))?;
-        if word.len() > SMALL {
-            let mut ids = Vec::with_capacity(word.len());
-            self.symbols(text, |id| ids.push(id));
-            return self.merges.merge_large(ids, out);
-        }
-        let (mut ids, mut len) = ([0; _], 0);
-        self.symbols(text, |id| {
-            ids[len] = id;
-            len += 1;
-        });
-        self.merges.merge_array(&mut ids, len, out);
-        Ok(())
+        self.merges.merge_word(self, text, out)
     }
 }
 

@@ -75,6 +75,12 @@ impl MergedIds {
     }
 }
 
+/// A model that determines the symbols of a word before merging.
+pub(super) trait Symbols {
+    /// Calls `each` with the tokens of the symbols of `word`, at most one per byte.
+    fn symbols(&self, word: &str, each: impl FnMut(u32));
+}
+
 impl Merges {
     /// Creates the tables of `model`. The error states why the engines do not support them.
     pub(super) fn new(model: &ParsedBpe) -> Result<Self, String> {
@@ -121,14 +127,33 @@ impl Merges {
         self.pairs.get(left, right)
     }
 
-    /// Merges the tokens `ids[..len]` and appends the result.
+    /// Merges the symbols of `word` and appends the ids.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::merge_large`].
     #[inline(always)]
-    pub(super) fn merge_array(&self, ids: &mut SymbolArray, len: usize, out: &mut Vec<u32>) {
-        let mut ranks = [NONE; _];
+    pub(super) fn merge_word(
+        &self,
+        model: &impl Symbols,
+        word: &str,
+        out: &mut Vec<u32>,
+    ) -> Result<(), EncodeError> {
+        if word.len() > SMALL {
+            let mut ids = Vec::with_capacity(word.len());
+            model.symbols(word, |id| ids.push(id));
+            return self.merge_large(ids, out);
+        }
+        let (mut ids, mut ranks, mut len) = ([0; _], [NONE; _], 0);
+        model.symbols(word, |id| {
+            ids[len] = id;
+            len += 1;
+        });
         for at in 1..len {
             ranks[at - 1] = self.rank(ids[at - 1], ids[at]);
         }
-        self.merge_small(ids, &mut ranks, len, out);
+        self.merge_small(&mut ids, &mut ranks, len, out);
+        Ok(())
     }
 
     /// Merges the tokens `ids[..len]` and appends the result. `ranks` contains the rank of the merge of each token with

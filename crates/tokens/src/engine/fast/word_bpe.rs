@@ -1,7 +1,7 @@
 //! BPE of words over characters, for models in which a character may have no token (BigBird, NLLB, GPT-1).
 
 use super::char_tokens::CharTokens;
-use super::merges::{Merges, NOBODY, SMALL};
+use super::merges::{Merges, NOBODY, Symbols};
 use crate::bpe_file::ParsedBpe;
 use crate::error::EncodeError;
 
@@ -47,7 +47,13 @@ impl WordBpe {
         Ok(Self { inner: CharTokens::new(vocab, ""), last, unk, merges })
     }
 
-    /// Calls `each` with the tokens of the characters of `word` before merging, at most one per character.
+    /// Appends the ids of `word`.
+    pub(super) fn encode(&self, word: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        self.merges.merge_word(self, word, out)
+    }
+}
+
+impl Symbols for WordBpe {
     fn symbols(&self, word: &str, mut each: impl FnMut(u32)) {
         let mut is_after_unk = false;
         let mut chars = word.chars();
@@ -69,22 +75,6 @@ impl WordBpe {
                 }
             }
         }
-    }
-
-    /// Appends the ids of `word`.
-    pub(super) fn encode(&self, word: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
-        if word.len() > SMALL {
-            let mut ids = Vec::with_capacity(word.len());
-            self.symbols(word, |id| ids.push(id));
-            return self.merges.merge_large(ids, out);
-        }
-        let (mut ids, mut len) = ([0; _], 0);
-        self.symbols(word, |id| {
-            ids[len] = id;
-            len += 1;
-        });
-        self.merges.merge_array(&mut ids, len, out);
-        Ok(())
     }
 }
 
