@@ -1,11 +1,11 @@
-//! Benchmark of the cost of activity times: alternating conversions with and without them, and one measurement alone.
+//! Benchmark of the cost of activity times: conversions that alternate with and without them, and a single measurement.
 //!
 //! ```text
 //! DSCONVERT_BENCH_IMAGES=folder DSCONVERT_BENCH_CORPUS=file.jsonl cargo bench --bench activity_times
 //! ```
 //!
 //! Without the variables, the photographs and the corpus of `fixtures/` are used. The order within a pair alternates,
-//! so that neither gains from what the other left in caches. Processor time is that of all threads.
+//! so that neither benefits from caches that the other has filled. CPU time is that of all threads.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 
@@ -32,13 +32,13 @@ fn main() {
     let images = path_or_fixture("DSCONVERT_BENCH_IMAGES", "photos");
     let options = ImageOptions { resize: "shorter:256".parse().unwrap(), ..ImageOptions::default() };
     pairs("images, shorter:256", &images_job(&images, options, Format::Parquet), threads);
-    pairs("images, as they are", &images_job(&images, ImageOptions::default(), Format::Parquet), threads);
+    pairs("images, unchanged", &images_job(&images, ImageOptions::default(), Format::Parquet), threads);
     let text = path_or_fixture("DSCONVERT_BENCH_CORPUS", "corpus/stories.jsonl");
     let tokenizer = tokenizer(&path_or_fixture("DSCONVERT_BENCH_TOKENIZER", "tokenizers/bpe.json"));
     pairs("text", &text_job(&text, tokenizer, Format::Parquet), threads);
 }
 
-/// Prints the time of one measurement: two reads of the clock, and an addition to a sum that all threads share.
+/// Prints the duration of one measurement: two clock reads, and an addition to a sum that all threads share.
 fn one_measurement(threads: usize) {
     const TIMES: u64 = 2_000_000;
     let sum = AtomicU64::new(0);
@@ -82,8 +82,8 @@ fn pairs(name: &str, job: &impl Job, threads: usize) {
         wall.push(with.1 / without.1);
     }
     println!(
-        "{name}: {PAIRS} pairs of {repeats} conversions, {threads} threads: with activity times, {} of the processor time and {} of \
-         the time without",
+        "{name}: {PAIRS} pairs of {repeats} conversions, {threads} threads: with activity times, {} of the CPU time \
+         and {} of the elapsed time without",
         spread(&mut cpu),
         spread(&mut wall)
     );
@@ -96,7 +96,7 @@ fn spread(ratios: &mut [f64]) -> String {
     format!("{:.1}% ({:.1}% to {:.1}%)", at(2), at(1), at(3))
 }
 
-/// Returns the processor time of all threads of this process so far, in steps of 10 ms.
+/// Returns the CPU time of all threads of this process so far, in steps of 10 ms.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Without the variable, the photographs of `fixtures/` are used. Figures are the best of several rounds. The ratio to
-//! the bare loop shows the cost of the pipeline (reading, hashing, indexes, fsync).
+//! the bare loop shows the overhead of the pipeline (reading, hashing, indexes, fsync).
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 

@@ -1,14 +1,14 @@
 //! Benchmark of image engines and their stages, per core: `cargo bench --bench image_engines`.
 //!
 //! Set `DSCONVERT_BENCH_IMAGES` to a folder of JPEG files, which is read recursively. Without it, synthetic pictures
-//! are used, which are smoother than photographs and so flatter every engine. `DSCONVERT_BENCH_ROUNDS` (default 5) is
-//! the number of times that each image goes through each engine.
+//! are used. They are smoother than photographs, so every engine is faster on them. `DSCONVERT_BENCH_ROUNDS` (default
+//! 5) is the number of times that each engine converts each image.
 //!
 //! One thread runs all engines in turn on each image, and the fastest round of each image counts. Other load therefore
-//! affects all engines alike and mostly drops out. Compare ratios: absolute figures depend on the machine.
+//! affects all engines alike and mostly cancels out. Compare ratios: absolute figures depend on the machine.
 //! `benches/peers/` does the same with Pillow and OpenCV.
 #![allow(clippy::print_stdout, reason = "a benchmark reports on standard output")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark may stop at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark may panic")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use libjpeg_turbo_rs::{Decoder, PixelFormat, ScalingFactor, Subsampling};
 
 const QUALITY: u8 = 90;
 
-/// Resize task of the engines.
+/// The resize operation that the engines are compared on.
 #[derive(Clone, Copy)]
 enum Task {
     Shorter(u32),
@@ -61,7 +61,7 @@ trait Engine {
     fn convert(&mut self, jpeg: &Bytes) -> Option<Stages>;
 }
 
-/// The transform that the command runs.
+/// The transform of the `dsconvert` command.
 struct Dsconvert(ImageTransform, ImageScratch);
 
 impl Engine for Dsconvert {
@@ -126,7 +126,7 @@ impl Engine for Turbo {
     }
 }
 
-/// The same loop over planes, with nothing between decoder, resizer and encoder.
+/// The same loop on YCbCr planes, without color conversion.
 struct TurboPlanes {
     task: Task,
     resizer: Resizer,
@@ -269,8 +269,8 @@ fn read_folder(folder: &Path, files: &mut Vec<Bytes>) {
     }
 }
 
-/// Makes a picture of gradients, edges and noise.
-fn made(width: usize, height: usize, seed: u32) -> Bytes {
+/// Creates a JPEG of gradients, edges and noise.
+fn synthetic_jpeg(width: usize, height: usize, seed: u32) -> Bytes {
     let mut state = seed.wrapping_mul(2_654_435_761).max(1);
     let mut rgb = Vec::with_capacity(width * height * 3);
     for y in 0..height {
@@ -339,10 +339,10 @@ fn main() {
     let mut files = Vec::new();
     match std::env::var_os("DSCONVERT_BENCH_IMAGES") {
         Some(folder) => read_folder(Path::new(&folder), &mut files),
-        None => files.extend((0..40).map(|i| made(500, 375, i + 1))),
+        None => files.extend((0..40).map(|i| synthetic_jpeg(500, 375, i + 1))),
     }
     run("small images", Task::Shorter(256), &files, rounds);
     run("small images", Task::Longer(512), &files, rounds);
-    let photos: Vec<Bytes> = (0..4).map(|i| made(4000, 3000, i + 1)).collect();
+    let photos: Vec<Bytes> = (0..4).map(|i| synthetic_jpeg(4000, 3000, i + 1)).collect();
     run("photos of 4000×3000", Task::Shorter(256), &photos, rounds.min(3));
 }

@@ -5,9 +5,10 @@
 //! ```
 //!
 //! Writes synthetic datasets of 10³, 10⁵ and the given number of records into a temporary directory (about 100 bytes
-//! per record, so the largest needs a gigabyte at a time). Each is read in a separate process, so that nothing is left
-//! from writing. *open* opens the dataset, a split and both indexes, and reads one length. *resident* is the memory of
-//! the process after that (`VmRSS`). *get* reads a random record with its checksum, in a first and a second pass.
+//! per record, so the largest needs a gigabyte at a time). Each is read in a separate process, so that memory from
+//! writing does not count. *open* opens the dataset, a split and both indexes, and reads one length. *resident* is the
+//! memory of the process after that (`VmRSS`). *get* reads a random record and verifies its checksum, in a first and a
+//! second pass.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 

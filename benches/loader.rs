@@ -1,15 +1,15 @@
-//! Benchmark of the loader against decoding alone, which it cannot beat.
+//! Benchmark of the loader against decoding alone, the upper bound of its speed.
 //!
 //! ```text
 //! DSCONVERT_BENCH_IMAGES=folder DSCONVERT_BENCH_CORPUS=corpus.jsonl DSCONVERT_BENCH_TOKENIZER=gpt2.json \
 //!     cargo bench --bench loader
 //! ```
 //!
-//! Images: records of 256 pixels on the shorter side, JPEG of quality 90, cropped to the middle 224×224, in batches of
+//! Images: records of 256 pixels on the shorter side, JPEG of quality 90, cropped to the center 224×224, in batches of
 //! 64. *decode alone* runs the same decoder over the same bytes in as many bare threads, into one buffer each.
-//! *libjpeg-turbo alone* decodes whole images and copies out the middle. Tokens: random padded batches of 32. Rounds
-//! are interleaved. The best round of each counts; the mean per second of CPU time is printed beside it. Without the
-//! variables, `fixtures/` are used, and bytes as tokens.
+//! *libjpeg-turbo alone* decodes whole images and copies out the center. Tokens: random padded batches of 32. Rounds
+//! are interleaved. The best round of each counts; the second column is the mean per second of CPU time. Without the
+//! variables, the files of `fixtures/` are used, with bytes as tokens.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 
@@ -57,14 +57,14 @@ fn best_of(runs: &mut [Run<'_>], unit: &str) {
     }
     for (n, (name, _)) in runs.iter().enumerate() {
         let (per_second, per_cpu) = (counts[n] as f64 / best[n], (counts[n] * ROUNDS as u64) as f64 / cpu[n]);
-        println!("{name:28} {per_second:>10.0} {unit}/s {per_cpu:>10.0} per second of a core");
+        println!("{name:28} {per_second:>10.0} {unit}/s {per_cpu:>10.0} per CPU second");
     }
 }
 
-/// Returns the CPU seconds of this process, on Linux: a fair measure even if others use the machine, too.
+/// Returns the CPU seconds of this process, on Linux. Other load affects them less than elapsed time.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the process, in parentheses, may contain anything.
+    // The process name, in parentheses, may contain spaces and parentheses.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
     ticks as f64 / 100.0
@@ -123,7 +123,7 @@ fn images(dir: &Path, threads: usize) {
     );
 }
 
-/// Decodes a whole file, then copies the middle.
+/// Decodes a whole file, then copies the center crop.
 fn decode_whole(file: &[u8], buffer: &mut Vec<u8>) {
     let mut decoder = Decoder::new(file).unwrap();
     decoder.set_stop_on_warning(true);
@@ -140,7 +140,7 @@ fn decode_whole(file: &[u8], buffer: &mut Vec<u8>) {
     black_box(middle);
 }
 
-/// Runs the loader's own decoder and nothing else.
+/// Runs only the loader's own decoder.
 fn bare_crops(split: &Split, threads: usize) -> impl FnMut() -> u64 {
     let records: Vec<_> = split.iter().map(Result::unwrap).collect();
     let target = Size::new(CROP as u32, CROP as u32);
@@ -153,8 +153,8 @@ fn bare_crops(split: &Split, threads: usize) -> impl FnMut() -> u64 {
                     for record in records {
                         let size = Size::new(record.width().unwrap(), record.height().unwrap());
                         let image = Stored { bytes: record.image().unwrap(), size, raw_channels: None };
-                        let part = middle(size);
-                        decoder.decode(image, part, target, 3, &mut out).unwrap();
+                        let region = center_region(size);
+                        decoder.decode(image, region, target, 3, &mut out).unwrap();
                         black_box(&out);
                     }
                 });
@@ -164,8 +164,8 @@ fn bare_crops(split: &Split, threads: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns the middle of an image or, if it is too small, its largest square.
-fn middle(Size { width, height }: Size) -> SourceRegion {
+/// Returns the center crop of an image or, if it is too small, its largest centered square.
+fn center_region(Size { width, height }: Size) -> SourceRegion {
     let side = width.min(height).min(CROP as u32);
     let (left, top) = ((width - side) / 2, (height - side) / 2);
     SourceRegion { left: left.into(), top: top.into(), width: side.into(), height: side.into() }
@@ -198,7 +198,7 @@ fn tokens(dir: &Path, threads: usize) {
     best_of(
         &mut [
             ("ids of padded batches of 32", Box::new(|| epoch(&mut ids))),
-            ("all arrays of the same", Box::new(|| epoch(&mut all))),
+            ("all arrays of those batches", Box::new(|| epoch(&mut all))),
             ("buckets of 16,384 tokens", Box::new(|| epoch(&mut buckets))),
             (
                 "packed rows of 2048",

@@ -4,8 +4,8 @@
 //! DSCONVERT_BENCH_CORPUS=corpus.jsonl cargo bench --bench random_read
 //! ```
 //!
-//! Without the variable, a corpus of `fixtures/` is used. Every record is checked against its checksum. The order is
-//! pseudo-random and fixed. Microseconds are per record, the best of several rounds.
+//! Without the variable, a corpus of `fixtures/` is used. The checksum of every record is verified. The order is
+//! pseudo-random and fixed. Microseconds are per record, from the best of several rounds.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 

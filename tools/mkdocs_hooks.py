@@ -1,4 +1,4 @@
-"""Adapts pages that are written for the repository to the site."""
+"""MkDocs hooks that adapt the pages, which are written for the repository, to the site."""
 
 import posixpath
 import re
@@ -8,9 +8,9 @@ FENCE = re.compile(r"^```(\w+),[\w,]+$", re.MULTILINE)
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links to files outside docs/ point to the repository, or become plain text where no `repo_url` is set.
+    """Points links to files outside docs/ to the repository, or turns them into plain text if no `repo_url` is set.
 
-    Fences such as ```rust,no_run lose their rustdoc attributes, which the site's highlighter cannot parse.
+    Removes the rustdoc attributes of fences such as ```rust,no_run, which the site's highlighter cannot parse.
     """
     here = posixpath.dirname(page.file.src_uri)
 

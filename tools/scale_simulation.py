@@ -1,11 +1,11 @@
-"""Simulates one conversion on many machines, with slow machines and machines that fail.
+"""Simulates a conversion on many machines, some of which are slow or fail.
 
     python tools/scale_simulation.py            # prints the tables of docs/explanation/scale.md
-    python tools/scale_simulation.py --write    # writes them into the page
+    python tools/scale_simulation.py --write    # updates the tables in the page
 
 The model has work units, tasks and machines; no bytes are converted. Rates are those measured on one core
 (docs/explanation/performance.md), times the cores of a machine. Tasks are sized by the code of `dsconvert.ray`. Random
-numbers come from a fixed seed, so that the tables are the same everywhere; `tests/python/test_scale_page.py` compares
+numbers come from fixed seeds, so that the tables are the same everywhere; `tests/python/test_scale_page.py` compares
 them with the page.
 """
 
@@ -25,12 +25,13 @@ PAGE = ROOT / "docs/explanation/scale.md"
 
 CORES = 32
 SEEDS = range(5)
-# Machines differ: the standard deviation of the logarithm of their speed.
+# Standard deviation of the logarithm of the speeds of machines.
 SPEED_SIGMA = 0.05
 # Stragglers: a share of the machines has a quarter of the speed.
 STRAGGLER_SHARE = 0.01
 STRAGGLER_SPEED = 0.25
-# Mean time between two failures of one machine, as of machines that may be reclaimed at any time, and the time until it, or a spare, works again.
+# Mean time between failures of a machine, as for machines that may be reclaimed at any time, and the time until it or a
+# spare works again.
 MTBF_HOURS = 10.0
 REPAIR_SECONDS = 300.0
 # Start of a task: process, package, plan.
@@ -38,7 +39,7 @@ TASK_START_SECONDS = 1.0
 
 
 def task_size_class():
-    """`TaskSize` of the package, without importing the package, which needs its native module."""
+    """Returns `TaskSize` of the package without importing the package, which needs its native module."""
     path = ROOT / "bindings/python/python/dsconvert/ray/task_size.py"
     spec = importlib.util.spec_from_file_location("task_size", path)
     module = importlib.util.module_from_spec(spec)
@@ -52,7 +53,7 @@ TaskSize = task_size_class()
 
 @dataclass(frozen=True)
 class Job:
-    """What is converted."""
+    """The data to convert."""
 
     name: str
     kind: str
@@ -80,7 +81,7 @@ TEXT = Job("10 TB of text", "text", 1e13, 256 << 20, 127e6)
 class Machine:
     speed: float
     failures: list = field(default_factory=list)
-    """Times of its failures, ascending, as far as they were drawn."""
+    """Times of the failures drawn so far, ascending."""
 
 
 class Cluster:
@@ -96,7 +97,7 @@ class Cluster:
         self._clocks = [random.Random(self._random.random()) for _ in range(count)] if failures else None
 
     def next_failure(self, machine, after):
-        """The first failure of a machine after a time."""
+        """Returns the time of the first failure of a machine after the time `after`."""
         if self._clocks is None:
             return math.inf
         times = self.machines[machine].failures
@@ -113,7 +114,7 @@ class Outcome:
     failures: int
     """Tasks that a failure of their machine ended."""
     ideal_seconds: float
-    """The same work without faults, starts and idle machines, at the speed that these machines have together."""
+    """Time of the same work without failures, task starts and idle machines, at the total speed of these machines."""
 
     @property
     def share_of_ideal(self):
@@ -135,7 +136,7 @@ class MeasuredTasks:
 
 
 class Parts:
-    """Parts of equal size: a Slurm array of so many for each machine."""
+    """Parts of equal size, as in a Slurm array, with `each` parts per machine."""
 
     def __init__(self, job, machines, each):
         self._units = math.ceil(job.units / (machines * each))
@@ -148,10 +149,10 @@ class Parts:
 
 
 def simulate(job, cluster, tasks):
-    """Gives tasks to machines that are free. A failed task is started again with the units that it had not finished."""
+    """Assigns tasks to idle machines. A failed task is retried with the units that it had not finished."""
     remaining, again = job.units, []
     idle = list(range(len(cluster.machines)))
-    events = []  # (time, machine, units, units left); units are 0 for a machine that works again
+    events = []  # (time, machine, units, units left); units are 0 when a machine is repaired
     now = last = 0.0
     started = failures = working = 0
     while True:
@@ -185,7 +186,7 @@ def simulate(job, cluster, tasks):
 
 
 def execute(cluster, machine, start, units, unit_seconds):
-    """When a task is over, and the units that are left if its machine fails before. Finished units are kept."""
+    """Returns when a task ends, and how many of its units are left if its machine fails. Finished units are kept."""
     per_unit = unit_seconds / cluster.machines[machine].speed
     end = start + TASK_START_SECONDS + units * per_unit
     failure = cluster.next_failure(machine, start)
@@ -196,7 +197,7 @@ def execute(cluster, machine, start, units, unit_seconds):
 
 
 def outcomes(job, machines, make_tasks, **faults):
-    """Outcomes for all seeds."""
+    """Returns the outcomes for all seeds."""
     return [simulate(job, Cluster(machines, seed, **faults), make_tasks(job, machines)) for seed in SEEDS]
 
 
@@ -208,7 +209,7 @@ def duration(seconds):
 
 
 def sizes_table():
-    """How long 1 to 1,000 machines take, and what they read meanwhile."""
+    """Returns the table of how long 1 to 1,000 machines take, and how fast they read."""
     lines = [
         "| job | machines | without faults | with faults | share of ideal | tasks ended by failures | read together |",
         "|---|---|---|---|---|---|---|",
@@ -226,7 +227,7 @@ def sizes_table():
 
 
 def division_table():
-    """How work is divided, on 1,000 machines with stragglers and failures."""
+    """Returns the table of ways to divide the work, on 1,000 machines with stragglers and failures."""
     ways = {
         "one part for each machine": lambda job, machines: Parts(job, machines, 1),
         "5 parts for each machine": lambda job, machines: Parts(job, machines, 5),
@@ -246,16 +247,16 @@ def median(found, name):
 
 
 def tables():
-    """The tables of the page by name."""
+    """Returns the tables of the page by name."""
     return {"sizes": sizes_table(), "division": division_table()}
 
 
 def replaced(page, made):
-    """The page with its tables replaced."""
+    """Returns the page with its tables replaced."""
     for name, lines in made.items():
         block = f"<!-- simulated: {name} -->\n\n" + "\n".join(lines) + "\n"
         page, count = re.subn(rf"<!-- simulated: {name} -->\n\n(?:\|.*\n)*", lambda _: block, page)
-        assert count == 1, f"the page has no place for {name}"
+        assert count == 1, f"the page must have one table {name}, not {count}"
     return page
 
 

@@ -1,4 +1,4 @@
-//! Helpers of the benchmarks of whole conversions.
+//! Helpers for benchmarks that convert a whole dataset.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use dsconvert::source::layout::Layout;
 use dsconvert::transform::image::ImageOptions;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
 
-/// Number of rounds, of which the fastest counts, because the machine may be shared.
+/// Number of rounds. Only the fastest counts, because other load may slow the machine.
 pub const ROUNDS: usize = 5;
 
 /// Returns the path in an environment variable, or a fixture of the repository.
@@ -24,7 +24,8 @@ pub fn best(mut run: impl FnMut()) -> f64 {
     (0..ROUNDS).map(|_| seconds(&mut run)).fold(f64::INFINITY, f64::min)
 }
 
-/// Returns the seconds of the fastest of [`ROUNDS`] runs of each. Runs alternate, so that other load affects both.
+/// Returns the seconds of the fastest of [`ROUNDS`] runs of each function. Runs alternate, so that other load affects
+/// both.
 pub fn best_in_turns(mut first: impl FnMut(), mut second: impl FnMut()) -> (f64, f64) {
     (0..ROUNDS).fold((f64::INFINITY, f64::INFINITY), |best, _| {
         (best.0.min(seconds(&mut first)), best.1.min(seconds(&mut second)))

@@ -1,10 +1,10 @@
-"""Images per second of CPU time: the whole command against a bare OpenCV loop in memory, in turn on one core.
+"""Compares the CPU time of the whole command with that of a bare OpenCV loop in memory, in turn on one core.
 
     pip install opencv-python-headless
     python benches/images/opencv.py FOLDER DSCONVERT [--resize shorter:256] [--reduced 1|2|4] [--pairs 7] [--core 1]
 
-The command lists, reads, checks, converts, hashes and commits; the loop only decodes, resizes (INTER_AREA) and encodes. With
---reduced, OpenCV decodes at that fraction of the size. Importing OpenCV and reading the files do not count.
+The command lists, reads, checks, converts, hashes and commits; the loop only decodes, resizes (INTER_AREA) and encodes.
+With --reduced, OpenCV decodes at that fraction of the size. Importing OpenCV and reading the files do not count.
 """
 
 import argparse

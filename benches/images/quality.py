@@ -1,4 +1,4 @@
-"""Compares conversions from JPEG to JPEG with the same conversion in floating point.
+"""Measures the quality of conversions from JPEG to JPEG against the same conversion in floating point.
 
     python benches/images/quality.py FOLDER DSCONVERT [DSCONVERT ...] [--resize shorter:256] [--quality 90]
 

@@ -1,4 +1,4 @@
-"""gigatoken and the Python package tokenizers on one core: MB/s, and documents whose ids differ.
+"""Compares gigatoken with the Python package tokenizers on one core: MB/s, and documents whose ids differ.
 
     python encode_gigatoken.py TOKENIZER.json CORPUS.jsonl [CORPUS.jsonl ...]
 
@@ -41,7 +41,7 @@ def measure(path, corpus):
     reference.no_padding()
     reference.encode_special_tokens = True
     slow, first, second = [], [], []
-    # Alternates, so that a busy machine slows all of them.
+    # Alternates, so that other load affects all of them.
     for _ in range(ROUNDS):
         fast = gigatoken.Tokenizer(str(path))
         first.append(size / seconds(lambda: fast.encode_batch(texts, parallel=False)))

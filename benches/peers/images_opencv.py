@@ -1,4 +1,4 @@
-"""OpenCV on the task of `benches/image_engines.rs`: JPEG in, resized JPEG out, one thread, files in memory.
+"""Runs OpenCV on the task of `benches/image_engines.rs`: JPEG in, resized JPEG out, one thread, files in memory.
 
     python images_opencv.py FOLDER [shorter:256|longer:512] [--rounds 5]
 
@@ -14,8 +14,8 @@ import numpy as np
 
 
 def convert(data, task, flag=cv2.IMREAD_COLOR):
-    """Converts a JPEG with quality 90, and returns the size. Another `flag`, such as IMREAD_REDUCED_COLOR_4, decodes it
-    at a fraction of its size."""
+    """Resizes a JPEG, encodes it with quality 90, and returns its new size in bytes. A `flag` such as
+    IMREAD_REDUCED_COLOR_4 decodes it at a fraction of its size."""
     image = cv2.imdecode(np.frombuffer(data, np.uint8), flag)
     height, width = image.shape[:2]
     kind, wanted = task.split(":")

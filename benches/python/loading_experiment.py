@@ -4,9 +4,9 @@
 
 simulate: DataLoaders with 0 to 4 workers over a raw folder of images, the converted dataset, and the raw folder with a
 wait of 30 ms per image, as on a network disk. They feed a device that is busy for a known time, or a small CNN on the
-CPU. The throughput with 2 to 4 workers, which the trace has not seen, is predicted from a trace of one worker, the time
-to hand over a ready batch, and the step time on cached batches. A row holds if the prediction is within max(5%, twice
-the spread of the repeats) of the measurement.
+CPU. The throughput with 2 to 4 workers is predicted from a trace of one worker, the time to hand over a ready batch,
+and the step time on cached batches. A row holds if the prediction is within max(5%, twice the spread of the repeats) of
+the measurement.
 
 headspace: a delay is injected into loading. A row holds if the measured gain is within max(1 point, 10% of the gain) of
 the difference between whole runs with loading and whole runs without.
@@ -49,7 +49,7 @@ warnings.filterwarnings("ignore", message="This DataLoader will create")
 
 
 def to_tensor(image):
-    """Returns the middle of an image, as model input."""
+    """Returns the center crop of an image, as model input."""
     top, left = (max(0, side - SIDE) // 2 for side in image.shape[:2])
     crop = image[top : top + SIDE, left : left + SIDE].astype(np.float32) / 255
     padded = np.zeros((SIDE, SIDE, 3), np.float32)
@@ -58,7 +58,7 @@ def to_tensor(image):
 
 
 def decodes(path):
-    """Returns whether Pillow can read the file: some of the shipped photographs are damaged."""
+    """Returns whether Pillow can read the file: some of the photographs in fixtures/ are damaged."""
     try:
         with Image.open(path) as image:
             image.convert("RGB")
@@ -99,7 +99,7 @@ class Converted(Dataset):
 
 
 class Busy:
-    """A step that waits for a device that is busy for a known time."""
+    """A step that waits for a simulated device that is busy for a known time."""
 
     uses_a_core = False
 
@@ -156,9 +156,9 @@ def step_ms_of(dataset, step, batches):
         step(batch)
     times = []
     for _ in range(batches):
-        begin = time.perf_counter()
+        start = time.perf_counter()
         step(batch)
-        times.append(time.perf_counter() - begin)
+        times.append(time.perf_counter() - start)
     return statistics.fmean(times) * 1e3
 
 
@@ -169,15 +169,15 @@ def trace_of(dataset, batches):
     next(batches_of_one)
     loads = []
     for _ in range(batches - 1 - TAKEN_READY):
-        begin = time.perf_counter()
+        start = time.perf_counter()
         next(batches_of_one)
-        loads.append((time.perf_counter() - begin) * 1e3)
+        loads.append((time.perf_counter() - start) * 1e3)
     ready = []
     for _ in range(TAKEN_READY):
         time.sleep(1.5 * max(loads) / 1e3)
-        begin = time.perf_counter()
+        start = time.perf_counter()
         next(batches_of_one)
-        ready.append((time.perf_counter() - begin) * 1e3)
+        ready.append((time.perf_counter() - start) * 1e3)
     return loads, statistics.median(ready)
 
 
@@ -250,12 +250,12 @@ def whole_run_ms(batches, step, synchronize, steps):
     batches = iter(batches)
     batch = next(batches)
     synchronize()
-    begin = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(steps):
         step(batch)
         batch = next(batches)
     synchronize()
-    return (time.perf_counter() - begin) / steps * 1e3
+    return (time.perf_counter() - start) / steps * 1e3
 
 
 def check_headspace(args):
@@ -274,7 +274,7 @@ def check_headspace(args):
         for workers, delay_ms in ((0, 5), (0, 20), (0, 45), (2, 20), (2, 80), (2, 120)):
             dataset = Delayed(100_000, delay_ms / 1e3)
             cached = [default_collate([dataset[1]] * BATCH_SIZE)] * (args.batches + 1)
-            # One after the other, so that noise affects both.
+            # Runs alternate, so that noise affects both.
             gains = []
             for _ in range(args.repeats):
                 real = whole_run_ms(loader_of(dataset, workers), step, synchronize, args.batches)
@@ -305,9 +305,9 @@ def convert(images, out):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=Path, default=ROOT / "fixtures/photos", help="folder of images")
-    parser.add_argument("--parts", default="simulate,headspace", help="what to do")
+    parser.add_argument("--parts", default="simulate,headspace", help="experiments to run, separated by commas")
     parser.add_argument("--batches", type=int, default=60, help="batches of a run")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of which the median is taken")
+    parser.add_argument("--repeats", type=int, default=3, help="runs, of which the median counts")
     parser.add_argument("--only", default="", help="only data (simulate) and steps (headspace) whose name contains this")
     args = parser.parse_args()
     torch.set_num_threads(1)

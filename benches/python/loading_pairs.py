@@ -1,4 +1,4 @@
-"""Compares how fast the loader delivers images of several datasets, in alternating epochs of one process.
+"""Compares how fast the loader delivers images from several datasets, in alternating epochs of one process.
 
     python benches/python/loading_pairs.py DATASET DATASET … [--crop random|center] [--threads 1] [--rounds 7]
 

@@ -1,4 +1,4 @@
-"""Measures padding against mixing: how many records of a batch share a batch again in the next epoch.
+"""Measures the trade-off of padding and mixing: how many records of a batch share a batch again in the next epoch.
 
     python benches/python/mixing.py [lengths.txt] [--max-tokens 16384] [--micro-batches 1]
 
@@ -12,16 +12,17 @@ from pathlib import Path
 
 import dsconvert
 
-EPOCHS = 9  # more than the ways in which a plan cuts the records into buckets
+# More than the number of different divisions into buckets that a plan uses.
+EPOCHS = 9
 
 
 def lengths_of(args, records):
     if args.lengths:
         lengths = [int(line) for line in Path(args.lengths).read_text().split()]
         return random.Random(1).sample(lengths, records) if records < len(lengths) else lengths
-    made_up = random.Random(7)
+    rng = random.Random(7)
     return [
-        min(max(1, int(made_up.lognormvariate(5.52, 1.1))), args.max_tokens // 2) for _ in range(records)
+        min(max(1, int(rng.lognormvariate(5.52, 1.1))), args.max_tokens // 2) for _ in range(records)
     ]
 
 
@@ -36,7 +37,7 @@ def measure(sampler, lengths):
         batch_of = {record: number for number, batch in enumerate(after) for record in batch}
         for batch in now:
             if len(batch) < 2:
-                continue  # a record that is alone in a batch is so in every epoch
+                continue  # a record that is alone in a batch is alone in every epoch
             batches += 1
             identical += frozenset(batch) in sets
             counts = {}

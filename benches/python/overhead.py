@@ -1,9 +1,9 @@
-"""Measures what Python adds to a batch and to a record, in microseconds.
+"""Measures the overhead of Python per batch and per record, in microseconds.
 
     python benches/python/overhead.py DATASET      # of text, with the release build of the package
 
-Batches are small and all prepared in advance, so that only the hand-over is measured: the median of an epoch, and the
-best of several epochs.
+Batches are small and prepared in advance, so that only the hand-over is measured. Figures are medians of an epoch, and
+the best of several epochs.
 """
 
 import statistics
@@ -20,10 +20,10 @@ def microseconds(run, times):
     """Returns the microseconds per run in the best of several rounds."""
     best = float("inf")
     for _ in range(EPOCHS):
-        begin = time.perf_counter()
+        start = time.perf_counter()
         for i in range(times):
             run(i)
-        best = min(best, (time.perf_counter() - begin) / times)
+        best = min(best, (time.perf_counter() - start) / times)
     return best * 1e6
 
 
@@ -34,11 +34,11 @@ def per_batch(path, **options):
     for _ in range(EPOCHS):
         batches, times = iter(loader), []
         next(batches)
-        time.sleep(0.5)  # lets the threads make the others
+        time.sleep(0.5)  # lets the threads prepare the others
         for _ in range(min(900, len(loader) - 1)):
-            begin = time.perf_counter()
+            start = time.perf_counter()
             next(batches)
-            times.append(time.perf_counter() - begin)
+            times.append(time.perf_counter() - start)
         medians.append(statistics.median(times))
     return min(medians) * 1e6
 

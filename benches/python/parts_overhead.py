@@ -2,14 +2,14 @@
 
     python benches/python/parts_overhead.py target/release/dsconvert IMAGES [--images N] [--parts N] [--rounds N] [--no-ray]
 
-IMAGES is a folder of photographs, which are linked until there are N. Each round runs, one after the other, a plain
-conversion with two threads; a plan, its parts one after the other with two threads, and the merge; and a conversion by
-`dsconvert.ray` on a local cluster with two nodes of one CPU each. CPU time is the user and system time of all
-processes. For Ray, it includes its own processes and the driver, but not the start of the cluster. The first conversion
-with Ray starts its workers and does not count.
+IMAGES is a folder of photographs, which are linked repeatedly until there are N. Each round runs, one after the other,
+a plain conversion with two threads; a plan, its parts one after the other with two threads, and the merge; and a
+conversion by `dsconvert.ray` on a local cluster with two nodes of one CPU each. CPU time is the user and system time of
+all processes. For Ray, it includes its own processes and the driver, but not the start of the cluster. The first
+conversion with Ray starts its workers and does not count.
 
-The commands of the tasks import the installed package, and then execute the given binary: a package from a debug build
-would measure itself.
+The commands of the Ray tasks import the installed package, and then execute the given binary. Without this, a package
+from a debug build would be measured.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from pathlib import Path
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-# Ray starts its workers with niceness 15: they would hardly run on a machine with other load.
+# Ray starts its workers with niceness 15, so that they would hardly run on a machine with other load.
 os.environ["RAY_worker_niceness"] = "0"
 TICKS = os.sysconf("SC_CLK_TCK")
 OPTIONS = ["--resize", "shorter:256", "--unit-bytes", "64MiB", "--quiet"]
@@ -110,23 +110,23 @@ def rounds(own, folder, images, ray=None):
         outs = [folder / f"{kind}-{number}" for kind in ("plain", "parts", "ray")]
         plain = command(own.binary, "images", images, "--out", outs[0], "--threads", 2, *OPTIONS)
         parts = in_parts(own.binary, images, outs[1], own.parts)
-        said = f"round {number + 1}: plain {plain[0]:.1f} s of CPU, {plain[1]:.1f} s; parts {parts[0]:.1f}, {parts[1]:.1f}"
+        text = f"round {number + 1}: plain {plain[0]:.1f} s of CPU, {plain[1]:.1f} s; parts {parts[0]:.1f}, {parts[1]:.1f}"
         on_ray = None
         if ray is None:
             outs.pop()
         else:
             *on_ray, tasks = with_ray(images, outs[2])
-            said += f"; Ray {on_ray[0]:.1f}, {on_ray[1]:.1f}, {tasks} tasks"
-        assert len({manifest(out) for out in outs}) == 1, "all have the same bytes"
+            text += f"; Ray {on_ray[0]:.1f}, {on_ray[1]:.1f}, {tasks} tasks"
+        assert len({manifest(out) for out in outs}) == 1, "all datasets are identical"
         found.append((plain, parts, on_ray))
-        print(said, flush=True)
+        print(text, flush=True)
         for out in outs:
             shutil.rmtree(out)
     return found
 
 
 def rounds_with_ray(own, folder, images):
-    """Runs the same on a cluster whose workers are already started."""
+    """Runs the rounds, including Ray, on a local cluster whose workers have already started."""
     import ray
     from ray.cluster_utils import Cluster
 

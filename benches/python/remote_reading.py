@@ -1,6 +1,6 @@
 """Measures reading from object storage: the share of the line used, the bytes downloaded, and the speed of the cache.
 
-Starts the server of tests/objects on the files of a dataset, with limited bandwidth and a latency for each request, and
+Starts the server of tests/objects on the files of a dataset, with limited bandwidth and a latency per request, and
 reads epochs of undecoded records through a `Loader`:
 
     cargo build --release --bin objects --package dsconvert-test-objects

@@ -8,13 +8,14 @@
 `plan` makes hard links of up to 100,000 small images whose names, sizes and times are random, 1,000 per folder. It
 measures `plan` of the folders, `status` and `run --units 0`, which converts one unit of the plan. `merge` makes units
 of one image each and measures `run`, `status` before and after the units are converted, `merge`, and `--resume` of the
-finished dataset. `slow` does the same on a file system whose calls take a millisecond longer, by a library that it
+finished dataset. `slow` does the same, but delays file system calls by a millisecond with a preloaded library that it
 compiles with `cc`. `records` converts documents of one byte in files of 10,000,000, and measures `merge` per record.
 Figures are CPU seconds (user and system) and peak resident memory of each process; elapsed time depends on the disk and
 on other load.
 
-DSCONVERT_BENCH_DIR is the folder for temporary files. 10,000,000 files of `plan` need 400 MB for the images, 700 MB for the
-folders and 2 GB for the plan; 100,000,000 `records` 1.3 GB for the documents and 16 GB for the dataset and its units.
+DSCONVERT_BENCH_DIR is the folder for temporary files. With 10,000,000 files, `plan` needs 400 MB for the images, 700 MB
+for the folders and 2 GB for the plan. With 100,000,000 documents, `records` needs 1.3 GB for the documents and 16 GB
+for the dataset and its units.
 """
 
 import os
@@ -32,7 +33,7 @@ from pathlib import Path
 LINKS = 60_000
 FOLDER = 1_000
 UNIT_BYTES = 64 << 10
-# Number of images that differ in a listing.
+# Number of different images in a listing; the others are hard links to them.
 ORIGINALS = 100_000
 SIZES = 16 << 10
 DAY_NS = 86_400 * 10**9
@@ -85,7 +86,7 @@ def png(padding=0):
 
 
 def images(folder, count, padding=0):
-    """Makes `count` images, which are hard links, and returns a file that lists them."""
+    """Creates `count` hard-linked images, and returns a file that lists them."""
     listed = folder.parent / "list.txt"
     with listed.open("w") as names:
         for number in range(count):
@@ -103,25 +104,25 @@ def images(folder, count, padding=0):
 
 
 def varied_images(folder, count):
-    """Makes `count` images with random names, sizes and times: hard links of originals that are far apart in the
+    """Creates `count` images with random names, sizes and times. Hard links to the same image are far apart in the
     listing."""
-    chance = random.Random(1)
+    rng = random.Random(1)
     content, originals = png(), []
     for number in range(count):
-        path = folder / f"{number // FOLDER:06}/{number:09}-{chance.getrandbits(32):08x}.png"
+        path = folder / f"{number // FOLDER:06}/{number:09}-{rng.getrandbits(32):08x}.png"
         if number % FOLDER == 0:
             path.parent.mkdir(parents=True)
         if number < ORIGINALS:
             path.write_bytes(content)
-            os.truncate(path, len(content) + chance.randrange(SIZES))
-            os.utime(path, ns=(0, 1_700_000_000 * 10**9 + chance.randrange(DAY_NS)))
+            os.truncate(path, len(content) + rng.randrange(SIZES))
+            os.utime(path, ns=(0, 1_700_000_000 * 10**9 + rng.randrange(DAY_NS)))
             originals.append(str(path))
         else:
             os.link(originals[number % ORIGINALS], path)
 
 
 def slow_files(folder):
-    """Compiles a library to preload that delays calls as a network file system would."""
+    """Compiles a library for LD_PRELOAD that delays calls as a network file system would."""
     source, library = folder / "slow.c", folder / "slow.so"
     source.write_text(SLOW_FILES)
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
@@ -131,7 +132,8 @@ def slow_files(folder):
 def measured(*command, preload=None):
     """Runs a command, and returns its CPU seconds, peak MiB and elapsed seconds.
 
-    The peak is at least that of this process, because the child starts as a copy of it. So nothing large is kept here.
+    The peak is at least that of this process, because the child starts as a copy of it. This process therefore keeps
+    nothing large in memory.
     """
     started = time.monotonic()
     environment = os.environ | ({"LD_PRELOAD": str(preload)} if preload else {})

@@ -4,8 +4,8 @@
 
 `--out` and `--quiet` are added. The machine may be busy: only CPU time (user and system) of the processes counts, each
 build runs right after the other, and the order of a pair alternates. The median of the ratios is reported with their
-range. The last line is a bound with 95 % confidence on how much slower the second build is: the bound of the sign test
-for a median.
+range. The last line is a bound with 95 % confidence on how much slower the second build is, from the sign test for a
+median.
 """
 
 import argparse
@@ -45,7 +45,10 @@ def in_turn(first, second, pairs):
 
 
 def lower_bound(ratios):
-    """Returns the ratio that the median exceeds with 95 % confidence: the largest order statistic that allows it."""
+    """Returns a lower bound of the median with 95 % confidence: the largest order statistic that the sign test allows.
+
+    Returns None if there are too few ratios for a bound.
+    """
     count, chance, rank = len(ratios), 0.0, 0
     for below in range(count):
         chance += math.comb(count, below) / 2**count

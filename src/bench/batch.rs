@@ -1,4 +1,4 @@
-//! Times and content of a loaded batch, and the trait that loads batches.
+//! Loading of batches: the trait of the workers, and the times and counts of one loaded batch.
 
 use std::time::Instant;
 
@@ -61,13 +61,13 @@ impl Stopwatch {
     }
 }
 
-/// Times and content of one loaded batch. Reused from batch to batch.
+/// Times and counts of one loaded batch. Reused from batch to batch.
 #[derive(Debug, Default)]
 pub(super) struct LoadedBatch {
     pub(super) stages: StageTimes,
-    /// Own time of each item, in the order of the batch.
+    /// Time spent on each item alone, in batch order.
     pub(super) item_ns: Vec<u64>,
-    /// Time of the work that is done once for all items.
+    /// Time of the work done once per batch.
     pub(super) shared_ns: u64,
     pub(super) delivered: u64,
     pub(super) bytes: f64,
@@ -87,12 +87,12 @@ impl LoadedBatch {
     }
 }
 
-/// Shape of one delivered item. Two targets must deliver the same shapes to be compared.
+/// Shape of one delivered item. Only targets that deliver equal shapes are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeliveredShape {
     /// RGB pixels.
     Pixels { width: u32, height: u32 },
-    /// Token ids: their number, and the XXH3-128 of the ids as 32-bit integers.
+    /// Token ids: their count, and the XXH3-128 of the ids as 32-bit integers.
     Tokens { count: u64, digest: u128 },
 }
 
@@ -110,7 +110,7 @@ pub(super) trait BatchWorker {
     /// Loads `items` into a batch, with or without decoding.
     fn load(&mut self, items: &[u64], decode: bool, out: &mut LoadedBatch);
 
-    /// Loads one item and returns its shape. The error is the reason why it does not load.
+    /// Loads one item and returns its shape, or the reason why it cannot be loaded.
     fn shape(&mut self, item: u64) -> Result<DeliveredShape, String>;
 }
 
@@ -135,11 +135,11 @@ impl IdRows {
         self.ends.push(self.flat.len());
     }
 
-    /// Copies the ids to padded rows, and sets the numbers of tokens in `out`.
+    /// Copies the ids to padded rows, and sets the token counts in `out`.
     pub(super) fn pad(&mut self, out: &mut LoadedBatch) {
         let starts = || std::iter::once(0).chain(self.ends.iter().copied());
         let width = starts().zip(&self.ends).map(|(start, end)| end - start).max().unwrap_or(0);
-        // Padding is written, too, because each batch of a loader is a new tensor.
+        // Padding is written for every batch, because a loader allocates a new tensor for each.
         self.padded.clear();
         self.padded.resize(self.ends.len() * width, 0);
         if width > 0 {

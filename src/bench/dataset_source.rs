@@ -1,4 +1,4 @@
-//! Loading of batches from datasets, through the reader.
+//! Loads batches from datasets through the reader.
 
 use super::batch::{BatchWorker, DeliveredShape, IdRows, LoadedBatch, Stopwatch};
 use super::raw_text::shape_of;
@@ -60,7 +60,7 @@ impl DatasetSource {
 
     /// Returns the origins of all records.
     pub(super) fn origins(dir: &std::path::Path, split: Option<&str>) -> Result<Vec<String>> {
-        // Checksums are not verified, so that parquet shards decode one column.
+        // Verifying checksums would decode all columns of parquet shards, not only this one.
         let dataset = OpenOptions::new().verify_checksums(false).open(dir)?;
         let mut origins = Vec::new();
         for found in dataset.splits().filter(|found| split.is_none_or(|name| found.name() == name)) {
@@ -71,15 +71,16 @@ impl DatasetSource {
         Ok(origins)
     }
 
-    /// Divides `items` into runs within one split, and returns each as ordinals in that split.
+    /// Groups consecutive `items` of the same split, and returns each group as ordinals in that split.
     fn by_split(&self, items: &[u64]) -> Vec<(&Split, Vec<u64>)> {
         let split_of = |item: u64| self.splits.partition_point(|(first, _)| *first <= item).saturating_sub(1);
-        let runs = items.chunk_by(|a, b| split_of(*a) == split_of(*b));
-        runs.filter_map(|run| {
-            let (first, split) = self.splits.get(split_of(*run.first()?))?;
-            Some((split, run.iter().map(|item| item - first).collect()))
-        })
-        .collect()
+        let groups = items.chunk_by(|a, b| split_of(*a) == split_of(*b));
+        groups
+            .filter_map(|group| {
+                let (first, split) = self.splits.get(split_of(*group.first()?))?;
+                Some((split, group.iter().map(|item| item - first).collect()))
+            })
+            .collect()
     }
 
     pub(super) fn worker(&self) -> DatasetWorker<'_> {

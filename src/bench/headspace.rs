@@ -19,8 +19,8 @@ use crate::error::{Error, Result};
 const MIN_STEPS: u64 = 2000;
 /// Minimum number of steps of a simulation per worker.
 const STEPS_PER_WORKER: u64 = 50;
-/// A number of workers is enough if its throughput is within this share of the best.
-const ENOUGH: f64 = 0.01;
+/// A worker count is enough if its throughput is within this share of the best.
+const BEST_TOLERANCE: f64 = 0.01;
 
 const NS_PER_MS: f64 = 1e6;
 const MS_PER_HOUR: f64 = 3.6e6;
@@ -75,7 +75,7 @@ pub struct LoadingOutcome {
     pub load: LoadSummary,
     /// Outcomes by number of workers.
     pub workers: Vec<WorkerOutcome>,
-    /// The smallest number of workers within 1% of the best, so that more do not help.
+    /// The smallest number of workers within 1% of the best; more do not help.
     pub workers_enough: u32,
     /// Outcome with that number of workers.
     pub best: WorkerOutcome,
@@ -129,11 +129,12 @@ impl PaddingTime {
     }
 }
 
-fn refused(error: &sim::Error) -> Error {
-    let refused = Error::usage(format!("{}: {}", error.option(), error.message()));
+/// Converts an error of the simulator.
+fn usage_error(error: &sim::Error) -> Error {
+    let usage = Error::usage(format!("{}: {}", error.option(), error.message()));
     match error.remedy() {
-        Some(help) => refused.help(help),
-        None => refused,
+        Some(help) => usage.help(help),
+        None => usage,
     }
 }
 
@@ -156,7 +157,7 @@ impl HeadspaceOptions {
     pub fn check(&self) -> Result<()> {
         let usage = |what: &str| Err(Error::usage(what.to_owned()));
         if self.workers.is_empty() {
-            return usage("workers: name at least one number of workers");
+            return usage("workers: at least one worker count is needed");
         }
         if self.cores == 0 {
             return usage("cores: must be at least 1");
@@ -166,19 +167,19 @@ impl HeadspaceOptions {
         }
         // The simulator checks the rest.
         let most = self.workers.iter().max().copied().unwrap_or(1).max(1);
-        self.simulation(LoadTimes::Trace(LoadTrace::new([1]).map_err(|e| refused(&e))?), most)?
+        self.simulation(LoadTimes::Trace(LoadTrace::new([1]).map_err(|e| usage_error(&e))?), most)?
             .check()
-            .map_err(|e| refused(&e))
+            .map_err(|e| usage_error(&e))
     }
 
     fn simulation(&self, load: LoadTimes, workers: u32) -> Result<Options> {
         // The load time is a placeholder for the measured ones.
-        let options = Options::new(1.0, self.step_ms, 1).map_err(|e| refused(&e))?;
+        let options = Options::new(1.0, self.step_ms, 1).map_err(|e| usage_error(&e))?;
         let slowest = match &load {
             LoadTimes::Trace(trace) => trace.ns().iter().max().copied().unwrap_or(1),
             LoadTimes::Drawn(drawn) => drawn.mean_ns,
         };
-        // Limits the steps, so that the run is within the simulator's maximum even on one core.
+        // Limits the steps so that the run stays within the simulator's maximum even on one core.
         let most = sim::MAX_RUN_NS / 2 / (options.step.mean_ns + slowest).max(1);
         let steps = MIN_STEPS.max(STEPS_PER_WORKER * u64::from(workers)).min(most).clamp(1, sim::MAX_BATCHES);
         Ok(Options {
@@ -196,7 +197,7 @@ impl HeadspaceOptions {
             self.step_ms + summary(trace).mean_ms
         } else {
             let options = self.simulation(LoadTimes::Trace(trace.clone()), workers)?;
-            let report = sim::simulate(&options).map_err(|e| refused(&e))?.report();
+            let report = sim::simulate(&options).map_err(|e| usage_error(&e))?.report();
             let running = report.duration_ns.saturating_sub(report.first_batch_ns.unwrap_or(0));
             running as f64 / NS_PER_MS / report.batches.max(1) as f64
         };
@@ -212,8 +213,8 @@ impl HeadspaceOptions {
     fn loading(&self, path: &str, trace: &LoadTrace) -> Result<LoadingOutcome> {
         let workers = self.workers.iter().map(|&n| self.outcome(trace, n)).collect::<Result<Vec<_>>>()?;
         let fastest = workers.iter().map(|w| w.ms_per_step).fold(f64::INFINITY, f64::min);
-        let enough = workers.iter().find(|w| w.ms_per_step <= fastest / (1.0 - ENOUGH));
-        let best = *enough.ok_or_else(|| Error::internal("no number of workers is the best"))?;
+        let enough = workers.iter().find(|w| w.ms_per_step <= fastest / (1.0 - BEST_TOLERANCE));
+        let best = *enough.ok_or_else(|| Error::internal("no worker count was simulated"))?;
         Ok(LoadingOutcome {
             path: path.to_owned(),
             load: summary(trace),
@@ -224,7 +225,7 @@ impl HeadspaceOptions {
     }
 }
 
-/// Formats as `1 worker`, `2 workers`, or loading in the training process.
+/// Formats as `1 worker`, `2 workers` or `loading in the training process`.
 fn workers(count: u32) -> String {
     match count {
         0 => "loading in the training process".to_owned(),
@@ -285,11 +286,12 @@ impl Headspace {
             against,
             padding,
         };
-        found.summary = if is_loading { found.loading_is_slow() } else { found.model_is_slow() };
+        found.summary = if is_loading { found.loading_summary() } else { found.model_summary() };
         Ok(found)
     }
 
-    fn loading_is_slow(&self) -> String {
+    /// Summarizes training that loading limits.
+    fn loading_summary(&self) -> String {
         let best = &self.loading.best;
         let hours = best.gain_hours.map(|hours| format!(", {hours:.1} hours of the run")).unwrap_or_default();
         let mut text = format!(
@@ -315,7 +317,8 @@ impl Headspace {
         text
     }
 
-    fn model_is_slow(&self) -> String {
+    /// Summarizes training that the model limits.
+    fn model_summary(&self) -> String {
         let best = &self.loading.best;
         let mut text = format!(
             "stop here: optimise the model; with {}, free loading would save only {}",
@@ -353,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dataset_is_worth_what_it_saves() {
+    fn summary_compares_the_dataset_with_the_source() {
         let found =
             Headspace::of(&options(100.0, 2), ("a", &trace(400)), Some(("b", &trace(20))), None).unwrap();
         let against = found.against.as_ref().unwrap();
@@ -369,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_loader_is_left_alone() {
+    fn fast_loading_yields_the_verdict_model() {
         let found = Headspace::of(&options(100.0, 4), ("a", &trace(10)), None, None).unwrap();
         assert_eq!((found.verdict, found.loading.workers_enough), ("model", 1));
         assert!(found.summary.starts_with("stop here: optimise the model"), "{}", found.summary);
@@ -377,18 +380,18 @@ mod tests {
     }
 
     #[test]
-    fn options_out_of_range_are_refused() {
-        let refused = |change: fn(&mut HeadspaceOptions)| {
+    fn options_out_of_range_are_rejected() {
+        let message = |change: fn(&mut HeadspaceOptions)| {
             let mut options = options(100.0, 4);
             change(&mut options);
             Headspace::of(&options, ("a", &trace(10)), None, None).unwrap_err().to_string()
         };
-        assert!(refused(|o| o.step_ms = 0.0).contains("step-ms"));
-        assert!(refused(|o| o.step_ms = f64::NAN).contains("step-ms"));
-        assert!(refused(|o| o.workers = vec![]).contains("workers"));
-        assert!(refused(|o| o.workers = vec![1_000_000]).contains("workers"));
-        assert!(refused(|o| o.cores = 0).contains("cores"));
-        assert!(refused(|o| o.steps = Some(0)).contains("steps"));
-        assert!(refused(|o| o.prefetch = 0).contains("prefetch"));
+        assert!(message(|o| o.step_ms = 0.0).contains("step-ms"));
+        assert!(message(|o| o.step_ms = f64::NAN).contains("step-ms"));
+        assert!(message(|o| o.workers = vec![]).contains("workers"));
+        assert!(message(|o| o.workers = vec![1_000_000]).contains("workers"));
+        assert!(message(|o| o.cores = 0).contains("cores"));
+        assert!(message(|o| o.steps = Some(0)).contains("steps"));
+        assert!(message(|o| o.prefetch = 0).contains("prefetch"));
     }
 }

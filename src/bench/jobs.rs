@@ -1,6 +1,6 @@
-//! Rounds in child processes, for `jobs`.
+//! Child processes that run rounds at the same time, for the option `jobs`.
 //!
-//! A child process is started with the same arguments and one more, and finds the same targets as its parent. It then
+//! A child process gets the arguments of its parent plus a hidden flag, so it finds the same targets. It then
 //! answers each [`JobRequest`] on its standard input with a [`Round`] on its standard output, one JSON object per line.
 
 use std::io::{BufRead, BufReader, Write};
@@ -35,8 +35,8 @@ struct JobProcess {
 pub(super) struct Jobs(Vec<JobProcess>);
 
 fn failed(what: &str) -> Error {
-    Error::new(ErrorKind::Io, format!("a process of the benchmark {what}"))
-        .help("its message is above; try again without several jobs")
+    Error::new(ErrorKind::Io, format!("a child process of the benchmark {what}"))
+        .help("see its message above; try again with a single job")
 }
 
 impl Jobs {
@@ -49,7 +49,7 @@ impl Jobs {
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut child = command.spawn().map_err(|e| failed("could not be started").caused_by(e))?;
             let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
-                return Err(Error::internal("a process has no pipes"));
+                return Err(Error::internal("a child process has no pipes"));
             };
             jobs.0.push(JobProcess { child, requests: Some(requests), answers: BufReader::new(answers) });
         }
@@ -60,7 +60,7 @@ impl Jobs {
     pub(super) fn ask(&mut self, request: impl Fn(usize) -> JobRequest) -> Result<Round> {
         for (ordinal, job) in self.0.iter_mut().enumerate() {
             let line = serde_json::to_string(&request(ordinal));
-            let line = line.map_err(|e| Error::internal("a request has no JSON").caused_by(e))?;
+            let line = line.map_err(|e| Error::internal("cannot serialize a request").caused_by(e))?;
             let sent = job.requests.as_mut().map(|pipe| writeln!(pipe, "{line}").and_then(|()| pipe.flush()));
             match sent {
                 Some(Ok(())) => {}
@@ -75,7 +75,7 @@ impl Jobs {
             if read == 0 {
                 return Err(failed("ended"));
             }
-            all.join(serde_json::from_str(&line).map_err(|e| failed("gave no answer").caused_by(e))?);
+            all.join(serde_json::from_str(&line).map_err(|e| failed("sent an invalid answer").caused_by(e))?);
         }
         Ok(all)
     }
@@ -85,7 +85,7 @@ impl Drop for Jobs {
     fn drop(&mut self) {
         for job in &mut self.0 {
             job.requests = None;
-            // A process ends on its own when its requests end, but not in the middle of a round.
+            // Closing the pipe ends an idle process, but not one in the middle of a round.
             let _ = job.child.kill();
             let _ = job.child.wait();
         }
@@ -102,12 +102,12 @@ pub fn serve_rounds(
     mut answers: impl Write,
     mut run: impl FnMut(JobRequest) -> Result<Round>,
 ) -> Result<()> {
-    let broken = |e: std::io::Error| failed("cannot talk to the one that started it").caused_by(e);
+    let broken = |e: std::io::Error| failed("lost the connection to its parent").caused_by(e);
     for line in requests.lines() {
         let request = serde_json::from_str(&line.map_err(broken)?);
-        let request = request.map_err(|e| Error::usage("this is no request of a benchmark").caused_by(e))?;
+        let request = request.map_err(|e| Error::usage("invalid benchmark request").caused_by(e))?;
         let round = serde_json::to_string(&run(request)?);
-        let round = round.map_err(|e| Error::internal("a round has no JSON").caused_by(e))?;
+        let round = round.map_err(|e| Error::internal("cannot serialize a round").caused_by(e))?;
         writeln!(answers, "{round}").and_then(|()| answers.flush()).map_err(broken)?;
     }
     Ok(())
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ends_is_an_error() {
+    fn a_process_that_ends_early_is_an_error() {
         let mut jobs = Jobs::start(2, || Command::new("true")).unwrap();
         assert!(jobs.ask(|_| JobRequest::Close).is_err());
         assert!(Jobs::start(1, || Command::new("/nonexistent/program")).is_err());

@@ -8,7 +8,7 @@
 //! A *measurement* is a combination of target, order, number of threads and decoding. It has several *rounds* of a
 //! given time or number of items; a warm-up round before the first one does not count. Rounds are interleaved: every
 //! measurement runs its first round before any runs its second. With two targets, their rounds alternate, and the
-//! targets take turns in going first. A machine that slows down therefore slows all measurements alike.
+//! targets take turns going first. A machine that slows down therefore slows all measurements alike.
 //!
 //! In a round, each thread takes the next batch of the order and loads it alone, like a worker of a PyTorch
 //! `DataLoader`. The time of a batch is the time that one thread takes to load it. It consists of *stages*:
@@ -31,7 +31,7 @@
 //!   A megabyte is 10⁶ bytes.
 //! * **tokens/s**: token ids before padding ÷ wall time.
 //! * **p50, p99 of a batch**: nearest-rank percentiles of batch times over all rounds, exact to 1.6%. **Of an item**:
-//!   its own stages plus an equal share of the work done once per batch (reading records, collation).
+//!   the time spent on it alone, plus an equal share of the work done once per batch (reading records, collation).
 //! * **shares**: time in a stage ÷ time of all batches, over all threads. They add up to 1.
 //! * **padding**: 1 − tokens ÷ (rows × width) over all batches, where width is the longest document of the batch.
 //! * **median and spread**: of the rounds; the spread is (largest − smallest) ÷ median. A speed-up is the ratio of two

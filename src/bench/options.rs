@@ -44,21 +44,21 @@ pub struct BenchOptions {
     pub jobs: usize,
     /// Seed of random orders.
     pub seed: u64,
-    /// Whether plain reads are measured, too.
+    /// Whether plain reads are also measured.
     pub probe: bool,
 }
 
 impl BenchOptions {
     /// Rejects numbers that are out of range.
     pub(super) fn check(&self) -> Result<()> {
-        let in_range = |name: &str, value: u64, most: u64| match value {
+        let in_range = |name: &str, value: u64, max: u64| match value {
             0 => Err(Error::usage(format!("{name} must be at least 1"))),
-            n if n > most => Err(Error::usage(format!("{name}: {n} is above the maximum of {most}"))),
+            n if n > max => Err(Error::usage(format!("{name}: {n} is above the maximum of {max}"))),
             _ => Ok(()),
         };
         if self.orders.is_empty() || self.threads.is_empty() || self.decode.is_empty() {
             return Err(
-                Error::usage("nothing is to be measured").help("name an order and a number of threads")
+                Error::usage("there is nothing to measure").help("name an order and a number of threads")
             );
         }
         self.threads.iter().try_for_each(|&n| in_range("threads", n as u64, MAX_THREADS as u64))?;
@@ -71,7 +71,7 @@ impl BenchOptions {
         match self.effort {
             Effort::Seconds(s) if s > 0.0 && s <= MAX_SECONDS => Ok(()),
             Effort::Seconds(s) => {
-                Err(Error::usage(format!("seconds: {s} is not more than 0 and at most {MAX_SECONDS}")))
+                Err(Error::usage(format!("seconds must be above 0 and at most {MAX_SECONDS}, not {s}")))
             }
             Effort::Items(n) => in_range("items", n, u64::MAX),
         }

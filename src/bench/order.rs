@@ -47,7 +47,7 @@ impl FromStr for ReadOrder {
     }
 }
 
-/// The batches of repeated epochs.
+/// The batches of an endless sequence of epochs.
 #[derive(Debug)]
 pub(super) struct BatchOrder {
     batches: EpochBatches,
@@ -57,9 +57,9 @@ pub(super) struct BatchOrder {
 
 #[derive(Debug)]
 enum EpochBatches {
-    /// Batches of one size.
+    /// Batches of equal size, computed when they are needed.
     Equal { items: ItemSet, size: u64, seed: Option<u64> },
-    /// Batches of any size.
+    /// Batches of any size, listed in advance.
     Listed(Vec<Vec<u64>>),
 }
 
@@ -80,8 +80,8 @@ impl ItemSet {
 }
 
 impl BatchOrder {
-    /// Creates the batches of `items` in `order`. Buckets and token budgets need `lengths`, those of all items of the
-    /// target. `streams` are runs of items that are each read by one thread.
+    /// Creates the batches of `items` in `order`. Buckets and token budgets need `lengths`, the lengths of all items of
+    /// the target. `streams` are runs of items that are each read by one thread.
     pub(super) fn new(
         items: ItemSet,
         order: ReadOrder,
@@ -93,7 +93,7 @@ impl BatchOrder {
         if let Some(streams) = streams {
             return Self::of_streams(&items, order, size, lengths, streams);
         }
-        let unknown = || Error::internal("batches need lengths that are not known");
+        let unknown = || Error::internal("batches need lengths, and none were given");
         let length = |item: u64| lengths.and_then(|all| all.get(item as usize)).copied().unwrap_or(0);
         let batches = match (order, size) {
             (ReadOrder::Bucketed, _) => {
@@ -110,7 +110,7 @@ impl BatchOrder {
                 lengths.ok_or_else(unknown)?;
                 let permutation = Permutation::new(items.count, seed);
                 let at = |i| if order == ReadOrder::Random { permutation.of(i) } else { i };
-                EpochBatches::Listed(filled((0..items.count).map(|i| items.get(at(i))), budget, length))
+                EpochBatches::Listed(fill_batches((0..items.count).map(|i| items.get(at(i))), budget, length))
             }
         };
         Ok(Self { batches, runs: None })
@@ -141,7 +141,7 @@ impl BatchOrder {
                     batches.extend(of_stream.chunks(size.max(1) as usize).map(<[u64]>::to_vec));
                 }
                 BenchBatchSize::Tokens(budget) => {
-                    batches.extend(filled(of_stream.iter().copied(), budget, length));
+                    batches.extend(fill_batches(of_stream.iter().copied(), budget, length));
                 }
             }
             runs.push(first..batches.len() as u64);
@@ -197,7 +197,7 @@ impl BatchOrder {
 }
 
 /// Fills batches with items in their order, up to `budget` tokens each, padding included.
-fn filled(items: impl Iterator<Item = u64>, budget: u64, length: impl Fn(u64) -> u64) -> Vec<Vec<u64>> {
+fn fill_batches(items: impl Iterator<Item = u64>, budget: u64, length: impl Fn(u64) -> u64) -> Vec<Vec<u64>> {
     let (mut batches, mut batch, mut width) = (Vec::new(), Vec::new(), 0u64);
     for item in items {
         let wider = width.max(length(item));
@@ -215,7 +215,7 @@ fn filled(items: impl Iterator<Item = u64>, budget: u64, length: impl Fn(u64) ->
     batches
 }
 
-/// Returns one epoch of the batches that a loader with buckets by length would make.
+/// Returns one epoch of batches as a loader makes them with buckets by length.
 fn bucketed(items: &ItemSet, lengths: Vec<u64>, size: BenchBatchSize, seed: u64) -> Result<Vec<Vec<u64>>> {
     let size = match size {
         BenchBatchSize::Items(items) => BatchSize::BatchSize(items),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_reads_every_item_once_an_epoch() {
+    fn every_order_reads_every_item_once_per_epoch() {
         let lengths: Vec<u64> = (0..100).map(|i| 1 + i * 7 % 40).collect();
         for order in [ReadOrder::Sequential, ReadOrder::Random, ReadOrder::Bucketed] {
             for size in [BenchBatchSize::Items(8), BenchBatchSize::Tokens(120)] {

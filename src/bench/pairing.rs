@@ -1,4 +1,4 @@
-//! Check that two targets deliver the same items.
+//! Pairs the items of two targets, and checks that both targets deliver the same.
 //!
 //! Items are paired by their origin without the label of its source: the path under the folder and, for documents, the
 //! offset. A dataset may lack only as many items as its conversion left out. All pairs, or an evenly spaced sample, are
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// Maximum number of pairs to load and compare.
 const MAX_CHECKED: usize = 500;
 
-/// Result of the check of two targets.
+/// The items that two targets have in common.
 #[derive(Debug)]
 pub(super) struct PairedItems {
     /// Items that both hold, in the order of the first target.
@@ -33,21 +33,22 @@ fn without_label(name: &str) -> &str {
     }
 }
 
-fn refused(targets: [&BenchTarget; 2], what: String, help: &str) -> Error {
+/// Returns the error for two targets that cannot be compared.
+fn not_comparable(targets: [&BenchTarget; 2], what: String, help: &str) -> Error {
     let [a, b] = targets.map(|target| target.path().to_string_lossy().into_owned());
     Error::usage(format!("{a} and {b} cannot be compared: {what}")).help(help.to_owned())
 }
 
-/// Pairs the items that both targets hold, and checks that both deliver them alike.
+/// Pairs the items that both targets hold, and checks that both deliver the same shapes.
 pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<PairedItems> {
     let [a, b] = targets;
     if a.kind().is_text() != b.kind().is_text() {
         let what = format!("one is {}, the other {}", kind(a.kind()), kind(b.kind()));
-        return Err(refused(targets, what, "compare images with images, or text with text"));
+        return Err(not_comparable(targets, what, "compare images with images, or text with text"));
     }
     if a.kind().is_text() && !(a.has_tokens() && b.has_tokens()) {
         let what = "text files deliver no tokens without a tokenizer".to_owned();
-        return Err(refused(targets, what, "name the tokenizer"));
+        return Err(not_comparable(targets, what, "name the tokenizer"));
     }
     let pairs = pairs(targets)?;
     let checked = check(targets, &pairs)?;
@@ -68,15 +69,17 @@ fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
     let [a, b] = targets;
     let (names_a, names_b) = (a.names()?, b.names()?);
     let raw = |target: &BenchTarget| !target.kind().is_dataset();
-    // A source that is a single file has its file name as label, and the other target may be its folder.
-    let ways: [fn(&str, bool) -> &str; 2] =
+    // Names are compared without labels, or else with them: the label of a single file is its name, which is part of
+    // the path when the other target is the folder of that file.
+    let normalizations: [fn(&str, bool) -> &str; 2] =
         [|name, raw| if raw { name } else { without_label(name) }, |name, _| name];
     let mut best: Vec<(u64, u64)> = Vec::new();
-    for way in ways {
-        let by_name: HashMap<&str, u64> = names_b.iter().zip(0..).map(|(n, i)| (way(n, raw(b)), i)).collect();
+    for normalize in normalizations {
+        let by_name: HashMap<&str, u64> =
+            names_b.iter().zip(0..).map(|(n, i)| (normalize(n, raw(b)), i)).collect();
         let found = names_a.iter().zip(0..);
         let found: Vec<(u64, u64)> =
-            found.filter_map(|(name, i)| Some((i, *by_name.get(way(name, raw(a)))?))).collect();
+            found.filter_map(|(name, i)| Some((i, *by_name.get(normalize(name, raw(a)))?))).collect();
         if found.len() > best.len() {
             best = found;
         }
@@ -87,28 +90,28 @@ fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
         if missing > other.left_out() {
             let name = |t: &BenchTarget| t.path().to_string_lossy().into_owned();
             let what = format!(
-                "{} has {} items, of which {both} are in {}, whose conversion left out {}",
+                "{} has {} items, but only {both} are in {}, whose conversion left out {}",
                 name(target),
                 target.items(),
                 name(other),
                 other.left_out()
             );
             let help =
-                "convert this very folder, without splitting or packing, and compare it with all splits";
-            return Err(refused(targets, what, help));
+                "convert exactly this folder, without splitting or packing, and compare it with all splits";
+            return Err(not_comparable(targets, what, help));
         }
     }
     if best.is_empty() {
-        return Err(refused(
+        return Err(not_comparable(
             targets,
-            "they have no item in common".to_owned(),
+            "they have no items in common".to_owned(),
             "compare a dataset with its source",
         ));
     }
     Ok(best)
 }
 
-/// Loads pairs from both targets, and returns how many are alike. Items that load from neither are skipped.
+/// Loads pairs from both targets, and returns how many match. Items that load from neither are skipped.
 fn check(targets: [&BenchTarget; 2], pairs: &[(u64, u64)]) -> Result<u64> {
     let open = [targets[0].open()?, targets[1].open()?];
     let [mut first, mut second]: [Box<dyn BatchWorker + '_>; 2] = [open[0].worker(), open[1].worker()];
@@ -124,17 +127,21 @@ fn check(targets: [&BenchTarget; 2], pairs: &[(u64, u64)]) -> Result<u64> {
                     true => "give the tokenizer and text options that the dataset was converted with",
                     false => "give the pixel options that the dataset was converted with",
                 };
-                return Err(refused(targets, what, help));
+                return Err(not_comparable(targets, what, help));
             }
             (Err(_), Err(_)) => {}
             (Err(why), _) | (_, Err(why)) => {
                 let what = format!("{name} loads from only one of them: {why}");
-                return Err(refused(targets, what, "check the dataset with dsconvert inspect --verify"));
+                return Err(not_comparable(
+                    targets,
+                    what,
+                    "check the dataset with dsconvert inspect --verify",
+                ));
             }
         }
     }
     if checked == 0 {
-        return Err(refused(targets, "no item loads".to_owned(), "check the files"));
+        return Err(not_comparable(targets, "no item could be loaded".to_owned(), "check the files"));
     }
     Ok(checked)
 }

@@ -23,14 +23,15 @@ impl Permutation {
     /// Returns the image of `i`, which must be below `n`.
     pub(super) fn of(&self, i: u64) -> u64 {
         // Cycle walking: the domain is at most four times `n`.
-        let mut found = self.network(i);
+        let mut found = self.feistel(i);
         while found >= self.n && self.n > 0 {
-            found = self.network(found);
+            found = self.feistel(found);
         }
         found
     }
 
-    fn network(&self, i: u64) -> u64 {
+    /// Applies the Feistel network, a bijection of its domain.
+    fn feistel(&self, i: u64) -> u64 {
         let mask = (1u64 << self.half_bits) - 1;
         let (mut left, mut right) = ((i >> self.half_bits) & mask, i & mask);
         for round in 0..ROUNDS {
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_comes_once_and_seeds_differ() {
+    fn permutations_are_bijections_that_depend_on_the_seed() {
         for n in [1, 2, 3, 5, 16, 17, 1000] {
             let mut found: Vec<u64> = (0..n).map(|i| Permutation::new(n, 7).of(i)).collect();
             found.sort_unstable();

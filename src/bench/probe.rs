@@ -115,8 +115,9 @@ fn measure(
 }
 
 impl Probe {
-    /// Reads `files` with `threads` threads, sequentially and at random, each for `time`. With `single_pass`, neither
-    /// way reads more bytes than the files have. `prepare` is called before each way, and returns the residency.
+    /// Reads `files` with `threads` threads, first sequentially and then at random, each for `time`. With
+    /// `single_pass`, neither phase reads more bytes than the files have. `prepare` is called before each phase, and
+    /// returns the residency.
     pub(super) fn run(
         files: &[RawFile],
         item_bytes: f64,
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_several_files_are_found() {
+    fn positions_map_to_files_and_offsets() {
         let file = |bytes| RawFile { path: "x".into(), name: String::new(), bytes };
         let files = [file(10), file(0), file(5)];
         let concatenated = ConcatenatedFiles::new(&files);
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_pass_reads_every_byte_once() {
+    fn a_single_pass_ends_before_the_time_limit() {
         let dir = tempfile::tempdir().unwrap();
         let files: Vec<RawFile> = [3 << 20, 100]
             .iter()

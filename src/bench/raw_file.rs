@@ -1,4 +1,4 @@
-//! Files of a target.
+//! A file of a benchmark target.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RawFile {
     pub(super) path: PathBuf,
-    /// Path under the target, with `/`; empty if the target is the file.
+    /// Path relative to the target, separated by `/`; empty if the target is the file itself.
     pub(super) name: String,
     pub(super) bytes: u64,
 }

@@ -31,7 +31,7 @@ pub(super) struct RawImageWorker<'a> {
     batch: Vec<u8>,
 }
 
-/// Reads a whole file into `bytes`, and returns the nanoseconds of opening and of reading it.
+/// Reads a whole file into `bytes`, and returns the nanoseconds spent on opening and on reading it.
 fn read(path: &Path, bytes: &mut Vec<u8>, lap: &mut Stopwatch) -> Result<(u64, u64), String> {
     let mut file = File::open(path).map_err(|e| format!("cannot be opened: {e}"))?;
     let open = lap.ns();
@@ -57,7 +57,7 @@ impl RawImageWorker<'_> {
         let mut decoded = 0;
         let pixels = images.transform.pixels(file, scratch, || decoded = lap.ns());
         let shaped = lap.ns();
-        // The whole time of an image that does not decode counts as decoding.
+        // For an image that does not decode, all time counts as decoding.
         let (decoded, shaped) = if pixels.is_ok() { (decoded, shaped) } else { (decoded + shaped, 0) };
         out.stages.decode += decoded;
         out.stages.transform += shaped;

@@ -106,8 +106,8 @@ impl RawText {
         })
     }
 
-    /// Returns the path of the file under the folder, with the offset of the document unless it is the whole file. This
-    /// is the origin of a record without its label.
+    /// Returns the origin of the document without the label of its source: the path under the folder and, unless the
+    /// document is the whole file, its offset.
     pub(super) fn name(&self, item: u64) -> String {
         let Some((place, file)) = self.place(item) else { return String::new() };
         let kind = self.kinds.get(place.file as usize);
@@ -153,7 +153,7 @@ fn scan(file: &RawFile, kind: FileKind, rule: &Rule) -> Result<Vec<(u64, u64)>> 
         let complete = match rule {
             _ if ended => rest.len(),
             Rule::Lines => rest.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1),
-            // Documents that span several lines are located in the whole file.
+            // Documents may span lines, so the whole file is collected before they are located.
             _ => 0,
         };
         let pieces = rest.get(..complete).unwrap_or_default();
@@ -244,7 +244,7 @@ impl RawTextWorker<'_> {
         };
         let mut fill = |buffer: &mut [u8]| match stream.stream.fill(buffer) {
             Ok(read) if read == buffer.len() => Ok(()),
-            Ok(_) => Err("the file ends before the document".to_owned()),
+            Ok(_) => Err("the file ends before the end of the document".to_owned()),
             Err(Broken::Failed(error)) => Err(error.to_string()),
             Err(Broken::Damaged(reject)) => Err(reject.message),
         };
@@ -272,9 +272,9 @@ impl RawTextWorker<'_> {
         }
         let Self { text, bytes, rows, scratch, .. } = self;
         let is_json = text.kinds.get(place.file as usize).is_some_and(|k| k.format == Format::JsonLines);
-        let mark = "\u{feff}".as_bytes();
+        let bom = "\u{feff}".as_bytes();
         let content = match place.offset {
-            0 => bytes.strip_prefix(mark).unwrap_or(bytes),
+            0 => bytes.strip_prefix(bom).unwrap_or(bytes),
             _ => bytes.as_slice(),
         };
         let parsed: Result<std::borrow::Cow<'_, str>, Reject> = if is_json {
@@ -344,7 +344,7 @@ pub(super) fn shape_of(ids: &[u32]) -> DeliveredShape {
 
 /// Returns the error for a text file in an unsupported format.
 pub(super) fn unsupported(file: &RawFile) -> Error {
-    Error::usage("only .jsonl and .txt files are read here, plain or compressed")
+    Error::usage("only .jsonl and .txt text files can be measured, plain or compressed")
         .at_path(&file.path)
         .help("convert it with dsconvert text, and measure the dataset")
 }

@@ -31,7 +31,7 @@ pub struct BenchReport {
     pub comparison: Vec<Comparison>,
     /// With two targets: number of items that both hold. Only these were read.
     pub paired_items: Option<u64>,
-    /// With two targets: number of pairs of items that were compared and are alike.
+    /// With two targets: number of pairs of items that were loaded from both, and match.
     pub checked_items: Option<u64>,
 }
 
@@ -195,7 +195,7 @@ impl StageShares {
 }
 
 /// Summarizes the rounds of one measurement. Returns `None` if nothing was delivered.
-pub(super) fn summarise(
+pub(super) fn summarize(
     (target, path): (usize, String),
     (order, threads, decode): (ReadOrder, usize, bool),
     rounds: Vec<Round>,
@@ -253,8 +253,8 @@ impl Measurement {
 }
 
 impl BenchReport {
-    /// Returns the measurement whose batch times make a trace: of the first target, with the fewest threads, and in
-    /// random order if that was measured.
+    /// Returns the measurement whose batch times are written as a trace: that of the first target with the fewest
+    /// threads, in random order if that was measured.
     pub fn trace_source(&self) -> Option<&Measurement> {
         let first = self.measurements.iter().filter(|m| m.target == 0);
         first.min_by_key(|m| (m.threads, m.order != ReadOrder::Random, !m.decode))
@@ -275,9 +275,9 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_summarised() {
+    fn rounds_are_summarized() {
         let rounds = vec![round(10, 1.0), round(30, 1.0), round(20, 1.0)];
-        let found = summarise((0, "x".into()), (ReadOrder::Random, 1, true), rounds, None).unwrap();
+        let found = summarize((0, "x".into()), (ReadOrder::Random, 1, true), rounds, None).unwrap();
         assert_eq!((found.items, found.batches, found.seconds), (60, 3, 3.0));
         assert_eq!((found.items_per_second.median, found.items_per_second.spread), (20.0, 1.0));
         assert_eq!((found.shares.read, found.shares.decode, found.shares.other), (0.3, 0.6, 0.1));
@@ -285,6 +285,6 @@ mod tests {
         assert_eq!(found.padding, Some(0.25));
         let trace = dsconvert_simulate::LoadTrace::parse(&found.trace()).unwrap();
         assert_eq!(trace.ns(), [100, 100, 100]);
-        assert!(summarise((0, "x".into()), (ReadOrder::Random, 1, true), vec![], None).is_none());
+        assert!(summarize((0, "x".into()), (ReadOrder::Random, 1, true), vec![], None).is_none());
     }
 }

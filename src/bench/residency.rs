@@ -1,7 +1,7 @@
-//! Share of files that is in the page cache.
+//! Residency: the share of files that is in the page cache.
 //!
-//! `mincore` needs a memory map and `cachestat` a raw system call, and this crate has no `unsafe` code for either.
-//! `fincore` of util-linux makes these calls instead. Without this program, residency is unknown.
+//! The system calls `mincore` and `cachestat` need `unsafe` code, which this crate does not have. The program `fincore`
+//! of util-linux makes them instead. Without it, residency is unknown.
 
 use std::fs::File;
 use std::path::Path;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_makes_it_unknown() {
+    fn residency_of_a_missing_file_is_unknown() {
         let missing = [Path::new("/nonexistent/file")];
         assert_eq!(Residency::of(missing.into_iter()), None);
     }

@@ -1,4 +1,4 @@
-//! One round: threads load batches for some time.
+//! One round: threads load batches up to a limit of time or items.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -44,7 +44,7 @@ pub struct RoundSpec {
     pub single_pass: bool,
 }
 
-/// What a round delivered, and the times it took.
+/// Results of a round: what it delivered, and its times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// Wall time in seconds.
@@ -123,14 +123,15 @@ struct RoundState<'a> {
     spec: &'a RoundSpec,
     order: &'a BatchOrder,
     claims: AtomicU64,
-    begun: AtomicU64,
+    /// Items of the batches that have been started.
+    items_started: AtomicU64,
     deadline: Option<Instant>,
 }
 
 impl RoundState<'_> {
     fn is_over(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
-            || self.spec.items.is_some_and(|items| self.begun.load(Relaxed) >= items)
+            || self.spec.items.is_some_and(|items| self.items_started.load(Relaxed) >= items)
     }
 
     /// Loads batches until the round is over. Every thread loads at least one batch, if there is one.
@@ -154,7 +155,7 @@ impl RoundState<'_> {
                 }
                 is_first = false;
                 let items = self.order.batch(number);
-                self.begun.fetch_add(items.len() as u64, Relaxed);
+                self.items_started.fetch_add(items.len() as u64, Relaxed);
                 loaded.clear();
                 let start = Instant::now();
                 worker.load(&items, self.spec.decode, &mut loaded);
@@ -179,17 +180,17 @@ pub(super) fn run(target: &OpenTarget<'_>, order: &BatchOrder, spec: &RoundSpec)
         spec,
         order,
         claims: AtomicU64::new(spec.job as u64),
-        begun: AtomicU64::new(0),
+        items_started: AtomicU64::new(0),
         deadline: spec.seconds.map(|s| start + Duration::from_secs_f64(s)),
     };
     let results = Mutex::new(Vec::new());
-    let bug = Mutex::new(None);
+    let panicked = Mutex::new(None);
     std::thread::scope(|scope| {
         let started = threads::start_up_to(spec.threads, |_| {
             let work = || match panics::caught(|| state.work(target)) {
                 Ok(found) => results.lock().unwrap_or_else(PoisonError::into_inner).push(found),
                 Err(panic) => {
-                    *bug.lock().unwrap_or_else(PoisonError::into_inner) =
+                    *panicked.lock().unwrap_or_else(PoisonError::into_inner) =
                         Some(panic.into_error("loading a batch"));
                 }
             };
@@ -198,7 +199,7 @@ pub(super) fn run(target: &OpenTarget<'_>, order: &BatchOrder, spec: &RoundSpec)
         started.map(drop)
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    if let Some(error) = bug.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(error) = panicked.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
     let (mut round, mut times) = (Round { seconds, ..Round::default() }, Vec::new());

@@ -11,7 +11,7 @@ use super::order::{BatchOrder, ItemSet, ReadOrder};
 use super::pairing;
 use super::probe::Probe;
 use super::report::{
-    BenchReport, Comparison, DeviceFraction, Failures, Measurement, TargetReport, summarise,
+    BenchReport, Comparison, DeviceFraction, Failures, Measurement, TargetReport, summarize,
 };
 use super::residency::{Residency, evict};
 use super::round::{self, Round, RoundSpec};
@@ -22,7 +22,7 @@ use crate::reader::batch::Padding;
 
 /// Maximum length of a warm-up.
 const WARM_UP_SECONDS: f64 = 0.5;
-/// Maximum length of a probe, each way.
+/// Maximum length of each phase of a probe.
 const PROBE_SECONDS: f64 = 1.0;
 /// Maximum number of failures to name.
 const NAMED_FAILURES: usize = 5;
@@ -54,12 +54,12 @@ impl Bench {
         for target in &targets {
             if with_lengths && !target.has_tokens() {
                 let what = match target.kind().is_text() {
-                    true => "batches by tokens need a tokenizer",
-                    false => "images have no tokens to make batches of",
+                    true => "buckets and token budgets need a tokenizer",
+                    false => "images have no tokens, which buckets and token budgets need",
                 };
                 return Err(Error::usage(what)
                     .at_path(target.path())
-                    .help("leave out the bucketed order and the tokens of a batch"));
+                    .help("leave out the bucketed order and the token budget"));
             }
             lengths.push(with_lengths.then(|| target.lengths()).transpose()?);
         }
@@ -109,7 +109,7 @@ impl Bench {
         Some(measurements * (self.options.repeat as f64 * seconds + warm_up))
     }
 
-    /// Returns a function that answers requests of another process.
+    /// Returns a function that answers the requests of the parent process.
     ///
     /// # Errors
     ///
@@ -125,16 +125,16 @@ impl Bench {
         }
     }
 
-    /// Runs all rounds. With several jobs, `command` starts another process that answers requests
-    /// ([`serve_rounds`](super::serve_rounds)).
+    /// Runs all rounds. With several jobs, `command` starts a child process that answers requests with
+    /// [`serve_rounds`](super::serve_rounds).
     ///
     /// # Errors
     ///
-    /// If a target cannot be opened, nothing could be loaded, or a process ended.
+    /// If a target cannot be opened, nothing could be loaded, or a child process ended early.
     pub fn run(&self, command: impl FnMut() -> Command) -> Result<BenchReport> {
         let options = &self.options;
         let mut runner = match options.jobs {
-            1 => Runner::Here(LocalRunner { bench: self, open: BTreeMap::new(), orders: HashMap::new() }),
+            1 => Runner::Local(LocalRunner { bench: self, open: BTreeMap::new(), orders: HashMap::new() }),
             jobs => Runner::Jobs(Jobs::start(jobs, command)?),
         };
         let combinations = self.combinations();
@@ -167,7 +167,7 @@ impl Bench {
             let Some(combination) = combination else { continue };
             let path = self.path(target);
             let residency = weakest_residency(&residencies, options.cold);
-            let found = summarise((target, path), combination, rounds, residency);
+            let found = summarize((target, path), combination, rounds, residency);
             measurements.push(found.ok_or_else(|| self.nothing_loaded(target, failed.get(target)))?);
         }
         let comparison = self.compare(&measurements);
@@ -334,14 +334,14 @@ fn weakest_residency(residencies: &[Option<Residency>], cold: bool) -> Option<Re
 
 /// Where rounds run: in this process, or in child processes.
 enum Runner<'a> {
-    Here(LocalRunner<'a>),
+    Local(LocalRunner<'a>),
     Jobs(Jobs),
 }
 
 impl Runner<'_> {
     fn run(&mut self, jobs: usize, spec: impl Fn(usize) -> RoundSpec) -> Result<Round> {
         match self {
-            Self::Here(local) => local.run(&spec(0)),
+            Self::Local(local) => local.run(&spec(0)),
             Self::Jobs(running) => {
                 debug_assert!(jobs > 1);
                 running.ask(|job| JobRequest::Run(spec(job)))
@@ -351,7 +351,7 @@ impl Runner<'_> {
 
     fn close(&mut self) -> Result<()> {
         match self {
-            Self::Here(local) => local.open.clear(),
+            Self::Local(local) => local.open.clear(),
             Self::Jobs(running) => drop(running.ask(|_| JobRequest::Close)?),
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Benchmark targets: found by path, then opened.
+//! Benchmark targets: what to measure, found by its path.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl TargetKind {
     }
 }
 
-/// A folder of images, a corpus or a dataset, found but not open.
+/// A folder of images, a corpus or a dataset that has been found, but not opened.
 pub struct BenchTarget {
     path: PathBuf,
     kind: TargetKind,
@@ -124,11 +124,11 @@ impl BenchTarget {
             bytes: file.bytes,
         });
         let files: Vec<RawFile> = files.collect();
-        let named =
+        let has_image_name =
             |file: &RawFile| file.path.file_name().is_some_and(|n| has_image_extension(&n.to_string_lossy()));
         let text_kind = |file: &RawFile| FileKind::of_name(&file.path.file_name()?.to_string_lossy());
         let (images, texts) = (
-            files.iter().filter(|file| named(file)).count(),
+            files.iter().filter(|file| has_image_name(file)).count(),
             files.iter().filter(|file| text_kind(file).is_some()).count(),
         );
         if texts > images {
@@ -136,7 +136,7 @@ impl BenchTarget {
         }
         let images: Vec<RawFile> = files
             .into_iter()
-            .filter(|file| named(file) || begins_as_image(&file.path).unwrap_or(false))
+            .filter(|file| has_image_name(file) || begins_as_image(&file.path).unwrap_or(false))
             .collect();
         if images.is_empty() {
             let what = match listing.files.len() {
@@ -187,7 +187,7 @@ impl BenchTarget {
             options.tokenizer.clone(),
         )?;
         if raw.places.is_empty() {
-            return Err(Error::usage("there is no document in it").at_path(path).help(EXPECTED));
+            return Err(Error::usage("contains no documents").at_path(path).help(EXPECTED));
         }
         Ok(Self {
             path: path.to_owned(),
@@ -277,7 +277,7 @@ impl BenchTarget {
         self.left_out
     }
 
-    /// Returns whether the target can be divided into batches of tokens.
+    /// Returns whether the items of the target have tokens, which buckets and token budgets need.
     pub fn has_tokens(&self) -> bool {
         match &self.raw {
             Some(RawSource::Text(text)) => text.tokenizer.is_some(),
@@ -285,12 +285,12 @@ impl BenchTarget {
         }
     }
 
-    /// Returns whether the target holds compressed text, which can be read in order only.
+    /// Returns whether the target holds compressed text, which can only be read in order.
     pub fn is_compressed(&self) -> bool {
         self.streams().is_some()
     }
 
-    /// Returns runs of items that can be read in order only, each by one thread.
+    /// Returns runs of items that can only be read in order, each by one thread.
     pub(super) fn streams(&self) -> Option<Vec<std::ops::Range<u64>>> {
         match &self.raw {
             Some(RawSource::Text(text)) => text.streams(),
@@ -315,7 +315,8 @@ impl BenchTarget {
         })
     }
 
-    /// Returns the number of tokens per item. Raw text is tokenized for this; documents that do not tokenize have none.
+    /// Returns the number of tokens of each item. Raw text is tokenized for this; documents that cannot be tokenized
+    /// count as 0.
     pub(super) fn lengths(&self) -> Result<Vec<u64>> {
         match self.open()? {
             OpenTarget::Dataset(dataset) => dataset.lengths(),
@@ -347,7 +348,7 @@ impl BenchTarget {
         padding(self.items, lengths.runs()?, size).map(Some)
     }
 
-    /// Returns what identifies each item below the target: the relative path, and the offset in the file.
+    /// Returns the identity of each item within the target: the relative path, and the offset in the file.
     pub(super) fn names(&self) -> Result<Vec<String>> {
         match &self.raw {
             Some(RawSource::Images(images)) => {

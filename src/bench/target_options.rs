@@ -43,8 +43,8 @@ pub struct TargetOptions {
 }
 
 impl TargetOptions {
-    /// Completes these options with those that the dataset at `dir` was converted with, so that raw files are delivered
-    /// as the dataset delivers them. A path that is not a dataset changes nothing.
+    /// Fills in the options that are not set from the dataset at `dir`, so that raw files are delivered as the dataset
+    /// delivers them. Does nothing if `dir` is not a dataset.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Arguments that `images` and `text` share (sources, output, limits), and the run itself.
+//! Arguments that `images` and `text` share (sources, output, limits), and the execution of both.
 
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ pub(super) struct CommonArgs {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Output")]
     shard_bytes: String,
 
-    /// Folder for shards that wait for upload, if --out is in object storage [default: folder for temporary files]
+    /// Folder for shards waiting to be uploaded, if --out is in object storage [default: folder for temporary files]
     ///
     /// It holds the shards that are being written or uploaded. --resume does not need its content.
     #[arg(long, value_name = "DIR", help_heading = "Run")]
@@ -139,7 +139,7 @@ pub(super) struct CommonArgs {
     #[command(flatten, next_help_heading = "Run")]
     pub(super) verbosity: VerbosityArgs,
 
-    /// Store the plan, and convert nothing.
+    /// Whether to only store the plan, as `dsconvert plan` does.
     #[arg(skip)]
     pub(super) plan_only: bool,
 }
@@ -207,10 +207,10 @@ impl CommonArgs {
         })
     }
 
-    /// Rejects a run report that could not be written, before the run starts.
+    /// Checks before the run starts that the run report can be written.
     fn check_report(&self) -> Result<()> {
-        if self.plan_only && self.report.is_asked_for() {
-            return Err(Error::usage("--report: a plan converts nothing that could be reported"));
+        if self.plan_only && self.report.is_requested() {
+            return Err(Error::usage("--report does not apply to a plan, which converts nothing"));
         }
         self.report.check(self.out.as_deref())
     }
@@ -243,22 +243,22 @@ impl CommonArgs {
         if !self.dry_run {
             check_output(&options, if walked { &sources } else { &[] })?;
         }
-        // The job is never dropped: the process ends soon, and a tokenizer holds some hundred thousand strings.
         panic_point("plan");
-        let began = Instant::now();
+        let planning_started = Instant::now();
+        // Never dropped: the process ends soon, and a tokenizer holds hundreds of thousands of strings.
         let job = ManuallyDrop::new(plan(sources)?);
         let plan = job.summary();
-        let planning = began.elapsed();
+        let planning = planning_started.elapsed();
         if !self.verbosity.is_quiet() {
             summary::warnings(&plan.warnings).into_iter().for_each(print::warning);
         }
         if self.dry_run {
             print::out(&summary::plan(&plan))?;
             preview(&job, &options)?;
-            return Ok(Ending::Fine);
+            return Ok(Ending::Success);
         }
-        let started = Instant::now();
-        watch.writes();
+        let run_started = Instant::now();
+        watch.mark_writing();
         if self.plan_only {
             let units = with_progress(plan.items, self.verbosity.level(), watch, |progress, stop| {
                 job.store(&options, progress, stop)
@@ -266,27 +266,27 @@ impl CommonArgs {
             if !self.verbosity.is_quiet() {
                 print::out(&summary::stored(units, &plan, &options.out))?;
             }
-            return Ok(Ending::Fine);
+            return Ok(Ending::Success);
         }
         let (report, took) = with_progress(plan.items, self.verbosity.level(), watch, |progress, stop| {
             let report = job.run(&options, progress, stop)?;
-            let took = RunReport::new(&report, &options, progress, planning, began.elapsed());
+            let took = RunReport::new(&report, &options, progress, planning, planning_started.elapsed());
             Ok((report, took))
         })?;
         self.report.write(&took, "the dataset is committed");
         if !self.verbosity.is_quiet() {
-            let mut text = summary::report(&report, &plan, &options.out, started.elapsed());
+            let mut text = summary::report(&report, &plan, &options.out, run_started.elapsed());
             text.push_str(&summary::times(&took));
-            // The lengths come from the indexes, which are no longer local after the dataset was sent.
-            let is_sent = ObjectUrl::is_url(&options.out);
-            let more = || if is_sent { Ok(String::new()) } else { more(&report, &options.out) };
+            // The lengths come from the indexes, which are not kept locally once they are uploaded.
+            let is_remote = ObjectUrl::is_url(&options.out);
+            let more = || if is_remote { Ok(String::new()) } else { more(&report, &options.out) };
             match panics::caught(more) {
                 Ok(Ok(more)) => text.push_str(&more),
                 Ok(Err(error)) => print::warning(format!("the lengths cannot be shown: {error}")),
-                Err(panic) => print::error(&panic.into_error("looking at the lengths")),
+                Err(panic) => print::error(&panic.into_error("summarizing the lengths")),
             }
             text.push_str(&summary::next_step(&options.out));
-            // If printing fails, the dataset is committed all the same.
+            // The dataset is committed even if printing fails.
             if let Err(error) = print::out(&text)
                 && !print::is_closed(&error)
             {
@@ -294,7 +294,7 @@ impl CommonArgs {
             }
         }
         let rejects = report.manifest.counts.rejected > 0;
-        Ok(if self.strict && rejects { Ending::Rejects } else { Ending::Fine })
+        Ok(if self.strict && rejects { Ending::Rejects } else { Ending::Success })
     }
 }
 
@@ -334,5 +334,5 @@ pub(super) fn with_progress<T>(
     })
 }
 
-/// The default of `--memory` in the help text must equal the library's.
+/// The default in the help text of `--memory` must equal that of the library.
 const _: () = assert!(DEFAULT_MEMORY_BYTES == 1 << 30);

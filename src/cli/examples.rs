@@ -1,4 +1,4 @@
-//! Examples at the end of each `--help`. `tests/command/help.rs` runs them in a folder with `photos`, `corpus` and
+//! The examples at the end of `--help`. `tests/command/help.rs` runs them in a folder with `photos`, `corpus` and
 //! `tokenizer.json`.
 
 /// `dsconvert images`
@@ -87,7 +87,7 @@ Examples:
     dsconvert inspect photos-256 --sample 2 --json
   The first three documents, decoded from their token ids:
     dsconvert inspect tokens --head 3 --text
-  Check every byte, and make damaged files again:
+  Check every byte, and regenerate damaged files:
     dsconvert inspect photos-256 --verify
     dsconvert inspect photos-256 --verify --repair photos
   A README.md for the Hugging Face Hub, in the directory of the dataset:

@@ -1,4 +1,4 @@
-//! `dsconvert completions` and `dsconvert man`: generated from the command-line definition, so never outdated.
+//! `dsconvert completions` and `dsconvert man`: shell completions and manual pages, generated from the clap definition.
 
 use std::path::PathBuf;
 
@@ -35,14 +35,14 @@ pub(super) fn completions(args: &CompletionArgs) -> Result<Ending> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "dsconvert", &mut script);
     print::out(&String::from_utf8_lossy(&script))?;
-    Ok(Ending::Fine)
+    Ok(Ending::Success)
 }
 
-/// Writes one page for the command and one for each subcommand.
+/// Writes a manual page for the command and for each subcommand.
 pub(super) fn man(args: &ManArgs) -> Result<Ending> {
     check_local("DIR", &args.dir)?;
     create_dir(&args.dir)?;
     clap_mangen::generate_to(Cli::command(), &args.dir)
-        .map_err(|e| Error::io("write the manual pages to", &args.dir, e))?;
-    Ok(Ending::Fine)
+        .map_err(|e| Error::io("write manual pages to", &args.dir, e))?;
+    Ok(Ending::Success)
 }

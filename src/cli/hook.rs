@@ -1,5 +1,5 @@
-//! Panic hook of the command. Contained panics print nothing here: they become a reject or an error, which is printed
-//! once. Any other panic goes to the previous hook.
+//! Panic hook of the command. Caught panics print nothing here, because they become a reject or an error, which is
+//! printed once. Other panics go to the previous hook.
 
 use std::panic;
 use std::sync::Once;
@@ -10,10 +10,10 @@ use crate::panics;
 pub(super) fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        let usual = panic::take_hook();
+        let previous = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             if !panics::note(info.location()) && !dsconvert_tokens::is_panic_contained() {
-                usual(info);
+                previous(info);
             }
         }));
     });

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use super::common::CommonArgs;
-use super::values::{LISTED, check_no_folder, choice, flag, parse, source};
+use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source, with_flag};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec, check_local};
@@ -70,14 +70,14 @@ struct NamingArgs {
     #[arg(long, value_name = "FIELDS", requires = "metadata")]
     keep_fields: Option<String>,
 
-    /// Columns whose values become lists: all rows of an image give one record
+    /// Columns whose values become lists: all rows of an image become one record
     ///
-    /// For example, for several captions of an image. The other columns must have the same value in all rows of an image.
-    /// Without this option, every row gives a record.
+    /// Use it for several captions per image, for example. The other columns must have the same value in all rows of an image.
+    /// Without this option, every row becomes a record.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "files_from")]
     list_fields: Vec<String>,
 
-    /// More images of samples in tar files, as fields: auto, none or MEMBER,… such as seg.png
+    /// Additional images of the samples in tar files, as fields: auto, none or MEMBER,… such as seg.png
     ///
     /// A field is [NAME=]MEMBER[:mask|:image], where MEMBER is the part of a file name after its first dot. It gets the same
     /// orientation, resize, crop and pad as the image of its sample; a mask (the default for PNG) keeps its values. auto: all
@@ -145,11 +145,11 @@ struct PixelArgs {
     #[arg(long, value_name = "ENCODING", default_value = "jpeg:90")]
     encode: String,
 
-    /// Store progressive JPEGs that pass through as baseline JPEGs with the same pixels, which loaders decode faster
+    /// Store progressive JPEGs that would pass through unchanged as baseline JPEGs: same pixels, faster to decode
     #[arg(long)]
     baseline: bool,
 
-    /// Restart markers after every N MCUs of stored JPEGs, for faster crops in training; try 4
+    /// Add a restart marker after every N MCUs of stored JPEGs, for faster crops in training; try 4
     #[arg(long, value_name = "N")]
     restart_interval: Option<NonZeroU16>,
 
@@ -187,7 +187,7 @@ struct SelectionArgs {
 }
 
 impl Args {
-    /// Returns these arguments for a plan that is stored and not run.
+    /// Returns these arguments with the conversion limited to storing its plan.
     pub(super) fn planning(mut self) -> Self {
         self.common.plan_only = true;
         self
@@ -235,7 +235,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
 fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<SourceSpec>)> {
     let (naming, folder) = if let Some(list) = args.files_from {
         check_local("--files-from", &list)?;
-        check_no_folder("--files-from", &list, LISTED)?;
+        check_not_folder("--files-from", &list, FILES_FROM_HELP)?;
         let from = FilesFrom { list, null: args.null };
         let folder = from.folder();
         (Naming::FilesFrom(from), folder)
@@ -244,18 +244,18 @@ fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<Sou
             return match (sources.is_empty(), args.keep_fields) {
                 (true, _) => Err(Error::usage("--metadata none names no images").help("name SRC")),
                 (false, Some(_)) => Err(Error::usage("--keep-fields chooses columns of --metadata")
-                    .help("leave it out beside --metadata none")),
+                    .help("leave it out with --metadata none")),
                 (false, None) => Ok((Naming::WalkOnly, sources)),
             };
         }
         check_local("--metadata", &path)?;
-        check_no_folder(
+        check_not_folder(
             "--metadata",
             &path,
             "name a csv, tsv, jsonl or parquet file; a folder of images is SRC",
         )?;
         let keep = args.keep_fields.as_deref().map(parse_keep).transpose();
-        let keep = keep.map_err(|e| flag("--keep-fields", &e))?;
+        let keep = keep.map_err(|e| with_flag("--keep-fields", &e))?;
         let table = MetadataFile { path, path_field: args.path_field, keep };
         let folder = table.folder();
         (Naming::Metadata(table), folder)
@@ -292,7 +292,7 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
 fn read_classes(path: &Path) -> Result<Vec<String>> {
     let help = "--classes takes a file with one class name per line";
     check_local("--classes", path)?;
-    check_no_folder("--classes", path, help)?;
+    check_not_folder("--classes", path, help)?;
     let bytes = read_file(path).map_err(|e| e.help(help))?;
     let text = String::from_utf8(bytes)
         .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;

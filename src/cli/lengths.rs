@@ -25,7 +25,7 @@ pub(super) fn text(report: &Report, out: &Path, size: BatchSize) -> Result<Strin
     if note("packed_places") > 0 {
         writeln!(
             lines,
-            "rows are filled to {}; {} of the documents are in several rows",
+            "rows are {} full; {} of the documents span several rows",
             percent(note("packed_tokens") as f64 / note("packed_places") as f64),
             percent(note("packed_documents_cut") as f64 / manifest.counts.converted.max(1) as f64),
         )

@@ -1,7 +1,7 @@
 //! The command line: arguments, progress, messages, exit status.
 //!
 //! Arguments are handled in two stages: clap parses text (`images::Args`, …), and each subcommand converts it to the
-//! library's options. Only this module prints (`print.rs`): results to standard output, all else to standard error.
+//! library's options. Only this module prints: results to standard output, everything else to standard error.
 
 mod bench;
 mod common;
@@ -36,11 +36,11 @@ use crate::panics;
 
 /// Exit status of a run that committed with rejects under `--strict`.
 const EXIT_REJECTS: u8 = 1;
-/// Exit status for an invalid request.
+/// Exit status for invalid usage.
 const EXIT_USAGE: u8 = 2;
 /// Exit status when nothing was committed, or a verification failed.
 const EXIT_FAILED: u8 = 3;
-/// Exit status after a signal, minus the number of the signal.
+/// The exit status after a signal is this plus the number of the signal.
 const EXIT_SIGNAL: u8 = 128;
 
 /// Convert image folders and text corpora, once and offline, into sharded records that training loaders read at the
@@ -78,7 +78,7 @@ enum Command {
     /// Commit a plan after all its units are converted
     #[command(after_long_help = examples::MERGE)]
     Merge(parts::MergeArgs),
-    /// Show the progress of a plan, and what to submit again
+    /// Show the progress of a plan, and which parts to submit again
     #[command(after_long_help = examples::STATUS)]
     Status(parts::StatusArgs),
     /// Show or verify a dataset or a shard
@@ -101,7 +101,7 @@ enum Command {
 /// Outcome of a command that ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    Fine,
+    Success,
     /// Committed with rejects under `--strict`.
     Rejects,
     /// A verification found problems.
@@ -124,13 +124,13 @@ where
     let cli = match Cli::try_parse_from(&argv) {
         Ok(cli) => cli,
         Err(e) if e.use_stderr() => {
-            // If even this cannot be printed, there is nowhere left to report it.
-            let _ = synonyms::explained(e, &argv).print();
+            // If printing fails, there is nowhere left to report it.
+            let _ = synonyms::with_tip(e, &argv).print();
             return EXIT_USAGE;
         }
         Err(help) => {
             let printed = help.print().and_then(|()| io::stdout().flush());
-            return status(printed.map(|()| Ending::Fine).map_err(print::failed));
+            return status(printed.map(|()| Ending::Success).map_err(print::failed));
         }
     };
     let exec = || match cli.command {
@@ -155,15 +155,15 @@ fn convert(argv: Vec<OsString>) -> Result<Ending> {
     match Cli::try_parse_from(argv).map(|cli| cli.command) {
         Ok(Command::Images(args)) => images::exec(*args),
         Ok(Command::Text(args)) => text::exec(*args),
-        Ok(_) => Err(Error::internal("this command converts nothing")),
+        Ok(_) => Err(Error::internal("this is not a conversion")),
         Err(e) => Err(usage_of(&e)),
     }
 }
 
-/// Converts the clap error of a command line that a program built, not a user.
+/// Converts the clap error of a command line that was built by a program, not typed by a user.
 fn usage_of(error: &clap::Error) -> Error {
     let text = error.render().to_string();
-    // The usage lines after the first paragraph are for a terminal.
+    // The usage lines after the first paragraph are of no use to a program.
     let paragraph = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<&str> = paragraph.split_whitespace().skip_while(|word| *word == "error:").collect();
     Error::usage(words.join(" "))
@@ -190,7 +190,7 @@ where
 /// Prints the error of a command and returns the exit status.
 fn status(result: Result<Ending>) -> u8 {
     match result {
-        Ok(Ending::Fine) => 0,
+        Ok(Ending::Success) => 0,
         Ok(Ending::Rejects) => EXIT_REJECTS,
         Ok(Ending::NotVerified) => EXIT_FAILED,
         Err(error) => {

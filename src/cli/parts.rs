@@ -8,7 +8,7 @@ use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
 use super::common::with_progress;
 use super::run_report::RunReportArgs;
-use super::values::{parse, size, threads};
+use super::values::{parse, size, threads, with_flag};
 use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
@@ -42,7 +42,7 @@ pub(super) struct RunArgs {
     #[arg(value_name = "DIR")]
     out: PathBuf,
 
-    /// Folder for shards that wait for upload, if DIR is in object storage [default: folder for temporary files]
+    /// Folder for shards waiting to be uploaded, if DIR is in object storage [default: folder for temporary files]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
@@ -80,7 +80,7 @@ pub(super) struct MergeArgs {
     #[arg(value_name = "DIR")]
     out: PathBuf,
 
-    /// Folder for shards that wait for upload, if DIR is in object storage [default: folder for temporary files]
+    /// Folder for shards waiting to be uploaded, if DIR is in object storage [default: folder for temporary files]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
@@ -118,7 +118,7 @@ pub(super) struct StatusArgs {
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
-    /// List which of N parts have unfinished units, as the --array option of Slurm
+    /// List which of N parts have unfinished units, in the form of Slurm's --array option
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     parts: Option<u32>,
 
@@ -135,7 +135,7 @@ pub(super) fn plan(args: PlanArgs) -> Result<Ending> {
     }
 }
 
-fn check(verify: bool) -> ResumeCheck {
+fn resume_check(verify: bool) -> ResumeCheck {
     if verify { ResumeCheck::Hashes } else { ResumeCheck::Sizes }
 }
 
@@ -143,7 +143,7 @@ fn check(verify: bool) -> ResumeCheck {
 pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     let watch = signals::watch()?;
     let selection = match (&args.part, &args.units) {
-        (Some(part), _) => Selection::part(part).map_err(|e| super::values::flag("--part", &e))?,
+        (Some(part), _) => Selection::part(part).map_err(|e| with_flag("--part", &e))?,
         (None, Some(units)) => parse::<Selection>("--units", units)?,
         (None, None) => Selection::All,
     };
@@ -152,12 +152,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
         scratch: args.scratch.clone(),
         threads: threads(args.threads)?,
         memory_bytes: size("--memory", &args.memory, MIN_MEMORY_BYTES)?,
-        existing: Existing::Resume(check(args.verify)),
+        existing: Existing::Resume(resume_check(args.verify)),
         max_rejects: MaxRejects::default(),
     };
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
-    watch.writes();
+    watch.mark_writing();
     let (report, took) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
         let report = run_units(&selection, &options, progress, stop)?;
         let took = RunReport::of_part(&report, &selection, &options, progress, started.elapsed());
@@ -168,7 +168,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
         let PartReport { units, converted, planned, was_committed, .. } = report;
         let out = printable_path(&args.out);
         print::out(&match was_committed {
-            true => format!("{out} is committed already: nothing to do\n"),
+            true => format!("{out} is already committed: nothing to do\n"),
             false => format!(
                 "{converted} unit{} converted, {} finished before, of {planned} in the plan; {:.1} s\n",
                 if converted == 1 { "" } else { "s" },
@@ -178,7 +178,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
         })?;
         print::out(&summary::times(&took))?;
     }
-    Ok(Ending::Fine)
+    Ok(Ending::Success)
 }
 
 /// Commits a plan whose units are all converted.
@@ -187,9 +187,9 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     let (threads, max_rejects) = (threads(args.threads)?, parse("--max-rejects", &args.max_rejects)?);
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
-    watch.writes();
+    watch.mark_writing();
     let (report, took) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
-        let resume = check(args.verify);
+        let resume = resume_check(args.verify);
         let report = merge(&args.out, args.scratch.as_deref(), max_rejects, threads, resume, progress, stop)?;
         let took = RunReport::of_merge(&report, &args.out, threads, progress, started.elapsed());
         Ok((report, took))
@@ -199,7 +199,7 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
         print::out(&summary::merged(&report, &took, &args.out))?;
     }
     let rejects = report.manifest.counts.rejected > 0;
-    Ok(if args.strict && rejects { Ending::Rejects } else { Ending::Fine })
+    Ok(if args.strict && rejects { Ending::Rejects } else { Ending::Success })
 }
 
 /// Shows the progress of a plan.
@@ -207,20 +207,19 @@ pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
     let status = status(&args.out, args.scratch.as_deref())?;
     let again = args.parts.map(|count| ranges(&status.unfinished_parts(count)));
     if args.json {
-        let fail =
-            |e: serde_json::Error| Error::internal("the status cannot be written as JSON").caused_by(e);
+        let fail = |e: serde_json::Error| Error::internal("cannot serialize the status").caused_by(e);
         let mut json = serde_json::to_value(&status).map_err(fail)?;
         if let Some(again) = again {
             json["submit_again"] = again.into();
         }
         print::json(&json)?;
     } else {
-        print::out(&described(&status, &printable_path(&args.out), again.as_deref()))?;
+        print::out(&status_text(&status, &printable_path(&args.out), again.as_deref()))?;
     }
-    Ok(Ending::Fine)
+    Ok(Ending::Success)
 }
 
-fn described(status: &Status, out: &str, again: Option<&str>) -> String {
+fn status_text(status: &Status, out: &str, again: Option<&str>) -> String {
     if status.committed {
         return format!("{out} is committed: {} records\n", HumanCount(status.records));
     }
@@ -250,7 +249,7 @@ fn described(status: &Status, out: &str, again: Option<&str>) -> String {
             text.push_str(&format!("all units are done: dsconvert merge {out}\n"));
         }
         Some(again) => text.push_str(&format!("submit again: --array={again}\n")),
-        None => text.push_str(&format!("to go on: dsconvert run {out}\n")),
+        None => text.push_str(&format!("to continue: dsconvert run {out}\n")),
     }
     text
 }

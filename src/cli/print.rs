@@ -31,7 +31,7 @@ pub(super) fn out(text: &str) -> Result<()> {
 /// See [`failed`].
 pub(super) fn json(result: &impl Serialize) -> Result<()> {
     let json = serde_json::to_string_pretty(result);
-    out(&(json.map_err(|e| Error::internal("the result has no JSON").caused_by(e))? + "\n"))
+    out(&(json.map_err(|e| Error::internal("cannot serialize the result").caused_by(e))? + "\n"))
 }
 
 /// Returns the error for results that cannot be printed.
@@ -58,7 +58,7 @@ pub(super) fn warning(message: impl Display) {
 
 /// Prints an error and its remedy.
 pub(super) fn error(error: &Error) {
-    put(&described(error));
+    put(&error_text(error));
 }
 
 /// Prints a line about the progress of a run.
@@ -76,7 +76,7 @@ fn put(text: &str) {
 }
 
 /// Formats an error in the form and the styles of clap's own errors.
-fn described(error: &Error) -> String {
+fn error_text(error: &Error) -> String {
     let styles = Styles::styled();
     let (bad, good) = (styles.get_error(), styles.get_valid());
     let help = error.remedy().map(|help| format!("  {good}tip:{good:#} {help}\n")).unwrap_or_default();
@@ -91,18 +91,18 @@ fn flag(option: &str) -> String {
     if is_name { format!("--{}", option.replace('_', "-")) } else { option.to_owned() }
 }
 
-/// Prints an error just before the process is ended by a thread other than the working one. Waits neither for another
-/// thread that prints nor for a reader that does not read. On a terminal, the error replaces the progress line.
+/// Prints an error just before a background thread ends the process. Never blocks: neither on the lock of standard
+/// error nor on a full pipe. On a terminal, the error replaces the progress line.
 pub(super) fn last_error(error: &Error) {
     let stderr = io::stderr();
-    let line = if stderr.is_terminal() { "\r\x1b[2K" } else { "" };
-    let mut text = described(error);
+    let clear_line = if stderr.is_terminal() { "\r\x1b[2K" } else { "" };
+    let mut text = error_text(error);
     if AutoStream::choice(&stderr) == ColorChoice::Never {
         text = strip_str(&text).to_string();
     }
     let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
     if poll(&mut ready, Some(&Timespec::default())).is_ok_and(|count| count > 0) {
-        let _ = rustix::io::write(&stderr, format!("{line}{text}").as_bytes());
+        let _ = rustix::io::write(&stderr, format!("{clear_line}{text}").as_bytes());
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_printing_can_meet_a_closed_pipe() {
+    fn only_printing_errors_count_as_a_closed_pipe() {
         let closed = || io::Error::from(io::ErrorKind::BrokenPipe);
         assert!(is_closed(&failed(closed())));
         assert!(!is_closed(&failed(io::ErrorKind::StorageFull.into())));

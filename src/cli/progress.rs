@@ -1,4 +1,4 @@
-//! Progress display: a redrawn line on a terminal, a line every ten seconds elsewhere. With `--verbose`, also events.
+//! Progress display: a redrawn line on a terminal, a new line every ten seconds elsewhere, and events with `--verbose`.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -18,12 +18,12 @@ use crate::report::format::plural;
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 /// Interval between lines where the line is not redrawn.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// Window over which rates are measured. Units that a resumed run found finished at its start soon drop out of it.
+/// Window over which rates are measured. The units that a resumed run counts as finished at its start soon leave it.
 const RATE_WINDOW: Duration = Duration::from_secs(30);
 /// Interval between measurements of a rate.
 const RATE_EVERY: Duration = Duration::from_millis(500);
 
-/// Time for a run to end on its own after a bug, before the process is ended.
+/// Time that a run has to end on its own after a bug, before the process is ended.
 const BUG_GRACE: Duration = Duration::from_millis(700);
 
 /// Draws a [`Progress`] until it is finished. After a bug, ends the process if a thread of the run does not return.
@@ -65,10 +65,10 @@ impl<'a> Display<'a> {
         Self { progress, stop, items, mode, finished: AtomicBool::new(false), started: Instant::now() }
     }
 
-    /// Draws until [`Display::finish`] is called. Meant for a thread of its own.
+    /// Draws until [`Display::finish`] is called. Must run on a separate thread.
     pub(super) fn draw(&self) {
         let mut next_line = self.started + LINE_EVERY;
-        let mut broken: Option<Instant> = None;
+        let mut bug_seen: Option<Instant> = None;
         let mut rate = Rate::default();
         while !self.finished.load(Relaxed) {
             self.print_events();
@@ -90,7 +90,7 @@ impl<'a> Display<'a> {
                 _ => {}
             }
             if let Some(bug) = self.stop.bug()
-                && broken.get_or_insert_with(Instant::now).elapsed() >= BUG_GRACE
+                && bug_seen.get_or_insert_with(Instant::now).elapsed() >= BUG_GRACE
             {
                 print::last_error(&bug);
                 signal_hook::low_level::exit(EXIT_FAILED.into());
@@ -103,7 +103,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Stops the thread `drawing` at once, so that the display does not prolong a short run.
+    /// Stops the thread `drawing` without waiting for its next redraw, so that short runs stay short.
     pub(super) fn finish(&self, drawing: &Thread) {
         self.finished.store(true, Relaxed);
         drawing.unpark();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_forgets_what_is_long_ago() {
+    fn a_rate_covers_only_its_window() {
         let mut rate = Rate::default();
         assert_eq!(rate.per_second(), (0.0, 0.0));
         // Finished units are counted at the start; after that, each second adds 2 items and 10 bytes.

@@ -13,23 +13,23 @@ use crate::storage::{stat, write_file};
 pub(super) struct RunReportArgs {
     /// Write times, rates and memory of the run to FILE as JSON
     ///
-    /// FILE must be outside of the output directory. `dsconvert inspect --html --report FILE` shows it.
+    /// FILE must be outside the output directory. `dsconvert inspect --html PAGE --report FILE` shows it.
     #[arg(id = "run_report", long = "report", value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
 impl RunReportArgs {
     /// Returns whether a report is requested.
-    pub(super) fn is_asked_for(&self) -> bool {
+    pub(super) fn is_requested(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Rejects a run report that could not be written, before the run starts.
+    /// Checks before the run starts that the run report can be written.
     pub(super) fn check(&self, out: Option<&Path>) -> Result<()> {
         let Some(path) = &self.file else { return Ok(()) };
         check_local("--report", path)?;
         if let Some(out) = out {
-            inspect::inside("--report", path, out)?;
+            inspect::check_outside("--report", path, out)?;
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !stat(folder)?.is_some_and(|meta| meta.is_dir()) {
@@ -41,12 +41,12 @@ impl RunReportArgs {
         Ok(())
     }
 
-    /// Writes `report`. A failure is only a warning, because the work is already done; `done` describes that work.
+    /// Writes `report`. A failure is only a warning, because the work is already done; `done` says what it was.
     pub(super) fn write(&self, report: &RunReport, done: &str) {
         if let Some(path) = &self.file
             && let Err(error) = report.to_json().and_then(|json| write_file(path, &json))
         {
-            print::warning(format!("{done}, but the run report is not written: {error}"));
+            print::warning(format!("{done}, but the run report could not be written: {error}"));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Signal handling: SIGINT and SIGTERM end a run within two seconds, so that it can be resumed; a second signal, at
-//! once.
+//! Signal handling: SIGINT and SIGTERM end a run within two seconds, and it can be resumed. A second signal ends it
+//! immediately.
 //!
-//! A run checks for the request between tasks. Anything that blocks for longer (a source on a dead network drive, a
+//! A run checks for a stop request between tasks. Anything that blocks for longer (a source on a dead network drive, a
 //! sort, a listing) is abandoned. The manifest is renamed last, so the process may end at any moment.
 
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::Stop;
 use crate::threads;
 
-/// Time for a run to end on its own, so that its tasks and files are closed in order.
+/// Time that a run has to end on its own, so that its tasks and files are closed in order.
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// Stop request of this process.
 pub(super) struct SignalWatch {
     stop: Arc<Stop>,
-    /// Whether the run writes, so that there is something to resume.
-    writes: Arc<AtomicBool>,
+    /// Whether the run has started to write, so that there is something to resume.
+    writing: Arc<AtomicBool>,
 }
 
-/// Starts to watch for signals, for the rest of the process.
+/// Watches for signals during the rest of the process.
 pub(super) fn watch() -> Result<SignalWatch> {
     let fail = |e: std::io::Error| Error::new(ErrorKind::Io, "cannot watch for signals").caused_by(e);
-    let watch = SignalWatch { stop: Arc::default(), writes: Arc::default() };
+    let watch = SignalWatch { stop: Arc::default(), writing: Arc::default() };
     let seen = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
-    let (stop, writes) = (Arc::clone(&watch.stop), Arc::clone(&watch.writes));
+    let (stop, writing) = (Arc::clone(&watch.stop), Arc::clone(&watch.writing));
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
             stop.request(signal);
-            if writes.load(SeqCst) {
+            if writing.load(SeqCst) {
                 std::thread::sleep(GRACE);
             }
-            print::last_error(&stopped(signal, writes.load(SeqCst)));
+            print::last_error(&stopped(signal, writing.load(SeqCst)));
             signal_hook::low_level::exit(128 + signal);
         }
     };
     threads::named("signals").spawn(wait).map_err(threads::refused)?;
     for signal in [SIGINT, SIGTERM] {
-        // Registered before the flag is set: the first signal sets the flag, and the next one ends the process.
+        // The handlers run in this order: the first signal finds the flag unset and sets it, the next ends the process.
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&seen))
             .map_err(fail)?;
         signal_hook::flag::register(signal, Arc::clone(&seen)).map_err(fail)?;
@@ -59,16 +59,17 @@ impl SignalWatch {
         &self.stop
     }
 
-    /// From here on, a signal gives the run time to end on its own, and the message says how to resume.
-    pub(super) fn writes(&self) {
-        self.writes.store(true, SeqCst);
+    /// Marks the run as writing: from now on, a signal gives it time to end on its own, and the message says how to
+    /// resume.
+    pub(super) fn mark_writing(&self) {
+        self.writing.store(true, SeqCst);
     }
 }
 
-fn stopped(signal: i32, writes: bool) -> Error {
+fn stopped(signal: i32, writing: bool) -> Error {
     let kind = ErrorKind::Interrupted(signal);
-    if writes {
-        Error::new(kind, "stopped before the end").help("run the same command with --resume to go on")
+    if writing {
+        Error::new(kind, "stopped before the end").help("run the same command with --resume to continue")
     } else {
         Error::new(kind, "stopped before anything was written")
     }

@@ -1,4 +1,4 @@
-//! Tips for options of other tools: an unknown option that another tool has gets a tip with the option of dsconvert.
+//! Tips for options of other tools: the error about an unknown option names the dsconvert option that replaces it.
 
 use std::ffi::OsString;
 use std::num::{ParseFloatError, ParseIntError};
@@ -70,7 +70,7 @@ const CONVERSIONS: SynonymTable = &[
         &["input", "input-dir", "input-folder", "in-root", "src", "data-dir", "path"],
         Say("name sources without an option, as in `dsconvert images photos --out photos-data`"),
     ),
-    (&["recursive"], Say("folders are always read with everything below them")),
+    (&["recursive"], Say("folders are always read recursively")),
     (
         &["compression"],
         Say("choose it with the format: `--format parquet` compresses with zstd where that saves space"),
@@ -119,7 +119,7 @@ const TEXT: SynonymTable = &[
             "concat-tokens",
             "ctx-len",
         ],
-        Use("--pack {}", "2048", "rows of so many tokens, filled with documents"),
+        Use("--pack {}", "2048", "rows of that many tokens, filled with documents"),
     ),
     (&["max-seq-len", "max-seq-length", "model-max-length", "truncation"], Use("--max-length {}", "N", "")),
     (&["append-eod", "append-eos", "eod"], Use("--add-eos", "", "")),
@@ -154,7 +154,10 @@ const TEXT: SynonymTable = &[
              then convert it with `--special-in-text parse`",
         ),
     ),
-    (&["split-sentences", "keep-newlines"], Use("--documents line", "", "what a document of a txt file is")),
+    (
+        &["split-sentences", "keep-newlines"],
+        Use("--documents line", "", "how txt files are divided into documents"),
+    ),
     (
         &["no-wrap"],
         Use("--packing best-fit", "", "documents that fit a row are not cut; this is the default"),
@@ -193,7 +196,7 @@ const FOREIGN_FORMATS: &[&str] = &[
 ];
 
 /// Adds a tip to an error about an option or value of another tool, or about an invalid number.
-pub(super) fn explained(mut error: clap::Error, argv: &[OsString]) -> clap::Error {
+pub(super) fn with_tip(mut error: clap::Error, argv: &[OsString]) -> clap::Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
         _ => String::new(),
@@ -221,7 +224,7 @@ pub(super) fn explained(mut error: clap::Error, argv: &[OsString]) -> clap::Erro
 fn foreign_format(option: &str, value: &str) -> Option<String> {
     let is_foreign = FOREIGN_FORMATS.contains(&&*value.to_lowercase());
     (option.starts_with("--format ") && is_foreign).then(|| {
-        "shards of this format are not written; parquet is what most tools read, and dsconvert reads all four".to_owned()
+        "dsconvert does not write this format; parquet is the format that most tools read".to_owned()
     })
 }
 
@@ -238,7 +241,7 @@ fn number(option: &str, error: &clap::Error) -> Option<String> {
     })
 }
 
-/// Returns the tip for `option` in the command line `words`.
+/// Returns the tip for the unknown `option` in the command line `words`.
 fn tip(words: &[&str], option: &str) -> Option<String> {
     let name = option.trim_start_matches('-').split('=').next()?.replace('_', "-").to_lowercase();
     let advice =
@@ -293,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn tips_name_options_that_exist_for_options_that_do_not() {
+    fn tips_replace_unknown_options_with_existing_ones() {
         let mut seen = 0;
         for (subcommands, tables) in [
             (vec!["images"], vec![IMAGES, CONVERSIONS]),
@@ -320,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_is_kept() {
+    fn tips_keep_the_value_of_the_option() {
         for (words, expected) in [
             (&["--quality", "75"][..], "'--encode jpeg:75'"),
             (&["--quality=75"], "'--encode jpeg:75'"),

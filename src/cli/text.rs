@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::common::CommonArgs;
-use super::values::{LISTED, check_no_folder, choice, flag, parse, source};
+use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source, with_flag};
 use super::{Ending, lengths, print, signals, summary};
 use crate::error::Result;
 use crate::options::{RunOptions, SourceSpec, check_local, parse_size};
@@ -19,7 +19,7 @@ use crate::transform::text::{
     EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify, usage_error,
 };
 
-/// Source that stands for standard input.
+/// Source argument for standard input.
 const STDIN: &str = "-";
 /// Default label of standard input.
 const STDIN_LABEL: &str = "stdin";
@@ -86,7 +86,7 @@ struct InputArgs {
     /// Meaning of folder and file names
     ///
     /// auto: sources, folders and files with names of splits are splits; splits: the same, but files outside of splits are
-    /// errors, and without any name of a split, the first folder level is the split; flat: names have no meaning.
+    /// errors, and if there is no such name, the first folder level is the split; flat: names have no meaning.
     #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
     layout: Layout,
 }
@@ -94,7 +94,7 @@ struct InputArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Documents")]
 struct DocumentArgs {
-    /// Documents of a txt file: file, line, blank-line or separator:STRING
+    /// How txt files are divided into documents: file, line, blank-line or separator:STRING
     ///
     /// blank-line: the lines between blank lines; separator:STRING: the text between occurrences of STRING, in which \n, \t
     /// and \\ are escapes.
@@ -217,7 +217,7 @@ struct TokenArgs {
     #[arg(long, value_name = "TOKEN")]
     eos_token: Option<String>,
 
-    /// Handling of strings of special tokens inside documents
+    /// Handling of special-token strings inside documents
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = SpecialArg::Text)]
     special_in_text: SpecialArg,
 
@@ -225,20 +225,20 @@ struct TokenArgs {
     #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineArg::Auto)]
     engine: EngineArg,
 
-    /// Share of documents that the reference encodes again to verify the ids
+    /// Share of documents that the reference engine encodes again to verify the ids
     #[arg(long, value_name = "SHARE", value_enum, default_value_t = VerifyArg::Sample)]
     verify_ids: VerifyArg,
 
     /// Reject larger documents if only the reference engine can encode them [default: 4MiB]
     ///
-    /// The limit applies before and after normalization. The reference needs about 150 bytes of memory per byte of text.
+    /// The limit applies before and after normalization. The reference engine needs about 150 bytes of memory per byte of text.
     #[arg(long, value_name = "SIZE")]
     max_reference_bytes: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum SpecialArg {
-    /// Ordinary text: documents cannot inject control tokens
+    /// Treat them as ordinary text: documents cannot inject control tokens
     Text,
     /// Parse them as the special token
     Parse,
@@ -248,11 +248,11 @@ enum SpecialArg {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum EngineArg {
-    /// A fast engine if it is verified to produce the same ids, otherwise the reference
+    /// A fast engine if it is verified to produce the same ids, otherwise the reference engine
     Auto,
     /// The `tokenizers` crate
     Reference,
-    /// A fast engine; an error if there is none
+    /// A fast engine; it is an error if there is none
     Fast,
 }
 
@@ -265,7 +265,7 @@ enum VerifyArg {
 }
 
 impl Args {
-    /// Returns these arguments for a plan that is stored and not run.
+    /// Returns these arguments with the conversion limited to storing its plan.
     pub(super) fn planning(mut self) -> Self {
         self.common.plan_only = true;
         self
@@ -280,9 +280,9 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     BatchOptions::new(batches).check()?;
     let output = common.output()?;
     let max_document_bytes =
-        parse_size(&documents.max_document_bytes).map_err(|e| flag("--max-document-bytes", &e))?;
+        parse_size(&documents.max_document_bytes).map_err(|e| with_flag("--max-document-bytes", &e))?;
     let keep_fields = documents.keep_fields.as_deref().map(parse_keep).transpose();
-    let keep_fields = keep_fields.map_err(|e| flag("--keep-fields", &e))?.unwrap_or_default();
+    let keep_fields = keep_fields.map_err(|e| with_flag("--keep-fields", &e))?.unwrap_or_default();
     let text_documents = parse("--documents", &documents.documents)?;
     let input_format = input.input_format.as_deref().map(|text| parse("--input-format", text)).transpose()?;
     let layout = input.layout;
@@ -334,7 +334,7 @@ impl InputArgs {
     fn sources(&self, mut sources: Vec<SourceSpec>) -> Result<(TextInput, Vec<SourceSpec>)> {
         if let Some(list) = &self.files_from {
             check_local("--files-from", list)?;
-            check_no_folder("--files-from", list, LISTED)?;
+            check_not_folder("--files-from", list, FILES_FROM_HELP)?;
             let from = FilesFrom { list: list.clone(), null: self.null };
             if sources.is_empty() {
                 sources.push(source(&from.folder())?);
@@ -360,7 +360,7 @@ impl ShapeArgs {
         };
         Ok(TextShape {
             filter_length: self.filter_length.as_deref().map(|t| parse("--filter-length", t)).transpose()?,
-            max_length: self.max_length.map(|most| (most, overflow)),
+            max_length: self.max_length.map(|max| (max, overflow)),
             pack: self.pack.map(|length| (length, packing)),
         })
     }
@@ -389,12 +389,12 @@ impl TokenArgs {
                 VerifyArg::Sample => Verify::Sample,
                 VerifyArg::All => Verify::All,
             },
-            max_reference_bytes: max_reference_bytes.map_err(|e| flag("--max-reference-bytes", &e))?,
+            max_reference_bytes: max_reference_bytes.map_err(|e| with_flag("--max-reference-bytes", &e))?,
         })
     }
 }
 
-/// Loads the tokenizer that `--tokenizer` names.
+/// Loads the tokenizer given as `--tokenizer`.
 pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
     let given = Path::new(name);
     if name == "bytes" && stat(given)?.is_none() {

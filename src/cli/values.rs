@@ -9,11 +9,11 @@ use crate::options::{Choice, SourceSpec, default_threads, parse_size};
 use crate::storage::{ObjectUrl, stat};
 
 /// Help for a folder given as the value of `--files-from`.
-pub(super) const LISTED: &str =
+pub(super) const FILES_FROM_HELP: &str =
     "name a file with one path per line; to convert everything in a folder, name it as SRC";
 
 /// Rejects a folder as the value of `flag`, which takes a file.
-pub(super) fn check_no_folder(flag: &'static str, path: &Path, help: &str) -> Result<()> {
+pub(super) fn check_not_folder(flag: &'static str, path: &Path, help: &str) -> Result<()> {
     if stat(path)?.is_some_and(|meta| meta.is_dir()) {
         return Err(Error::usage("this is a folder, not a file").of_option(flag).at_path(path).help(help));
     }
@@ -21,11 +21,11 @@ pub(super) fn check_no_folder(flag: &'static str, path: &Path, help: &str) -> Re
 }
 
 /// Prefixes an error with the flag it belongs to.
-pub(super) fn flag(name: &str, error: &Error) -> Error {
-    let flagged = Error::usage(format!("{name}: {error}"));
+pub(super) fn with_flag(name: &str, error: &Error) -> Error {
+    let prefixed = Error::usage(format!("{name}: {error}"));
     match error.remedy() {
-        Some(help) => flagged.help(help),
-        None => flagged,
+        Some(help) => prefixed.help(help),
+        None => prefixed,
     }
 }
 
@@ -36,15 +36,14 @@ pub(super) fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
 
 /// Parses the value of a flag.
 pub(super) fn parse<T: std::str::FromStr<Err = Error>>(name: &str, text: &str) -> Result<T> {
-    text.parse().map_err(|e| flag(name, &e))
+    text.parse().map_err(|e| with_flag(name, &e))
 }
 
-pub(super) fn size(name: &str, text: &str, least: u64) -> Result<u64> {
-    let bytes = parse_size(text).map_err(|e| flag(name, &e))?;
-    if bytes < least {
-        return Err(
-            Error::usage(format!("{name} {text} is too little")).help(format!("the least is {least} bytes"))
-        );
+/// Parses a size of at least `min` bytes.
+pub(super) fn size(name: &str, text: &str, min: u64) -> Result<u64> {
+    let bytes = parse_size(text).map_err(|e| with_flag(name, &e))?;
+    if bytes < min {
+        return Err(Error::usage(format!("{name}: {text} is below the minimum of {min} bytes")));
     }
     Ok(bytes)
 }
@@ -59,16 +58,16 @@ pub(super) fn threads(given: Option<usize>) -> Result<usize> {
 
 /// Parses `PATH`, or `LABEL=PATH` if no file has that whole name. A path may be an address in object storage.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
-    let is_address = ObjectUrl::parse(text).map_err(|e| flag("SRC", &e))?.is_some();
+    let is_address = ObjectUrl::parse(text).map_err(|e| with_flag("SRC", &e))?.is_some();
     if !is_address
         && let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
         && stat(text)?.is_none()
     {
         if label.is_empty() || label.contains(['/', '#']) {
-            return Err(Error::usage(format!("{label:?} cannot be the label of a source"))
-                .help("a label is not empty and has neither / nor #"));
+            return Err(Error::usage(format!("{label:?} is not a valid label of a source"))
+                .help("a label must not be empty or contain / or #"));
         }
-        ObjectUrl::parse(Path::new(path)).map_err(|e| flag("SRC", &e))?;
+        ObjectUrl::parse(Path::new(path)).map_err(|e| with_flag("SRC", &e))?;
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }
     // `.` and `..` have no file name.
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_is_labelled_by_its_name_or_by_hand() {
+    fn a_source_has_its_name_or_a_given_label() {
         let label = |text: &str| source(Path::new(text)).unwrap().label;
         assert_eq!(label("a/photos"), "photos");
         assert_eq!(label("a/photos/"), "photos");

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// An option type whose values are a fixed set of words. The words are defined once: the command line lists them in
-/// `--help` and completions, and suggests the nearest one.
+/// An option whose value is one of a fixed set of words. The command line lists [`Choice::WORDS`] in `--help` and in
+/// completions, and suggests the nearest word for a misspelled one.
 pub trait Choice: FromStr<Err = Error> + Display + Clone + Send + Sync + 'static {
     /// All words, with the default first if there is one.
     const WORDS: &'static [&'static str];
@@ -28,7 +28,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_is_understood_and_written_back() {
+    fn every_word_parses_and_displays_as_itself() {
         check::<Format>();
         check::<Layout>();
         check::<Dedup>();

@@ -16,13 +16,13 @@ use crate::storage::ObjectUrl;
 pub fn check_local(option: &'static str, path: &Path) -> Result<()> {
     match path.to_str().and_then(scheme) {
         None => Ok(()),
-        Some(_) => Err(Error::usage(format!("{:?} is a URL, and no local path", path.to_string_lossy()))
+        Some(_) => Err(Error::usage(format!("{:?} is a URL, not a local path", path.to_string_lossy()))
             .of_option(option)
             .help("name a local file or folder")),
     }
 }
 
-/// Returns an error if a source has the address of a store that cannot be read.
+/// Returns an error if a source is a URL of an unsupported store.
 pub(crate) fn check_sources(sources: &[SourceSpec]) -> Result<()> {
     sources
         .iter()
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_no_paths() {
+    fn urls_are_not_paths() {
         for url in ["s3://bucket/x", "HTTPS://host/x", "a+b-c.d://x", "file:///x"] {
             let message = check_local("out", Path::new(url)).unwrap_err().to_string();
             assert!(message.contains("out") && message.contains("is a URL"), "{message}");

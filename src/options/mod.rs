@@ -1,7 +1,7 @@
 //! Options of a run, validated and independent of the command line's types.
 //!
 //! *Semantic* options determine the bytes of the dataset and are part of its fingerprint. *Operational* options
-//! (threads, memory, paths, error limits) do neither.
+//! (threads, memory, paths, error limits) affect neither.
 
 mod choice;
 mod local;
@@ -108,7 +108,7 @@ pub enum ResumeCheck {
     Sizes,
     /// Check the SHA-256 of all files.
     Hashes,
-    /// As [`ResumeCheck::Hashes`]. Damaged files of a committed dataset are rebuilt.
+    /// Check as [`ResumeCheck::Hashes`] does, and rebuild damaged files of a committed dataset.
     Repair,
 }
 
@@ -117,8 +117,7 @@ pub enum ResumeCheck {
 pub struct RunOptions {
     /// Output directory, or the address of a prefix in object storage.
     pub out: PathBuf,
-    /// Directory for files that wait to be uploaded to object storage; `None`: the system's directory for temporary
-    /// files.
+    /// Directory for files waiting to be uploaded to object storage; `None`: the system's temporary directory.
     pub scratch: Option<PathBuf>,
     /// Number of worker threads.
     pub threads: usize,

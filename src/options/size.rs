@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 pub fn parse_size(text: &str) -> Result<u64> {
     let bad = || {
         Error::usage(format!("{text:?} is not a size"))
-            .help("write a number of bytes, as 4096, 64k, 256MiB or 1GB")
+            .help("write a number of bytes, such as 4096, 64k, 256MiB or 1GB")
     };
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -78,8 +78,8 @@ impl FromStr for MaxRejects {
             None => s.parse().ok().map(MaxRejects::Count),
         };
         parsed.ok_or_else(|| {
-            Error::usage(format!("{s:?} is not a limit of rejects"))
-                .help("write a number, as 100, or a share, as 10%")
+            Error::usage(format!("{s:?} is not a reject limit"))
+                .help("write a number, such as 100, or a percentage, such as 10%")
         })
     }
 }

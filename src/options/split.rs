@@ -1,7 +1,7 @@
 //! Assignment of records to splits by hash of the key.
 //!
-//! Each split has a range of the 64-bit numbers, and the seeded XXH3-64 of the key selects the range. The split depends
-//! only on the key and the seed: adding files never moves an existing record to another split.
+//! The 64-bit hashes are divided into one range per split, and the seeded XXH3-64 of a key selects its range. The split
+//! depends only on the key and the seed: adding files never moves an existing record to another split.
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,8 +43,9 @@ impl FromStr for SplitSpec {
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = |why: String| {
-            Error::usage(format!("--split {text}: {why}"))
-                .help("write it as train=0.9,validation=0.1; the fractions add up to 1")
+            Error::usage(format!("{text:?}: {why}"))
+                .of_option("split")
+                .help("write splits such as train=0.9,validation=0.1, whose fractions add up to 1")
         };
         let mut parts = Vec::new();
         let mut sum = 0u64;
@@ -72,7 +73,7 @@ impl FromStr for SplitSpec {
     }
 }
 
-/// Parses a fraction into billionths: `0.25` → 250,000,000. No floating point, so that 0.1 + 0.2 + 0.7 is one.
+/// Parses a fraction into billionths: `0.25` → 250,000,000. Integers, unlike floats, make 0.1 + 0.2 + 0.7 exactly one.
 fn parse_fraction(text: &str) -> Option<u64> {
     let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
     let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_come_out_as_asked() {
+    fn splits_have_the_requested_fractions() {
         let spec: SplitSpec = "a=0.8,b=0.2,c=0".parse().unwrap();
         let mut counts = [0; 3];
         for i in 0..10_000 {

@@ -106,7 +106,7 @@ impl Commit<'_> {
             content.add(&[u128::from_str_radix(&unit.content, 16).unwrap_or_default()]);
             add_all(&mut reject_codes, &unit.reject_codes);
             add_all(&mut notes, &unit.notes);
-            unit.drop_sums();
+            unit.clear_summed();
             units.push(unit);
             Ok(())
         })?;
@@ -184,7 +184,7 @@ impl Commit<'_> {
         let mut message = match counts.found {
             0 => self.nothing_found(&totals.skipped),
             found if records == 0 => format!(
-                "no record came out: of {found} items {} were rejected, {} filtered, {} duplicates",
+                "no records were produced: of {found} items, {} were rejected, {} filtered, {} duplicates",
                 counts.rejected, counts.filtered, counts.duplicates
             ),
             found => format!(
@@ -199,7 +199,9 @@ impl Commit<'_> {
         let help = match counts.found {
             0 => totals.skipped.advice(self.schema.kind),
             _ if records == 0 => Some("check the sources and options against these messages".to_owned()),
-            _ => Some("mend the sources, or accept them with a larger --max-rejects and --resume".to_owned()),
+            _ => Some(
+                "fix the sources, or accept the rejects with a larger --max-rejects and --resume".to_owned(),
+            ),
         };
         let help = help.unwrap_or_else(|| "check the sources and their file types".to_owned());
         let error = Error::new(ErrorKind::NotCommitted, message).help(help);

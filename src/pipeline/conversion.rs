@@ -31,7 +31,8 @@ pub(super) trait Conversion: Sync {
     /// Returns the stages that the records of a unit pass through before they are written.
     fn stages(&self) -> Stages;
 
-    /// Opens `unit` and returns its tasks, in order. `careful` is set for a unit that has to be redone.
+    /// Opens `unit` and returns its tasks, in order. `careful` is set if an earlier attempt requested to redo the unit
+    /// with the reference engine.
     fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<Self::Task> + '_>>;
 
     /// Converts `task`.
@@ -52,7 +53,7 @@ pub(super) trait Conversion: Sync {
 pub(super) enum Converting {
     /// All outcomes of the task were produced.
     Done,
-    /// The unit must be redone carefully from its start, because the output of a fast engine differed from the
+    /// The unit must be redone from its start with `careful` set, because the output of a fast engine differed from the
     /// reference.
     RedoUnit,
 }

@@ -1,8 +1,8 @@
 //! Deduplication of files: a pass over their bytes before the first unit.
 //!
 //! Only files with the same size as another file are read. Their hashes are sorted on disk. Files with equal hashes are
-//! compared byte by byte, so that neither chance nor malice makes a file disappear. Of equal files, the first in record
-//! order is kept.
+//! compared byte by byte, so that no hash collision, accidental or crafted, drops a file. Of equal files, the first in
+//! record order is kept.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -26,8 +26,8 @@ pub(super) const FILE_NAME: &str = "duplicates";
 /// Size of a row: hash, size and ordinal of a file, big-endian, so that equal files are adjacent and in order when
 /// sorted.
 const ROW_BYTES: usize = 16 + 8 + 8;
-/// Size of the prefix of a row that equal files share.
-const SAME_BYTES: usize = 16 + 8;
+/// Size of the prefix of a row that equal files share: hash and size.
+const GROUP_BYTES: usize = 16 + 8;
 
 /// Criterion for duplicate items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl FromStr for Dedup {
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "bytes" => Ok(Dedup::Bytes),
-            _ => Err(Error::usage(format!("unknown kind of duplicates {text:?}")).help("use bytes")),
+            _ => Err(Error::usage(format!("unknown criterion for duplicates {text:?}")).help("use bytes")),
         }
     }
 }
@@ -75,7 +75,7 @@ type DuplicateMap = BTreeMap<usize, usize>;
 ///
 /// # Errors
 ///
-/// Fails if a file cannot be read or has changed since it was planned, or if the run has to stop.
+/// Fails if a file cannot be read or has changed since it was planned, or if the run is stopped.
 pub(super) fn duplicates(
     files: Vec<DuplicateCandidate>,
     work: &Path,
@@ -104,7 +104,7 @@ pub(super) fn store(file: NewFile) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether an earlier attempt at the same plan has stored the file `path`, and it is unaltered.
+/// Returns whether an earlier attempt at the same plan has stored the file `path`, and the file is unaltered.
 pub(super) fn is_stored(path: &Path) -> Result<bool> {
     let digest = digest_path(path);
     match std::fs::read(&digest) {
@@ -141,20 +141,20 @@ fn find(
         at.map(|at| &files[at].planned).map_err(|_| Error::internal("a hash belongs to no file"))
     };
     let mut found = BTreeMap::new();
-    let mut group = [0; SAME_BYTES];
+    let mut group = [0; GROUP_BYTES];
     // Distinct files with the current hash; more than one only if hashes collide.
-    let mut stay: Vec<usize> = Vec::new();
+    let mut distinct: Vec<usize> = Vec::new();
     for row in sort.finish()? {
         let row = row?;
-        let (same, ordinal) = row.split_at(SAME_BYTES);
+        let (same, ordinal) = row.split_at(GROUP_BYTES);
         let ordinal = u64::from_be_bytes(std::array::from_fn(|i| ordinal[i])) as usize;
         if group != *same {
             group.copy_from_slice(same);
-            stay.clear();
+            distinct.clear();
         }
         stop.check()?;
         let mut first = None;
-        for &other in &stay {
+        for &other in &distinct {
             if same_content(path_of(other)?, path_of(ordinal)?)? {
                 first = Some(other);
                 break;
@@ -162,7 +162,7 @@ fn find(
         }
         match first {
             Some(first) => drop(found.insert(ordinal, first)),
-            None => stay.push(ordinal),
+            None => distinct.push(ordinal),
         }
     }
     Ok(found)
@@ -195,8 +195,8 @@ fn hash_all(
             let hash = file.planned.hash()?;
             let mut row = [0; ROW_BYTES];
             row[..16].copy_from_slice(&hash.to_be_bytes());
-            row[16..SAME_BYTES].copy_from_slice(&file.planned.bytes.to_be_bytes());
-            row[SAME_BYTES..].copy_from_slice(&(file.ordinal as u64).to_be_bytes());
+            row[16..GROUP_BYTES].copy_from_slice(&file.planned.bytes.to_be_bytes());
+            row[GROUP_BYTES..].copy_from_slice(&(file.ordinal as u64).to_be_bytes());
             sort.lock().unwrap_or_else(PoisonError::into_inner).push(row)?;
         }
         Ok(())
@@ -210,7 +210,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn the_first_of_equal_files_stays() {
+    fn the_first_of_equal_files_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let contents = ["aa", "b", "ab", "aa", "b", "ccc", "aa"];
         let files = || {
@@ -226,9 +226,9 @@ mod tests {
             let workers = &Workers::start(threads).unwrap();
             let work = tempfile::tempdir().unwrap();
             assert_eq!(duplicates(files(), work.path(), workers, &Stop::default()).unwrap(), expected);
-            // Another attempt reads no files.
+            // A second attempt reuses the stored result and reads no files,
             assert_eq!(duplicates(Vec::new(), work.path(), workers, &Stop::default()).unwrap(), expected);
-            // Except if the stored file was altered.
+            // unless the stored file was altered.
             for damaged in [&[][..], &[0; 48]] {
                 std::fs::write(work.path().join(FILE_NAME), damaged).unwrap();
                 assert_eq!(duplicates(files(), work.path(), workers, &Stop::default()).unwrap(), expected);

@@ -92,8 +92,9 @@ impl DerivedFiles<'_> {
     fn concatenate(&self, name: &str) -> Result<FileEntry> {
         let target = self.staged.join(name);
         let mut all = NewFile::create(&target)?;
-        let is_there = |unit: &&UnitResult| unit.files.iter().any(|file| file.name == name && file.bytes > 0);
-        for unit in self.units.iter().filter(is_there) {
+        let has_lines =
+            |unit: &&UnitResult| unit.files.iter().any(|file| file.name == name && file.bytes > 0);
+        for unit in self.units.iter().filter(has_lines) {
             let path = self.dirs.done(unit.unit).join(name);
             let mut part = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
             std::io::copy(&mut part, &mut all).map_err(|e| Error::io("copy", &path, e))?;

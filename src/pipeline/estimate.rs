@@ -86,14 +86,14 @@ impl Population {
         }
         let (n, share) = (n as f64, seen as f64 / n as f64);
         // In a finite population, a sample is as informative as a larger one from an infinite population.
-        let worth = n / self.correction().max(f64::MIN_POSITIVE);
-        let z2 = Z * Z / worth;
-        let middle = (share + z2 / 2.0) / (1.0 + z2);
-        let half = Z / (1.0 + z2) * (share * (1.0 - share) / worth + z2 / (4.0 * worth)).sqrt();
+        let effective = n / self.correction().max(f64::MIN_POSITIVE);
+        let z2 = Z * Z / effective;
+        let center = (share + z2 / 2.0) / (1.0 + z2);
+        let half = Z / (1.0 + z2) * (share * (1.0 - share) / effective + z2 / (4.0 * effective)).sqrt();
         Estimate {
             value: share * items,
-            low: (middle - half).clamp(0.0, share) * items,
-            high: (middle + half).clamp(share, 1.0) * items,
+            low: (center - half).clamp(0.0, share) * items,
+            high: (center + half).clamp(share, 1.0) * items,
         }
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quantile_is_that_of_tables() {
+    fn quantiles_match_published_tables() {
         for (degrees, t) in [(9.0, 2.262), (14.0, 2.145), (29.0, 2.045), (1e9, 1.960)] {
             assert!((t_quantile(degrees) - t).abs() < 0.01 * t, "{degrees}");
         }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_seen_still_has_an_upper_end() {
+    fn an_unseen_property_has_a_positive_upper_end() {
         let some = Population { size: 1e6, sampled: 200.0 };
         let count = some.count(1e6, 0, 200);
         assert_eq!((count.value, count.low), (0.0, 0.0));
@@ -136,10 +136,10 @@ mod tests {
 
     /// 95% intervals contain the true value about 95 times in 100.
     #[test]
-    fn intervals_hold_what_they_say() {
+    fn intervals_cover_the_true_value() {
         let value = |i: u64| (xxhash_rust::xxh3::xxh3_64(&i.to_le_bytes()) % 1000) as f64;
         let truth: f64 = (0..5_000).map(value).sum();
-        let held = (0..400u64)
+        let covered = (0..400u64)
             .filter(|round| {
                 let sample: Vec<f64> = (0..100)
                     .map(|i| {
@@ -154,6 +154,6 @@ mod tests {
                 total.low <= truth && truth <= total.high
             })
             .count();
-        assert!((360..=398).contains(&held), "{held} of 400");
+        assert!((360..=398).contains(&covered), "{covered} of 400");
     }
 }

@@ -137,7 +137,7 @@ pub(super) fn check_stored(work: &Path) -> Result<()> {
         Some(_) => Ok(()),
         None => Err(Error::usage("there is no plan in this directory")
             .at_path(work)
-            .help("make one with `dsconvert plan images|text … --out DIR`")),
+            .help("create one with `dsconvert plan images|text … --out DIR`")),
     }
 }
 
@@ -158,7 +158,7 @@ pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
     let version = first["dsconvert"].as_str().unwrap_or_default();
     if version != env!("CARGO_PKG_VERSION") {
         let here = env!("CARGO_PKG_VERSION");
-        let message = format!("the plan was made by dsconvert {version}, this is {here}");
+        let message = format!("the plan was made by dsconvert {version}, but this is dsconvert {here}");
         return Err(Error::new(ErrorKind::Unsupported, message)
             .at_path(&reader.path)
             .help("use the version that made the plan, or plan again with --overwrite"));

@@ -1,4 +1,4 @@
-//! Check that keys are unique in a dataset.
+//! Uniqueness check of the keys in a dataset.
 //!
 //! Keys that are origins are unique by construction. Keys from a field may repeat: each unit stores the hashes of its
 //! keys, and the commit sorts all of them on disk and compares the keys themselves where hashes are equal.
@@ -24,7 +24,7 @@ const HASH_BYTES: usize = 16;
 /// equal keys sort in plan order.
 const ROW_BYTES: usize = HASH_BYTES + 2 + 4 + 8;
 
-/// The key check, with everything that is needed to look up a key.
+/// A check that keys are unique, with the data that is needed to look up a key.
 pub(super) struct KeyCheck<'a> {
     pub dir: &'a OutputDir,
     pub dirs: &'a UnitDirs,
@@ -82,13 +82,13 @@ impl KeyCheck<'_> {
                 }
             }
         }
-        let mut before: Option<[u8; ROW_BYTES]> = None;
+        let mut previous: Option<[u8; ROW_BYTES]> = None;
         for entry in sort.finish()? {
             let entry = entry?;
-            if let Some(before) = before.filter(|b| b[..HASH_BYTES] == entry[..HASH_BYTES]) {
-                self.compare(&KeyRow::from_bytes(&before), &KeyRow::from_bytes(&entry))?;
+            if let Some(previous) = previous.filter(|b| b[..HASH_BYTES] == entry[..HASH_BYTES]) {
+                self.compare(&KeyRow::from_bytes(&previous), &KeyRow::from_bytes(&entry))?;
             }
-            before = Some(entry);
+            previous = Some(entry);
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl KeyCheck<'_> {
             return Ok(());
         }
         Err(Error::usage(format!("two items have the key {key:?}: {first} and {second}"))
-            .help("keys are unique in a dataset: choose another --key-field, or none"))
+            .help("keys must be unique in a dataset: choose another --key-field, or leave it out"))
     }
 
     /// Returns the key and the origin of a record.

@@ -8,8 +8,8 @@ use crate::options::MIN_MEMORY_BYTES;
 /// reserved. So it may use the minimum value of `--memory`.
 pub(super) const SORT_BYTES: usize = MIN_MEMORY_BYTES as usize;
 
-/// The division of `--memory` while units are converted. The shares differ in when their size is known: that of a task
-/// before it is read, that of an image from its header. Buffers are kept because the next image may need them.
+/// The division of `--memory` while units are converted. Tasks and images have separate shares because their sizes
+/// become known at different times: that of a task before it is read, that of an image from its header.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shares(u64);
 
@@ -35,13 +35,13 @@ impl Shares {
     }
 }
 
-/// A limited number of bytes that can be reserved at one time.
+/// A memory pool: a limited number of bytes that can be reserved.
 #[derive(Debug, Clone)]
 pub(super) struct MemoryPool(Arc<PoolInner>);
 
 #[derive(Debug)]
 struct PoolInner {
-    most: u64,
+    limit: u64,
     bytes: Mutex<u64>,
     freed: Condvar,
 }
@@ -49,13 +49,13 @@ struct PoolInner {
 /// A reservation of bytes in a pool, released on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    of: MemoryPool,
+    pool: MemoryPool,
     bytes: u64,
 }
 
 impl MemoryPool {
-    pub(super) fn new(most: u64) -> Self {
-        Self(Arc::new(PoolInner { most, bytes: Mutex::default(), freed: Condvar::new() }))
+    pub(super) fn new(limit: u64) -> Self {
+        Self(Arc::new(PoolInner { limit, bytes: Mutex::default(), freed: Condvar::new() }))
     }
 
     /// Returns whether `bytes` more fit. An amount larger than the pool fits if nothing else is reserved: leaving the
@@ -67,7 +67,7 @@ impl MemoryPool {
     /// Reserves `bytes` even if they do not fit, for memory that is already in use.
     pub(super) fn hold(&self, bytes: u64) -> Reservation {
         *self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner) += bytes;
-        Reservation { of: self.clone(), bytes }
+        Reservation { pool: self.clone(), bytes }
     }
 
     /// Waits until `bytes` more fit, and reserves them.
@@ -79,7 +79,7 @@ impl MemoryPool {
             held = self.0.freed.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
         *held += bytes;
-        Reservation { of: self.clone(), bytes }
+        Reservation { pool: self.clone(), bytes }
     }
 
     fn held(&self) -> u64 {
@@ -91,7 +91,7 @@ impl Reservation {
     /// Returns the reservation, enlarged to at least `bytes`.
     pub(super) fn at_least(self, bytes: u64) -> Self {
         match bytes > self.bytes {
-            true => self.of.hold(bytes),
+            true => self.pool.hold(bytes),
             false => self,
         }
     }
@@ -99,14 +99,14 @@ impl Reservation {
 
 impl PoolInner {
     fn has_room(&self, held: u64, bytes: u64) -> bool {
-        held == 0 || held.saturating_add(bytes) <= self.most
+        held == 0 || held.saturating_add(bytes) <= self.limit
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        *self.of.0.bytes.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
-        self.of.0.freed.notify_all();
+        *self.pool.0.bytes.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
+        self.pool.0.freed.notify_all();
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
-    fn no_more_than_the_pool_is_held_except_by_one_alone() {
+    fn only_a_lone_reservation_exceeds_the_limit() {
         let pool = MemoryPool::new(10);
         let (now, holders) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_already_is_held_and_counts() {
+    fn hold_may_exceed_the_limit() {
         let pool = MemoryPool::new(10);
         let held = pool.hold(25);
         assert!(!pool.has_room(0) && !pool.has_room(1));
@@ -150,11 +150,11 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_of_all_threads_are_the_memory() {
+    fn shares_add_up_to_the_memory() {
         for threads in [0, 1, 7] {
             let shares = Shares::of(1 << 30);
             let kept = shares.kept_by_thread(threads) * threads.max(1) as u64;
-            let sum = shares.tasks().0.most + shares.images().0.most + kept;
+            let sum = shares.tasks().0.limit + shares.images().0.limit + kept;
             assert!(sum <= 1 << 30 && sum > (1 << 30) - 8, "{sum}");
         }
     }

@@ -9,7 +9,6 @@
 //! (`outcome::Outcome`). Stages (`stage::Stage`), such as shuffling and packing, may reorder or regroup the records.
 //! Everything else in this module is shared by all conversions.
 
-mod close;
 mod closed_unit;
 mod commit;
 mod conversion;
@@ -18,6 +17,7 @@ mod dedup;
 mod derived_files;
 mod estimate;
 mod events;
+mod finalizer;
 mod images;
 mod job_file;
 mod keys;
@@ -105,12 +105,12 @@ fn check_origins(files: SourceFiles<'_>, sources: &[SourceSpec]) -> Result<()> {
     match sorted.windows(2).find(|pair| pair[0].origin == pair[1].origin) {
         None => Ok(()),
         Some(pair) => Err(Error::usage(format!(
-            "two sources give the key {:?}: {} and {}",
+            "two sources contain a file with the key {:?}: {} and {}",
             pair[0].origin,
             printable_path(&pair[0].path(sources)),
             printable_path(&pair[1].path(sources))
         ))
-        .help("give a source another label, as LABEL=PATH, or name it once")),
+        .help("give one source another label, as LABEL=PATH, or list the path only once")),
     }
 }
 
@@ -118,6 +118,9 @@ fn check_origins(files: SourceFiles<'_>, sources: &[SourceSpec]) -> Result<()> {
 /// ignores those names.
 fn splits_twice(given: &Splits, other: &str) -> Error {
     let names = given.names.join(", ");
-    Error::usage(format!("{names} are splits already, named {}, and --split asks for others", given.by))
-        .help(format!("leave --split out, or say --layout {other}"))
+    Error::usage(format!(
+        "--split cannot be used: the sources already define the splits {names} {}",
+        given.by
+    ))
+    .help(format!("leave out --split, or ignore the existing splits with --layout {other}"))
 }

@@ -70,7 +70,7 @@ impl ConvertedRecord {
             return Ok(());
         }
         let message =
-            format!("the record has {} bytes, the limit is {MAX_RECORD_BYTES}", self.canonical_bytes);
+            format!("the record has {} bytes, but the limit is {MAX_RECORD_BYTES}", self.canonical_bytes);
         Err(Reject::new(RejectCode::TooLarge, message))
     }
 }
@@ -120,7 +120,7 @@ impl Outcomes {
     }
 
     /// Adds the hash of content that was read.
-    pub(super) fn read(&mut self, content: &[u8]) {
+    pub(super) fn add_content(&mut self, content: &[u8]) {
         self.content.push(xxh3_128(content));
     }
 

@@ -68,8 +68,8 @@ enum DirGuard {
 pub(super) enum RunState {
     /// The directory holds neither a plan nor a dataset.
     Fresh,
-    /// An earlier run has started, and may be finished.
-    Begun,
+    /// An earlier run has stored its plan, but has not committed.
+    Planned,
     /// The dataset is committed.
     Committed(Box<Manifest>),
 }
@@ -126,7 +126,7 @@ impl OutputDir {
                 return Ok(RunState::Committed(Box::new(manifest)));
             }
             if has(self.work().join(super::plan::PLAN_NAME))? {
-                return Ok(RunState::Begun);
+                return Ok(RunState::Planned);
             }
         }
         self.clear()?;
@@ -338,7 +338,7 @@ impl OutputDir {
         if lstat(&self.retired())?.is_some() {
             return Ok(());
         }
-        Err(Error::corrupt("the shard table is missing, so the shards of this dataset are not known")
+        Err(Error::corrupt("the shard table is missing, so the shards of this dataset cannot be listed")
             .at_path(self.out.join(&table.path))
             .help("choose another --out, or remove this directory by hand"))
     }

@@ -30,20 +30,20 @@ pub(super) fn check(
         return Ok(());
     }
     let dataset = lstat(&out.join(MANIFEST_NAME))?.is_some();
-    let begun = lstat(&out.join(WORK_NAME))?.is_some();
+    let unfinished = lstat(&out.join(WORK_NAME))?.is_some();
     let (what, help) = match existing {
         Existing::Refuse if dataset => {
-            ("there is a dataset already", "choose another --out, or replace it with --overwrite")
+            ("a dataset already exists", "choose another --out, or replace it with --overwrite")
         }
-        Existing::Refuse if begun => (
+        Existing::Refuse if unfinished => (
             "a run into this directory has not finished",
             "finish it with --resume, or start again with --overwrite",
         ),
         Existing::Refuse => ("the output directory is not empty", "choose another --out"),
-        _ if dataset || begun => return refuse_links(out),
+        _ if dataset || unfinished => return refuse_links(out),
         _ => (
-            "the output directory holds files that are not of a dataset",
-            "choose another --out; only what a manifest lists is ever removed",
+            "the output directory contains files that do not belong to a dataset",
+            "choose another --out; only files that a manifest lists are ever removed",
         ),
     };
     Err(Error::usage(what).at_path(out).help(help))

@@ -128,14 +128,14 @@ fn convert_units(
                 remote.remove_work()?;
                 return Ok(PartReport::committed(manifest));
             }
-            return Err(as_part(error));
+            return Err(with_part_help(error));
         }
     }
     if let Some(remote) = place.remote()
         && remote.manifest()?.is_some()
     {
-        // Another process has converted the same units and committed. This process's copies are useless, and nobody
-        // else deletes them.
+        // Another process has converted the same units and committed. This process's copies are useless, and no
+        // other process deletes them.
         remote.remove_work()?;
     }
     Ok(PartReport {
@@ -150,7 +150,7 @@ fn convert_units(
 }
 
 /// Replaces the help of errors, which mentions `--resume`: parts do not have this option.
-fn as_part(error: Error) -> Error {
+fn with_part_help(error: Error) -> Error {
     match error.kind() {
         ErrorKind::NotCommitted | ErrorKind::Interrupted(_) => {
             error.help("the finished units are kept: run the same part again")
@@ -225,7 +225,7 @@ fn commit_units(
         }
         unfinished.push(unit);
     }
-    progress.timing.end(Phase::Prepare, started);
+    progress.timing.end_phase(Phase::Prepare, started);
     if !unfinished.is_empty() {
         if let Some(report) = committed_meanwhile(&dir)? {
             return Ok(report);
@@ -257,7 +257,7 @@ fn not_finished(out: &Path, units: &[u32], planned: u32) -> Error {
         format!("{} of {planned} units {verb} not finished: {shown}", units.len()),
     )
     .help(format!(
-        "`dsconvert run {out}` converts them; `dsconvert status {out} --parts N` says which parts to submit again",
+        "`dsconvert run {out}` converts them; `dsconvert status {out} --parts N` lists the parts to submit again",
         out = printable_path(out)
     ))
 }

@@ -174,7 +174,7 @@ impl Plan<'_> {
             }
         }
         match old.next().transpose().map_err(|e| Error::io("read", &path, e))? {
-            Some(_) => Err(refused("a source file that was planned is gone", resumes)),
+            Some(_) => Err(refused("a planned source file is gone", resumes)),
             None => Ok(()),
         }
     }
@@ -200,7 +200,10 @@ fn header_difference(old: Option<Value>, new: &Value) -> Option<String> {
     let Some(old) = old else { return Some("its plan cannot be read".to_owned()) };
     let version = "dsconvert";
     if old[version] != new[version] {
-        return Some(format!("the run was begun by dsconvert {}, this is {}", old[version], new[version]));
+        return Some(format!(
+            "the run was started by dsconvert {}, but this is dsconvert {}",
+            old[version], new[version]
+        ));
     }
     differing_option(&old["options"], &new["options"])
 }
@@ -212,7 +215,7 @@ pub(super) fn differing_option(old: &Value, new: &Value) -> Option<String> {
     old.keys()
         .chain(new.keys())
         .find(|&key| old.get(key) != new.get(key))
-        .map(|key| format!("option {key:?} was {} and is {} now", show(old.get(key)), show(new.get(key))))
+        .map(|key| format!("option {key:?} was {} and is now {}", show(old.get(key)), show(new.get(key))))
 }
 
 fn file_difference(old: Option<Value>, new: &Value) -> String {
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_listing_digest_is_that_of_one_line_per_file() {
+    fn the_listing_digest_covers_one_line_per_file() {
         let files = [file("a \"b\".jpg", 1), file("c", 2)];
         let plan = Plan { options: &json!({}), units: 1, files: files[..].into() };
         let lines = "{\"origin\":\"a \\\"b\\\".jpg\",\"bytes\":1}\n{\"origin\":\"c\",\"bytes\":2}\n";
@@ -265,7 +268,7 @@ mod tests {
         };
         assert!(
             message(&json!({"resize": "none", "seed": 0}), &files)
-                .contains("\"resize\" was \"shorter:256\" and is \"none\"")
+                .contains("\"resize\" was \"shorter:256\" and is now \"none\"")
         );
         let other = Plan { options: &json!({}), ..plan }.check_same(dir.path(), false).unwrap_err();
         assert!(other.to_string().starts_with("another run has started to write here"), "{other}");

@@ -81,7 +81,7 @@ impl PlannedOutput {
 }
 
 fn no_plan(out: &Path) -> Error {
-    Error::usage("there is no plan at this address")
+    Error::usage("there is no plan at this URL")
         .at_path(out)
-        .help("make one with `dsconvert plan images|text … --out ADDRESS`")
+        .help("create one with `dsconvert plan images|text … --out ADDRESS`")
 }

@@ -47,8 +47,8 @@ pub struct Prediction {
 /// Refuses a sample that is too small for a meaningful spread.
 pub(super) fn check_sample(sample: u64) -> Result<()> {
     if sample < MIN_SAMPLE {
-        return Err(Error::usage(format!("a sample of {sample} says nothing"))
-            .help(format!("take at least {MIN_SAMPLE}; 200 to 2,000 are usual")));
+        return Err(Error::usage(format!("a sample of {sample} items is too small"))
+            .help(format!("use at least {MIN_SAMPLE}; 200 to 2,000 is typical")));
     }
     Ok(())
 }
@@ -162,21 +162,21 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
         })
     }
 
-    /// Converts `pieces` and returns their observations, in order.
+    /// Converts the tasks of a sample and returns their observations, in order.
     pub(super) fn convert(
         &mut self,
-        pieces: impl Iterator<Item = Result<SampleTask<C::Task>>> + Send,
+        samples: impl Iterator<Item = Result<SampleTask<C::Task>>> + Send,
         stop: &Stop,
     ) -> Result<Vec<Observation>> {
         let (conversion, workers) = (self.conversion, self.workers);
-        let pieces = Mutex::new(pieces.enumerate());
+        let samples = Mutex::new(samples.enumerate());
         let done = Mutex::new((self, ReorderBuffer::default()));
         workers.on_all("converting the sample", stop, || {
             let mut scratch = conversion.scratch();
             loop {
-                let next = locked(&pieces).next();
-                let Some((number, piece)) = next else { return Ok(()) };
-                let converted = piece.and_then(|piece| convert(conversion, piece, &mut scratch));
+                let next = locked(&samples).next();
+                let Some((number, sample)) = next else { return Ok(()) };
+                let converted = sample.and_then(|sample| convert(conversion, sample, &mut scratch));
                 let (sampled, order) = &mut *locked(&done);
                 if let Err(error) = converted.and_then(|one| sampled.in_order(order, number, one)) {
                     order.failure.get_or_insert(error);
@@ -234,8 +234,9 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
         Ok(observation)
     }
 
-    /// Extrapolates the sample to the whole. `is_counted`: whether the number of items is known without reading them.
-    /// `shards` computes the number of shards, given the total bytes before encoding and the records per such byte.
+    /// Extrapolates the sample to the whole. `is_counted` states whether the number of items is known without reading
+    /// them. `shards` computes the number of shards, given the total bytes before encoding and the records per such
+    /// byte.
     pub(super) fn prediction(
         mut self,
         strata: &[&Stratum],
@@ -264,7 +265,7 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
             true => all(&|s| s.count(|o| o.records)),
             false => all(&|s| s.total(|o| o.records as f64)),
         };
-        // `--pack` makes fewer rows than there are documents.
+        // `--pack` produces fewer rows than there are documents.
         let rows_of_record = if converted == 0 { 1.0 } else { self.written as f64 / converted as f64 };
         let shards = shards(bytes, per_byte(self.written as f64));
         let converting = all(&|s| s.total(|o| o.seconds));
@@ -315,19 +316,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn convert<C: Conversion>(
     conversion: &C,
-    piece: SampleTask<C::Task>,
+    sample: SampleTask<C::Task>,
     scratch: &mut C::Scratch,
 ) -> Result<(Outcomes, Observation)> {
     let mut outcomes = Outcomes::default();
     let started = Instant::now();
-    for task in piece.tasks {
+    for task in sample.tasks {
         if conversion.convert(task, scratch, &mut outcomes)? == Converting::RedoUnit {
-            let message = "the fast engine was caught in a difference while converting the sample";
-            return Err(Error::new(ErrorKind::NotCommitted, message).help("set the engine to reference"));
+            let message = "the fast and the reference engine disagreed while the sample was converted";
+            return Err(Error::new(ErrorKind::NotCommitted, message).help("use --engine reference"));
         }
     }
-    let seconds = piece.seconds + started.elapsed().as_secs_f64();
-    Ok((outcomes, Observation { size: piece.size, seconds, ..Observation::default() }))
+    let seconds = sample.seconds + started.elapsed().as_secs_f64();
+    Ok((outcomes, Observation { size: sample.size, seconds, ..Observation::default() }))
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ struct DamagedShard<'a> {
 }
 
 /// Refuses a dataset with damaged files, for a run that does not repair.
-pub(super) fn refused(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> Result<()> {
+pub(super) fn refuse_damaged(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> Result<()> {
     if damaged.is_empty() {
         return Ok(());
     }
@@ -72,8 +72,8 @@ pub(super) fn refused(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> Result<
     Err(first.into_error().help(help))
 }
 
-/// Returns the missing and altered files of the dataset: indexes and lists first, then shards in their order. Shards
-/// are not known while the shard table is damaged.
+/// Returns the missing and altered files of the dataset: indexes and lists first, then shards in order. Omits the
+/// shards while the shard table, which lists them, is damaged.
 pub(super) fn damaged_files(
     dir: &OutputDir,
     manifest: &Manifest,
@@ -93,16 +93,16 @@ pub(super) fn damaged_files(
     let files = dir.files_of(manifest)?;
     let numbered: Vec<_> = files.into_iter().enumerate().collect();
     let found = Mutex::new(Vec::new());
-    check.for_all(&numbered, workers, "checking the dataset", stop, |(place, (name, bytes, sha256))| {
+    check.for_all(&numbered, workers, "checking the dataset", stop, |(at, (name, bytes, sha256))| {
         let path = resolve(dir.path(), name)?;
         if let Some(why) = difference(&path, *bytes, (check == CheckLevel::Hashes).then_some(sha256))? {
             let damaged = DamagedFile { path, why, sha256: sha256.clone() };
-            found.lock().unwrap_or_else(PoisonError::into_inner).push((*place, damaged));
+            found.lock().unwrap_or_else(PoisonError::into_inner).push((*at, damaged));
         }
         Ok(())
     })?;
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.sort_by_key(|(place, _)| *place);
+    found.sort_by_key(|(at, _)| *at);
     Ok(found.into_iter().map(|(_, damaged)| damaged).collect())
 }
 
@@ -138,7 +138,7 @@ impl Repair<'_> {
             count += others.len() as u64;
             self.restore_tokenizer(job.tokenizer_json(), &mut others)?;
             self.replace_derived(conversion, others)?;
-            // With the shard table restored, all shards are known.
+            // With the shard table restored, all shards can be checked.
             damaged = find()?;
         }
         count += damaged.len() as u64;
@@ -161,7 +161,7 @@ impl Repair<'_> {
                 self.progress.note(format!("{TOKENIZER_NAME} {} and is written again", file.why));
                 write_file(&path, json).map(drop)
             }
-            None => Err(not_reproducible("--tokenizer is another file than at the time", &file)),
+            None => Err(not_reproducible("--tokenizer is not the file that was committed", &file)),
         }
     }
 
@@ -173,7 +173,7 @@ impl Repair<'_> {
         let out = self.dir.path();
         for file in &damaged {
             let shown = file.path.strip_prefix(out).unwrap_or(&file.path).display();
-            self.progress.note(format!("{shown} {}: it is made again from all units", file.why));
+            self.progress.note(format!("{shown} {}: it is regenerated from all units", file.why));
         }
         let dirs = UnitDirs::new(&self.dir.work());
         self.convert(conversion, &dirs, (0..self.header.units).collect())?;
@@ -195,7 +195,10 @@ impl Repair<'_> {
             match name.filter(|name| made.sha256(name) == Some(&file.sha256)) {
                 Some(name) => replacements.push((staged.join(name), &file.path)),
                 None => {
-                    return Err(not_reproducible("the units do not come out as they were committed", file));
+                    return Err(not_reproducible(
+                        "the regenerated units differ from the committed ones",
+                        file,
+                    ));
                 }
             }
         }
@@ -216,14 +219,14 @@ impl Repair<'_> {
         conversion: &C,
         shards: &[DamagedShard<'_>],
     ) -> Result<()> {
-        let wanted: BTreeSet<u32> = shards.iter().map(|shard| shard.unit).collect();
+        let units: BTreeSet<u32> = shards.iter().map(|shard| shard.unit).collect();
         for DamagedShard { file, name, unit, .. } in shards {
             let sources = listed(job.files_of_unit(*unit).into_iter().map(|file| file.origin));
             self.progress
                 .note(format!("{name} {}: unit {unit} is converted again, from {sources}", file.why));
         }
         let dirs = UnitDirs::new(&self.dir.work());
-        self.convert(conversion, &dirs, wanted.into_iter().collect())?;
+        self.convert(conversion, &dirs, units.into_iter().collect())?;
         // All shards are compared before the first is replaced: a difference shows that the conversion is not the same.
         let made =
             shards.iter().map(|shard| self.regenerated_shard(&dirs, shard)).collect::<Result<Vec<_>>>()?;
@@ -245,18 +248,19 @@ impl Repair<'_> {
         let same = splits.flat_map(|split| &split.shards).find(|made| made.name == name);
         match same.filter(|made| made.sha256 == file.sha256) {
             Some(_) => Ok(dirs.done(unit).join(name)),
-            None => {
-                Err(not_reproducible(&format!("unit {unit} does not come out as it was committed"), file))
-            }
+            None => Err(not_reproducible(
+                &format!("the regenerated unit {unit} differs from the committed one"),
+                file,
+            )),
         }
     }
 }
 
 /// Returns the error for a file that cannot be regenerated with the committed bytes.
 fn not_reproducible(why: &str, file: &DamagedFile) -> Error {
-    Error::corrupt(format!("{why}, so this file stays as it is")).at_path(&file.path).help(
-        "the content of the sources, or the build of dsconvert, is another one than at the time: restore the file, or \
-         convert again with --overwrite",
+    Error::corrupt(format!("{why}, so this file was not replaced")).at_path(&file.path).help(
+        "the sources or the build of dsconvert changed since the commit: restore the file, or convert again with \
+         --overwrite",
     )
 }
 

@@ -35,16 +35,16 @@ impl RowEntry {
     }
 
     pub(super) fn from_bytes(row: &[u8; Self::BYTES]) -> Self {
-        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| row[at + i]));
-        let short = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| row[at + i]));
+        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| row[at + i]));
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| row[at + i]));
         Self {
-            position: long(0),
-            bytes: long(8),
-            length: long(16),
-            shard: short(24),
-            crc32c: short(28),
-            width: short(32),
-            height: short(36),
+            position: u64_at(0),
+            bytes: u64_at(8),
+            length: u64_at(16),
+            shard: u32_at(24),
+            crc32c: u32_at(28),
+            width: u32_at(32),
+            height: u32_at(36),
         }
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_survives_its_bytes() {
+    fn rows_round_trip() {
         let row =
             RowEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, width: 6, height: 7 };
         assert_eq!(RowEntry::from_bytes(&row.to_bytes()), row);

@@ -10,7 +10,7 @@ use super::output_check;
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
-use super::repair::{Repair, damaged_files, refused};
+use super::repair::{Repair, damaged_files, refuse_damaged};
 use super::stop::{Stop, resumable};
 use super::testing::panic_point;
 use super::timing::Phase;
@@ -109,7 +109,7 @@ pub(super) fn open_output<J: StoredJob>(
     let plan = header.plan_of(files);
     let (id, state) = match start {
         RunState::Committed(manifest) => (plan.id(), OutputState::Committed(manifest)),
-        RunState::Begun => {
+        RunState::Planned => {
             dir.check_same_plan(&plan, matches!(run.existing, Existing::Resume(_)))?;
             (plan.id(), OutputState::Planned)
         }
@@ -150,7 +150,7 @@ fn write_plan<J: StoredJob, C: Conversion>(
     let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
     match state {
         OutputState::Committed(_) => {
-            return Err(Error::usage("there is a committed dataset already")
+            return Err(Error::usage("a committed dataset already exists")
                 .at_path(dir.shown())
                 .help("choose another --out, or replace it with --overwrite"));
         }
@@ -246,7 +246,7 @@ pub(super) fn commit(
         stop,
     }
     .run();
-    progress.timing.end(Phase::Commit, started);
+    progress.timing.end_phase(Phase::Commit, started);
     match committed {
         Ok(Committed { manifest, totals }) => {
             note_leftovers(progress, dir.remove_work());
@@ -277,7 +277,9 @@ fn committed_by_another(
 /// Adds a note if the working directory could not be removed. The dataset is committed in any case.
 fn note_leftovers(progress: &Progress, removed: Result<()>) {
     if let Err(error) = removed {
-        progress.note(format!("the dataset is committed, but its working directory is still there: {error}"));
+        progress.note(format!(
+            "the dataset is committed, but its working directory could not be removed: {error}"
+        ));
     }
 }
 
@@ -295,12 +297,12 @@ fn already_committed<J: StoredJob, C: Conversion>(
         true => repair.run(job, conversion, &manifest),
         false => {
             let damaged = damaged_files(dir, &manifest, CheckLevel::of(run.existing), workers, stop)?;
-            refused(damaged, dir).map(|()| 0)
+            refuse_damaged(damaged, dir).map(|()| 0)
         }
     });
     // The working directory is useless after the commit, unless an interrupted repair can continue with it.
-    let goes_on = |e: &Error| !matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::Usage);
-    if !(repairs && repaired.as_ref().is_err_and(goes_on)) {
+    let can_continue = |e: &Error| !matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::Usage);
+    if !(repairs && repaired.as_ref().is_err_and(can_continue)) {
         note_leftovers(progress, dir.remove_work());
     }
     repaired.map(|repaired| Report { manifest, was_complete: true, repaired, totals: None })
@@ -309,7 +311,7 @@ fn already_committed<J: StoredJob, C: Conversion>(
 /// Refuses a committed dataset with other options, sources or version than this run.
 fn check_same(dir: &OutputDir, manifest: &Manifest, plan: &Plan<'_>, sources: &Sources) -> Result<()> {
     let refuse = |what: &str| {
-        Err(Error::usage(format!("there is a committed dataset already, and {what}"))
+        Err(Error::usage(format!("a committed dataset already exists, but {what}"))
             .at_path(dir.shown())
             .help("choose another --out, or replace it with --overwrite"))
     };
@@ -319,6 +321,6 @@ fn check_same(dir: &OutputDir, manifest: &Manifest, plan: &Plan<'_>, sources: &S
     let now = plan.fingerprint(&manifest.sources.content);
     match now == manifest.fingerprint && sources.labels == manifest.sources.labels {
         true => Ok(()),
-        false => refuse("its sources or the version of dsconvert were others"),
+        false => refuse("its sources or its version of dsconvert differ"),
     }
 }

@@ -28,15 +28,15 @@ impl Selection {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind::Usage) unless the text is such a pair with 1 ≤ `i` ≤ `N`.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind::Usage) unless `text` has this form and 1 ≤ `i` ≤ `N`.
     pub fn part(text: &str) -> Result<Self> {
         text.split_once('/')
             .and_then(|(part, count)| Some((part.trim().parse().ok()?, count.trim().parse().ok()?)))
             .filter(|(part, count)| (1..=*count).contains(part))
             .map(|(part, count)| Self::Part { part, count })
             .ok_or_else(|| {
-                Error::usage(format!("{text:?} is not a part")).help(
-                    "write i/N with 1 ≤ i ≤ N, as 3/40; in a Slurm array: \
+                Error::usage(format!("invalid part {text:?}")).help(
+                    "use i/N with 1 ≤ i ≤ N, such as 3/40; in a Slurm array: \
                      --part $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT with --array=1-N",
                 )
             })
@@ -74,7 +74,7 @@ impl FromStr for Selection {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let bad = || Error::usage(format!("{text:?} is not a list of units")).help("write it as 3,7-9");
+        let bad = || Error::usage(format!("invalid list of units {text:?}")).help("use the form 3,7-9");
         let mut units = Vec::new();
         for range in text.split(',') {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -96,6 +96,7 @@ pub fn ranges(numbers: &[u32]) -> String {
     ranges_of(numbers).join(",")
 }
 
+/// Formats each run of consecutive numbers as a range.
 pub(super) fn ranges_of(numbers: &[u32]) -> Vec<String> {
     let runs = numbers.chunk_by(|a, b| a.checked_add(1) == Some(*b));
     runs.map(|run| match run {
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_units_are_read_and_written() {
+    fn lists_of_units_are_parsed_and_formatted() {
         let units = |text: &str| match text.parse() {
             Ok(Selection::Units(units)) => Some(units),
             _ => None,

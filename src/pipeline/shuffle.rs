@@ -17,7 +17,7 @@ pub(super) const WINDOW_BYTES: u64 = 32 << 20;
 /// Decorrelates this order from the split hash, which has the same seed.
 const SALT: u64 = 0x5348_5546_464c_4533;
 
-/// Stage that collects the records of a unit until a window is full, and sorts them by keyed hash.
+/// Stage that collects the records of a unit until a window is full, and sorts them by a seeded hash of their keys.
 pub(super) struct ShuffleStage {
     seed: u64,
     bytes: u64,

@@ -57,7 +57,7 @@ impl<'a> SplitIndex<'a> {
         })
     }
 
-    /// Adds `units`, in their order. Rows of many small units are read at a time.
+    /// Adds `units`, in order. The rows of small units are read concurrently.
     pub(super) fn add_units(&mut self, units: &[UnitResult]) -> Result<()> {
         let (dirs, name, ordinal) = (self.dirs, self.name, self.ordinal);
         let path = |unit: &UnitResult| -> PathBuf { dirs.done(unit.unit).join(rows_name(name)) };

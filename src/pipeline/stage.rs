@@ -39,10 +39,10 @@ impl Stages {
 
     /// Passes on all records that were held back.
     pub(super) fn finish(&mut self, out: &mut NextStage<'_>) -> Result<()> {
-        let mut left = &mut self.0[..];
-        while let Some((stage, later)) = left.split_first_mut() {
+        let mut stages = &mut self.0[..];
+        while let Some((stage, later)) = stages.split_first_mut() {
             stage.finish(&mut |converted| pass(later, converted, out))?;
-            left = later;
+            stages = later;
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stage_gives_on_at_the_end_passes_the_later_ones() {
+    fn records_held_back_pass_through_the_later_stages() {
         for delays in [&[][..], &[0], &[3], &[2, 5], &[5, 2, 1]] {
             let mut stages = Stages::default();
             for &delay in delays {

@@ -51,7 +51,7 @@ impl Status {
         units
     }
 
-    /// Returns the parts of `count` that have unfinished units and should be submitted again, counted from 1.
+    /// Returns which of `count` parts have unfinished units and should be submitted again, counted from 1.
     pub fn unfinished_parts(&self, count: u32) -> Vec<u32> {
         let mut parts: Vec<u32> = self.unfinished().iter().map(|unit| unit % count.max(1) + 1).collect();
         parts.sort_unstable();
@@ -163,7 +163,7 @@ impl Status {
 /// Returns when the unit in the folder `done` was finished.
 fn finished_at(done: &Path) -> Result<Option<SystemTime>> {
     let Some(meta) = lstat(&done.join(RESULT_NAME))? else { return Ok(None) };
-    meta.modified().map(Some).map_err(|e| Error::io("look at the unit", done, e))
+    meta.modified().map(Some).map_err(|e| Error::io("read the modification time of", done, e))
 }
 
 /// Statistics about the times at which units were finished.
@@ -179,7 +179,7 @@ impl FinishTimes {
         self.bytes += bytes;
         self.span = Some(match self.span {
             None => (time, bytes, time),
-            Some((first, of_first, last)) if time >= first => (first, of_first, last.max(time)),
+            Some((first, first_bytes, last)) if time >= first => (first, first_bytes, last.max(time)),
             Some((_, _, last)) => (time, bytes, last),
         });
     }
@@ -187,9 +187,9 @@ impl FinishTimes {
     /// Returns the rate over the span. The bytes of the first unit are excluded, because they were read before the
     /// span.
     fn bytes_per_second(&self) -> Option<f64> {
-        let (first, of_first, last) = self.span?;
+        let (first, first_bytes, last) = self.span?;
         let span = last.duration_since(first).unwrap_or(Duration::ZERO).as_secs_f64();
-        let bytes = self.bytes.saturating_sub(of_first);
+        let bytes = self.bytes.saturating_sub(first_bytes);
         (span > 0.0 && bytes > 0).then(|| bytes as f64 / span)
     }
 }

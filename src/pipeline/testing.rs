@@ -8,15 +8,15 @@ const VARIABLE: &str = "DSCONVERT_TEST_PANIC";
 /// Panics if a test requests a panic at `place`.
 #[cfg(debug_assertions)]
 pub(crate) fn panic_point(place: &str) {
-    let wanted = std::env::var(VARIABLE).unwrap_or_default();
-    assert!(wanted != place, "a test wants a panic at {place}");
+    let requested = std::env::var(VARIABLE).unwrap_or_default();
+    assert!(requested != place, "a test requested a panic at {place}");
 }
 
 /// Panics if a test requests a panic for the item with this `origin`.
 #[cfg(debug_assertions)]
 pub(crate) fn item_panic_point(origin: &str) {
-    let wanted = std::env::var(VARIABLE).unwrap_or_default();
-    assert!(wanted.strip_prefix("item:") != Some(origin), "a test wants a panic at {origin}");
+    let requested = std::env::var(VARIABLE).unwrap_or_default();
+    assert!(requested.strip_prefix("item:") != Some(origin), "a test requested a panic at {origin}");
 }
 
 /// Does nothing.

@@ -60,7 +60,7 @@ impl Timing {
     }
 
     /// Ends `phase`, which started at `since`.
-    pub(super) fn end(&self, phase: Phase, since: Instant) {
+    pub(super) fn end_phase(&self, phase: Phase, since: Instant) {
         self.phases[phase as usize].fetch_add(nanoseconds(since.elapsed()), Relaxed);
     }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn activities_and_phases_are_summed_apart() {
+    fn activities_and_phases_are_summed_separately() {
         let timing = Timing::default();
         timing.add(Activity::Read, Duration::from_millis(2));
         timing.add(Activity::Read, Duration::from_millis(3));
@@ -105,13 +105,13 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         timing.end_activity(Activity::Sync, timer);
         assert!(timing.activity(Activity::Sync) >= Duration::from_millis(2));
-        timing.end(Phase::Commit, Instant::now() - Duration::from_millis(4));
+        timing.end_phase(Phase::Commit, Instant::now() - Duration::from_millis(4));
         assert!(timing.phase(Phase::Commit) >= Duration::from_millis(4));
         assert_eq!(timing.phase(Phase::Convert), Duration::ZERO);
     }
 
     #[test]
-    fn nothing_is_measured_where_it_is_switched_off() {
+    fn activities_are_not_measured_when_switched_off() {
         let timing = Timing::off();
         let timer = timing.start();
         std::thread::sleep(Duration::from_millis(2));

@@ -159,7 +159,7 @@ impl UnitSink {
                     let counts = &mut self.splits[usize::from(converted.split)].counts;
                     counts.found += u64::from(!converted.continues);
                     counts.converted += u64::from(!converted.continues);
-                    self.staged(closed, |stages, out| stages.push(converted, out))?;
+                    self.run_stages(closed, |stages, out| stages.push(converted, out))?;
                 }
                 Outcome::Rejected { split, origin, reject } => {
                     let split = usize::from(split);
@@ -199,18 +199,18 @@ impl UnitSink {
     }
 
     /// Runs the stages, and writes the records they return.
-    fn staged(
+    fn run_stages(
         &mut self,
         closed: &mut Vec<ClosedShard>,
         run: impl FnOnce(&mut Stages, &mut NextStage<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut stages = std::mem::take(&mut self.stages);
-        let result = run(&mut stages, &mut |converted| self.record(&converted, closed));
+        let result = run(&mut stages, &mut |converted| self.write_record(&converted, closed));
         self.stages = stages;
         result
     }
 
-    fn record(&mut self, converted: &ConvertedRecord, closed: &mut Vec<ClosedShard>) -> Result<()> {
+    fn write_record(&mut self, converted: &ConvertedRecord, closed: &mut Vec<ClosedShard>) -> Result<()> {
         let ordinal = usize::from(converted.split);
         self.cut(ordinal, converted.canonical_bytes, closed)?;
         let split = &mut self.splits[ordinal];
@@ -285,7 +285,7 @@ impl UnitSink {
 
     /// Ends the unit. The last shards are appended to `closed`; the returned [`ClosedUnit`] is finished after them.
     pub(super) fn close(mut self, closed: &mut Vec<ClosedShard>) -> Result<ClosedUnit> {
-        self.staged(closed, Stages::finish)?;
+        self.run_stages(closed, Stages::finish)?;
         for (name, count) in self.stages.notes() {
             *self.notes.entry(name.to_owned()).or_default() += count;
         }
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unit_is_in_the_name_of_a_shard() {
+    fn shard_names_contain_the_unit() {
         for (split, unit, ordinal) in [("train", 0, 0), ("my-split-3", 42, 7), ("v.1", 1_234_567, 123)] {
             let name = shard_name(split, unit, ordinal, Format::Protobuf);
             assert_eq!(unit_of_shard(&name), Some(unit), "{name}");
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_attempts_have_one_name() {
+    fn attempt_names_are_unique() {
         let names: std::collections::BTreeSet<String> = (0..1000).map(|_| attempt_name()).collect();
         assert_eq!(names.len(), 1000);
         assert!(names.iter().all(|name| name.len() == "attempt-".len() + 32));

@@ -111,7 +111,7 @@ impl UnitDirs {
         sync_dir(&self.unit(unit))
     }
 
-    /// Makes it durable that `units` are finished: the processes that finished them may have died before that.
+    /// Makes the final renames of finished `units` durable: the processes that made them may have died before the sync.
     pub(super) fn sync_finished(&self, units: &[u32]) -> Result<()> {
         if units.is_empty() {
             return Ok(());
@@ -218,12 +218,12 @@ pub(super) fn difference(path: &Path, bytes: u64, sha256: Option<&str>) -> Resul
         return Ok(Some("is not a regular file".to_owned()));
     }
     if meta.len() != bytes {
-        return Ok(Some(format!("has {} bytes and was written with {bytes}", meta.len())));
+        return Ok(Some(format!("has {} bytes instead of {bytes}", meta.len())));
     }
     match sha256 {
         // All empty files have the same content.
         Some(sha256) if bytes > 0 && hash_file(path)?.sha256 != sha256 => {
-            Ok(Some("has another SHA-256 than when it was written".to_owned()))
+            Ok(Some("does not match its SHA-256".to_owned()))
         }
         _ => Ok(None),
     }
@@ -235,7 +235,7 @@ mod tests {
     use crate::pipeline::unit_result::tests::result;
 
     #[test]
-    fn every_damage_to_a_finished_unit_is_noticed() {
+    fn any_damage_to_a_finished_unit_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path();
         let dirs = UnitDirs::new(&out.join(".dsconvert"));

@@ -83,8 +83,8 @@ impl UnitResult {
         }
     }
 
-    /// Drops what the commit has already summed up, because the results of all units are in memory at the same time.
-    pub(super) fn drop_sums(&mut self) {
+    /// Clears the fields that the commit has already added up: the results of all units are in memory at the same time.
+    pub(super) fn clear_summed(&mut self) {
         (self.plan, self.content) = (String::new(), String::new());
         (self.reject_codes, self.notes) = (BTreeMap::new(), BTreeMap::new());
         (self.skipped, self.labels) = (SkippedTypes::default(), BTreeMap::new());
@@ -179,7 +179,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_result_survives_its_bytes_and_any_change_is_noticed() {
+    fn results_round_trip_and_any_change_is_detected() {
         let bytes = result().to_bytes().unwrap();
         assert_eq!(UnitResult::from_bytes(&bytes), Some(result()));
         for at in 0..bytes.len() {

@@ -43,10 +43,10 @@ impl Units<'_> {
     ) -> Result<Vec<u32>> {
         let started = Instant::now();
         let mut todo = Vec::new();
-        let done = |done: &UnitResult| {
-            let counts = done.counts();
-            let records = done.splits.iter().map(|s| s.records).sum();
-            progress.done(counts.found, done.source_bytes, records, counts.rejected);
+        let done = |result: &UnitResult| {
+            let counts = result.counts();
+            let records = result.splits.iter().map(|s| s.records).sum();
+            progress.done(counts.found, result.source_bytes, records, counts.rejected);
         };
         for (unit, state) in self.check(units, check, workers, stop, &done)? {
             if let UnitState::Damaged(why) = state {
@@ -58,7 +58,7 @@ impl Units<'_> {
             }
             todo.push(unit);
         }
-        progress.timing.end(Phase::Prepare, started);
+        progress.timing.end_phase(Phase::Prepare, started);
         Ok(todo)
     }
 
@@ -130,7 +130,7 @@ impl Units<'_> {
         let count = todo.len();
         let started = Instant::now();
         self.prepare(conversion, workers, stop)?;
-        progress.timing.end(Phase::Prepare, started);
+        progress.timing.end_phase(Phase::Prepare, started);
         let started = Instant::now();
         let (header, writeback) = (self.header, Writeback::start());
         let unit_options = Arc::new(UnitOptions {
@@ -151,7 +151,7 @@ impl Units<'_> {
             todo,
         )?;
         writeback.check()?;
-        progress.timing.end(Phase::Convert, started);
+        progress.timing.end_phase(Phase::Convert, started);
         all_failures(failed, count).map_or(Ok(()), Err)
     }
 }
@@ -166,7 +166,7 @@ fn all_failures(failed: FailedUnits, units: usize) -> Option<Error> {
             "{count} of {units} units failed, because sources could not be read; the first failure: {first}"
         ),
     )
-    .help("the finished units are kept: mend the cause, then run the same command with --resume");
+    .help("the finished units are kept: fix the cause, then run the same command with --resume");
     if let Some(path) = place.path {
         error = error.at_path(path);
     }

@@ -24,19 +24,19 @@ impl Workers {
     /// Fails if the system allows none.
     pub(super) fn start(count: usize) -> Result<Self> {
         // Threads are started before the pool, because building a pool fails if a single thread is refused. Each waits
-        // for its place in the pool.
+        // for its role in the pool.
         let started = threads::start_up_to(count.max(1), |ordinal| {
-            let (give, take) = mpsc::channel::<ThreadBuilder>();
+            let (sender, receiver) = mpsc::channel::<ThreadBuilder>();
             threads::named(&format!("worker-{ordinal}"))
-                .spawn(move || take.recv().map(ThreadBuilder::run))?;
-            Ok(give)
+                .spawn(move || receiver.recv().map(ThreadBuilder::run))?;
+            Ok(sender)
         })?;
-        let mut places = started.iter();
+        let mut senders = started.iter();
         ThreadPoolBuilder::new()
             .num_threads(started.len())
             .spawn_handler(|thread| {
-                let place = places.next().map(|place| place.send(thread));
-                place.and_then(|sent| sent.ok()).ok_or_else(|| std::io::ErrorKind::WouldBlock.into())
+                let sent = senders.next().map(|sender| sender.send(thread));
+                sent.and_then(|sent| sent.ok()).ok_or_else(|| std::io::ErrorKind::WouldBlock.into())
             })
             .build()
             .map(Self)
@@ -100,7 +100,7 @@ const WINDOW: usize = 1024;
 ///
 /// # Errors
 ///
-/// Same as [`on_waiting_threads`].
+/// Same as [`on_io_threads`].
 pub(super) fn for_all<T: Sync>(
     items: &[T],
     threads: usize,
@@ -111,9 +111,7 @@ pub(super) fn for_all<T: Sync>(
     let next = AtomicUsize::new(0);
     match items.len() {
         0 => Ok(()),
-        count => {
-            on_waiting_threads(threads.clamp(1, count), doing, stop, || take_all(items, &next, stop, &each))
-        }
+        count => on_io_threads(threads.clamp(1, count), doing, stop, || take_all(items, &next, stop, &each)),
     }
 }
 
@@ -127,30 +125,30 @@ fn take_all<T>(items: &[T], next: &AtomicUsize, stop: &Stop, each: &impl Fn(&T) 
     Ok(())
 }
 
-/// Calls `make` with all `items` on [`FILE_THREADS`] threads, and `take` with the results, on the current thread and in
-/// item order. Both may fail.
+/// Calls `produce` with all `items` on [`FILE_THREADS`] threads, and `consume` with the results, on the current thread
+/// and in item order. Both may fail.
 ///
 /// # Errors
 ///
-/// Same as [`on_waiting_threads`], and the errors of `take`.
+/// Same as [`on_io_threads`], and the errors of `consume`.
 pub(super) fn in_order<T: Sync, R: Send>(
     items: &[T],
     doing: &str,
     stop: &Stop,
-    make: impl Fn(&T) -> Result<R> + Sync,
-    mut take: impl FnMut(&T, R) -> Result<()>,
+    produce: impl Fn(&T) -> Result<R> + Sync,
+    mut consume: impl FnMut(&T, R) -> Result<()>,
 ) -> Result<()> {
     for window in items.chunks(WINDOW) {
         let numbered: Vec<(usize, &T)> = window.iter().enumerate().collect();
-        let made = Mutex::new(Vec::with_capacity(window.len()));
+        let results = Mutex::new(Vec::with_capacity(window.len()));
         for_all(&numbered, FILE_THREADS, doing, stop, |&(at, item)| {
-            let result = make(item)?;
-            made.lock().unwrap_or_else(PoisonError::into_inner).push((at, item, result));
+            let result = produce(item)?;
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((at, item, result));
             Ok(())
         })?;
-        let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-        made.sort_by_key(|(at, ..)| *at);
-        made.into_iter().try_for_each(|(_, item, result)| take(item, result))?;
+        let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        results.sort_by_key(|(at, ..)| *at);
+        results.into_iter().try_for_each(|(_, item, result)| consume(item, result))?;
     }
     Ok(())
 }
@@ -161,7 +159,7 @@ pub(super) fn in_order<T: Sync, R: Send>(
 /// # Errors
 ///
 /// Same as [`Workers::on_all`].
-pub(super) fn on_waiting_threads(
+pub(super) fn on_io_threads(
     count: usize,
     doing: &str,
     stop: &Stop,
@@ -169,7 +167,7 @@ pub(super) fn on_waiting_threads(
 ) -> Result<()> {
     std::thread::scope(|scope| {
         let work = || contained(doing, stop, &work);
-        let start = |_| threads::named("waiting").spawn_scoped(scope, work);
+        let start = |_| threads::named("io").spawn_scoped(scope, work);
         // The current thread works as well, so it does not matter how many others the system allows.
         let started = threads::start_up_to(count.saturating_sub(1), start).unwrap_or_default();
         let own = work();
@@ -204,7 +202,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn results_come_in_the_order_of_the_items_and_the_first_failure_ends_all() {
+    fn results_come_in_item_order_and_the_first_failure_stops_all() {
         let (items, stop): (Vec<usize>, _) = ((0..3 * WINDOW + 7).collect(), Stop::default());
         let mut taken = Vec::new();
         let take = |_: &usize, double| {
@@ -214,7 +212,7 @@ mod tests {
         in_order(&items, "testing", &stop, |item| Ok(item * 2), take).unwrap();
         assert_eq!(taken, items.iter().map(|item| item * 2).collect::<Vec<_>>());
         let fail = |item: &usize| match item {
-            2000 => Err(crate::error::Error::usage("2000 is not wanted")),
+            2000 => Err(crate::error::Error::usage("2000 fails")),
             _ => Ok(()),
         };
         let mut count = 0;
@@ -224,7 +222,7 @@ mod tests {
         };
         let error = in_order(&items, "testing", &stop, fail, counted).unwrap_err();
         assert!(error.to_string().contains("2000"));
-        assert_eq!(count, WINDOW, "the window before that of the failure");
+        assert_eq!(count, WINDOW, "only the window before the failure was consumed");
         for_all(&[], 4, "testing", &stop, |_: &usize| panic!("there are no items")).unwrap();
         let sum = AtomicUsize::new(0);
         let add = |item: &usize| {
@@ -236,12 +234,12 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_one_thread_ends_all_with_an_internal_error() {
+    fn a_panic_in_one_thread_stops_all_with_an_internal_error() {
         let workers = Workers::start(3).unwrap();
         for waits in [false, true] {
             let (stop, ordinal) = (Stop::default(), AtomicUsize::new(0));
             let work = || {
-                assert_ne!(ordinal.fetch_add(1, Ordering::Relaxed), 1, "as the test wants it");
+                assert_ne!(ordinal.fetch_add(1, Ordering::Relaxed), 1, "a panic of the test");
                 // The other threads would otherwise run forever.
                 while stop.check().is_ok() {
                     std::thread::yield_now();
@@ -250,12 +248,12 @@ mod tests {
             };
             let result = match waits {
                 false => workers.on_all("testing", &stop, work),
-                true => on_waiting_threads(3, "testing", &stop, work),
+                true => on_io_threads(3, "testing", &stop, work),
             };
             let error = result.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Internal);
             assert!(error.to_string().contains("a panic while testing"), "{error}");
-            assert!(error.to_string().contains("as the test wants it"), "{error}");
+            assert!(error.to_string().contains("a panic of the test"), "{error}");
         }
     }
 }

@@ -28,7 +28,7 @@ const BACKGROUND: u8 = 0x8a;
 /// If the dataset holds no images, or none of the chosen ones can be shown.
 pub fn contact_sheet(dataset: &Dataset, split: &Split, seed: u64) -> Result<(Vec<u8>, u64)> {
     if dataset.manifest().kind() != Kind::Images {
-        return Err(Error::usage("a contact sheet needs images, and the dataset holds text"));
+        return Err(Error::usage("a contact sheet needs images, but the dataset holds text"));
     }
     let mut thumbnails = Thumbnails::new(dataset.manifest().raw_channels(), SIDE)?;
     let mut shown = Vec::new();
@@ -46,7 +46,7 @@ pub fn contact_sheet(dataset: &Dataset, split: &Split, seed: u64) -> Result<(Vec
     }
     if shown.is_empty() {
         let why = first_reason
-            .map_or_else(|| "it has no records".to_owned(), |why| format!("the first one: {why}"));
+            .map_or_else(|| "it has no records".to_owned(), |why| format!("the first chosen image: {why}"));
         let what = format!("split {:?} has no image that can be shown; {why}", split.name());
         return Err(Error::new(ErrorKind::Unsupported, what).at_path(dataset.path()));
     }

@@ -1,4 +1,4 @@
-//! Escaping of a dataset's strings for HTML and SVG.
+//! Escapes strings of a dataset for HTML and SVG.
 
 use std::fmt::Write;
 
@@ -37,10 +37,10 @@ pub(super) fn push_escaped(out: &mut String, text: &str) {
     }
 }
 
-/// Escapes at most `most` characters, and appends an ellipsis if text is left out.
-pub(super) fn clipped(text: &str, most: usize) -> String {
+/// Escapes at most `max` characters, and appends an ellipsis if text is left out.
+pub(super) fn clipped(text: &str, max: usize) -> String {
     let mut out = String::new();
-    match text.char_indices().nth(most) {
+    match text.char_indices().nth(max) {
         Some((at, _)) => {
             push_escaped(&mut out, text.get(..at).unwrap_or_default());
             out.push('…');
@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_is_markup_remains(text in any::<String>()) {
+        fn escaped_text_contains_no_markup(text in any::<String>()) {
             let escaped = escape(&text);
             prop_assert!(!escaped.contains(['<', '>', '"', '\'']));
             prop_assert!(!escaped.chars().any(is_invisible));

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short_and_round() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!([0, 12, 999, 1000, 1_234_567].map(count), ["0", "12", "999", "1,000", "1,234,567"]);
         assert_eq!([0, 1023, 1_000_000, 1 << 30].map(bytes), ["0 bytes", "0.999 KiB", "977 KiB", "1 GiB"]);
         assert_eq!([0.0, 0.25, 1500.0, 2e6, 12.5].map(short), ["0", "0.25", "1.5k", "2M", "12.5"]);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_bins_and_one_value_has_one() {
+    fn no_values_have_no_bins_and_one_value_has_one() {
         assert_eq!(Histogram::of(vec![], true), Histogram::default());
         assert_eq!(Histogram::of(vec![f64::NAN], true), Histogram::default());
         assert_eq!(Histogram::of(vec![7.0; 3], true).bins, [Bin { from: 7.0, to: 8.0, count: 3 }]);

@@ -2,7 +2,7 @@
 //!
 //! A report is made in two steps. [`DatasetReport::gather`] reads the dataset once, in bounded memory, into plain
 //! structs; the page, the plots and the summary for notebooks only format these. Parts that cannot be read are listed
-//! as problems of the report, and the rest is reported.
+//! as problems of the report, which covers the rest.
 //!
 //! ```text
 //! dataset ─▶ gather ─▶ DatasetReport ─▶ page (HTML), svg (plots), summary (notebooks)

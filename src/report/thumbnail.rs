@@ -12,7 +12,7 @@ use crate::transform::image::{
 
 /// JPEG quality of a thumbnail.
 const QUALITY: u8 = 78;
-/// Maximum number of pixels of an image to make a thumbnail of: all of them may be in memory at once.
+/// Maximum number of pixels of an image that gets a thumbnail: all of them may be in memory at once.
 const MAX_PIXELS: u64 = 100_000_000;
 
 /// Makes thumbnails, one at a time.
@@ -32,7 +32,7 @@ pub(super) struct SmallImage {
 }
 
 impl Thumbnails {
-    /// Creates a maker of thumbnails with at most `side` pixels on each side.
+    /// Prepares to make thumbnails with at most `side` pixels on each side.
     pub(super) fn new(raw_channels: Option<u64>, side: u32) -> Result<Self> {
         let options = |encode| ImageOptions {
             resize: Resize::Longer(side),

@@ -1,8 +1,8 @@
-//! Decoding of token ids to the bytes of their text.
+//! Vocabulary of a `tokenizer.json`: decodes token ids to the bytes of their text.
 //!
-//! Only the strings of a `tokenizer.json` are needed, so the file is read without the tokenizer's engine. Each token is
-//! decoded on its own, as the part of the text that it covers. Steps of a decoder across tokens (clean-up of spaces,
-//! joining of byte tokens) are left out.
+//! Decoding needs only the strings of the file, so no tokenizer engine is loaded. Each token is decoded separately, as
+//! the part of the text that it covers. Decoder steps that work across tokens (clean-up of spaces, joining of byte
+//! tokens) are left out.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ enum Scheme {
 pub(super) struct TokenText {
     /// Bytes of the token's text, or the name of a special token.
     pub(super) bytes: Vec<u8>,
-    /// Whether it is a special token, which stands for no text.
+    /// Whether it is a special token, which represents no text.
     pub(super) special: bool,
 }
 
@@ -96,9 +96,8 @@ impl Vocabulary {
 
     /// Reads the vocabulary of a `tokenizer.json`.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self> {
-        let file: TokenizerJson = serde_json::from_slice(json).map_err(|e| {
-            Error::usage("the tokenizer.json has no vocabulary that can be read").caused_by(e)
-        })?;
+        let file: TokenizerJson = serde_json::from_slice(json)
+            .map_err(|e| Error::usage("cannot read the vocabulary of the tokenizer.json").caused_by(e))?;
         let scheme = scheme(&file);
         let tokens = match file.model.vocab {
             Vocab::Ids(ids) => ids.into_iter().map(|(token, id)| (id, token)).collect(),
@@ -108,8 +107,8 @@ impl Vocabulary {
         Ok(Self { scheme, tokens, added })
     }
 
-    /// Returns the vocabulary of the tokenizer that made the ids of `dataset`: of `given`, the bytes of a
-    /// `tokenizer.json`, or else of the stored one. The inner error is the reason why there is no usable vocabulary.
+    /// Returns the vocabulary of the tokenizer that made the ids of `dataset`. It is read from `given`, the bytes of a
+    /// `tokenizer.json`, or else from the dataset. The inner error is the reason why there is no usable vocabulary.
     ///
     /// # Errors
     ///
@@ -126,20 +125,23 @@ impl Vocabulary {
             return match is_expected(json) {
                 true => Ok(Ok(Self::from_json(json)?)),
                 false => Err(Error::usage("the tokenizer is not the one that made the ids of this dataset")
-                    .help(format!(
-                        "its SHA-256 must be {}",
-                        expected.unwrap_or("known, and the manifest does not say it")
-                    ))),
+                    .help(match expected {
+                        Some(sha256) => format!("its SHA-256 must be {sha256}"),
+                        None => "the manifest does not record the SHA-256 of its tokenizer".to_owned(),
+                    })),
             };
         }
         let Some(file) = manifest.files.iter().find(|file| file.path == TOKENIZER_NAME) else {
             return Ok(Err(
-                "the dataset does not hold its tokenizer; name the file with --tokenizer".to_owned()
+                "the dataset does not contain its tokenizer; name the file with --tokenizer".to_owned()
             ));
         };
         let read = || -> Result<Self> {
             if file.bytes > MAX_TOKENIZER_BYTES {
-                return Err(Error::corrupt("the tokenizer is too large to be one"));
+                return Err(Error::corrupt(format!(
+                    "the tokenizer.json has {} bytes, more than {MAX_TOKENIZER_BYTES}",
+                    file.bytes
+                )));
             }
             let blob = dataset.open_file(file)?;
             let json = blob.read(0, blob.len())?;
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn each_scheme_gives_the_text_back() {
+    fn each_scheme_decodes_to_the_text() {
         let byte_level = vocabulary(&json!({
             "model": {"type": "BPE", "vocab": {"Hi": 0, "Ġyou": 1, "Ċ": 2, "Ã": 3, "¤": 4}},
             "added_tokens": [{"id": 9, "content": "<|end|>", "special": true}],
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn something_else_is_an_error() {
+    fn other_json_is_rejected() {
         for json in ["", "{}", "[]", r#"{"model": {"vocab": 7}}"#] {
             assert!(Vocabulary::from_json(json.as_bytes()).is_err(), "{json}");
         }

@@ -8,7 +8,7 @@ use crate::storage::stat;
 const MAX_FILES: u64 = 1 << 20;
 
 /// Replaces every source with ranges in its path by the sources it expands to, unless the path exists under exactly
-/// that name. A label given by the user is put before their names.
+/// that name. A label given by the user is prepended to their names.
 ///
 /// # Errors
 ///
@@ -23,11 +23,11 @@ pub fn expand(sources: &[SourceSpec]) -> Result<Vec<SourceSpec>> {
                 continue;
             }
         };
-        let by_name = source.path.file_name().is_some_and(|name| *name == *source.label);
+        let has_default_label = source.path.file_name().is_some_and(|name| *name == *source.label);
         for path in paths(text)? {
             let path = std::path::PathBuf::from(path);
             let name = path.file_name().map(super::portable_name).unwrap_or_default();
-            let label = if by_name { name } else { format!("{}/{name}", source.label) };
+            let label = if has_default_label { name } else { format!("{}/{name}", source.label) };
             all.push(SourceSpec { label, path });
         }
     }
@@ -53,8 +53,8 @@ fn range(text: &str) -> Option<(&str, &str, &str, &str)> {
 fn paths(text: &str) -> Result<Vec<String>> {
     let Some((before, from, to, after)) = range(text) else { return Ok(vec![text.to_owned()]) };
     let wrong = || {
-        Error::usage(format!("{{{from}..{to}}} is not a range of files"))
-            .help(format!("a range counts up, as {{000..127}}, to {MAX_FILES} files at most"))
+        Error::usage(format!("invalid range of files {{{from}..{to}}}"))
+            .help(format!("a range counts up, as in {{000..127}}, and covers at most {MAX_FILES} files"))
     };
     let (Ok(first), Ok(last)) = (from.parse::<u64>(), to.parse::<u64>()) else { return Err(wrong()) };
     let rest = paths(after)?;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_count_with_their_zeros() {
+    fn ranges_keep_leading_zeros() {
         assert_eq!(paths("a-{08..10}.tar").unwrap(), ["a-08.tar", "a-09.tar", "a-10.tar"]);
         assert_eq!(paths("{1..2}/{x}{0..1}").unwrap(), ["1/{x}0", "1/{x}1", "2/{x}0", "2/{x}1"]);
         assert_eq!(paths("plain{a..b}.tar").unwrap(), ["plain{a..b}.tar"]);

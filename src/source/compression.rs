@@ -1,4 +1,4 @@
-//! Detection of compression formats, by the ending of file names and by the first bytes.
+//! Detection of compression formats, by file extension and by the first bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub enum Compression {
 }
 
 /// File extensions.
-const ENDS: [(&str, Compression); 4] = [
+const EXTENSIONS: [(&str, Compression); 4] = [
     (".gz", Compression::Gzip),
     (".zst", Compression::Zstd),
     (".xz", Compression::Xz),
@@ -31,10 +31,10 @@ impl Compression {
 
     /// Returns `name` without its compression extension, and the format of that extension. Case is ignored.
     pub fn of_name(name: &str) -> (&str, Option<Self>) {
-        for (end, compression) in ENDS {
-            if let Some(at) = name.len().checked_sub(end.len())
+        for (extension, compression) in EXTENSIONS {
+            if let Some(at) = name.len().checked_sub(extension.len())
                 && let Some(stem) = name.get(..at)
-                && name[at..].eq_ignore_ascii_case(end)
+                && name[at..].eq_ignore_ascii_case(extension)
             {
                 return (stem, Some(compression));
             }
@@ -69,13 +69,13 @@ impl Compression {
 
     /// Returns the file extension of the format.
     pub fn extension(self) -> &'static str {
-        ENDS.iter().find(|(_, c)| *c == self).map_or("", |(end, _)| end)
+        EXTENSIONS.iter().find(|(_, c)| *c == self).map_or("", |(extension, _)| extension)
     }
 
     /// Returns the reject for a file that is compressed although its name does not indicate it.
     pub fn unexpected(self) -> Reject {
-        let (name, end) = (self.name(), self.extension());
-        let message = format!("the content is {name}, which the name does not say: call it {end}");
+        let (name, extension) = (self.name(), self.extension());
+        let message = format!("the content is {name} data, but the file name does not end in {extension}");
         Reject::new(RejectCode::UnknownType, message)
     }
 }

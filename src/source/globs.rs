@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::{ObjectUrl, contained, stat};
 
-/// The sources after expansion of patterns.
+/// The sources after glob expansion.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Matches {
     /// The sources.
@@ -24,8 +24,8 @@ pub struct Matches {
 /// not a pattern.
 ///
 /// The label of a match is its path from the first component with a wildcard. If only the last component has one, this
-/// is the label of a file named directly. A label given by the user is put before it. Matches that do not pass `keep`
-/// are counted as skipped.
+/// is the label of a file named directly. A label given by the user is prepended. Matches that do not pass `keep` are
+/// counted as skipped.
 ///
 /// # Errors
 ///
@@ -35,8 +35,10 @@ pub fn expand(sources: &[SourceSpec], keep: &dyn Fn(&str) -> bool) -> Result<Mat
     for source in sources {
         match source.path.to_str().filter(|p| is_pattern(p)) {
             Some(pattern) if ObjectUrl::is_url(&source.path) => {
-                return Err(Error::usage(format!("{pattern:?}: patterns are not read in object storage"))
-                    .help("name a prefix, or list the files with --files-from"));
+                return Err(Error::usage(format!(
+                    "{pattern:?}: patterns are not supported in object storage"
+                ))
+                .help("name a prefix, or list the files with --files-from"));
             }
             Some(pattern) if stat(&source.path)?.is_none() => all.add(source, pattern, keep)?,
             _ => all.sources.push(source.clone()),
@@ -78,12 +80,12 @@ impl Matches {
                 .help("check the path; quote it, or let the shell expand it"));
         }
         paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
-        let named = source.path.file_name().is_some_and(|name| *name == *source.label);
+        let has_default_label = source.path.file_name().is_some_and(|name| *name == *source.label);
         let fixed =
             Path::new(pattern).iter().take_while(|part| !part.to_str().is_some_and(is_pattern)).count();
         for path in paths {
             let mut label: String = path.iter().skip(fixed).map(portable_name).collect::<Vec<_>>().join("/");
-            if !named {
+            if !has_default_label {
                 label = format!("{}/{label}", source.label);
             }
             if stat(&path)?.is_some_and(|meta| meta.is_dir()) || keep(&label) {

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_array_stays_and_what_follows_one_is_told() {
+    fn other_files_are_unchanged_and_trailing_bytes_are_reported() {
         for text in ["{\"a\": 1}\n{\"a\": [2,\n3]}\n", "  x[1,2]", ""] {
             assert_eq!(rewritten(text, 5), (text.trim_start_matches('x').to_owned(), text.len(), false));
         }

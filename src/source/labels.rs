@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn split_folders_are_recognised_and_share_one_class_list() {
+    fn split_folders_are_recognized_and_share_one_class_list() {
         let files = files(&["train/dog/a.jpg", "val/cat/b.jpg", "test/c.jpg"]);
         let folders = folders_of(&files, Layout::Auto, None).unwrap();
         assert_eq!(folders.splits.names, ["test", "train", "validation"]);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn one_class_may_be_called_as_a_split_and_is_told() {
+    fn a_class_named_like_a_split_causes_a_warning() {
         let files = files(&["aeroplane/a.jpg", "train/b.jpg"]);
         let folders = folders_of(&files, Layout::Auto, None).unwrap();
         assert_eq!(folders.class_names.as_deref().unwrap(), ["aeroplane", "train"]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_class_list_keeps_its_order_and_knows_no_other() {
+    fn a_given_class_list_keeps_its_order_and_excludes_other_classes() {
         let files = files(&["dog/a.jpg", "cow/b.jpg"]);
         let folders = folders_of(&files, Layout::Auto, Some(&["dog", "cat"])).unwrap();
         assert_eq!(folders.label_of(&files[0]), Some(("dog".into(), Some(0))));

@@ -1,4 +1,4 @@
-//! Files named individually, by a list or by the rows of a metadata file, instead of found by a walk.
+//! Files that a list or the rows of a metadata file name, as opposed to files that a walk finds.
 //!
 //! Every name counts as an item: a name that leads to no file, or out of its base folder, is a rejected item. Naming a
 //! file twice is an error of the list, because a file produces one record.
@@ -40,7 +40,7 @@ pub struct Detail {
 /// Resolves names to files of one source.
 pub struct Resolver<'a> {
     source: &'a SourceSpec,
-    /// Resolved path of the source folder, to recognise absolute names; `None` if they are not allowed.
+    /// Resolved path of the source folder, to recognize absolute names; `None` if they are not allowed.
     absolute: Option<PathBuf>,
     follow_links: bool,
     /// Folders under the source, and whether their path goes through a symbolic link.
@@ -68,10 +68,10 @@ impl<'a> Resolver<'a> {
         }
         let real = source.path.canonicalize().map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::usage("there is no such folder").at_path(&source.path),
-            _ => Error::io("look at the folder", &source.path, e),
+            _ => Error::io("examine the folder", &source.path, e),
         })?;
         if !stat(&real)?.is_some_and(|meta| meta.is_dir()) {
-            return Err(Error::usage("this is not a folder, and the named files are relative to it")
+            return Err(Error::usage("this is not a folder, but the named files are relative to it")
                 .at_path(&source.path)
                 .help("name the folder that the paths of the list are relative to, or leave it out"));
         }
@@ -117,7 +117,7 @@ impl<'a> Resolver<'a> {
         let meta = if self.follow_links {
             retried(|| std::fs::metadata(&path))
         } else if self.is_through_link(&relative)? {
-            let message = "the path goes through a symbolic link; --follow-symlinks follows it";
+            let message = "the path goes through a symbolic link, which only --follow-symlinks allows";
             return Ok((nothing(relative, origin), Some(Reject::new(RejectCode::UnsafePath, message))));
         } else {
             retried(|| std::fs::symlink_metadata(&path))
@@ -137,12 +137,12 @@ impl<'a> Resolver<'a> {
             }
             Ok(meta) if meta.file_type().is_symlink() => Reject::new(
                 RejectCode::UnsafePath,
-                "the file is a symbolic link; --follow-symlinks follows it",
+                "the file is a symbolic link, which only --follow-symlinks allows",
             ),
             Ok(meta) if meta.is_dir() => Reject::new(RejectCode::MissingFile, "this is a folder, not a file"),
             Ok(_) => Reject::new(RejectCode::MissingFile, "this is not a regular file"),
             Err(e) if names_nothing(&e) => Reject::new(RejectCode::MissingFile, "there is no such file"),
-            Err(e) => return Err(Error::io("look at the file", &path, e)),
+            Err(e) => return Err(Error::io("examine the file", &path, e)),
         };
         Ok((nothing(relative, origin), Some(defect)))
     }
@@ -173,7 +173,7 @@ impl<'a> Resolver<'a> {
             || match std::fs::symlink_metadata(&path) {
                 Ok(meta) => meta.file_type().is_symlink(),
                 Err(e) if names_nothing(&e) => false,
-                Err(e) => return Err(Error::io("look at the folder", &path, e)),
+                Err(e) => return Err(Error::io("examine the folder", &path, e)),
             };
         self.through_link.insert(folder.to_owned(), found);
         Ok(found)
@@ -223,7 +223,7 @@ pub(super) fn check_named_once(
             printable(&files[pair[0]].origin)
         ))
         .at_path(list)
-        .help("a file gives one record: name it once")),
+        .help("a file produces one record: name it once")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sources: their files in a fixed order, and the items in each file.
 
 pub mod braces;
+mod compressed_members;
 pub mod compression;
 pub mod file_list;
 pub mod files_from;
@@ -13,7 +14,6 @@ pub mod labels;
 pub mod layout;
 pub mod lines;
 pub mod listing;
-mod members;
 pub mod metadata;
 pub(crate) mod missing_field;
 mod name;
@@ -55,7 +55,7 @@ use crate::error::{Error, Result};
 /// Pauses between attempts of an operation that failed with an operating-system error, in milliseconds.
 const RETRY_PAUSES_MS: [u64; 2] = [50, 250];
 
-/// Number of attempts that this process has repeated.
+/// Number of retries in this process.
 static RETRIES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns how often this process has repeated an operation on a source file after an operating-system error.
@@ -64,7 +64,7 @@ pub fn retries() -> u64 {
 }
 
 /// Returns whether a failure is permanent: no such file, no permission, or a link or socket in place of the file.
-fn is_final(error: &io::Error) -> bool {
+fn is_permanent(error: &io::Error) -> bool {
     let of = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
         // Requests to object storage have already been retried.
@@ -77,7 +77,7 @@ fn is_final(error: &io::Error) -> bool {
 fn retried<T>(mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for pause in RETRY_PAUSES_MS {
         match operation() {
-            Err(e) if !is_final(&e) => {
+            Err(e) if !is_permanent(&e) => {
                 RETRIES.fetch_add(1, Relaxed);
                 std::thread::sleep(Duration::from_millis(pause));
             }
@@ -87,7 +87,7 @@ fn retried<T>(mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     operation()
 }
 
-/// Read buffer for each of two files that are compared, in bytes.
+/// Size of the read buffer for each of two compared files, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Returns whether two files have the same content.
@@ -120,7 +120,7 @@ pub fn same_content(one: &PlannedFile, other: &PlannedFile) -> Result<bool> {
 /// Bytes inspected at the start of a file whose name does not indicate its type.
 const SNIFFED_BYTES: u64 = 4096;
 
-/// Returns whether a file starts with the bytes of an image.
+/// Returns whether the first bytes of a file are those of an image.
 ///
 /// # Errors
 ///
@@ -129,7 +129,7 @@ pub fn begins_as_image(path: &Path) -> Result<bool> {
     Ok(sniff(&start_of(path)?).is_some())
 }
 
-/// As [`begins_as_image`], but also accepts AVIF and HEIC images, which cannot be decoded.
+/// As [`begins_as_image`], but also accepts AVIF and HEIC images, although they cannot be decoded.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Replacement for `remote.rs` in builds without object storage.
+//! Stub of `remote.rs` for builds without object storage.
 
 use std::io;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use super::planned::PlannedFile;
 use crate::error::{Error, Result};
 use crate::storage::ObjectUrl;
 
-/// An open object, which never exists in this build.
+/// An open object. This build cannot create one.
 #[derive(Debug)]
 pub(super) enum OpenedObject {}
 

@@ -1,4 +1,4 @@
-//! Replacement for `remote_listing.rs` in builds without object storage.
+//! Stub of `remote_listing.rs` for builds without object storage.
 
 use super::found_files::Listing;
 use super::planned::PlannedFile;
@@ -17,7 +17,7 @@ pub(super) fn list(
     refused(url)
 }
 
-/// A lookup that always returns an error.
+/// A lookup of objects that always returns an error.
 #[derive(Debug)]
 pub(super) struct Lookup(ObjectUrl);
 

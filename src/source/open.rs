@@ -32,7 +32,7 @@ impl PlannedFile {
     ///
     /// Returns an error if there is no such file, or it is not a regular file.
     pub fn now(path: &Path) -> Result<Self> {
-        let meta = retried(|| std::fs::metadata(path)).map_err(|e| Error::io("look at the file", path, e))?;
+        let meta = retried(|| std::fs::metadata(path)).map_err(|e| Error::io("examine the file", path, e))?;
         check_regular(path, &meta)?;
         Ok(Self::of(path, &meta))
     }
@@ -46,14 +46,14 @@ impl PlannedFile {
     ///
     /// # Errors
     ///
-    /// Returns [`ErrorKind::Io`] if the file cannot be opened, is not a regular file (any more), or has changed since
-    /// it was planned.
+    /// Returns [`ErrorKind::Io`] if the file cannot be opened, is not a regular file, or has changed since it was
+    /// planned.
     pub fn open(&self) -> Result<OpenedFile> {
         if let Some(url) = ObjectUrl::parse(&self.path)? {
             return Ok(OpenedFile::object(self, remote::open(self, url)?));
         }
         let file = open(&self.path, self.follow_links)?;
-        let meta = file.metadata().map_err(|e| Error::io("look at the file", &self.path, e))?;
+        let meta = file.metadata().map_err(|e| Error::io("examine the file", &self.path, e))?;
         check_regular(&self.path, &meta)?;
         self.check(&meta)?;
         Ok(OpenedFile::local(self, file, &meta))
@@ -93,11 +93,11 @@ impl PlannedFile {
     /// As [`Self::read`].
     pub fn read_opened(&self, opened: &OpenedFile) -> Result<Vec<u8>> {
         let fail = |e| with_help(Error::io("read", &self.path, e));
-        // One byte more than planned, so that reading meets the end of the file without growing the buffer.
+        // One byte more than planned, so that the read at the end of the file does not grow the buffer.
         let mut bytes = Vec::with_capacity(usize::try_from(self.bytes).unwrap_or(0).saturating_add(1));
-        let most = self.bytes.saturating_add(1);
-        while (bytes.len() as u64) < most {
-            let left = most - bytes.len() as u64;
+        let limit = self.bytes.saturating_add(1);
+        while (bytes.len() as u64) < limit {
+            let left = limit - bytes.len() as u64;
             if retried(|| opened.take(left).read_to_end(&mut bytes)).map_err(fail)? == 0 {
                 break;
             }
@@ -109,15 +109,15 @@ impl PlannedFile {
         Ok(bytes)
     }
 
-    /// Reads the first bytes of the file, at most `most`.
+    /// Reads the first bytes of the file, at most `max_bytes`.
     ///
     /// # Errors
     ///
     /// As [`Self::open`].
-    pub fn start(&self, most: u64) -> Result<Vec<u8>> {
+    pub fn start(&self, max_bytes: u64) -> Result<Vec<u8>> {
         let opened = self.open()?;
         let mut start = Vec::new();
-        let range = 0..most.min(self.bytes);
+        let range = 0..max_bytes.min(self.bytes);
         opened.reader(range).read_to_end(&mut start).map_err(|e| Error::io("read", &self.path, e))?;
         Ok(start)
     }
@@ -165,7 +165,7 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>> {
         return std::fs::read(path).map_err(|e| Error::io("read", path, e));
     }
     let file = open(path, true)?;
-    let meta = file.metadata().map_err(|e| Error::io("look at the file", path, e))?;
+    let meta = file.metadata().map_err(|e| Error::io("examine the file", path, e))?;
     check_regular(path, &meta)?;
     drop(file);
     PlannedFile::of(path, &meta).read()
@@ -266,11 +266,11 @@ mod tests {
         fails(opened.check_unchanged(), "replaced");
         let opened = PlannedFile::now(&planned.path).unwrap().open().unwrap();
         std::fs::remove_file(&planned.path).unwrap();
-        fails(opened.check_unchanged(), "look at the file");
+        fails(opened.check_unchanged(), "examine the file");
     }
 
     #[test]
-    fn what_is_no_regular_file_never_blocks() {
+    fn special_files_are_refused_without_blocking() {
         let dir = tempfile::tempdir().unwrap();
         let planned = file(dir.path(), "");
         std::fs::remove_file(&planned.path).unwrap();

@@ -28,7 +28,7 @@ enum FileContent {
         /// Device and inode, which identify the file as long as it is open.
         identity: (u64, u64),
     },
-    /// Every response of the store is checked to be of the planned object.
+    /// An object, whose every response is checked against the plan.
     Object(OpenedObject),
 }
 
@@ -146,14 +146,14 @@ impl OpenedFile {
     pub fn check_unchanged(&self) -> Result<()> {
         let FileContent::Local { file, identity } = &self.content else { return Ok(()) };
         let path = self.path();
-        let fail = |e| Error::io("look at the file", path, e).help(CHANGED_HELP);
+        let fail = |e| Error::io("examine the file", path, e).help(CHANGED_HELP);
         self.planned.check(&file.metadata().map_err(fail)?)?;
-        let there = match self.planned.follow_links {
+        let current = match self.planned.follow_links {
             true => retried(|| std::fs::metadata(path)),
             false => retried(|| std::fs::symlink_metadata(path)),
         };
-        let there = there.map_err(fail)?;
-        if (there.dev(), there.ino()) != *identity {
+        let current = current.map_err(fail)?;
+        if (current.dev(), current.ino()) != *identity {
             return Err(changed(path, "the file was replaced by another while it was read"));
         }
         Ok(())
@@ -174,8 +174,9 @@ pub(super) struct RangeReader<'a> {
 
 impl Read for RangeReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = buffer.len().min(usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX));
-        let read = self.opened.read_at(&mut buffer[..most], self.range.start)?;
+        let length =
+            buffer.len().min(usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX));
+        let read = self.opened.read_at(&mut buffer[..length], self.range.start)?;
         self.range.start += read as u64;
         Ok(read)
     }

@@ -30,11 +30,11 @@ pub(super) fn list(
     }
     let missing = |help: &str| Err(Error::usage("there is no such source").at_path(&spec.path).help(help));
     if url.is_server() {
-        return missing("check the address; files of web servers are named one by one");
+        return missing("check the URL; a web server cannot be listed, so name each of its files");
     }
     let FileListing { objects, unusable } = bucket.list_files(url)?;
     if objects.is_empty() && unusable.is_empty() {
-        return missing("check the address; no object has this key, and no key starts with it and a slash");
+        return missing("check the URL; no object has this key, and no key starts with it and a slash");
     }
     unusable.iter().for_each(|key| listing.skipped.add(key));
     listing.unusable.extend(unusable.into_iter().map(|key| format!("{}/{key}", url.root())));
@@ -74,19 +74,19 @@ fn file(source: u32, relative: &Path, origin: String, object: Object) -> SourceF
     }
 }
 
-/// Finds objects under an address by name. The first names are looked up with one request each; then all objects are
-/// listed at once.
+/// Finds objects below a URL by name. The first [`MAX_LOOKUPS`] names are looked up with one request each; after that,
+/// all objects are listed at once.
 #[derive(Debug)]
 pub(super) struct Lookup {
     url: ObjectUrl,
     /// Number of names looked up with one request each.
     requests: usize,
-    /// All objects by key, once more than [`LOOKED_UP`] names were looked up.
+    /// All objects by key, once they have been listed.
     all: Option<std::collections::HashMap<String, PlannedFile>>,
 }
 
-/// Number of names looked up one by one before all objects are listed instead.
-const LOOKED_UP: usize = 32;
+/// Maximum number of names looked up one by one before all objects are listed instead.
+const MAX_LOOKUPS: usize = 32;
 
 impl Lookup {
     pub(super) fn new(url: ObjectUrl) -> Self {
@@ -97,7 +97,7 @@ impl Lookup {
     pub(super) fn find(&mut self, relative: &str) -> Result<Option<PlannedFile>> {
         // No object can have this name.
         let Ok(url) = self.url.join(relative) else { return Ok(None) };
-        if self.all.is_none() && (self.requests < LOOKED_UP || self.url.is_server()) {
+        if self.all.is_none() && (self.requests < MAX_LOOKUPS || self.url.is_server()) {
             self.requests += 1;
             return stat(&url);
         }

@@ -1,4 +1,4 @@
-//! Counts of skipped files by type, so that a message can tell what a source contains instead.
+//! Counts of skipped files by type, so that a message can name what a source contains instead.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ const ADVICE_FOR_IMAGES: &[(&[&str], &str)] = &[
     (&[".7z", ".rar"], "unpack archives first; zip and tar files are read as they are"),
     (
         &[".csv", ".tsv", ".jsonl", ".parquet"],
-        "a table that names images is given with --metadata; text is converted by `dsconvert text`",
+        "pass a table of image paths with --metadata; text is converted by `dsconvert text`",
     ),
     (&[".txt", ".json"], "text is converted by `dsconvert text`"),
 ];
@@ -32,13 +32,13 @@ const ADVICE_FOR_TEXT: &[(&[&str], &str)] = &[
     ),
     (&[".7z", ".rar"], "unpack archives first; zip archives are read as they are"),
     (&[".pdf", ".docx", ".epub"], "extract the text of documents into .txt or .jsonl files first"),
-    (&[".json"], "JSON files are read when they are named: 'DIR/*.json'"),
+    (&[".json"], "JSON files are read only when a pattern or a path names them: 'DIR/*.json'"),
 ];
 
 const PLAIN_TEXT: &str =
-    "files of other types are read when a pattern names them: 'DIR/**/*.md' --input-format txt";
+    "files of other types are read only when a pattern names them: 'DIR/**/*.md' --input-format txt";
 
-/// Number of skipped files by the ending of their names.
+/// Number of skipped files by file extension.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SkippedTypes(BTreeMap<String, u64>);
@@ -96,7 +96,7 @@ impl fmt::Display for SkippedTypes {
     }
 }
 
-/// Returns the ending of a file name, such as `.txt.gz`. A name that starts with a dot is hidden.
+/// Returns the extension of a file name, such as `.txt.gz`, or a description of names without one.
 fn ending(name: &str) -> String {
     let name = name.rsplit('/').next().unwrap_or_default();
     if name.starts_with('.') {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_advice_for_types_that_the_other_command_reads_and_for_those_that_none_does() {
+    fn advice_covers_types_of_the_other_command_and_unsupported_types() {
         let advice = |kind, names: &[&str]| {
             let mut types = SkippedTypes::default();
             names.iter().for_each(|name| types.add(name));

@@ -48,11 +48,11 @@ pub struct Splits {
     pub names: Vec<String>,
     /// Split of files that name none.
     default: String,
-    /// Whether the words of their names are considered for files to which `by` assigns no split.
+    /// Whether files to which `by` assigns no split get one from the words in their names.
     words: bool,
 }
 
-/// The names that are considered.
+/// The names in which splits are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
     /// Labels of sources and first-level folders.
@@ -118,7 +118,7 @@ impl Splits {
             && let Some(example) = &example
         {
             if layout == Layout::Splits {
-                return Err(Error::usage(format!("{example:?} is in no folder of a split"))
+                return Err(Error::usage(format!("{example:?} is not in a split folder"))
                     .help("move it into train, validation or test, or use another layout"));
             }
             warnings.push(Warning::UnassignedFiles {
@@ -134,7 +134,7 @@ impl Splits {
         found.names = named.into_iter().collect();
         for name in &found.names {
             check_split_name(name).map_err(|e| {
-                Error::usage(format!("a folder is to be a split: {e}"))
+                Error::usage(format!("the name of a folder cannot be that of a split: {e}"))
                     .help("rename the folder, or use another --layout")
             })?;
         }
@@ -150,8 +150,8 @@ impl Splits {
             return SplitBy::SourceLabel;
         }
         let first = distinct(files.iter().filter_map(|f| folders(&f).into_iter().next()));
-        let meant: BTreeSet<&str> = first.iter().filter_map(|name| split_named(name)).collect();
-        if meant.len() > 1 || (!meant.is_empty() && first.iter().all(|name| split_named(name).is_some())) {
+        let named: BTreeSet<&str> = first.iter().filter_map(|name| split_named(name)).collect();
+        if named.len() > 1 || (!named.is_empty() && first.iter().all(|name| split_named(name).is_some())) {
             return SplitBy::Folder;
         }
         if !self.words {
@@ -200,13 +200,13 @@ impl Splits {
                 SplitBy::FolderWord | SplitBy::FileName => {
                     let names = folders(file).into_iter().chain(file_name(file));
                     // The Hub distinguishes case.
-                    let shouted = names.filter(|n| n.contains(char::is_uppercase)).find_map(|name| {
+                    let capitalized = names.filter(|n| n.contains(char::is_uppercase)).find_map(|name| {
                         let words: Vec<&str> = words(&name).collect();
                         let word = words.iter().find_map(|w| split_named(w).map(|split| (*w, split)));
                         let (word, split) = word.filter(|(w, _)| w.contains(char::is_uppercase))?;
                         Some((word.to_owned(), split.to_owned()))
                     });
-                    unusual.extend(shouted);
+                    unusual.extend(capitalized);
                 }
                 _ => {}
             }
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_meant_is_told() {
+    fn unintended_splits_cause_warnings() {
         let (by, of, warnings) = auto(&["s|Train/a.txt", "s|testing/b.txt"]);
         assert_eq!((by, of), (SplitBy::Folder, vec!["train".to_owned(), "test".to_owned()]));
         assert!(matches!(&warnings[..], [Warning::UnusualSplitNames { names }] if names.len() == 2));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_that_is_given_decides() {
+    fn an_explicit_layout_is_followed() {
         let all = ["s|train/a.txt", "s|test/b.txt"];
         assert_eq!(found(&all, Layout::Flat).unwrap().1, ["train", "train"]);
         assert_eq!(found(&["s|fold1/a.txt", "s|fold2/b.txt"], Layout::Splits).unwrap().1, ["fold1", "fold2"]);

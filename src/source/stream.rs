@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 
+use super::compressed_members::{Frames, MemberStarts, Members, XzStreams};
 use super::compression::Compression;
 use super::json_array::ArrayLines;
-use super::members::{Frames, MemberStarts, Members, XzStreams};
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
 use super::retried;
@@ -97,7 +97,7 @@ pub struct Stream {
     produced: u64,
     compressed: bool,
     /// Set if the content does not match the file name, or is damaged after the bytes returned so far.
-    misnamed: Option<Reject>,
+    defect: Option<Reject>,
     /// Set if a JSON array is read as lines.
     array: Option<ArrayLines>,
     /// Bytes that [`Self::peek`] has read and [`Self::fill`] has not yet returned.
@@ -155,8 +155,8 @@ impl Stream {
         if compression.is_none() {
             stream.members.add(0);
         }
-        let misnamed = damage.or(stream.misnamed);
-        Ok(Self { file: Some(Arc::clone(&file)), compressed: true, misnamed, ..stream })
+        let defect = damage.or(stream.defect);
+        Ok(Self { file: Some(Arc::clone(&file)), compressed: true, defect, ..stream })
     }
 
     /// Checks, after the last byte, that the file has not changed since it was planned. Standard input always passes.
@@ -182,7 +182,7 @@ impl Stream {
         let fail = |e| Error::io("read", path, status.take().unwrap_or(e));
         let input = BufReader::with_capacity(BUFFER_BYTES, input);
         let mut raw = CountingReader { input, status: Arc::clone(&status) };
-        let misnamed = match raw.fill_buf() {
+        let defect = match raw.fill_buf() {
             Ok(head) => misnamed(head, compression),
             Err(e) => {
                 let failure = status.take().unwrap_or(e);
@@ -202,7 +202,7 @@ impl Stream {
         let compressed = compression.is_some();
         let ahead = VecDeque::new();
         let (produced, array) = (0, None);
-        Ok(Self { path, file: None, reader, status, members, produced, compressed, misnamed, array, ahead })
+        Ok(Self { path, file: None, reader, status, members, produced, compressed, defect, array, ahead })
     }
 
     /// Rewrites a file that is a JSON array as one line per element, with the same total number of bytes. Other files
@@ -247,34 +247,34 @@ impl Stream {
         match self.read(&mut buffer[ahead..]) {
             Ok(read) => Ok(ahead + read),
             Err(Broken::Damaged(reject)) if ahead > 0 => {
-                self.misnamed = Some(reject);
+                self.defect = Some(reject);
                 Ok(ahead)
             }
             Err(broken) => Err(broken),
         }
     }
 
-    /// Returns the next `most` bytes, or fewer at the end or before damage. [`Self::fill`] still returns them.
+    /// Returns the next `count` bytes, or fewer at the end or before damage. [`Self::fill`] still returns them.
     ///
     /// # Errors
     ///
     /// Returns operating-system errors, never damage.
-    pub fn peek(&mut self, most: usize) -> Result<&[u8]> {
-        if let Some(more) = most.checked_sub(self.ahead.len()).filter(|&more| more > 0) {
+    pub fn peek(&mut self, count: usize) -> Result<&[u8]> {
+        if let Some(more) = count.checked_sub(self.ahead.len()).filter(|&more| more > 0) {
             let mut bytes = vec![0; more];
             match self.read(&mut bytes) {
                 Ok(read) => self.ahead.extend(&bytes[..read]),
-                Err(Broken::Damaged(reject)) => self.misnamed = Some(reject),
+                Err(Broken::Damaged(reject)) => self.defect = Some(reject),
                 Err(Broken::Failed(error)) => return Err(error),
             }
         }
         let bytes = self.ahead.make_contiguous();
-        Ok(&bytes[..most.min(bytes.len())])
+        Ok(&bytes[..count.min(bytes.len())])
     }
 
     /// As [`Self::fill`], but ignores the bytes that [`Self::peek`] has read.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
-        if let Some(reject) = self.misnamed.clone() {
+        if let Some(reject) = self.defect.clone() {
             return Err(Broken::Damaged(reject));
         }
         let mut filled = 0;
@@ -285,7 +285,7 @@ impl Stream {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => match self.broken(&e) {
                     Broken::Damaged(reject) if filled > 0 => {
-                        self.misnamed = Some(reject);
+                        self.defect = Some(reject);
                         break;
                     }
                     broken => return Err(broken),
@@ -296,20 +296,20 @@ impl Stream {
             let (read, wanted) = (filled, buffer.len());
             filled = array.rewrite(&mut buffer[..read]);
             let damage = match (filled < read, read < wanted && array.is_open()) {
-                (true, _) => Some((RejectCode::Corrupt, "something follows the end of the JSON array")),
-                (false, true) => Some((RejectCode::Truncated, "the JSON array does not end")),
+                (true, _) => Some((RejectCode::Corrupt, "there is data after the end of the JSON array")),
+                (false, true) => Some((RejectCode::Truncated, "the JSON array is not closed")),
                 (false, false) => None,
             };
             if let Some((code, why)) = damage {
-                let reject = self.misnamed.get_or_insert_with(|| Reject::new(code, why)).clone();
+                let reject = self.defect.get_or_insert_with(|| Reject::new(code, why)).clone();
                 if filled == 0 {
                     return Err(Broken::Damaged(reject));
                 }
             }
         }
         self.produced += filled as u64;
-        let most = self.raw_bytes().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
-        if self.compressed && self.produced > most {
+        let limit = self.raw_bytes().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
+        if self.compressed && self.produced > limit {
             let message = format!("the file decompresses to more than {MAX_RATIO} times its size");
             return Err(Broken::Damaged(Reject::new(RejectCode::TooLarge, message)));
         }
@@ -324,9 +324,9 @@ impl Stream {
             return Broken::Failed(Error::io("read", &self.path, failure));
         }
         Broken::Damaged(if error.kind() == io::ErrorKind::UnexpectedEof {
-            Reject::new(RejectCode::Truncated, "the compressed data end in the middle")
+            Reject::new(RejectCode::Truncated, "the compressed data is cut off")
         } else {
-            Reject::new(RejectCode::Corrupt, format!("the compressed data are damaged ({error})"))
+            Reject::new(RejectCode::Corrupt, format!("the compressed data is damaged ({error})"))
         })
     }
 }
@@ -336,13 +336,13 @@ fn misnamed(head: &[u8], compression: Option<Compression>) -> Option<Reject> {
     let found = Compression::sniff(head);
     match (compression, found) {
         (Some(_), _) if head.is_empty() => {
-            Some(Reject::new(RejectCode::Empty, "the file is empty, and no compressed file is"))
+            Some(Reject::new(RejectCode::Empty, "the file is empty, but a compressed file never is"))
         }
         (named, found) if named == found => None,
         (None, Some(found)) => Some(found.unexpected()),
         (Some(named), found) => {
-            let is = found.map_or("something else", Compression::name);
-            let message = format!("the name says {}, the content is {is}", named.name());
+            let actual = found.map_or("something else", Compression::name);
+            let message = format!("the file name indicates {}, but the content is {actual}", named.name());
             Some(Reject::new(RejectCode::UnknownType, message))
         }
         (None, None) => None,
@@ -358,16 +358,16 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_were_looked_at_are_still_to_be_read() {
+    fn peeked_bytes_are_still_returned_by_fill() {
         let text: Vec<u8> = (0..50_000u32).flat_map(u32::to_le_bytes).collect();
         let whole = zstd::encode_all(&text[..], 1).unwrap();
         for (bytes, is_whole) in [(whole.clone(), true), (whole[..whole.len() - 1].to_vec(), false)] {
-            for (looks, reads) in [(&[10, 5, 100_000][..], 7_000), (&[1 << 20], 1 << 20), (&[0], 300_000)] {
+            for (peeks, reads) in [(&[10, 5, 100_000][..], 7_000), (&[1 << 20], 1 << 20), (&[0], 300_000)] {
                 let mut stream = stream(bytes.clone());
-                for &look in looks {
-                    let seen = stream.peek(look).unwrap();
+                for &peek in peeks {
+                    let seen = stream.peek(peek).unwrap();
                     assert_eq!(seen, &text[..seen.len()]);
-                    assert!(!is_whole || seen.len() == look.min(text.len()));
+                    assert!(!is_whole || seen.len() == peek.min(text.len()));
                 }
                 let (mut found, mut buffer) = (Vec::new(), vec![0; reads]);
                 let damage = loop {

@@ -29,8 +29,8 @@ const MAX_DEPTH: usize = 256;
 ///
 /// # Errors
 ///
-/// Returns an error if a source is missing, a folder cannot be listed or nests too deeply, or symbolic links form a
-/// loop.
+/// Returns an error if a source is missing, a folder cannot be listed or is nested too deeply, or symbolic links
+/// form a loop.
 pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> bool) -> Result<Listing> {
     let mut listing = Listing::default();
     for (ordinal, source) in sources.iter().enumerate() {
@@ -41,7 +41,7 @@ pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> b
         let meta = std::fs::metadata(&source.path).map_err(|e| {
             let error = match e.kind() {
                 ErrorKind::NotFound => Error::usage("there is no such source").at_path(&source.path),
-                _ => Error::io("look at the source", &source.path, e),
+                _ => Error::io("examine the source", &source.path, e),
             };
             error.help("check the path; sources are files or folders")
         })?;
@@ -57,11 +57,9 @@ pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> b
         } else if meta.is_file() {
             walk.file(PathBuf::new(), source.label.clone(), meta.len(), modified_ns(&meta));
         } else {
-            return Err(Error::usage(
-                "the source is neither a file nor a folder, but a FIFO, socket or device",
-            )
-            .at_path(&source.path)
-            .help("name files or folders; dsconvert text reads standard input when the source is -"));
+            return Err(Error::usage("the source is a FIFO, socket or device, not a file or folder")
+                .at_path(&source.path)
+                .help("name files or folders; dsconvert text reads standard input when the source is -"));
         }
     }
     Ok(listing)
@@ -71,7 +69,7 @@ struct TreeWalk<'a> {
     source: u32,
     follow_links: bool,
     keep: &'a dyn Fn(&str) -> bool,
-    /// Device and inode of all enclosing folders. Meeting one again means a loop of links.
+    /// Device and inode of all enclosing folders. A folder inside itself means that links form a loop.
     ancestors: HashSet<(u64, u64)>,
     listing: &'a mut Listing,
 }
@@ -86,7 +84,7 @@ impl TreeWalk<'_> {
         depth: usize,
     ) -> Result<()> {
         if depth > MAX_DEPTH || !self.ancestors.insert(id) {
-            return Err(Error::usage("symbolic links lead in a circle, or folders nest too deeply")
+            return Err(Error::usage("symbolic links form a loop, or folders are nested too deeply")
                 .at_path(path)
                 .help("remove the link, or run without --follow-symlinks"));
         }
@@ -114,7 +112,7 @@ impl TreeWalk<'_> {
         let fail = |e| Error::io("list the folder", folder, e);
         for_each_entry(folder, fail, |entry| {
             let name = entry.file_name();
-            let mut meta = entry.metadata().map_err(|e| Error::io("look at the file", &entry.path(), e))?;
+            let mut meta = entry.metadata().map_err(|e| Error::io("examine the file", &entry.path(), e))?;
             if meta.file_type().is_symlink() && self.follow_links {
                 // A dangling link is skipped like a link that is not followed.
                 match std::fs::metadata(entry.path()) {
@@ -211,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_only_when_asked_and_never_in_circles() {
+    fn links_are_followed_only_if_requested_and_never_in_loops() {
         let dir = tempfile::tempdir().unwrap();
         let other = tempfile::tempdir().unwrap();
         std::fs::write(other.path().join("x.jpg"), "x").unwrap();

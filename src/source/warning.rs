@@ -135,10 +135,10 @@ impl Warning {
         const SPLITS_AND_LABELS: Remedy = Remedy {
             option: "layout",
             value: "splits",
-            effect: "makes the first folders splits and those in them classes",
+            effect: "makes the first-level folders splits and the folders in them classes",
         };
         const SKIPPED: [Remedy; 2] = [
-            Remedy { option: "metadata", value: "FILE", effect: "takes images and fields from its rows" },
+            Remedy { option: "metadata", value: "FILE", effect: "reads images and fields from its rows" },
             Remedy { option: "metadata", value: "none", effect: "leaves it out without a warning" },
         ];
         const UNUSED: Remedy = Remedy {
@@ -183,23 +183,23 @@ impl fmt::Display for Warning {
             }
             Self::StrayFolders { folders } => {
                 let names = listed(folders.iter().map(|name| format!("{name:?}")));
-                write!(f, "beside the folders of splits, each of these is a split of its own: {names}")
+                write!(f, "folders next to split folders become splits of their own: {names}")
             }
             Self::UnassignedFiles { by, files, example, split } => write!(
                 f,
-                "splits are named {by}, and {files} of the files name none, such as {:?}: they are in {split}",
+                "splits are determined {by}, but {files} of the files name none, such as {:?}: they are in {split}",
                 printable(example)
             ),
             Self::SplitNamedClass { folder, others } => {
                 let others = listed(others.iter().map(|name| format!("{name:?}")));
-                write!(f, "the folder {folder:?} is a class, not a split, because beside it is {others}")
+                write!(f, "the folder {folder:?} is a class, not a split, because it is next to {others}")
             }
             Self::MixedSourceLabels { splits, others } => {
                 let splits = listed(splits.iter().map(|name| format!("{name:?}")));
                 let others = listed(others.iter().map(|name| format!("{name:?}")));
                 write!(
                     f,
-                    "sources are splits only when all are named as splits: {splits} would be, {others} is not"
+                    "sources become splits only if all are named like splits: {splits} would be, {others} is not"
                 )
             }
             Self::SplitOfSource { label, split } => {
@@ -208,13 +208,13 @@ impl fmt::Display for Warning {
             Self::MetadataSkipped { path } => {
                 write!(
                     f,
-                    "{}: metadata beside tar or Parquet files or in zip archives is not used",
+                    "{}: metadata next to tar or Parquet files or in zip archives is not used",
                     printable_path(path)
                 )
             }
             Self::ArchivesSkipped { kind, example } => write!(
                 f,
-                "zip archives beside {} are not read, such as {}; name one as a source to convert it",
+                "zip archives next to {} are not read, such as {}; name one as a source to convert it",
                 match kind {
                     Kind::Images => "images",
                     Kind::Text => "text",
@@ -222,13 +222,11 @@ impl fmt::Display for Warning {
                 printable(example)
             ),
             Self::KeysSkipped { objects, example } => {
-                let (is, keys) =
-                    if *objects == 1 { ("object is", "key is") } else { ("objects are", "keys are") };
-                write!(
-                    f,
-                    "{objects} {is} left out because the {keys} no path, such as {}",
-                    printable(example)
-                )
+                let what = match objects {
+                    1 => "object is left out because its key is not a valid path",
+                    _ => "objects are left out because their keys are not valid paths",
+                };
+                write!(f, "{objects} {what}, such as {}", printable(example))
             }
             Self::ColumnsLeftOut { columns } => {
                 let names = listed(columns.iter().map(|name| format!("{name:?}")));
@@ -239,8 +237,12 @@ impl fmt::Display for Warning {
             }
             Self::ImagesWithoutRow { images, example } => write!(
                 f,
-                "{images} image{} no row of the metadata and left out, such as {:?}",
-                if *images == 1 { " is in" } else { "s are in" },
+                "{images} image{} left out, such as {:?}",
+                if *images == 1 {
+                    " has no row in the metadata and is"
+                } else {
+                    "s have no row in the metadata and are"
+                },
                 printable(example)
             ),
             Self::FolderClassesUnused { folders, .. } => {
@@ -255,7 +257,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Joins the first of `names`, and adds how many more there are.
+/// Joins the first [`SHOWN_NAMES`] names, and appends how many more there are.
 pub(crate) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     let count = names.len();
     let mut text = names.take(SHOWN_NAMES).collect::<Vec<_>>().join(", ");

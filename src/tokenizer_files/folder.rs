@@ -10,7 +10,7 @@ use crate::storage::stat;
 const NAMES: [&str; 5] =
     ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model"];
 
-/// Returns the tokenizer file in `folder`, which may also be the folder of a model in the cache of the Hugging Face Hub.
+/// Returns the tokenizer file in `folder`, which may also be the folder of a model in the Hugging Face Hub cache.
 pub(super) fn find(folder: &Path) -> Result<PathBuf> {
     if let Some(snapshot) = hub::snapshot(folder)? {
         return find(&snapshot);
@@ -24,8 +24,8 @@ pub(super) fn find(folder: &Path) -> Result<PathBuf> {
     let mut files = hub::names_in(folder)?;
     files.sort_unstable();
     for extension in ["model", "tiktoken"] {
-        let mut fitting = files.iter().filter(|name| has_extension(Path::new(name), extension));
-        match (fitting.next(), fitting.next()) {
+        let mut candidates = files.iter().filter(|name| has_extension(Path::new(name), extension));
+        match (candidates.next(), candidates.next()) {
             (Some(one), None) => return Ok(folder.join(one)),
             (Some(one), Some(other)) => {
                 return Err(Error::usage(format!("the folder has several tokenizers: {one}, {other}"))
@@ -36,12 +36,12 @@ pub(super) fn find(folder: &Path) -> Result<PathBuf> {
         }
     }
     let parts: Vec<&str> = PARTS.into_iter().filter(|part| files.iter().any(|name| name == part)).collect();
-    let looked = format!("{}, *.model, *.tiktoken", NAMES.join(", "));
+    let tried = format!("{}, *.model, *.tiktoken", NAMES.join(", "));
     let (message, help) = match parts.is_empty() {
-        true => ("the folder has no tokenizer".to_owned(), format!("looked for {looked}")),
+        true => ("the folder has no tokenizer".to_owned(), format!("looked for {tried}")),
         false => (
             format!("the folder has no complete tokenizer, only {}", parts.join(", ")),
-            format!("looked for {looked}; to make one: {}", save_command(&folder.display().to_string())),
+            format!("looked for {tried}; to make one: {}", save_command(&folder.display().to_string())),
         ),
     };
     Err(Error::usage(message).at_path(folder).help(help))

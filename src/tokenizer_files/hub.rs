@@ -1,4 +1,4 @@
-//! The local cache of the Hugging Face Hub, in the layout of its client: `models--ORG--NAME/refs/main` holds the name of a
+//! The local Hugging Face Hub cache, in the layout of its client: `models--ORG--NAME/refs/main` contains the name of a
 //! revision, and `models--ORG--NAME/snapshots/REVISION` its files.
 
 use std::path::{Path, PathBuf};
@@ -57,8 +57,8 @@ impl HubCache {
     }
 }
 
-/// Returns the folder with the files of the revision `main`, or of the only revision, in the folder of a model. `None` if
-/// `folder` is not the folder of a model.
+/// Returns the folder of the revision `main`, or of the only revision, in the folder of a model. `None` if `folder` is
+/// not the folder of a model.
 pub(super) fn snapshot(folder: &Path) -> Result<Option<PathBuf>> {
     let snapshots = folder.join("snapshots");
     if !stat(&snapshots)?.is_some_and(|meta| meta.is_dir()) {
@@ -82,7 +82,7 @@ pub(super) fn snapshot(folder: &Path) -> Result<Option<PathBuf>> {
     match &names[..] {
         [one] => Ok(Some(snapshots.join(one))),
         _ => Err(Error::usage(format!(
-            "the cache does not say which revision is main, and has {} of them",
+            "the cache has {} revisions, and none of them is marked as main",
             names.len()
         ))
         .at_path(snapshots)

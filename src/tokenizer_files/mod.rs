@@ -1,5 +1,5 @@
-//! Finds a tokenizer by name: a file, a folder, a model in the cache of the Hugging Face Hub, or an encoding in the cache of
-//! tiktoken. Files of all types are converted to a `tokenizer.json`. Nothing is downloaded.
+//! Finds a tokenizer by name: a file, a folder, a model in the Hugging Face Hub cache, or an encoding in the tiktoken
+//! cache. Files of all types are converted to a `tokenizer.json`. Nothing is downloaded.
 
 mod folder;
 mod hub;
@@ -48,8 +48,8 @@ pub struct TokenizerFile {
 ///
 /// # Errors
 ///
-/// If no such tokenizer exists, the error lists the paths that were tried. If the file cannot be read or converted, the help
-/// has the command that converts it.
+/// If no such tokenizer exists, the error lists the paths that were tried. If the file cannot be read or converted, the
+/// help shows the command that converts it.
 pub fn find(name: &str) -> Result<TokenizerFile> {
     find_in(name, &HubCache::of_process(), &RankCache::of_process())
 }
@@ -67,25 +67,25 @@ fn find_in(name: &str, hub: &HubCache, ranks: &RankCache) -> Result<TokenizerFil
     {
         return open(Path::new(path), Some(encoding));
     }
-    let mut looked = vec![path.to_path_buf()];
+    let mut tried = vec![path.to_path_buf()];
     if HubCache::is_model(name) && !is_file_name(path) {
         let folder = hub.folder(name);
         if hub::snapshot(&folder)?.is_some() {
             return open(&folder::find(&folder)?, None);
         }
-        looked.push(folder);
+        tried.push(folder);
     }
     if let Some(encoding) = TiktokenEncoding::named(name) {
         if let Some(file) = ranks.find(encoding)? {
             return open(&file, Some(encoding));
         }
-        looked.push(ranks.file(encoding));
+        tried.push(ranks.file(encoding));
     }
-    Err(missing(name, &looked))
+    Err(missing(name, &tried))
 }
 
-fn missing(name: &str, looked: &[PathBuf]) -> Error {
-    let looked: Vec<String> = looked.iter().map(|path| path.display().to_string()).collect();
+fn missing(name: &str, tried: &[PathBuf]) -> Error {
+    let tried: Vec<String> = tried.iter().map(|path| path.display().to_string()).collect();
     let help = match TiktokenEncoding::named(name) {
         Some(_) => format!(
             "nothing is downloaded; to fill the cache: python -c \"import tiktoken; tiktoken.get_encoding('{name}')\""
@@ -95,7 +95,7 @@ fn missing(name: &str, looked: &[PathBuf]) -> Error {
         }
         None => format!("--tokenizer takes {NAMES}"),
     };
-    Error::usage(format!("there is no such tokenizer; looked for {}", looked.join(", "))).help(help)
+    Error::usage(format!("there is no such tokenizer; looked for {}", tried.join(", "))).help(help)
 }
 
 /// Returns the command that saves the tokenizer of a model or a folder as a `tokenizer.json`.
@@ -106,8 +106,8 @@ fn save_command(name: &str) -> String {
     )
 }
 
-/// Reads the tokenizer in a file. `encoding` has the pattern and special tokens of a tiktoken file; `None` if its name
-/// identifies the encoding.
+/// Reads the tokenizer in a file. `encoding` supplies the pattern and special tokens of a tiktoken file; `None` if the
+/// file name identifies the encoding.
 fn open(path: &Path, encoding: Option<&'static TiktokenEncoding>) -> Result<TokenizerFile> {
     let found = |json| TokenizerFile { path: path.to_path_buf(), json };
     let unusable = |error: LoadError| usage_error(error).at_path(path).help(damaged_help(path));
@@ -145,7 +145,7 @@ fn damaged_help(path: &Path) -> String {
     )
 }
 
-/// Returns whether the name is that of a file, not of a model.
+/// Returns whether the name has the extension of a tokenizer file, and is therefore not that of a model.
 fn is_file_name(path: &Path) -> bool {
     ["json", "model", "tiktoken", "txt"].iter().any(|extension| has_extension(path, extension))
 }
@@ -157,10 +157,10 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 /// Returns the error for a tiktoken file of an unknown encoding.
 fn unknown_pattern(path: &Path) -> Error {
     let names: Vec<&str> = TiktokenEncoding::all().iter().map(|encoding| encoding.name).collect();
-    Error::usage("a tiktoken file does not say how to split a text, and its name is not that of a known encoding")
+    Error::usage("a tiktoken file has no pre-tokenization pattern, and the name of this one is not that of a known encoding")
         .at_path(path)
         .help(format!(
-            "name the encoding whose pattern and special tokens it has, as --tokenizer {}:{} ({}); for another one: python -c \"from \
+            "name the encoding whose pattern and special tokens it uses, as in --tokenizer {}:{} ({}); for any other encoding: python -c \"from \
              transformers.integrations.tiktoken import convert_tiktoken_to_fast; convert_tiktoken_to_fast(ENCODING, 'DIR')\"",
             names[0],
             path.display(),

@@ -1,4 +1,4 @@
-//! The cache of tiktoken, whose files are named by the SHA-1 of their URLs.
+//! The tiktoken cache, whose files are named after the SHA-1 of their URLs.
 
 use std::path::PathBuf;
 
@@ -42,8 +42,8 @@ impl RankCache {
             return Err(Error::usage(format!("this is not the published file of {}", encoding.name))
                 .at_path(path)
                 .help(format!(
-                    "remove it and fill the cache again: python -c \"import tiktoken; tiktoken.get_encoding('{}')\"; a file of your own \
-                     is named as {}:FILE",
+                    "remove it and fill the cache again: python -c \"import tiktoken; tiktoken.get_encoding('{}')\"; to use your \
+                     own file, name it as {}:FILE",
                     encoding.name, encoding.name
                 )));
         }

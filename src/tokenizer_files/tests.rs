@@ -21,7 +21,7 @@ fn write(path: &Path, content: &str) {
 }
 
 #[test]
-fn the_cache_of_the_hub_is_where_its_client_has_it() {
+fn the_hub_cache_folder_matches_that_of_its_client() {
     let folder = |variables: &[(&str, &str)]| {
         let cache = HubCache::of(|name| {
             let found = variables.iter().find(|(variable, _)| *variable == name);
@@ -37,7 +37,7 @@ fn the_cache_of_the_hub_is_where_its_client_has_it() {
 }
 
 #[test]
-fn names_of_models_are_told_from_paths() {
+fn model_names_are_distinguished_from_paths() {
     for name in ["gpt2", "org/model", "Qwen/Qwen2.5-0.5B", "a_b/c.d"] {
         assert!(HubCache::is_model(name), "{name}");
     }
@@ -47,7 +47,7 @@ fn names_of_models_are_told_from_paths() {
 }
 
 #[test]
-fn the_revision_main_of_a_cached_model_is_taken() {
+fn the_main_revision_of_a_cached_model_is_used() {
     let dir = tempfile::tempdir().unwrap();
     let (hub, ranks) = empty_caches(dir.path());
     let model = hub.folder("org/model");
@@ -59,7 +59,7 @@ fn the_revision_main_of_a_cached_model_is_taken() {
     let new = model.join("snapshots/1bb/tokenizer.json");
     write(&new, "{}");
     let error = find("org/model").unwrap_err();
-    assert!(error.to_string().contains("which revision is main, and has 2"), "{error}");
+    assert!(error.to_string().contains("has 2 revisions"), "{error}");
     write(&model.join("refs/main"), "1bb\n");
     assert_eq!(find("org/model").unwrap(), (new.clone(), b"{}".to_vec()));
     // The folder of the model, and that of a revision.
@@ -73,7 +73,7 @@ fn the_revision_main_of_a_cached_model_is_taken() {
 }
 
 #[test]
-fn what_is_missing_lists_where_it_was_looked_for() {
+fn a_missing_tokenizer_lists_the_paths_tried() {
     let dir = tempfile::tempdir().unwrap();
     let (hub, ranks) = empty_caches(dir.path());
     let error = |name: &str| {
@@ -97,7 +97,7 @@ fn what_is_missing_lists_where_it_was_looked_for() {
 }
 
 #[test]
-fn a_damaged_file_in_the_cache_of_tiktoken_is_not_used() {
+fn a_damaged_file_in_the_tiktoken_cache_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let (hub, ranks) = empty_caches(dir.path());
     let encoding = TiktokenEncoding::named("o200k_base").unwrap();
@@ -124,7 +124,7 @@ fn parts_of_a_tokenizer_are_refused_with_the_command_that_converts_them() {
     }
     write(&folder.join("a.tiktoken"), "YQ== 0\n");
     let error = find_in(folder.to_str().unwrap(), &hub, &ranks).unwrap_err();
-    assert!(error.to_string().contains("does not say how to split a text"), "{error}");
+    assert!(error.to_string().contains("has no pre-tokenization pattern"), "{error}");
     write(&folder.join("b.tiktoken"), "YQ== 0\n");
     let error = find_in(folder.to_str().unwrap(), &hub, &ranks).unwrap_err();
     assert!(error.to_string().contains("several tokenizers: a.tiktoken, b.tiktoken"), "{error}");

@@ -18,7 +18,7 @@ fn png() -> Vec<u8> {
     photos.into_iter().find(|(_, bytes)| bytes.starts_with(b"\x89PNG")).unwrap().1
 }
 
-/// A PNG header that promises `side` × `side` pixels.
+/// A PNG whose header declares `side` × `side` pixels.
 fn huge_header(side: u32) -> Vec<u8> {
     let mut png = png();
     png[16..20].copy_from_slice(&side.to_be_bytes());
@@ -28,7 +28,7 @@ fn huge_header(side: u32) -> Vec<u8> {
     png
 }
 
-/// CRC-32 as PNG has it (ISO 3309), bit by bit.
+/// The CRC-32 of PNG chunks (ISO 3309), computed bit by bit.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, &byte| {
         (0..8).fold(
@@ -39,7 +39,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn images_that_cannot_be_records_are_rejected_with_their_reason() {
+fn images_that_cannot_be_converted_are_rejected_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("photos");
     std::fs::create_dir(&source).unwrap();
@@ -68,7 +68,7 @@ fn images_that_cannot_be_records_are_rejected_with_their_reason() {
 }
 
 #[test]
-fn nothing_to_convert_is_no_dataset() {
+fn a_source_without_items_makes_no_dataset() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("empty");
     std::fs::create_dir(&source).unwrap();
@@ -82,7 +82,7 @@ fn nothing_to_convert_is_no_dataset() {
 }
 
 #[test]
-fn two_sources_with_one_key_are_refused_and_a_label_helps() {
+fn two_items_with_the_same_key_are_refused_until_a_source_gets_a_label() {
     let dir = tempfile::tempdir().unwrap();
     for parent in ["a", "b"] {
         let folder = dir.path().join(parent).join("photos");
@@ -102,7 +102,7 @@ fn two_sources_with_one_key_are_refused_and_a_label_helps() {
 }
 
 #[test]
-fn lines_that_cannot_be_records_are_rejected_with_their_place() {
+fn invalid_lines_are_rejected_with_their_byte_offset() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     let mut bytes = Vec::new();
@@ -154,7 +154,7 @@ fn a_mistyped_text_field_makes_no_dataset() {
 }
 
 #[test]
-fn keys_from_a_field_are_unique_or_nothing_is_written() {
+fn duplicate_keys_from_a_field_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     std::fs::write(
@@ -172,7 +172,7 @@ fn keys_from_a_field_are_unique_or_nothing_is_written() {
 }
 
 #[test]
-fn tokenizers_that_cannot_be_used_are_named() {
+fn unusable_tokenizers_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let file = dir.path().join("tokenizer.json");
@@ -193,7 +193,7 @@ fn tokenizers_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused_before_anything_is_read() {
+fn invalid_option_values_are_refused_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     for (options, parts) in [
@@ -204,7 +204,7 @@ fn options_that_make_no_sense_are_refused_before_anything_is_read() {
         ("--encode jpeg:900", ["--encode", "jpeg:"]),
         ("--layout deep", ["--layout", "labels"]),
         ("--shard-bytes 12x", ["--shard-bytes", "size"]),
-        ("--memory 1k", ["--memory", "too little"]),
+        ("--memory 1k", ["--memory", "below the minimum"]),
         ("--threads 0", ["--threads", "at least one"]),
         ("--max-rejects many", ["--max-rejects", "10%"]),
         ("--classes none.txt", ["classes", "none.txt"]),
@@ -217,7 +217,7 @@ fn options_that_make_no_sense_are_refused_before_anything_is_read() {
 }
 
 #[test]
-fn names_that_are_not_utf8_are_encoded() {
+fn names_that_are_not_utf8_are_percent_encoded() {
     use std::os::unix::ffi::OsStrExt;
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("t");

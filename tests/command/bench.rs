@@ -1,5 +1,5 @@
-//! `dsconvert bench` and `dsconvert headspace`: relations between the numbers they report, and refusals. Never how long
-//! anything takes.
+//! `dsconvert bench` and `dsconvert headspace`: consistency of the reported numbers, and error messages. No test
+//! asserts a duration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::*;
 
-/// Runs `dsconvert COMMAND PATHS… OPTIONS…`; the options are one text, divided at spaces.
+/// Runs `dsconvert COMMAND PATHS… OPTIONS…`; `options` is split at whitespace.
 fn run(name: &str, paths: &[&Path], options: &str) -> Ran {
     let mut command = command([name]);
     command.args(paths).args(options.split_whitespace());
@@ -20,7 +20,7 @@ fn json(name: &str, paths: &[&Path], options: &str) -> Value {
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-/// `dsconvert bench` with two rounds of 40 items, or as many as `options` say.
+/// The report of `dsconvert bench` with two rounds of 40 items in batches of 8, unless `options` sets other numbers.
 fn bench(paths: &[&Path], options: &str) -> Value {
     let items = if options.contains("--items") { "" } else { "--items 40" };
     let batch = if options.contains("--batch-size") { "" } else { "--batch-size 8" };
@@ -36,7 +36,7 @@ fn measurements(report: &Value) -> &Vec<Value> {
     report["measurements"].as_array().unwrap()
 }
 
-/// What holds for every measurement.
+/// Asserts the invariants of every measurement.
 fn assert_sane(report: &Value) {
     assert!(!measurements(report).is_empty());
     for m in measurements(report) {
@@ -65,7 +65,7 @@ fn assert_sane(report: &Value) {
     }
 }
 
-/// Some photographs, one of which does not decode, and a dataset of them.
+/// A folder of photos, one of which cannot be decoded, and the dataset made from it.
 struct Photos {
     _dir: tempfile::TempDir,
     raw: PathBuf,
@@ -94,12 +94,12 @@ fn image_files_and_datasets_report_consistent_numbers() {
         let target = &report["targets"][0];
         assert_eq!((&target["kind"], number(&target["items"])), (&Value::from("image_dataset"), converted));
         assert_eq!(target["failures"]["count"], 0);
-        // Two orders, and two numbers of threads or two ways of decoding.
+        // Two orders, each with two thread counts, or with and without decoding.
         assert_eq!(measurements(&report).len(), 4);
         for m in measurements(&report) {
             let decodes = m["decode"].as_bool().unwrap();
             assert_eq!(number(&m["shares"]["decode"]) > 0.0, decodes);
-            assert_eq!(number(&m["shares"]["transform"]), 0.0, "it was done at conversion");
+            assert_eq!(number(&m["shares"]["transform"]), 0.0, "images were resized at conversion");
             assert!(number(&m["items"]) >= 2.0 * 40.0);
             assert!(number(&m["device"]["fraction"]) > 0.0);
         }
@@ -114,7 +114,7 @@ fn image_files_and_datasets_report_consistent_numbers() {
     for stage in ["open", "read", "decode", "transform", "collate"] {
         assert!(number(&m["shares"][stage]) > 0.0, "{stage}");
     }
-    // The file that ends in the middle is named, and not fatal.
+    // The truncated file is reported by name and is not fatal.
     assert_eq!(target["failures"]["count"], 1);
     let example = &target["failures"]["examples"][0];
     assert!(example[0].as_str().unwrap().ends_with("broken.jpg"), "{example}");
@@ -162,21 +162,21 @@ fn text_files_and_datasets_report_tokens_and_padding() {
 #[test]
 fn compressed_text_is_read_in_order() {
     let dir = tempfile::tempdir().unwrap();
-    let (raw, packed) = (dir.path().join("a.jsonl"), dir.path().join("a.jsonl.zst"));
+    let (raw, compressed) = (dir.path().join("a.jsonl"), dir.path().join("a.jsonl.zst"));
     corpus(&raw, 100);
-    fs::write(&packed, zstd::encode_all(&*fs::read(&raw).unwrap(), 3).unwrap()).unwrap();
-    let report = bench(&[&packed], "--threads 1,2 --no-probe");
+    fs::write(&compressed, zstd::encode_all(&*fs::read(&raw).unwrap(), 3).unwrap()).unwrap();
+    let report = bench(&[&compressed], "--threads 1,2 --no-probe");
     assert_sane(&report);
     assert_eq!(report["targets"][0]["items"], 100);
     assert!(measurements(&report).iter().all(|m| m["order"] == "sequential"));
-    run("bench", &[&packed], "--order random").exits(2).says(&["compressed", "random"]);
+    run("bench", &[&compressed], "--order random").exits(2).says(&["compressed", "random"]);
 }
 
 #[test]
-fn a_dataset_is_compared_with_what_it_was_made_from() {
+fn a_dataset_is_compared_with_its_source() {
     let photos = photos("--resize shorter:48 --format msgpack");
     let found = manifest(&photos.dataset);
-    // The pixel options are those of the dataset.
+    // The pixel options come from the dataset.
     let both: [&Path; 3] = [&photos.dataset, Path::new("--against"), &photos.raw];
     let report = bench(&both, "--threads 1,2 --no-probe");
     assert_sane(&report);
@@ -186,11 +186,11 @@ fn a_dataset_is_compared_with_what_it_was_made_from() {
     );
     let comparison = report["comparison"].as_array().unwrap();
     assert_eq!(comparison.len(), 4);
-    for found in comparison {
-        let [min, median, max] = ["min", "median", "max"].map(|part| number(&found["speedup"][part]));
+    for row in comparison {
+        let [min, median, max] = ["min", "median", "max"].map(|part| number(&row["speedup"][part]));
         assert!(0.0 < min && min <= median && median <= max);
     }
-    // What the conversion has rejected is not read.
+    // Items that the conversion rejected are not read.
     assert!(report["targets"].as_array().unwrap().iter().all(|t| t["failures"]["count"] == 0));
     let reads = |target: usize| measurements(&report).iter().filter(|m| m["target"] == target).count();
     assert_eq!((reads(0), reads(1)), (4, 4));
@@ -214,7 +214,7 @@ fn tokens_are_compared_id_by_id() {
     let tokenizer = |name: &str| format!("--tokenizer {}", fixture(name).display());
     convert("text", &raw, &dataset, &tokenizer("tokenizers/bpe.json")).exits(0);
     convert("text", &raw, &other, "--tokenizer bytes --format arrow").exits(0);
-    // The tokenizer is that of the dataset.
+    // The tokenizer comes from the dataset.
     let report = bench(&[&raw, Path::new("--against"), &dataset], "--threads 1 --no-probe");
     assert_sane(&report);
     assert_eq!(report["checked_items"], 60);
@@ -229,7 +229,7 @@ fn tokens_are_compared_id_by_id() {
 }
 
 #[test]
-fn several_processes_add_up() {
+fn the_items_of_several_processes_add_up() {
     let photos = photos("--resize shorter:48");
     let report = bench(&[&photos.dataset], "--jobs 2 --threads 1 --order random --no-probe");
     assert_sane(&report);
@@ -253,7 +253,7 @@ fn cold_rounds_read_every_item_at_most_once() {
 }
 
 #[test]
-fn a_trace_is_what_simulate_reads() {
+fn simulate_and_headspace_read_a_recorded_trace() {
     let photos = photos("--resize shorter:48");
     let trace = photos.raw.with_file_name("load.txt");
     let report = bench(&[&photos.dataset, Path::new("--trace"), &trace], "--threads 1,2 --no-probe");
@@ -269,7 +269,7 @@ fn a_trace_is_what_simulate_reads() {
 }
 
 #[test]
-fn bad_input_is_named() {
+fn invalid_inputs_and_options_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let (empty, other, unfinished) =
         (dir.path().join("empty"), dir.path().join("other"), dir.path().join("half"));
@@ -281,7 +281,7 @@ fn bad_input_is_named() {
     fs::write(dir.path().join("none.jsonl"), "").unwrap();
     fs::write(dir.path().join("bad.jsonl"), "nonsense\n{}\n").unwrap();
     fs::write(dir.path().join("one.jsonl"), "{\"text\": \"one\"}\n").unwrap();
-    for (name, status, says) in [
+    for (name, status, message) in [
         ("missing", 2, "there is no such file or folder"),
         ("empty", 2, "the folder is empty"),
         ("other", 2, "none of its 1 files"),
@@ -290,11 +290,13 @@ fn bad_input_is_named() {
         ("none.jsonl", 2, "no document"),
         ("bad.jsonl", 2, "no item could be loaded"),
     ] {
-        run("bench", &[&dir.path().join(name)], "--seconds 0.1 --repeat 1").exits(status).says(&[says, name]);
+        run("bench", &[&dir.path().join(name)], "--seconds 0.1 --repeat 1")
+            .exits(status)
+            .says(&[message, name]);
     }
     run("bench", &[Path::new("s3://bucket/x")], "").exits(2).says(&["is a URL"]);
     let one = dir.path().join("one.jsonl");
-    for (options, says) in [
+    for (options, message) in [
         ("--threads 0", "--threads: `0`"),
         ("--threads 1..100000", "--threads"),
         ("--threads x", "1,2,4"),
@@ -302,7 +304,7 @@ fn bad_input_is_named() {
         ("--jobs 0", "jobs must be at least 1"),
         ("--jobs 1000000", "jobs: 1000000 is above"),
         ("--items 0", "items must be at least 1"),
-        ("--seconds 0", "seconds: 0 is not more than 0"),
+        ("--seconds 0", "seconds must be above 0"),
         ("--seconds -1", "seconds"),
         ("--seconds nan", "seconds"),
         ("--batch-size 0", "batch-size must be at least 1"),
@@ -314,7 +316,7 @@ fn bad_input_is_named() {
         ("--documents pages", "--documents"),
         ("--against /nonexistent", "there is no such file or folder"),
     ] {
-        run("bench", &[&one], options).exits(2).says(&[says]);
+        run("bench", &[&one], options).exits(2).says(&[message]);
     }
     let photos = photos("--resize shorter:48");
     run("bench", &[&photos.dataset], "--split test").exits(2).says(&["no split \"test\""]);
@@ -330,7 +332,7 @@ fn empty_splits_and_missing_indexes_are_named() {
     for (name, options) in [("bench", "--split test"), ("headspace", "--split test --step-ms 10")] {
         run(name, &[&out], options).exits(2).says(&["split \"test\" has no records"]);
     }
-    // Batches are planned with the lengths in the record index.
+    // `bench` plans batches from the lengths in the record index, so it needs neither of these two.
     for index in ["train.lengths-0000", "train.histogram"] {
         fs::remove_file(out.join(format!("index/{index}.arrow"))).unwrap();
         let report = bench(&[&out], "--split train --order bucketed --threads 1 --no-probe");
@@ -368,11 +370,11 @@ fn damaged_records_are_counted_and_named() {
 }
 
 #[test]
-fn headspace_says_what_limits_training() {
+fn headspace_reports_the_bottleneck() {
     let photos = photos("--resize shorter:48");
     let options = "--items 24 --repeat 1 --batch-size 4 --workers 0..2 --cores 2";
     let paths: [&Path; 3] = [&photos.raw, Path::new("--against"), &photos.dataset];
-    // The step is a thousandth of a millisecond, or a quarter of an hour.
+    // With a step of one microsecond, loading is the bottleneck; with one of 15 minutes, the model is.
     let slow = json("headspace", &paths, &format!("{options} --step-ms 0.001 --steps 1000000"));
     assert_eq!(slow["verdict"], "loading");
     assert!(slow["summary"].as_str().unwrap().contains("loading is the bottleneck"));
@@ -402,7 +404,7 @@ fn headspace_says_what_limits_training() {
 }
 
 #[test]
-fn headspace_of_text_tells_padding() {
+fn headspace_of_text_reports_padding() {
     let dir = tempfile::tempdir().unwrap();
     let (raw, dataset) = (dir.path().join("a.jsonl"), dir.path().join("ids"));
     corpus(&raw, 300);
@@ -411,7 +413,7 @@ fn headspace_of_text_tells_padding() {
     let padding = &found["padding"];
     assert!(number(&padding["bucketed"]) < number(&padding["random"]), "{padding}");
     assert!((number(&padding["random_ms"]) - 200.0 * number(&padding["random"])).abs() < 1e-9);
-    // From its dataset, the lengths of a corpus are known; from its files, only what was read.
+    // A dataset has the lengths of all its documents; raw files give only those of the documents that were read.
     let both: [&Path; 3] = [&raw, Path::new("--against"), &dataset];
     let compared = json("headspace", &both, "--items 30 --repeat 1 --step-ms 200");
     assert_eq!(&compared["padding"], padding);
@@ -423,12 +425,12 @@ fn headspace_of_text_tells_padding() {
 }
 
 #[test]
-fn headspace_refuses_what_makes_no_sense() {
+fn headspace_refuses_invalid_options_and_traces() {
     let dir = tempfile::tempdir().unwrap();
     let (raw, trace) = (dir.path().join("a.jsonl"), dir.path().join("load.txt"));
     corpus(&raw, 10);
     fs::write(&trace, "12\nnonsense\n").unwrap();
-    for (options, says) in [
+    for (options, message) in [
         ("", "--step-ms"),
         ("--step-ms 0", "--step-ms"),
         ("--step-ms -5", "--step-ms"),
@@ -440,7 +442,7 @@ fn headspace_refuses_what_makes_no_sense() {
         ("--step-ms 10 --steps 0", "--steps"),
         ("--step-ms 10 --trace load.txt", "cannot be used with"),
     ] {
-        run("headspace", &[&raw], options).exits(2).says(&[says]);
+        run("headspace", &[&raw], options).exits(2).says(&[message]);
     }
     run("headspace", &[], "--step-ms 10").exits(2).says(&["PATH"]);
     run("headspace", &[Path::new("--trace"), &trace], "--step-ms 10")
@@ -455,7 +457,7 @@ fn headspace_refuses_what_makes_no_sense() {
 }
 
 #[test]
-fn every_command_of_the_documentation_runs() {
+fn every_command_on_the_reference_page_runs() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["photos", "corpus", "tokenizers"] {
         copy_dir(&fixture(name), &dir.path().join(name));

@@ -1,4 +1,4 @@
-//! What the command line itself offers: values in help, suggestions, completions, manual pages.
+//! Possible values in help, suggestions for mistyped values, shell completions and manual pages.
 
 use std::path::Path;
 
@@ -50,12 +50,12 @@ fn completions_offer_subcommands_options_and_values() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = run(&["completions", shell]).exits(0).stdout;
         for part in ["inspect", "unit-bytes", "msgpack"] {
-            // Values are not completed by every shell's script.
+            // Not every shell's script completes values.
             assert!(part == "msgpack" || script.contains(part), "{part} is not in the script for {shell}");
         }
     }
     assert!(run(&["completions", "fish"]).stdout.contains("msgpack"));
-    // The script for bash is one that bash can read.
+    // Bash can source its script, which then completes a subcommand.
     let script = run(&["completions", "bash"]).stdout;
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("script"), script).unwrap();

@@ -27,9 +27,9 @@ fn threads_and_memory_do_not_change_a_byte() {
     }
 }
 
-/// Threads that have nothing else to do encode pieces of it.
+/// Idle threads help to encode pieces of a long document.
 #[test]
-fn a_long_document_has_the_same_ids_whoever_helps() {
+fn a_long_document_gets_the_same_ids_with_any_number_of_threads() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("long.txt");
     let sentence =
@@ -45,21 +45,21 @@ fn a_long_document_has_the_same_ids_whoever_helps() {
     let one = tree(&run("--threads 1"));
     assert_same(&one, &tree(&run("--threads 2")));
     assert_same(&one, &tree(&run("--threads 5")));
-    // The document was chosen for the reference, which encodes it as a whole.
+    // The reference tokenizer, which encodes the document as a whole, gives the same ids.
     let checked = run("--threads 3 --verify-ids all");
     let notes = &manifest(&checked)["notes"];
     assert_eq!((&notes["verified_documents"], &notes["units_redone"]), (&1.into(), &serde_json::Value::Null));
 }
 
 #[test]
-fn the_dataset_does_not_know_where_it_was_made() {
+fn the_location_and_times_of_the_sources_do_not_change_a_byte() {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("elsewhere/corpus");
     std::fs::create_dir_all(&copy).unwrap();
     for (name, bytes) in tree(&fixture("corpus")) {
         let path = copy.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // A copy has other times than the original.
+        // The copy has a different modification time.
         std::fs::write(path, bytes).unwrap();
     }
     let (here, there) = (dir.path().join("a"), dir.path().join("b"));
@@ -90,7 +90,7 @@ fn new_items_never_move_old_ones_to_another_split() {
         .exits(0);
         let shards = tree(&out).into_iter().filter(|(name, _)| name.starts_with("a/"));
         let bytes: Vec<u8> = shards.flat_map(|(_, bytes)| bytes).collect();
-        // Keys are decimal numbers behind the name "key" (fixstr of 3) as a short string.
+        // A key is a decimal number in a fixstr after the field name "key", a fixstr of length 3.
         let mut keys = Vec::new();
         for at in bytes.windows(4).enumerate().filter(|(_, w)| *w == b"\xa3key").map(|(i, _)| i + 4) {
             let len = usize::from(bytes[at] & 0x1f);

@@ -1,4 +1,4 @@
-//! Death, full disks and failing sources: nothing is lost, nothing is half there.
+//! Killed runs, full disks and unreadable sources: finished units are kept, and no partial dataset appears.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use crate::support::*;
 
-/// Options that make many small units, so that there is something to lose and to keep.
+/// Options that make many small units, so that an interrupted run has both finished and unfinished ones.
 const MANY_UNITS: &str =
     "--tokenizer bytes --unit-bytes 16k --shard-records 40 --split train=0.9,validation=0.1";
 
-fn assert_not_a_dataset_or_whole(out: &Path, whole: &std::collections::BTreeMap<String, Vec<u8>>) {
+/// Asserts that a dataset in `out`, if one was committed, has exactly the files of `whole`.
+fn assert_uncommitted_or_equal(out: &Path, whole: &Tree) {
     if out.join("manifest.json").exists() {
         let mut now = tree(out);
         now.retain(|name, _| !name.starts_with(".dsconvert/"));
@@ -18,7 +19,7 @@ fn assert_not_a_dataset_or_whole(out: &Path, whole: &std::collections::BTreeMap<
     }
 }
 
-/// Waits until a run has made `name` in its working directory, or is over.
+/// Waits until a run has created `name` in its working directory, or has committed its dataset.
 fn wait_for(out: &Path, name: &str) {
     while !out.join(".dsconvert").join(name).exists() && !out.join("manifest.json").exists() {
         std::thread::sleep(Duration::from_millis(1));
@@ -26,7 +27,7 @@ fn wait_for(out: &Path, name: &str) {
 }
 
 #[test]
-fn a_run_that_is_killed_again_and_again_ends_with_the_same_bytes() {
+fn a_run_that_is_killed_repeatedly_ends_with_the_same_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     corpus(&source, 6000);
@@ -40,7 +41,7 @@ fn a_run_that_is_killed_again_and_again_ends_with_the_same_bytes() {
         let mut command = command(["text"]);
         command.arg(&source).arg("--out").arg(&out).args(MANY_UNITS.split_whitespace()).arg("--resume");
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // Longer each time, so that the last rounds get through even on a slow machine.
+        // Longer each time, so that a late round finishes even on a slow machine.
         std::thread::sleep(Duration::from_millis(15 + round * 9));
         match child.try_wait().unwrap() {
             Some(status) => {
@@ -53,14 +54,14 @@ fn a_run_that_is_killed_again_and_again_ends_with_the_same_bytes() {
                 kills += 1;
             }
         }
-        assert_not_a_dataset_or_whole(&out, &whole);
+        assert_uncommitted_or_equal(&out, &whole);
     }
     assert!(kills > 0, "the run was over before it could be killed");
     assert_same(&tree(&out), &whole);
 }
 
 #[test]
-fn a_termination_signal_keeps_what_is_done_and_says_how_to_go_on() {
+fn a_termination_signal_keeps_finished_units_and_suggests_resume() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     corpus(&source, 20_000);
@@ -80,7 +81,7 @@ fn a_termination_signal_keeps_what_is_done_and_says_how_to_go_on() {
 }
 
 #[test]
-fn a_resumed_run_refuses_other_options_and_names_them() {
+fn a_resumed_run_refuses_changed_options_and_names_them() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     corpus(&source, 100);
@@ -99,9 +100,9 @@ fn a_resumed_run_refuses_other_options_and_names_them() {
     assert_outcomes(&out, [100, 0, 0, 60]);
 }
 
-/// A limit on file sizes makes writes fail as a full disk does, without needing one.
+/// A file size limit makes writes fail as on a full disk.
 #[test]
-fn output_that_cannot_be_written_ends_the_run_and_can_be_resumed() {
+fn a_write_error_ends_the_run_which_can_be_resumed() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     corpus(&source, 3000);
@@ -122,7 +123,7 @@ fn output_that_cannot_be_written_ends_the_run_and_can_be_resumed() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_no_reject_and_the_rest_is_kept() {
+fn an_unreadable_file_is_a_failure_and_no_reject() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("photos");
     std::fs::create_dir(&source).unwrap();
@@ -154,11 +155,11 @@ fn two_runs_never_write_to_one_directory_at_once() {
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for(&out, "plan.jsonl");
     let second = convert("text", &source, &out, &format!("{MANY_UNITS} --resume"));
-    let over = first.try_wait().unwrap().is_some();
+    let finished = first.try_wait().unwrap().is_some();
     first.kill().unwrap();
     first.wait().unwrap();
-    // Unless the first was faster than we could look, the second was turned away.
-    if !over {
+    // The second run is refused, unless the first had already finished.
+    if !finished {
         second.exits(2).says(&["another dsconvert"]);
     }
 }

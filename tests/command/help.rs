@@ -5,14 +5,14 @@ use std::process::Command;
 
 use crate::support::*;
 
-/// The subcommands whose examples measure for minutes, or write into the home directory.
+/// Subcommands whose examples run for minutes or write into the home directory.
 const NOT_RUN: [&str; 3] = ["bench", "headspace", "completions"];
 
 fn run(args: &[&str]) -> Ran {
     Ran::of(command(args).output().unwrap())
 }
 
-/// All subcommands, as arguments.
+/// Every subcommand as a list of arguments, such as `["plan", "images"]`.
 fn subcommands() -> Vec<Vec<String>> {
     let help = run(&["--help"]).exits(0).stdout;
     let names = help
@@ -40,7 +40,7 @@ fn examples(help: &str) -> Vec<String> {
     commands.map(str::to_owned).collect()
 }
 
-/// Runs a line of shell in `dir`, where `dsconvert` is the binary.
+/// Runs a shell command line in `dir`, with the binary under test first in `PATH`.
 fn shell(line: &str, dir: &Path) -> Ran {
     let binary = Path::new(env!("CARGO_BIN_EXE_dsconvert")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
@@ -74,7 +74,7 @@ fn the_examples_of_every_subcommand_work() {
     }
     assert!(count >= 25, "{count} examples");
     for line in examples(&run(&["--help"]).stdout) {
-        // The datasets exist: what is shown for a first use is refused in the same way as ever.
+        // The datasets exist by now, so the conversions that the top-level help shows are refused.
         let status = if line.contains("inspect") { 0 } else { 2 };
         assert_eq!(shell(&line, dir.path()).status, status, "{line}");
     }
@@ -107,6 +107,6 @@ fn version_has_what_a_bug_report_needs() {
     let is_hash = hash.len() >= 40 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     assert!(is_hash || ["unknown", "not recorded (development build)"].contains(&&*commit), "{commit}");
     assert!(value("features").split(", ").any(|feature| feature == "cli"), "{long}");
-    // As `aarch64-unknown-linux-gnu`.
+    // Such as `aarch64-unknown-linux-gnu`.
     assert!(value("target").starts_with(&format!("{}-", std::env::consts::ARCH)), "{long}");
 }

@@ -1,4 +1,4 @@
-//! Further images of the samples in tar files: masks and others, with the geometry of their image.
+//! Image fields of tar samples: masks and additional images, transformed like the main image.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -6,30 +6,30 @@ use std::path::Path;
 use dsconvert::sample::Value;
 use image::{DynamicImage, GrayImage, ImageFormat, Luma, Rgb, RgbImage};
 
-use crate::images_sources::{column, own, run, texts};
+use crate::images_sources::{column, owned, run, texts};
 use crate::images_tar::{Tar, put};
 use crate::support::*;
 
-/// The class of a pixel: blocks of 8 × 8.
+/// The class of a pixel, constant in blocks of 8 × 8.
 fn class(x: u32, y: u32) -> u8 {
     (x / 8 + y / 8 * 5) as u8
 }
 
-fn file(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
+fn encoded(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
     let mut out = Cursor::new(Vec::new());
     image.into().write_to(&mut out, format).unwrap();
     out.into_inner()
 }
 
 fn photo(width: u32, height: u32) -> Vec<u8> {
-    file(RgbImage::from_fn(width, height, |x, y| Rgb([class(x, y) * 4; 3])), ImageFormat::Png)
+    encoded(RgbImage::from_fn(width, height, |x, y| Rgb([class(x, y) * 4; 3])), ImageFormat::Png)
 }
 
 fn mask(width: u32, height: u32) -> Vec<u8> {
-    file(GrayImage::from_fn(width, height, |x, y| Luma([class(x, y)])), ImageFormat::Png)
+    encoded(GrayImage::from_fn(width, height, |x, y| Luma([class(x, y)])), ImageFormat::Png)
 }
 
-/// A sample with an image and a mask, one without a mask, and one with a caption only to itself.
+/// Three samples: an image with a mask and a caption, an image with a mask, and an image alone.
 fn tar() -> Tar {
     let mut tar = Tar::default();
     tar.file("0.png", &photo(64, 48)).file("0.seg.png", &mask(64, 48)).file("0.txt", b"blocks");
@@ -76,19 +76,19 @@ fn masks_become_fields_with_the_geometry_of_their_image() {
             let mask = mask.to_luma8();
             assert_eq!((mask.width(), mask.height()), (24, 20));
             assert_eq!(mask.dimensions(), image.dimensions());
-            // The image says at every pixel, but for the edges of blocks, which class it is.
+            // Away from block edges, a pixel of the image is four times its class.
             let same =
                 mask.pixels().zip(image.pixels()).filter(|(m, i)| (m[0] * 4).abs_diff(i[0]) < 4).count();
             assert!(same > 24 * 20 / 3, "{same}");
         }
     }
     assert_same_records(dir.path(), &["parquet", "arrow", "msgpack", "protobuf"]);
-    // Nothing changes: the mask is the file.
+    // Without a transformation, masks keep the bytes of their files.
     run(dir.path(), b"", &["s.tar", "--out", "same"]).exits(0);
     let masks = column(&dir.path().join("same"), "train", "seg");
     assert_eq!(masks[..2], [Value::Bytes(mask(64, 48).into()), Value::Bytes(mask(32, 80).into())]);
     run(dir.path(), b"", &["s.tar", "--out", "same", "--resume"]).exits(0);
-    // What a process with a part knows comes from the plan.
+    // A process that runs a part takes the image fields from the plan.
     let plan =
         command(["plan", "images", "s.tar", "--out", "parts"]).current_dir(dir.path()).output().unwrap();
     Ran::of(plan).exits(0);
@@ -106,7 +106,7 @@ fn assert_same_records(dir: &Path, outs: &[&str]) {
 }
 
 #[test]
-fn members_are_named_by_hand() {
+fn image_fields_can_be_named_by_hand() {
     let dir = tempfile::tempdir().unwrap();
     let mut tar = tar();
     tar.file("3.png", &photo(64, 48)).file("3.Right.jpg", &photo(64, 48)).file("3.seg.png", &mask(64, 48));
@@ -115,39 +115,42 @@ fn members_are_named_by_hand() {
     let options = ["--image-fields", listed, "--resize", "longer:32", "--format", "msgpack"];
     run(dir.path(), b"", &[&["s.tar", "--out", "out"], &options[..]].concat()).exits(0);
     let out = dir.path().join("out");
-    assert_eq!(fields(&out)[8..], own(&[("right", "image"), ("mask", "mask")]));
+    assert_eq!(fields(&out)[8..], owned(&[("right", "image"), ("mask", "mask")]));
     let (images, right) = (column(&out, "train", "image"), column(&out, "train", "right"));
     assert_eq!(right[..3], [Value::Null, Value::Null, Value::Null]);
-    assert_eq!(right[3], images[3], "an image is converted as the image of its sample is");
+    assert_eq!(right[3], images[3], "an additional image is converted like the main one");
 
     let refused = ["s.tar", "--out", "no", "--max-rejects", "100%", "--image-fields", "none"];
     run(dir.path(), b"", &refused).exits(0);
     let rejected =
         ["s.tar#0", "s.tar#1", "s.tar#3"].map(|origin| (origin.to_owned(), "unsupported".to_owned()));
     assert_eq!(rejects(&dir.path().join("no")), rejected);
-    for (fields, says) in [
-        ("seg", "\"seg\" is no name of an image"),
-        ("seg.png:masks", "neither mask nor image"),
+    for (fields, message) in [
+        ("seg", "\"seg\" does not have an image extension"),
+        ("seg.png:masks", "expected mask or image"),
         ("image=seg.png", "two fields are called \"image\""),
     ] {
-        run(dir.path(), b"", &["s.tar", "--out", "never", "--image-fields", fields]).exits(2).says(&[says]);
+        run(dir.path(), b"", &["s.tar", "--out", "never", "--image-fields", fields])
+            .exits(2)
+            .says(&[message]);
     }
     put(dir.path(), "x.png", &photo(8, 8));
-    let nowhere = run(dir.path(), b"", &["x.png", "--out", "never", "--image-fields", "seg.png"]).exits(2);
-    nowhere.says(&["no source is a tar file"]);
+    let without_tar =
+        run(dir.path(), b"", &["x.png", "--out", "never", "--image-fields", "seg.png"]).exits(2);
+    without_tar.says(&["no source is a tar file"]);
 }
 
 #[test]
-fn masks_that_do_not_fit_reject_their_sample() {
+fn an_invalid_mask_rejects_its_sample() {
     let dir = tempfile::tempdir().unwrap();
     let whole = mask(16, 16);
     let mut tar = Tar::default();
     tar.file("good.png", &photo(16, 16)).file("good.seg.png", &whole);
     tar.file("size.png", &photo(16, 16)).file("size.seg.png", &mask(16, 24));
     tar.file("half.png", &photo(16, 16)).file("half.seg.png", &whole[..whole.len() / 2]);
-    let jpeg = file(RgbImage::new(16, 16), ImageFormat::Png);
+    let rgb = encoded(RgbImage::new(16, 16), ImageFormat::Png);
     tar.file("type.png", &photo(16, 16)).file("type.seg.png", b"GIF89a").file("rgb.png", &photo(16, 16));
-    tar.file("rgb.seg.png", &jpeg).file("alone.seg.png", &whole);
+    tar.file("rgb.seg.png", &rgb).file("alone.seg.png", &whole);
     put(dir.path(), "s.tar", &tar.end());
     run(dir.path(), b"", &["s.tar", "--out", "out", "--max-rejects", "100%", "--lenient"]).exits(0);
     let out = dir.path().join("out");
@@ -155,7 +158,7 @@ fn masks_that_do_not_fit_reject_their_sample() {
     let found: Vec<(String, String)> = rejects(&out);
     let expected =
         [("s.tar#size", "invalid-value"), ("s.tar#half", "truncated"), ("s.tar#type", "truncated")];
-    assert_eq!(found, own(&[&expected[..], &[("s.tar#alone", "missing-field")]].concat()));
+    assert_eq!(found, owned(&[&expected[..], &[("s.tar#alone", "missing-field")]].concat()));
     let lines = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
     assert!(
         lines.contains(r#"the member \"seg.png\": the mask has 16×24 pixels, its image 16×16"#),

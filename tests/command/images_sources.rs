@@ -1,4 +1,4 @@
-//! Where images come from, beside folders: lists, metadata files, tar files.
+//! Images from file lists and metadata tables, and `--dedup`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use dsconvert::sample::Value;
 
 use crate::support::*;
 
-/// Some image of the fixtures; equal numbers give equal bytes.
+/// An image of the fixtures that can be decoded; equal numbers give equal bytes.
 pub(crate) fn image(number: usize) -> Vec<u8> {
     let photos = tree(&fixture("photos"));
     let whole: Vec<_> = photos
@@ -40,13 +40,14 @@ pub(crate) fn run(dir: &Path, input: &[u8], args: &[&str]) -> Ran {
     Ran::of(child.wait_with_output().unwrap())
 }
 
-/// The field `name` of all records of a split, in order.
+/// The values of the field `name` of all records of a split, in order.
 pub(crate) fn column(out: &Path, split: &str, name: &str) -> Vec<Value> {
     let dataset = Dataset::open(out).unwrap();
     let records = dataset.split(split).unwrap().iter();
     records.map(|r| r.unwrap().get(name).unwrap().clone()).collect()
 }
 
+/// Like [`column`], as text; values of other types are in their `Debug` form.
 pub(crate) fn texts(out: &Path, split: &str, name: &str) -> Vec<String> {
     let text = |value| match value {
         Value::Text(text) => text.as_str().to_owned(),
@@ -55,12 +56,12 @@ pub(crate) fn texts(out: &Path, split: &str, name: &str) -> Vec<String> {
     column(out, split, name).into_iter().map(text).collect()
 }
 
-pub(crate) fn own(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(crate) fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
 }
 
 #[test]
-fn a_list_names_files_in_its_order() {
+fn files_of_a_list_are_converted_in_its_order() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
     images(&root, &["dog/a.png", "cat/b.jpg", "cat/c.jpg", "unlisted.jpg"]);
@@ -75,7 +76,7 @@ fn a_list_names_files_in_its_order() {
     assert_eq!(manifest(&out)["schema"]["class_names"], serde_json::json!(["cat", "dog"]));
     assert_eq!(column(&out, "train", "label"), [Value::Int(1), Value::Int(0), Value::Int(0)]);
 
-    // The same list from standard input, for the folder that is named; and relative to the working directory.
+    // The same list from standard input, relative to the folder given as SRC and to the working directory.
     run(dir.path(), list.as_bytes(), &["root", "--files-from", "-", "--out", "piped"]).exits(0);
     assert_same(&tree(&out), &tree(&dir.path().join("piped")));
     run(&root, list.as_bytes(), &["--files-from", "-", "--out", "inside", "--threads", "3"]).exits(0);
@@ -85,7 +86,7 @@ fn a_list_names_files_in_its_order() {
 }
 
 #[test]
-fn names_in_a_list_that_lead_to_no_image_are_rejected() {
+fn listed_paths_that_lead_to_no_image_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
     images(&root, &["a.png", "new\nline.png"]);
@@ -100,7 +101,7 @@ fn names_in_a_list_that_lead_to_no_image_are_rejected() {
     run(dir.path(), list, &args).exits(0);
     let out = dir.path().join("out");
     assert_eq!(texts(&out, "train", "origin"), ["root/a.png", "root/new\nline.png", "root/caf%E9.png"]);
-    let rejected = own(&[
+    let rejected = owned(&[
         ("root/gone.png", "missing-file"),
         ("root/../secret.png", "unsafe-path"),
         ("root/link.png", "unsafe-path"),
@@ -120,7 +121,7 @@ fn names_in_a_list_that_lead_to_no_image_are_rejected() {
 }
 
 #[test]
-fn lists_that_cannot_be_meant_are_refused() {
+fn invalid_lists_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     images(dir.path(), &["a.png"]);
     let refused =
@@ -137,7 +138,7 @@ fn lists_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn a_table_names_files_and_carries_its_columns() {
+fn a_table_names_files_and_adds_its_columns() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
     images(&root, &["x/a.png", "x/b.jpg", "c.jpg"]);
@@ -175,7 +176,7 @@ fn a_table_names_files_and_carries_its_columns() {
             }
         }
     }
-    // Without a word about fields, all are kept; nested ones as JSON, others as strings.
+    // Without `--keep-fields`, all are kept: nested ones as JSON, others as strings.
     let out = dir.path().join("all");
     run(dir.path(), b"", &["--metadata", "root/m.jsonl", "--out", "all", "--threads", "3"]).exits(0);
     let fields = manifest(&out)["schema"]["fields"].as_array().unwrap()[6..].to_vec();
@@ -186,7 +187,7 @@ fn a_table_names_files_and_carries_its_columns() {
     run(dir.path(), b"", &["--metadata", "root/m.jsonl", "--out", "again", "--threads", "1"]).exits(0);
     assert_same(&tree(&out), &tree(&dir.path().join("again")));
 
-    // Another table is another dataset, also when it names the same files.
+    // A changed table makes a different dataset, even if it names the same files.
     std::fs::write(root.join("m.jsonl"), jsonl.replace("\"c\"", "\"d\"")).unwrap();
     run(dir.path(), b"", &["--metadata", "root/m.jsonl", "--out", "all", "--resume"])
         .exits(2)
@@ -194,7 +195,7 @@ fn a_table_names_files_and_carries_its_columns() {
 }
 
 #[test]
-fn parquet_tables_have_types_of_their_own() {
+fn parquet_tables_keep_their_column_types() {
     use std::sync::Arc;
 
     use arrow_array::builder::{Int32Builder, ListBuilder};
@@ -234,7 +235,7 @@ fn parquet_tables_have_types_of_their_own() {
     let refused = |more: &[&str]| run(dir.path(), b"", &[&args[..], &["no"], more].concat()).exits(2);
     refused(&["--keep-fields", "score:int64"]).says(&["score", "float32"]);
     refused(&["--keep-fields", "none"]).says(&["\"none\"", "boxes"]);
-    // Damage anywhere ends in an error or a dataset, never in a crash.
+    // A damaged byte anywhere is an error or harmless, but never a crash.
     let whole = std::fs::read(&path).unwrap();
     for at in (0..whole.len()).step_by(61) {
         let mut bytes = whole.clone();
@@ -248,7 +249,7 @@ fn parquet_tables_have_types_of_their_own() {
 }
 
 #[test]
-fn rows_that_cannot_be_records_are_rejected() {
+fn invalid_rows_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
     images(&root, &["a.png", "b.jpg", "c.jpg", "d.jpg", "e.jpg"]);
@@ -259,7 +260,7 @@ fn rows_that_cannot_be_records_are_rejected() {
     let args = ["--keep-fields", "n:int64,t", "--max-rejects", "100%"];
     run(dir.path(), b"", &[&args[..], &["--metadata", "root/m.csv", "--out", "csv"]].concat()).exits(0);
     let out = dir.path().join("csv");
-    let rejected = own(&[
+    let rejected = owned(&[
         ("root/gone.png", "missing-file"),
         ("root/../a.png", "unsafe-path"),
         ("root//etc/passwd", "unsafe-path"),
@@ -286,7 +287,7 @@ fn rows_that_cannot_be_records_are_rejected() {
     std::fs::write(root.join("m.jsonl"), lines.join(&b'\n')).unwrap();
     run(dir.path(), b"", &[&args[..], &["--metadata", "root/m.jsonl", "--out", "jsonl"]].concat()).exits(0);
     let out = dir.path().join("jsonl");
-    let rejected = own(&[
+    let rejected = owned(&[
         ("root/m.jsonl#41", "invalid-json"),
         ("root/m.jsonl#50", "empty"),
         ("root/m.jsonl#51", "wrong-type"),
@@ -300,7 +301,7 @@ fn rows_that_cannot_be_records_are_rejected() {
 }
 
 #[test]
-fn tables_that_cannot_be_meant_are_refused() {
+fn invalid_tables_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     images(dir.path(), &["a.png", "train/b.png"]);
     let table = dir.path().join("m.csv");
@@ -324,7 +325,7 @@ fn tables_that_cannot_be_meant_are_refused() {
     run(dir.path(), b"", &["--metadata", "a.png", "--out", "out"]).exits(2).says(&[".parquet"]);
     run(dir.path(), b"", &["--metadata", "none.csv", "--out", "out"]).exits(3).says(&["none.csv"]);
 
-    // A list of classes decides the labels, and a row outside of it is rejected.
+    // `--classes` defines the labels; a row with any other class is rejected.
     std::fs::write(dir.path().join("classes.txt"), "zebra\nant\n").unwrap();
     let text = "file_name,label\na.png,ant\ntrain/b.png,bee\n";
     ran(text, &["--classes", "classes.txt", "--max-rejects", "1"]).exits(0);
@@ -335,10 +336,10 @@ fn tables_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn of_equal_files_the_first_stays() {
+fn the_first_of_several_equal_files_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
-    // The file named last is the same as the one named first; one of equal size is not.
+    // `zebra/last.jpg`, the last path, is a copy of `cat/a.jpg`, the first; `dog/other.jpg` has only the same size.
     images(&root, &["cat/a.jpg", "dog/b.jpg", "dog/d.jpg"]);
     for copy in ["cat/c.jpg", "dog/a.png", "zebra/last.jpg"] {
         std::fs::create_dir_all(root.join(copy).parent().unwrap()).unwrap();
@@ -365,7 +366,7 @@ fn of_equal_files_the_first_stays() {
     assert!(found.iter().any(|l| l["origin"] == "root/void.jpg" && l["of"] == "root/empty.jpg"));
     let manifest = manifest(&out);
     assert_eq!(manifest["duplicates"], 4);
-    // Files that are skipped are no items, and so no duplicates.
+    // Skipped files are not items, so they are not duplicates.
     assert_eq!((&manifest["found"], &manifest["sources"]["skipped"]), (&9.into(), &2.into()));
     assert!(manifest["files"].as_array().unwrap().iter().any(|f| f["path"] == "duplicates.jsonl"));
     let kept = texts(&out, "train", "key");

@@ -1,4 +1,4 @@
-//! Images from tar files: whole ones, hostile ones, broken ones.
+//! Images from tar files: valid, hostile and damaged ones.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use dsconvert::sample::Value;
 use tar::{EntryType, Header};
 
-use crate::images_sources::{column, image, own, run, texts};
+use crate::images_sources::{column, image, owned, run, texts};
 use crate::support::*;
 
 /// A tar file under construction.
@@ -42,7 +42,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The smallest image of the fixtures that is whole.
+/// The smallest image of the fixtures that can be decoded.
 fn small() -> Vec<u8> {
     (0..100).map(image).min_by_key(Vec::len).unwrap()
 }
@@ -52,7 +52,7 @@ pub(crate) fn put(dir: &Path, name: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn members_of_one_name_are_one_sample() {
+fn members_with_the_same_stem_form_one_sample() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = Tar::default();
     first.entry(EntryType::Directory, b"./d/", b"");
@@ -91,7 +91,7 @@ fn members_of_one_name_are_one_sample() {
 }
 
 #[test]
-fn given_classes_make_the_cls_member_the_label() {
+fn with_a_list_of_classes_the_cls_member_becomes_the_label() {
     let dir = tempfile::tempdir().unwrap();
     let mut tar = Tar::default();
     for (i, class) in ["1\n", "zebra", "ant", "2", "bee", "-1"].into_iter().enumerate() {
@@ -112,7 +112,7 @@ fn given_classes_make_the_cls_member_the_label() {
 }
 
 #[test]
-fn tar_files_stand_beside_images_and_in_splits() {
+fn tar_files_mix_with_image_folders_and_follow_split_folders() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
     for folder in ["train/a", "val"] {
@@ -129,7 +129,7 @@ fn tar_files_stand_beside_images_and_in_splits() {
 }
 
 #[test]
-fn members_that_cannot_be_records_are_rejected() {
+fn invalid_members_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let (a, b) = (image(0), image(1));
     let mut tar = Tar::default();
@@ -155,7 +155,7 @@ fn members_that_cannot_be_records_are_rejected() {
     found.sort();
     let half = found.iter().find(|(origin, _)| origin == "t.tar#half").unwrap().1.clone();
     assert!(["truncated", "corrupt"].contains(&half.as_str()), "{half}");
-    let expected = own(&[
+    let expected = owned(&[
         ("t.tar#../up.jpg", "unsafe-path"),
         ("t.tar#/etc/abs.jpg", "unsafe-path"),
         ("t.tar#broken", "invalid-json"),
@@ -176,7 +176,7 @@ fn members_that_cannot_be_records_are_rejected() {
 }
 
 #[test]
-fn a_broken_tar_keeps_what_came_before() {
+fn a_damaged_tar_keeps_the_samples_before_the_damage() {
     let dir = tempfile::tempdir().unwrap();
     let photo = small();
     let mut tar = Tar::default();
@@ -189,7 +189,7 @@ fn a_broken_tar_keeps_what_came_before() {
     let cases = [
         (ends[1] + 100, "#none", 2),       // in a header
         (ends[1], "#none", 2),             // between members
-        (ends[3], "#none", 4),             // only the mark of the end is missing
+        (ends[3], "#none", 4),             // only the end-of-archive marker is missing
         (ends[1] + 512 + 9, "t.tar#2", 2), // in a member
     ];
     for (number, (cut, origin, kept)) in cases.into_iter().enumerate() {
@@ -199,17 +199,17 @@ fn a_broken_tar_keeps_what_came_before() {
         let out = dir.path().join(out);
         assert_outcomes(&out, [kept, 0, 0, 1]);
         let origin = if origin == "#none" { "t.tar" } else { origin };
-        assert_eq!(rejects(&out), own(&[(origin, "truncated")]), "cut at {cut}");
+        assert_eq!(rejects(&out), owned(&[(origin, "truncated")]), "cut at {cut}");
     }
-    // A sample whose second member is cut off is not whole.
+    // A sample is rejected if any of its members is cut off.
     let mut pair = Tar::default();
     pair.file("0.jpg", &photo).file("1.jpg", &photo).file("1.txt", b"caption");
     put(dir.path(), "t.tar", &pair.0[..pair.0.len() - 510]);
     run(dir.path(), b"", &["t.tar", "--out", "pair", "--max-rejects", "100%"]).exits(0);
     assert_eq!(texts(&dir.path().join("pair"), "train", "key"), ["t.tar#0"]);
-    assert_eq!(rejects(&dir.path().join("pair")), own(&[("t.tar#1", "truncated")]));
+    assert_eq!(rejects(&dir.path().join("pair")), owned(&[("t.tar#1", "truncated")]));
 
-    // Damage of compressed data, wherever it is, is one reject at least, and never a crash.
+    // Damage anywhere in compressed data causes at least one reject, and never a crash.
     let zstd = {
         let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
         encoder.include_checksum(true).unwrap();
@@ -239,7 +239,7 @@ fn a_broken_tar_keeps_what_came_before() {
 }
 
 #[test]
-fn a_tar_that_decompresses_to_too_much_is_rejected() {
+fn a_decompression_bomb_in_a_tar_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let mut header = Header::new_gnu();
     header.as_old_mut().name[..5].copy_from_slice(b"1.jpg");
@@ -257,14 +257,14 @@ fn a_tar_that_decompresses_to_too_much_is_rejected() {
     run(dir.path(), b"", &["bomb.tar.zst", "--out", "out", "--max-rejects", "100%"]).exits(0);
     let out = dir.path().join("out");
     assert_outcomes(&out, [1, 0, 0, 1]);
-    assert_eq!(rejects(&out), own(&[("bomb.tar.zst#1", "truncated")]));
+    assert_eq!(rejects(&out), owned(&[("bomb.tar.zst#1", "truncated")]));
     let line = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
     assert!(line.contains("1000 times"), "{line}");
 }
 
-/// Samples that came out of the damaged member of a compressed tar file are counted; those of the members before are not.
+/// The samples read from a damaged gzip member or zstd frame are counted; those from earlier members or frames are not.
 #[test]
-fn samples_of_a_damaged_member_are_counted() {
+fn samples_from_a_damaged_gzip_member_or_zstd_frame_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let image = small();
     let mut tar = Tar::default();
@@ -287,7 +287,7 @@ fn samples_of_a_damaged_member_are_counted() {
     type Compress<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
     let compressors: [(&str, usize, Compress<'_>); 2] = [("tar.gz", 8, &gzip), ("tar.zst", 4, &zstd)];
     let mut flipped = all.clone();
-    // The header of a sample is damaged before the checksum of the compressed data is met.
+    // A tar header is damaged, and is read before the checksum of the compressed data.
     flipped[30 * sample] ^= 1;
     for (end, checksum, compress) in compressors {
         let parts = |bytes: &[u8], cut: usize| {
@@ -296,7 +296,7 @@ fn samples_of_a_damaged_member_are_counted() {
         for (name, bytes, converted, rejected, after) in [
             ("whole", compress(&all), 40, 0, None),
             ("alone", damaged(compress(&all), checksum), 40, 1, Some(40)),
-            // The second member starts in a sample, between two samples, at the mark of the end.
+            // The second member or frame starts inside a sample, between two samples, at the end-of-archive marker.
             ("inside", parts(&all, 17 * sample + 700), 40, 1, Some(23)),
             ("between", parts(&all, 17 * sample), 40, 1, Some(23)),
             ("end", parts(&all, 40 * sample), 40, 1, None),

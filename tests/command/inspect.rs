@@ -1,4 +1,4 @@
-//! `dsconvert inspect` tells the truth, and notices every altered byte.
+//! `dsconvert inspect` agrees with the manifest, and `--verify` detects any altered byte.
 
 use serde_json::Value;
 
@@ -102,7 +102,7 @@ fn text_is_decoded_by_the_stored_tokenizer_with_special_tokens() {
     assert!(shown.contains("  text:\n    two\n    lines\\u{1b}[2J<|endoftext|>\n"), "{shown}");
     assert!(!shown.contains("input_ids"), "{shown}");
 
-    // A dataset whose tokenizer was removed, one without ids, and a shard.
+    // Refused: a dataset without its tokenizer, a different tokenizer, a shard, a dataset without token ids.
     std::fs::remove_file(out.join("tokenizer.json")).unwrap();
     inspect(&[path, "--text"]).exits(3).says(&["cannot be decoded", "tokenizer.json"]);
     let named = inspect(&[path, "--text", "--tokenizer", bpe.to_str().unwrap()]).exits(0).stdout;
@@ -118,14 +118,14 @@ fn text_is_decoded_by_the_stored_tokenizer_with_special_tokens() {
 }
 
 #[test]
-fn a_card_makes_a_directory_that_the_hub_opens() {
+fn a_card_describes_the_dataset_to_the_hub() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("my photos");
     let path = out.to_str().unwrap();
     convert("images", &fixture("photos"), &out, "--resize longer:64 --split train=0.8,validation=0.2")
         .exits(0);
-    let said = inspect(&[path, "--card"]).exits(0).stdout;
-    assert!(said.contains("wrote ") && said.contains("README.md"), "{said}");
+    let printed = inspect(&[path, "--card"]).exits(0).stdout;
+    assert!(printed.contains("wrote ") && printed.contains("README.md"), "{printed}");
     let card = std::fs::read_to_string(out.join("README.md")).unwrap();
     let (metadata, text) = card.strip_prefix("---\n").unwrap().split_once("\n---\n").unwrap();
     for part in [
@@ -142,7 +142,7 @@ fn a_card_makes_a_directory_that_the_hub_opens() {
         text.contains("# my photos") && text.contains("29 records") && text.contains("1 rejected"),
         "{text}"
     );
-    // The card is part of the directory, and never replaced.
+    // `--verify` accepts the card, and an existing card is never replaced.
     inspect(&[path, "--verify"]).exits(0);
     inspect(&[path, "--card"]).exits(2).says(&["README.md", "already", "remove it"]);
     for format in ["msgpack", "protobuf"] {
@@ -204,9 +204,9 @@ fn verify_finds_an_altered_byte_in_any_file() {
                 altered[at] ^= 0x10;
                 std::fs::write(&path, &altered).unwrap();
                 let ran = inspect(&[out.to_str().unwrap(), "--verify"]).exits(3);
-                let told = ran.stdout + &ran.stderr;
+                let printed = ran.stdout + &ran.stderr;
                 let file = name.rsplit('/').next().unwrap();
-                assert!(told.contains(file), "{name} is not named: {told}");
+                assert!(printed.contains(file), "{name} is not named: {printed}");
             }
             std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
             inspect(&[out.to_str().unwrap(), "--verify"]).exits(3);

@@ -1,5 +1,5 @@
-//! Panics, signals, threads that cannot be had, output that cannot be printed, sources that change: a run ends soon, with
-//! the right exit status, and can be resumed.
+//! Panics, signals, thread limits, blocked output and changing sources: a run ends promptly, with the right exit
+//! status, and can be resumed.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,20 +11,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::support::*;
 
-/// What a command may take to end after a signal, on a machine that is busy with other tests.
+/// Time allowed for a command to end after a signal, on a machine that is busy with other tests.
 const SOON: Duration = Duration::from_secs(8);
-/// After this time, a command that should end by itself hangs.
+/// Time after which a command that should end by itself counts as hung.
 const LONG: Duration = Duration::from_secs(90);
-/// A user who may do little, for tests that run as root.
+/// An unprivileged user, for tests that run as root.
 const NOBODY: u32 = 65_534;
-/// Another such user: limits on processes count all of one user.
+/// A second unprivileged user, because a process limit counts all processes of a user.
 const NOBODY_ELSE: u32 = 65_533;
-/// Test-only: names the place that panics (`src/pipeline/testing.rs`).
+/// The environment variable that names the place of a test panic (`src/pipeline/testing.rs`).
 const PANIC: &str = "DSCONVERT_TEST_PANIC";
 
-/// Waits for a child; one that hangs is killed and fails the test.
+/// Waits for a child and returns what it printed; a child that hangs is killed and fails the test.
 #[track_caller]
-fn ended(mut child: Child, within: Duration) -> Ran {
+fn finish(mut child: Child, within: Duration) -> Ran {
     let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -77,7 +77,7 @@ fn photos(dir: &Path, count: usize) -> PathBuf {
 const TEXT: &str = "--tokenizer bytes --unit-bytes 16k";
 
 #[test]
-fn a_panic_anywhere_ends_the_run_with_an_internal_error_and_can_be_resumed() {
+fn a_panic_anywhere_is_an_internal_error_and_the_run_can_be_resumed() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     corpus(&source, 2000);
@@ -87,9 +87,9 @@ fn a_panic_anywhere_ends_the_run_with_an_internal_error_and_can_be_resumed() {
     for place in ["plan", "prepare", "feed", "convert", "write", "close", "commit"] {
         let out = dir.path().join(place);
         let mut command = conversion("text", &source, &out, &options);
-        let ran = ended(piped(command.env(PANIC, place)), LONG).exits(3);
-        let ran = ran.says(&["a test wants a panic", "report it"]);
-        assert_eq!(ran.stderr.matches("a test wants a panic").count(), 1, "{place}: {}", ran.stderr);
+        let ran = finish(piped(command.env(PANIC, place)), LONG).exits(3);
+        let ran = ran.says(&["a test requested a panic", "report it"]);
+        assert_eq!(ran.stderr.matches("a test requested a panic").count(), 1, "{place}: {}", ran.stderr);
         assert!(!ran.stderr.contains("RUST_BACKTRACE"), "{place}: {}", ran.stderr);
         assert!(!out.join("manifest.json").exists(), "{place}");
         convert("text", &source, &out, &format!("{options} --resume")).exits(0);
@@ -98,13 +98,13 @@ fn a_panic_anywhere_ends_the_run_with_an_internal_error_and_can_be_resumed() {
 }
 
 #[test]
-fn a_panic_while_the_progress_is_drawn_ends_the_run() {
+fn a_panic_while_drawing_progress_ends_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     corpus(&source, 30_000);
     let out = dir.path().join("out");
     let mut command = conversion("text", &source, &out, TEXT);
-    ended(piped(command.env(PANIC, "draw")), LONG).exits(3).says(&["drawing the progress", "--resume"]);
+    finish(piped(command.env(PANIC, "draw")), LONG).exits(3).says(&["drawing the progress", "--resume"]);
     convert("text", &source, &out, &format!("{TEXT} --resume")).exits(0);
 }
 
@@ -114,7 +114,7 @@ fn a_panic_on_one_item_rejects_that_item() {
     let source = photos(dir.path(), 12);
     let out = dir.path().join("images");
     let mut command = conversion("images", &source, &out, "");
-    let ran = ended(piped(command.env(PANIC, "item:photos/7.jpg")), LONG).exits(0);
+    let ran = finish(piped(command.env(PANIC, "item:photos/7.jpg")), LONG).exits(0);
     assert!(!ran.stderr.contains("panic"), "{}", ran.stderr);
     assert_outcomes(&out, [11, 0, 0, 1]);
     assert_eq!(rejects(&out), [("photos/7.jpg".to_owned(), "decoder-panicked".to_owned())]);
@@ -123,14 +123,15 @@ fn a_panic_on_one_item_rejects_that_item() {
     corpus(&source, 30);
     let out = dir.path().join("text");
     let mut command = conversion("text", &source, &out, "--tokenizer bytes");
-    ended(piped(command.env(PANIC, "item:c.jsonl#0")), LONG).exits(0);
+    finish(piped(command.env(PANIC, "item:c.jsonl#0")), LONG).exits(0);
     assert_outcomes(&out, [29, 0, 0, 1]);
     assert_eq!(rejects(&out), [("c.jsonl#0".to_owned(), "decoder-panicked".to_owned())]);
 }
 
-/// Four inks, of which the first has twice the samples of the others in both directions: it made a decoder panic.
+/// The first of the four components is sampled twice as densely as the others in both directions. Such a file once made
+/// a decoder panic.
 #[test]
-fn a_jpeg_of_four_subsampled_inks_never_hangs_a_run() {
+fn a_cmyk_jpeg_with_subsampled_components_never_hangs_a_run() {
     let dir = tempfile::tempdir().unwrap();
     let source = photos(dir.path(), 3);
     for (name, color) in
@@ -143,7 +144,7 @@ fn a_jpeg_of_four_subsampled_inks_never_hangs_a_run() {
         std::fs::write(source.join(name), bytes).unwrap();
     }
     let out = dir.path().join("out");
-    let ran = ended(piped(&mut conversion("images", &source, &out, "--max-rejects 50%")), LONG).exits(0);
+    let ran = finish(piped(&mut conversion("images", &source, &out, "--max-rejects 50%")), LONG).exits(0);
     assert!(!ran.stderr.contains("panicked at"), "{}", ran.stderr);
     assert_eq!(manifest(&out)["found"], 5);
 }
@@ -151,33 +152,33 @@ fn a_jpeg_of_four_subsampled_inks_never_hangs_a_run() {
 #[test]
 fn a_signal_ends_a_command_that_waits_for_its_input() {
     let dir = tempfile::tempdir().unwrap();
-    // While the sources are listed nothing is written yet.
+    // Waits for the file list; nothing is written yet.
     let mut listing = command(["images", "--files-from", "-"]);
     listing.arg(dir.path()).arg("--out").arg(dir.path().join("listed")).stdin(Stdio::piped());
-    // While the first rows are looked at, nothing is written either.
-    let mut looking = command(["text", "-", "--input-format", "jsonl", "--tokenizer", "bytes"]);
-    looking.arg("--out").arg(dir.path().join("looked")).stdin(Stdio::piped());
-    // While the only worker waits for the text.
+    // Waits for the first rows, which planning inspects; nothing is written yet.
+    let mut planning = command(["text", "-", "--input-format", "jsonl", "--tokenizer", "bytes"]);
+    planning.arg("--out").arg(dir.path().join("planned")).stdin(Stdio::piped());
+    // Waits for text in its only unit.
     let mut reading = command(["text", "-", "--input-format", "txt", "--tokenizer", "bytes"]);
     reading.arg("--out").arg(dir.path().join("read")).stdin(Stdio::piped());
     for (command, message) in [
         (&mut listing, "before anything was written"),
-        (&mut looking, "before anything was written"),
+        (&mut planning, "before anything was written"),
         (&mut reading, "stopped before"),
     ] {
         for (name, status) in [("-TERM", 143), ("-INT", 130)] {
             let child = piped(command);
             std::thread::sleep(Duration::from_millis(700));
             signal(&child, name);
-            ended(child, SOON).exits(status).says(&[message]);
+            finish(child, SOON).exits(status).says(&[message]);
             std::fs::remove_dir_all(dir.path().join("read")).ok();
         }
     }
 }
 
-/// The reader of the messages may have stopped reading.
+/// Standard error is a full pipe whose reader has stopped reading.
 #[test]
-fn a_signal_ends_a_command_whose_messages_nobody_reads() {
+fn a_signal_ends_a_command_whose_standard_error_is_blocked() {
     let dir = tempfile::tempdir().unwrap();
     let (reader, mut writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
@@ -188,12 +189,12 @@ fn a_signal_ends_a_command_whose_messages_nobody_reads() {
     let child = command.stdout(Stdio::null()).stderr(writer).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(700));
     signal(&child, "-TERM");
-    ended(child, SOON).exits(143);
+    finish(child, SOON).exits(143);
     drop(reader);
 }
 
 #[test]
-fn output_that_cannot_be_printed_is_no_panic() {
+fn a_write_error_on_standard_output_is_no_panic() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     corpus(&source, 50);
@@ -203,7 +204,7 @@ fn output_that_cannot_be_printed_is_no_panic() {
     assert_eq!(status(&mut command(["text", "--no-such-option"])), Some(2));
     assert_eq!(status(&mut conversion("text", &source, &out, "--tokenizer bytes --format none")), Some(2));
     assert_eq!(status(&mut conversion("text", &source, &out, "--tokenizer bytes")), Some(0));
-    // The same command again has nothing to do, and says so where it can.
+    // The resumed run has nothing to do, and reports on standard error that it cannot print.
     let mut again = conversion("text", &source, &out, "--tokenizer bytes --resume");
     let ran =
         Ran::of(again.stdout(full()).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap());
@@ -229,8 +230,8 @@ fn output_that_cannot_be_printed_is_no_panic() {
 }
 
 #[test]
-fn a_manifest_with_something_twice_is_not_whole() {
-    // A manifest of version 1: any edit of a newer one contradicts its digest.
+fn a_manifest_with_a_duplicate_key_or_field_is_refused() {
+    // Version 1 has no digest: in a later version, the digest would reveal any edit first.
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden/v1/text-arrow");
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
@@ -241,7 +242,7 @@ fn a_manifest_with_something_twice_is_not_whole() {
     let list = fields["schema"]["fields"].as_array_mut().unwrap();
     list.push(list[1].clone());
     let twice = whole.replacen("\"converted\":", "\"converted\": 50, \"converted\":", 1);
-    for (manifest, message) in [(twice, "comes twice"), (fields.to_string(), "two fields are called")] {
+    for (manifest, message) in [(twice, "duplicate field"), (fields.to_string(), "two fields are called")] {
         std::fs::write(&path, manifest).unwrap();
         for options in [vec!["inspect", "--verify"], vec!["inspect"]] {
             Ran::of(command(options).arg(&out).output().unwrap()).exits(3).says(&[message]);
@@ -249,7 +250,7 @@ fn a_manifest_with_something_twice_is_not_whole() {
     }
 }
 
-/// A limit on file sizes makes writes fail as a full disk does, here in the middle of a shard.
+/// A file size limit makes writes fail as on a full disk, here in the middle of a shard.
 #[test]
 fn a_shard_that_cannot_be_written_is_named_in_every_format() {
     let dir = tempfile::tempdir().unwrap();
@@ -282,7 +283,7 @@ fn a_shard_that_cannot_be_written_is_named_in_every_format() {
 }
 
 #[test]
-fn a_working_directory_that_stays_is_a_warning() {
+fn a_working_directory_that_cannot_be_removed_is_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     let open = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     open(dir.path(), 0o777);
@@ -292,10 +293,10 @@ fn a_working_directory_that_stays_is_a_warning() {
     let run = |options: &str| {
         let mut command = conversion("text", &source, &out, options);
         if rustix::process::getuid().is_root() {
-            // Permissions stop only others.
+            // Permissions do not stop root.
             command.uid(NOBODY).gid(NOBODY).current_dir("/");
         }
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map(|child| ended(child, LONG))
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map(|child| finish(child, LONG))
     };
     let Ok(first) = run("--tokenizer bytes") else { return }; // That user cannot run the binary.
     first.exits(0);
@@ -307,11 +308,11 @@ fn a_working_directory_that_stays_is_a_warning() {
     open(&left, 0o555);
     let again = run("--tokenizer bytes --resume").unwrap();
     open(&left, 0o755);
-    again.exits(0).says(&["warning", "is committed", "working directory is still there"]);
+    again.exits(0).says(&["warning", "is committed", "working directory could not be removed"]);
 }
 
 #[test]
-fn a_source_that_is_written_to_during_the_run_is_a_failure_to_read() {
+fn a_source_that_changes_during_the_run_fails_its_units() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     corpus(&source, 20_000);
@@ -320,12 +321,12 @@ fn a_source_that_is_written_to_during_the_run_is_a_failure_to_read() {
     while !out.join(".dsconvert/units/000003/done").exists() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Other bytes in place, as many as before.
+    // Overwritten in place, with the same size.
     let text = std::fs::read_to_string(&source).unwrap().replace('w', "v");
     let mut file = File::options().write(true).open(&source).unwrap();
     file.write_all(text.as_bytes()).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(3)).unwrap();
-    ended(child, LONG).exits(3).says(&["c.jsonl", "written to", "units failed"]);
+    finish(child, LONG).exits(3).says(&["c.jsonl", "written to", "units failed"]);
     assert!(!out.join("manifest.json").exists());
     convert("text", &source, &out, &format!("{TEXT} --resume")).exits(2).says(&["c.jsonl changed"]);
 }
@@ -336,24 +337,25 @@ fn fifos_and_devices_never_block() {
     let pipe = dir.path().join("pipe.jsonl");
     fifo(&pipe);
     let out = dir.path().join("out");
-    let run =
-        |kind, source: &Path, options: &str| ended(piped(&mut conversion(kind, source, &out, options)), LONG);
-    // Named as a source: nothing was written.
+    let run = |kind, source: &Path, options: &str| {
+        finish(piped(&mut conversion(kind, source, &out, options)), LONG)
+    };
+    // As a source: refused before anything is written.
     run("text", &pipe, "--tokenizer bytes").exits(2).says(&["pipe.jsonl", "FIFO"]);
     run("images", &pipe, "").exits(2).says(&["pipe.jsonl", "FIFO"]);
     run("text", Path::new("/dev/zero"), "--tokenizer bytes --input-format jsonl").exits(2);
     assert!(!out.exists());
-    // Beside others in a folder it is left out.
+    // In a folder of sources: skipped.
     let source = photos(dir.path(), 2);
     fifo(&source.join("a.jpg"));
     run("images", &source, "").exits(0);
     assert_eq!(manifest(&out)["sources"]["skipped"], 1);
-    // As a list, a table, a tokenizer, a file of a dataset.
+    // As a file list, a tokenizer or a shard: an error.
     let other = dir.path().join("other");
     let failing = |options: &[&str]| {
         let mut command = command(["images"]);
         command.arg(&source).args(options).arg(&pipe).arg("--out").arg(&other);
-        ended(piped(&mut command), LONG).exits(3).says(&["regular file"]);
+        finish(piped(&mut command), LONG).exits(3).says(&["regular file"]);
     };
     failing(&["--files-from"]);
     std::fs::rename(&pipe, dir.path().join("pipe")).unwrap();
@@ -362,16 +364,16 @@ fn fifos_and_devices_never_block() {
     let tokenizer = dir.path().join("pipe");
     let mut command = conversion("text", &text, &other, "");
     command.arg("--tokenizer").arg(&tokenizer);
-    ended(piped(&mut command), LONG).exits(3).says(&["regular file"]);
+    finish(piped(&mut command), LONG).exits(3).says(&["regular file"]);
     let shard = tree(&out).into_keys().find(|name| name.starts_with("train/")).unwrap();
     std::fs::remove_file(out.join(&shard)).unwrap();
     fifo(&out.join(&shard));
-    ended(piped(crate::support::command(["inspect", "--verify"]).arg(&out)), LONG).exits(3);
+    finish(piped(crate::support::command(["inspect", "--verify"]).arg(&out)), LONG).exits(3);
 }
 
-/// What a shell makes of `<(…)`, and of a FIFO that is redirected to standard input.
+/// Process substitution (`<(…)`), and a FIFO redirected to standard input.
 #[test]
-fn pipes_that_the_shell_opened_are_read() {
+fn pipes_opened_by_the_shell_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let source = photos(dir.path(), 3);
     let (pipe, text) = (dir.path().join("pipe"), dir.path().join("c.jsonl"));
@@ -387,14 +389,14 @@ fn pipes_that_the_shell_opened_are_read() {
         pipe = pipe.display(),
     );
     let mut command = Command::new("bash");
-    ended(piped(command.args(["-c", &script])), LONG).exits(0);
+    finish(piped(command.args(["-c", &script])), LONG).exits(0);
     assert_outcomes(&dir.path().join("a"), [1, 0, 0, 0]);
     assert_outcomes(&dir.path().join("b"), [5, 0, 0, 0]);
 }
 
-/// Only where tests run as root: a limit on processes counts those of a user, and this one has no others.
+/// Runs only as root: a process limit counts all processes of a user, so the test needs a user that has no others.
 #[test]
-fn a_system_without_threads_to_give_is_no_panic() {
+fn a_failure_to_start_threads_is_no_panic() {
     let dir = tempfile::tempdir().unwrap();
     if !rustix::process::getuid().is_root() {
         return;
@@ -413,13 +415,13 @@ fn a_system_without_threads_to_give_is_no_panic() {
         piped(command.args(["-c", &script]).uid(NOBODY_ELSE).gid(NOBODY).current_dir("/"))
     };
     let whole = dir.path().join("whole");
-    let usable = ended(limited(1000, &whole, ""), LONG);
+    let usable = finish(limited(1000, &whole, ""), LONG);
     if usable.status != 0 {
         return; // That user cannot run the binary, or has other processes.
     }
     for threads in 1..9 {
         let out = dir.path().join(threads.to_string());
-        let ran = ended(limited(threads, &out, "--dedup exact"), LONG);
+        let ran = finish(limited(threads, &out, "--dedup exact"), LONG);
         assert!(!ran.stderr.contains("panicked"), "{threads}: {}", ran.stderr);
         match ran.status {
             0 => assert_outcomes(&out, [200, 0, 0, 0]),

@@ -1,21 +1,23 @@
-//! Memory is bounded by options, not by what stands in the sources. Linux tells the peak of a process; elsewhere there
-//! is nothing to read, and nothing is tested.
+//! Peak memory is bounded by the options, whatever the sources contain. Only Linux reports the peak of a running
+//! process, so these tests check nothing on other systems.
 
 use std::io::Write;
 use std::path::Path;
 
 use crate::support::*;
 
-/// Most that a run with `--max-document-bytes 16MiB --memory 64MiB` may hold at any time: the documents of that size that
-/// fit, with their lines, texts and ids, and what a run may hold beside `--memory`.
-const MOST_BYTES: u64 = (64 << 20) + BESIDE_BYTES;
+/// Memory that a run may use in addition to `--memory`.
+const OVERHEAD_BYTES: u64 = 128 << 20;
 
-/// Bytes of a document that is just small enough.
+/// Limit on the peak of a run with `--memory 64MiB`, or of one that rejects the item that would exceed it.
+const PEAK_LIMIT: u64 = (64 << 20) + OVERHEAD_BYTES;
+
+/// Bytes of a document just below `--max-document-bytes 16MiB`.
 const LARGE_DOCUMENT: usize = 15 << 20;
 
-/// Asserts that the peak of a run is bounded; gives it.
+/// Runs a conversion, asserts that its peak is bounded_peak, and returns the peak.
 #[track_caller]
-fn bounded(source: &Path, out: &Path, options: &str) -> u64 {
+fn bounded_peak(source: &Path, out: &Path, options: &str) -> u64 {
     let mut command = command(["text"]);
     command.arg(source).arg("--out").arg(out).args(options.split_whitespace());
     command.args([
@@ -30,7 +32,7 @@ fn bounded(source: &Path, out: &Path, options: &str) -> u64 {
     ]);
     let Some(peak) = peak_bytes(command) else { return 0 };
     assert!(peak > 1 << 20, "nothing was measured");
-    assert!(peak < MOST_BYTES, "{} MiB for {}", peak >> 20, source.display());
+    assert!(peak < PEAK_LIMIT, "{} MiB for {}", peak >> 20, source.display());
     peak
 }
 
@@ -57,7 +59,7 @@ fn a_line_larger_than_the_limit_is_rejected_without_being_held() {
         file.write_all(b"{\"text\": \"").unwrap();
         fill(&mut file, b"just below the limit ", LARGE_DOCUMENT);
         file.write_all(b"\"}\n{\"text\": \"").unwrap();
-        // Not so regular that its size alone would stop it.
+        // Varied enough to stay below the limit on the compression ratio.
         fill(
             &mut file,
             (0..60_000)
@@ -66,15 +68,15 @@ fn a_line_larger_than_the_limit_is_rejected_without_being_held() {
                 .as_bytes(),
             300 << 20,
         );
-        file.write_all(b"\"}\n{\"text\": \"behind\"}\n").unwrap();
+        file.write_all(b"\"}\n{\"text\": \"after\"}\n").unwrap();
     };
     for name in ["c.jsonl", "c.jsonl.zst"] {
         let source = dir.path().join(name);
         long(&source, name.ends_with("zst"));
         let out = dir.path().join(format!("out-{name}"));
-        bounded(&source, &out, "--max-rejects 50%");
+        bounded_peak(&source, &out, "--max-rejects 50%");
         let texts = only_texts(&out);
-        assert_eq!((texts.len(), texts[0].len(), texts[1].as_str()), (2, LARGE_DOCUMENT, "behind"));
+        assert_eq!((texts.len(), texts[0].len(), texts[1].as_str()), (2, LARGE_DOCUMENT, "after"));
         let offset = LARGE_DOCUMENT + r#"{"text": ""}"#.len() + 1;
         assert_eq!(rejects(&out), [(format!("{name}#{offset}"), "too-large".to_owned())]);
         std::fs::remove_file(source).unwrap();
@@ -82,10 +84,10 @@ fn a_line_larger_than_the_limit_is_rejected_without_being_held() {
 }
 
 #[test]
-fn a_large_corpus_needs_no_more_than_a_small_one() {
+fn a_large_corpus_needs_no_more_memory_than_a_small_one() {
     let dir = tempfile::tempdir().unwrap();
     let line = b"a line of text that is repeated until there is much of it, and differs in nothing\n";
-    // Packing windows are full with the small one; sorting grows to its limit, which the absolute bound holds.
+    // The small corpus already fills the packing window. Sort buffers grow up to a limit, which `PEAK_LIMIT` covers.
     for (options, may_grow) in [("--pack 1024 --format msgpack", false), ("--dedup exact", true)] {
         let peak = |megabytes: usize| {
             let source = dir.path().join(format!("{megabytes}.txt.gz"));
@@ -94,7 +96,7 @@ fn a_large_corpus_needs_no_more_than_a_small_one() {
             fill(&mut file, line, megabytes << 20);
             file.finish().unwrap();
             let out = dir.path().join(format!("{megabytes}-{}", options.len()));
-            bounded(&source, &out, &format!("--documents line {options}"))
+            bounded_peak(&source, &out, &format!("--documents line {options}"))
         };
         let (small, large) = (peak(16), peak(48));
         assert!(
@@ -106,10 +108,10 @@ fn a_large_corpus_needs_no_more_than_a_small_one() {
     }
 }
 
-/// Bytes of a document as written, just short of the limit of 64 MiB for a line or row.
+/// Bytes of a document as written, just below the limit of 64 MiB for a line or row.
 const LONG_DOCUMENT: usize = (64 << 20) - 100;
 
-/// Writes `documents` long documents as lines of JSON with escapes, or as rows of a table.
+/// Writes `documents` long documents as JSON lines with escapes, or as CSV rows with doubled quotes.
 fn long_documents(path: &Path, documents: usize) {
     let is_table = path.extension().is_some_and(|extension| extension == "csv");
     let (line, start, end): (&[u8], &[u8], &[u8]) = match is_table {
@@ -129,7 +131,7 @@ fn long_documents(path: &Path, documents: usize) {
 }
 
 #[test]
-fn the_largest_documents_stay_within_the_memory_in_every_format() {
+fn the_largest_documents_stay_within_the_memory_limit_in_every_format() {
     let dir = tempfile::tempdir().unwrap();
     for (name, formats) in
         [("lines.jsonl", ["parquet", "arrow", "msgpack", "protobuf"].as_slice()), ("table.csv", &["parquet"])]
@@ -140,20 +142,20 @@ fn the_largest_documents_stay_within_the_memory_in_every_format() {
             let out = dir.path().join(format!("{name}-{format}"));
             let mut command = command(["text"]);
             command.arg(&source).arg("--out").arg(&out).args(["--tokenizer", "bytes", "--threads", "2"]);
-            // One id for each byte, which is the most.
+            // The byte tokenizer gives the most ids, one for each byte.
             command.args(["--memory", "256MiB", "--format", format]);
             let Some(peak) = peak_bytes(command) else { return };
             assert_outcomes(&out, [2, 0, 0, 0]);
             assert!(peak > 64 << 20, "nothing was measured");
-            assert!(peak < (256 << 20) + BESIDE_BYTES, "{name} in {format}: {} MiB", peak >> 20);
+            assert!(peak < (256 << 20) + OVERHEAD_BYTES, "{name} in {format}: {} MiB", peak >> 20);
             std::fs::remove_dir_all(out).unwrap();
         }
     }
 }
 
-/// The reference takes more than ten times as much for the whole of it.
+/// The reference tokenizer would need more than ten times as much memory for the whole document at once.
 #[test]
-fn a_long_document_is_compared_with_the_reference_in_little_memory() {
+fn verifying_the_ids_of_a_long_document_needs_little_memory() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = (dir.path().join("long.txt"), dir.path().join("out"));
     let mut file = std::fs::File::create(&source).unwrap();
@@ -172,8 +174,8 @@ fn a_long_document_is_compared_with_the_reference_in_little_memory() {
     assert!(peak < 512 << 20, "{} MiB", peak >> 20);
 }
 
-/// A picture of 12 megapixels, as PNG and as JPEG, each under several names.
-fn camera_files(dir: &Path) {
+/// Writes six copies of a 12-megapixel image as PNG, and six as JPEG.
+fn write_large_images(dir: &Path) {
     let (width, height) = (4000, 3000);
     let row: Vec<u8> = (0..width * 3).map(|i| (i / 3 % 251) as u8).collect();
     let image = image::RgbImage::from_raw(width, height, row.repeat(height as usize)).unwrap();
@@ -187,11 +189,11 @@ fn camera_files(dir: &Path) {
 }
 
 #[test]
-fn many_threads_over_large_images_stay_within_their_memory() {
+fn many_threads_over_large_images_stay_within_the_memory_limit() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("in");
     std::fs::create_dir(&source).unwrap();
-    camera_files(&source);
+    write_large_images(&source);
     let peak = |memory: &str| {
         let out = dir.path().join(memory);
         let mut command = command(["images"]);
@@ -199,14 +201,14 @@ fn many_threads_over_large_images_stay_within_their_memory() {
         command.args(["--crop", "center:64x64"]);
         peak_bytes(command)
     };
-    // Eight of these at one time take more than twice as much, as the larger limit shows.
+    // The larger limit lets eight images be decoded at once, which must show in the peak.
     let (Some(little), Some(plenty)) = (peak("256MiB"), peak("4GiB")) else { return };
     assert!(little < 256 << 20, "{little} bytes");
     assert!(plenty > little, "{plenty} bytes: the images are too small to show anything");
 }
 
 #[test]
-fn a_text_that_a_normalizer_makes_long_is_rejected_without_being_made() {
+fn text_that_a_normalizer_expands_too_far_is_rejected_before_it_is_allocated() {
     let dir = tempfile::tempdir().unwrap();
     let json = std::fs::read(fixture("tokenizers/bpe.json")).unwrap();
     let mut tokenizer: serde_json::Value = serde_json::from_slice(&json).unwrap();
@@ -222,20 +224,17 @@ fn a_text_that_a_normalizer_makes_long_is_rejected_without_being_made() {
     command.arg(&source).arg("--out").arg(&out).arg("--tokenizer").arg(dir.path());
     command.args(["--memory", "256MiB", "--max-rejects", "50%", "--threads", "2"]);
     if let Some(peak) = peak_bytes(command) {
-        assert!(peak < MOST_BYTES, "{} MiB", peak >> 20);
+        assert!(peak < PEAK_LIMIT, "{} MiB", peak >> 20);
         assert_eq!(rejects(&out), [("c.jsonl#26".to_owned(), "too-large".to_owned())]);
     }
 }
 
-/// What a run may hold beside `--memory`.
-const BESIDE_BYTES: u64 = 128 << 20;
-
 #[test]
-fn short_documents_are_converted_sorted_and_committed_in_their_memory() {
+fn many_short_documents_stay_within_the_memory_limit() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("short.txt");
     let mut file = std::io::BufWriter::new(std::fs::File::create(&source).unwrap());
-    // A record of such a line is many times as large as the line. Every tenth line is there twice.
+    // A record is many times as large as so short a line. One line in ten is a duplicate.
     (0..400_000u32)
         .for_each(|i| writeln!(file, "{:x}", (i - i % 10 / 9).wrapping_mul(2_654_435_761)).unwrap());
     file.into_inner().unwrap();
@@ -245,11 +244,11 @@ fn short_documents_are_converted_sorted_and_committed_in_their_memory() {
     command.args(["--memory", "64MiB", "--threads", "2", "--dedup", "exact", "--shuffle"]);
     let Some(peak) = peak_bytes(command) else { return };
     assert_outcomes(&out, [360_000, 0, 40_000, 0]);
-    assert!(peak < (64 << 20) + BESIDE_BYTES, "{} MiB", peak >> 20);
+    assert!(peak < (64 << 20) + OVERHEAD_BYTES, "{} MiB", peak >> 20);
 }
 
 #[test]
-fn a_plan_holds_few_bytes_for_each_file() {
+fn planning_needs_less_than_100_bytes_per_file() {
     let dir = tempfile::tempdir().unwrap();
     let peak = |files: u64| {
         let original = dir.path().join(format!("original-{files}"));
@@ -264,7 +263,7 @@ fn a_plan_holds_few_bytes_for_each_file() {
         plan.arg(&source).arg("--out").arg(dir.path().join(format!("out-{files}"))).arg("--quiet");
         peak_bytes(plan)
     };
-    // A file may have 65,000 links.
+    // ext4 allows 65,000 hard links to a file.
     let (Some(few), Some(many)) = (peak(10_000), peak(60_000)) else { return };
     let each = many.saturating_sub(few) / 50_000;
     assert!(each < 100, "{each} bytes a file");

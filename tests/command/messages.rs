@@ -1,4 +1,4 @@
-//! How messages look: styles, verbosity, and tips for options of other tools.
+//! Messages: styles, verbosity, the summary, and tips for options of other tools.
 
 use crate::support::*;
 
@@ -7,7 +7,7 @@ fn run(args: &[&str]) -> Ran {
 }
 
 #[test]
-fn own_errors_have_the_styles_of_clap_where_colours_are_wanted() {
+fn errors_have_the_styles_of_clap_when_color_is_forced() {
     let clap = ["images", "--format", "x"];
     let own = ["images", "photos", "--out", "out", "--threads", "0"];
     let with = |args: &[&str], variables: &[(&str, &str)]| {
@@ -48,10 +48,13 @@ fn options_of_other_tools_get_a_tip() {
     ] {
         let args: Vec<&str> = subcommand.iter().chain(options).copied().collect();
         let ran = run(&args).exits(2);
-        let said = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains("unexpected argument") && said.contains(tip), "{tip} is not in {said}");
+        let printed = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            printed.contains("unexpected argument") && printed.contains(tip),
+            "{tip} is not in {printed}"
+        );
     }
-    // An option that nobody has keeps the suggestion by similarity.
+    // An option that no known tool has still gets the suggestion by similarity.
     run(&["images", "photos", "--out", "out", "--resise", "x"]).exits(2).says(&["'--resize'"]);
 }
 
@@ -62,14 +65,14 @@ fn the_summary_names_classes_skipped_types_and_the_next_command() {
     copy_dir(&fixture("photos"), &source);
     std::fs::write(source.join("notes.md"), "x").unwrap();
     std::fs::write(source.join("a.pdf"), "x").unwrap();
-    // In no folder, and so without a class.
+    // In no class folder, so it gets no label.
     let dunes = tree(&source).into_keys().find(|name| name.starts_with("dunes/")).unwrap();
     std::fs::copy(source.join(&dunes), source.join("loose.jpg")).unwrap();
     let run = |args: &[&str]| {
         let mut command = command(args);
         Ran::of(command.current_dir(dir.path()).output().unwrap()).exits(0).stdout
     };
-    let said = run(&["images", "my photos", "--out", "my data"]);
+    let printed = run(&["images", "my photos", "--out", "my data"]);
     for part in [
         "30 of 31 items converted, 1 rejected; 3 files skipped: 1 .md, 1 .pdf, 1 .txt",
         "5 classes: dunes 5, flowers 5, forest 6, night 4, signs 9",
@@ -77,9 +80,9 @@ fn the_summary_names_classes_skipped_types_and_the_next_command() {
         "train: 30 records in 1 shard, ",
         "to check every byte: dsconvert inspect 'my data' --verify",
     ] {
-        assert!(said.contains(part), "{part:?} is not in {said}");
+        assert!(printed.contains(part), "{part:?} is not in {printed}");
     }
-    // Several processes that share a plan, and a resumed run, count the same.
+    // A merged dataset reports the same counts.
     run(&["plan", "images", "my photos", "--out", "planned"]);
     run(&["run", "planned"]);
     let merged = run(&["merge", "planned"]);
@@ -87,7 +90,7 @@ fn the_summary_names_classes_skipped_types_and_the_next_command() {
         merged.contains("5 classes: dunes 5,") && merged.contains("1 record without a label"),
         "{merged}"
     );
-    assert!(run(&["images", "my photos", "--out", "my data", "--resume"]).contains("complete already"));
+    assert!(run(&["images", "my photos", "--out", "my data", "--resume"]).contains("already complete"));
 
     let planned = run(&["images", "my photos", "--dry-run"]);
     assert!(planned.contains("units    1") && !dir.path().join("out").exists(), "{planned}");
@@ -105,8 +108,8 @@ fn verbose_runs_print_units_and_then_rejects() {
     let unit = "unit 0: 30 items, 29 records, 1 rejected";
     let reject = "rejected photos/";
     for (options, lines) in [("", [false, false]), ("-v", [true, false]), ("-vv", [true, true])] {
-        let said = ran(options);
-        assert_eq!([said.contains(unit), said.contains(reject)], lines, "{options}: {said}");
+        let printed = ran(options);
+        assert_eq!([printed.contains(unit), printed.contains(reject)], lines, "{options}: {printed}");
     }
     assert_eq!(ran("--quiet"), "");
     convert("images", &fixture("photos"), &out, "--quiet --verbose").exits(2).says(&["cannot be used with"]);
@@ -118,20 +121,22 @@ fn a_dry_run_of_text_predicts_tokens_size_and_time_and_needs_no_output() {
     let corpus = dir.path().join("c.jsonl");
     crate::support::corpus(&corpus, 2000);
     let source = corpus.to_str().unwrap();
-    let said = run(&["text", source, "-t", "bytes", "--dry-run", "--sample", "200"]).exits(0).stdout;
+    let printed = run(&["text", source, "-t", "bytes", "--dry-run", "--sample", "200"]).exits(0).stdout;
     let value = |name: &str| -> u64 {
-        let line =
-            said.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {said}"));
+        let line = printed
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("{name}: {printed}"));
         line.split_whitespace().nth(1).unwrap().replace(',', "").parse().unwrap()
     };
     let out = dir.path().join("out");
     convert("text", &corpus, &out, "-t bytes").exits(0);
     let train = &manifest(&out)["splits"]["train"];
     let truth = train["length"]["total"].as_u64().unwrap();
-    assert!(value("tokens").abs_diff(truth) < truth / 5, "{truth}: {said}");
-    assert!(value("records").abs_diff(2000) < 400, "{said}");
+    assert!(value("tokens").abs_diff(truth) < truth / 5, "{truth}: {printed}");
+    assert!(value("records").abs_diff(2000) < 400, "{printed}");
     for part in ["with 95% intervals", "size     ", "time     ", " to "] {
-        assert!(said.contains(part), "{part:?} is not in {said}");
+        assert!(printed.contains(part), "{part:?} is not in {printed}");
     }
     run(&["text", "-", "-t", "bytes", "--dry-run", "--sample", "200"]).exits(2).says(&["standard input"]);
 }

@@ -1,11 +1,11 @@
-//! Metadata files beside images, which a walk uses as `ImageFolder` of Hugging Face `datasets` does.
+//! Metadata files found beside the images of a folder, used like `ImageFolder` of Hugging Face `datasets` does.
 
 use std::path::Path;
 
 use dsconvert::sample::Value;
 use serde_json::json;
 
-use crate::images_sources::{column, image, own, run, texts};
+use crate::images_sources::{column, image, owned, run, texts};
 use crate::support::*;
 
 /// Writes images and tables into the folder `dir`.
@@ -30,21 +30,21 @@ fn one_table_at_the_root_names_the_items() {
     assert_outcomes(&used, [2, 0, 0, 0]);
     assert_eq!(manifest(&used)["sources"]["skipped"], 2, "the table and the image that it does not name");
     assert!(ran.stdout.contains("metadata: s/metadata.csv (fields caption)"), "{}", ran.stdout);
-    ran.says(&["1 image is in no row", "s/c.jpg", "--metadata none"]);
+    ran.says(&["1 image has no row in the metadata", "s/c.jpg", "--metadata none"]);
     let ran = run(dir.path(), b"", &["s", "--out", "no", "--dry-run"]).exits(0);
     assert!(ran.stdout.contains("metadata s/metadata.csv (fields caption)"), "{}", ran.stdout);
 
-    // The records are those of an explicit table.
+    // An explicit table gives the same records.
     run(dir.path(), b"", &["--metadata", "s/metadata.csv", "--out", "named"]).exits(0);
     assert_eq!(records(&used), records(&dir.path().join("named")));
-    // And a changed table is not resumed from.
+    // A run with a changed table cannot be resumed.
     std::fs::write(dir.path().join("s/metadata.csv"), csv.replace("two", "three")).unwrap();
     run(dir.path(), b"", &["s", "--out", "used", "--resume"]).exits(2).says(&["metadata"]);
 
     let ran = run(dir.path(), b"", &["s", "--out", "walked", "--metadata", "none"]).exits(0);
     assert_eq!(ran.stderr, "");
     assert_eq!(texts(&dir.path().join("walked"), "train", "key"), ["s/a.jpg", "s/b.jpg", "s/c.jpg"]);
-    // An explicit table is in charge.
+    // An explicit table takes precedence.
     std::fs::write(dir.path().join("s/other.csv"), "file_name,n\nc.jpg,3\n").unwrap();
     run(dir.path(), b"", &["--metadata", "s/other.csv", "--out", "other"]).exits(0);
     assert_eq!(texts(&dir.path().join("other"), "train", "n"), ["3"]);
@@ -55,7 +55,7 @@ fn one_table_per_split_makes_one_dataset() {
     let dir = tempfile::tempdir().unwrap();
     let train = "{\"file_name\": \"0.jpg\", \"label\": \"dog\", \"n\": 1, \"boxes\": [1]}\n\
                  {\"file_name\": \"deep/1.jpg\", \"label\": \"cat\", \"n\": 2, \"boxes\": []}\n";
-    // The columns are in another order, and one row leads out of the folder.
+    // The columns are in a different order, and one row points outside the folder.
     let test = "{\"boxes\": [3], \"n\": 3, \"label\": \"ant\", \"file_name\": \"0.jpg\"}\n\
                 {\"file_name\": \"../train/0.jpg\"}\n";
     files(
@@ -74,13 +74,13 @@ fn one_table_per_split_makes_one_dataset() {
     assert_eq!(texts(&out, "train", "boxes"), ["[1]", "[]"]);
     assert_eq!(texts(&out, "test", "boxes"), ["[3]"]);
     assert_eq!(texts(&out, "test", "n"), ["3"]);
-    assert_eq!(rejects(&out), own(&[("s/test/../train/0.jpg", "unsafe-path")]));
+    assert_eq!(rejects(&out), owned(&[("s/test/../train/0.jpg", "unsafe-path")]));
     assert_eq!(manifest(&out)["splits"]["test"]["rejected"], 1, "a row is in the split of its table");
-    assert_eq!(ran.stderr, "", "all images are in a row");
+    assert_eq!(ran.stderr, "", "every image is in a row");
 }
 
 #[test]
-fn folders_are_classes_beside_metadata_only_when_asked_for() {
+fn folders_beside_metadata_become_classes_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let csv = "my_file_name,caption\ncat/a.jpg,one\ndog/b.jpg,two\n";
     files(&dir.path().join("s"), &["cat/a.jpg", "dog/b.jpg"], &[("metadata.csv", csv)]);
@@ -106,7 +106,7 @@ fn folders_are_classes_beside_metadata_only_when_asked_for() {
 }
 
 #[test]
-fn rows_that_name_an_image_again_are_records_of_their_own_in_the_same_split() {
+fn several_rows_for_one_image_are_separate_records_in_the_same_split() {
     let dir = tempfile::tempdir().unwrap();
     let rows: Vec<String> =
         (0..20).map(|i| format!("{},{i}", if i % 3 == 0 { "b.jpg" } else { "a.jpg" })).collect();
@@ -118,7 +118,7 @@ fn rows_that_name_an_image_again_are_records_of_their_own_in_the_same_split() {
     for split in ["one", "two"].into_iter().filter(|split| manifest(&out)["splits"][split]["records"] != 0) {
         let keys = texts(&out, split, "key");
         let of_split = texts(&out, split, "caption");
-        // Captions of one image are together, in the order of the rows.
+        // The captions of an image are numbered in the order of its rows.
         for (key, caption) in keys.iter().zip(&of_split) {
             let number: usize = key.rsplit_once('#').map_or(1, |(_, number)| number.parse().unwrap());
             let (row, is_b) = (caption.parse::<usize>().unwrap(), key.starts_with("s/b.jpg"));
@@ -138,7 +138,7 @@ fn rows_that_name_an_image_again_are_records_of_their_own_in_the_same_split() {
 }
 
 #[test]
-fn tables_that_do_not_describe_the_images_are_refused_with_what_to_type() {
+fn tables_that_do_not_match_the_images_are_refused_with_a_way_out() {
     for (tables, parts) in [
         (&[("metadata.csv", "id,n\na,1\n")][..], &["no column \"file_name\"", "id, n"][..]),
         (&[("metadata.csv", "x_file_name,y_file_name\na,1\n")], &["x_file_name", "y_file_name", "one image"]),
@@ -179,7 +179,7 @@ fn tables_that_do_not_describe_the_images_are_refused_with_what_to_type() {
 }
 
 #[test]
-fn metadata_beside_tar_files_is_not_used_and_told() {
+fn metadata_beside_tar_files_is_ignored_with_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     files(&dir.path().join("s"), &["a.jpg"], &[("metadata.csv", "file_name,caption\na.jpg,one\n")]);
     let mut tar = tar::Builder::new(std::fs::File::create(dir.path().join("s/x.tar")).unwrap());
@@ -192,7 +192,7 @@ fn metadata_beside_tar_files_is_not_used_and_told() {
 }
 
 #[test]
-fn rows_of_one_image_become_lists() {
+fn list_fields_collect_the_rows_of_an_image() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("s");
     std::fs::create_dir(&root).unwrap();
@@ -213,10 +213,10 @@ fn rows_of_one_image_become_lists() {
     let types =
         |name: &str| fields.as_array().unwrap().iter().find(|f| f["name"] == name).unwrap()["type"].clone();
     assert_eq!((types("caption"), types("by")), ("json".into(), "string".into()));
-    assert_eq!(rejects(&out), own(&[("s/c.jpg", "invalid-value"), ("s/gone.jpg", "missing-file")]));
+    assert_eq!(rejects(&out), owned(&[("s/c.jpg", "invalid-value"), ("s/gone.jpg", "missing-file")]));
     assert_outcomes(&out, [2, 0, 0, 2]);
 
-    // Numbers of a table that is named stay numbers, and the order of the rows does not matter to other tables.
+    // With `--metadata`, columns declared as numbers give lists of numbers.
     let named = ["s", "--metadata", "s/metadata.csv", "--keep-fields", "n:int32,by", "--list-fields", "n"];
     run(dir.path(), b"", &[&named[..], &["--out", "named", "--max-rejects", "50%"]].concat()).exits(0);
     assert_eq!(texts(&dir.path().join("named"), "train", "n"), ["[1,3,6]", "[2,4]"]);

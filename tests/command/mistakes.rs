@@ -9,7 +9,7 @@ use parquet::arrow::ArrowWriter;
 
 use crate::support::*;
 
-/// Arguments after `dsconvert`, divided at spaces; exit status; what the message says.
+/// Arguments of `dsconvert`, split at whitespace; the exit status; parts of the message.
 type Mistake = (&'static str, i32, &'static [&'static str]);
 
 const VALUES: &[Mistake] = &[
@@ -21,7 +21,7 @@ const VALUES: &[Mistake] = &[
     ("images photos --out o --max-aspect wide", 2, &["'wide'", "write a number, such as 2.5"]),
     ("images photos --out o --format mds", 2, &["'mds'", "parquet, arrow, msgpack, protobuf", "tools read"]),
     ("images photos --out o --format parqet", 2, &["'parqet'", "'parquet'"]),
-    ("images photos --out o --split 0.9,0.1", 2, &["--split 0.9,0.1", "train=0.9,validation=0.1"]),
+    ("images photos --out o --split 0.9,0.1", 2, &["--split: \"0.9,0.1\"", "train=0.9,validation=0.1"]),
     ("images photos --out o --memory 1X", 2, &["--memory", "\"1X\"", "256MiB"]),
     ("images photos --out o --dry-run --sample 3", 2, &["sample of 3", "at least 10"]),
     ("images photos --out o --sample 30", 2, &["--dry-run"]),
@@ -32,12 +32,16 @@ const PATHS: &[Mistake] = &[
     (
         "images ftp://host/photos --out o",
         2,
-        &["SRC: \"ftp://host/photos\" is a URL", "s3://, gs://, az:// or https://"],
+        &["SRC: \"ftp://host/photos\" has the unsupported scheme ftp://", "s3://, gs://, az:// or https://"],
     ),
-    ("images photos --out ftp://host/o", 2, &["--out: \"ftp://host/o\" is a URL", "starts with s3://"]),
-    ("images photos --out https://host/o", 2, &["--out: a web server cannot be written to", "s3://"]),
-    ("images photos --out s3://bucket/o --overwrite", 2, &["not replaced", "another prefix"]),
-    ("images photos --out s3://bucket/o --resume=verify", 2, &["sizes only"]),
+    (
+        "images photos --out ftp://host/o",
+        2,
+        &["--out: \"ftp://host/o\" has the unsupported scheme ftp://", "starts with s3://"],
+    ),
+    ("images photos --out https://host/o", 2, &["--out: cannot write to a web server", "s3://"]),
+    ("images photos --out s3://bucket/o --overwrite", 2, &["cannot be overwritten", "another prefix"]),
+    ("images photos --out s3://bucket/o --resume=verify", 2, &["only be checked by size"]),
     ("images photos --out s3://bucket/o --scratch s3://bucket/x", 2, &["--scratch", "is a URL"]),
     ("images photos --out photos", 2, &["overlap", "not inside a source"]),
     ("images photos --out tokenizer.json", 2, &["not a directory", "another --out"]),
@@ -53,7 +57,7 @@ const PATHS: &[Mistake] = &[
     ("inspect photos", 3, &["photos: there is no manifest.json", "that dsconvert has written"]),
     ("inspect unfinished", 3, &["has not finished", "--resume"]),
     ("bench unfinished", 3, &["has not finished", "--resume"]),
-    ("inspect tokenizer.json", 3, &["tokenizer.json", "name a shard or the directory of a dataset"]),
+    ("inspect tokenizer.json", 3, &["tokenizer.json", "pass a shard or the directory of a dataset"]),
 ];
 
 const TYPES: &[Mistake] = &[
@@ -62,7 +66,11 @@ const TYPES: &[Mistake] = &[
     ("images corpus --out o", 3, &["nothing was found", ".txt", "`dsconvert text`"]),
     ("text manuals --out o -t bytes", 3, &["1 .md, 1 .pdf", "extract the text"]),
     ("text code --out o -t bytes", 3, &["code; 2 files were skipped: 1 .md, 1 .rs", "--input-format txt"]),
-    ("text code/a.rs --out o -t bytes", 2, &["code/a.rs: unknown kind", "add --input-format txt", ".jsonl"]),
+    (
+        "text code/a.rs --out o -t bytes",
+        2,
+        &["code/a.rs: unknown type of text file", "add --input-format txt", ".jsonl"],
+    ),
     ("images avifs --out o", 3, &["avifs/a.avif: AVIF images cannot be read", "convert them to PNG or JPEG"]),
     ("images zips --out o", 2, &["zips/a.zip: the zip archive cannot be read", "unzip -t"]),
     ("text zips --out o -t bytes", 2, &["zips/a.zip: the zip archive cannot be read", "unzip -t"]),
@@ -91,12 +99,12 @@ const TOKENIZERS: &[Mistake] = &[
     (
         "text corpus --out o -t my.tiktoken",
         2,
-        &["how to split a text", "--tokenizer cl100k_base:my.tiktoken"],
+        &["no pre-tokenization pattern", "--tokenizer cl100k_base:my.tiktoken"],
     ),
     ("text corpus --out o -t vocab.json", 2, &["only a part of a tokenizer", "save_pretrained('DIR')"]),
 ];
 
-/// For each kind of table, with the columns `content` and `id`.
+/// Run for each kind of table, which replaces `TABLE` and has the columns `content` and `id`.
 const FIELDS: &[Mistake] = &[
     ("text TABLE --out o -t bytes", 2, &["TABLE: --text-field: ", "\"text\"", "\"content\", \"id\""]),
     (
@@ -186,7 +194,7 @@ fn every_mistake_has_a_message_that_helps() {
     put(dir, "a.arrow", &arrow.into_inner().unwrap());
     for table in ["a.jsonl", "a.csv", "a.tsv", "a.parquet", "a.arrow"] {
         for mistake in FIELDS {
-            // Arrow files are no tables of metadata.
+            // Arrow files are not supported as metadata tables.
             if !(table == "a.arrow" && mistake.0.starts_with("images")) {
                 check(dir, mistake, table);
             }

@@ -1,9 +1,9 @@
-//! What is in the output directory is never lost and never mixed up.
+//! Existing files in the output directory are neither lost nor mixed with those of a new dataset.
 
 use crate::support::*;
 
 #[test]
-fn a_directory_in_use_is_refused_untouched() {
+fn a_non_empty_directory_is_refused_untouched() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     std::fs::create_dir(&out).unwrap();
@@ -32,7 +32,7 @@ fn overwrite_replaces_a_dataset_and_leaves_other_files() {
 }
 
 #[test]
-fn a_complete_dataset_is_resumed_to_nothing_and_only_by_the_same_command() {
+fn resuming_a_complete_dataset_changes_nothing_and_needs_the_same_options_and_sources() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let source = dir.path().join("c.jsonl");
@@ -40,7 +40,7 @@ fn a_complete_dataset_is_resumed_to_nothing_and_only_by_the_same_command() {
     convert("text", &source, &out, "--tokenizer bytes --resume").exits(0);
     let before = tree(&out);
     let again = convert("text", &source, &out, "--tokenizer bytes --resume --threads 1").exits(0);
-    assert!(again.stdout.contains("complete already"), "{}", again.stdout);
+    assert!(again.stdout.contains("already complete"), "{}", again.stdout);
     convert("text", &source, &out, "--tokenizer bytes --resume --seed 3").exits(2).says(&["seed"]);
     corpus(&source, 51);
     convert("text", &source, &out, "--tokenizer bytes --resume").exits(2).says(&["sources"]);
@@ -70,7 +70,7 @@ fn a_dry_run_prints_the_plan_and_writes_nothing() {
 }
 
 #[test]
-fn strict_tells_of_rejects_by_its_exit_status() {
+fn strict_reports_rejects_by_the_exit_status() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     corpus(&source, 50);

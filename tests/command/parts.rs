@@ -1,4 +1,4 @@
-//! A conversion divided among processes: the bytes are those of one run, and whatever dies is done again.
+//! Conversions divided among processes give the bytes of a single run, and killed processes lose only unfinished units.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -8,21 +8,21 @@ use sha2::{Digest, Sha256};
 
 use crate::support::*;
 
-/// `dsconvert SUBCOMMAND OUT OPTIONS…`
+/// Runs `dsconvert SUBCOMMAND OUT OPTIONS…`.
 fn on(subcommand: &str, out: &Path, options: &str) -> Ran {
     let mut command = command([subcommand]);
     command.arg(out).args(options.split_whitespace());
     Ran::of(command.output().unwrap())
 }
 
-/// Starts `dsconvert run OUT OPTIONS…`, from a working directory in which relative paths lead nowhere.
+/// Starts `dsconvert run OUT OPTIONS…`, in a working directory where relative paths do not resolve.
 fn start(out: &Path, options: &str) -> Child {
     let mut command = command(["run"]);
     command.arg(out).args(options.split_whitespace()).current_dir("/");
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Stores a plan.
+/// Runs `dsconvert plan KIND SOURCE --out OUT OPTIONS…`.
 fn plan(kind: &str, source: &Path, out: &Path, options: &str) -> Ran {
     let mut command = command(["plan", kind]);
     command.arg(source).arg("--out").arg(out).args(options.split_whitespace());
@@ -34,7 +34,7 @@ fn status(out: &Path, options: &str) -> Value {
 }
 
 #[test]
-fn parts_in_processes_of_their_own_give_the_bytes_of_one_run() {
+fn parts_in_separate_processes_give_the_bytes_of_a_single_run() {
     let dir = tempfile::tempdir().unwrap();
     let documents = corpus_with_rejects(dir.path(), 120, 7, 9);
     let tokenizer = fixture("tokenizers/bpe.json").display().to_string();
@@ -72,8 +72,8 @@ fn parts_in_processes_of_their_own_give_the_bytes_of_one_run() {
         let merged = on("merge", &out, "--max-rejects 50%").exits(0);
         assert!(merged.stdout.contains("items converted"), "{}", merged.stdout);
         assert_same(&tree(&out), &tree(&whole));
-        // What is submitted again after the merge has nothing to do.
-        assert!(on("run", &out, "--part 1/3").exits(0).stdout.contains("committed already"));
+        // A part that is submitted again after the merge has nothing to do.
+        assert!(on("run", &out, "--part 1/3").exits(0).stdout.contains("already committed"));
         on("merge", &out, "").exits(0);
         assert_same(&tree(&out), &tree(&whole));
     }
@@ -98,7 +98,7 @@ fn the_number_of_parts_may_change_and_attempts_may_repeat() {
     assert_eq!(after["done"].as_u64().unwrap(), units.div_ceil(2));
     assert_eq!(after["submit_again"], "2");
     assert!(after["missing"].as_array().unwrap().iter().all(|unit| unit.as_u64().unwrap() % 2 == 1));
-    // Nothing is committed before all units are there, and the message names them.
+    // Nothing is committed before all units are finished, and the message names the missing ones.
     on("merge", &out, "").exits(3).says(&["units are not finished: 1,3,5", "dsconvert status"]);
     assert!(!out.join("manifest.json").exists());
     on("run", &out, "--units 1,3-4").exits(0);
@@ -112,7 +112,7 @@ fn the_number_of_parts_may_change_and_attempts_may_repeat() {
 }
 
 #[test]
-fn a_part_that_is_killed_is_done_again() {
+fn a_killed_part_can_be_run_again() {
     let dir = tempfile::tempdir().unwrap();
     let (whole, out) = (dir.path().join("whole"), dir.path().join("out"));
     let options = "--resize shorter:48 --unit-bytes 65536 --shard-records 2";
@@ -126,7 +126,7 @@ fn a_part_that_is_killed_is_done_again() {
         assert!(!out.join("manifest.json").exists());
     }
     on("run", &out, "").exits(0);
-    // A finished unit that was damaged is noticed by the merge, and converted again by its part.
+    // The merge detects a damaged unit, which the next run converts again.
     let rejects = out.join(".dsconvert/units/000000/done/rejects.jsonl");
     std::fs::write(&rejects, "x").unwrap();
     on("merge", &out, "").exits(3).says(&["unit 0 has to be converted again", "1 of"]);
@@ -149,7 +149,7 @@ fn a_plan_can_be_finished_by_the_plain_command() {
     plan("text", &source, &out, &format!("{options} --resume")).exits(0);
     convert("text", &source, &out, &format!("{options} --resume")).exits(0);
     assert_same(&tree(&out), &tree(&whole));
-    // And what a plain run left can be finished in parts.
+    // An unfinished plain run can be finished in parts.
     let out = dir.path().join("other");
     convert("text", &source, &out, &options.replace("50%", "0")).exits(3);
     on("run", &out, "").exits(0);
@@ -158,7 +158,7 @@ fn a_plan_can_be_finished_by_the_plain_command() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_with_what_to_do() {
+fn missing_damaged_and_foreign_plans_are_refused_with_a_way_out() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = (corpus_with_rejects(dir.path(), 120, 7, 9), dir.path().join("out"));
     for subcommand in ["run", "merge", "status"] {
@@ -167,13 +167,13 @@ fn what_cannot_be_run_is_refused_with_what_to_do() {
     }
     let stdin =
         command(["plan", "text", "-", "--input-format", "txt", "-t", "bytes", "-o"]).arg(&out).output();
-    Ran::of(stdin.unwrap()).exits(2).says(&["standard input can be read once"]);
+    Ran::of(stdin.unwrap()).exits(2).says(&["standard input can only be read once"]);
     plan("text", &source, &out, "--tokenizer bytes --unit-bytes 4096").exits(0);
     for wrong in ["--part 0/3", "--part 4/3", "--part 3", "--units x", "--units 999", "--threads 0"] {
         on("run", &out, wrong).exits(2);
     }
     on("status", &out, "--parts 0").exits(2);
-    // A stored plan that was altered, or that another version made.
+    // A stored plan that was altered, or made by another version.
     let job = out.join(".dsconvert/job.jsonl");
     let text = std::fs::read_to_string(&job).unwrap();
     std::fs::write(&job, text.replacen("c.jsonl", "d.jsonl", 1)).unwrap();

@@ -1,8 +1,8 @@
-//! Every request of an output to object storage may fail, and the process may die at any of them: the run, or the next one,
-//! ends with the objects of a local run.
+//! A fault at every single request to an object store: whether the request fails or the process dies, the run or the
+//! next one ends with the objects of a local run.
 //!
-//! By default one fault is tried at each request. `DSCONVERT_FAULTS=all` tries all of them, and `DSCONVERT_FAULTS_SEED`
-//! chooses others.
+//! By default, one event is tried at each request. `DSCONVERT_FAULTS=all` tries all of them, and
+//! `DSCONVERT_FAULTS_SEED` selects others.
 
 use std::path::PathBuf;
 use std::process::Child;
@@ -15,17 +15,17 @@ use objects::{Fault, Faults};
 use crate::remote_setup::*;
 use crate::support::*;
 
-/// Runs at the same time.
+/// Number of requests tried at the same time, each in a case of its own.
 const THREADS: usize = 2;
 
-/// What happens at a request.
+/// An event at a request.
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    /// The client repeats the request. After a lost response, it finds that what it creates is there already.
+    /// The request fails and the client retries it. After a lost response, the retry finds the object already created.
     Fails(Fault),
     /// The process is killed before or after the request is served.
     Killed(Fault),
-    /// No request is answered any more.
+    /// The server stops answering.
     Dies,
 }
 
@@ -38,18 +38,18 @@ const EVENTS: [Event; 6] = [
     Event::Dies,
 ];
 
-/// The commands that are tried.
+/// The commands under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Commands {
     /// One run.
     Convert,
-    /// One run with a shard of several pieces.
+    /// One run with a shard that is uploaded in several parts.
     ConvertLarge,
-    /// `run` of the same units, two times at once, and then `merge`, two times at once.
-    Together,
+    /// Two concurrent `run`s of the same units, then two concurrent `merge`s.
+    Concurrent,
 }
 
-/// How many events of each request are tried.
+/// The events to try at the request `nth`.
 fn events(seed: u64, nth: u64) -> Vec<Event> {
     match std::env::var("DSCONVERT_FAULTS").as_deref() {
         Ok("all" | "every") => EVENTS.to_vec(),
@@ -57,10 +57,10 @@ fn events(seed: u64, nth: u64) -> Vec<Event> {
     }
 }
 
-/// Options for one document that fills a shard.
+/// Options that put one large document into one shard.
 const LARGE: &str = "--tokenizer bytes --format msgpack --max-document-bytes 64MiB";
 
-/// A corpus, and the dataset that a local run makes of it.
+/// A corpus, and the files that a local run makes from it.
 struct Case {
     commands: Commands,
     setup: Setup,
@@ -89,29 +89,29 @@ impl Case {
         conversion("text", &self.source, &format!("{} {more}", self.options))
     }
 
-    /// An empty bucket or, before `run`, one with the plan.
-    fn place(&self) {
+    /// Empties the bucket and, if the commands start with `run`, stores the plan.
+    fn reset(&self) {
         self.setup.server.set_faults(Faults::default());
         self.setup.server.keys("bucket/").iter().for_each(|key| self.setup.server.delete(key));
-        if self.commands == Commands::Together {
+        if self.commands == Commands::Concurrent {
             self.setup.run("a", &format!("plan {}", self.convert(""))).exits(0);
         }
     }
 
-    /// The commands, one after another; those of one step run at once, on machines of their own.
+    /// The steps in order; the commands of a step run concurrently, each on its own machine.
     fn steps(&self) -> Vec<Vec<String>> {
         let twice = |args: &str| vec![args.to_owned(); 2];
         match self.commands {
             Commands::Convert | Commands::ConvertLarge => vec![vec![self.convert("")]],
-            Commands::Together => {
+            Commands::Concurrent => {
                 vec![twice(&format!("run {OUT}")), twice(&format!("merge {OUT} --max-rejects 50%"))]
             }
         }
     }
 
-    /// The number of requests without any fault.
+    /// The number of requests of a run without faults.
     fn count_requests(&self) -> u64 {
-        self.place();
+        self.reset();
         let before = self.setup.server.counts().requests;
         for step in self.steps() {
             Ran::of(self.setup.start("a", &step[0]).wait_with_output().unwrap()).exits(0);
@@ -120,9 +120,10 @@ impl Case {
         self.setup.server.counts().requests - before
     }
 
-    /// Has `event` happen at the request `nth`, and finishes what is left. Returns whether the request was made.
+    /// Triggers `event` at the request `nth`, and finishes the conversion with another run. Returns whether the event
+    /// occurred.
     fn survives(&self, nth: u64, event: Event) -> bool {
-        self.place();
+        self.reset();
         let server = &self.setup.server;
         let uploads = server.open_uploads();
         let (before, number) = (server.counts().faults, server.counts().requests + nth);
@@ -136,26 +137,26 @@ impl Case {
             let children: Vec<Child> = (step.iter().zip(["a", "b"]))
                 .map(|(args, machine)| self.start(machine, args, event))
                 .collect();
-            let all_ended = self.wait(children, event, before);
-            if !all_ended {
+            let all_succeeded = self.wait(children, event, before);
+            if !all_succeeded {
                 break;
             }
         }
-        let fired = server.counts().faults > before;
+        let occurred = server.counts().faults > before;
         server.set_faults(Faults::default());
-        // A server that is dead for a while is like any other for the next run, on a machine that has nothing.
+        // The server works again for the next run, which is on a machine without local files.
         let ran = self.setup.run("c", &self.convert("--resume"));
         assert_eq!(ran.status, 0, "request {nth}, {event:?}: {}", ran.stderr);
         assert_same(&self.setup.objects(), &self.local);
         self.setup.assert_clean("c");
-        // Only an upload in pieces whose name was lost with the response, or with the process, is left to the store's own rules.
+        // A multipart upload may be left over only if its id was lost with a response or with the process.
         if matches!(event, Event::Fails(Fault::Internal | Fault::Dropped)) {
             assert_eq!(server.open_uploads(), uploads, "request {nth}, {event:?}");
         }
-        fired
+        occurred
     }
 
-    /// Starts a command. Of a server that is dead, it does not expect an answer for long.
+    /// Starts a command, without retries if the server is going to stop answering.
     fn start(&self, machine: &str, args: &str, event: Event) -> Child {
         let args: Vec<&str> = args.split_whitespace().collect();
         let mut command = self.setup.command(machine, &args);
@@ -165,7 +166,7 @@ impl Case {
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
     }
 
-    /// Waits for commands, of which the first is killed when the request is made. Returns whether all have succeeded.
+    /// Waits for the commands, and kills the first one at the fault of a `Killed` event. Returns whether all succeeded.
     fn wait(&self, mut children: Vec<Child>, event: Event, faults_before: u64) -> bool {
         if matches!(event, Event::Killed(_)) {
             let started = Instant::now();
@@ -195,12 +196,12 @@ impl Case {
     }
 }
 
-/// Tries requests `first`, `first + step`, ….
+/// Tries every `step`-th request.
 fn sweep(commands: Commands, step: u64) {
     let seed = std::env::var("DSCONVERT_FAULTS_SEED").map_or(0, |seed| seed.parse().unwrap());
     let total = Case::new(commands).count_requests();
     assert!(total > 12, "{total}");
-    let (next, fired) = (AtomicU64::new(0), Mutex::new((0u64, 0u64)));
+    let (next, occurred) = (AtomicU64::new(0), Mutex::new((0u64, 0u64)));
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -211,16 +212,16 @@ fn sweep(commands: Commands, step: u64) {
                         break;
                     }
                     for event in events(seed, nth / step) {
-                        let was_made = case.survives(nth, event);
-                        let mut fired = fired.lock().unwrap();
-                        *fired = (fired.0 + u64::from(was_made), fired.1 + 1);
+                        let hit = case.survives(nth, event);
+                        let mut occurred = occurred.lock().unwrap();
+                        *occurred = (occurred.0 + u64::from(hit), occurred.1 + 1);
                     }
                 }
             });
         }
     });
-    let (fired, tried) = fired.into_inner().unwrap();
-    assert!(fired * 4 >= tried * 3, "{commands:?}: {fired} of {tried}");
+    let (occurred, tried) = occurred.into_inner().unwrap();
+    assert!(occurred * 4 >= tried * 3, "{commands:?}: {occurred} of {tried}");
 }
 
 #[test]
@@ -234,6 +235,6 @@ fn a_large_upload_survives_a_fault_at_each_request() {
 }
 
 #[test]
-fn processes_beside_each_other_survive_a_fault_at_each_request() {
-    sweep(Commands::Together, 3);
+fn concurrent_processes_survive_a_fault_at_each_request() {
+    sweep(Commands::Concurrent, 3);
 }

@@ -1,4 +1,4 @@
-//! Datasets that are written to object storage: object by object those of a local run, whatever fails on the way.
+//! Datasets written to object storage have the same objects as the files of a local run, whatever fails on the way.
 
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use crate::remote_setup::*;
 use crate::support::*;
 
 #[test]
-fn a_dataset_in_object_storage_is_that_of_a_local_run() {
+fn a_dataset_in_object_storage_equals_that_of_a_local_run() {
     let tokenizer = fixture("tokenizers/bpe.json").display().to_string();
     let setup = Setup::new();
     let documents = corpus_with_rejects(setup.dir.path(), 120, 7, 9);
     let long = setup.path("long.txt");
-    // A shard of several pieces.
+    // Makes a shard that is uploaded in several parts.
     std::fs::write(&long, "some text ".repeat(2 << 20)).unwrap();
     let cases = [
         ("text", documents, format!("{TEXT} --split train=0.7,test=0.3")),
@@ -39,12 +39,9 @@ fn a_dataset_in_object_storage_is_that_of_a_local_run() {
         setup.assert_clean("a");
         // A second run needs a new prefix; a resumed one has nothing to do.
         let before = setup.objects();
-        setup
-            .convert(kind, &source, &options)
-            .exits(2)
-            .says(&["there is a dataset already", "another prefix"]);
+        setup.convert(kind, &source, &options).exits(2).says(&["a dataset already exists", "another prefix"]);
         let again = setup.convert(kind, &source, &format!("{options} --resume")).exits(0);
-        assert!(again.stdout.contains("is complete already"), "{}", again.stdout);
+        assert!(again.stdout.contains("is already complete"), "{}", again.stdout);
         setup
             .convert(kind, &source, &format!("{options} --resume --seed 7"))
             .exits(2)
@@ -73,7 +70,7 @@ fn parts_on_several_machines_give_the_objects_of_one_run() {
     let status = setup.status();
     assert_eq!(status["missing"].as_array().unwrap().len() as u64, units - status["done"].as_u64().unwrap());
     setup.run("e", &format!("merge {OUT}")).exits(3).says(&["not finished", "dsconvert run s3://"]);
-    // The same units twice at a time, on one machine.
+    // Two concurrent runs of the same units, on one machine.
     let same: Vec<Child> = (0..2).map(|_| setup.start("b", &format!("run {OUT} --part 4/4"))).collect();
     for part in same {
         Ran::of(part.wait_with_output().unwrap()).exits(0);
@@ -85,7 +82,7 @@ fn parts_on_several_machines_give_the_objects_of_one_run() {
         nothing.stdout
     );
     assert!(setup.run("a", &format!("status {OUT}")).exits(0).stdout.contains("all units are done"));
-    // Two machines commit at a time.
+    // Two machines commit concurrently.
     setup.server.set_faults(Faults { latency: Duration::from_millis(5), ..Faults::default() });
     let merge = format!("merge {OUT} --max-rejects 50%");
     for child in [setup.start("e", &merge), setup.start("f", &merge)] {
@@ -95,14 +92,14 @@ fn parts_on_several_machines_give_the_objects_of_one_run() {
     setup.run("e", &merge).exits(0);
     assert_same(&setup.objects(), &local);
     assert_eq!(setup.status()["committed"], true);
-    assert!(setup.run("b", &format!("run {OUT} --part 1/3")).exits(0).stdout.contains("committed already"));
+    assert!(setup.run("b", &format!("run {OUT} --part 1/3")).exits(0).stdout.contains("already committed"));
     for machine in ["a", "b", "e", "f"] {
         setup.assert_clean(machine);
     }
 }
 
 #[test]
-fn two_runs_at_a_time_make_one_dataset() {
+fn two_concurrent_runs_make_one_dataset() {
     let setup = Setup::new();
     let (source, local) = setup.corpus();
     setup.run("a", &format!("plan {}", conversion("text", &source, TEXT))).exits(0);
@@ -116,7 +113,7 @@ fn two_runs_at_a_time_make_one_dataset() {
 }
 
 #[test]
-fn a_run_that_is_killed_goes_on_on_any_machine() {
+fn a_killed_run_can_be_resumed_on_any_machine() {
     let setup = Setup::new();
     let (source, local) = setup.corpus();
     let total = {
@@ -142,13 +139,13 @@ fn a_run_that_is_killed_goes_on_on_any_machine() {
         if !setup.has_manifest() && !setup.objects().is_empty() {
             setup.convert("text", &source, TEXT).exits(2).says(&["has not finished", "--resume"]);
             let other = setup.convert("text", &source, &format!("{TEXT} --seed 6 --resume"));
-            // Before the plan is stored, nothing is there that another run would contradict.
+            // Before the plan is stored, nothing contradicts the other options.
             if other.status == 0 {
                 continue;
             }
             other.exits(2).says(&["option \"output\" was", "\"seed\":6"]);
         }
-        // With what the first has left in its folder, and on a machine that has nothing.
+        // On the same machine with its leftover files, or on one without any.
         let machine = if eighth % 2 == 0 { "a" } else { "b" };
         setup.run(machine, &conversion("text", &source, &format!("{TEXT} --resume"))).exits(0);
         assert_same(&setup.objects(), &local);
@@ -158,7 +155,7 @@ fn a_run_that_is_killed_goes_on_on_any_machine() {
 }
 
 #[test]
-fn a_run_survives_the_failures_of_networks_and_servers() {
+fn a_run_survives_network_and_server_errors() {
     let setup = Setup::new();
     let (source, local) = setup.corpus();
     for seed in 0..3 {
@@ -169,17 +166,17 @@ fn a_run_survives_the_failures_of_networks_and_servers() {
         setup.convert("text", &source, TEXT).exits(0);
         assert!(setup.server.counts().faults > 10);
         setup.server.set_faults(Faults::default());
-        // What could not be deleted after the commit is deleted by whoever comes next.
+        // The next run deletes what could not be deleted after the commit.
         setup.convert("text", &source, &format!("{TEXT} --resume")).exits(0);
         assert_same(&setup.objects(), &local);
     }
 }
 
 #[test]
-fn lost_responses_to_what_is_created_once_are_no_conflict() {
+fn a_lost_response_to_a_create_only_request_is_no_conflict() {
     let setup = Setup::new();
     let (source, local) = setup.corpus();
-    // Half of the answers are lost: then the next request finds what the first has created.
+    // Half of the responses are lost, so that a retry finds the object already created.
     for only in ["plan.json", "unit.json", "manifest.json"] {
         let before = setup.server.counts().faults;
         for seed in 0..3 {
@@ -200,7 +197,7 @@ fn lost_responses_to_what_is_created_once_are_no_conflict() {
 }
 
 #[test]
-fn a_server_that_dies_ends_the_run_and_leaves_no_manifest() {
+fn a_server_that_stops_answering_ends_the_run_and_leaves_no_manifest() {
     let setup = Setup::new();
     let (source, local) = setup.corpus();
     let mut command = setup.command("a", &[]);
@@ -240,33 +237,33 @@ fn another_manifest_is_never_replaced() {
 }
 
 #[test]
-fn a_store_that_replaces_what_must_be_created_once_is_refused() {
+fn a_store_that_ignores_create_only_conditions_is_refused() {
     let setup = Setup::new();
     let (source, _) = setup.corpus();
     setup.server.set_faults(Faults { ignores_conditions: true, ..Faults::default() });
     for command in [conversion("text", &source, TEXT), format!("plan {}", conversion("text", &source, TEXT))]
     {
-        setup.run("a", &command).exits(3).says(&["the store replaces an object", "If-None-Match"]);
+        setup.run("a", &command).exits(3).says(&["does not support create-only writes", "If-None-Match"]);
         assert_eq!(setup.objects(), Tree::new());
         setup.assert_clean("a");
     }
 }
 
 #[test]
-fn what_is_in_the_way_is_refused_untouched() {
+fn a_prefix_with_foreign_objects_is_refused_untouched() {
     let setup = Setup::new();
     let (source, _) = setup.corpus();
     setup.server.put(&format!("{PREFIX}notes.txt"), "mine");
     for resume in ["", "--resume"] {
         let ran = setup.convert("text", &source, &format!("{TEXT} {resume}"));
-        ran.exits(2).says(&["not of a dataset", "another prefix"]);
+        ran.exits(2).says(&["do not belong to a dataset", "another prefix"]);
     }
     setup.run("a", &format!("run {OUT}")).exits(2).says(&["there is no plan", "dsconvert plan"]);
     setup.run("a", &format!("merge {OUT}")).exits(2).says(&["there is no plan"]);
     setup.run("a", &format!("status {OUT}")).exits(2).says(&["there is no plan"]);
-    setup.run("a", &format!("merge {OUT} --verify")).exits(2).says(&["sizes only"]);
+    setup.run("a", &format!("merge {OUT} --verify")).exits(2).says(&["only be checked by size"]);
     assert_eq!(setup.objects().into_keys().collect::<Vec<_>>(), ["notes.txt"]);
-    // A neighbour whose name starts alike is none of its business.
+    // A key whose name only starts with the name of the dataset is left alone.
     setup.server.delete(&format!("{PREFIX}notes.txt"));
     setup.server.put("bucket/some/settings.txt", "mine");
     setup.convert("text", &source, TEXT).exits(0);
@@ -286,13 +283,13 @@ fn a_bucket_that_cannot_be_used_is_named() {
 }
 
 #[test]
-fn a_run_of_which_nothing_is_worth_keeping_leaves_nothing() {
+fn a_run_without_records_or_with_duplicate_keys_leaves_no_objects() {
     let setup = Setup::new();
     let source = setup.path("bad.jsonl");
     std::fs::write(&source, "bad\n".repeat(20)).unwrap();
-    setup.convert("text", &source, "--tokenizer bytes").exits(3).says(&["no record came out"]);
+    setup.convert("text", &source, "--tokenizer bytes").exits(3).says(&["no records were produced"]);
     assert_eq!(setup.objects(), Tree::new());
-    // Two items with one key, named from records that are only in the store.
+    // Two items with the same key; the message about them is made from records that exist only in the store.
     std::fs::write(&source, "{\"text\": \"a\", \"id\": \"x\"}\n{\"text\": \"b\", \"id\": \"x\"}\n").unwrap();
     let ran = setup.convert("text", &source, "--tokenizer bytes --key-field id");
     ran.exits(2).says(&["two items have the key \"x\""]);
@@ -301,7 +298,7 @@ fn a_run_of_which_nothing_is_worth_keeping_leaves_nothing() {
 }
 
 #[test]
-fn a_shard_that_is_damaged_in_the_store_is_made_again_before_the_commit_and_reported_after() {
+fn a_shard_damaged_in_the_store_is_rebuilt_before_the_commit_and_reported_after_it() {
     let setup = Setup::new();
     let (source, local) = setup.corpus();
     let shard = format!("{PREFIX}train/train-000001-00.pb");
@@ -319,7 +316,7 @@ fn a_shard_that_is_damaged_in_the_store_is_made_again_before_the_commit_and_repo
             setup.run("b", &format!("run {OUT} --units 1")).exits(0).says(&["unit 1 is converted again"]);
         assert!(again.stdout.starts_with("1 unit converted"), "{}", again.stdout);
     }
-    // A result that was altered.
+    // An altered unit result.
     setup.server.put(&format!("{PREFIX}.dsconvert/units/000002/unit.json"), "{}\nx\n");
     setup.convert("text", &source, &format!("{TEXT} --resume")).exits(0).says(&["unit 2 is converted again"]);
     assert_same(&setup.objects(), &local);
@@ -350,11 +347,11 @@ fn a_signal_keeps_the_units_that_are_finished() {
 }
 
 #[test]
-fn the_scratch_directory_is_where_it_is_asked_for() {
+fn the_scratch_option_sets_the_scratch_directory() {
     let setup = Setup::new();
     let (source, local) = setup.corpus();
     let scratch = setup.path("scratch");
-    // A file is in its place.
+    // A file in its place is an error.
     std::fs::write(&scratch, "x").unwrap();
     let options = format!("{TEXT} --scratch {}", scratch.display());
     setup.convert("text", &source, &options).exits(3).says(&["scratch"]);
@@ -362,7 +359,7 @@ fn the_scratch_directory_is_where_it_is_asked_for() {
     setup.convert("text", &source, &format!("{options} --resume")).exits(0);
     assert_same(&setup.objects(), &local);
     assert!(scratch.is_dir() && tree(&scratch).is_empty());
-    // It must not be among what is converted.
+    // It must not overlap the sources.
     let inside = format!(
         "text {} --out s3://bucket/b --tokenizer bytes --scratch {}",
         source.parent().unwrap().display(),

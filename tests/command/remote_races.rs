@@ -1,5 +1,5 @@
-//! Two drivers that convert into one prefix at the same time: one dataset is committed, and it is that of a local run,
-//! whatever fails on the way. And stores that refuse: the message and the exit status of every command.
+//! Concurrent runs into one prefix commit one dataset, equal to that of a local run, whatever fails on the way. Also,
+//! the message and exit status of every command when a store refuses its requests.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -13,7 +13,7 @@ use crate::support::*;
 const IMAGES: &str = "--resize shorter:32 --unit-bytes 65536 --shard-records 5 --max-rejects 50% --threads 2";
 const OTHER: &str = "--resize shorter:24 --unit-bytes 65536 --shard-records 5 --max-rejects 50% --threads 2";
 
-/// The dataset that a local run makes of the photographs.
+/// The files that a local run makes from the photos.
 fn local(setup: &Setup, options: &str) -> Tree {
     let out: PathBuf = setup.path(&format!("local-{}", options.len() + options.matches("24").count()));
     convert("images", &fixture("photos"), &out, options).exits(0);
@@ -24,7 +24,7 @@ fn images(options: &str) -> String {
     conversion("images", &fixture("photos"), options)
 }
 
-/// Every way of failing that a client has to live with, and answers that take their time, so that two runs overlap.
+/// Every fault that a client must survive, and enough latency for two runs to overlap.
 fn faults(seed: u64) -> Faults {
     Faults { latency: Duration::from_millis(4), page: 7, ..Faults::usual(8, seed) }
 }
@@ -33,16 +33,16 @@ fn finish(child: Child) -> Ran {
     Ran::of(child.wait_with_output().unwrap())
 }
 
-/// Asserts that a driver has succeeded, or says who has won and what to do.
+/// Returns whether a run succeeded; asserts that the message of one that lost explains what happened and what to do.
 #[track_caller]
-fn won_or_told(ran: &Ran) -> bool {
+fn won_or_explained(ran: &Ran) -> bool {
     assert!(!ran.stderr.contains("this is a bug"), "{}", ran.stderr);
     assert!(matches!(ran.status, 0 | 2 | 3), "{}: {}", ran.status, ran.stderr);
     if ran.status == 0 {
         return true;
     }
-    let says = ["has not finished", "there is a dataset already", "was committed", "another run has"];
-    assert!(says.iter().any(|part| ran.stderr.contains(part)), "{}", ran.stderr);
+    let reasons = ["has not finished", "a dataset already exists", "was committed", "another run has"];
+    assert!(reasons.iter().any(|reason| ran.stderr.contains(reason)), "{}", ran.stderr);
     assert!(ran.stderr.contains("  tip: ") && ran.stderr.contains(OUT), "{}", ran.stderr);
     false
 }
@@ -53,17 +53,17 @@ fn clear(setup: &Setup) {
 }
 
 #[test]
-fn two_drivers_with_one_plan_commit_one_dataset() {
+fn two_concurrent_runs_with_the_same_options_commit_one_dataset() {
     let setup = Setup::new();
     let expected = local(&setup, IMAGES);
     for seed in 0..3 {
         clear(&setup);
         setup.server.set_faults(faults(seed));
         let runs = ["a", "b"].map(|machine| setup.start(machine, &images(IMAGES)));
-        let won = runs.map(|child| u32::from(won_or_told(&finish(child)))).iter().sum::<u32>();
+        let won = runs.map(|child| u32::from(won_or_explained(&finish(child)))).iter().sum::<u32>();
         assert!(won >= 1, "seed {seed}");
         setup.server.set_faults(Faults::default());
-        // What could not be deleted after the commit is deleted by the next run.
+        // The next run deletes what could not be deleted after the commit.
         setup.run("a", &images(&format!("{IMAGES} --resume"))).exits(0);
         assert_same(&setup.objects(), &expected);
         ["a", "b"].iter().for_each(|machine| setup.assert_clean(machine));
@@ -71,7 +71,7 @@ fn two_drivers_with_one_plan_commit_one_dataset() {
 }
 
 #[test]
-fn of_two_drivers_with_other_options_one_commits() {
+fn of_two_concurrent_runs_with_different_options_one_commits() {
     let setup = Setup::new();
     let expected = [local(&setup, IMAGES), local(&setup, OTHER)];
     for seed in 0..4 {
@@ -80,7 +80,7 @@ fn of_two_drivers_with_other_options_one_commits() {
         let options = if seed % 2 == 0 { [IMAGES, OTHER] } else { [OTHER, IMAGES] };
         let runs = [("a", options[0]), ("b", options[1])];
         let runs = runs.map(|(machine, options)| setup.start(machine, &images(options)));
-        let won = runs.map(|child| won_or_told(&finish(child)));
+        let won = runs.map(|child| won_or_explained(&finish(child)));
         setup.server.set_faults(Faults::default());
         assert!(won[0] != won[1], "seed {seed}: {won:?}");
         let winner = options[usize::from(won[1])];
@@ -91,7 +91,7 @@ fn of_two_drivers_with_other_options_one_commits() {
 }
 
 #[test]
-fn a_driver_that_is_killed_beside_another_one_changes_nothing() {
+fn killing_one_of_two_concurrent_runs_changes_nothing() {
     let setup = Setup::new();
     let expected = local(&setup, IMAGES);
     let mut killed = 0;
@@ -112,16 +112,16 @@ fn a_driver_that_is_killed_beside_another_one_changes_nothing() {
         killed += u32::from(!victim.wait().unwrap().success());
         finish(survivor).exits(0);
         setup.server.set_faults(Faults::default());
-        // Where it was killed, and on a machine that has nothing.
+        // On the machine where it was killed, or on one without local files.
         setup.run(if quarter == 2 { "b" } else { "c" }, &resumed).exits(0);
         assert_same(&setup.objects(), &expected);
     }
     assert!(killed >= 1);
 }
 
-/// Runs every command that meets the store in its own way. Each exits with `status` and says `parts`.
+/// Runs every command that accesses a store, and asserts that each exits with `status` and a message with `parts`.
 #[track_caller]
-fn all_refuse(setup: &Setup, bucket: &str, status: i32, parts: &[&str]) {
+fn assert_all_refuse(setup: &Setup, bucket: &str, status: i32, parts: &[&str]) {
     let out = setup.path("refused");
     let source = fixture("photos");
     for command in [
@@ -151,7 +151,7 @@ fn all_refuse(setup: &Setup, bucket: &str, status: i32, parts: &[&str]) {
 }
 
 #[test]
-fn a_store_that_refuses_is_named_with_the_reason() {
+fn a_store_that_refuses_requests_is_named_with_the_reason() {
     let setup = Setup::new();
     setup.server.put("bucket/photos/a.jpg", "x");
     setup.server.put("bucket/a.jsonl", "{\"text\": \"a\"}\n");
@@ -162,9 +162,9 @@ fn a_store_that_refuses_is_named_with_the_reason() {
         (Fault::Skewed, ["the clock of this machine", "set the clock"]),
     ] {
         setup.server.set_faults(Faults { kinds: vec![fault], one_in: 1, ..Faults::default() });
-        all_refuse(&setup, "bucket", 3, &parts);
+        assert_all_refuse(&setup, "bucket", 3, &parts);
         assert_eq!(setup.server.keys("bucket/"), before);
     }
     setup.server.set_faults(Faults::default());
-    all_refuse(&setup, "no-such-bucket", 3, &["there is no such", "check the"]);
+    assert_all_refuse(&setup, "no-such-bucket", 3, &["there is no such", "check the"]);
 }

@@ -1,4 +1,4 @@
-//! A server of objects, and machines that write to it.
+//! An object store, and simulated machines that write to it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use crate::support::*;
 
-/// Where the tests write to.
+/// The URL of the output.
 pub const OUT: &str = "s3://bucket/some/set";
-/// Its keys on the server.
+/// The prefix of its keys on the server.
 pub const PREFIX: &str = "bucket/some/set/";
 
 pub const TEXT: &str = "--tokenizer bytes --dedup exact --filter-length 30:9999 --unit-bytes 4096 --shard-records 5 \
                     --format protobuf --max-rejects 50%";
 
-/// A server, and a machine with a folder for temporary files.
+/// An object store, and a folder with the local files of the machines.
 pub struct Setup {
     pub server: Server,
     pub dir: tempfile::TempDir,
@@ -31,7 +31,7 @@ impl Setup {
         self.dir.path().join(name)
     }
 
-    /// A corpus, and the dataset that a local run makes of it.
+    /// Writes a corpus; returns its path and the files that a local run makes from it.
     pub fn corpus(&self) -> (PathBuf, Tree) {
         let source = corpus_with_rejects(self.dir.path(), 120, 7, 9);
         let local = self.path("local");
@@ -39,7 +39,7 @@ impl Setup {
         (source, tree(&local))
     }
 
-    /// `dsconvert ARGS` on a machine called `machine`: its scratch directories are its own.
+    /// `dsconvert ARGS` on a machine called `machine`, which has its own scratch directory.
     pub fn command(&self, machine: &str, args: &[&str]) -> Command {
         let scratch = self.path(machine);
         std::fs::create_dir_all(&scratch).unwrap();
@@ -58,7 +58,7 @@ impl Setup {
         self.command(machine, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// `dsconvert KIND SOURCE --out OUT OPTIONS…`
+    /// Runs `dsconvert KIND SOURCE --out OUT OPTIONS…` on machine `a`.
     pub fn convert(&self, kind: &str, source: &Path, options: &str) -> Ran {
         self.run("a", &conversion(kind, source, options))
     }
@@ -69,7 +69,7 @@ impl Setup {
         keys.iter().map(|key| (key[PREFIX.len()..].to_owned(), self.server.get(key).unwrap())).collect()
     }
 
-    /// Asserts that no scratch directory of the machine holds anything.
+    /// Asserts that the scratch directory of the machine is empty.
     #[track_caller]
     pub fn assert_clean(&self, machine: &str) {
         let left: Vec<String> = tree(&self.path(machine)).into_keys().collect();

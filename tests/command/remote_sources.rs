@@ -1,4 +1,4 @@
-//! Sources in object storage: the dataset is that of the same files in a folder.
+//! Sources in object storage give the same dataset as the same files in a folder.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ impl Sources {
         self.dir.path().join(name)
     }
 
-    /// A file in the folder, and an object of the same name.
+    /// Writes a file to the folder, and an object of the same name to the bucket.
     fn put(&self, name: &str, bytes: &[u8]) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -32,7 +32,7 @@ impl Sources {
         self.server.put(&format!("bucket/{name}"), bytes);
     }
 
-    /// Runs `dsconvert ARGUMENTS…` (one text, divided at spaces) in the folder, where the bucket can be reached.
+    /// Runs `dsconvert ARGUMENTS…` in the folder, with access to the bucket; `arguments` is split at whitespace.
     fn run(&self, arguments: &str) -> Ran {
         let mut command = command(arguments.split_whitespace());
         command.current_dir(self.dir.path()).envs(self.server.environment());
@@ -40,9 +40,10 @@ impl Sources {
         Ran::of(command.output().unwrap())
     }
 
-    /// Converts `sources` from the folder and from the bucket, and asserts that both give the same.
+    /// Converts `sources` from the folder and from the bucket, asserts that the datasets are equal, and returns the run
+    /// from the bucket.
     #[track_caller]
-    fn same(&self, kind: &str, sources: &[&str], options: &str) -> Ran {
+    fn convert_both(&self, kind: &str, sources: &[&str], options: &str) -> Ran {
         let remote: Vec<String> = sources.iter().map(|source| format!("s3://bucket/{source}")).collect();
         for (out, sources) in [("local", sources.join(" ")), ("remote", remote.join(" "))] {
             let _ = std::fs::remove_dir_all(self.path(out));
@@ -59,7 +60,7 @@ impl Sources {
     }
 }
 
-/// An archive of stored files.
+/// A tar archive of these files.
 fn tar(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, bytes) in files {
@@ -72,7 +73,7 @@ fn tar(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
 }
 
 #[test]
-fn images_of_a_bucket_are_those_of_the_folder() {
+fn images_in_a_bucket_give_the_dataset_of_the_folder() {
     let sources = Sources::new(Faults { page: 7, ..Faults::usual(5, 1) });
     for number in 0..24 {
         let split = if number % 3 == 0 { "val" } else { "train" };
@@ -84,21 +85,21 @@ fn images_of_a_bucket_are_those_of_the_folder() {
     sources.put("photos/train/cat-notes.txt", b"not an image");
     sources.put("photos/train/.hidden.jpg", &image(1));
     sources.put("photos/.git/x.jpg", &image(1));
-    // Markers that consoles make for folders.
+    // Folder markers, as web consoles create them.
     for marker in ["photos/", "photos/train/", "photos/train/cat/", "photos/none/"] {
         sources.server.put(&format!("bucket/{marker}"), b"");
     }
     sources.server.put("bucket/photos-of-others/x.jpg", image(2));
     let options = "--resize shorter:16 --max-rejects 3 --unit-bytes 65536 --shard-records 5";
-    sources.same("images", &["photos"], &format!("{options} --dedup bytes"));
+    sources.convert_both("images", &["photos"], &format!("{options} --dedup bytes"));
     assert_eq!(manifest(&sources.path("remote"))["schema"]["class_names"].as_array().unwrap().len(), 3);
     assert_eq!(rejects(&sources.path("remote")).len(), 2);
-    sources.same("images", &["photos/"], &format!("{options} --shuffle --seed 4 --format arrow"));
+    sources.convert_both("images", &["photos/"], &format!("{options} --shuffle --seed 4 --format arrow"));
     assert!(sources.server.counts().faults > 10);
 }
 
 #[test]
-fn containers_of_images_are_read_in_the_bucket() {
+fn archives_and_tables_of_images_are_read_from_the_bucket() {
     let sources = Sources::new(Faults::usual(6, 2));
     let files: Vec<(String, Vec<u8>)> =
         (0..9).map(|number| (format!("c{}/{number}.jpg", number % 2), image(number))).collect();
@@ -108,20 +109,20 @@ fn containers_of_images_are_read_in_the_bucket() {
     sources.put("tars/a-00.tar", &tar(&files));
     let names: Vec<(&str, Vec<u8>)> = vec![("x.jpg", image(3)), ("x.cls", b"7".to_vec())];
     sources.put("tars/a-01.tar.zst", &zstd::encode_all(&tar(&names)[..], 1).unwrap());
-    sources.same("images", &["zips"], "--resize shorter:16");
-    sources.same("images", &["zips/a.zip"], "--resize shorter:16");
-    sources.same("images", &["tars"], "--resize shorter:16 --format msgpack");
-    sources.same("images", &["tars/a-{00..00}.tar"], "");
+    sources.convert_both("images", &["zips"], "--resize shorter:16");
+    sources.convert_both("images", &["zips/a.zip"], "--resize shorter:16");
+    sources.convert_both("images", &["tars"], "--resize shorter:16 --format msgpack");
+    sources.convert_both("images", &["tars/a-{00..00}.tar"], "");
     // A dataset of images in Parquet files.
     sources.run("images tars/a-00.tar --out parquet --shard-records 4").exits(0);
     for (name, bytes) in tree(&sources.path("parquet/train")) {
         sources.put(&format!("tables/{name}"), &bytes);
     }
-    sources.same("images", &["tables"], "");
+    sources.convert_both("images", &["tables"], "");
 }
 
 #[test]
-fn names_in_tables_and_lists_are_those_of_objects() {
+fn tables_and_lists_can_name_objects() {
     let sources = Sources::new(Faults { page: 10, ..Faults::usual(8, 3) });
     let mut table = "file_name,caption\n".to_owned();
     let mut list = "./i3.jpg\nnone.jpg\n../up.jpg\n".to_owned();
@@ -131,10 +132,14 @@ fn names_in_tables_and_lists_are_those_of_objects() {
         list.push_str(&format!("i{}.jpg\n", number + 4));
     }
     std::fs::write(sources.path("list.txt"), list).unwrap();
-    sources.same("images", &["photos"], "--resize shorter:16 --files-from list.txt --max-rejects 90%");
+    sources.convert_both(
+        "images",
+        &["photos"],
+        "--resize shorter:16 --files-from list.txt --max-rejects 90%",
+    );
     sources.put("photos/metadata.csv", format!("{table}gone.jpg,gone\n").as_bytes());
     sources.put("photos/beside.jpg", &image(1));
-    let ran = sources.same("images", &["photos"], "--resize shorter:16");
+    let ran = sources.convert_both("images", &["photos"], "--resize shorter:16");
     assert!(ran.stdout.contains("metadata: s3://bucket/photos/metadata.csv"), "{}", ran.stdout);
     let no = "images s3://bucket/photos --out no";
     for option in ["--metadata", "--files-from", "--classes"] {
@@ -146,7 +151,7 @@ fn names_in_tables_and_lists_are_those_of_objects() {
 }
 
 #[test]
-fn texts_of_a_bucket_are_those_of_the_folder() {
+fn texts_in_a_bucket_give_the_dataset_of_the_folder() {
     let sources = Sources::new(Faults::usual(5, 4));
     corpus(&sources.path("plain.jsonl"), 400);
     let text = std::fs::read(sources.path("plain.jsonl")).unwrap();
@@ -164,19 +169,23 @@ fn texts_of_a_bucket_are_those_of_the_folder() {
     sources.put("corpus/val/notes.md", b"# Not read");
     sources.put("corpus/val/cut.jsonl.gz", b"\x1f\x8b\x08\0cut short");
     let options = "--tokenizer bytes --unit-bytes 4096 --max-rejects 50%";
-    sources.same("text", &["corpus"], options);
+    sources.convert_both("text", &["corpus"], options);
     assert_eq!(manifest(&sources.path("remote"))["splits"].as_object().unwrap().len(), 2);
-    sources.same("text", &["corpus/train", "corpus/val"], &format!("{options} --shuffle --dedup exact"));
-    sources.same("text", &["corpus/train/a.jsonl"], &format!("{options} --format protobuf"));
+    sources.convert_both(
+        "text",
+        &["corpus/train", "corpus/val"],
+        &format!("{options} --shuffle --dedup exact"),
+    );
+    sources.convert_both("text", &["corpus/train/a.jsonl"], &format!("{options} --format protobuf"));
     sources.run("text corpus/train/a.jsonl --out ids --tokenizer bytes --format parquet").exits(0);
     assert!(sources.server.counts().faults > 10);
 }
 
 #[test]
-fn tables_of_text_are_read_in_the_bucket() {
+fn tables_of_text_are_read_from_the_bucket() {
     use arrow_array::{RecordBatch, StringArray};
     let sources = Sources::new(Faults::usual(6, 5));
-    // Larger than what is read at once.
+    // Larger than a single read.
     let texts: Vec<String> = (0..9000).map(|n| format!("{n} {}", "x".repeat(n % 1500))).collect();
     let column: arrow_array::ArrayRef = std::sync::Arc::new(StringArray::from(texts));
     let batch = RecordBatch::try_from_iter([("text", column)]).unwrap();
@@ -192,11 +201,11 @@ fn tables_of_text_are_read_in_the_bucket() {
     writer.write(&batch.slice(0, 100)).unwrap();
     sources.put("tables/b.arrow", &writer.into_inner().unwrap());
     sources.put("tables/damaged.parquet", b"PAR1 and nothing else PAR1");
-    sources.same("text", &["tables"], "--tokenizer bytes --unit-bytes 2MiB --max-rejects 5");
+    sources.convert_both("text", &["tables"], "--tokenizer bytes --unit-bytes 2MiB --max-rejects 5");
 }
 
 #[test]
-fn files_of_web_servers_are_read_one_by_one() {
+fn files_on_web_servers_are_read_by_url() {
     let sources = Sources::new(Faults::usual(7, 6));
     corpus(&sources.path("a b.jsonl"), 90);
     let text = std::fs::read(sources.path("a b.jsonl")).unwrap();
@@ -206,24 +215,24 @@ fn files_of_web_servers_are_read_one_by_one() {
     std::fs::rename(sources.path("a b.jsonl"), sources.path("a.jsonl")).unwrap();
     sources.run("text x=a.jsonl --out local --tokenizer bytes").exits(0);
     assert_same(&tree(&sources.path("local")), &tree(&sources.path("web")));
-    for (source, says) in [
+    for (source, message) in [
         (format!("{address}/none.jsonl"), "no such source"),
-        (format!("{address}/a%20b.jsonl?key=hunter2"), "must end before"),
+        (format!("{address}/a%20b.jsonl?key=hunter2"), "must not contain `?`"),
         (format!("{address}/*.jsonl"), "patterns"),
-        ("ftp://host/x".into(), "ftp:// cannot be read"),
+        ("ftp://host/x".into(), "unsupported scheme ftp://"),
         ("s3://bucket/none".into(), "no such source"),
         ("s3://nowhere/none".into(), "no such"),
         ("s3://bucket/*/x".into(), "patterns"),
     ] {
         let ran = sources.run(&format!("text {source} --out no --tokenizer bytes"));
         assert!(matches!(ran.status, 2 | 3), "{ran:?}");
-        assert!(ran.stderr.contains(says) && !ran.stderr.contains("hunter2"), "{source}: {}", ran.stderr);
+        assert!(ran.stderr.contains(message) && !ran.stderr.contains("hunter2"), "{source}: {}", ran.stderr);
         assert!(!sources.path("no").is_dir(), "{source}");
     }
 }
 
 #[test]
-fn keys_that_are_no_paths_are_left_out_and_named() {
+fn keys_that_are_not_paths_are_skipped_and_named() {
     let sources = Sources::new(Faults::default());
     sources.put("photos/a.jpg", &image(0));
     sources.server.put("bucket/photos/x//y.jpg", image(1));
@@ -253,7 +262,7 @@ fn an_object_that_changes_fails_its_unit_and_the_others_are_kept() {
     let options = "--unit-bytes 4096 --format msgpack";
     sources.run(&format!("images photos --out whole {options}")).exits(0);
     sources.run(&format!("plan images s3://bucket/photos --out out {options}")).exits(0);
-    // Replaced by one of the same size, and deleted.
+    // One object is replaced by another of the same size, and one is deleted.
     let mut other = image(3);
     *other.last_mut().unwrap() ^= 1;
     sources.server.put("bucket/photos/03.jpg", other);
@@ -277,7 +286,7 @@ fn an_object_that_changes_fails_its_unit_and_the_others_are_kept() {
 }
 
 #[test]
-fn a_server_that_dies_ends_the_run_and_another_one_finishes_it() {
+fn a_server_that_stops_answering_ends_the_run_which_can_be_resumed() {
     let sources = Sources::new(Faults::default());
     for number in 0..60 {
         sources.put(&format!("texts/{number:02}.txt"), format!("text {number} ").repeat(400).as_bytes());
@@ -293,14 +302,14 @@ fn a_server_that_dies_ends_the_run_and_another_one_finishes_it() {
         .env("DSCONVERT_RETRY_SECONDS", "1");
     Ran::of(run.output().unwrap()).exits(3).says(&["units failed", "--resume"]);
     let requests = sources.server.counts().requests - before;
-    assert!(requests < 400, "{requests} requests to a server that is dead");
+    assert!(requests < 400, "{requests} requests to a server that does not answer");
     sources.server.set_faults(Faults::default());
     sources.run(&format!("{arguments} --resume")).exits(0);
     assert_same(&tree(&sources.path("whole")), &tree(&sources.path("out")));
 }
 
 #[test]
-fn a_plan_has_addresses_and_nothing_secret() {
+fn a_plan_stores_urls_but_no_secrets() {
     let sources = Sources::new(Faults::default());
     sources.put("photos/a.jpg", &image(0));
     sources.run("plan images x=s3://bucket/photos/ --out out").exits(0);
@@ -309,7 +318,7 @@ fn a_plan_has_addresses_and_nothing_secret() {
         .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
         .collect();
     assert!(files.iter().any(|text| text.contains("s3://bucket/photos")));
-    // Both keys of the test server are this word.
+    // The access key and the secret key of the test server are both `test`.
     assert!(!files.iter().any(|text| text.contains("\"test\"")), "{files:?}");
     assert!(Path::new(&sources.path("out")).join(".dsconvert").is_dir());
 }

@@ -1,4 +1,4 @@
-//! `--resume=repair`: damaged files of a committed dataset are made again, with the bytes that were committed.
+//! `--resume=repair` and `inspect --repair` rebuild damaged files of a committed dataset with the committed bytes.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use crate::support::*;
 const TEXT: &str = "--tokenizer bytes --unit-bytes 4096 --shard-records 8 --dedup exact --shuffle --pack 64 \
                     --split train=0.7,validation=0.3 --max-rejects 50%";
 
-/// A dataset of several units, and its sources.
+/// Makes a dataset of several units; returns the paths of its source and its directory.
 fn dataset(dir: &Path) -> (PathBuf, PathBuf) {
     let (source, out) = (corpus_with_rejects(dir, 80, 5, 40), dir.join("out"));
     convert("text", &source, &out, TEXT).exits(0);
@@ -25,6 +25,7 @@ fn verify(out: &Path) -> Ran {
     Ran::of(command([Path::new("inspect"), out, Path::new("--verify")]).output().unwrap())
 }
 
+/// Flips a bit in the middle of a file.
 fn flip(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
     let middle = bytes.len() / 2;
@@ -33,13 +34,13 @@ fn flip(path: &Path) {
 }
 
 #[test]
-fn damaged_and_missing_shards_are_made_again() {
+fn damaged_and_missing_shards_are_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = dataset(dir.path());
     let whole = tree(&out);
     let shards = shards(&out);
     let repair = || convert("text", &source, &out, &format!("{TEXT} --resume=repair"));
-    assert!(repair().exits(0).stdout.contains("is complete already"));
+    assert!(repair().exits(0).stdout.contains("is already complete"));
 
     flip(&out.join(&shards[0]));
     std::fs::write(out.join(&shards[1]), b"short").unwrap();
@@ -48,7 +49,7 @@ fn damaged_and_missing_shards_are_made_again() {
     convert("text", &source, &out, &format!("{TEXT} --resume=verify")).exits(3).says(&["--resume=repair"]);
     let lost = shards.iter().filter(|name| name.starts_with("validation/")).count();
     let repaired = repair().exits(0).says(&["c.jsonl"]);
-    let made = format!("is repaired: {} files made again", lost + 2);
+    let made = format!("is repaired: {} files regenerated", lost + 2);
     assert!(repaired.stdout.contains(&made), "{}", repaired.stdout);
     for name in &shards[..2] {
         let unit: u32 = name.rsplit('-').nth(1).unwrap().parse().unwrap();
@@ -65,12 +66,12 @@ fn damaged_and_missing_shards_are_made_again() {
 }
 
 #[test]
-fn what_is_left_of_an_interrupted_repair_does_no_harm() {
+fn leftovers_of_an_interrupted_repair_do_no_harm() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = dataset(dir.path());
     let whole = tree(&out);
     let shard = &shards(&out)[0];
-    // A unit of another run, and an attempt that was cut short.
+    // A unit of another run, and an interrupted attempt.
     flip(&out.join(shard));
     let work = out.join(".dsconvert/units/000000/done");
     std::fs::create_dir_all(&work).unwrap();
@@ -81,7 +82,7 @@ fn what_is_left_of_an_interrupted_repair_does_no_harm() {
 }
 
 #[test]
-fn a_shard_that_comes_out_differently_is_not_replaced() {
+fn a_shard_that_cannot_be_reproduced_is_not_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = dataset(dir.path());
     let shards = shards(&out);
@@ -93,7 +94,7 @@ fn a_shard_that_comes_out_differently_is_not_replaced() {
     assert_ne!(text, other);
     std::fs::write(&source, other).unwrap();
     convert("text", &source, &out, &format!("{TEXT} --resume=repair")).exits(3).says(&[
-        "does not come out as it was committed",
+        "differs from the committed one",
         &shards[0],
         "--overwrite",
     ]);
@@ -101,7 +102,7 @@ fn a_shard_that_comes_out_differently_is_not_replaced() {
 }
 
 #[test]
-fn the_tokenizer_is_written_again() {
+fn a_damaged_tokenizer_is_rewritten() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let options =
@@ -111,22 +112,22 @@ fn the_tokenizer_is_written_again() {
     let whole = tree(&out);
     flip(&out.join("tokenizer.json"));
     let repaired = repair().exits(0).says(&["is written again"]);
-    assert!(repaired.stdout.contains("1 file made again"), "{}", repaired.stdout);
+    assert!(repaired.stdout.contains("1 file regenerated"), "{}", repaired.stdout);
     assert_same(&tree(&out), &whole);
 }
 
 #[test]
-fn every_index_and_list_is_made_again_from_all_units() {
+fn every_index_and_list_is_rebuilt_from_all_units() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = dataset(dir.path());
     let whole = tree(&out);
     let repair = || convert("text", &source, &out, &format!("{TEXT} --resume=repair"));
     let derived: Vec<&String> =
         whole.keys().filter(|name| name.starts_with("index/") || name.ends_with(".jsonl")).collect();
-    // Two splits of three index files, the shard table, rejects and duplicates.
+    // Three index files for each of two splits, the shard table, rejects and duplicates.
     assert!(derived.len() >= 9, "{derived:?}");
     for (i, name) in derived.iter().enumerate() {
-        // Another size is noticed by every run, other bytes by those that compare hashes.
+        // Every run detects a different size; only those that compare hashes detect different bytes.
         match i % 3 {
             0 => std::fs::write(out.join(name), b"short").unwrap(),
             1 => std::fs::remove_file(out.join(name)).unwrap(),
@@ -135,15 +136,15 @@ fn every_index_and_list_is_made_again_from_all_units() {
         }
     }
     convert("text", &source, &out, &format!("{TEXT} --resume=verify")).exits(3).says(&["--resume=repair"]);
-    let repaired = repair().exits(0).says(&["index/shards.arrow", "made again from all units"]);
-    let made = format!("is repaired: {} files made again", derived.len());
+    let repaired = repair().exits(0).says(&["index/shards.arrow", "regenerated from all units"]);
+    let made = format!("is repaired: {} files regenerated", derived.len());
     assert!(repaired.stdout.contains(&made), "{}", repaired.stdout);
     assert_same(&tree(&out), &whole);
     verify(&out).exits(0);
 }
 
 #[test]
-fn without_the_shard_table_damaged_shards_are_found_and_made_again() {
+fn without_the_shard_table_damaged_shards_are_found_and_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = dataset(dir.path());
     let whole = tree(&out);
@@ -153,12 +154,12 @@ fn without_the_shard_table_damaged_shards_are_found_and_made_again() {
     }
     std::fs::remove_file(out.join(&shards[2])).unwrap();
     let repaired = convert("text", &source, &out, &format!("{TEXT} --resume=repair")).exits(0);
-    assert!(repaired.stdout.contains("3 files made again"), "{}", repaired.stdout);
+    assert!(repaired.stdout.contains("3 files regenerated"), "{}", repaired.stdout);
     assert_same(&tree(&out), &whole);
 }
 
 #[test]
-fn an_index_that_comes_out_differently_is_not_replaced() {
+fn an_index_that_cannot_be_reproduced_is_not_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = dataset(dir.path());
     let index = "index/train.records-0000.arrow";
@@ -168,7 +169,7 @@ fn an_index_that_comes_out_differently_is_not_replaced() {
     let text = std::fs::read_to_string(&source).unwrap();
     std::fs::write(&source, text.replace(" w1", " w2")).unwrap();
     convert("text", &source, &out, &format!("{TEXT} --resume=repair")).exits(3).says(&[
-        "do not come out as they were committed",
+        "the regenerated units differ from the committed ones",
         index,
         "--overwrite",
     ]);
@@ -202,8 +203,8 @@ fn images_are_repaired_from_their_files() {
     assert_same(&tree(&out), &whole);
 }
 
-/// Damages the first shard and an index, and has `inspect` repair them from `source`.
-fn repaired_by_the_manifest(source: &Path, out: &Path, format: &str) {
+/// Damages the first shard and the shard table, and asserts that `inspect --repair` restores them from `source`.
+fn assert_inspect_repairs(source: &Path, out: &Path, format: &str) {
     let whole = tree(out);
     let shard = whole.keys().find(|name| name.ends_with(format) && !name.starts_with("index/")).unwrap();
     flip(&out.join(shard));
@@ -217,14 +218,14 @@ fn repaired_by_the_manifest(source: &Path, out: &Path, format: &str) {
     };
     inspect(false).exits(3);
     let repaired = inspect(true).exits(0);
-    assert!(repaired.stdout.contains("whole"), "{}", repaired.stdout);
+    assert!(repaired.stdout.contains("intact"), "{}", repaired.stdout);
     assert!(repaired.stderr.contains("is converted again, from "), "{}", repaired.stderr);
     assert_same(&tree(out), &whole);
 }
 
-/// Every option that a manifest can hold comes back from it: one that did not would be refused.
+/// Covers every option that a manifest stores; a repair with an option that is not restored from it would be refused.
 #[test]
-fn inspect_repairs_by_the_options_in_the_manifest() {
+fn inspect_repairs_with_the_options_in_the_manifest() {
     let dir = tempfile::tempdir().unwrap();
     let (photos, text) = (fixture("photos"), dir.path().join("c.jsonl"));
     let lines: String = (0..40)
@@ -244,7 +245,7 @@ fn inspect_repairs_by_the_options_in_the_manifest() {
         let out = dir.path().join(format!("images-{number}"));
         convert("images", &photos, &out, &format!("{options} --max-rejects 50%")).exits(0);
         let format = manifest(&out)["format"].as_str().unwrap().to_owned();
-        repaired_by_the_manifest(&photos, &out, &format);
+        assert_inspect_repairs(&photos, &out, &format);
     }
     let tokenizer = fixture("tokenizers/bpe.json");
     let texts = [
@@ -263,12 +264,12 @@ fn inspect_repairs_by_the_options_in_the_manifest() {
         convert("text", &text, &out, options).exits(0);
         let format = manifest(&out)["format"].as_str().unwrap().to_owned();
         let extension = if format == "protobuf" { "pb".to_owned() } else { format };
-        repaired_by_the_manifest(&text, &out, &extension);
+        assert_inspect_repairs(&text, &out, &extension);
     }
 }
 
 #[test]
-fn what_the_manifest_does_not_hold_is_said() {
+fn inspect_refuses_repairs_that_need_more_than_the_manifest() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = (dir.path().join("c.txt"), dir.path().join("out"));
     std::fs::write(&source, "some words").unwrap();

@@ -1,4 +1,4 @@
-// Opens reports in headless Chromium: node report.mjs DIRECTORY [SCREENSHOTS]
+// Checks HTML reports in headless Chromium. Usage: node report.mjs DIRECTORY [SCREENSHOTS]
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -17,7 +17,7 @@ const VIEWS = {
 };
 
 await run({
-  async "every page is drawn in each view, without a message or a request"() {
+  async "every page renders in each view, without console messages or network requests"() {
     for (const [name, page] of Object.entries(expected)) {
       for (const [viewName, view] of Object.entries(VIEWS)) {
         await open(`${name}.html`, view);
@@ -25,15 +25,15 @@ await run({
         assert.ok(await js("document.documentElement.scrollWidth <= innerWidth"), `${what}: the page scrolls sideways`);
         const pictures = await js(`[...document.images].map((i) => i.complete && i.naturalWidth > 0 && i.getBoundingClientRect().width > 8)`);
         assert.equal(pictures.length, page.images, what);
-        assert.ok(pictures.every(Boolean), `${what}: a picture is not drawn`);
+        assert.ok(pictures.every(Boolean), `${what}: an image is not rendered`);
         const plots = await js(`[...document.querySelectorAll("svg.dsc-plot")].map((p) => p.getBoundingClientRect().width)`);
         assert.equal(plots.length, page.plots, what);
         assert.ok(plots.every((width) => width > 250 && width <= view.width), `${what}: ${plots}`);
         assert.ok((await count(".dsc-bar, .dsc-dot, .dsc-line")) > 3, `${what}: the plots are empty`);
         const background = await js("getComputedStyle(document.body).backgroundColor");
         assert.equal(background, view.dark ? "rgb(15, 18, 22)" : "rgb(244, 246, 248)", "the style is not applied");
-        const ink = await js(`getComputedStyle(document.querySelector(".dsc-plot .dsc-title")).fill`);
-        assert.equal(ink, view.dark ? "rgb(238, 241, 245)" : "rgb(28, 36, 48)");
+        const fill = await js(`getComputedStyle(document.querySelector(".dsc-plot .dsc-title")).fill`);
+        assert.equal(fill, view.dark ? "rgb(238, 241, 245)" : "rgb(28, 36, 48)");
         assert.equal(await count("script, iframe, object, embed, [onerror], [onmouseover], [style]"), 0);
         assert.equal(await js("window.hacked"), undefined);
         assert.equal(await js("performance.getEntriesByType('resource').filter((r) => !r.name.startsWith('data:')).length"), 0);
@@ -50,11 +50,11 @@ await run({
     await open("hostile-text.html", VIEWS.light);
     const tokens = await js(`[...document.querySelectorAll(".tokens")].map((t) => t.textContent).join("")`);
     assert.ok(tokens.includes("<script>window.hacked=1</script>"), tokens.slice(0, 400));
-    // No character reorders what is around it.
+    // No bidirectional control characters remain.
     assert.equal(await js(`/[\\u202a-\\u202e\\u200e\\u200f]/.test(document.documentElement.textContent)`), false);
   },
 
-  async "everything that opens and scrolls is reached with the keyboard, visibly"() {
+  async "links and summaries are reached with the keyboard, with a visible focus"() {
     for (const name of ["photos", "stories"]) {
       await open(`${name}.html`, VIEWS.light);
       const wanted = await count("a[href], summary");
@@ -69,7 +69,7 @@ await run({
         assert.notEqual(outline, "none", tag);
         if (place >= 0) seen.add(place);
       }
-      // What is inside closed details is not reached, and need not be.
+      // Summaries inside closed details cannot be focused.
       const hidden = await js(`[...document.querySelectorAll("details:not([open]) summary")].filter((s) => s.parentElement.parentElement.closest("details:not([open])")).length`);
       assert.equal(seen.size, wanted - hidden, name);
       await js(`document.querySelector("details.data > summary").focus()`);

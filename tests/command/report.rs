@@ -7,14 +7,14 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::html_page::{has, inspect, is_self_contained, page};
+use crate::html_page::{assert_contains, assert_self_contained, inspect, page};
 use crate::support::*;
 
-/// Text that would do harm where it is not escaped.
+/// Text that would inject markup or reorder other text if it were not escaped.
 const HOSTILE: &str =
     "</title></style><script>window.hacked=1</script><img src=x onerror=hacked=1>\"'&\u{202e}\u{200f}ünï";
 
-/// The photographs, with four of every five in `train`.
+/// Converts the photos, about 80% of them to `train`.
 fn photos(dir: &Path, format: &str) -> PathBuf {
     let out = dir.join(format!("photos-{format}"));
     let options =
@@ -23,7 +23,7 @@ fn photos(dir: &Path, format: &str) -> PathBuf {
     out
 }
 
-/// Stories as ids of the tokenizer of the fixtures.
+/// Converts the stories with the BPE tokenizer of the fixtures.
 fn stories(dir: &Path, format: &str) -> PathBuf {
     let out = dir.join(format!("stories-{format}"));
     let tokenizer = fixture("tokenizers/bpe.json");
@@ -40,7 +40,7 @@ fn pages_of_images_show_sizes_classes_and_pictures_in_all_formats() {
         let before = tree(&out);
         let file = dir.path().join("report.html");
         let shown = page(&out, &file, &[]);
-        is_self_contained(&shown);
+        assert_self_contained(&shown);
         let parts = [
             "Width and height",
             "Aspect ratio",
@@ -49,15 +49,15 @@ fn pages_of_images_show_sizes_classes_and_pictures_in_all_formats() {
             "Split train",
             "Split validation",
         ];
-        has(&shown, &parts);
-        has(&shown, &["dunes", "flowers", "forest", "night", "image.<wbr>encode"]);
+        assert_contains(&shown, &parts);
+        assert_contains(&shown, &["dunes", "flowers", "forest", "night", "image.<wbr>encode"]);
         let manifest = manifest(&out);
         let records: u64 =
             manifest["splits"].as_object().unwrap().values().map(|s| s["records"].as_u64().unwrap()).sum();
         assert_eq!(shown.matches("<img src=\"data:image/jpeg;base64,/9j/").count() as u64, records);
         assert!(!shown.contains("cannot be shown"));
         for (code, _) in manifest["reject_codes"].as_object().unwrap() {
-            has(&shown, &[&format!("<summary>{code}: ")]);
+            assert_contains(&shown, &[&format!("<summary>{code}: ")]);
         }
         // Nothing of the dataset changes, and the same command writes the same page.
         assert_same(&before, &tree(&out));
@@ -72,10 +72,16 @@ fn pages_of_text_show_lengths_padding_and_tokens_in_all_formats() {
     let dir = tempfile::tempdir().unwrap();
     for format in FORMATS {
         let shown = page(&stories(dir.path(), format), &dir.path().join("report.html"), &[]);
-        is_self_contained(&shown);
-        has(&shown, &["Record length", "Padding", "random", "bucketed", "packed", "Most frequent tokens"]);
-        has(&shown, &["bytes of decoded text per token", "Documents, token by token", "tokens in a batch"]);
-        // Tokens are next to each other as in the text, each in an element of its own.
+        assert_self_contained(&shown);
+        assert_contains(
+            &shown,
+            &["Record length", "Padding", "random", "bucketed", "packed", "Most frequent tokens"],
+        );
+        assert_contains(
+            &shown,
+            &["bytes of decoded text per token", "Documents, token by token", "tokens in a batch"],
+        );
+        // Each token is an element of its own, with nothing between them.
         let text = shown.replace("<span class=\"", "\u{1}").replace("</span>", "");
         let plain: String =
             text.split('\u{1}').map(|piece| piece.split_once('>').map_or(piece, |p| p.1)).collect();
@@ -85,7 +91,7 @@ fn pages_of_text_show_lengths_padding_and_tokens_in_all_formats() {
 }
 
 #[test]
-fn pixels_without_a_file_format_are_shown() {
+fn raw_pixels_are_shown() {
     let dir = tempfile::tempdir().unwrap();
     for color in ["gray", "rgb", "rgba"] {
         let out = dir.path().join(color);
@@ -100,13 +106,13 @@ fn pixels_without_a_file_format_are_shown() {
 }
 
 #[test]
-fn a_tokenizer_that_the_dataset_lacks_may_be_given() {
+fn a_missing_tokenizer_can_be_given_as_an_option() {
     let dir = tempfile::tempdir().unwrap();
     let out = stories(dir.path(), "arrow");
     let file = dir.path().join("report.html");
     fs::remove_file(out.join("tokenizer.json")).unwrap();
     let shown = page(&out, &file, &[]);
-    has(&shown, &["Ids are shown, because", "tokenizer.json", "not known without the tokenizer"]);
+    assert_contains(&shown, &["Ids are shown, because", "tokenizer.json", "unknown without the tokenizer"]);
     let tokenizer = fixture("tokenizers/bpe.json");
     let shown = page(&out, &file, &["--tokenizer", tokenizer.to_str().unwrap()]);
     assert!(!shown.contains("Ids are shown") && shown.contains("bytes of decoded text per token"));
@@ -115,11 +121,11 @@ fn a_tokenizer_that_the_dataset_lacks_may_be_given() {
     inspect(&out, &["--html", html, "--tokenizer", other.to_str().unwrap()]).exits(2).says(&["SHA-256"]);
     inspect(&out, &["--html", html, "--tokenizer", "nothing.json"]).exits(2).says(&["no such tokenizer"]);
     fs::write(out.join("tokenizer.json"), fs::read(&other).unwrap()).unwrap();
-    has(&page(&out, &file, &[]), &["Ids are shown, because"]);
+    assert_contains(&page(&out, &file, &[]), &["Ids are shown, because"]);
 }
 
 #[test]
-fn what_is_broken_is_listed_and_the_rest_is_shown() {
+fn damaged_files_are_listed_and_the_rest_is_shown() {
     let dir = tempfile::tempdir().unwrap();
     for format in FORMATS {
         let out = dir.path().join(format);
@@ -128,7 +134,7 @@ fn what_is_broken_is_listed_and_the_rest_is_shown() {
         let shards: Vec<String> = tree(&out).into_keys().filter(|name| name.starts_with("train/")).collect();
         assert!(shards.len() > 3, "{shards:?}");
         let file = dir.path().join("report.html");
-        // One is gone, one is cut, one has other bytes, and the length index is no index.
+        // One shard is missing, one is truncated, and one is overwritten, as is the histogram of the length index.
         fs::remove_file(out.join(&shards[0])).unwrap();
         let cut = fs::read(out.join(&shards[1])).unwrap();
         fs::write(out.join(&shards[1]), &cut[..cut.len() / 2]).unwrap();
@@ -142,8 +148,11 @@ fn what_is_broken_is_listed_and_the_rest_is_shown() {
         let name = |i: usize| shards[i].trim_start_matches("train/").to_owned();
         inspect(&out, &["--html", html]).exits(0).says(&[&name(0), &name(1), &name(2), "length index"]);
         let shown = fs::read_to_string(&file).unwrap();
-        has(&shown, &["cannot be read", &name(0), &name(1), &name(2), "the length index cannot be read"]);
-        has(&shown, &["Width and height", "Class balance", "<img src=\"data:image/jpeg"]);
+        assert_contains(
+            &shown,
+            &["cannot be read", &name(0), &name(1), &name(2), "the length index cannot be read"],
+        );
+        assert_contains(&shown, &["Width and height", "Class balance", "<img src=\"data:image/jpeg"]);
         inspect(&out, &["--plot", dir.path().join("plot.svg").to_str().unwrap()]).exits(0);
         let sheet = dir.path().join("sheet.png");
         inspect(&out, &["--contact-sheet", sheet.to_str().unwrap()]).exits(0).says(&["left out"]);
@@ -151,16 +160,16 @@ fn what_is_broken_is_listed_and_the_rest_is_shown() {
 }
 
 #[test]
-fn an_empty_split_is_no_reason_to_fail() {
+fn pages_and_plots_of_an_empty_split_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let options = "--resize longer:64 --max-rejects 50% --split train=0.9999,test=0.0001";
     convert("images", &fixture("photos/night"), &out, options).exits(0);
     assert_eq!(manifest(&out)["splits"]["test"]["records"], 0);
-    has(&page(&out, &dir.path().join("report.html"), &[]), &["The split has no records"]);
+    assert_contains(&page(&out, &dir.path().join("report.html"), &[]), &["The split has no records"]);
     let (sheet, plot) = (dir.path().join("sheet.png"), dir.path().join("plot.svg"));
     inspect(&out, &["--split", "test", "--plot", plot.to_str().unwrap()]).exits(0);
-    has(&fs::read_to_string(&plot).unwrap(), &["There is nothing to plot"]);
+    assert_contains(&fs::read_to_string(&plot).unwrap(), &["There is nothing to plot"]);
     inspect(&out, &["--split", "test", "--contact-sheet", sheet.to_str().unwrap()])
         .exits(3)
         .says(&["no records"]);
@@ -178,7 +187,7 @@ fn a_page_of_many_classes_stays_small() {
     convert("images", &fixture("photos"), &out, &options).exits(0);
     let shown = page(&out, &dir.path().join("report.html"), &[]);
     assert!(shown.len() < 600_000, "{} bytes", shown.len());
-    has(
+    assert_contains(
         &shown,
         &[
             "1,000,005 classes",
@@ -190,20 +199,20 @@ fn a_page_of_many_classes_stays_small() {
 }
 
 #[test]
-fn pictures_alone() {
+fn contact_sheets_and_plots_are_written_without_a_page() {
     let dir = tempfile::tempdir().unwrap();
     let (images, text) = (photos(dir.path(), "parquet"), stories(dir.path(), "parquet"));
     let (sheet, plot) = (dir.path().join("sheet.png"), dir.path().join("plot.svg"));
     let (sheet_path, plot_path) = (sheet.to_str().unwrap(), plot.to_str().unwrap());
-    let told = inspect(&images, &["--contact-sheet", sheet_path, "--plot", plot_path]).exits(0).stdout;
-    assert_eq!(told.lines().count(), 2);
+    let printed = inspect(&images, &["--contact-sheet", sheet_path, "--plot", plot_path]).exits(0).stdout;
+    assert_eq!(printed.lines().count(), 2);
     let png = fs::read(&sheet).unwrap();
     let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
     let records = manifest(&images)["splits"]["train"]["records"].as_u64().unwrap() as u32;
     assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
     assert_eq!((side(16), side(20)), (8 + records.min(12) * 168, 8 + records.div_ceil(12) * 168));
     let svg = fs::read_to_string(&plot).unwrap();
-    has(
+    assert_contains(
         &svg,
         &["Width and height", "Aspect ratio", "Record size", "prefers-color-scheme: dark", "role=\"img\""],
     );
@@ -212,12 +221,12 @@ fn pictures_alone() {
     inspect(&images, &["--contact-sheet", sheet_path, "--seed", "7"]).exits(0);
 
     inspect(&text, &["--plot", plot_path]).exits(0);
-    has(&fs::read_to_string(&plot).unwrap(), &["Record length", "tokens in a batch", "bucketed"]);
+    assert_contains(&fs::read_to_string(&plot).unwrap(), &["Record length", "tokens in a batch", "bucketed"]);
     inspect(&text, &["--contact-sheet", sheet_path]).exits(2).says(&["needs images"]);
 }
 
 #[test]
-fn files_that_would_do_harm_are_refused() {
+fn invalid_output_and_report_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let out = stories(dir.path(), "msgpack");
     let shard = out.join(tree(&out).into_keys().find(|name| name.starts_with("train/")).unwrap());
@@ -228,7 +237,7 @@ fn files_that_would_do_harm_are_refused() {
     inspect(&out, &["--html", file, "--plot", file]).exits(2).says(&["name the same file"]);
     inspect(&out, &["--html", file, "--report", file]).exits(2).says(&["--report"]);
     inspect(&out, &["--html", "s3://bucket/x.html"]).exits(2).says(&["is a URL"]);
-    inspect(&shard, &["--html", file]).exits(2).says(&["one shard"]);
+    inspect(&shard, &["--html", file]).exits(2).says(&["a single shard"]);
     inspect(&out, &["--report", file]).exits(2).says(&["--html"]);
     for other in ["--json", "--verify", "--head=1"] {
         inspect(&out, &["--html", file, other]).exits(2);
@@ -242,8 +251,8 @@ fn files_that_would_do_harm_are_refused() {
     assert_same(&before, &tree(&out));
 }
 
-/// Datasets whose every string is [`HOSTILE`]: class names, keys, origins, labels of sources, messages, text, tokens and
-/// options.
+/// Makes a dataset of images and one of text in which every string is hostile: class names, keys, origins, labels of
+/// sources, messages, text, tokens and options.
 fn hostile(dir: &Path) -> (PathBuf, PathBuf) {
     let (images, text) = (dir.join("<script>alert(1)<!--"), dir.join("hostile text \u{202e}"));
     let class: String = HOSTILE.replace('/', "∕").chars().take(80).collect();
@@ -299,12 +308,12 @@ fn no_string_of_a_dataset_becomes_markup() {
     fs::write(&report, run.to_string()).unwrap();
     for dataset in [&images, &text] {
         let shown = page(dataset, &dir.path().join("report.html"), &["--report", report.to_str().unwrap()]);
-        is_self_contained(&shown);
+        assert_self_contained(&shown);
         assert!(
             !shown.contains("<img src=x") && !shown.contains("onerror=hacked=1>") && !shown.contains("<b o")
         );
         assert!(!shown.contains(['\0', '\u{1b}', '\u{202e}', '\u{200f}']));
-        has(&shown, &["&lt;script&gt;", "\\u{202e}"]);
+        assert_contains(&shown, &["&lt;script&gt;", "\\u{202e}"]);
         let plot = dir.path().join("plot.svg");
         inspect(dataset, &["--plot", plot.to_str().unwrap()]).exits(0);
         let svg = fs::read_to_string(&plot).unwrap();
@@ -312,9 +321,9 @@ fn no_string_of_a_dataset_becomes_markup() {
     }
 }
 
-/// Runs the commands of the page about `inspect` in the order it shows them.
+/// Runs the commands on the reference page of `inspect`, in order.
 #[test]
-fn the_commands_of_the_documentation_work() {
+fn the_commands_on_the_reference_page_work() {
     let dir = tempfile::tempdir().unwrap();
     copy_dir(&fixture("photos"), &dir.path().join("photos"));
     fs::copy(fixture("corpus/stories.jsonl"), dir.path().join("stories.jsonl")).unwrap();
@@ -331,18 +340,18 @@ fn the_commands_of_the_documentation_work() {
     assert!(ran >= 10, "{ran}");
 }
 
-#[allow(clippy::print_stdout, reason = "tells whoever runs the tests what is skipped")]
-fn is_there(program: &str) -> bool {
+#[allow(clippy::print_stdout, reason = "reports a skipped test")]
+fn is_installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
-        println!("{program} is not here; nothing is tested");
+        println!("{program} is not installed; the test is skipped");
     }
     found
 }
 
 #[test]
 fn pages_and_plots_work_in_a_browser() {
-    if !is_there("node") || !is_there("chromium") {
+    if !is_installed("node") || !is_installed("chromium") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -380,7 +389,7 @@ fn pages_and_plots_work_in_a_browser() {
     fs::write(pages.join("expected.json"), Value::from(expected).to_string()).unwrap();
     let mut node = Command::new("node");
     node.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command/report.mjs")).arg(&pages);
-    // For a person who wants to look at them.
+    // An optional directory for screenshots.
     node.args(std::env::var_os("DSCONVERT_SCREENSHOTS"));
     let output = node.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,4 @@
-//! A resumed run relies on nothing that it has not checked, and a removal that was interrupted is finished.
+//! Resumed runs check every file that they reuse, and `--overwrite` removes only files of the dataset.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use crate::support::*;
 const OPTIONS: &str =
     "--tokenizer bytes --unit-bytes 4096 --shard-records 8 --dedup exact --filter-length 30:9999";
 
-/// What an undisturbed run makes, and a directory whose units are all finished but not committed.
+/// Returns a source, the files of an uninterrupted run, and a directory whose units are all finished but not committed.
 fn finished_units(dir: &Path) -> (PathBuf, BTreeMap<String, Vec<u8>>, PathBuf) {
     let source = corpus_with_rejects(dir, 80, 5, 40);
     let (whole, out) = (dir.join("whole"), dir.join("unfinished"));
@@ -44,7 +44,7 @@ fn a_finished_unit_with_a_damaged_file_is_converted_again() {
         let path = out.join(&name);
         let is_shard = name.ends_with(".parquet");
         let file = path.file_name().unwrap().to_str().unwrap().to_owned();
-        // One file of every kind, in whichever unit has one that is not empty.
+        // One non-empty file of every kind, from any unit.
         if tree(&unfinished)[&name].is_empty()
             || !kinds.insert(if is_shard { "shard".to_owned() } else { file })
         {
@@ -80,7 +80,7 @@ fn a_finished_unit_with_a_damaged_file_is_converted_again() {
     let expected =
         ["duplicates.jsonl", "filtered.jsonl", "rejects.jsonl", "shard", "train.rows", "unit.json"];
     assert_eq!(kinds.iter().collect::<Vec<_>>(), expected);
-    // Without damage, nothing is done again.
+    // Without damage, nothing is converted again.
     let _ = std::fs::remove_dir_all(&out);
     copy_dir(&unfinished, &out);
     let resumed =
@@ -90,7 +90,7 @@ fn a_finished_unit_with_a_damaged_file_is_converted_again() {
 }
 
 #[test]
-fn a_shard_that_was_moved_already_is_checked_in_its_place() {
+fn a_shard_that_was_already_moved_is_checked_at_its_final_path() {
     let dir = tempfile::tempdir().unwrap();
     let (source, whole, unfinished) = finished_units(dir.path());
     let out = dir.path().join("out");
@@ -120,7 +120,7 @@ fn a_shard_that_was_moved_already_is_checked_in_its_place() {
 }
 
 #[test]
-fn a_committed_dataset_is_complete_only_if_its_files_are() {
+fn resume_detects_damaged_files_of_a_committed_dataset() {
     let dir = tempfile::tempdir().unwrap();
     let source = corpus_with_rejects(dir.path(), 80, 5, 40);
     let out = dir.path().join("out");
@@ -142,13 +142,13 @@ fn a_committed_dataset_is_complete_only_if_its_files_are() {
     convert("text", &source, &out, &format!("{options} --resume=trust")).exits(2);
 }
 
-/// What an unfinished run found must not be used for other sources.
+/// Duplicates found by an unfinished run must not be reused for changed sources.
 #[test]
-fn overwriting_an_unfinished_run_forgets_its_duplicates() {
+fn overwriting_an_unfinished_run_discards_its_duplicates() {
     let dir = tempfile::tempdir().unwrap();
     let (source, _, out) = finished_units(dir.path());
     assert!(out.join(".dsconvert/duplicates").exists());
-    // The documents that were the same as others are others now, in the same places.
+    // The former duplicates get different texts of the same size.
     let text = std::fs::read_to_string(&source).unwrap();
     let lines = text.lines().enumerate();
     let changed: String = lines
@@ -178,7 +178,7 @@ fn a_link_below_the_output_directory_is_refused_and_nothing_is_removed_through_i
             .says(&["symbolic link", ".dsconvert"]);
         assert_same(&tree(&elsewhere), &before);
     }
-    // A folder of a dataset, too; but not the output directory itself.
+    // The output directory itself may be a link, but no folder of the dataset.
     std::fs::remove_file(out.join(".dsconvert")).unwrap();
     convert("text", &source, &out, &format!("{OPTIONS} --max-rejects 50%")).exits(0);
     let link = dir.path().join("link");
@@ -192,7 +192,7 @@ fn a_link_below_the_output_directory_is_refused_and_nothing_is_removed_through_i
 }
 
 #[test]
-fn a_dataset_whose_shards_are_not_known_is_not_overwritten() {
+fn a_dataset_without_its_shard_table_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let source = corpus_with_rejects(dir.path(), 80, 5, 40);
     let out = dir.path().join("out");
@@ -211,7 +211,7 @@ fn a_dataset_whose_shards_are_not_known_is_not_overwritten() {
 }
 
 #[test]
-fn files_that_are_not_of_the_dataset_make_a_verification_fail() {
+fn foreign_files_make_verification_fail() {
     let dir = tempfile::tempdir().unwrap();
     let source = corpus_with_rejects(dir.path(), 80, 5, 40);
     let out = dir.path().join("out");
@@ -220,5 +220,5 @@ fn files_that_are_not_of_the_dataset_make_a_verification_fail() {
     verify().exits(0);
     std::fs::write(out.join("train/train-000099-00.parquet"), "left by another run").unwrap();
     let ran = verify().exits(3);
-    assert!(ran.stdout.contains("not of this dataset: train/train-000099-00.parquet"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("not part of this dataset: train/train-000099-00.parquet"), "{}", ran.stdout);
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 use objects::Faults;
 use serde_json::{Value, json};
 
-use crate::html_page::{has, is_self_contained, page};
+use crate::html_page::{assert_contains, assert_self_contained, page};
 use crate::remote_setup::{OUT, Setup, TEXT, conversion};
 use crate::support::*;
 
-/// `dsconvert SUBCOMMAND OUT OPTIONS… --report FILE`
-fn reported(subcommand: &str, out: &Path, options: &str, report: &Path) -> Ran {
+/// Runs `dsconvert SUBCOMMAND OUT OPTIONS… --report FILE`.
+fn run_with_report(subcommand: &str, out: &Path, options: &str, report: &Path) -> Ran {
     let mut command = command([subcommand]);
     command.arg(out).args(options.split_whitespace()).arg("--report").arg(report);
     Ran::of(command.output().unwrap())
@@ -21,19 +21,19 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Sum of a number over reports.
+/// The sum of a number over reports.
 fn sum(reports: &[Value], of: impl Fn(&Value) -> &Value) -> u64 {
     reports.iter().map(|report| of(report).as_u64().unwrap()).sum()
 }
 
-/// Returns the page of a dataset with run reports.
+/// The HTML page of a dataset with these run reports.
 fn page_of(out: &Path, dir: &Path, reports: &[&Path]) -> String {
     let args: Vec<&str> = reports.iter().flat_map(|report| ["--report", report.to_str().unwrap()]).collect();
     page(out, &dir.join("page.html"), &args)
 }
 
 #[test]
-fn a_run_report_says_what_the_run_took_and_changes_no_byte() {
+fn a_run_report_has_times_and_counts_and_changes_no_byte() {
     let dir = tempfile::tempdir().unwrap();
     let report = dir.path().join("run.json");
     let path = report.to_str().unwrap();
@@ -45,12 +45,12 @@ fn a_run_report_says_what_the_run_took_and_changes_no_byte() {
     ] {
         let (plain, out) = (dir.path().join(format!("{kind}-plain")), dir.path().join(kind));
         convert(kind, &fixture(source), &plain, options).exits(0);
-        let told =
+        let ran =
             convert(kind, &fixture(source), &out, &format!("{options} --threads 2 --report {path}")).exits(0);
         assert!(
-            told.stdout.contains("  2 threads: ") && told.stdout.contains("% transforming"),
+            ran.stdout.contains("  2 threads: ") && ran.stdout.contains("% transforming"),
             "{}",
-            told.stdout
+            ran.stdout
         );
         assert_same(&tree(&plain), &tree(&out));
 
@@ -75,7 +75,7 @@ fn a_run_report_says_what_the_run_took_and_changes_no_byte() {
         let phases: f64 =
             ["plan", "prepare", "convert", "commit"].map(|phase| number("seconds", phase)).iter().sum();
         assert!(phases > 0.0 && phases <= number("seconds", "total"), "{found}");
-        // Two workers, and no more, were busy or waiting while units were converted.
+        // The busy and waiting times of two workers are at most twice the time of the conversion.
         let workers: f64 =
             ["read", "transform", "write", "wait"].map(|stage| number("thread_seconds", stage)).iter().sum();
         assert!(workers <= 2.0 * number("seconds", "convert"), "{found}");
@@ -89,19 +89,19 @@ fn a_run_report_says_what_the_run_took_and_changes_no_byte() {
         }
 
         let shown = page(&out, &dir.path().join("report.html"), &["--report", path]);
-        has(&shown, &["Where the time went", "transforming", "Peak memory", "Machine and run"]);
-        assert!(!shown.contains("that of another dataset"));
-        is_self_contained(&shown);
+        assert_contains(&shown, &["Where the time went", "transforming", "Peak memory", "Machine and run"]);
+        assert!(!shown.contains("belongs to another dataset"));
+        assert_self_contained(&shown);
 
         let again =
             convert(kind, &fixture(source), &out, &format!("{options} --resume --report {path}")).exits(0);
-        assert!(again.stdout.contains("complete already") && !again.stdout.contains("transforming"));
+        assert!(again.stdout.contains("already complete") && !again.stdout.contains("transforming"));
         let found: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
         assert_eq!((&found["was_complete"], &found["rates"]["items"]), (&true.into(), &0.0.into()));
     }
-    // The last report is that of the text.
+    // The last report belongs to the text dataset.
     let shown = page(&dir.path().join("images"), &dir.path().join("report.html"), &["--report", path]);
-    has(&shown, &["that of another dataset"]);
+    assert_contains(&shown, &["belongs to another dataset"]);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_run_report_that_cannot_be_written_is_refused_before_the_run() {
 }
 
 #[test]
-fn parts_and_the_merge_report_what_they_did() {
+fn the_run_reports_of_the_parts_add_up_to_that_of_the_merge() {
     let dir = tempfile::tempdir().unwrap();
     let documents = corpus_with_rejects(dir.path(), 120, 7, 9);
     for (kind, source, options) in [
@@ -140,13 +140,14 @@ fn parts_and_the_merge_report_what_they_did() {
         fs::create_dir(&folder).unwrap();
         let file = |name: &str| folder.join(format!("{name}.json"));
         for part in ["1", "2"] {
-            let ran = reported("run", &out, &format!("--part {part}/2 --threads 2"), &file(part)).exits(0);
+            let ran =
+                run_with_report("run", &out, &format!("--part {part}/2 --threads 2"), &file(part)).exits(0);
             assert!(ran.stdout.contains("2 threads: ") && ran.stdout.contains("% reading"), "{}", ran.stdout);
         }
-        // What is submitted again converts nothing.
+        // A part that is submitted again converts nothing.
         let again = dir.path().join("again.json");
-        reported("run", &out, "--part 2/2", &again).exits(0);
-        let merged = reported("merge", &out, "--max-rejects 50%", &file("merge")).exits(0);
+        run_with_report("run", &out, "--part 2/2", &again).exits(0);
+        let merged = run_with_report("merge", &out, "--max-rejects 50%", &file("merge")).exits(0);
         assert!(
             merged.stdout.contains("  checks ") && merged.stdout.contains(", commit "),
             "{}",
@@ -204,13 +205,13 @@ fn parts_and_the_merge_report_what_they_did() {
         assert!(merge["seconds"]["commit"].as_f64().unwrap() > 0.0);
         let again = read(&again);
         assert_eq!((&again["part"]["converted"], &again["counts"]["found"]), (&json!(0), &json!(0)));
-        reported("run", &out, "", &dir.path().join("late.json")).exits(0);
+        run_with_report("run", &out, "", &dir.path().join("late.json")).exits(0);
         let late = read(&dir.path().join("late.json"));
         assert_eq!((&late["was_complete"], &late["part"]["plan"]), (&json!(true), &Value::Null));
 
-        // One page of all reports, of one, and of what does not belong together.
+        // A page from all reports, from one, and from those of one part and the merge.
         let shown = page_of(&out, dir.path(), &[&folder]);
-        has(
+        assert_contains(
             &shown,
             &[
                 "<bdi>1/2</bdi>",
@@ -221,14 +222,14 @@ fn parts_and_the_merge_report_what_they_did() {
             ],
         );
         assert!(!shown.contains("missing.") && !shown.contains("another dataset"));
-        has(&page_of(&out, dir.path(), &[&file("merge")]), &["Indexes and commit"]);
+        assert_contains(&page_of(&out, dir.path(), &[&file("merge")]), &["Indexes and commit"]);
         let lacking = page_of(&out, dir.path(), &[&file("1"), &file("merge")]);
-        has(&lacking, &["units; those of the others are missing"]);
+        assert_contains(&lacking, &["units; those of the others are missing"]);
         assert!(!page_of(&out, dir.path(), &[&file("2")]).contains("another dataset"));
     }
     let other = [dir.path().join("reports-text/1.json"), dir.path().join("reports-images/1.json")];
     let shown = page_of(&dir.path().join("out-images"), dir.path(), &[&other[0], &other[1]]);
-    has(&shown, &["1 run report of another dataset", "of different plans"]);
+    assert_contains(&shown, &["1 run report for another dataset", "from different plans"]);
 }
 
 #[test]
@@ -246,18 +247,18 @@ fn reports_that_cannot_be_written_or_read_are_refused_before_anything_is_done() 
         ("s3://bucket/run.json".into(), "is a URL"),
     ] {
         for subcommand in ["run", "merge"] {
-            reported(subcommand, &out, "", &path).exits(2).says(&[why]);
+            run_with_report(subcommand, &out, "", &path).exits(2).says(&[why]);
         }
         assert_same(&tree(&out), &before);
     }
     // A part that fails writes no report, and the old one stays.
     let report = dir.path().join("run.json");
     fs::write(&report, "old").unwrap();
-    reported("run", &out, "--units 99", &report).exits(2).says(&["no unit 99"]);
+    run_with_report("run", &out, "--units 99", &report).exits(2).says(&["no unit 99"]);
     assert_eq!(fs::read(&report).unwrap(), b"old");
 
-    reported("run", &out, "", &report).exits(0);
-    reported("merge", &out, "", &dir.path().join("merge.json")).exits(0);
+    run_with_report("run", &out, "", &report).exits(0);
+    run_with_report("merge", &out, "", &dir.path().join("merge.json")).exits(0);
     let empty = dir.path().join("empty");
     fs::create_dir(&empty).unwrap();
     fs::write(empty.join("notes.txt"), "x").unwrap();
@@ -278,7 +279,7 @@ fn reports_that_cannot_be_written_or_read_are_refused_before_anything_is_done() 
 }
 
 #[test]
-fn many_hostile_reports_are_one_bounded_page() {
+fn many_hostile_reports_give_a_page_of_bounded_size() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     convert("text", &fixture("corpus/stories.jsonl"), &out, "--tokenizer bytes").exits(0);
@@ -297,16 +298,16 @@ fn many_hostile_reports_are_one_bounded_page() {
         fs::write(folder.join(format!("{number}.json")), report.to_string()).unwrap();
     }
     let shown = page_of(&out, dir.path(), &[&folder]);
-    has(
+    assert_contains(
         &shown,
-        &["The 200 slowest of 300 runs are shown", "&lt;script&gt;", "300 run reports of another dataset"],
+        &["The 200 slowest of 300 runs are shown", "&lt;script&gt;", "300 run reports for another dataset"],
     );
     assert!(!shown.contains("<script") && !shown.contains(['\u{202e}']) && !shown.contains("NaN"));
     assert_eq!(shown.matches("<th scope=\"row\"><bdi>&lt;/td&gt;").count(), 200);
 }
 
 #[test]
-fn requests_to_object_storage_that_were_repeated_are_counted() {
+fn retried_requests_to_object_storage_are_counted() {
     let setup = Setup::new();
     let (source, local) = setup.corpus();
     setup.run("a", &format!("plan {}", conversion("text", &source, TEXT))).exits(0);
@@ -314,7 +315,7 @@ fn requests_to_object_storage_that_were_repeated_are_counted() {
     setup.run("a", &format!("run {OUT} --units 0 --report {}", report.display())).exits(0);
     let quiet = read(&report);
     assert_eq!((&quiet["request_retries"], &quiet["host"]["file_system"]), (&json!(0), &json!("s3")));
-    // Requests for bytes that end early are left out: the client goes on with the rest of them.
+    // Truncated responses are left out: the client requests the remaining bytes, which is no retry.
     let faults =
         Faults { kinds: vec![objects::Fault::Internal, objects::Fault::SlowDown], ..Faults::usual(3, 1) };
     setup.server.set_faults(faults);
@@ -331,5 +332,5 @@ fn requests_to_object_storage_that_were_repeated_are_counted() {
     let html = setup.path("page.html").display().to_string();
     let (report, merged) = (report.display(), merged.display());
     setup.run("a", &format!("inspect {OUT} --html {html} --report {report} --report {merged}")).exits(0);
-    has(&fs::read_to_string(html).unwrap(), &["<bdi>all</bdi>", "<bdi>merge</bdi>"]);
+    assert_contains(&fs::read_to_string(html).unwrap(), &["<bdi>all</bdi>", "<bdi>merge</bdi>"]);
 }

@@ -1,4 +1,4 @@
-//! `dsconvert simulate`: results, pictures, and refusals.
+//! `dsconvert simulate`: results, plots and error messages.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::*;
 
-/// Runs it with the options in `text`, divided at spaces.
+/// Runs `dsconvert simulate` with the options in `text`, which is split at whitespace.
 fn simulate(text: &str) -> Ran {
     simulate_with(text, &[])
 }
@@ -23,7 +23,7 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn the_reference_cases() {
+fn reference_cases_have_the_expected_results() {
     for order in ["pytorch", "completed", "pool"] {
         for (load, batches, verdict) in [(2000, 98, "loading"), (700, 293, "balanced"), (350, 296, "model")] {
             let found =
@@ -58,7 +58,7 @@ fn text_has_every_part_of_the_report() {
 }
 
 #[test]
-fn every_option_changes_the_run_and_the_seed_repeats_it() {
+fn every_option_changes_the_result_and_the_seed_reproduces_it() {
     let base = "--load-ms 300 --load-cv 0.5 --step-ms 50 --workers 4 --seconds 20";
     let plain = json(base);
     assert_eq!(json(base), plain);
@@ -96,15 +96,15 @@ fn load_times_come_from_a_trace() {
     let run = "--step-ms 10 --workers 1 --prefetch 1 --batches 4 --json --load-trace";
     let found: Value = serde_json::from_str(&simulate_with(run, &[&trace]).exits(0).stdout).unwrap();
     assert_eq!(found["seconds"], 1.21);
-    for (text, says) in [
+    for (text, message) in [
         ("", "has no load time"),
         ("1\nx\n", "line 2: `x` is not a number"),
-        ("1\n0\n", "line 2: `0` is not more than 0"),
+        ("1\n0\n", "line 2: `0` must be above 0"),
         ("2 s\n", "line 1: `2 s` is not a number"),
         ("\u{1b}[31m\n", "\\u{1b}[31m"),
     ] {
         fs::write(&trace, text).unwrap();
-        simulate_with(run, &[&trace]).exits(2).says(&["--load-trace", says, "loads.txt"]);
+        simulate_with(run, &[&trace]).exits(2).says(&["--load-trace", message, "loads.txt"]);
     }
     fs::write(&trace, [0xff, 0xfe, 0]).unwrap();
     simulate_with(run, &[&trace]).exits(2).says(&["--load-trace: cannot read"]);
@@ -137,7 +137,7 @@ fn a_sweep_prints_a_table_json_and_a_curve() {
 }
 
 #[test]
-fn pictures_and_pages_are_written_whole() {
+fn plots_and_pages_are_escaped_and_leave_no_temporary_files() {
     let dir = tempfile::tempdir().unwrap();
     let (svg, html) = (dir.path().join("a.svg"), dir.path().join("a.html"));
     let run = "--load-ms 700 --step-ms 100 --workers 7 --title <script>x</script> --svg";
@@ -155,16 +155,16 @@ fn pictures_and_pages_are_written_whole() {
 }
 
 #[test]
-fn bad_input_is_named() {
+fn invalid_options_are_named() {
     let good = "--step-ms 100 --workers 7 --load-ms 2000";
-    for (options, says) in [
+    for (options, message) in [
         ("--step-ms 100 --workers 7", "--load-ms"),
         ("--load-ms 100 --workers 7", "--step-ms"),
         ("--load-ms 100 --step-ms 100", "--workers"),
         ("--step-ms 100 --workers 7 --load-ms 2s", "without a unit"),
         ("--step-ms 100ms --workers 7 --load-ms 20", "without a unit"),
         ("--step-ms 100 --workers 7 --load-ms 0", "more than 0"),
-        ("--step-ms 100 --workers 7 --load-ms -5", "at least 0"),
+        ("--step-ms 100 --workers 7 --load-ms -5", "non-negative"),
         ("--step-ms 100 --workers 7 --load-ms nan", "number"),
         ("--step-ms 100 --workers 7 --load-ms inf", "number"),
         ("--step-ms 100 --workers 7 --load-ms 1e12", "one hour"),
@@ -173,9 +173,9 @@ fn bad_input_is_named() {
         ("--step-ms 100 --load-ms 20 --workers 1000000", "--workers: 1000000 is above the maximum of 1024"),
         ("--step-ms 100 --load-ms 20 --workers -1", "--workers"),
     ] {
-        simulate(options).exits(2).says(&[says]);
+        simulate(options).exits(2).says(&[message]);
     }
-    for (options, says) in [
+    for (options, message) in [
         ("--prefetch 0", "--prefetch: must be at least 1"),
         ("--order sorted", "expected one of pytorch, completed, pool"),
         ("--queue 3", "--queue needs --order pool"),
@@ -188,7 +188,7 @@ fn bad_input_is_named() {
         ("--load-distribution constant --load-cv 2", "constant times do not vary"),
         ("--cores 0", "--cores: must be at least 1"),
         ("--tick-ms 0", "more than 0"),
-        ("--seconds 0", "--seconds: 0 is not more than 0"),
+        ("--seconds 0", "--seconds must be above 0"),
         ("--seconds -1", "--seconds"),
         ("--seconds nan", "--seconds"),
         ("--seconds 1e9", "at most 1000000"),
@@ -207,7 +207,7 @@ fn bad_input_is_named() {
         ("--load-trace x", "cannot be used with"),
         ("--seed -1", "--seed"),
     ] {
-        simulate(&format!("{good} {options}")).exits(2).says(&[says]);
+        simulate(&format!("{good} {options}")).exits(2).says(&[message]);
     }
     simulate("--step-ms 0.000001 --load-ms 0.000001 --workers 8")
         .exits(2)
@@ -215,14 +215,14 @@ fn bad_input_is_named() {
     simulate(&format!("{good} --workers 7")).exits(2);
     let crowded = "--step-ms 100 --load-ms 100 --workers 100 --html";
     let dir = tempfile::tempdir().unwrap();
-    simulate_with(crowded, &[&dir.path().join("a.html")]).exits(2).says(&["at most 64 workers", "--svg"]);
+    simulate_with(crowded, &[&dir.path().join("a.html")]).exits(2).says(&["at most 64 workers", "as SVG"]);
     simulate_with("--step-ms 1 --load-ms 1 --workers 2 --html", &[&dir.path().join("a.html")])
         .exits(2)
         .says(&["at most 20000 batches"]);
 }
 
 #[test]
-fn every_command_of_the_documentation_runs() {
+fn every_command_in_the_documentation_runs() {
     let dir = tempfile::tempdir().unwrap();
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let page = ["how-to/measure-loading.md", "explanation/simulation.md"]
@@ -234,7 +234,7 @@ fn every_command_of_the_documentation_runs() {
         let mut run = command(text.split_whitespace());
         let ran = Ran::of(run.current_dir(dir.path()).output().unwrap()).exits(0);
         if i == 0 {
-            assert!(page.contains(&ran.stdout), "the page shows another output than\n{}", ran.stdout);
+            assert!(page.contains(&ran.stdout), "the page does not show the output\n{}", ran.stdout);
         }
     }
     assert!(dir.path().join("converted.html").exists() && dir.path().join("workers.svg").exists());

@@ -1,4 +1,4 @@
-//! What the names of sources, folders, files and fields mean, and what is said when they may not mean it.
+//! How the names of sources, folders, files and fields are interpreted, and the warnings about ambiguous ones.
 
 use std::io::Write;
 use std::path::Path;
@@ -37,12 +37,12 @@ fn origins(out: &Path) -> Vec<(String, Vec<String>)> {
 }
 
 fn expected(splits: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
-    let own = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect();
-    splits.iter().map(|&(split, names)| (split.to_owned(), own(names))).collect()
+    let owned = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect();
+    splits.iter().map(|&(split, names)| (split.to_owned(), owned(names))).collect()
 }
 
 #[test]
-fn text_has_the_splits_that_names_say() {
+fn splits_of_text_come_from_the_names_of_folders_and_files() {
     for (names, by, splits) in [
         (
             &["train/a.txt", "val/b.txt", "test/c.txt"][..],
@@ -75,7 +75,7 @@ fn text_has_the_splits_that_names_say() {
         let planned = run_text(dir.path(), &["s", "--out", "out", "--dry-run"]).exits(0);
         assert!(planned.stdout.contains(by.trim_start_matches("splits: ").trim_end()), "{}", planned.stdout);
         let ran = run_text(dir.path(), &["s", "--out", "out"]).exits(0);
-        assert_eq!(ran.stderr, "", "nothing may be warned of");
+        assert_eq!(ran.stderr, "", "there must be no warning");
         assert!(ran.stdout.contains(by), "{}", ran.stdout);
         assert_eq!(origins(&dir.path().join("out")), expected(splits));
         run_text(dir.path(), &["s", "--out", "flat", "--layout", "flat"]).exits(0);
@@ -84,7 +84,7 @@ fn text_has_the_splits_that_names_say() {
 }
 
 #[test]
-fn sources_that_are_named_as_splits_are_splits() {
+fn sources_labelled_as_splits_become_splits() {
     let dir = tempfile::tempdir().unwrap();
     documents(dir.path(), &["a.jsonl", "b.jsonl", "c/x.jsonl"]);
     run_text(dir.path(), &["train=a.jsonl", "validation=b.jsonl", "test=c", "--out", "out"]).exits(0);
@@ -96,8 +96,8 @@ fn sources_that_are_named_as_splits_are_splits() {
     assert_eq!(origins(&dir.path().join("mixed")).len(), 1);
     run_text(dir.path(), &["train=a.jsonl", "test=b.jsonl", "--out", "no", "--split", "a=0.5,b=0.5"])
         .exits(2)
-        .says(&["test, train are splits already", "--split", "--layout flat"]);
-    // Where everything is for training, it can be divided.
+        .says(&["already define the splits test, train", "--split", "--layout flat"]);
+    // If `train` is the only split, it can be divided.
     let one = ["train=a.jsonl", "--out", "divided", "--split", "train=0.5,validation=0.5"];
     run_text(dir.path(), &one).exits(0);
     run_text(dir.path(), &["a.jsonl", "--out", "no", "--layout", "labels"])
@@ -117,8 +117,8 @@ fn sources_that_are_named_as_splits_are_splits() {
 }
 
 #[test]
-fn names_that_may_not_mean_splits_are_told() {
-    for (names, splits, said) in [
+fn ambiguous_split_names_cause_a_warning() {
+    for (names, splits, message) in [
         (
             &["Train/c/a.jpg", "Test/c/b.jpg"][..],
             &["test", "train"][..],
@@ -153,9 +153,9 @@ fn names_that_may_not_mean_splits_are_told() {
             std::fs::write(path, if name.ends_with("jpg") { image(0) } else { b"no image".to_vec() })
                 .unwrap();
         }
-        let planned = run_images(dir.path(), b"", &["s", "--out", "out", "--dry-run"]).exits(0).says(said);
+        let planned = run_images(dir.path(), b"", &["s", "--out", "out", "--dry-run"]).exits(0).says(message);
         assert!(planned.stdout.contains("classes  "), "{}", planned.stdout);
-        let ran = run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0).says(said);
+        let ran = run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0).says(message);
         ran.says(&["warning: "]);
         let found: Vec<String> = origins(&dir.path().join("out")).into_iter().map(|(name, _)| name).collect();
         assert_eq!(found, splits, "{names:?}");
@@ -166,7 +166,7 @@ fn names_that_may_not_mean_splits_are_told() {
 }
 
 #[test]
-fn what_lies_beside_images_is_no_class_and_no_split() {
+fn other_files_beside_images_are_neither_classes_nor_splits() {
     let dir = tempfile::tempdir().unwrap();
     for (name, bytes) in [
         ("train/cat/a.jpg", image(0)),
@@ -186,32 +186,32 @@ fn what_lies_beside_images_is_no_class_and_no_split() {
 }
 
 #[test]
-fn urls_are_refused_and_nothing_is_written() {
+fn unsupported_urls_are_refused_and_nothing_is_written() {
     let dir = tempfile::tempdir().unwrap();
     documents(dir.path(), &["a.jsonl"]);
     std::fs::write(dir.path().join("x.jpg"), image(0)).unwrap();
     let before = tree(dir.path());
-    for args in [
-        &["ftp://host/x", "--out", "out"][..],
-        &["train=ftp://host/x", "--out", "out"],
-        &["hf://datasets/x/*.parquet", "--out", "out"],
-        &["--files-from", "https://host/list", "--out", "out"],
+    for (args, message) in [
+        (&["ftp://host/x", "--out", "out"][..], "unsupported scheme ftp://"),
+        (&["train=ftp://host/x", "--out", "out"], "unsupported scheme ftp://"),
+        (&["hf://datasets/x/*.parquet", "--out", "out"], "unsupported scheme hf://"),
+        (&["--files-from", "https://host/list", "--out", "out"], "is a URL"),
     ] {
-        run_text(dir.path(), args).exits(2).says(&["is a URL"]);
+        run_text(dir.path(), args).exits(2).says(&[message]);
         assert_same(&tree(dir.path()), &before);
         assert!(!dir.path().join("s3:").exists());
     }
-    for args in [
-        &["x.jpg", "--out", "file:///tmp/x"][..],
-        &["x.jpg", "--out", "hf://datasets/x"],
-        &["x.jpg", "--out", "out", "--classes", "s3://bucket/classes"],
-        &["--metadata", "s3://bucket/m.csv", "--out", "out"],
+    for (args, message) in [
+        (&["x.jpg", "--out", "file:///tmp/x"][..], "unsupported scheme file://"),
+        (&["x.jpg", "--out", "hf://datasets/x"], "unsupported scheme hf://"),
+        (&["x.jpg", "--out", "out", "--classes", "s3://bucket/classes"], "is a URL"),
+        (&["--metadata", "s3://bucket/m.csv", "--out", "out"], "is a URL"),
     ] {
-        run_images(dir.path(), b"", args).exits(2).says(&["is a URL"]);
+        run_images(dir.path(), b"", args).exits(2).says(&[message]);
         assert_same(&tree(dir.path()), &before);
     }
     let ran = Ran::of(command(["inspect", "hf://bucket/x"]).current_dir(dir.path()).output().unwrap());
-    ran.exits(2).says(&["is a URL"]);
+    ran.exits(2).says(&["unsupported scheme hf://"]);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_field_that_no_row_has_is_refused_before_anything_is_written() {
             .says(&["--keep-fields", "\"lang\""]);
         assert!(!dir.path().join("out").exists());
     }
-    // Standard input is looked at, too, and all of it becomes records.
+    // The first rows of standard input are inspected, too, and still become records.
     let piped = |bytes: &[u8], options: &[&str]| {
         let mut command = command(["text", "-", "--tokenizer", "bytes"].iter().chain(options));
         command.current_dir(dir.path());
@@ -261,13 +261,13 @@ fn a_field_that_no_row_has_is_refused_before_anything_is_written() {
         let texts = |out: &str| only_texts(&dir.path().join(out));
         assert_eq!(texts(&format!("read-{name}")), texts("file"));
     }
-    // A field may be that of later rows, when its type says that it is meant.
+    // A field with a declared type may be in later rows only, so it causes just a warning.
     let fields = ["a.jsonl", "--out", "out", "--text-field", "body", "--keep-fields", "lang:string"];
     run_text(dir.path(), &fields).exits(0).says(&["warning", "none of the first 1000 rows", "\"lang\""]);
-    // Where all rows are seen, a type does not help.
+    // If all rows were inspected, a declared type does not help.
     let fields = ["b.csv", "--out", "no", "--text-field", "body", "--keep-fields", "lang:string"];
     run_text(dir.path(), &fields).exits(2).says(&["--keep-fields"]);
-    // One odd file among others is no wrong name.
+    // If only some files lack a field, its name is not wrong.
     documents(dir.path(), &["t/good.jsonl", "t/odd.csv"]);
     std::fs::write(dir.path().join("t/odd.csv"), "id,body\n1,x\n").unwrap();
     run_text(dir.path(), &["t", "--out", "odd", "--max-rejects", "50%"]).exits(0);
@@ -307,7 +307,7 @@ fn names_with_control_characters_are_printed_as_escapes() {
 }
 
 #[test]
-fn nothing_found_names_what_is_there() {
+fn the_message_about_no_items_counts_the_skipped_files_by_type() {
     let dir = tempfile::tempdir().unwrap();
     documents(&dir.path().join("s"), &["a.pdf", "b.pdf", "c.md"]);
     run_text(dir.path(), &["s", "--out", "out"]).exits(3).says(&["in s", "3 files", "2 .pdf", "1 .md"]);
@@ -316,9 +316,9 @@ fn nothing_found_names_what_is_there() {
         .says(&["in s", "3 files", "2 .pdf", "1 .md"]);
 }
 
-/// Records that came out of the damaged member of a file are counted; those of the members before are not.
+/// The records read from a damaged gzip member or zstd frame are counted; those from earlier members or frames are not.
 #[test]
-fn records_of_a_damaged_member_are_counted() {
+fn records_from_a_damaged_gzip_member_or_zstd_frame_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let lines = |from: usize, to: usize| -> String {
         (from..to)
@@ -346,7 +346,7 @@ fn records_of_a_damaged_member_are_counted() {
     type Compress<'a> = &'a dyn Fn(&str) -> Vec<u8>;
     let compressors: [(&str, usize, Compress<'_>); 2] = [("gz", 8, &gzip), ("zst", 4, &zstd)];
     for (name, checksum, compress) in compressors {
-        // The first member ends in the middle of a line, which is the first record of the second.
+        // The first member ends in the middle of a line, which counts as the first record of the second.
         let (one, two) = (lines(0, 3000), lines(3000, 20_000));
         let cut = one.len() - 10;
         let all = [one.as_str(), two.as_str()].concat();

@@ -1,4 +1,4 @@
-//! Running the binary and looking at what it leaves.
+//! Helpers that run the binary and read what it wrote.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -11,7 +11,7 @@ pub use crate::tree::{Tree, tree};
 /// All formats.
 pub const FORMATS: [&str; 4] = ["parquet", "arrow", "msgpack", "protobuf"];
 
-/// A file of the repository's fixtures.
+/// The path of a file or folder in the repository's fixtures.
 pub fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path)
 }
@@ -42,7 +42,7 @@ impl Ran {
         self
     }
 
-    /// Asserts that every part stands in the messages.
+    /// Asserts that standard error contains each of `parts`.
     #[track_caller]
     pub fn says(self, parts: &[&str]) -> Self {
         for part in parts {
@@ -52,27 +52,27 @@ impl Ran {
     }
 }
 
-/// The binary with these arguments, ready to be run.
+/// The command `dsconvert ARGS…`, not yet started.
 pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dsconvert"));
     command.args(args);
     command
 }
 
-/// Runs `dsconvert KIND SOURCE --out OUT OPTIONS…`; the options are one text, divided at spaces.
+/// Runs `dsconvert KIND SOURCE --out OUT OPTIONS…`; `options` is split at whitespace.
 pub fn convert(kind: &str, source: &Path, out: &Path, options: &str) -> Ran {
     let mut command = command([kind]);
     command.arg(source).arg("--out").arg(out).args(options.split_whitespace());
     Ran::of(command.output().unwrap())
 }
 
-/// Runs the command, which must succeed, and watches its resident memory: the peak in bytes, where Linux tells it.
+/// Runs the command, which must succeed, and returns its peak resident memory in bytes, which only Linux reports.
 pub fn peak_bytes(mut command: Command) -> Option<u64> {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let mut peak = None;
     loop {
-        // The high-water mark only grows, so the last one that is seen is the peak but for the last moments.
+        // The high-water mark never falls, so the last value read misses at most the last moments of the run.
         let text = std::fs::read_to_string(&status).unwrap_or_default();
         let line = text.lines().find(|line| line.starts_with("VmHWM:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
@@ -135,12 +135,12 @@ pub fn rejects(out: &Path) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A corpus of `documents` uneven documents in one jsonl file.
+/// Writes a jsonl file of `documents` documents of different lengths.
 pub fn corpus(path: &Path, documents: usize) {
     let mut text = String::new();
     let mut state = 1u64;
     for id in 0..documents {
-        // A small linear congruential generator: the corpus is the same everywhere.
+        // A linear congruential generator with a fixed seed, so that the corpus is always the same.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let words = (state >> 33) % 60 + 1;
         let body =
@@ -151,7 +151,7 @@ pub fn corpus(path: &Path, documents: usize) {
     std::fs::write(path, text).unwrap();
 }
 
-/// A corpus of `documents` documents, the first `repeated` of them once more, and `bad` lines that are no JSON.
+/// Writes `documents` documents, the first `repeated` of them a second time, and `bad` lines that are not JSON.
 pub fn corpus_with_rejects(dir: &Path, documents: usize, repeated: usize, bad: usize) -> PathBuf {
     let path = dir.join("c.jsonl");
     corpus(&path, documents);
@@ -167,7 +167,7 @@ pub fn records(out: &Path) -> Vec<Record> {
     dataset.splits().flat_map(|split| split.iter().map(Result::unwrap).collect::<Vec<_>>()).collect()
 }
 
-/// Origins and texts of a dataset that was made with the tokenizer `bytes`.
+/// The origins and texts of a dataset made with the tokenizer `bytes`.
 pub fn texts(out: &Path) -> Vec<(String, String)> {
     records(out)
         .iter()
@@ -178,7 +178,7 @@ pub fn texts(out: &Path) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The texts of a dataset that was made with the tokenizer `bytes`.
+/// The texts of a dataset made with the tokenizer `bytes`.
 pub fn only_texts(out: &Path) -> Vec<String> {
     texts(out).into_iter().map(|(_, text)| text).collect()
 }

@@ -1,4 +1,4 @@
-//! What becomes of documents before they are stored: fields, characters, lengths, packing, duplicates.
+//! Processing of documents: fields, characters, normalization, lengths, packing, duplicates and special tokens.
 
 use std::path::Path;
 
@@ -63,7 +63,7 @@ fn fields_are_kept_with_their_types_in_every_format() {
 }
 
 #[test]
-fn characters_have_one_clear_outcome_each() {
+fn every_encoding_and_special_character_has_one_outcome() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("t");
     std::fs::create_dir(&source).unwrap();
@@ -102,7 +102,7 @@ fn characters_have_one_clear_outcome_each() {
 }
 
 #[test]
-fn what_is_not_utf8_can_be_replaced() {
+fn invalid_utf8_can_be_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("t");
     std::fs::create_dir(&source).unwrap();
@@ -164,7 +164,7 @@ fn lengths_are_filtered_and_limited() {
 }
 
 #[test]
-fn keys_of_pieces_are_unique_too() {
+fn duplicate_keys_of_document_pieces_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     write_lines(&source, &[json!({"text": "abcd", "id": "k"}), json!({"text": "ab", "id": "k@2"})]);
@@ -205,12 +205,12 @@ fn packed_rows_hold_every_token_once() {
                     pieces.push((*start, ids[piece[0] as usize..piece[1] as usize].to_vec()));
                 }
             }
-            // Documents end with their end token, and nowhere else.
+            // Exactly one piece of each document has its end token.
             let ended = pieces.iter().filter(|(_, ids)| ids.contains(&257)).count();
             assert_eq!(ended, expected.len());
             let whole: usize = expected.iter().map(|(_, ids)| ids.len()).sum();
             assert_eq!(pieces.iter().map(|(_, ids)| ids.len()).sum::<usize>(), whole);
-            // Whole documents are found as they are.
+            // A piece with the start and the end of a document is that document.
             let mut complete: Vec<_> = pieces
                 .iter()
                 .filter(|(start, ids)| *start == 0 && ids.last() == Some(&257))
@@ -227,7 +227,7 @@ fn packed_rows_hold_every_token_once() {
             assert_eq!(count("packed_documents_cut"), expected.len() - complete.len());
             if packing == "best-fit" {
                 let short = expected.iter().filter(|(_, ids)| ids.len() <= 256).count();
-                assert_eq!(complete.len(), short, "what fits is not cut");
+                assert_eq!(complete.len(), short, "a document that fits is not cut");
             }
             assert!(count("packed_tokens") * 100 > count("packed_places") * 90);
             assert_outcomes(&out, [700, 0, 0, 0]);
@@ -245,7 +245,7 @@ fn packed_rows_hold_every_token_once() {
 }
 
 #[test]
-fn of_equal_documents_the_first_stays() {
+fn the_first_of_several_equal_documents_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("t");
     std::fs::create_dir(&source).unwrap();
@@ -289,7 +289,7 @@ fn of_equal_documents_the_first_stays() {
 }
 
 #[test]
-fn the_end_of_a_run_says_what_the_lengths_are_worth() {
+fn the_summary_reports_lengths_and_padding() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
     corpus(&source, 500);
@@ -311,10 +311,7 @@ fn the_end_of_a_run_says_what_the_lengths_are_worth() {
     assert!(shares[0] > 30.0 && shares[1] < shares[0] / 2.0, "{line}");
     assert!(run("tokens", "--report-tokens 65536").contains("padding in batches of 65,536 tokens"));
     let printed = run("pack", "--pack 512");
-    assert!(
-        printed.contains("rows are filled to 9") && printed.contains("0.0% of the documents"),
-        "{printed}"
-    );
+    assert!(printed.contains("rows are 9") && printed.contains("0.0% of the documents"), "{printed}");
     assert_eq!(run("quiet", "--quiet"), "");
     let nothing =
         convert("text", &source, &dir.path().join("none"), "--tokenizer bytes --report-batch 0").exits(2);
@@ -322,7 +319,7 @@ fn the_end_of_a_run_says_what_the_lengths_are_worth() {
 }
 
 #[test]
-fn a_document_cannot_inject_control_tokens_unless_it_may() {
+fn documents_cannot_inject_special_tokens_unless_allowed() {
     let dir = tempfile::tempdir().unwrap();
     let tokenizer = fixture("tokenizers/bpe.json");
     let source = dir.path().join("c.jsonl");
@@ -352,7 +349,7 @@ fn a_document_cannot_inject_control_tokens_unless_it_may() {
 }
 
 #[test]
-fn a_tokenizer_without_a_fast_engine_is_told_and_its_documents_are_limited() {
+fn a_tokenizer_without_a_fast_engine_causes_a_warning_and_limits_documents() {
     let dir = tempfile::tempdir().unwrap();
     let json = std::fs::read(fixture("tokenizers/bpe.json")).unwrap();
     let mut tokenizer: serde_json::Value = serde_json::from_slice(&json).unwrap();
@@ -367,7 +364,7 @@ fn a_tokenizer_without_a_fast_engine_is_told_and_its_documents_are_limited() {
         (convert("text", &source, &out, &options).exits(0), out)
     };
     let (ran, out) = run("all", "");
-    ran.says(&["using the slow reference tokenizer", "the pre-tokenizer is not a known one"]);
+    ran.says(&["using the slow reference tokenizer", "the pre-tokenizer is not supported"]);
     assert_outcomes(&out, [2, 0, 0, 0]);
     let (ran, out) = run("limited", "--max-reference-bytes 10 --quiet");
     assert_eq!(

@@ -11,10 +11,10 @@ use parquet::file::properties::WriterProperties;
 
 use crate::support::*;
 
-/// Texts with what quoting, escaping and line ends must not change.
+/// Texts with quotes, commas and non-ASCII characters, which every format must preserve.
 const TEXTS: [&str; 4] = ["one, \"two\"", "naïve 😀", "tab: and comma,", "last"];
 
-/// `bytes` as `extension` says.
+/// Compresses `bytes` in the format that `extension` names, if any.
 fn compress(bytes: &[u8], extension: &str) -> Vec<u8> {
     match extension {
         ".gz" => {
@@ -101,7 +101,7 @@ fn every_kind_of_file_gives_the_same_documents() {
         for extension in [".gz", ".zst", ".xz", ".bz2"] {
             let name = format!("{name}{extension}");
             check(&name, &compress(&bytes, extension), options);
-            // Parts that were compressed one by one are one file.
+            // Concatenated compressed streams are one file.
             let (one, two) = bytes.split_at(bytes.len() / 2);
             let parts = [compress(one, extension), compress(two, extension)].concat();
             check(&format!("parts-{name}"), &parts, options);
@@ -113,7 +113,7 @@ fn every_kind_of_file_gives_the_same_documents() {
 }
 
 #[test]
-fn damage_in_the_middle_keeps_what_came_before_and_is_one_reject() {
+fn a_damaged_file_keeps_the_documents_before_the_damage_and_is_one_reject() {
     let dir = tempfile::tempdir().unwrap();
     let lines: Vec<String> = (0..40_000).map(|i| format!("document {i}, {}", i * 7919 % 1009)).collect();
     let jsonl: String = lines.iter().map(|t| serde_json::json!({"text": t}).to_string() + "\n").collect();
@@ -133,7 +133,7 @@ fn damage_in_the_middle_keeps_what_came_before_and_is_one_reject() {
             assert_eq!(rejects(&out)[0].1, code, "{name}{extension}");
             assert_outcomes(&out, [found.len() as u64, 0, 0, 1]);
             match name {
-                // xz gives its bytes block by block, and this file is one.
+                // xz is decoded block by block, and this file has only one.
                 "cut" => assert!(found.len() < lines.len() && (extension == ".xz" || found.len() > 1000)),
                 _ => assert_eq!(found.len(), lines.len()),
             }
@@ -142,7 +142,7 @@ fn damage_in_the_middle_keeps_what_came_before_and_is_one_reject() {
 }
 
 #[test]
-fn names_that_lie_and_bombs_are_one_reject_each() {
+fn mislabelled_damaged_and_bomb_files_are_one_reject_each() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("t");
     std::fs::create_dir(&source).unwrap();
@@ -179,7 +179,7 @@ fn names_that_lie_and_bombs_are_one_reject_each() {
 }
 
 #[test]
-fn tables_that_are_damaged_keep_the_rest() {
+fn damaged_tables_keep_their_undamaged_rows() {
     let dir = tempfile::tempdir().unwrap();
     let texts: Vec<String> = (0..300).map(|i| format!("document {i} {}", "x".repeat(50))).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -192,7 +192,7 @@ fn tables_that_are_damaged_keep_the_rest() {
         assert_outcomes(&out, [found.len() as u64, 0, 0, 1]);
         (found, rejects(&out))
     };
-    // A row group in the middle: the pages of its text are overwritten.
+    // Overwrites text pages of the second of three row groups.
     let mut parquet = parquet_file(&texts, 100);
     let at = parquet.windows(12).position(|w| w == b"document 150").unwrap();
     parquet[at - 40..at + 400].fill(0xff);
@@ -209,7 +209,7 @@ fn tables_that_are_damaged_keep_the_rest() {
 }
 
 #[test]
-fn columns_that_do_not_do_are_refused_before_anything_is_written() {
+fn unsuitable_columns_and_options_are_refused_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let (parquet, arrow) = (dir.path().join("t.parquet"), dir.path().join("t.arrow"));
@@ -246,7 +246,7 @@ fn columns_that_do_not_do_are_refused_before_anything_is_written() {
 }
 
 #[test]
-fn sources_are_found_by_pattern_by_list_and_by_label() {
+fn sources_can_be_patterns_lists_and_labelled_paths() {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in
         [("b/2.txt", "b2"), ("a/1.txt", "a1"), ("a/3.txt", "a3"), ("a/skip.md", "no"), ("odd", "odd")]
@@ -290,7 +290,7 @@ fn standard_input_is_read_once() {
         let mut command = command(["text", source, "--tokenizer", "bytes", "--out"]);
         command.arg(dir.path().join(name)).args(options.split_whitespace()).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // A command that is refused does not read.
+        // A refused command does not read its input.
         let _ = child.stdin.take().unwrap().write_all(input);
         Ran::of(child.wait_with_output().unwrap())
     };
@@ -317,7 +317,7 @@ fn standard_input_is_read_once() {
 }
 
 #[test]
-fn threads_and_death_do_not_change_a_byte() {
+fn threads_and_kills_do_not_change_a_byte() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("in");
     std::fs::create_dir(&source).unwrap();
@@ -361,7 +361,7 @@ fn threads_and_death_do_not_change_a_byte() {
 #[test]
 fn documents_over_the_limit_are_rejected_in_every_kind_of_file() {
     let dir = tempfile::tempdir().unwrap();
-    // More than is read at a time, so that the rest has to be passed over.
+    // Larger than a single read, so that the rest has to be skipped.
     let long = "x".repeat(1 << 20);
     let fits = "y".repeat(900);
     let texts = ["one", &long, &fits, &long, "last"];
@@ -391,10 +391,10 @@ fn documents_over_the_limit_are_rejected_in_every_kind_of_file() {
         assert_outcomes(&out, [3, 0, 0, 2]);
         if !name.ends_with("parquet") && !name.ends_with("arrow") {
             let compressed = run(&format!("{name}.gz"), &compress(&bytes, ".gz"), options);
-            let places = |out: &Path| {
+            let origins = |out: &Path| {
                 rejects(out).into_iter().map(|(o, _)| o.replace(".gz#", "#")).collect::<Vec<_>>()
             };
-            assert_eq!(places(&compressed), places(&out), "{name}");
+            assert_eq!(origins(&compressed), origins(&out), "{name}");
         }
     }
     let source = dir.path().join("whole");

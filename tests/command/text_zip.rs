@@ -1,11 +1,11 @@
-//! Files of text in zip archives.
+//! Text files in zip archives.
 
 use std::io::Write;
 use std::path::Path;
 
 use crate::support::*;
 
-/// An archive of files, all of them stored or deflated.
+/// A zip archive of `files`, all stored or all deflated.
 pub(crate) fn zip(files: &[(&str, Vec<u8>)], is_deflated: bool) -> Vec<u8> {
     let (mut zip, mut directory) = (Vec::new(), Vec::new());
     for (name, content) in files {
@@ -42,7 +42,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// One JSON object a line.
+/// This many documents in JSON Lines.
 fn json_lines(documents: usize) -> Vec<u8> {
     let line = |i: usize| format!("{{\"text\": \"document {i} {}\"}}\n", "word ".repeat(i % 7));
     (0..documents).map(line).collect::<String>().into_bytes()
@@ -60,13 +60,14 @@ fn corpus_files() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+/// Runs `dsconvert text ARGS… -t bytes` in `dir`; `args` is split at whitespace.
 fn text(dir: &Path, args: &str) -> Ran {
     let mut command = command(["text"].into_iter().chain(args.split_whitespace()).chain(["-t", "bytes"]));
     Ran::of(command.current_dir(dir).output().unwrap())
 }
 
 #[test]
-fn text_in_an_archive_is_that_of_the_folder() {
+fn an_archive_gives_the_documents_of_its_folder() {
     let dir = tempfile::tempdir().unwrap();
     for (name, bytes) in corpus_files() {
         let path = dir.path().join("corpus").join(name);
@@ -85,7 +86,7 @@ fn text_in_an_archive_is_that_of_the_folder() {
             let out = dir.path().join(out);
             let mut found = texts(&out);
             if !options.is_empty() {
-                // Pieces are shuffled: archives are not divided.
+                // The shuffled orders differ, because files in archives are not divided into units.
                 found.sort();
                 let mut plain = plain.clone();
                 plain.sort();
@@ -104,7 +105,7 @@ fn text_in_an_archive_is_that_of_the_folder() {
 }
 
 #[test]
-fn damage_in_an_archive_rejects_what_it_hits() {
+fn damage_in_an_archive_rejects_only_what_it_hits() {
     let dir = tempfile::tempdir().unwrap();
     let files = vec![
         ("a.txt", b"whole".to_vec()),
@@ -131,10 +132,13 @@ fn damage_in_an_archive_rejects_what_it_hits() {
     let kept = only_texts(&out);
     assert!(kept.contains(&"whole".to_owned()) && kept.contains(&"whole, too".to_owned()));
     assert!(kept.len() > 3900, "lines before the damage are kept: {}", kept.len());
-    assert!(manifest(&out)["notes"]["after_damage"].as_u64() > Some(3900), "they may be wrong");
+    assert!(
+        manifest(&out)["notes"]["after_damage"].as_u64() > Some(3900),
+        "records read before the detected damage"
+    );
     text(dir.path(), "z.zip --out out --resume --max-rejects 10").exits(0);
 
-    // Deflated data, at every seventh byte: never a crash, and never lines that are not there.
+    // Damage to deflated data at a dozen places never causes a crash.
     let whole = zip(&[("b.jsonl", json_lines(40))], true);
     for at in (0..whole.len() - 22).step_by(whole.len() / 12) {
         let mut bytes = whole.clone();
@@ -146,13 +150,13 @@ fn damage_in_an_archive_rejects_what_it_hits() {
 }
 
 #[test]
-fn archives_beside_text_are_left_alone() {
+fn archives_beside_text_files_are_ignored_with_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("corpus");
     std::fs::create_dir(&root).unwrap();
     std::fs::write(root.join("a.txt"), "a").unwrap();
     std::fs::write(root.join("more.zip"), zip(&[("b.txt", b"b".to_vec())], true)).unwrap();
-    text(dir.path(), "corpus --out beside").exits(0).says(&["zip archives beside text", "corpus/more.zip"]);
+    text(dir.path(), "corpus --out beside").exits(0).says(&["zip archives next to text", "corpus/more.zip"]);
     assert_eq!(only_texts(&dir.path().join("beside")), ["a"]);
     text(dir.path(), "corpus/*.zip --out named").exits(0);
     assert_eq!(texts(&dir.path().join("named")), [("more.zip/b.txt".to_owned(), "b".to_owned())]);

@@ -49,7 +49,7 @@ impl Loss {
     pub const ALL: [Self; 4] = [Self::Everything, Self::Data, Self::Random, Self::Journal];
 }
 
-/// Number of a file or directory, independent of its names.
+/// Index of a file or directory in [`Disk::nodes`], independent of its names.
 type NodeId = usize;
 type Entries = BTreeMap<String, NodeId>;
 
@@ -62,7 +62,7 @@ enum Node {
 struct Change {
     /// Directory, name, and the node that the name refers to afterwards.
     edits: Vec<(NodeId, String, Option<NodeId>)>,
-    certain: bool,
+    durable: bool,
 }
 
 pub struct Disk {
@@ -149,7 +149,7 @@ impl Disk {
                 Loss::Random => random(2) == 0,
                 Loss::Journal => place < kept,
             };
-            if change.certain || is_kept {
+            if change.durable || is_kept {
                 for (dir, name, node) in &change.edits {
                     match node {
                         Some(node) => drop(entries[*dir].insert(name.clone(), *node)),
@@ -207,7 +207,7 @@ impl Disk {
             Node::File { synced, current } => synced.clone_from(current),
             Node::Dir { .. } => {
                 let concerned = |change: &&mut Change| change.edits.iter().any(|(dir, ..)| *dir == synced);
-                self.changes.iter_mut().filter(concerned).for_each(|change| change.certain = true);
+                self.changes.iter_mut().filter(concerned).for_each(|change| change.durable = true);
             }
         }
     }
@@ -228,7 +228,7 @@ impl Disk {
                 None => drop(current.remove(name)),
             }
         }
-        self.changes.push(Change { edits, certain: false });
+        self.changes.push(Change { edits, durable: false });
     }
 
     fn find(&self, path: &str) -> Option<NodeId> {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_certain_when_it_and_its_directory_are_synced() {
+    fn a_file_is_durable_when_it_and_its_directory_are_synced() {
         let (file, root) = (Op::Sync("a".into()), Op::Sync(String::new()));
         let ops = [Op::Create("a".into()), write("a", "x"), file, root];
         assert_eq!(paths(&disk(&ops[..3]), Loss::Everything), [""; 0]);

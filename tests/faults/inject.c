@@ -51,7 +51,7 @@ static void die(void)
         syscall(SYS_pause);
 }
 
-/* Counts a call on `path`, and says what is to be done about it; sets errno for an error. */
+/* Counts a call on `path` and decides what happens to it; sets errno for an error. */
 static enum action decide(enum kind kind, const char *path)
 {
     if (!path || !is_below(path, getenv("FAULT_DIRS")))
@@ -141,7 +141,7 @@ struct dirent64 *readdir64(DIR *dir)
     CALL(NULL, decide_fd(READDIR, dirfd(dir)), next(dir));
 }
 
-/* A transfer that may be short: half of what was asked for, but at least a byte. */
+/* A transfer that may be short: half of the requested bytes, but at least one. */
 #define TRANSFER(kind, call)                                                                                           \
     enum action action = decide_fd(kind, fd);                                                                          \
     if (action == ERROR)                                                                                               \

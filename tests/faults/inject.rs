@@ -53,8 +53,8 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// Makes the library inject the fault into `command`.
-    fn ask(&self, command: &mut Command) {
+    /// Sets the environment variables that make the library inject the fault into `command`.
+    fn configure(&self, command: &mut Command) {
         let Self { kind, nth, action } = self;
         command.env("FAULT_KIND", kind).env("FAULT_NTH", nth.to_string());
         match action {
@@ -77,7 +77,7 @@ pub struct Ran {
     /// `None` after SIGKILL.
     pub status: Option<i32>,
     pub stderr: String,
-    /// The calls that were counted, or the call that was hit.
+    /// The counted calls or, with a fault, the call that it hit.
     pub log: String,
 }
 
@@ -105,13 +105,13 @@ impl Library {
         Self { inject: compiled("inject.c"), record: compiled("record.c") }
     }
 
-    /// Runs the binary with `args`. Calls on files below `dirs` are counted or, with `fault`, fail.
+    /// Runs the binary with `args`, and counts its calls on files below `dirs` or makes one of them fail.
     pub fn run(&self, args: &[String], dirs: &[&Path], fault: Option<&Fault>, log: &Path) -> Ran {
         let dirs: Vec<&str> = dirs.iter().map(|dir| dir.to_str().unwrap()).collect();
         let mut command = command(args);
         command.env("LD_PRELOAD", &self.inject).env("FAULT_DIRS", dirs.join(":")).env("FAULT_LOG", log);
         if let Some(fault) = fault {
-            fault.ask(&mut command);
+            fault.configure(&mut command);
         }
         let _ = std::fs::remove_file(log);
         let mut ran = run(command);
@@ -119,7 +119,7 @@ impl Library {
         ran
     }
 
-    /// Returns a command that runs the binary with `args`, and appends its calls that change files below `dir` to
+    /// Returns a command that runs the binary with `args` and appends every call that changes files below `dir` to
     /// `log`.
     pub fn recorded(&self, args: &[String], dir: &Path, log: &Path) -> Command {
         let mut command = command(args);
@@ -135,7 +135,7 @@ impl Library {
         both.push(":");
         both.push(&self.record);
         command.env("LD_PRELOAD", both).env("FAULT_DIRS", dir);
-        fault.ask(&mut command);
+        fault.configure(&mut command);
         run(command)
     }
 }
@@ -145,8 +145,8 @@ pub fn run_plainly(args: &[String]) -> Ran {
     run(command(args))
 }
 
-/// Runs commands at the same time.
-pub fn start_all(commands: impl IntoIterator<Item = Command>) -> Vec<Ran> {
+/// Runs commands concurrently and returns their results in order.
+pub fn run_all(commands: impl IntoIterator<Item = Command>) -> Vec<Ran> {
     let running: Vec<_> =
         commands.into_iter().map(|command| std::thread::spawn(move || run(command))).collect();
     running.into_iter().map(|run| run.join().unwrap()).collect()
@@ -177,7 +177,7 @@ fn run(mut command: Command) -> Ran {
         }
         if started.elapsed() > TIME_LIMIT {
             child.kill().unwrap();
-            panic!("{command:?} does not end");
+            panic!("{command:?} hangs");
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(4));

@@ -1,4 +1,4 @@
-/* What the libraries that are loaded into the binary with LD_PRELOAD have in common. Included first. */
+/* Shared by the libraries that are loaded into the binary with LD_PRELOAD. Include it first: it defines _GNU_SOURCE. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -42,7 +42,7 @@ static const char *path_at(int dir, const char *name, char *buffer)
     return buffer;
 }
 
-/* The intercepted function. */
+/* Declares `next`, the intercepted function. */
 #define NEXT(name)                                                                                                     \
     static __typeof__(&name) next;                                                                                     \
     if (!next)                                                                                                         \

@@ -1,12 +1,12 @@
-//! Fault injection: every call that touches files may fail, and the process may die at any of them.
+//! Fault injection: any file system call of a run may fail, and the process may be killed at any of them.
 //!
 //! A small library in C (`inject.c`) is loaded into the real binary and makes the n-th call of one kind fail. After
-//! each fault, the exit status is a documented one, there is no manifest unless the dataset is whole, and the same
+//! each fault, the exit status is a documented one, there is no manifest unless the dataset is complete, and the same
 //! command with `--resume` (or `--overwrite`) ends with the bytes of an undisturbed run.
 //!
-//! By default, every call of some scenarios is tried with one fault, and a sample of the calls of the others. This
-//! command tries every call of every scenario with one error, one lasting error, and kills (`every` instead of `all`:
-//! with every error):
+//! By default, one fault is injected at every call of some scenarios, and at a sample of the calls of the others. The
+//! following command injects one error, one lasting error and kills at every call of every scenario; with `every`
+//! instead of `all`, it injects every error:
 //!
 //! ```sh
 //! DSCONVERT_FAULTS=all cargo test --test faults -- --nocapture
@@ -15,7 +15,7 @@
 //! Power cuts are tested, too: the calls of a run are recorded (`record.c`) and replayed on a model of a disk
 //! (`disk.rs`) that loses what was not synced.
 //!
-//! `DSCONVERT_FAULTS_SEED` chooses another sample, and `DSCONVERT_FAULTS_ONLY` the scenarios whose name contains it.
+//! `DSCONVERT_FAULTS_SEED` selects another sample, and `DSCONVERT_FAULTS_ONLY` the scenarios whose name contains it.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "this is a test")]
@@ -41,7 +41,7 @@ use power::{Cuts, Tried};
 use random::Random;
 use scenario::Scenario;
 
-/// Number of runs at the same time.
+/// Number of concurrent runs.
 const THREADS: usize = 2;
 /// Number of faults to try in a scenario that is only sampled.
 const SAMPLE: usize = 20;
@@ -94,8 +94,8 @@ fn few(faults: Vec<Fault>, random: &mut impl FnMut(usize) -> usize) -> Vec<Fault
     few
 }
 
-/// Returns the faults to try, where a run makes `counts` calls of each kind.
-fn chosen(
+/// Returns the faults to try in a scenario whose run makes `counts` calls of each kind.
+fn faults_to_try(
     scenario: &Scenario,
     counts: &BTreeMap<&'static str, u32>,
     extent: Extent,
@@ -131,7 +131,7 @@ fn chosen(
 }
 
 #[test]
-fn no_fault_leaves_a_dataset_that_is_not_whole() {
+fn no_fault_leaves_an_incomplete_dataset() {
     let extent = match std::env::var("DSCONVERT_FAULTS").as_deref() {
         Ok("all") => Extent::All,
         Ok("every") => Extent::Every,
@@ -139,13 +139,13 @@ fn no_fault_leaves_a_dataset_that_is_not_whole() {
     };
     let seed = std::env::var("DSCONVERT_FAULTS_SEED").map_or(0, |seed| seed.parse().unwrap());
     let only = std::env::var("DSCONVERT_FAULTS_ONLY").unwrap_or_default();
-    // Waiting for a real disk would take most of the time, and nothing here depends on it.
+    // Syncing to a real disk would take most of the time, and the tests do not depend on it.
     let memory = std::path::Path::new("/dev/shm");
     let root = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let library = Library::compile(root.path());
     let failures: Mutex<Vec<String>> = Mutex::default();
     let (mut total, mut calls) = (0, 0);
-    println!("| scenario | calls | faults | exit 0 | exit 3 | killed | never came |");
+    println!("| scenario | calls | faults | exit 0 | exit 3 | killed | not reached |");
     println!("|---|---|---|---|---|---|---|");
     for mut scenario in scenario::all(root.path()) {
         if !scenario.name.contains(&only) {
@@ -153,7 +153,7 @@ fn no_fault_leaves_a_dataset_that_is_not_whole() {
         }
         scenario.prepare(&library);
         let counts = scenario.count_calls(&library);
-        let faults = chosen(&scenario, &counts, extent, seed);
+        let faults = faults_to_try(&scenario, &counts, extent, seed);
         let next = AtomicUsize::new(0);
         let ends: Mutex<BTreeMap<scenario::End, usize>> = Mutex::default();
         std::thread::scope(|scope| {
@@ -181,7 +181,7 @@ fn no_fault_leaves_a_dataset_that_is_not_whole() {
             "| {} | {scenario_calls} | {} | {} | {} | {} | {} |",
             scenario.name,
             faults.len(),
-            of(scenario::End::Fine),
+            of(scenario::End::Succeeded),
             of(scenario::End::Failed),
             of(scenario::End::Killed),
             of(scenario::End::NotFired)
@@ -195,7 +195,7 @@ fn no_fault_leaves_a_dataset_that_is_not_whole() {
 }
 
 #[test]
-fn no_power_cut_leaves_a_dataset_that_is_not_whole() {
+fn no_power_cut_leaves_an_incomplete_dataset() {
     let cuts = match std::env::var("DSCONVERT_FAULTS").as_deref() {
         Ok("every") => Cuts { finished: None, kills: None },
         Ok("all") => Cuts { finished: Some(60), kills: None },

@@ -1,14 +1,14 @@
-//! Power cuts: checks what is left, and finishes the conversion from there.
+//! Power cuts: checks the files that each one leaves, and finishes the conversion from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Content, Disk, Loss, content_of, visible};
-use crate::inject::{Action, Fault, Library, run_plainly, start_all};
+use crate::inject::{Action, Fault, Library, run_all, run_plainly};
 use crate::random::Random;
 use crate::record::{Recording, log_of, read_ops};
-use crate::scenario::{copy, differences, merge_command, path, remove, run_command, told};
+use crate::scenario::{copy, describe, differences, merge_command, path, remove, run_command};
 use crate::tree::{Tree, tree};
 
 /// Maximum number of attempts to record a killed run: a thread may be killed between its call and the record of it.
@@ -130,7 +130,7 @@ impl PowerCase {
         let mut kills = self.kills(library, disk);
         if let Some(limit) = cuts.kills {
             random.shuffle(&mut kills);
-            // Kills that decide whether there is a dataset or a finished unit, and the one at the first directory.
+            // Always keeps the kills that decide whether a dataset or a finished unit exists, and the first `mkdir`.
             let is_key = |(_, _, what): &(usize, Fault, String)| {
                 ["/manifest.json", "/pending.json", "/attempt", "/out"].iter().any(|end| what.ends_with(end))
             };
@@ -150,7 +150,8 @@ impl PowerCase {
         tried
     }
 
-    fn place(&self, disk: &Path) -> PathBuf {
+    /// Empties `disk` and returns the path of the output directory on it, with its initial content.
+    fn reset(&self, disk: &Path) -> PathBuf {
         remove(disk);
         std::fs::create_dir_all(disk).unwrap();
         let out = disk.join("out");
@@ -162,11 +163,11 @@ impl PowerCase {
 
     /// Records all steps.
     fn record(&self, library: &Library, disk: &Path) -> Recording {
-        let out = self.place(disk);
+        let out = self.reset(disk);
         let (initial, mut ops, mut ends) = (content_of(disk), Vec::new(), BTreeMap::new());
         for (step, commands) in self.steps(&out).iter().enumerate() {
             let log = log_of(disk);
-            for ran in start_all(commands.iter().map(|args| library.recorded(args, disk, &log))) {
+            for ran in run_all(commands.iter().map(|args| library.recorded(args, disk, &log))) {
                 assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
             }
             ops.extend(read_ops(&log, disk));
@@ -174,14 +175,18 @@ impl PowerCase {
         }
         let recording = Recording { name: self.name.clone(), initial, ops, first_cut: 0, ends };
         assert!(recording.ops.len() > 50, "{}: the library was not loaded", self.name);
-        assert!(recording.replayed() == content_of(disk), "{}: calls are missing in the record", self.name);
+        assert!(
+            recording.replayed() == content_of(disk),
+            "{}: calls are missing in the recording",
+            self.name
+        );
         recording
     }
 
     /// Returns kills after calls that change a directory and are not synced yet, one for each group of similar files:
     /// step, fault, call.
     fn kills(&self, library: &Library, disk: &Path) -> Vec<(usize, Fault, String)> {
-        let out = self.place(disk);
+        let out = self.reset(disk);
         let log = log_of(disk);
         let (mut kills, mut seen) = (Vec::new(), BTreeSet::new());
         for (step, commands) in self.steps(&out).iter().enumerate() {
@@ -215,7 +220,7 @@ impl PowerCase {
         name: String,
     ) -> Result<Recording, String> {
         for _ in 0..ATTEMPTS {
-            let out = self.place(disk);
+            let out = self.reset(disk);
             let steps = self.steps(&out);
             for args in steps[..step].iter().flatten() {
                 let ran = run_plainly(args);
@@ -234,22 +239,21 @@ impl PowerCase {
             let is_old = self.before.as_ref().is_some_and(|(_, old)| visible(&content_of(disk)) == *old);
             for (i, args) in self.rest(&out, step, is_old).iter().enumerate() {
                 let log = log_of(disk);
-                for ran in start_all([library.recorded(args, disk, &log)]) {
+                for ran in run_all([library.recorded(args, disk, &log)]) {
                     if ran.status != Some(0) {
-                        return Err(format!("{name}; then {}", told(&args.join(" "), &ran)));
+                        return Err(format!("{name}; then {}", describe(&args.join(" "), &ran)));
                     }
                 }
                 recording.ops.extend(read_ops(&log, disk));
                 recording.ends.insert(recording.ops.len(), step + i + 1);
             }
-            assert!(recording.replayed() == content_of(disk), "{name}: calls are missing in the record");
+            assert!(recording.replayed() == content_of(disk), "{name}: calls are missing in the recording");
             return Ok(recording);
         }
-        Err(format!("{name}: what the killed process did was never recorded as a whole"))
+        Err(format!("{name}: the calls of the killed process were never recorded completely"))
     }
 
-    /// Cuts the power after every call of a recording, and finishes the conversion from some of the contents that are
-    /// left.
+    /// Cuts the power after every call of a recording, and finishes the conversion from some of the resulting contents.
     fn cut(
         &self,
         recording: &Recording,
@@ -303,7 +307,7 @@ impl PowerCase {
         }
     }
 
-    /// Checks what a power cut has left after `done` steps had ended.
+    /// Checks the files that a power cut leaves after `done` finished steps.
     fn check(&self, content: &Content, done: usize) -> Result<(), String> {
         let left = visible(content);
         let is_done = done >= if self.steps == Steps::Parts { 3 } else { 1 };
@@ -325,11 +329,11 @@ impl PowerCase {
         });
         match is_allowed {
             true => Ok(()),
-            false => Err(format!("a dataset that is not whole: {}", differences(&left, &self.whole))),
+            false => Err(format!("an incomplete dataset: {}", differences(&left, &self.whole))),
         }
     }
 
-    /// Finishes the conversion from what a power cut has left.
+    /// Finishes the conversion from the files that a power cut leaves.
     fn finish(&self, content: &Content, done: usize, disk: &Path) -> Result<(), String> {
         remove(disk);
         std::fs::create_dir_all(disk).unwrap();
@@ -344,12 +348,12 @@ impl PowerCase {
         for args in self.rest(&out, done, is_old) {
             let ran = run_plainly(&args);
             if ran.status != Some(0) {
-                return Err(told(&args.join(" "), &ran));
+                return Err(describe(&args.join(" "), &ran));
             }
         }
         let left = tree(&out);
         if left != self.whole || out.join(".dsconvert").exists() {
-            return Err(format!("ended with other bytes: {}", differences(&left, &self.whole)));
+            return Err(format!("ended with different bytes: {}", differences(&left, &self.whole)));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The conversions that the power cuts interrupt.
+//! The conversions that power cuts interrupt.
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,7 @@ fn dataset(out: &Path, source: &Path, options: &str) -> PathBuf {
     out.to_owned()
 }
 
-/// Makes a run at `out` that was killed while its commit moved files to their place.
+/// Starts a run at `out` and kills it while its commit renames files to their final paths.
 fn killed_in_commit(out: &Path, source: &Path, library: &Library) -> PathBuf {
     let args = convert_text(out, source, &format!("{TEXT} --format arrow"));
     let log = out.with_extension("log");

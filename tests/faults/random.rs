@@ -1,6 +1,6 @@
-//! Pseudo-random choice of what to try.
+//! Pseudo-random selection of faults and power cuts.
 
-/// A generator of numbers that depend only on the name and the seed.
+/// A linear congruential generator whose numbers depend only on a name and a seed.
 pub struct Random(u64);
 
 impl Random {

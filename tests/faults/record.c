@@ -5,8 +5,8 @@
  *   RECORD_LOG  file to which the records are appended
  *
  * A record is: kind (one letter), path and second path (each 16 bits of length, then the bytes), offset (64 bits), data
- * (64 bits of length, then the bytes); all numbers in the order of the machine. Only calls that succeed are recorded.
- * A call and the record of it are made under a lock on the log: the order of the records is that of the effects.
+ * (64 bits of length, then the bytes); all numbers in native byte order. Only calls that succeed are recorded.
+ * Each call is made and recorded under a lock on the log, so that the records are in the order of the effects.
  */
 #include "intercept.h"
 
@@ -27,12 +27,12 @@ enum kind {
 };
 
 /* Whether calls on `path` are recorded. */
-static int concerns(const char *path)
+static int is_recorded(const char *path)
 {
     return path && is_below(path, getenv("RECORD_DIR"));
 }
 
-/* Opens the log and locks it: an open file of its own, so that threads exclude each other, too. */
+/* Opens and locks the log. Every lock has its own open file description, so that it excludes other threads, too. */
 static int lock(void)
 {
     int saved = errno;
@@ -85,7 +85,7 @@ static void record(int log, enum kind kind, const char *path, const char *second
 
 /* Makes the call and, if it succeeds, runs `recorded` with the log; for the file or directory `path`. */
 #define CALL(failed, path, call, recorded)                                                                             \
-    if (!concerns(path))                                                                                               \
+    if (!is_recorded(path))                                                                                            \
         return call;                                                                                                   \
     int log = lock();                                                                                                  \
     __typeof__(call) result = call;                                                                                    \
@@ -95,7 +95,7 @@ static void record(int log, enum kind kind, const char *path, const char *second
     unlock(log);                                                                                                       \
     return result
 
-/* A file that is created, or emptied. What existed already is told apart when the log is read. */
+/* Records the creation or truncation of a file. Replaying ignores the creation of a file that exists already. */
 static void opened(int log, const char *path, int flags)
 {
     if (flags & O_CREAT)
@@ -136,7 +136,7 @@ int openat64(int dir, const char *name, int flags, ...)
     CALL(-1, path, next(dir, name, flags, mode), opened(log, path, flags));
 }
 
-/* The path of an open file at this moment, under the lock; other calls may rename it meanwhile. */
+/* The path of an open file. It is read again under the lock, because another call may rename the file meanwhile. */
 #define PATH_OF(fd)                                                                                                    \
     char buffer[PATH_MAX];                                                                                             \
     int saved = errno;                                                                                                 \
@@ -146,7 +146,7 @@ int openat64(int dir, const char *name, int flags, ...)
 /* Makes a call on an open file. `recorded` may use its path and its result. */
 #define CALL_FD(fd, call, recorded)                                                                                    \
     PATH_OF(fd);                                                                                                       \
-    if (!concerns(path))                                                                                               \
+    if (!is_recorded(path))                                                                                            \
         return call;                                                                                                   \
     int log = lock();                                                                                                  \
     path = path_at(fd, "", buffer);                                                                                    \
@@ -157,7 +157,7 @@ int openat64(int dir, const char *name, int flags, ...)
     unlock(log);                                                                                                       \
     return result
 
-/* Where the last `bytes` bytes were written: also right for files that are appended to. */
+/* The offset of the last `bytes` bytes that were written, even for a file that is appended to. */
 static uint64_t offset_before(int fd, ssize_t bytes)
 {
     return syscall(SYS_lseek, fd, 0, SEEK_CUR) - bytes;

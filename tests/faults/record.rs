@@ -1,4 +1,4 @@
-//! Record of the calls by which a run changed its files.
+//! Recordings of the calls by which a run changed its files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,7 +47,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Returns the number of steps that are certainly done after `cut` calls.
+    /// Returns the number of steps that had succeeded after `cut` calls.
     pub fn steps_done(&self, cut: usize) -> usize {
         self.ends.range(..=cut).map(|(_, &done)| done).max().unwrap_or_default()
     }
@@ -80,7 +80,7 @@ pub fn read_ops(log: &Path, dir: &Path) -> Vec<Op> {
     ops
 }
 
-/// Returns the first call in `log`, and the rest of the log. There is no call for a file that was deleted.
+/// Returns the first call in `log`, and the rest of the log. A call on a deleted file is `None`.
 fn next_op<'a>(log: &'a [u8], dir: &str) -> Option<(Option<Op>, &'a [u8])> {
     let (&kind, log) = log.split_first()?;
     let (path, log) = next_path(log, dir)?;

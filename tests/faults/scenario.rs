@@ -1,4 +1,4 @@
-//! Scenarios: what the binary does when a call fails.
+//! Scenarios: a command, the initial content of its output directory, and the checks after a fault.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::tree::{Tree, tree};
 /// How a run with a fault ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    Fine,
+    Succeeded,
     Failed,
     Killed,
     /// The run made fewer calls than the one that counted them.
@@ -222,10 +222,10 @@ impl Scenario {
         }
     }
 
-    /// Returns the commands that finish the dataset from what a fault has left. After exit status 0, the work of the
-    /// command itself is not repeated.
-    fn to_the_end(&self, out: &Path, end: End, is_old: bool) -> Vec<Vec<String>> {
-        let again = end != End::Fine;
+    /// Returns the commands that finish the dataset after a fault. After exit status 0, the work of the command itself
+    /// is not repeated.
+    fn commands_to_finish(&self, out: &Path, end: End, is_old: bool) -> Vec<Vec<String>> {
+        let again = end != End::Succeeded;
         match self.tested {
             Tested::Plan if again => vec![self.plan(out, "--resume"), run_command(out), merge_command(out)],
             Tested::Plan => vec![run_command(out), merge_command(out)],
@@ -312,7 +312,8 @@ impl Scenario {
         self.template = Some(template);
     }
 
-    fn place(&self, out: &Path) {
+    /// Gives the output directory its initial content.
+    fn reset(&self, out: &Path) {
         remove(out);
         if let Some(template) = &self.template {
             copy(template, out);
@@ -322,14 +323,14 @@ impl Scenario {
     /// Runs the command undisturbed, which must succeed, and returns the number of calls of each kind.
     pub fn count_calls(&self, library: &Library) -> BTreeMap<&'static str, u32> {
         let out = self.root.join("out-0");
-        self.place(&out);
+        self.reset(&out);
         let ran = library.run(&self.command(&out), &[&out, &self.source], None, &self.root.join("log-0"));
         assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
-        for command in self.to_the_end(&out, End::Fine, false) {
+        for command in self.commands_to_finish(&out, End::Succeeded, false) {
             let ran = run_plainly(&command);
             assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
         }
-        assert!(tree_if_any(&out) == self.whole, "{}: other bytes without any fault", self.name);
+        assert!(tree_if_any(&out) == self.whole, "{}: different bytes without any fault", self.name);
         let counts = counts(&ran.log);
         assert!(counts.values().sum::<u32>() > 50, "{}: the library was not loaded: {counts:?}", self.name);
         counts
@@ -338,27 +339,27 @@ impl Scenario {
     /// Runs the command with `fault`, then finishes the dataset. The error describes what is wrong.
     pub fn survives(&self, library: &Library, fault: &Fault, thread: usize) -> Result<End, String> {
         let out = self.root.join(format!("out-{thread}"));
-        self.place(&out);
+        self.reset(&out);
         let log = self.root.join(format!("log-{thread}"));
         let beside = (self.tested == Tested::RunBeside).then(|| start_plainly(&run_command(&out)));
         let ran = library.run(&self.command(&out), &[&out, &self.source], Some(fault), &log);
         if let Some(beside) = beside {
             let beside = beside.join().unwrap();
             if beside.status != Some(0) {
-                return Err(told("the process beside it failed", &beside));
+                return Err(describe("the concurrent process failed", &beside));
             }
         }
         let end = match (ran.status, fault.action) {
             (Some(0 | 3), _) if ran.log.is_empty() => End::NotFired,
-            (Some(0), _) => End::Fine,
+            (Some(0), _) => End::Succeeded,
             (Some(3), _) => End::Failed,
             (None, Action::KillBefore | Action::KillAfter) => End::Killed,
-            _ => return Err(told("ended in another way", &ran)),
+            _ => return Err(describe("ended with an unexpected status", &ran)),
         };
         let verifies = matches!(self.tested, Tested::Verify(_));
         let says_why = ran.stderr.lines().any(|line| line.starts_with("error: "));
         if end == End::Failed && !verifies && !says_why {
-            return Err(told("failed without a message", &ran));
+            return Err(describe("failed without a message", &ran));
         }
         let mut left = tree_if_any(&out);
         let has_work = left.keys().any(|name| name.starts_with(".dsconvert/"));
@@ -373,8 +374,8 @@ impl Scenario {
         let is_between =
             self.tested == Tested::Repair && left.iter().all(|(name, bytes)| is_either(name, bytes));
         if left.contains_key("manifest.json") && !is_whole && !is_old && !is_between {
-            return Err(told(
-                &format!("a dataset that is not whole: {}", differences(&left, &self.whole)),
+            return Err(describe(
+                &format!("an incomplete dataset: {}", differences(&left, &self.whole)),
                 &ran,
             ));
         }
@@ -382,33 +383,33 @@ impl Scenario {
             return if is_whole && !has_work {
                 Ok(end)
             } else {
-                Err(told("inspect has changed files", &ran))
+                Err(describe("inspect has changed files", &ran))
             };
         }
         let commits = matches!(self.tested, Tested::Convert | Tested::Merge | Tested::Repair);
-        if end == End::Fine && commits && !is_whole {
-            return Err(told("exit 0 without the dataset", &ran));
+        if end == End::Succeeded && commits && !is_whole {
+            return Err(describe("exit 0 without the dataset", &ran));
         }
-        if left.contains_key("manifest.json") && end != End::Fine && !is_between {
+        if left.contains_key("manifest.json") && end != End::Succeeded && !is_between {
             let verified = run_plainly(&["inspect".to_owned(), path(&out), "--verify".to_owned()]);
             if verified.status != Some(0) {
-                return Err(told("a manifest, but --verify fails", &verified));
+                return Err(describe("a manifest, but --verify fails", &verified));
             }
         }
         if is_whole && !has_work && !out.join(".dsconvert").exists() {
             return Ok(end);
         }
-        for command in self.to_the_end(&out, end, is_old && !is_whole) {
+        for command in self.commands_to_finish(&out, end, is_old && !is_whole) {
             let next = run_plainly(&command);
             if next.status != Some(0) {
-                let what = told(&command.join(" "), &next);
-                return Err(format!("{}; then {what}", told("was not finished", &ran)));
+                let what = describe(&command.join(" "), &next);
+                return Err(format!("{}; then {what}", describe("was not finished", &ran)));
             }
         }
         let left = tree_if_any(&out);
         if left != self.whole || out.join(".dsconvert").exists() {
             let what = differences(&left, &self.whole);
-            return Err(format!("{}; then {what}", told("ended with other bytes", &ran)));
+            return Err(format!("{}; then {what}", describe("ended with different bytes", &ran)));
         }
         Ok(end)
     }
@@ -445,7 +446,8 @@ pub fn merge_command(out: &Path) -> Vec<String> {
     words(&["merge", &path(out), "--threads", "1", "--max-rejects", "50%"])
 }
 
-pub fn told(what: &str, ran: &Ran) -> String {
+/// Describes a run in a failure message.
+pub fn describe(what: &str, ran: &Ran) -> String {
     format!("{what} ({:?}; {}; {})", ran.status, ran.log.trim(), ran.stderr.trim().replace('\n', " "))
 }
 

@@ -19,7 +19,7 @@ pub fn write_text(dir: &Path, files: usize) {
     }
 }
 
-/// Writes documents in other kinds of files.
+/// Writes documents as CSV, plain text and compressed jsonl.
 pub fn write_tables(dir: &Path) {
     use std::io::Write;
 

@@ -9,7 +9,7 @@ import pytest
 
 from dataset import FORMATS, Dataset, load_protobuf
 
-# Nothing here needs a network, and nothing may try one.
+# No test may access the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -42,9 +42,9 @@ def dsconvert(binary):
     def run(*args, status=0):
         command = [binary, *map(str, args)]
         done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        said = f"{done.args}\nstdout: {done.stdout}\nstderr: {done.stderr}"
-        assert done.returncode == status, f"exit status {done.returncode}, not {status}\n{said}"
-        assert "panicked" not in done.stderr, said
+        output = f"{done.args}\nstdout: {done.stdout}\nstderr: {done.stderr}"
+        assert done.returncode == status, f"exit status {done.returncode}, not {status}\n{output}"
+        assert "panicked" not in done.stderr, output
         return done
 
     return run
@@ -52,18 +52,18 @@ def dsconvert(binary):
 
 @pytest.fixture(scope="session")
 def command(dsconvert):
-    """The same, for tests in which `dsconvert` is the Python package."""
+    """The same, for tests in which the name `dsconvert` is taken by the Python package."""
     return dsconvert
 
 
 @pytest.fixture(scope="session")
 def protobuf(tmp_path_factory):
-    """The Record class, made from the .proto by protoc."""
+    """The module that protoc generates from record.proto."""
     return load_protobuf(ROOT / "proto", tmp_path_factory.mktemp("protobuf"))
 
 
 def once(convert):
-    """Makes each dataset the first time it is asked for. One that fails fails every test that needs it, with its message."""
+    """Caches the results of `convert`. If a conversion fails, every test that needs it fails with the same message."""
     made = {}
 
     def get(*args):

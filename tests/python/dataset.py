@@ -1,4 +1,4 @@
-"""Reads a dataset without dsconvert: its JSON, its index files, and its shards by other people's libraries."""
+"""Reads a dataset without dsconvert: its JSON files, its indexes, and its shards with third-party libraries."""
 
 import importlib.util
 import io
@@ -22,7 +22,7 @@ def load_protobuf(proto_root, out):
         ["protoc", f"--proto_path={proto_root}", f"--python_out={out}", "dsconvert/v1/record.proto"]
     )
     assert status == 0, "protoc refused record.proto"
-    # By its file: as a module it would be in a package that is called like that of dsconvert.
+    # Loaded by path, because its package has the same name as that of dsconvert.
     spec = importlib.util.spec_from_file_location("record_pb2", out / "dsconvert/v1/record_pb2.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -87,7 +87,7 @@ class Dataset:
         """The records of all splits by key."""
         records = [record for split in self.splits for record in self.records(split)]
         by_key = {record["key"]: record for record in records}
-        assert len(by_key) == len(records), "two records have one key"
+        assert len(by_key) == len(records), "two records have the same key"
         return by_key
 
     def _from_columns(self, row):

@@ -1,4 +1,4 @@
-"""What the fixtures must become, worked out here without dsconvert."""
+"""The expected contents of datasets made from the fixtures, computed without dsconvert."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def files(name):
 
 
 def documents():
-    """Origin and text of every document, in order; the text is None where the line is no document."""
+    """Origin and text of every document, in order; the text is None if the line is not a document."""
     for path, origin in files("corpus"):
         data = path.read_bytes()
         if path.suffix == ".txt":
@@ -34,12 +34,12 @@ def documents():
 
 
 def crlf_lines(data):
-    """Lines that end in CR LF; nothing else ends a line of JSON."""
+    """The lines of `data`, split at LF only; `splitlines` would also split at CR."""
     return [line + b"\n" for line in data.removesuffix(b"\n").split(b"\n")]
 
 
 def photos():
-    """Origin and upright RGB picture, laid on white, of every photograph; None where Pillow cannot decode it."""
+    """Origin and upright RGB image, composited over white, of every photo; None if Pillow cannot decode it."""
     for path, origin in files("photos"):
         if path.suffix == ".txt":
             continue
@@ -55,7 +55,7 @@ def photos():
 
 
 def shorter(size, target):
-    """The rule of --resize shorter:TARGET: rounded half up, never larger."""
+    """The size after --resize shorter:TARGET, which rounds half up and never enlarges."""
     side = min(size)
     if side <= target:
         return size

@@ -1,4 +1,4 @@
-"""A device that computes while the program goes on: a thread with a queue."""
+"""Simulated asynchronous devices, in real and in virtual time, and a simulated `DataLoader`."""
 
 import queue
 import threading
@@ -6,10 +6,10 @@ import time
 
 
 class FakeDevice:
-    """`submit` queues work of so many seconds and returns at once; `synchronize` waits for all of it.
+    """A device in a thread: `submit` enqueues a task that takes `seconds`, and `synchronize` waits for all tasks.
 
-    As a GPU does, it starts work when the one before has ended, or when it arrives. The thread sleeps until points in
-    time, so that late wake-ups do not add up.
+    Like a GPU, it starts a task when the previous one has ended, or when it is submitted. The thread sleeps until
+    absolute times, so that late wake-ups do not accumulate.
     """
 
     def __init__(self):
@@ -32,7 +32,7 @@ class FakeDevice:
 
 
 class VirtualTime:
-    """A clock that only moves when something takes time, so that results are exact on any machine."""
+    """A clock that advances only when simulated work takes time, so that results are exact on any machine."""
 
     def __init__(self):
         self.now = 0.0
@@ -45,7 +45,7 @@ class VirtualTime:
 
 
 class VirtualDevice:
-    """As `FakeDevice`, in virtual time."""
+    """`FakeDevice` in virtual time."""
 
     def __init__(self, clock):
         self._clock, self._ends = clock, 0.0
@@ -58,9 +58,9 @@ class VirtualDevice:
 
 
 class VirtualWorkers:
-    """Loads as a `DataLoader` does, in virtual time: batch k by worker k mod `workers`, at most `prefetch` × `workers` ahead.
+    """A `DataLoader` in virtual time.
 
-    Batch k takes `load(k)` seconds.
+    Batch k is loaded by worker k mod `workers` in `load(k)` seconds, at most `prefetch` × `workers` batches ahead.
     """
 
     def __init__(self, clock, length, load, workers, prefetch=2):

@@ -1,4 +1,4 @@
-"""One rank of test_package_headspace.py: DDP training of which only rank 0 loads slowly."""
+"""One rank of the DDP training in test_package_headspace.py, in which only rank 0 loads slowly."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class Loader:
             yield {"x": torch.randn(8, 4), "real": i}
 
 
-# Another seed on each rank: the schedule is that of rank 0.
+# The options differ on each rank; all ranks follow the schedule of rank 0.
 probe = dsconvert.HeadspaceProbe(Loader(), steps=60, stretch=10 + 2 * rank, warmup=3, ahead=rank, seed=rank)
 real = []
 for _ in range(3):

@@ -1,4 +1,4 @@
-"""Small images of every kind that dsconvert reads, made by code: whole files, and JPEGs with any sampling factors."""
+"""Generates small images in every format that dsconvert reads, and JPEGs with any sampling factors."""
 
 import io
 import random
@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 from PIL import Image, ImageCms
 
-# Codes per length and symbols of the tables in ITU T.81, annex K.3.
+# Numbers of codes per length, and symbols, of the Huffman tables in ITU-T T.81, annex K.3.
 DC_COUNTS = bytes.fromhex("00010501010101010100000000000000")
 DC_SYMBOLS = bytes(range(12))
 AC_COUNTS = bytes.fromhex("0002010303020403050504040000017d")
@@ -21,7 +21,7 @@ AC_SYMBOLS = bytes.fromhex(
 
 
 def picture(width, height, channels, seed=0):
-    """Waves with some noise."""
+    """A pattern of waves with some noise."""
     rng = np.random.default_rng(seed)
     y, x, c = np.mgrid[:height, :width, :channels]
     waves = np.sin((x * (c + 1)) / 7) + np.cos((y * 2 + c) / 11)
@@ -44,8 +44,8 @@ def exif(orientation):
 # JPEG with any sampling factors.
 
 
-class Bits:
-    """Entropy-coded data."""
+class BitWriter:
+    """A writer of entropy-coded data."""
 
     def __init__(self):
         self.out, self.value, self.count = bytearray(), 0, 0
@@ -69,6 +69,7 @@ class Bits:
 
 
 def codes(counts, symbols):
+    """The Huffman code and its length for each symbol."""
     found, code, place = {}, 0, 0
     for length, count in enumerate(counts, 1):
         for symbol in symbols[place : place + count]:
@@ -89,7 +90,7 @@ def segment(marker, payload):
 def put_ac(bits, block, first, last, low):
     run = 0
     for k in range(first, last + 1):
-        # Divided towards zero, as progressive coding does.
+        # Successive approximation divides AC coefficients towards zero.
         value = int(block[k] / (1 << low))
         if value == 0:
             run += 1
@@ -160,20 +161,20 @@ def scan(size, planes, factors, mcus, members, parameters, restart):
              for n in members for y in range(factors[n][1]) for x in range(factors[n][0])]
             for my in range(mcus[1]) for mx in range(mcus[0])
         ]
-    bits, means = Bits(), {}
+    bits, predictors = BitWriter(), {}
     for number, unit in enumerate(units):
         if restart and number and number % restart == 0:
             bits.align()
             bits.out += bytes([0xFF, 0xD0 + (number // restart - 1) % 8])
-            means = {}
+            predictors = {}
         for n, x, y in unit:
             block = planes[n][x, y]
             if first == 0 and high:
                 bits.put(block[0] >> low & 1, 1)
             elif first == 0:
-                mean = block[0] >> low
-                difference = mean - means.get(n, 0)
-                means[n] = mean
+                dc = block[0] >> low
+                difference = dc - predictors.get(n, 0)
+                predictors[n] = dc
                 bits.put(*DC_CODES[abs(difference).bit_length()])
                 bits.number(difference)
             if last > 0:
@@ -200,7 +201,7 @@ def interlaced_png(array):
 
 
 def rle_bmp(array):
-    """A bitmap of 256 colours with run lengths."""
+    """A run-length encoded BMP with a palette of 256 colors."""
     height, width = array.shape
     data = b""
     for row in array[::-1]:
@@ -216,7 +217,7 @@ def rle_bmp(array):
 
 
 def runs_bmp(width, height):
-    """A bitmap of long runs and absolute stretches."""
+    """A run-length encoded BMP with long runs and pixels in absolute mode."""
     rows = b""
     for y in range(height):
         left = width - 6
@@ -230,7 +231,7 @@ def runs_bmp(width, height):
 
 
 def samples():
-    """Whole files by name; the part of a name before the dash is the extension."""
+    """Valid files by name; the part of a name before the dash is the extension."""
     rgb, gray, cmyk, rgba = (picture(61, 47, n) for n in (3, 1, 4, 4))
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     with_exif = {"exif": exif(8)}

@@ -1,4 +1,4 @@
-"""Compares what dsconvert and Pillow make of damaged images, and prints one row per kind of file.
+"""Compares which damaged images dsconvert and Pillow reject, and prints one row per kind of file.
 
     python tests/python/mutants.py --count 20000 --binary target/release/dsconvert
 
@@ -25,7 +25,7 @@ ENCODINGS = ["keep", "jpeg:90"]
 
 
 def jpeg_parts(data):
-    """Start and end of each segment with a length."""
+    """Start, end, and offset and width of the length field of each segment that has one."""
     at, found = 2, []
     while at + 4 <= len(data):
         if data[at] != 0xFF or data[at + 1] in (0, 0xFF) or 0xD0 <= data[at + 1] <= 0xD9:
@@ -38,15 +38,15 @@ def jpeg_parts(data):
 
 
 def chunk_parts(data, start, layout, extra):
-    """Start, end, and place and width of the length field of each chunk of a PNG or WebP file."""
+    """Start, end, and offset and width of the length field of each chunk of a PNG or WebP file."""
     at, found = start, []
     while at + 8 <= len(data):
-        place = at if layout == ">I" else at + 4
-        length = struct.unpack_from(layout, data, place)[0]
+        position = at if layout == ">I" else at + 4
+        length = struct.unpack_from(layout, data, position)[0]
         end = at + 8 + length + extra + (length % 2 if layout == "<I" else 0)
         if end > len(data):
             break
-        found.append((at, end, place, 4))
+        found.append((at, end, position, 4))
         at = end
     return found
 
@@ -65,31 +65,31 @@ def mutant(name, data, rng):
     """`data` with one kind of damage, and the kind."""
     out = bytearray(data)
     # Half of the damage is near the start, where the headers are.
-    place = lambda: rng.randrange(min(len(out), 700)) if rng.random() < 0.5 else rng.randrange(len(out))
+    position = lambda: rng.randrange(min(len(out), 700)) if rng.random() < 0.5 else rng.randrange(len(out))
     found = parts(name, data)
     kinds = ["flip", "flip", "byte", "run", "cut", "tail", "delete", "insert", "repeat"]
     kinds += ["chunk removed", "chunk repeated", "length", "length", "inside a chunk"] if found else []
     kind = rng.choice(kinds)
     if kind == "flip":
         for _ in range(rng.randint(1, 3)):
-            out[place()] ^= 1 << rng.randrange(8)
+            out[position()] ^= 1 << rng.randrange(8)
     elif kind == "byte":
-        out[place()] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+        out[position()] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
     elif kind == "run":
-        at, length = place(), rng.randint(2, 16)
+        at, length = position(), rng.randint(2, 16)
         out[at : at + length] = rng.randbytes(length)
     elif kind == "cut":
         del out[rng.randrange(8, len(out)) :]
     elif kind == "tail":
         del out[-rng.randint(1, 8) :]
     elif kind == "delete":
-        at = place()
+        at = position()
         del out[at : at + rng.randint(1, 40)]
     elif kind == "insert":
-        at = place()
+        at = position()
         out[at:at] = rng.randbytes(rng.randint(1, 40))
     elif kind == "repeat":
-        at, length = place(), rng.randint(1, 40)
+        at, length = position(), rng.randint(1, 40)
         out[at:at] = out[at : at + length]
     else:
         start, end, field, width = rng.choice(found)
@@ -109,7 +109,7 @@ def mutant(name, data, rng):
 
 
 def pillow_error(data):
-    """Why Pillow does not load `data`; None when it does."""
+    """The error with which Pillow fails to load `data`, or None."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -148,7 +148,7 @@ def compare(binary, count, seed, work):
         file = f"{number:06}_{name.split('-')[1]}.{name.split('-')[0]}"
         (folder / file).write_bytes(data)
         errors[file], made[file] = pillow_error(data), (name, kind)
-    # A whole file, so that there is always a record.
+    # A valid file, so that there is always a record.
     (folder / "whole.png").write_bytes(samples["png-rgb"])
     rows, differing = {name: Counter() for name in samples}, []
     for encoding in ENCODINGS:

@@ -1,4 +1,4 @@
-"""A Ray cluster of several node processes on this machine, and looks at what its workers execute."""
+"""A Ray cluster of several node processes on this machine, and helpers that inspect the processes of its workers."""
 
 import os
 import shutil
@@ -9,10 +9,10 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-# No node asks another host for anything, and no node reports what it is used for.
+# No usage reports, and no warning about the accelerator variables of nodes without accelerators.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-# Ray gives its workers the niceness 15: on a machine with other load, they would hardly run.
+# With Ray's default niceness of 15, workers would hardly run on a busy machine.
 os.environ["RAY_worker_niceness"] = "0"
 
 OBJECT_STORE_BYTES = 100 << 20
@@ -60,9 +60,9 @@ class LocalCluster:
             new = wait_for(lambda: alive_nodes() - before or process.poll() is not None, 120)
             if new is not True:
                 break
-            # Ray gives a node 30 s, which is little on a machine with other load.
-            said = process.stdout.read().decode()
-            assert attempts_left and "timed out during startup" in said, said
+            # Ray gives a node 30 s to start, which may be too short on a busy machine.
+            output = process.stdout.read().decode()
+            assert attempts_left and "timed out during startup" in output, output
         try:
             yield new.pop()
         finally:
@@ -81,7 +81,7 @@ def alive_nodes():
 
 
 def wait_for(condition, seconds):
-    """What `condition` returns as soon as it is true."""
+    """Polls `condition` until its result is true, and returns the result."""
     end = time.monotonic() + seconds
     while not (result := condition()):
         assert time.monotonic() < end, f"not within {seconds} s"

@@ -1,4 +1,4 @@
-"""Documents for tokenizers: natural ones, and adversarial ones made by a seeded generator."""
+"""Documents to test tokenizers with: natural ones, and adversarial ones from a seeded generator."""
 
 import random
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import expected
 
-# Source files of Python's standard library: natural code and prose that every machine with these tests has.
+# Source files of Python's standard library: natural code and prose that exists wherever these tests run.
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 LIBRARY_FILES = 168
 LIBRARY_BYTES = 2_000
@@ -61,7 +61,7 @@ def prose(size):
 
 
 def adversarial(count, added, seed):
-    """`count` documents of what split patterns, normalizers, models and added tokens distinguish. `added` are the added tokens."""
+    """`count` documents of characters that tokenizers treat in special ways, and of the added tokens `added`."""
     rng = random.Random(seed)
     pick = rng.choice
 

@@ -46,7 +46,7 @@ def test_threads_do_not_change_a_byte(dsconvert, tmp_path, fmt):
         assert len(same_tree(*outs)) > 5
 
 
-def test_shuffling_is_a_permutation_that_the_seed_decides(dsconvert, tmp_path, protobuf):
+def test_shuffling_is_a_permutation_determined_by_the_seed(dsconvert, tmp_path, protobuf):
     from dataset import Dataset
 
     orders = {}
@@ -90,8 +90,8 @@ def test_an_existing_dataset_is_refused_untouched_then_replaced(dsconvert, tmp_p
 
 
 def test_a_dry_run_writes_nothing(dsconvert, tmp_path):
-    said = dsconvert("images", "fixtures/photos", "--out", tmp_path / "out", "--dry-run").stdout
-    assert "units" in said and not (tmp_path / "out").exists()
+    output = dsconvert("images", "fixtures/photos", "--out", tmp_path / "out", "--dry-run").stdout
+    assert "units" in output and not (tmp_path / "out").exists()
 
 
 def test_rejects_under_strict_exit_with_1(dsconvert, tmp_path):
@@ -99,14 +99,14 @@ def test_rejects_under_strict_exit_with_1(dsconvert, tmp_path):
     assert (tmp_path / "out/manifest.json").exists()
 
 
-# Requests that cannot be carried out: no dataset, a status, and words that the message must hold.
+# Invalid commands: none writes a dataset; each exits with a status and a message that contains certain words.
 
 def text(*options, source="fixtures/corpus", tokenizer="bytes"):
     return ["text", source, "--tokenizer", tokenizer, *options]
 
 
 @pytest.mark.parametrize(
-    ("request_", "status", "words"),
+    ("args", "status", "words"),
     [
         (text("--text-field", "txet"), 2, ["txet"]),
         (text(tokenizer="missing.json"), 2, ["missing.json"]),
@@ -120,9 +120,9 @@ def text(*options, source="fixtures/corpus", tokenizer="bytes"):
     ],
     ids=lambda value: " ".join(value[2:]) if isinstance(value, list) and len(value) > 2 else None,
 )
-def test_impossible_requests_say_what_is_wrong(binary, tmp_path, request_, status, words):
+def test_invalid_commands_name_what_is_wrong(binary, tmp_path, args, status, words):
     out = tmp_path / "out"
-    done = subprocess.run([binary, *request_, "--out", out], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([binary, *args, "--out", out], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode in (status if isinstance(status, tuple) else (status,)), done.stderr
     assert not (out / "manifest.json").exists()
     assert "panicked" not in done.stderr
@@ -146,13 +146,13 @@ def test_output_inside_a_source_is_refused(dsconvert, tmp_path):
 
 
 def huge_png():
-    """The header of a picture of 30,000 × 30,000 pixels, and no pixels."""
+    """A PNG whose header declares 30,000 × 30,000 pixels, without any pixel data."""
     header = b"IHDR" + struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
     chunk = struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
     return b"\x89PNG\r\n\x1a\n" + chunk + struct.pack(">I", 0) + b"IEND" + struct.pack(">I", zlib.crc32(b"IEND"))
 
 
-def test_each_defect_has_its_reject(dsconvert, tmp_path):
+def test_each_defective_image_has_its_reject_code(dsconvert, tmp_path):
     folder = tmp_path / "defects"
     shutil.copytree(FIXTURES / "photos/dunes", folder)
     (folder / "zero.jpg").write_bytes(b"")
@@ -171,7 +171,7 @@ def test_each_defect_has_its_reject(dsconvert, tmp_path):
     assert codes["defects/broken.jpg"] in ("truncated", "corrupt")
 
 
-def test_each_defective_line_has_its_reject(dsconvert, tmp_path):
+def test_each_defective_line_has_its_reject_code(dsconvert, tmp_path):
     lines = {
         b'{"text": "good"}': None,
         b"not json": "invalid-json",
@@ -197,21 +197,21 @@ def test_each_defective_line_has_its_reject(dsconvert, tmp_path):
     assert json.loads((tmp_path / "out/manifest.json").read_bytes())["converted"] == 2
 
 
-def test_two_documents_with_one_key_are_refused(dsconvert, tmp_path):
+def test_two_documents_with_the_same_key_are_refused(dsconvert, tmp_path):
     source = tmp_path / "twice.jsonl"
     source.write_text('{"id": 1, "text": "a"}\n{"id": 2, "text": "b"}\n{"id": 1, "text": "c"}\n')
-    said = dsconvert("text", source, "--tokenizer", "bytes", "--key-field", "id", "--out", tmp_path / "out", status=2)
-    assert "twice.jsonl" in said.stderr
+    done = dsconvert("text", source, "--tokenizer", "bytes", "--key-field", "id", "--out", tmp_path / "out", status=2)
+    assert "twice.jsonl" in done.stderr
     assert not (tmp_path / "out/manifest.json").exists()
 
 
-def test_an_unreadable_file_is_no_reject(dsconvert, tmp_path):
+def test_an_unreadable_file_is_a_failure_and_no_reject(dsconvert, tmp_path):
     shutil.copytree(FIXTURES / "photos/dunes", tmp_path / "dunes")
-    # A file whose bytes nobody can read, not even root: reading it at its start is an input/output error.
+    # Not even root can read this file: a read at its start fails with an input/output error.
     (tmp_path / "dunes/disk-error.jpg").symlink_to("/proc/self/mem")
     options = ["--layout", "flat", "--follow-symlinks", "--out", tmp_path / "out"]
-    said = dsconvert("images", tmp_path / "dunes", *options, status=3)
-    assert "disk-error.jpg" in said.stderr
+    done = dsconvert("images", tmp_path / "dunes", *options, status=3)
+    assert "disk-error.jpg" in done.stderr
     assert not (tmp_path / "out/manifest.json").exists()
 
 

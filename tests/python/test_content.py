@@ -1,4 +1,4 @@
-"""Records hold what the fixtures say, by the reference tokenizer and by Pillow, and the same in every format."""
+"""Records match the fixtures as the reference tokenizer and Pillow read them, and are the same in every format."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def test_ids_are_those_of_the_reference_tokenizer(tokenizer, corpus_in):
             assert record["origin"] == origin
         else:
             assert rejected.pop(origin) in ("empty", "invalid-json")
-    assert not records and not rejected, "nothing but the documents"
+    assert not records and not rejected, "records or rejects that are not documents"
 
 
 def test_records_keep_the_order_of_the_sources(corpus, photos_in):
@@ -84,7 +84,7 @@ def test_the_tokenizer_called_bytes_gives_utf8(dsconvert, tmp_path, protobuf):
 
 
 def as_jpeg(image):
-    """What is left of a picture after `--encode jpeg:90`."""
+    """The image after encoding and decoding as with `--encode jpeg:90`."""
     encoded = io.BytesIO()
     image.save(encoded, "JPEG", quality=90, subsampling="4:2:0")
     return Image.open(encoded)
@@ -94,7 +94,7 @@ def difference_of(a, b):
     return np.abs(np.asarray(a.convert("RGB"), int) - np.asarray(b.convert("RGB"), int)).mean()
 
 
-def test_pictures_are_those_of_pillow(photos_in):
+def test_images_match_those_of_pillow(photos_in):
     photos = photos_in("parquet")
     records, rejected = photos.all_records(), rejects(photos)
     for origin, upright in expected.photos():
@@ -107,14 +107,14 @@ def test_pictures_are_those_of_pillow(photos_in):
         ours = Image.open(io.BytesIO(record["image"]))
         assert ours.format == "JPEG"
         assert ours.size == size
-        # In levels of 255. Two ways of resampling differ by a little. Where nothing is resampled both do the same: encode
-        # again or, where the file is what was asked for already, leave the coded pixels alone.
+        # Differences are in levels of 0 to 255. Resampling differs slightly. Without resampling, both encode the image
+        # again, or keep its encoded pixels if the file already conforms.
         resampled = size != upright.size
         theirs = [as_jpeg(upright.resize(size, Image.Resampling.LANCZOS))] + ([] if resampled else [upright])
         difference = min(difference_of(ours, picture) for picture in theirs)
         assert difference < (3 if resampled else 0.5), f"{origin}: {difference:.2f} levels on average"
         assert record["label"] == CLASSES.index(origin.split("/")[1])
-    assert not records and not rejected, "nothing but the photographs"
+    assert not records and not rejected, "records or rejects that are not photos"
 
 
 def test_all_eight_orientations_come_out_upright(photos_in):
@@ -126,7 +126,7 @@ def test_all_eight_orientations_come_out_upright(photos_in):
         assert np.abs(picture - pictures[0]).mean() < 3, name
     for name in names:
         tags = Image.open(io.BytesIO(records[name]["image"])).getexif()
-        assert tags.get(0x0112, 1) == 1, f"{name} would be turned twice"
+        assert tags.get(0x0112, 1) == 1, f"{name} would be rotated twice"
 
 
 def test_untouched_files_keep_their_bytes(dsconvert, tmp_path, protobuf):
@@ -164,7 +164,7 @@ def test_progressive_files_become_baseline_files_with_the_same_pixels(dsconvert,
         ("color", "RGB", {}),
         ("fine", "RGB", {"subsampling": 0}),
         ("gray", "L", {}),
-        ("inks", "CMYK", {}),
+        ("cmyk", "CMYK", {}),
     ]:
         picture.convert(mode).save(folder / f"{name}.jpg", progressive=True, **options)
     options = ["--layout", "flat", "--encode", "keep"]
@@ -177,13 +177,13 @@ def test_progressive_files_become_baseline_files_with_the_same_pixels(dsconvert,
     for path in folder.iterdir():
         source, stored = Image.open(path), Image.open(io.BytesIO(records[f"in/{path.name}"]["image"]))
         assert "progressive" in source.info and "progressive" not in stored.info, path.name
-        # A CMYK image is converted to RGB, and so encoded anew.
-        if path.name != "inks.jpg":
+        # A CMYK image is converted to RGB, and therefore re-encoded.
+        if path.name != "cmyk.jpg":
             assert np.array_equal(np.asarray(source), np.asarray(stored)), path.name
 
 
-def test_restart_markers_are_for_jpegs(dsconvert, tmp_path):
+def test_restart_intervals_are_refused_for_other_encodings_than_jpeg(dsconvert, tmp_path):
     ran = dsconvert(
         "images", "fixtures/photos", "--out", tmp_path / "out", "--encode", "png", "--restart-interval", "4", status=2
     )
-    assert "--restart-interval is for JPEGs" in ran.stderr
+    assert "--restart-interval applies only to JPEG" in ran.stderr

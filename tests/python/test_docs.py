@@ -1,4 +1,4 @@
-"""The documentation: links and anchors lead somewhere, options exist, and the tutorial shows what really happens."""
+"""The documentation: links and anchors resolve, options exist, and the tutorial shows the real output."""
 
 import os
 import re
@@ -18,7 +18,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 FENCE = re.compile(r"^(`{3,}|~{3,})([\w-]*)[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
-# What ends a command in a line of shell.
+# Words that end a command in a shell line.
 SHELL_OPERATORS = {"|", "||", "&&", ";", "(", ")", ">", "<", "&"}
 # Lines of output that differ from run to run: they contain a duration.
 VARIES = re.compile(r"\d s: |loss \d")
@@ -74,7 +74,7 @@ def shell_lines(text):
 
 
 def commands(text):
-    """The arguments of every `dsconvert …` that a page shows, in its blocks and in the cells and sentences around them."""
+    """The arguments of every `dsconvert …` command in the code blocks and the inline code of a page."""
     lines = [*shell_lines(text), *re.findall(r"`(dsconvert [^`\n]*)`", FENCE.sub("", text))]
     for line in lines:
         words = shlex.shlex(line, posix=True, punctuation_chars=True)
@@ -99,12 +99,12 @@ def options_of(dsconvert):
 
     def get(subcommand):
         if subcommand not in known:
-            said = dsconvert(subcommand, "--help").stdout
-            lines = [line for line in said.splitlines() if re.match(r" +-", line)]
+            output = dsconvert(subcommand, "--help").stdout
+            lines = [line for line in output.splitlines() if re.match(r" +-", line)]
             known[subcommand] = {
                 option for line in lines for option in re.findall(r"(?<![\w-])--?[A-Za-z0-9][\w-]*", line.split("  <")[0])
             }
-            known[subcommand] |= {f"--{alias}" for alias in re.findall(r"\[alias: --([\w-]+)\]", said)}
+            known[subcommand] |= {f"--{alias}" for alias in re.findall(r"\[alias: --([\w-]+)\]", output)}
         return known[subcommand]
 
     return get
@@ -125,7 +125,7 @@ def wrong_options(text, options_of):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page):
+def test_links_resolve(page):
     assert not list(dead_links(page))
 
 
@@ -153,9 +153,9 @@ def test_the_navigation_lists_every_page():
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_the_files_that_a_page_names_exist(page):
-    """Paths such as `src/lib.rs`, which the recipes above all must get right; NAME stands for a file that is to be made."""
+    """Paths such as `src/lib.rs`; one with NAME stands for a file that the reader creates."""
     if page.name == "CHANGELOG.md":
-        return  # It tells of files as they were.
+        return  # It names files of older versions.
     text = FENCE.sub("", page.read_text())
     paths = re.findall(r"`((?:src|crates|bindings|tests|benches|fixtures|docs|proto|tools)/[^`\s]*)`", text)
     if page.name == "architecture.md":
@@ -163,8 +163,8 @@ def test_the_files_that_a_page_names_exist(page):
     assert not [path for path in paths if "NAME" not in path and not list(ROOT.glob(path))]
 
 
-def test_the_tutorial_shows_what_happens(binary, tmp_path):
-    """Runs its commands one after the other, and compares what they print with what the page shows."""
+def test_the_tutorial_shows_the_real_output(binary, tmp_path):
+    """Runs its commands in order, and compares their output with the page."""
     page = (ROOT / "docs/tutorial/first-dataset.md").read_text()
     (tmp_path / "fixtures").symlink_to(FIXTURES)
     (tmp_path / "bin").mkdir()
@@ -182,8 +182,8 @@ def test_the_tutorial_shows_what_happens(binary, tmp_path):
         environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
-        said = done.stdout.splitlines()
-        missing = [line for line in expected if not VARIES.search(line) and line not in said]
+        output = done.stdout.splitlines()
+        missing = [line for line in expected if not VARIES.search(line) and line not in output]
         assert not missing, f"{command}\n{done.stdout}"
         ran += 1
     assert ran >= 6

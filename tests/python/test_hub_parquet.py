@@ -14,7 +14,7 @@ NAMES = ["tench", "ant", "zebra"]
 
 
 def picture(i, form="PNG"):
-    """The bytes of an image of its own size and colours."""
+    """The bytes of an image whose size and colors depend on `i`."""
     pixels = np.random.default_rng(i).integers(0, 256, (8 + i % 5, 12, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, form)
@@ -39,7 +39,7 @@ FEATURES = datasets.Features({
 
 
 def hub(folder, count=90, features=FEATURES, **more):
-    """Files as they are on the Hub: two of one split, one of another."""
+    """Writes a dataset folder as on the Hub, with two files of one split and one of another."""
     table = datasets.Dataset.from_dict({**rows(count), **more}, features=features)
     data = folder / "data"
     data.mkdir(parents=True)
@@ -80,7 +80,7 @@ def test_the_dataset_is_the_same_on_one_thread_and_on_several(dsconvert, tmp_pat
     assert one == several
 
 
-def test_columns_of_bytes_and_labels_of_text(dsconvert, tmp_path):
+def test_columns_of_bytes_and_labels_of_text_are_read(dsconvert, tmp_path):
     labels = ["dog", "cat", None, "dog"]
     table = pa.table({
         "img": pa.array([picture(i, "JPEG") for i in range(4)], pa.binary()),
@@ -88,7 +88,7 @@ def test_columns_of_bytes_and_labels_of_text(dsconvert, tmp_path):
         "width": [1, 2, 3, 4],
         "day": pa.array([1, 2, 3, 4], pa.date32()),
     })
-    # Without a declaration, `img` and `image` are the names of such columns.
+    # Without a declaration, a column of bytes is taken for images if it is called `img` or `image`.
     pq.write_table(table, tmp_path / "plain.parquet")
     done = dsconvert("images", tmp_path / "plain.parquet", "--out", tmp_path / "out")
     assert 'of that name: "width", "day"' in done.stderr
@@ -106,7 +106,7 @@ def test_columns_of_bytes_and_labels_of_text(dsconvert, tmp_path):
     assert [record["label"] for record in records(tmp_path / "named", "train")] == [1, 0, 1]
 
 
-def test_rows_that_cannot_be_records_are_rejected(dsconvert, tmp_path):
+def test_invalid_rows_are_rejected(dsconvert, tmp_path):
     given = rows(8)
     given["image"][1] = None
     given["image"][2] = {"bytes": b"no image", "path": None}
@@ -124,8 +124,8 @@ def test_rows_that_cannot_be_records_are_rejected(dsconvert, tmp_path):
         ("a.parquet#1", "missing-field"), ("a.parquet#2", "unknown-type"), ("a.parquet#3", "truncated"),
         ("a.parquet#4", "missing-field"), ("a.parquet#5", "unknown-label"),
     ]
-    assert "only its path \"elsewhere/4.png\"" in rejects[3]["message"]
-    # Minus one is how the library stores that there is no label.
+    assert "has an image path (\"elsewhere/4.png\")" in rejects[3]["message"]
+    # The library stores a missing label as -1.
     assert [record["label"] for record in records(tmp_path / "out", "train")] == [2, None, None]
 
 
@@ -139,7 +139,7 @@ def test_damaged_files_are_rejected_and_others_converted(dsconvert, tmp_path):
     assert len(records(tmp_path / "out", "train")) == 30
 
 
-def test_sources_that_do_not_fit_together_are_refused(dsconvert, tmp_path):
+def test_incompatible_sources_are_refused(dsconvert, tmp_path):
     source = hub(tmp_path / "pets")
     (source / "data/more.png").write_bytes(picture(1))
     refused = dsconvert("images", source, "--out", tmp_path / "out", status=2)
@@ -169,7 +169,7 @@ def test_a_plan_is_predicted_and_converted_in_parts(dsconvert, tmp_path):
 
 
 @pytest.mark.parametrize("brand, name", [(b"avif", "AVIF"), (b"heic", "HEIF")])
-def test_photographs_of_unreadable_types_are_rejected_by_name(brand, name, dsconvert, tmp_path):
+def test_avif_and_heif_images_are_rejected_by_name(brand, name, dsconvert, tmp_path):
     source = tmp_path / "photos"
     source.mkdir()
     (source / "a.png").write_bytes(picture(1))

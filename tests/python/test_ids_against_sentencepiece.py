@@ -1,4 +1,4 @@
-"""The ids of SentencePiece `.model` files are those of the Python package `sentencepiece`, whatever the model was trained with."""
+"""Ids from SentencePiece `.model` files equal those of the Python package `sentencepiece`, for any training options."""
 
 import io
 import json
@@ -9,13 +9,13 @@ import sentencepiece
 from tokenizers import Tokenizer
 
 import sample_texts
-from test_ids_against_wheel import converted, shown
+from test_ids_against_wheel import converted, difference
 
 ADVERSARIAL = 3_000
 SEED = 20_261_122
 SHOWN = 5
 
-# Symbols that begin and end inside of words, contain one another, and have white space.
+# Symbols that start or end inside words, contain one another, or contain whitespace.
 SYMBOLS = ["<sep>", "<sep><", "ing", "\u00e9\u00e9", "<a b>", "\u2581the"]
 MODELS = {
     "unigram-nfkc": dict(model_type="unigram"),
@@ -58,13 +58,13 @@ def model(name):
 def texts_for(options):
     added = [*options.get("user_defined_symbols", ["ing"]), "<s>", "</s>", "<unk>", "<0x0A>"]
     texts = [*sample_texts.natural(), *sample_texts.adversarial(ADVERSARIAL, added, SEED)]
-    # Long documents: the scores of a Unigram model are added up over all of each.
+    # Long documents, because a Unigram model accumulates scores over a whole document.
     long = "\n".join(sample_texts.natural())
     return [*texts, long[:400_000], long[:50_000][::-1]]
 
 
-def wrong(dsconvert, tmp_path, name, file, *options):
-    """What the ids of `file` differ in from those of the model `name`."""
+def mismatches(dsconvert, tmp_path, name, file, *options):
+    """Describes the documents whose ids from `file` differ from those of the model `name`; None if there are none."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=model(name))
     texts = texts_for(MODELS[name])
     jsonl = tmp_path / "texts.jsonl"
@@ -72,7 +72,7 @@ def wrong(dsconvert, tmp_path, name, file, *options):
     ids = converted(dsconvert, tmp_path / "out", jsonl, file, *options)
     package = processor.encode(texts, out_type=int, num_threads=2)
     # A document without tokens has no record.
-    different = [shown(text, a, b) for i, (text, a) in enumerate(zip(texts, package)) if (b := ids.get(str(i), [])) != a]
+    different = [difference(text, a, b) for i, (text, a) in enumerate(zip(texts, package)) if (b := ids.get(str(i), [])) != a]
     return f"{len(different)} of {len(texts)} documents:\n" + "\n".join(different[:SHOWN]) if different else None
 
 
@@ -80,11 +80,11 @@ def wrong(dsconvert, tmp_path, name, file, *options):
 def test_ids_are_those_of_the_package(name, dsconvert, tmp_path):
     file = tmp_path / "tokenizer.model"
     file.write_bytes(model(name))
-    assert not (why := wrong(dsconvert, tmp_path, name, file)), why
+    assert not (why := mismatches(dsconvert, tmp_path, name, file)), why
 
 
 @pytest.mark.parametrize("name", ["unigram-nfkc", "bpe-llama", "bpe-gemma"])
-def test_the_stored_tokenizer_is_read_by_others_and_encodes_as_the_model(name, dsconvert, tmp_path):
+def test_the_stored_tokenizer_loads_elsewhere_and_encodes_like_the_model(name, dsconvert, tmp_path):
     file, out = tmp_path / "some.model", tmp_path / "first"
     file.write_bytes(model(name))
     text = tmp_path / "a.txt"
@@ -96,8 +96,8 @@ def test_the_stored_tokenizer_is_read_by_others_and_encodes_as_the_model(name, d
     processor = sentencepiece.SentencePieceProcessor(model_proto=model(name))
     stored = Tokenizer.from_file(str(out / "tokenizer.json"))
     assert stored.get_vocab_size() == processor.get_piece_size()
-    # Of simple text, the ids are the same, too.
+    # For simple text, even the ids are the same.
     words = "the quick brown fox is not lazy"
     ids = processor.encode(words, out_type=int)
     assert stored.encode(words, add_special_tokens=False).ids == ids and stored.decode(ids) == words
-    assert not (why := wrong(dsconvert, tmp_path, name, out / "tokenizer.json")), why
+    assert not (why := mismatches(dsconvert, tmp_path, name, out / "tokenizer.json")), why

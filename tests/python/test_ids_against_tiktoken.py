@@ -1,4 +1,4 @@
-"""The ids of tiktoken files are those of the Python package `tiktoken`, for ranks that were trained here."""
+"""Ids from tiktoken files equal those of the Python package `tiktoken`, for ranks that this test trains."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 import sample_texts
 from conftest import ROOT
-from test_ids_against_wheel import converted, shown
+from test_ids_against_wheel import converted, difference
 
 ADVERSARIAL = 8_000
 SEED = 20_261_123
@@ -23,27 +23,27 @@ NAMES = ["cl100k_base", "o200k_base", "p50k_base"]
 
 
 def published(name):
-    """What the package says of an encoding, and the address and hash of its file, without fetching it."""
-    asked = []
+    """The parameters of an encoding in the package, and the URL and hash of its file, which is not fetched."""
+    requests = []
 
-    def instead(address, expected_hash=None, **_):
-        asked.append((address, expected_hash))
+    def record_request(address, expected_hash=None, **_):
+        requests.append((address, expected_hash))
         return {}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openai_public, "load_tiktoken_bpe", instead)
+        patch.setattr(openai_public, "load_tiktoken_bpe", record_request)
         patch.setattr(
             openai_public, "data_gym_to_mergeable_bpe_ranks",
-            lambda vocab_bpe_file, vocab_bpe_hash, **_: instead(vocab_bpe_file, vocab_bpe_hash),
+            lambda vocab_bpe_file, vocab_bpe_hash, **_: record_request(vocab_bpe_file, vocab_bpe_hash),
         )
         encoding = openai_public.ENCODING_CONSTRUCTORS[name]()
-    ((address, sha256),) = asked
+    ((address, sha256),) = requests
     return encoding, address, sha256
 
 
 @cache
 def ranks(name):
-    """Ranks as byte-pair encoding learns them from words that the pattern of the encoding splits off."""
+    """Ranks that byte-pair encoding learns with the split pattern of the encoding."""
     pattern = published(name)[0]["pat_str"]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = Sequence([Split(Regex(pattern), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
@@ -61,7 +61,7 @@ def write(file, ranks):
     return file
 
 
-def wrong(dsconvert, tmp_path, encoding, tokenizer, policy):
+def mismatches(dsconvert, tmp_path, encoding, tokenizer, policy):
     specials = sorted(encoding.special_tokens_set)
     texts = [*sample_texts.natural(), *sample_texts.adversarial(ADVERSARIAL, [*specials, "ing"], SEED)]
     jsonl = tmp_path / "texts.jsonl"
@@ -70,7 +70,7 @@ def wrong(dsconvert, tmp_path, encoding, tokenizer, policy):
     encode = {"text": encoding.encode_ordinary, "parse": lambda text: encoding.encode(text, allowed_special="all")}[policy]
     # A document without tokens has no record.
     pairs = [(text, encode(text), ids.get(str(i), [])) for i, text in enumerate(texts)]
-    different = [shown(text, package, ours) for text, package, ours in pairs if package != ours]
+    different = [difference(text, package, ours) for text, package, ours in pairs if package != ours]
     return f"{len(different)} of {len(texts)} documents:\n" + "\n".join(different[:SHOWN]) if different else None
 
 
@@ -81,13 +81,13 @@ def test_ids_are_those_of_the_package(name, dsconvert, tmp_path):
         name, pat_str=details["pat_str"], mergeable_ranks=ranks(name), special_tokens=details["special_tokens"]
     )
     by_name = write(tmp_path / f"{name}.tiktoken", ranks(name))
-    assert not (why := wrong(dsconvert, tmp_path, encoding, by_name, "text")), why
+    assert not (why := mismatches(dsconvert, tmp_path, encoding, by_name, "text")), why
     named = write(tmp_path / "mine.txt", ranks(name))
-    assert not (why := wrong(dsconvert, tmp_path, encoding, f"{name}:{named}", "parse")), why
+    assert not (why := mismatches(dsconvert, tmp_path, encoding, f"{name}:{named}", "parse")), why
 
 
-def test_tokens_behind_line_breaks_are_met_at_the_end_of_a_text(dsconvert, tmp_path):
-    """The pattern of the package keeps white space at the end together; the usual one in `tokenizer.json` files does not."""
+def test_tokens_that_start_with_a_line_break_match_at_the_end_of_a_text(dsconvert, tmp_path):
+    """The pattern of the package keeps trailing whitespace together; the usual one of `tokenizer.json` does not."""
     details = published("cl100k_base")[0]
     more = {token: 3000 + i for i, token in enumerate([b"\n ", b"\n  ", b"\r\n\t", b"\n\xc2\xa0"])}
     both = {**ranks("cl100k_base"), **more}
@@ -96,7 +96,7 @@ def test_tokens_behind_line_breaks_are_met_at_the_end_of_a_text(dsconvert, tmp_p
     )
     assert 3000 in encoding.encode_ordinary("end\n ")
     file = write(tmp_path / "cl100k_base.tiktoken", both)
-    assert not (why := wrong(dsconvert, tmp_path, encoding, file, "text")), why
+    assert not (why := mismatches(dsconvert, tmp_path, encoding, file, "text")), why
 
 
 @pytest.mark.parametrize("name", [*NAMES, "r50k_base", "gpt2"])
@@ -111,7 +111,7 @@ def test_encodings_are_those_of_the_package(name, dsconvert, tmp_path, monkeypat
     assert tokens == details["special_tokens"]
     patterns = source + (ROOT / "crates/tokens/src/engine/fast/split/pattern.rs").read_text()
     assert f'r"{details["pat_str"]}"' in patterns
-    # The cache is where the package has it, and what is not the published file is refused.
+    # The cache has the path of the package, and a file other than the published one is refused.
     cached = tmp_path / hashlib.sha1(address.encode()).hexdigest()
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
@@ -137,7 +137,7 @@ def test_a_cached_model_of_the_hub_is_found_by_its_name(dsconvert, tmp_path, mon
     blob = folder / "blobs" / "abc"
     blob.write_bytes((ROOT / "fixtures/tokenizers/bpe.json").read_bytes())
     (folder / "snapshots" / revision / "tokenizer.json").symlink_to("../../blobs/abc")
-    # The layout is the one that the client reads.
+    # The client of the Hub finds the file, so the layout is right.
     found = file_download.try_to_load_from_cache("org/model", "tokenizer.json", cache_dir=tmp_path / "hub")
     assert found and (tmp_path / "hub") in type(blob)(found).parents
     text = tmp_path / "a.txt"

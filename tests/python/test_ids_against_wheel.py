@@ -1,7 +1,7 @@
-"""The ids of every family of tokenizers are those of the Python package `tokenizers`, at the version that the docs name.
+"""Ids of every family of tokenizers equal those of the Python package `tokenizers`, at the version that the docs name.
 
-The package is built with another regular expression library and other features of its JSON parser than the crate inside
-dsconvert, so it is the one oracle that shares nothing with the program under test but the file.
+The package is built with a different regular expression library and different JSON parser features than the crate
+inside dsconvert, so it is an independent oracle.
 """
 
 import json
@@ -18,12 +18,12 @@ from conftest import ROOT
 ADVERSARIAL = 15_000
 SEED = 20_261_120
 SHOWN = 5
-# Which documents are encoded by which engine: all of them, or one in so many.
+# Each engine encodes one in this many documents.
 STEPS = {"fast": 1, "reference": 8}
 
 
 def converted(dsconvert, out, jsonl, tokenizer, *options):
-    """The ids by key."""
+    """Converts the documents of `jsonl` and returns their ids by key."""
     dsconvert(
         "text", jsonl, "--tokenizer", tokenizer, "--out", out, "--format", "arrow", "--key-field", "id", "--quiet", *options
     )
@@ -35,8 +35,8 @@ def converted(dsconvert, out, jsonl, tokenizer, *options):
     return ids
 
 
-def shown(text, wheel, ours):
-    """Where the ids of a text differ."""
+def difference(text, wheel, ours):
+    """Describes where the ids of a text differ."""
     at = next((i for i, (a, b) in enumerate(zip(wheel, ours)) if a != b), min(len(wheel), len(ours)))
     return f"from token {at}: package {wheel[at : at + 8]}, dsconvert {ours[at : at + 8]} for {text[:300]!r}"
 
@@ -50,7 +50,7 @@ def test_ids_are_those_of_the_package(name, dsconvert, tmp_path):
     made = tokenizer_families.FAMILIES[name]()
     file = tmp_path / "tokenizer.json"
     file.write_text(made if isinstance(made, str) else made.to_str())
-    # As any user of the package loads it: what a trainer has in memory may be more exact than what the package reads.
+    # Loaded from the file as by any user: the trained object may be more precise than the file.
     tokenizer = Tokenizer.from_file(str(file))
     added = [token.content for _, token in sorted(tokenizer.get_added_tokens_decoder().items())]
     texts = [*sample_texts.natural(), *sample_texts.adversarial(ADVERSARIAL, added, SEED)]
@@ -68,12 +68,12 @@ def test_ids_are_those_of_the_package(name, dsconvert, tmp_path):
             # A document without tokens has no record.
             ours = ids.get(str(i), [])
             if ours != wheel:
-                different.append(f"--engine {engine}: {shown(text, wheel, ours)}")
+                different.append(f"--engine {engine}: {difference(text, wheel, ours)}")
     assert not different, f"{len(different)} of {len(texts)} documents:\n" + "\n".join(different[:SHOWN])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3-ignore-merges", "llama2-added", "nllb-bpe", "bert-cased", "unigram-tied"])
-def test_special_tokens_are_text_as_the_package_encodes_them(name, dsconvert, tmp_path):
+def test_special_tokens_in_text_are_encoded_like_in_the_package(name, dsconvert, tmp_path):
     made = tokenizer_families.FAMILIES[name]()
     file = tmp_path / "tokenizer.json"
     file.write_text(made if isinstance(made, str) else made.to_str())
@@ -81,7 +81,7 @@ def test_special_tokens_are_text_as_the_package_encodes_them(name, dsconvert, tm
     tokenizer.encode_special_tokens = True
     tokens = list(tokenizer.get_added_tokens_decoder().values())
     texts = sample_texts.adversarial(ADVERSARIAL // 5, [token.content for token in tokens], SEED)
-    # What the model itself has a piece for is the one difference that the docs name.
+    # A special token that is also a piece of the model is the one difference that the docs name.
     vocabulary = tokenizer.get_vocab(with_added_tokens=False)
     texts = sample_texts.without(texts, [token.content for token in tokens if token.special and token.content in vocabulary])
     assert len(texts) > ADVERSARIAL // 10
@@ -89,5 +89,5 @@ def test_special_tokens_are_text_as_the_package_encodes_them(name, dsconvert, tm
     jsonl.write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts)))
     ids = converted(dsconvert, tmp_path / "out", jsonl, file)
     wheel = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-    different = [shown(text, a, b) for i, (text, a) in enumerate(zip(texts, wheel)) if (b := ids.get(str(i), [])) != a]
+    different = [difference(text, a, b) for i, (text, a) in enumerate(zip(texts, wheel)) if (b := ids.get(str(i), [])) != a]
     assert not different, f"{len(different)} of {len(texts)} documents:\n" + "\n".join(different[:SHOWN])

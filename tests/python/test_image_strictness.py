@@ -1,4 +1,4 @@
-"""Images against Pillow: JPEGs of any sampling factors have its pixels, and what it rejects is rejected."""
+"""Comparison with Pillow: JPEGs with any sampling factors have the same pixels, and the same images are rejected."""
 
 import io
 import random
@@ -13,11 +13,11 @@ from dataset import Dataset
 
 
 def factor_files(count, seed):
-    """JPEGs of random sampling factors: file and description by name."""
+    """JPEGs with random sampling factors: data, factors and Adobe transform by name."""
     rng, found = random.Random(seed), {}
     while len(found) < count:
         components = rng.choice([1, 3, 3, 3, 4, 4, 4])
-        # Factors of 3 mostly give ratios that are no integers.
+        # Factors of 3 mostly give ratios that are not integers.
         choices = [1, 1, 2, 2, 4] if rng.random() < 0.8 else [1, 2, 3, 4]
         factors = [(rng.choice(choices), rng.choice(choices)) for _ in range(components)]
         size = (rng.randint(1, 70), rng.randint(1, 70))
@@ -30,15 +30,15 @@ def factor_files(count, seed):
 
 
 def expected_rgb(data, adobe):
-    """The pixels of Pillow as RGB. It takes all inks for inverted ones, as Adobe's segment announces them."""
+    """The pixels of Pillow as RGB. Pillow takes all CMYK for inverted, which is right only with an Adobe segment."""
     with Image.open(io.BytesIO(data)) as image:
         pixels = np.asarray(image).astype(np.int64)
     if pixels.ndim == 2:
         return np.repeat(pixels[..., None], 3, axis=2)
     if pixels.shape[2] == 3:
         return pixels
-    inks = pixels if adobe is not None else 255 - pixels
-    return ((255 - inks[..., :3]) * (255 - inks[..., 3:]) + 127) // 255
+    cmyk = pixels if adobe is not None else 255 - pixels
+    return ((255 - cmyk[..., :3]) * (255 - cmyk[..., 3:]) + 127) // 255
 
 
 @pytest.mark.parametrize("count", [300])
@@ -72,7 +72,7 @@ def test_jpegs_of_any_sampling_factors_have_the_pixels_of_pillow(dsconvert, tmp_
     assert unsupported < count / 3, "most factors are valid"
 
 
-def test_what_pillow_rejects_is_rejected(binary, tmp_path):
+def test_images_that_pillow_rejects_are_rejected(binary, tmp_path):
     rows, differing = mutants.compare(binary, 2700, 1, tmp_path)
     accepted = [line for line in differing if line[0] == "only Pillow rejects"]
     total = sum(sum(row.values()) for row in rows.values())
@@ -81,7 +81,7 @@ def test_what_pillow_rejects_is_rejected(binary, tmp_path):
         assert row["both accept"] + row["both reject"] > 0, name
 
 
-def test_whole_files_are_accepted(dsconvert, tmp_path):
+def test_valid_files_are_accepted(dsconvert, tmp_path):
     folder, out = tmp_path / "files", tmp_path / "out"
     folder.mkdir()
     samples = image_samples.samples()

@@ -1,4 +1,4 @@
-"""Index files are plain Arrow: pyarrow opens them, and they say of the records what the records say of themselves."""
+"""Index files are plain Arrow files that pyarrow opens, and they agree with the records."""
 
 import hashlib
 import struct
@@ -71,7 +71,7 @@ def test_the_shard_table_names_sizes_and_hashes(anything):
 
 
 def test_the_checksum_covers_the_canonical_form(anything):
-    """CRC32C over the canonical form, written here from the specification alone: the same in every format."""
+    """CRC32C over the canonical form, implemented here from the specification; it is the same in every format."""
     types = {field["name"]: field["type"] for field in anything.manifest["schema"]["fields"]}
     for split in anything.splits:
         checksums = anything.index(split, "record_index")["crc32c"].to_pylist()

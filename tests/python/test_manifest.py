@@ -1,4 +1,4 @@
-"""manifest.json lists everything that is there, and its numbers add up."""
+"""manifest.json lists every file of the dataset, and its numbers add up."""
 
 import hashlib
 import json
@@ -43,8 +43,8 @@ def test_every_file_is_listed_with_its_hash(anything):
         data = (anything.path / entry["path"]).read_bytes()
         assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest()), entry["path"]
     shards = {row["path"] for row in anything.shard_table}
-    there = {str(p.relative_to(anything.path)) for p in anything.path.rglob("*") if p.is_file()}
-    assert there == {entry["path"] for entry in listed} | shards | {"manifest.json"}
+    present = {str(p.relative_to(anything.path)) for p in anything.path.rglob("*") if p.is_file()}
+    assert present == {entry["path"] for entry in listed} | shards | {"manifest.json"}
 
 
 def test_lengths_are_summarised(anything):
@@ -58,19 +58,19 @@ def test_lengths_are_summarised(anything):
             assert summary[f"p{percent}"] == lengths[-(-percent * len(lengths) // 100) - 1]
 
 
-def test_no_place_or_time_of_this_run_is_stored(anything):
+def test_no_path_or_operational_option_of_the_run_is_stored(anything):
     text = (anything.path / "manifest.json").read_text()
     assert str(anything.path) not in text
     assert "/tmp" not in text and "threads" not in text
 
 
-def test_inspect_says_the_same(anything, dsconvert):
-    said = json.loads(dsconvert("inspect", anything.path, "--json").stdout)
-    assert (said["kind"], said["format"]) == (anything.kind, anything.format)
+def test_inspect_reports_the_same_numbers(anything, dsconvert):
+    report = json.loads(dsconvert("inspect", anything.path, "--json").stdout)
+    assert (report["kind"], report["format"]) == (anything.kind, anything.format)
     for name in ("found", "converted", "filtered", "duplicates", "rejected"):
-        assert said[name] == anything.manifest[name]
-    assert set(said["splits"]) == set(anything.splits)
-    for name, split in said["splits"].items():
+        assert report[name] == anything.manifest[name]
+    assert set(report["splits"]) == set(anything.splits)
+    for name, split in report["splits"].items():
         kept = anything.manifest["splits"][name]
         assert (split["records"], split["shards"], split["bytes"]) == (kept["records"], kept["shards"], kept["bytes"])
         for number in ("unit", "min", "max", "mean", "p50", "p99"):

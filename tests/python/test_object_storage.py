@@ -1,4 +1,4 @@
-"""Datasets in object storage: through a server of other people, and through one that fails on purpose."""
+"""Datasets in object storage: on a moto server, and on the server of tests/objects, which injects faults."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def objects(binary):
         server.process.communicate()
 
 
-def equal(one, other):
+def assert_equal(one, other):
     assert one.keys() == other.keys()
     for name, value in one.items():
         assert np.array_equal(value, other[name]) if isinstance(value, np.ndarray) else value == other[name], name
@@ -77,14 +77,14 @@ def batches(split, **options):
     return [batch for _ in range(2) for batch in loader]
 
 
-def same_batches(ones, others):
+def assert_same_batches(ones, others):
     assert len(ones) == len(others) > 0
     for one, other in zip(ones, others, strict=True):
-        equal(dict(one), dict(other))
+        assert_equal(dict(one), dict(other))
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_everything_is_as_in_a_local_dataset(moto, corpus_in, photos_in, fmt):
+def test_a_remote_dataset_equals_a_local_one(moto, corpus_in, photos_in, fmt):
     endpoint, client = moto
     for name, path in [("corpus", corpus_in(fmt).path), ("photos", photos_in(fmt).path)]:
         for file in sorted(path.rglob("*")):
@@ -98,12 +98,12 @@ def test_everything_is_as_in_a_local_dataset(moto, corpus_in, photos_in, fmt):
             here, there = local[split], remote[split]
             assert len(here) == len(there)
             for record in range(0, len(here), 7):
-                equal(here[record], there[record])
+                assert_equal(here[record], there[record])
         limits = {"max_tokens": 4096, "oversize": "truncate"} if name == "corpus" else {"batch_size": 4, "center_crop": 64}
-        same_batches(batches(local["train"], seed=3, **limits), batches(remote["train"], seed=3, **limits))
+        assert_same_batches(batches(local["train"], seed=3, **limits), batches(remote["train"], seed=3, **limits))
 
 
-def test_a_loader_goes_on_where_it_was_and_faults_change_nothing(objects, corpus_in, tmp_path):
+def test_a_loader_resumes_and_faults_change_nothing(objects, corpus_in, tmp_path):
     path = corpus_in("msgpack").path
     server = objects(path, "--one-in", 3, "--seed", 5)
     options = {"max_tokens": 2048, "oversize": "truncate", "seed": 1}
@@ -119,7 +119,7 @@ def test_a_loader_goes_on_where_it_was_and_faults_change_nothing(objects, corpus
     again = dsconvert.Loader(opened(), **options)
     again.load_state_dict(state)
     epoch = len(dsconvert.Loader(dsconvert.open(path, "train"), **options))
-    same_batches(local[:epoch], first + list(again))
+    assert_same_batches(local[:epoch], first + list(again))
     assert server.counts()["faults"] > 0
 
 
@@ -136,17 +136,17 @@ def test_the_second_epoch_comes_from_the_cache(objects, photos_in, tmp_path):
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_workers_of_torch_open_it_for_themselves(objects, corpus_in, tmp_path, start):
+def test_workers_of_torch_open_the_dataset_themselves(objects, corpus_in, tmp_path, start):
     path = corpus_in("arrow").path
     server = objects(path)
     local = dsconvert.open(path, "validation", fields=["key", "input_ids"])
-    # A request before the fork: the threads that served it are not in the workers.
+    # A request before the fork starts threads that do not exist in the workers.
     remote = dsconvert.open(
         "s3://bucket", "validation", fields=["key", "input_ids"],
         storage_options=server.storage_options, cache_dir=tmp_path / "cache",
     )
-    equal(local[0], remote[0])
-    equal(local[1], pickle.loads(pickle.dumps(remote))[1])
+    assert_equal(local[0], remote[0])
+    assert_equal(local[1], pickle.loads(pickle.dumps(remote))[1])
     loader = torch.utils.data.DataLoader(
         remote, batch_size=None, num_workers=2, multiprocessing_context=start, collate_fn=dict
     )
@@ -156,12 +156,12 @@ def test_workers_of_torch_open_it_for_themselves(objects, corpus_in, tmp_path, s
         assert np.array_equal(np.asarray(found[record["key"]]["input_ids"]), record["input_ids"])
 
 
-def test_inspect_and_its_mistakes(objects, dsconvert, photos_in, monkeypatch):
+def test_inspect_reads_remote_datasets_and_names_mistakes(objects, dsconvert, photos_in, monkeypatch):
     server = objects(photos_in("parquet").path)
     for name, value in server.storage_options.items():
         monkeypatch.setenv(name.upper() if name.startswith("aws") else f"AWS_{name.upper()}", value)
     assert "records" in dsconvert("inspect", "s3://bucket").stdout
-    assert "whole" in dsconvert("inspect", "s3://bucket", "--verify").stdout
+    assert "intact" in dsconvert("inspect", "s3://bucket", "--verify").stdout
     assert json.loads(dsconvert("inspect", "s3://bucket", "--json").stdout)["kind"] == "images"
     assert "not a dataset" in dsconvert("inspect", "s3://bucket/none", status=3).stderr
     assert "local" in dsconvert("inspect", "s3://bucket", "--card", status=2).stderr
@@ -169,7 +169,7 @@ def test_inspect_and_its_mistakes(objects, dsconvert, photos_in, monkeypatch):
         assert name in dsconvert("inspect", name, status=2).stderr
 
 
-def test_options_that_do_not_apply(tmp_path):
+def test_options_that_do_not_apply_are_refused(tmp_path):
     with pytest.raises(dsconvert.UsageError, match="object storage"):
         dsconvert.open(tmp_path, cache_dir=tmp_path / "cache")
     assert os.listdir(tmp_path) == []

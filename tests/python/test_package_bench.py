@@ -19,7 +19,7 @@ QUICK = {"seconds": 0.3, "repeat": 2, "warmup": 1}
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Virtual time for what happens in this process."""
+    """A virtual clock in place of `perf_counter`."""
     clock = VirtualTime()
     monkeypatch.setattr(benchmark, "perf_counter", clock)
     monkeypatch.setattr(batch_loads, "perf_counter", clock)
@@ -41,13 +41,13 @@ class Slow:
 
 
 class SlowBatches(Slow):
-    """The same, which fetches batches."""
+    """The same, with `__getitems__`."""
 
     def __getitems__(self, indices):
         return [self[i] for i in indices]
 
 
-def test_items_of_a_map_style_dataset():
+def test_items_of_a_map_style_dataset_are_timed():
     report = dsconvert.bench(Slow(), items=20, repeat=2)
     assert report.items == 40 and report.batches is None and report.batch is None and report.load is None
     assert report.item.count == 40 and report.item.p99_ms >= report.item.p50_ms >= 4
@@ -57,19 +57,19 @@ def test_items_of_a_map_style_dataset():
 
 
 @pytest.mark.parametrize("kind", [Slow, SlowBatches])
-def test_getitem_and_collate_of_a_map_style_dataset(clock, kind):
+def test_getitem_and_collate_of_a_map_style_dataset_are_timed(clock, kind):
     def collate(items):
         clock.sleep(0.002 * len(items))
         return np.stack(items)
 
     report = dsconvert.bench(kind(sleep=clock.sleep), batch_size=5, collate_fn=collate, **QUICK)
-    # 20 ms and 10 ms of each batch.
+    # Each batch takes 20 ms in `__getitem__` and 10 ms in `collate`.
     assert report.load.collate_share == pytest.approx(1 / 3)
     assert report.load.getitem_share == pytest.approx(2 / 3)
     assert report.batch.p50_ms == pytest.approx(30) and report.load.batch.p99_ms == pytest.approx(30)
     assert report.item.p50_ms == pytest.approx(4) and report.spread == pytest.approx(0)
     assert report.batches_per_second == pytest.approx(1000 / 30) and report.items_per_second == pytest.approx(5000 / 30)
-    # 300 ms are 10 batches; there are two runs.
+    # Two runs of 300 ms, which are 10 batches each.
     assert report.batches == 20 and not report.ended_early
 
 
@@ -90,7 +90,7 @@ def test_a_data_loader_is_measured_from_outside_and_inside(tmp_path):
     assert torch.get_num_threads() == threads
 
 
-def test_iterable_datasets():
+def test_iterable_datasets_and_generators_are_timed():
     torch_data = pytest.importorskip("torch.utils.data")
 
     class Lines(torch_data.IterableDataset):
@@ -110,7 +110,7 @@ def test_iterable_datasets():
     assert dsconvert.bench(([i] * 3 for i in range(30)), warmup=0, unit="batch").items == 90
 
 
-def test_splits_and_loaders_of_dsconvert(corpus_in, tmp_path):
+def test_splits_and_loaders_of_dsconvert_are_timed(corpus_in, tmp_path):
     path = corpus_in("arrow").path
     split = dsconvert.open(path, "train")
     assert dsconvert.bench(split, **QUICK).item.count > 10
@@ -124,24 +124,24 @@ def test_splits_and_loaders_of_dsconvert(corpus_in, tmp_path):
     assert report.batches == len(loader) and report.items == len(lengths)
     tokens = report.tokens_per_second * report.seconds
     assert tokens == pytest.approx(int(lengths.sum()), rel=1e-6)
-    # Padding of random batches of four: another epoch has about as much.
+    # The padding of random batches of four is about the same in every epoch.
     padding = 1 - sum(t.tokens for t in totals) / sum(t.padded_tokens for t in totals)
     assert report.padding_share == pytest.approx(padding, abs=0.1) and padding > 0.05
     assert len(trace.read_text().splitlines()) == 1 + len(loader)
     assert loader.epoch == epoch + 1 and report.load.collate_share is None
 
 
-def test_report_is_a_readable_table():
+def test_the_report_is_a_readable_table():
     report = dsconvert.bench(Slow(), batch_size=5, collate_fn=np.stack, **QUICK)
-    said = repr(report)
-    assert re.search(r"^throughput +[\d.,]+ items/s, [\d.,]+ batches/s, .* MB/s$", said, re.MULTILINE), said
-    assert re.search(r"^item +p50 [\d.]+ ms, p99 [\d.]+ ms$", said, re.MULTILINE), said
-    assert "__getitem__ " in said and "collate " in said and "Slow, batch size 5" in said
+    output = repr(report)
+    assert re.search(r"^throughput +[\d.,]+ items/s, [\d.,]+ batches/s, .* MB/s$", output, re.MULTILINE), output
+    assert re.search(r"^item +p50 [\d.]+ ms, p99 [\d.]+ ms$", output, re.MULTILINE), output
+    assert "__getitem__ " in output and "collate " in output and "Slow, batch size 5" in output
     as_json = json.loads(json.dumps(report.to_dict()))
     assert as_json["item"]["p50_ms"] == report.item.p50_ms and as_json["load"]["cpu_share"] == report.load.cpu_share
 
 
-def test_contents_of_batches():
+def test_rows_bytes_and_tokens_of_batches_are_counted():
     mask = np.array([[1, 1, 0, 0], [1, 1, 1, 0]])
     padded = {"input_ids": np.ones((2, 4)), "attention_mask": mask}
     assert contents_of(padded)[:1] + contents_of(padded)[2:] == (2, 8, 5, 3)
@@ -158,14 +158,14 @@ def test_contents_of_batches():
     assert contents_of(7) == (1, 0, 0, None, None)
 
 
-@pytest.mark.parametrize(("source", "says"), [
+@pytest.mark.parametrize(("source", "message"), [
     ([], "nothing to measure"),
     (iter(()), "nothing to measure"),
-    ([1, 2], "gave no more than the 2 items"),
+    ([1, 2], "ended within the warm-up of 2 items"),
     (3, "neither __getitem__ nor __iter__"),
 ])
-def test_sources_without_anything_to_measure(source, says):
-    with pytest.raises(dsconvert.UsageError, match=says):
+def test_sources_without_anything_to_measure_are_refused(source, message):
+    with pytest.raises(dsconvert.UsageError, match=message):
         dsconvert.bench(source)
 
 
@@ -173,14 +173,14 @@ def test_sources_without_anything_to_measure(source, says):
     {"seconds": 0}, {"seconds": -1}, {"seconds": float("nan")}, {"items": 0}, {"warmup": -1}, {"repeat": 0},
     {"batch_size": 0}, {"collate_fn": list}, {"unit": "rows"}, {"trace": "loads.txt"},
 ])
-def test_options_that_make_no_sense_are_refused(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(dsconvert.UsageError):
         dsconvert.bench(Slow(), **options)
     with pytest.raises(dsconvert.UsageError, match="do not apply"):
         dsconvert.bench(iter([1, 2, 3]), batch_size=2)
 
 
-def test_errors_of_the_dataset_say_where():
+def test_errors_of_the_dataset_name_where_they_were_raised():
     class Broken(Slow):
         def __getitem__(self, index):
             if index == 7:
@@ -204,10 +204,10 @@ def test_errors_of_the_dataset_say_where():
 
     with pytest.raises(OSError) as caught:
         dsconvert.bench(batches())
-    assert caught.value.__notes__ == ["raised by the loader, after 1 of them were delivered"]
+    assert caught.value.__notes__ == ["raised by the loader, in call 2 of next()"]
 
 
-def test_simulate(tmp_path):
+def test_simulate_returns_the_result_of_the_command(tmp_path):
     found = dsconvert.simulate(load_ms=2000, step_ms=100, workers=7)
     assert found["batches"] == 98 and found["verdict"] == "loading"
     swept = dsconvert.simulate(load_ms=400, load_cv=0.5, step_ms=100, seed=2**63, sweep="workers=1..3", stagger=20)
@@ -220,7 +220,7 @@ def test_simulate(tmp_path):
     assert picture.read_text().startswith("<svg")
 
 
-@pytest.mark.parametrize(("options", "says"), [
+@pytest.mark.parametrize(("options", "message"), [
     ({"load_ms": 1, "step_ms": 1}, "--workers"),
     ({"load_ms": -1, "step_ms": 1, "workers": 1}, "--load-ms"),
     ({"load_ms": "2 s", "step_ms": 1, "workers": 1}, "not a number"),
@@ -230,6 +230,6 @@ def test_simulate(tmp_path):
     ({"load_trace": "missing.txt", "step_ms": 1, "workers": 1}, "cannot read"),
     ({"step_ms": 1, "workers": 1}, "--load-ms"),
 ])
-def test_bad_simulations_are_refused(options, says):
-    with pytest.raises(dsconvert.UsageError, match=says):
+def test_invalid_simulations_are_refused(options, message):
+    with pytest.raises(dsconvert.UsageError, match=message):
         dsconvert.simulate(**options)

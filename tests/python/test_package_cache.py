@@ -1,12 +1,12 @@
-"""The Python package: `CacheDataLoader` replays batches without asking the loader."""
+"""The Python package: `CacheDataLoader` replays cached batches without calling the loader."""
 
 import pytest
 
 import dsconvert
 
 
-class Counting:
-    """A loader of ten batches per epoch that counts what it is asked for."""
+class CountingLoader:
+    """A loader of ten batches per epoch that counts the batches it makes."""
 
     def __init__(self):
         self.made = 0
@@ -24,8 +24,8 @@ class Counting:
         self.epoch = epoch
 
 
-def test_the_last_true_batches_are_replayed():
-    loader = Counting()
+def test_the_last_real_batches_are_replayed():
+    loader = CountingLoader()
     cached = dsconvert.CacheDataLoader(loader, num_caches=3, return_caches_after=5)
     assert len(cached) == 10 and not cached.is_replaying
     assert list(cached) == [1, 2, 3, 4, 5, 5, 3, 4, 5, 3]
@@ -34,15 +34,15 @@ def test_the_last_true_batches_are_replayed():
     assert loader.made == 5
 
 
-def test_it_waits_for_enough_batches_over_epochs():
-    loader = Counting()
+def test_real_batches_continue_over_epochs_until_the_limit():
+    loader = CountingLoader()
     cached = dsconvert.CacheDataLoader(loader, num_caches=2, return_caches_after=14)
     assert list(cached) == list(range(1, 11))
     assert list(cached)[:5] == [11, 12, 13, 14, 13]
     assert loader.made == 14
 
 
-def test_it_takes_the_place_of_any_loader(corpus_in):
+def test_it_wraps_any_loader(corpus_in):
     loader = dsconvert.Loader(corpus_in("arrow").path, batch_size=16)
     cached = dsconvert.CacheDataLoader(loader, num_caches=2, return_caches_after=3)
     cached.set_epoch(4)
@@ -57,7 +57,7 @@ def test_it_takes_the_place_of_any_loader(corpus_in):
         cached.nothing
 
 
-def test_numbers_that_make_no_sense_are_refused():
+def test_invalid_numbers_are_refused():
     for caches, after in [(0, 1), (3, 2), (-1, 5)]:
         with pytest.raises(dsconvert.UsageError):
             dsconvert.CacheDataLoader([], caches, after)

@@ -1,4 +1,4 @@
-"""The Python package carries the command: arguments, exit statuses and signals are those of the binary."""
+"""The command in the Python package: output, exit statuses and signals are the same as with the binary."""
 
 import json
 import signal
@@ -23,12 +23,12 @@ def run(package, *args):
     return subprocess.run([*package, *map(str, args)], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
-def without_commit(said):
+def without_commit(output):
     """Only a release records its commit, and the package may be one while the binary is not."""
-    return [line for line in said.splitlines() if not line.startswith("commit:")]
+    return [line for line in output.splitlines() if not line.startswith("commit:")]
 
 
-def test_it_says_what_the_binary_says(package, dsconvert, tmp_path):
+def test_it_prints_the_same_as_the_binary(package, dsconvert, tmp_path):
     for args, status in [
         (["--version"], 0), (["--help"], 0), (["images", "--help"], 0), ([], 2), (["nothing"], 2),
         (["text", "fixtures/corpus", "--out", tmp_path / "none"], 2), (["inspect", tmp_path / "none"], 3),
@@ -47,7 +47,7 @@ def test_it_converts(package, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_keeps_what_is_done(package, number, tmp_path):
+def test_a_signal_keeps_finished_units(package, number, tmp_path):
     with open(tmp_path / "lines.jsonl", "w") as lines:
         for n in range(30_000):
             lines.write(json.dumps({"text": f"Line {n} of a corpus that takes a while. " * 8}) + "\n")
@@ -60,9 +60,9 @@ def test_a_signal_keeps_what_is_done(package, number, tmp_path):
     while child.poll() is None and not (out / ".dsconvert/units").exists():
         time.sleep(0.001)
     child.send_signal(number)
-    _, said = child.communicate()
-    assert child.returncode == 128 + number, said
-    assert "--resume" in said and "KeyboardInterrupt" not in said and "Traceback" not in said
+    _, output = child.communicate()
+    assert child.returncode == 128 + number, output
+    assert "--resume" in output and "KeyboardInterrupt" not in output and "Traceback" not in output
     assert not (out / "manifest.json").exists()
     assert run(package, *text, "--resume").returncode == 0
     assert json.loads((out / "manifest.json").read_bytes())["converted"] == 30_000

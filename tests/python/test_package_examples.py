@@ -40,8 +40,8 @@ def run(tmp_path):
 
     def run(name, *args, processes=None):
         (tmp_path / name).write_text(PROGRAMS[name])
-        # An unbuffered Python writes a line and its end one after the other, and the line of another rank may come in
-        # between. The launcher starts `python -u`, unless it is given the command itself.
+        # Unbuffered Python writes a line and its line end separately, so that the lines of two ranks may mix. The
+        # launcher starts `python -u`, unless it is given the whole command.
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "--no-python", sys.executable]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         environment.pop("PYTHONUNBUFFERED", None)
@@ -64,8 +64,8 @@ def test_there_are_programs_and_snippets():
     assert len(SNIPPETS) >= 4
 
 
-def test_the_tutorial(run, command, tmp_path):
-    """The datasets that its commands make, and what its programs print."""
+def test_the_programs_of_the_tutorial_print_what_it_shows(run, command, tmp_path):
+    """Makes the datasets of its commands, and compares the output of its programs with the page."""
     photos = ["--resize", "shorter:64", "--split", "train=0.7,validation=0.3"]
     command("images", "fixtures/photos", "--out", tmp_path / "photos-64", *photos)
     command("text", "fixtures/corpus", "--out", tmp_path / "tokens", "--tokenizer", "fixtures/tokenizers/bpe.json")
@@ -76,45 +76,45 @@ def test_the_tutorial(run, command, tmp_path):
         assert without_losses[0] == without_losses[1]
 
 
-def test_lightning_and_resume(run, corpus_in, tmp_path):
+def test_lightning_resumes_from_a_checkpoint(run, corpus_in, tmp_path):
     path = corpus_in("arrow").path
 
     def rows_and_steps(*args):
-        said = run("train_lightning.py", path, *args)
-        found = re.search(r"^saw (\d+) records, and ended after step (\d+)$", said, re.MULTILINE)
+        output = run("train_lightning.py", path, *args)
+        found = re.search(r"^saw (\d+) records, and ended after step (\d+)$", output, re.MULTILINE)
         return tuple(map(int, found.groups()))
 
     loader = dsconvert.Loader(path, max_tokens=4096, oversize="truncate", labels_for="next_token", seed=1)
     rows = [loader.last.rows for _ in range(2) for _ in loader]
     assert rows_and_steps() == (sum(rows), len(rows))
-    # In the first epoch, and in the second.
+    # A checkpoint in the first epoch, and one in the second.
     for step in (10, len(rows) // 10 * 10):
         assert (tmp_path / f"checkpoints/step={step}.ckpt").exists() and (step < len(loader)) == (step == 10)
         assert rows_and_steps(f"checkpoints/step={step}.ckpt") == (sum(rows[step:]), len(rows))
 
 
-def test_image_classification(run, photos_in):
-    said = run("train_images.py", photos_in("parquet").path)
-    assert re.findall(r"^epoch (\d): \d+ of (\d+) right", said, re.MULTILINE) == [
+def test_image_classification_runs(run, photos_in):
+    output = run("train_images.py", photos_in("parquet").path)
+    assert re.findall(r"^epoch (\d): \d+ of (\d+) right", output, re.MULTILINE) == [
         (str(epoch), str(len(photos_in("parquet").records("validation")))) for epoch in range(3)
     ]
 
 
-def test_packed_tokens_and_resume(run, corpus_in, tmp_path):
-    said = run("train_packed.py", corpus_in("arrow").path, "checkpoint.pt")
-    steps = re.findall(r"^step (\d+) of (\d+): loss", said, re.MULTILINE)
+def test_training_on_packed_tokens_resumes_with_the_next_epoch(run, corpus_in, tmp_path):
+    output = run("train_packed.py", corpus_in("arrow").path, "checkpoint.pt")
+    steps = re.findall(r"^step (\d+) of (\d+): loss", output, re.MULTILINE)
     assert steps[-1][0] == steps[-1][1] and len(steps) == int(steps[-1][1]) // 50 + 1
-    # What was over is not done again: the next epoch is.
+    # The finished epoch is not repeated; the next one runs.
     assert run("train_packed.py", corpus_in("arrow").path, "checkpoint.pt").count("step") == len(steps)
 
 
-def test_sequence_to_sequence(run, corpus_in):
-    said = run("train_seq2seq.py", corpus_in("msgpack").path)
-    batches, steps = map(int, re.match(r"(\d+) batches in (\d+) steps", said).groups())
+def test_sequence_to_sequence_training_takes_two_batches_per_step(run, corpus_in):
+    output = run("train_seq2seq.py", corpus_in("msgpack").path)
+    batches, steps = map(int, re.match(r"(\d+) batches in (\d+) steps", output).groups())
     assert batches == 2 * steps > 20
 
 
-def test_two_ranks_and_then_one(run, corpus_in):
+def test_a_run_on_two_ranks_resumes_on_one(run, corpus_in):
     path = corpus_in("arrow").path
     before = run("train_ranks.py", path, "checkpoint.pt", 5, processes=2)
     after = run("train_ranks.py", path, "checkpoint.pt", processes=1)
@@ -135,9 +135,9 @@ def long_documents(command, tmp_path):
     words = " ".join(
         json.loads(line)["text"] for line in (ROOT / "fixtures/corpus/stories.jsonl").read_text().splitlines()
     )
-    made_up = random.Random(5)
-    sizes = [int(made_up.lognormvariate(6.5, 1.2)) + 1 for _ in range(200)] + [len(words)]
-    starts = [made_up.randrange(max(1, len(words) - size)) for size in sizes]
+    rng = random.Random(5)
+    sizes = [int(rng.lognormvariate(6.5, 1.2)) + 1 for _ in range(200)] + [len(words)]
+    starts = [rng.randrange(max(1, len(words) - size)) for size in sizes]
     lines = [json.dumps({"text": words[start : start + size]}) for start, size in zip(starts, sizes)]
     (tmp_path / "long.jsonl").write_text("\n".join(lines) + "\n")
     out = tmp_path / "long"

@@ -1,4 +1,4 @@
-"""The programs of the how-to guides about training run unchanged, on a few records, and continue where they ended."""
+"""The programs of the how-to guides about training run unchanged on a few records, and resume from checkpoints."""
 
 import re
 
@@ -21,34 +21,34 @@ def few_tokens(command, tmp_path_factory):
 
 @pytest.fixture
 def packed_rows(command, tmp_path):
-    """A part of the corpus, converted as the guide says."""
+    """A part of the corpus, converted with the options of the guide."""
     shown = (ROOT / "docs/how-to/pretrain-on-packed-tokens.md").read_text()
     (options,) = re.findall(r"^dsconvert text corpus --tokenizer tokenizer.json --out rows (.*)$", shown, re.MULTILINE)
     command("text", "fixtures/corpus/stories.jsonl", "--tokenizer", TOKENIZER, "--out", tmp_path / "rows", *options.split())
     return tmp_path / "rows"
 
 
-def test_pretraining_and_resume(run, packed_rows):
+def test_resumed_pretraining_equals_an_uninterrupted_run(run, packed_rows):
     whole = run("train_pretrain.py", packed_rows, "whole.pt")
     run("train_pretrain.py", packed_rows, "parts.pt", 3)
     parts = run("train_pretrain.py", packed_rows, "parts.pt")
-    found = [re.search(r"step (\d+) of \1,.* weights (.*)\n(validation loss .*)", said).groups() for said in (whole, parts)]
+    found = [re.search(r"step (\d+) of \1,.* weights (.*)\n(validation loss .*)", output).groups() for output in (whole, parts)]
     assert found[0] == found[1], "the same weights and loss as without an interruption"
     assert int(found[0][0]) > 3
 
 
-def test_ddp_on_two_ranks(run, photos_in):
-    said = run("train_ddp.py", photos_in("arrow").path, processes=2)
+def test_ddp_on_two_ranks_gives_equal_weights(run, photos_in):
+    output = run("train_ddp.py", photos_in("arrow").path, processes=2)
     validation = len(photos_in("arrow").records("validation"))
-    assert re.findall(r"^epoch (\d): (\d) batches per rank, \d of (\d+) right$", said, re.MULTILINE) == [
+    assert re.findall(r"^epoch (\d): (\d) batches per rank, \d of (\d+) right$", output, re.MULTILINE) == [
         (str(epoch), "3", str(validation)) for epoch in range(2)
     ]
-    weights = dict(re.findall(r"^rank (\d) of 2: weights (.*)$", said, re.MULTILINE))
+    weights = dict(re.findall(r"^rank (\d) of 2: weights (.*)$", output, re.MULTILINE))
     assert weights.keys() == {"0", "1"} and weights["0"] == weights["1"]
 
 
 @pytest.mark.parametrize("program", ["train_split.py", "train_trainer.py"])
-def test_the_hugging_face_trainer_and_resume(run, few_tokens, program):
+def test_the_hugging_face_trainer_resumes_from_a_checkpoint(run, few_tokens, program):
     whole = run(program, few_tokens)
     assert run(program, few_tokens, "out/checkpoint-5").splitlines()[-1] == whole.splitlines()[-1]
     assert int(re.search(r"^ended after step (\d+)$", whole, re.MULTILINE)[1]) in {
@@ -57,14 +57,14 @@ def test_the_hugging_face_trainer_and_resume(run, few_tokens, program):
     }[program]
 
 
-def test_accelerate_on_two_ranks_and_then_one(run, few_tokens):
-    said = run("train_accelerate.py", few_tokens, 3, processes=2) + run("train_accelerate.py", few_tokens)
-    seen = re.findall(r"^rank (\d) of (\d) saw (\d+) records", said, re.MULTILINE)
+def test_accelerate_on_two_ranks_resumes_on_one(run, few_tokens):
+    output = run("train_accelerate.py", few_tokens, 3, processes=2) + run("train_accelerate.py", few_tokens)
+    seen = re.findall(r"^rank (\d) of (\d) saw (\d+) records", output, re.MULTILINE)
     assert sorted((rank, ranks) for rank, ranks, _ in seen) == [("0", "1"), ("0", "2"), ("1", "2")]
     assert sum(int(records) for *_, records in seen) == len(dsconvert.open(few_tokens))
 
 
-def test_jax(run, photos_in):
-    said = run("train_jax.py", photos_in("arrow").path)
-    losses = [float(loss) for loss in re.findall(r"^epoch \d: 3 batches, loss (.*)$", said, re.MULTILINE)]
+def test_jax_training_reduces_the_loss(run, photos_in):
+    output = run("train_jax.py", photos_in("arrow").path)
+    losses = [float(loss) for loss in re.findall(r"^epoch \d: 3 batches, loss (.*)$", output, re.MULTILINE)]
     assert len(losses) == 10 and losses[-1] < losses[0]

@@ -1,4 +1,4 @@
-"""The Python package: `headspace` finds what loading costs, on a device that computes asynchronously."""
+"""The Python package: `headspace` measures the cost of loading, with a device that computes asynchronously."""
 
 import json
 import os
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.alone
 
 
 class Loader:
-    """Calls `load` for each batch, while it is waited for."""
+    """A loader that calls `load` before it yields each batch."""
 
     def __init__(self, length, load=lambda: None, batch=None):
         self.length, self.load = length, load
@@ -40,14 +40,14 @@ class Loader:
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Virtual time for the probe."""
+    """A virtual clock for the probe."""
     clock = VirtualTime()
     monkeypatch.setattr(headspace_probe, "perf_counter", clock)
     return clock
 
 
 def measure(clock, load_s, step_s, waits, workers=0, **options):
-    """A report of loading and computing that take so long, in virtual time. A step that waits ends with the device."""
+    """A report on batches that load in `load_s` and steps of `step_s`, in virtual time. Steps may wait for the device."""
     device = VirtualDevice(clock)
 
     def step(_):
@@ -63,7 +63,7 @@ def measure(clock, load_s, step_s, waits, workers=0, **options):
     return dsconvert.headspace(loader, step, synchronize=device.synchronize, **options)
 
 
-def test_a_delay_of_loading_is_found(clock):
+def test_the_cost_of_loading_is_measured(clock):
     report = measure(clock, 0.06, 0.12, waits=True)
     assert report.gain == pytest.approx(1 / 3) and report.gain_interval == pytest.approx((1 / 3, 1 / 3))
     assert (report.step_ms, report.cached_step_ms, report.wait_ms) == pytest.approx((180, 120, 60))
@@ -81,25 +81,25 @@ def test_loading_that_overlaps_the_device_costs_nothing(clock):
 
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("load_s", [0.1, 0.3, 0.36, 0.39, 0.45, 0.6, 1.2])
-def test_workers_that_load_ahead(clock, load_s, waits):
-    # Three workers are enough up to 0.36 s. Nothing is gained by what they prepare during cached stretches.
+def test_the_gain_is_right_with_workers_that_load_ahead(clock, load_s, waits):
+    # Three workers suffice up to 0.36 s. Batches that they prepare during cached stretches must not count as a gain.
     report = measure(clock, load_s, 0.12, waits, workers=3, stretch=24)
     gain = max(0, 1 - 0.36 / load_s)
     assert abs(report.gain - gain) < max(0.01, 0.1 * gain), report
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_workers_with_random_load_times(clock, workers):
+def test_the_gain_is_right_with_random_load_times(clock, workers):
     rng = random.Random(3)
     loads = [rng.gammavariate(4, 0.1 * workers) for _ in range(3000)]
-    # Steps of half the time that the workers need per batch.
+    # A step takes half the time that the workers need per batch.
     report = measure(clock, loads.__getitem__, 0.2, True, workers=workers, steps=1600, stretch=40)
     assert abs(report.gain - 0.5) < 0.1, report
     assert report.gain_interval[0] < report.gain < report.gain_interval[1]
 
 
 def test_a_steady_drift_cancels_out(clock):
-    # Steps become slower all the time, as those of a device that gets hot.
+    # Steps get slower over time, as on a device that heats up.
     def step(_):
         clock.sleep(0.1 + clock.now * 1e-3)
 
@@ -110,7 +110,7 @@ def test_a_steady_drift_cancels_out(clock):
     assert loading == pytest.approx(1, rel=0.02), report
 
 
-def test_on_a_thread_that_computes():
+def test_the_gain_is_right_on_an_asynchronous_device():
     device = FakeDevice()
 
     def gain():
@@ -121,7 +121,7 @@ def test_on_a_thread_that_computes():
         )
         return report.gain
 
-    # A half, with room for a machine that is busy with other things.
+    # The gain is one half, with a tolerance for a busy machine.
     assert any(0.3 < gain() < 0.7 for _ in range(5))
 
 
@@ -140,12 +140,12 @@ def test_a_pair_is_a_real_stretch_between_halves_of_a_cached_one():
     kinds = [[s.is_real for s in report.stretches if s.pair == pair] for pair in range(report.pairs)]
     assert kinds == [[False, True, False]] * report.pairs
     lengths = [s.steps for s in report.stretches if s.is_real]
-    assert len(set(lengths)) > 1, "stretches of one length could fall in with something periodic"
+    assert len(set(lengths)) > 1, "stretches of one length could coincide with something periodic"
     again = dsconvert.headspace(Loader(900), lambda _: None, steps=400, warmup=2, ahead=0, predict=False)
     assert [s.steps for s in again.stretches] == [s.steps for s in report.stretches]
 
 
-def test_two_lines_in_an_existing_loop():
+def test_a_probe_fits_into_an_existing_loop():
     seen = []
     probe = dsconvert.HeadspaceProbe(Loader(70), steps=40, stretch=10, warmup=3, ahead=1, synchronize=lambda: None)
     for _ in range(4):  # epochs
@@ -157,7 +157,7 @@ def test_two_lines_in_an_existing_loop():
     assert "step time" in repr(probe.report())
 
 
-def test_with_stop_false_the_epoch_goes_on_with_real_batches():
+def test_with_stop_false_the_epoch_continues_with_real_batches():
     probe = dsconvert.HeadspaceProbe(Loader(90), steps=24, stretch=12, warmup=2, ahead=0, stop=False)
     seen = [int(batch["x"][0, 0]) for batch in probe]
     assert probe.is_done and seen[-1] == 89
@@ -197,12 +197,12 @@ def test_batches_are_chosen_for_a_sum():
     assert choose(rng, [7], 3, 1000) == [0, 0, 0]
 
 
-def test_report(clock):
+def test_the_report_has_hours_json_and_a_plot(clock):
     report = measure(clock, 0.01, 0.005, waits=True, total_steps=360_000)
     gained = (report.step_ms - report.cached_step_ms) * 100 / 1e3
     assert report.hours == pytest.approx(gained, rel=1e-6)
-    said = json.loads(json.dumps(report.to_dict()))
-    assert said["gain"] == report.gain and said["verdict"] == report.verdict and said["stretches"][0]["steps"] > 0
+    as_json = json.loads(json.dumps(report.to_dict()))
+    assert as_json["gain"] == report.gain and as_json["verdict"] == report.verdict and as_json["stretches"][0]["steps"] > 0
     assert re.search(r"^step time .* ms → .* ms, .*%.* hours in 360,000 steps$", repr(report), re.MULTILINE)
     hostile = report.to_svg("<script>&")
     root = ElementTree.fromstring(hostile)
@@ -240,7 +240,7 @@ def test_loads_share_the_cores(monkeypatch):
     assert [cores_of(share) for share in (0.3, 0.6, 0.98, 1.02, 1.9, 8)] == [None, 3, 2, 2, 1, 1]
 
 
-def test_a_dataset_that_fails_outside_of_workers_is_told():
+def test_a_dataset_that_fails_outside_workers_is_reported():
     torch_data = pytest.importorskip("torch.utils.data")
 
     class OnlyInWorkers(torch_data.Dataset):
@@ -258,7 +258,7 @@ def test_a_dataset_that_fails_outside_of_workers_is_told():
     assert "not possible: RuntimeError: no handle" in repr(report)
 
 
-def test_the_snippets_of_the_guide(tmp_path, monkeypatch):
+def test_the_snippets_of_the_reference_run(tmp_path, monkeypatch):
     torch_data = pytest.importorskip("torch.utils.data")
     monkeypatch.chdir(tmp_path)
     guide = (ROOT / "docs/reference/headspace.md").read_text()
@@ -280,12 +280,12 @@ def test_the_experiment_prints_its_tables(binary):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith("| converted ")]
-    # Two steps, and 0 to 4 workers.
+    # Two step times, each with 0 to 4 workers.
     assert [int(row.split("|")[5]) for row in rows] == [0, 1, 2, 3, 4] * 2
     assert re.search(r"^\d of 6 predictions hold", done.stdout, re.MULTILINE)
 
 
-def test_a_loader_that_raises():
+def test_an_error_of_the_loader_names_its_origin():
     class Breaks(Loader):
         def __iter__(self):
             for i, batch in enumerate(super().__iter__()):
@@ -298,7 +298,7 @@ def test_a_loader_that_raises():
     assert caught.value.__notes__ == ["raised by the loader, after 20 batches of the epoch"]
 
 
-def test_a_step_that_fails():
+def test_an_error_of_the_step_names_its_origin():
     def step(batch):
         if batch["x"][0, 0] == 6:
             raise RuntimeError("out of memory")
@@ -309,15 +309,15 @@ def test_a_step_that_fails():
 
 
 @pytest.mark.parametrize("loader", [Loader(0), [], iter(())])
-def test_an_empty_loader(loader):
-    with pytest.raises(dsconvert.UsageError, match="the loader gave no batch"):
+def test_an_empty_loader_is_refused(loader):
+    with pytest.raises(dsconvert.UsageError, match="the loader returned no batch"):
         dsconvert.headspace(loader, lambda _: None)
     with pytest.raises(dsconvert.UsageError, match="was not iterated"):
         dsconvert.HeadspaceProbe(loader).report()
 
 
 @pytest.mark.parametrize("make", [lambda: Loader(30), lambda: (batch for batch in Loader(30))])
-def test_too_few_batches_for_one_pair(make):
+def test_too_few_batches_for_one_pair_are_refused(make):
     with pytest.raises(dsconvert.UsageError, match=r"one pair needs \d+ batches in one epoch") as caught:
         dsconvert.headspace(make(), lambda _: None, stretch=40, ahead=0)
     assert "smaller stretch" in caught.value.remedy
@@ -338,12 +338,12 @@ def test_short_epochs_get_shorter_stretches():
     {"steps": 1}, {"stretch": 1}, {"warmup": 0}, {"ahead": -1}, {"num_caches": 0}, {"total_steps": 0},
     {"steps": 30, "stretch": 20},
 ])
-def test_options_that_make_no_sense_are_refused(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(dsconvert.UsageError):
         dsconvert.HeadspaceProbe(Loader(10), **options)
 
 
-def test_the_step_time_on_cuda():
+def test_the_gain_is_measured_on_cuda():
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("there is no CUDA device")

@@ -1,4 +1,4 @@
-"""The Python package: which token is the label of a position, in all layouts, and rows that are packed on disk."""
+"""The Python package: labels in all layouts, and rows that were packed at conversion."""
 
 import numpy as np
 import pytest
@@ -59,14 +59,14 @@ def test_labels_for_hugging_face_are_the_ids(text, layout, given):
         ids, labels = batch["input_ids"], batch["labels"]
         assert ((labels == IGNORED) | (labels == ids)).all()
         trained = 0
-        for part, own, positions in pieces(batch, batch.get("lengths", [])):
-            padding = (own == IGNORED).all() and not part.any()
-            assert padding or (own[1:] == part[1:]).all()
+        for part, part_labels, positions in pieces(batch, batch.get("lengths", [])):
+            padding = (part_labels == IGNORED).all() and not part.any()
+            assert padding or (part_labels[1:] == part[1:]).all()
             assert positions.tolist() == list(range(len(part)))
             if layout != "padded":
-                assert own[:1].tolist() in ([], [IGNORED]), "it would be predicted from another document"
+                assert part_labels[:1].tolist() in ([], [IGNORED]), "it would be predicted from another document"
             trained += 0 if padding else max(0, len(part) - 1)
-        # What Hugging Face computes its loss on: the labels from the second position on.
+        # Models of Hugging Face compute the loss on the labels from the second position on.
         shifted = labels[..., 1:]
         if layout == "padded":
             assert (shifted != IGNORED).sum() == trained
@@ -85,16 +85,16 @@ def test_labels_for_a_plain_loss_are_the_next_tokens(text, layout):
         loader = dsconvert.Loader(text, **LAYOUTS[layout], **given)
         for batch in loader:
             trained = 0
-            for part, own, _ in pieces(batch, batch.get("lengths", [])):
-                if not part.size or ((own == IGNORED).all() and not part.any()):
+            for part, part_labels, _ in pieces(batch, batch.get("lengths", [])):
+                if not part.size or ((part_labels == IGNORED).all() and not part.any()):
                     continue
-                assert (own[:-1] == part[1:]).all()
-                trained += (own != IGNORED).sum()
+                assert (part_labels[:-1] == part[1:]).all()
+                trained += (part_labels != IGNORED).sum()
             if loader.totals().labels is not None:
                 assert loader.totals().labels == trained
 
 
-def test_padding_on_the_left_is_no_context(text):
+def test_left_padding_is_not_the_context_of_a_label(text):
     for batch in dsconvert.Loader(text, batch_size=8, pad_side="left", labels_for="huggingface"):
         for ids, labels, length in zip(batch["input_ids"], batch["labels"], batch["lengths"]):
             if length:
@@ -110,7 +110,7 @@ def test_the_default_labels_are_those_of_the_layout(text):
             assert np.array_equal(ours["labels"], theirs["labels"]), layout
 
 
-def test_labels_are_named_once(text):
+def test_conflicting_and_unknown_labels_are_refused(text):
     with pytest.raises(dsconvert.UsageError, match="not both"):
         dsconvert.Loader(text, batch_size=4, labels_for="huggingface", shift_labels=False)
     with pytest.raises(dsconvert.UsageError, match='"huggingface" or "next_token"'):
@@ -152,7 +152,7 @@ def test_packed_rows_of_a_dataset_stay_packed(packed_path):
     assert several, "some rows hold several documents"
 
 
-def test_packed_rows_of_a_dataset_in_other_layouts(packed_path):
+def test_packed_rows_of_a_dataset_keep_their_documents_in_other_layouts(packed_path):
     train = dsconvert.open(packed_path, "train")
     loader = dsconvert.Loader(train, max_tokens_unpadded=4 * ROW, labels_for="huggingface")
     for batch in loader:
@@ -172,7 +172,7 @@ def test_packed_rows_of_a_dataset_in_other_layouts(packed_path):
         assert batch["input_ids"].shape[1] <= ROW // 2 and batch["cu_seqlens"][-1] == batch["input_ids"].size
 
 
-def test_packed_rows_of_a_dataset_are_packed_again_only_when_asked(packed_path):
+def test_packed_rows_of_a_dataset_are_repacked_only_on_request(packed_path):
     with pytest.raises(dsconvert.UsageError, match="seq_len does not apply.*packed already") as caught:
         dsconvert.Loader(packed_path, seq_len=ROW, batch_size=4)
     assert "stored_packing" in caught.value.remedy

@@ -7,18 +7,18 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 import dsconvert
 
-# A directory with the checkpoints to resume from is what is wanted here.
+# Expected, because tests resume from checkpoints in the same directory.
 pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty:UserWarning")
 
 EPOCHS = 3
-# Threads of torch wait for each other without going to sleep: for so small a model, on a busy machine, for minutes.
+# Threads of torch spin while they wait for each other. With so small a model on a busy machine, that takes minutes.
 torch.set_num_threads(1)
-# With threads that prepare batches ahead of training, and in the thread that trains.
+# Batches are prepared in the training thread, or ahead by two other threads.
 THREADS = pytest.mark.parametrize("threads", [0, 2])
 
 
 class Model(lightning.LightningModule):
-    """Notes the records of each batch it is trained on."""
+    """Records the keys of each training batch."""
 
     def __init__(self):
         super().__init__()
@@ -34,7 +34,7 @@ class Model(lightning.LightningModule):
 
 
 class ValidatedModel(Model):
-    """Notes those it is validated with, too."""
+    """Records the keys of each validation batch, too."""
 
     def __init__(self):
         super().__init__()
@@ -46,7 +46,7 @@ class ValidatedModel(Model):
 
 @pytest.fixture
 def make(corpus_in):
-    """A new loader of the training split."""
+    """A function that makes a loader of the training split."""
     text = dsconvert.open(corpus_in("arrow").path, "train")
     return lambda threads: dsconvert.Loader(
         text, batch_size=16, fields=["key", "lengths"], seed=2, num_threads=threads, as_torch=True
@@ -70,7 +70,7 @@ def fit(tmp_path):
             default_root_dir=tmp_path, callbacks=list(callbacks), enable_checkpointing=bool(callbacks), **limits,
         )
         model = Model() if validation is None else ValidatedModel()
-        # A checkpoint with a state in it is still one that needs no trust.
+        # A checkpoint with the state of a loader can still be loaded with `weights_only`.
         trainer.fit(model, loader, validation, ckpt_path=resume, weights_only=resume and True)
         return model
 
@@ -98,11 +98,11 @@ def test_each_epoch_has_each_record_once_in_another_order(make, fit, epochs, thr
 
 @THREADS
 @pytest.mark.parametrize("done", ["one", "some", "all but one", "an epoch", "more"])
-def test_resume_goes_on_behind_the_checkpoint(make, fit, epochs, every, tmp_path, threads, done):
+def test_a_resumed_run_continues_after_the_checkpoint(make, fit, epochs, every, tmp_path, threads, done):
     steps = len(epochs[0])
     done = {"one": 1, "some": 7, "all but one": steps - 1, "an epoch": steps, "more": steps + 5}[done]
     uninterrupted = sum(epochs, [])
-    # What is consumed after the checkpoint must not be in it, nor what threads had prepared by then.
+    # The checkpoint must count neither the batches consumed later nor those that threads had prepared ahead.
     first = fit(make(threads), every(every_n_train_steps=done), max_steps=done + 3).seen
     assert first == uninterrupted[: done + 3]
     checkpoint = tmp_path / f"checkpoints/{done}.ckpt"
@@ -111,7 +111,7 @@ def test_resume_goes_on_behind_the_checkpoint(make, fit, epochs, every, tmp_path
 
 
 @THREADS
-def test_resume_twice_in_an_epoch(make, fit, epochs, every, tmp_path, threads):
+def test_a_run_can_be_resumed_twice_in_an_epoch(make, fit, epochs, every, tmp_path, threads):
     fit(make(threads), every(every_n_train_steps=4), max_steps=4)
     resumed = {"resume": tmp_path / "checkpoints/4.ckpt", "max_steps": 8}
     assert fit(make(threads), every(every_n_train_steps=4), **resumed).seen == epochs[0][4:8]
@@ -121,30 +121,30 @@ def test_resume_twice_in_an_epoch(make, fit, epochs, every, tmp_path, threads):
 
 @THREADS
 @pytest.mark.parametrize("done", [1, 2])
-def test_resume_at_the_end_of_an_epoch(make, fit, epochs, every, tmp_path, threads, done):
-    """Lightning loads no state of the loader then, but says which epoch begins."""
+def test_a_run_resumed_at_the_end_of_an_epoch_starts_the_next_one(make, fit, epochs, every, tmp_path, threads, done):
+    """Lightning then restores no state of the loader, but sets its epoch."""
     fit(make(threads), every(every_n_epochs=1), max_epochs=done)
     checkpoint = tmp_path / f"checkpoints/{done * len(epochs[0])}.ckpt"
     model = fit(make(threads), every(every_n_epochs=1), resume=checkpoint, max_epochs=EPOCHS)
     assert model.seen == sum(epochs[done:], [])
 
 
-def test_a_loaded_state_knows_better_than_the_trainer(make, fit, epochs, every, tmp_path):
-    """Lightning counts an epoch that `max_steps` ended as a whole one, but the loader is in the middle of it."""
-    # Saved when training has ended, not after a batch.
+def test_a_restored_state_overrides_the_epoch_of_the_trainer(make, fit, epochs, every, tmp_path):
+    """Lightning counts an epoch that `max_steps` ended as complete, but the loader is in the middle of it."""
+    # Saved at the end of training, not after a batch.
     fit(make(2), every(every_n_epochs=1, save_on_train_epoch_end=True), max_steps=5)
     limits = {"resume": tmp_path / "checkpoints/5.ckpt", "max_steps": 2 * len(epochs[0])}
     assert fit(make(2), every(every_n_epochs=1), **limits).seen == epochs[0][5:] + epochs[1]
 
 
-def test_an_epoch_that_was_chosen_stays(make, fit, epochs):
+def test_an_epoch_set_by_the_user_is_kept(make, fit, epochs):
     loader = make(2)
     loader.set_epoch(1)
     assert fit(loader, max_epochs=1).seen == epochs[1]
     assert fit(loader, max_epochs=1).seen == epochs[2]
 
 
-def test_validation_in_the_middle_of_an_epoch(make, fit, epochs, corpus_in):
+def test_validation_in_the_middle_of_an_epoch_does_not_change_training(make, fit, epochs, corpus_in):
     validation = dsconvert.Loader(
         corpus_in("arrow").path, split="validation", batch_size=16, shuffle=False, fields=["key"], as_torch=True
     )

@@ -1,4 +1,4 @@
-"""The Python package: what is in the batches of a `Loader`, and whose memory it is."""
+"""The Python package: the contents and the memory of the batches of a `Loader`."""
 
 import os
 import pickle
@@ -32,7 +32,7 @@ def pictures(photos_in):
     return dsconvert.open(photos_in("arrow").path, "train", decode=True)
 
 
-def test_padded_batches(text):
+def test_padded_batches_have_ids_mask_labels_and_lengths(text):
     loader = dsconvert.Loader(text, max_tokens=4096, oversize="truncate", pad_id=7, pad_to_multiple_of=8)
     seen = []
     for batch in loader:
@@ -54,7 +54,7 @@ def test_padded_batches(text):
     assert sorted(seen) == list(range(len(text)))
 
 
-def test_padding_on_the_left_and_shifted_labels(arrow_text):
+def test_left_padding_and_shifted_labels_can_be_combined(arrow_text):
     loader = dsconvert.Loader(
         arrow_text, batch_size=5, pad_side="left", shift_labels=True, id_dtype="int32", fields=["labels", "input_ids", "key"]
     )
@@ -70,7 +70,7 @@ def test_padding_on_the_left_and_shifted_labels(arrow_text):
             assert (batch["labels"][row, :-len(ids)] == IGNORED).all()
 
 
-def test_records_one_after_the_other(arrow_text):
+def test_unpadded_batches_concatenate_records(arrow_text):
     loader = dsconvert.Loader(arrow_text, max_tokens_unpadded=4096, oversize="truncate")
     for batch in loader:
         ends = batch["cu_seqlens"]
@@ -83,7 +83,7 @@ def test_records_one_after_the_other(arrow_text):
 
 
 @pytest.mark.parametrize("packing", ["best_fit", "concat"])
-def test_packed_rows(text, packing):
+def test_packed_rows_have_every_token_once(text, packing):
     loader = dsconvert.Loader(text, seq_len=128, batch_size=4, packing=packing, seed=5, pad_id=PADDING)
     tokens = labels_seen = 0
     pieces = {}
@@ -113,7 +113,7 @@ def test_packed_rows(text, packing):
     assert len(loader) * 4 * 128 >= tokens
 
 
-def test_center_crops_are_the_middle(pictures):
+def test_center_crops_show_the_middle(pictures):
     for layout in ("hwc", "chw"):
         loader = dsconvert.Loader(pictures, batch_size=4, center_crop=(64, 80), layout=layout)
         for batch in loader:
@@ -126,12 +126,12 @@ def test_center_crops_are_the_middle(pictures):
                 height, width, _ = record["image"].shape
                 if height < 64 or width < 80:
                     continue
-                places = [
+                differences = [
                     np.abs(record["image"][y : y + 64, x : x + 80].astype(int) - image).mean()
                     for y in {(height - 64) // 2, (height - 63) // 2}
                     for x in {(width - 80) // 2, (width - 79) // 2}
                 ]
-                assert min(places) < 3
+                assert min(differences) < 3
 
 
 def test_random_crops_depend_on_seed_and_epoch_only(pictures):
@@ -178,7 +178,7 @@ def test_images_that_differ_in_size_need_a_crop(pictures):
         ({"pad_side": "top"}, "pad_side"),
     ],
 )
-def test_bad_options_are_refused(pictures, options, words):
+def test_invalid_options_are_refused(pictures, options, words):
     with pytest.raises(dsconvert.UsageError, match=words):
         dsconvert.Loader(pictures, batch_size=4, **options)
 
@@ -221,30 +221,30 @@ def test_encoded_images_are_not_cropped(pictures, options):
         dsconvert.Loader(pictures, batch_size=4, decode=False, **options)
 
 
-def test_a_transform_is_not_forgotten(corpus_in):
+def test_a_transform_is_refused_and_not_ignored(corpus_in):
     transformed = dsconvert.open(corpus_in("arrow").path, transform=dict)
     for source in (transformed, transformed["train"]):
         with pytest.raises(dsconvert.UsageError, match="^the transform of the dataset does not apply") as caught:
             dsconvert.Loader(source, batch_size=4)
         assert "with_transform(None)" in caught.value.remedy
     assert next(iter(dsconvert.Loader(transformed["train"].with_transform(None), batch_size=4)))
-    assert next(iter(dsconvert.BatchSampler(transformed, batch_size=4))), "whoever reads the records transforms them"
+    assert next(iter(dsconvert.BatchSampler(transformed, batch_size=4))), "the reading code applies the transform"
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_tokens_unpadded"])
-def test_a_record_over_the_budget_is_told_with_length_key_and_remedy(arrow_text, name):
+def test_the_error_about_a_record_over_the_budget_has_length_key_and_remedy(arrow_text, name):
     lengths = arrow_text.lengths()
     longest = int(lengths.argmax())
     with pytest.raises(dsconvert.UsageError) as caught:
         dsconvert.Loader(arrow_text, **{name: 512})
-    said = str(caught.value)
-    assert f"{(lengths > 512).sum()} of {len(lengths)} records are longer than the 512 that {name} allows" in said
-    assert str(lengths.max()) in said and arrow_text[longest]["key"] in said and caught.value.place.row == longest
+    message = str(caught.value)
+    assert f"{(lengths > 512).sum()} of {len(lengths)} records are longer than the 512 that {name} allows" in message
+    assert str(lengths.max()) in message and arrow_text[longest]["key"] in message and caught.value.place.row == longest
     for part in ("oversize", "truncate", "alone", "drop", f"{name} to {lengths.max()}", "seq_len"):
         assert part in caught.value.remedy
 
 
-def test_rows_without_record_are_marked(arrow_text):
+def test_filler_rows_are_marked_as_invalid(arrow_text):
     loader = dsconvert.Loader(arrow_text, batch_size=20, bucket="none", last="pad")
     *_, batch = loader
     valid = batch["valid"]
@@ -253,7 +253,7 @@ def test_rows_without_record_are_marked(arrow_text):
     assert (batch["labels"][~valid] == IGNORED).all() and not batch["attention_mask"][~valid].any()
 
 
-def test_a_batch_is_never_written_while_it_is_held(arrow_text):
+def test_a_batch_is_never_overwritten_while_it_is_in_use(arrow_text):
     loader = dsconvert.Loader(arrow_text, max_tokens=4096, oversize="truncate", num_threads=2, prefetch=4)
     held, copies = [], []
     for _ in range(3):
@@ -263,22 +263,22 @@ def test_a_batch_is_never_written_while_it_is_held(arrow_text):
     for batch, copy in zip(held, copies):
         for name, value in batch.items():
             assert np.array_equal(value, copy[name])
-    places = [value.ctypes.data for batch in held for value in batch.values()]
-    assert len(set(places)) == len(places), "each has its own memory"
-    # One array of a batch keeps its own memory, whatever becomes of the others.
+    addresses = [value.ctypes.data for batch in held for value in batch.values()]
+    assert len(set(addresses)) == len(addresses), "each has its own memory"
+    # An array keeps its memory after the other arrays of its batch are deleted.
     part = [batch["labels"][:1] for batch in held]
     del held, batch
     for batch in loader:
         assert all(np.array_equal(row, copy["labels"][:1]) for row, copy in zip(part, copies))
 
 
-def test_memory_is_used_again_when_nobody_holds_it(arrow_text):
+def test_memory_is_reused_when_it_is_no_longer_in_use(arrow_text):
     loader = dsconvert.Loader(arrow_text, batch_size=8, fields=["lengths"], num_threads=1, prefetch=1)
-    places = [batch["lengths"].ctypes.data for batch in loader]
-    assert len(places) > 50 and len(set(places)) < 10
+    addresses = [batch["lengths"].ctypes.data for batch in loader]
+    assert len(addresses) > 50 and len(set(addresses)) < 10
 
 
-def test_arrays_are_views_that_may_be_written(arrow_text):
+def test_arrays_are_writable_views(arrow_text):
     batch = next(iter(dsconvert.Loader(arrow_text, batch_size=8)))
     ids = batch["input_ids"]
     assert not ids.flags.owndata and ids.flags.writeable and ids.flags.c_contiguous and ids.flags.aligned
@@ -306,7 +306,7 @@ def test_prefetched_batches_are_not_consumed(arrow_text):
         assert loader.state_dict()["plan"]["records"]["step"] == done
 
 
-def test_a_damaged_record_is_an_error_in_its_place(corpus_in, tmp_path):
+def test_a_damaged_record_is_an_error_of_its_batch_only(corpus_in, tmp_path):
     shutil.copytree(corpus_in("msgpack").path, tmp_path / "altered")
     shard = sorted((tmp_path / "altered/train").iterdir())[1]
     data = bytearray(shard.read_bytes())
@@ -328,7 +328,7 @@ def test_a_damaged_record_is_an_error_in_its_place(corpus_in, tmp_path):
 
 @pytest.fixture
 def one_undecodable(photos_in, tmp_path):
-    """Pictures of which one, in the middle, does not decode: without checksums, that is how it was stored."""
+    """Images of which the middle one cannot be decoded. Without checksums, it does not count as damaged."""
     shutil.copytree(photos_in("arrow").path, tmp_path / "altered")
     split = dsconvert.open(tmp_path / "altered", "train", verify_checksums=False)
     record = split[len(split) // 2]
@@ -338,7 +338,7 @@ def one_undecodable(photos_in, tmp_path):
     return split
 
 
-def test_an_image_that_does_not_decode_is_an_error_by_default(one_undecodable):
+def test_an_undecodable_image_is_an_error_by_default(one_undecodable):
     bad = len(one_undecodable) // 2
     loader = dsconvert.Loader(one_undecodable, batch_size=4, center_crop=32, shuffle=False)
     batches, seen = iter(loader), []
@@ -350,7 +350,7 @@ def test_an_image_that_does_not_decode_is_an_error_by_default(one_undecodable):
     assert seen == [i for i in range(len(one_undecodable)) if i // 4 != bad // 4]
 
 
-def test_an_image_that_does_not_decode_may_leave_its_row_blank(one_undecodable, caplog):
+def test_an_undecodable_image_may_leave_its_row_blank(one_undecodable, caplog):
     bad, count = len(one_undecodable) // 2, len(one_undecodable)
     options = {"batch_size": 4, "random_resized_crop": 32, "seed": 5, "undecodable": "blank"}
     loader = dsconvert.Loader(one_undecodable, **options)
@@ -369,7 +369,7 @@ def test_an_image_that_does_not_decode_may_leave_its_row_blank(one_undecodable, 
             assert states[-1] == sampler.state_dict()
     assert loader.blank_rows == 1 and len(caplog.messages) == 1 and f"record {bad} " in caplog.messages[0]
 
-    # Going on behind any batch, and with two ranks, gives each record once.
+    # Resuming after any batch, or reading on two ranks, gives each record once.
     for done, state in enumerate(states, 1):
         resumed = dsconvert.Loader(one_undecodable, **options)
         resumed.load_state_dict(state)
@@ -390,7 +390,7 @@ def loader_records(loader, batch):
     return [record for record, valid in zip(loader.last.records, batch["valid"]) if valid]
 
 
-def test_many_blank_rows_are_said_a_few_times(one_undecodable, caplog):
+def test_warnings_about_blank_rows_are_limited(one_undecodable, caplog):
     loader = dsconvert.Loader(one_undecodable, batch_size=4, center_crop=32, undecodable="blank")
     with caplog.at_level("WARNING", logger="dsconvert"):
         for _ in range(15):
@@ -399,13 +399,13 @@ def test_many_blank_rows_are_said_a_few_times(one_undecodable, caplog):
     assert loader.blank_rows == 15 and len(caplog.messages) == 11 and "blank_rows" in caplog.messages[-1]
 
 
-def test_damage_is_an_error_whatever_becomes_of_undecodable_images(one_undecodable):
+def test_damage_is_an_error_even_if_undecodable_images_are_blank(one_undecodable):
     loader = dsconvert.Loader(one_undecodable._source.path, batch_size=4, center_crop=32, undecodable="blank")
     with pytest.raises(dsconvert.CorruptError, match="checksum|CRC"):
         list(loader)
 
 
-def test_threads_go_on_with_the_next_epoch(arrow_text):
+def test_threads_continue_with_the_next_epoch(arrow_text):
     loader = dsconvert.Loader(arrow_text, batch_size=8, num_threads=2, prefetch=4)
     alone = dsconvert.Loader(arrow_text, batch_size=8, num_threads=0)
     for epoch in range(3):
@@ -421,7 +421,7 @@ def test_threads_go_on_with_the_next_epoch(arrow_text):
             assert np.array_equal(ours["input_ids"], theirs["input_ids"]) and loader.last == alone.last
 
 
-def test_a_forked_process_goes_on_where_it_stood(arrow_text):
+def test_a_forked_process_resumes_from_a_state(arrow_text):
     loader = dsconvert.Loader(arrow_text, batch_size=8, num_threads=2, seed=1)
     whole = [batch["input_ids"].copy() for batch in loader]
     loader.set_epoch(0)
@@ -450,7 +450,7 @@ def test_a_forked_process_goes_on_where_it_stood(arrow_text):
     assert len(rest) == len(whole) - 2 and all(np.array_equal(a, b) for a, b in zip(rest, whole[2:]))
 
 
-def test_a_loader_may_be_dropped_anywhere(arrow_text):
+def test_a_loader_can_be_dropped_at_any_time(arrow_text):
     for consumed in (0, 1, 5):
         loader = dsconvert.Loader(arrow_text, batch_size=4, num_threads=3, prefetch=8)
         kept = [batch for batch, _ in zip(loader, range(consumed))]
@@ -458,12 +458,12 @@ def test_a_loader_may_be_dropped_anywhere(arrow_text):
         assert all(batch["input_ids"].size for batch in kept)
 
 
-def test_ctrl_c_reaches_a_loop(corpus_in):
+def test_ctrl_c_interrupts_a_loop(corpus_in):
     program = """
         import signal, sys, dsconvert
         signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background, it is ignored
         loader = dsconvert.Loader(sys.argv[1], batch_size=4)
-        print("begun", flush=True)
+        print("started", flush=True)
         while True:
             for batch in loader:
                 pass
@@ -472,13 +472,13 @@ def test_ctrl_c_reaches_a_loop(corpus_in):
         [sys.executable, "-c", textwrap.dedent(program), str(corpus_in("arrow").path)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )
-    assert loop.stdout.readline() == "begun\n"
+    assert loop.stdout.readline() == "started\n"
     loop.send_signal(signal.SIGINT)
-    _, said = loop.communicate(timeout=60)
-    assert "KeyboardInterrupt" in said
+    _, errors = loop.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
 
 
-def test_a_pickled_loader_makes_the_same(pictures):
+def test_a_pickled_loader_makes_the_same_batches(pictures):
     loader = dsconvert.Loader(pictures, batch_size=4, random_resized_crop=32, seed=3)
     again = pickle.loads(pickle.dumps(loader))
     for ours, theirs in zip(loader, again, strict=True):

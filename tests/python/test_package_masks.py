@@ -1,4 +1,4 @@
-"""Samples of tar files with masks: converted, and loaded together with their images."""
+"""Masks in tar files: conversion, and loading together with their images."""
 
 import io
 import tarfile
@@ -22,7 +22,7 @@ def png(array, palette=None):
 
 
 def classes(number):
-    """Blocks of 32 × 32 pixels, each of a class."""
+    """A mask of blocks of 32 × 32 pixels, each of one class."""
     y, x = np.mgrid[:SIDE, :SIDE] // 32
     return ((x + 3 * y + number) % 40).astype(np.uint8)
 
@@ -67,7 +67,7 @@ def test_masks_are_cropped_and_flipped_with_their_images(dataset, crop):
             if not valid:
                 assert not mask.any()
                 continue
-            # Where all pixels around have one class, the image shows it.
+            # Away from the edges of blocks, a pixel of the image is six times its class.
             inner = mask[3:-3, 3:-3]
             around = [mask[3 + dy : mask.shape[0] - 3 + dy, 3 + dx : mask.shape[1] - 3 + dx] for dy in (-3, 3) for dx in (-3, 3)]
             same = np.all([inner == other for other in around], axis=0)

@@ -1,4 +1,4 @@
-"""The Python package: what a notebook shows of a dataset."""
+"""The Python package: the HTML representation of a dataset in a notebook."""
 
 import html.parser
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import dsconvert
 
 PHOTO = Path(__file__).parents[2] / "fixtures/photos/dunes/ridge.jpg"
-# Elements without an end.
+# Elements without an end tag.
 VOID = {"br", "img"}
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\u202e'\""
 
@@ -77,7 +77,7 @@ def test_every_string_is_escaped(command, tmp_path):
     assert "\u202e" not in fragment and "\\u{202e}" in fragment
 
 
-def test_what_is_broken_is_left_out(anything, tmp_path):
+def test_damaged_files_are_left_out(anything, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(anything.path, copy)
     for shard in (copy / anything.splits[0]).iterdir():

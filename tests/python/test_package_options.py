@@ -1,4 +1,4 @@
-"""The Python package: signatures, help and reference state what the table of options in Rust defines."""
+"""The Python package: signatures, help and reference agree with the option table in Rust."""
 
 import inspect
 import json
@@ -22,11 +22,10 @@ PYTHON = {
     "replication",
 }
 
-# What the help starts with, for a reason why an option does not apply.
+# How the help of an option starts, by the reason for which the option may not apply.
 STARTS = {
-    r"it belongs to (?!a Loader)(.+)": r"With `\1`: ",
-    r"rows are packed only with (seq_len)": r"With `\1`: ",
-    r"batch_size is no budget .*": r"With a token budget: ",
+    r"it needs (?!a token budget)(.+)": r"With `\1`: ",
+    r"it needs a token budget, .*": r"With a token budget: ",
     r"the records are not packed": r"Text that was packed by `dsconvert text --pack` only. ",
     r"the dataset holds images": r"Text only",
     r"the dataset holds text": r"Images only. ",
@@ -35,7 +34,7 @@ STARTS = {
 
 def help_of(kind):
     explained = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(kind).split("Raises:")[0], re.MULTILINE)
-    return {name: " ".join(said.split()) for name, said in explained}
+    return {name: " ".join(explanation.split()) for name, explanation in explained}
 
 
 def options_of(kind):
@@ -49,7 +48,7 @@ def text(corpus_in):
 
 def test_the_signatures_have_the_options_in_the_order_of_the_table():
     assert options_of(dsconvert.Loader) == list(TABLE)
-    of_samplers = [name for name, (*_, reasons) in TABLE.items() if "it belongs to a Loader" not in reasons]
+    of_samplers = [name for name, (*_, reasons) in TABLE.items() if "it is an option of Loader only" not in reasons]
     assert options_of(dsconvert.BatchSampler) == of_samplers
     loader, sampler = (inspect.signature(kind).parameters for kind in CLASSES)
     assert [sampler[name] for name in of_samplers] == [loader[name] for name in of_samplers]
@@ -71,14 +70,14 @@ def test_the_type_hints_allow_what_the_table_allows():
         "two numbers": tuple[float, float], "a boolean": bool, "true, false": bool, "a list of names": Sequence[str],
     }
     for name, (_, allowed, _) in TABLE.items():
-        there = list(parts(hints[name]))
+        hint_parts = list(parts(hints[name]))
         if name == "channels":  # the table has any integer
-            assert {part for part in there if isinstance(part, int)} == {1, 3}
+            assert {part for part in hint_parts if isinstance(part, int)} == {1, 3}
             continue
-        assert {part for part in there if isinstance(part, str)} == set(re.findall(r'"(\w+)"', allowed)), name
+        assert {part for part in hint_parts if isinstance(part, str)} == set(re.findall(r'"(\w+)"', allowed)), name
         kinds = [kind for words, kind in types.items() if allowed.startswith(words)][:1]
         assert '"' in allowed or kinds, f"{name}: {allowed}"
-        assert set(kinds) <= set(there), name
+        assert set(kinds) <= set(hint_parts), name
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
@@ -87,14 +86,14 @@ def test_the_help_states_the_definition(kind, name):
     default, allowed, reasons = TABLE[name]
     if name not in options_of(kind):
         return
-    said = help_of(kind)[name]
+    explanation = help_of(kind)[name]
     if default is not None:
-        stated = eval(re.search(r"Default: `?([^`]+?)`?\.$", said)[1])  # has fractions
-        assert stated == (tuple(default) if isinstance(default, list) else default), said
+        stated = eval(re.search(r"Default: `?([^`]+?)`?\.$", explanation)[1])  # has fractions
+        assert stated == (tuple(default) if isinstance(default, list) else default), explanation
     in_signature = inspect.signature(kind).parameters[name].default
     assert in_signature is None or in_signature == default
-    missing = {word for word in re.findall(r'"\w+"', allowed) if f"`{word}`" not in said}
-    assert missing == ({'"pad"'} if (kind, name) == (dsconvert.BatchSampler, "last") else set()), said
+    missing = {word for word in re.findall(r'"\w+"', allowed) if f"`{word}`" not in explanation}
+    assert missing == ({'"pad"'} if (kind, name) == (dsconvert.BatchSampler, "last") else set()), explanation
     # The most specific condition comes last.
     starts = [
         re.sub(pattern, start, reason)
@@ -103,9 +102,9 @@ def test_the_help_states_the_definition(kind, name):
         if re.fullmatch(pattern, reason)
     ]
     if starts and kind is dsconvert.Loader:
-        assert said.startswith(starts[-1]), said
+        assert explanation.startswith(starts[-1]), explanation
     else:
-        assert starts or not re.match(r"With|Text|Images", said), said
+        assert starts or not re.match(r"With|Text|Images", explanation), explanation
 
 
 def test_loaders_and_samplers_are_explained_in_the_same_words():
@@ -147,9 +146,9 @@ def test_every_option_is_passed_on(text, kind):
 
 
 def test_options_that_python_does_not_pass_are_refused():
-    with pytest.raises(dsconvert.UsageError, match="^pad_id does not apply: it belongs to a Loader"):
+    with pytest.raises(dsconvert.UsageError, match="^pad_id does not apply: it is an option of Loader only"):
         _native.Plan([3, 4], '{"batch_size": 1, "pad_id": 0}')
-    with pytest.raises(dsconvert.UsageError, match="^there is no option batchsize"):
+    with pytest.raises(dsconvert.UsageError, match="^unknown option batchsize"):
         _native.Plan([3, 4], '{"batchsize": 1}')
     with pytest.raises(dsconvert.UsageError, match="JSON"):
         _native.Plan([3, 4], "[]")

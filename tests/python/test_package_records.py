@@ -1,4 +1,4 @@
-"""The Python package: records are what other people's libraries read, and reach every process."""
+"""The Python package: records equal those that third-party libraries read, in every process."""
 
 import copy
 import io
@@ -16,7 +16,7 @@ import dsconvert
 
 
 def plain(record):
-    """A record with lists for arrays."""
+    """A record with lists instead of arrays."""
     return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in record.items()}
 
 
@@ -24,7 +24,7 @@ def keys(records):
     return [record["key"] for record in records]
 
 
-def test_every_record_is_what_other_libraries_read(anything):
+def test_every_record_equals_that_of_other_libraries(anything):
     dataset = dsconvert.open(anything.path)
     assert dataset.splits == anything.splits
     assert (dataset.kind, dataset.format) == (anything.kind, anything.format)
@@ -41,7 +41,7 @@ def test_every_record_is_what_other_libraries_read(anything):
         assert split.length(-1) == lengths[-1]
 
 
-def test_records_are_found_as_in_a_list(anything):
+def test_splits_are_indexed_like_lists(anything):
     split = dsconvert.open(anything.path, "train")
     expected = keys(anything.records("train"))
     for index in (0, 3, -1, -len(expected), np.int64(2), len(expected) - 1):
@@ -103,7 +103,7 @@ def test_ids_in_streams_are_aligned(corpus_in):
             assert record["input_ids"].flags.aligned
 
 
-def test_fields_and_transforms(photos_in):
+def test_fields_are_selected_and_transforms_applied(photos_in):
     dataset = dsconvert.open(photos_in("arrow").path, fields=["label", "key"])
     assert list(dataset[0]) == ["label", "key"]
     assert dataset["train"].fields == {"label": "label", "key": "string"}
@@ -116,7 +116,7 @@ def test_fields_and_transforms(photos_in):
     assert upper.with_transform(None)[0]["key"] == dataset[0]["key"]
 
 
-def test_decoded_images_are_those_of_pillow(photos):
+def test_decoded_images_match_those_of_pillow(photos):
     path = photos.path
     encoded, decoded = dsconvert.open(path), dsconvert.open(path, decode=True)
     for before, after in zip(encoded, decoded, strict=True):
@@ -138,12 +138,12 @@ def test_a_pickled_dataset_opens_again(anything):
     assert copy.copy(dataset)[0]["key"] == dataset[0]["key"]
 
 
-def test_a_pickled_dataset_is_not_another_one(command, tmp_path):
+def test_unpickling_refuses_another_dataset(command, tmp_path):
     command("text", "fixtures/corpus/books", "--tokenizer", "bytes", "--out", tmp_path / "out")
     pickled = pickle.dumps(dsconvert.open(tmp_path / "out", "train"))
     shutil.rmtree(tmp_path / "out")
     command("text", "fixtures/corpus", "--tokenizer", "bytes", "--out", tmp_path / "out")
-    with pytest.raises(dsconvert.UsageError, match="another dataset"):
+    with pytest.raises(dsconvert.UsageError, match="was replaced after it was opened"):
         pickle.loads(pickled)[0]
 
 
@@ -218,7 +218,7 @@ def test_lengths_of_an_altered_index_are_an_error(corpus_in, tmp_path):
     assert (unchecked.lengths() != right).sum() == 1
 
 
-def test_each_failure_has_its_class(corpus_in, tmp_path):
+def test_each_failure_has_its_exception_class(corpus_in, tmp_path):
     with pytest.raises(OSError) as caught:
         dsconvert.open(tmp_path / "nothing")
     error = caught.value
@@ -246,8 +246,8 @@ def test_each_failure_has_its_class(corpus_in, tmp_path):
     with pytest.raises(dsconvert.Error) as caught:
         list(dataset)
     assert isinstance(caught.value, dsconvert.IoError) and caught.value.place.path.startswith(str(newer / "train"))
-    for sort in (dsconvert.UsageError, dsconvert.IoError, dsconvert.CorruptError, dsconvert.OutOfRangeError):
-        assert issubclass(sort, dsconvert.Error)
+    for error_class in (dsconvert.UsageError, dsconvert.IoError, dsconvert.CorruptError, dsconvert.OutOfRangeError):
+        assert issubclass(error_class, dsconvert.Error)
 
 
 def test_a_dataset_describes_itself(anything):

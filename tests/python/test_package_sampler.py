@@ -1,5 +1,4 @@
-"""The Python package: what `BatchSampler` and `Loader` have in common. Which records come when, on which rank, and after
-a restart."""
+"""The Python package: which records `BatchSampler` and `Loader` deliver when, on which rank, and after a resume."""
 
 import itertools
 import json
@@ -17,7 +16,7 @@ RANK_VARIABLES = [name for pair in ranks._RANKS for name in pair] + ranks._LOCAL
 
 @pytest.fixture(autouse=True)
 def no_ranks(monkeypatch):
-    """Whoever runs the tests may be a rank of something."""
+    """Removes the rank variables of the process that runs the tests."""
     for name in RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(ranks, "_said", set())
@@ -37,10 +36,10 @@ def make(request, corpus_in):
     return make
 
 
-def batches(source, most=None):
-    """Ordinals of the records of each batch of one iter()."""
+def batches(source, limit=None):
+    """Ordinals of the records of each batch of one iterator."""
     given = []
-    for batch in itertools.islice(source, most):
+    for batch in itertools.islice(source, limit):
         given.append(batch if isinstance(source, dsconvert.BatchSampler) else source.last.records)
     return given
 
@@ -76,7 +75,7 @@ def test_every_record_comes_once_over_all_ranks(make):
     assert given[0] != given[1]
 
 
-def test_epochs_count_themselves_or_are_set(make):
+def test_epochs_advance_by_themselves_or_are_set(make):
     counting, setting = make(), make()
     epochs = [batches(counting) for _ in range(3)]
     assert counting.epoch == 2 and len({str(epoch) for epoch in epochs}) == 3
@@ -84,7 +83,7 @@ def test_epochs_count_themselves_or_are_set(make):
         setting.set_epoch(epoch)
         assert batches(setting) == epochs[epoch]
         assert setting.epoch == epoch
-    assert batches(setting) == epochs[2], "the one after"
+    assert batches(setting) == epochs[2], "the next epoch"
     part = make()
     assert batches(part, 2) == epochs[0][:2]
     part.set_epoch(0)
@@ -92,7 +91,7 @@ def test_epochs_count_themselves_or_are_set(make):
     assert batches(part) == epochs[1]
 
 
-def test_a_group_that_shares_a_model_gets_the_same(make):
+def test_ranks_that_form_one_model_replica_get_the_same_batches(make):
     groups = [make(rank=rank, world_size=4, replication=2) for rank in range(4)]
     assert groups[0].micro_batches == 2
     given = [batches(process) for process in groups]
@@ -122,7 +121,7 @@ def test_resuming_repeats_and_skips_nothing(make):
             assert records == sorted(expected)
 
 
-def test_a_state_in_the_middle_of_a_step_goes_on_there(make):
+def test_a_state_in_the_middle_of_a_step_resumes_there(make):
     whole = batches(make(micro_batches=4))
     part = make(micro_batches=4)
     given = batches(part, 5)
@@ -134,7 +133,7 @@ def test_a_state_in_the_middle_of_a_step_goes_on_there(make):
         other.load_state_dict(part.state_dict())
 
 
-def test_set_epoch_after_loading_keeps_the_place(make):
+def test_set_epoch_after_loading_a_state_keeps_the_position(make):
     epochs = [batches(source) for source in [make()] for _ in range(2)]
     source = make()
     batches(source, 4)
@@ -146,7 +145,7 @@ def test_set_epoch_after_loading_keeps_the_place(make):
         resumed.set_epoch(epoch)
         seen += batches(resumed)
     assert seen == epochs[0][4:] + epochs[1]
-    # A state from the end of an epoch: it is over, the next iter() is the next epoch.
+    # After a state from the end of an epoch, the next iterator is that of the next epoch.
     over = make()
     batches(over)
     state = over.state_dict()
@@ -159,7 +158,7 @@ def test_set_epoch_after_loading_keeps_the_place(make):
     assert batches(resumed) == epochs[1]
 
 
-def test_a_pickled_one_goes_on_where_it_stood(make):
+def test_a_pickled_source_keeps_its_state(make):
     whole = batches(make())
     source = make()
     batches(source, 3)
@@ -170,7 +169,7 @@ def test_a_pickled_one_goes_on_where_it_stood(make):
     assert batches(again) == whole[3:]
 
 
-def test_only_one_iter_goes_on(make):
+def test_only_the_latest_iterator_continues(make):
     source = make()
     first, second = iter(source), iter(source)
     next(first), next(first)
@@ -180,11 +179,11 @@ def test_only_one_iter_goes_on(make):
     next(second)
 
 
-def test_states_of_something_else_are_refused(make, corpus_in):
+def test_states_of_other_sources_are_refused(make, corpus_in):
     state = make().state_dict()
     for other in (make(seed=4), make(max_tokens=5000), make(split="validation"), make(micro_batches=2)):
         before = other.state_dict()
-        with pytest.raises(dsconvert.UsageError, match="state is of"):
+        with pytest.raises(dsconvert.UsageError, match="state was saved for"):
             other.load_state_dict(state)
         assert other.state_dict() == before
     for no_state in ({}, {"plan": 3}, {"micro_batches": 2}, {**state, "more": 1}):
@@ -220,18 +219,18 @@ def test_states_of_something_else_are_refused(make, corpus_in):
         ({"rank": -1, "world_size": 2}, "rank"),
         ({"rank": 1}, "both rank and world_size"),
         ({"rank": 0, "world_size": 2, "micro_batches": 3}, "cannot be shared"),
-        ({"rank": 0, "world_size": 3, "replication": 2}, "whole groups"),
+        ({"rank": 0, "world_size": 3, "replication": 2}, "not a multiple of replication"),
         ({"replication": 0}, "replication"),
         ({"micro_batches": 0}, "micro-batches"),
         ({"split": "nothing"}, "no split"),
     ],
 )
-def test_bad_options_are_refused(make, options, words):
+def test_invalid_options_are_refused(make, options, words):
     with pytest.raises(dsconvert.UsageError, match=words):
         make(**options)
 
 
-def test_ranks_are_found_and_said_once(make, monkeypatch, caplog):
+def test_ranks_are_detected_and_logged_once(make, monkeypatch, caplog):
     make()
     assert not caplog.records
     monkeypatch.setenv("RANK", "1")
@@ -241,11 +240,11 @@ def test_ranks_are_found_and_said_once(make, monkeypatch, caplog):
     with caplog.at_level(logging.WARNING, logger="dsconvert"):
         found = [make(), make()]
     assert [record.getMessage() for record in caplog.records] == [
-        "batches are those of rank 1 of 2 (from RANK and WORLD_SIZE)"
+        "using rank 1 of 2 (from RANK and WORLD_SIZE)"
     ]
     assert batches(found[0]) == batches(make(rank=1, world_size=2))
     given = make(rank=0, world_size=1)
-    assert len(given) > len(found[1]), "what is given counts"
+    assert len(given) > len(found[1]), "explicit arguments take precedence"
 
 
 def test_threads_are_shared_by_the_ranks_of_a_machine(monkeypatch):
@@ -260,7 +259,7 @@ def test_threads_are_shared_by_the_ranks_of_a_machine(monkeypatch):
     assert ranks.default_threads() == 2
 
 
-def test_a_batch_script_of_slurm_is_alone(monkeypatch):
+def test_a_batch_script_of_slurm_is_a_single_rank(monkeypatch):
     monkeypatch.setenv("SLURM_PROCID", "0")
     monkeypatch.setenv("SLURM_NTASKS", "4")
     assert ranks.layout() == (0, 1, 1)
@@ -269,7 +268,7 @@ def test_a_batch_script_of_slurm_is_alone(monkeypatch):
     assert ranks.layout() == (2, 4, 1)
 
 
-def test_what_a_step_holds_is_known_on_every_rank(make, corpus_in):
+def test_the_totals_of_a_step_are_known_on_every_rank(make, corpus_in):
     sources = [make(rank=rank, world_size=2, micro_batches=4) for rank in range(2)]
     given = [batches(source, 4) for source in sources]
     second = sum((batch for rank in given for batch in rank[2:4]), [])
@@ -281,7 +280,7 @@ def test_what_a_step_holds_is_known_on_every_rank(make, corpus_in):
         assert totals.tokens == np.minimum(lengths[second], 4096).sum()
 
 
-def test_lengths_of_a_dataset_of_your_own():
+def test_a_sampler_can_be_made_from_lengths():
     lengths = np.arange(1, 201)
     sampler = dsconvert.BatchSampler(lengths, max_tokens=1000, seed=1)
     given = batches(sampler)
@@ -294,7 +293,7 @@ def test_lengths_of_a_dataset_of_your_own():
         dsconvert.BatchSampler(lengths, batch_size=3, last="pad")
 
 
-def test_a_split_cannot_be_asked_for_another(corpus_in):
+def test_a_split_refuses_the_name_of_another(corpus_in):
     train = dsconvert.open(corpus_in("arrow").path, "train")
     assert len(dsconvert.BatchSampler(train, split="train", batch_size=10)) == 49
     with pytest.raises(dsconvert.UsageError, match="train"):

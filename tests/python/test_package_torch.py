@@ -1,4 +1,4 @@
-"""The Python package beside torch: DataLoader workers, tensors, torchdata's StatefulDataLoader, two processes with gloo."""
+"""The Python package with torch: DataLoader workers, tensors, StatefulDataLoader of torchdata, two gloo processes."""
 
 import json
 import logging
@@ -68,13 +68,13 @@ def test_one_worker_may_run_a_loader(text, start):
     assert all(map(torch.equal, given, expected)) and len(given) == len(expected)
 
 
-def test_two_workers_would_repeat_everything(text):
+def test_two_workers_are_refused_because_they_would_repeat_every_batch(text):
     loader = dsconvert.Loader(text, batch_size=16)
     with pytest.raises(dsconvert.UsageError, match="num_workers"):
         list(DataLoader(loader.as_dataset(), batch_size=None, num_workers=2, multiprocessing_context="fork"))
 
 
-def test_tensors_are_the_arrays(text, photos_in):
+def test_tensors_equal_the_arrays_and_keep_their_memory(text, photos_in):
     for source, options in [(text, {}), (dsconvert.open(photos_in("arrow").path), {"center_crop": 32})]:
         arrays = dsconvert.Loader(source, batch_size=4, seed=1, **options)
         tensors = dsconvert.Loader(source, batch_size=4, seed=1, as_torch=True, **options)
@@ -86,20 +86,20 @@ def test_tensors_are_the_arrays(text, photos_in):
             held.append((ours, {name: tensor.clone() for name, tensor in ours.items()}))
         for tensors_held, copies in held:
             assert all(torch.equal(tensor, copies[name]) for name, tensor in tensors_held.items())
-        places = [tensor.data_ptr() for tensors_held, _ in held for tensor in tensors_held.values()]
-        assert len(set(places)) == len(places)
+        addresses = [tensor.data_ptr() for tensors_held, _ in held for tensor in tensors_held.values()]
+        assert len(set(addresses)) == len(addresses)
 
 
-def test_tensors_are_no_copies(text):
+def test_tensors_are_not_copies(text):
     loader = dsconvert.Loader(text, batch_size=8, fields=["input_ids"], num_threads=1, prefetch=1, as_torch=True)
     seen = [batch["input_ids"].data_ptr() for batch in loader]
-    assert len(set(seen)) < len(seen) / 2, "memory of the pool, used again"
+    assert len(set(seen)) < len(seen) / 2, "the memory of the pool is reused"
     ids = next(iter(loader))["input_ids"]
     ids[:] = 3
     assert (ids == 3).all()
 
 
-def test_pinning_without_a_gpu_does_nothing_and_says_so(text, caplog):
+def test_pinning_without_a_gpu_does_nothing_and_logs_a_warning(text, caplog):
     with caplog.at_level(logging.WARNING, logger="dsconvert"):
         loader = dsconvert.Loader(text, batch_size=8, pin_memory=True)
     assert isinstance(next(iter(loader))["input_ids"], torch.Tensor)
@@ -111,7 +111,7 @@ def ids_of(batch):
     return batch["input_ids"].tolist()
 
 
-def test_a_loader_in_a_stateful_dataloader(text):
+def test_a_loader_resumes_in_a_stateful_dataloader(text):
     def make():
         loader = dsconvert.Loader(text, batch_size=16, seed=2, as_torch=True)
         return StatefulDataLoader(loader.as_dataset(), batch_size=None)
@@ -135,7 +135,7 @@ def test_a_loader_in_a_stateful_dataloader(text):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_batch_sampler_in_a_stateful_dataloader(text, workers):
+def test_a_batch_sampler_resumes_in_a_stateful_dataloader(text, workers):
     def make():
         sampler = dsconvert.BatchSampler(text, batch_size=16, seed=2)
         return StatefulDataLoader(text, batch_sampler=sampler, num_workers=workers, collate_fn=keys_of)
@@ -154,7 +154,7 @@ def test_a_batch_sampler_in_a_stateful_dataloader(text, workers):
     assert list(second) == epochs[1]
 
 
-def test_a_trainer_may_save_and_load_it(text):
+def test_a_trainer_can_save_and_load_the_state(text):
     """Lightning's convention: `state_dict` and `load_state_dict` on what the loop iterates over."""
     from torchdata.stateful_dataloader.stateful import Stateful
 
@@ -166,13 +166,13 @@ def test_a_trainer_may_save_and_load_it(text):
         assert source.state_dict() == json.loads(json.dumps(source.state_dict()))
 
 
-# What each of two processes does; spawned, so at the top of a module.
+# The program of each rank, at module level because the processes are spawned.
 
-def _train(rank, world_size, meeting, path, micro_batches, state, steps, out):
+def _train(rank, world_size, rendezvous, path, micro_batches, state, steps, out):
     import torch.distributed
 
     torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size
+        "gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world_size
     )
     options = {} if state is not None else {"micro_batches": micro_batches}
     loader = dsconvert.Loader(path, max_tokens=4096, oversize="truncate", seed=4, as_torch=True, **options)
@@ -199,9 +199,9 @@ def _train(rank, world_size, meeting, path, micro_batches, state, steps, out):
 def run_ranks(world_size, tmp_path, *args):
     context = multiprocessing.get_context("spawn")
     out = context.Queue()
-    meeting = tmp_path / f"meeting-{world_size}-{len(list(tmp_path.iterdir()))}"
+    rendezvous = tmp_path / f"rendezvous-{world_size}-{len(list(tmp_path.iterdir()))}"
     processes = [
-        context.Process(target=_train, args=(rank, world_size, meeting, *args, out)) for rank in range(world_size)
+        context.Process(target=_train, args=(rank, world_size, rendezvous, *args, out)) for rank in range(world_size)
     ]
     for process in processes:
         process.start()
@@ -212,7 +212,7 @@ def run_ranks(world_size, tmp_path, *args):
     return sorted(results)
 
 
-def test_two_processes_then_one(text, corpus_in, tmp_path):
+def test_a_run_of_two_processes_resumes_in_one(text, corpus_in, tmp_path):
     path = corpus_in("arrow").path
     two = run_ranks(2, tmp_path, path, 4, None, 3)
     assert [(rank, per_step) for rank, per_step, *_ in two] == [(0, 2), (1, 2)]
@@ -233,5 +233,5 @@ def test_ranks_are_those_of_torch_distributed(text, monkeypatch, caplog):
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
     with caplog.at_level(logging.WARNING, logger="dsconvert"):
         found = [dsconvert.BatchSampler(text, batch_size=16) for _ in range(2)]
-    assert caplog.messages == ["batches are those of rank 1 of 2 (from torch.distributed)"]
+    assert caplog.messages == ["using rank 1 of 2 (from torch.distributed)"]
     assert list(found[0]) == list(dsconvert.BatchSampler(text, batch_size=16, rank=1, world_size=2))

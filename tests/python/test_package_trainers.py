@@ -1,7 +1,7 @@
 """The Python package in trainers: Hugging Face `Trainer`, accelerate, JAX and plain numpy, with the real libraries.
 
 The libraries are imported by the tests, since importing them takes seconds. JAX starts threads and warns about every
-later fork, so it has a process of its own.
+later fork, so it runs in a process of its own.
 """
 
 import json
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 import dsconvert
 
-# About single devices and missing accelerators, which is what these tests run on.
+# Warnings about single devices and missing accelerators, which are expected here.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 torch.set_num_threads(1)
 VOCABULARY = 4096
@@ -28,7 +28,7 @@ def train(corpus_in):
 
 def collate(records):
     """Pads the first ids of each record."""
-    assert all(list(record) == ["input_ids"] for record in records), "the Trainer removes what the model does not take"
+    assert all(list(record) == ["input_ids"] for record in records), "the Trainer removes unused fields"
     rows = [torch.tensor(record["input_ids"][:16].astype(np.int64)) for record in records]
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
@@ -36,7 +36,7 @@ def collate(records):
 
 
 def tiny_model():
-    """Llama with random weights, made from a configuration. Notes the ids that it is trained on."""
+    """A Llama model with random weights, which records the ids that it is trained on."""
     import transformers
 
     torch.manual_seed(0)
@@ -45,14 +45,14 @@ def tiny_model():
         num_key_value_heads=2, max_position_embeddings=8192,
     )
 
-    class Noted(transformers.LlamaForCausalLM):
+    class RecordingModel(transformers.LlamaForCausalLM):
         seen = []
 
         def forward(self, input_ids=None, attention_mask=None, labels=None, **rest):
             self.seen.append(input_ids.tolist())
             return super().forward(input_ids=input_ids, attention_mask=attention_mask, labels=labels, **rest)
 
-    model = Noted(config)
+    model = RecordingModel(config)
     model.seen = []
     return model
 
@@ -131,7 +131,7 @@ def test_a_loader_gives_the_batches_of_a_trainer_and_resumes_exactly(train, tmp_
     assert 4 < end < 20
     first = fit(num_train_epochs=2, save_strategy="steps", save_steps=1, max_steps=end + 3)
     assert first == expected[: end + 3]
-    # In the first epoch, at its end, and in the second.
+    # Resumes in the first epoch, at its end, and in the second.
     for step in (4, end, end + 2):
         resumed = fit(resume=tmp_path / f"out/checkpoint-{step}", num_train_epochs=2, save_strategy="no")
         assert resumed == expected[step:]
@@ -192,7 +192,7 @@ for batch in loader:
     assert np.isclose(float(mean(on_device)), batch["input_ids"].sum() / batch["attention_mask"].sum(), rtol=1e-5)
     held.append(on_device)
     copies.append({name: array.copy() for name, array in batch.items()})
-# Where JAX views the memory of numpy, the loader must not write into it again.
+# JAX may share the memory of numpy arrays, so the loader must not overwrite it.
 for on_device, copy in zip(held, copies, strict=True):
     assert on_device["input_ids"].dtype == jax.numpy.int32
     assert all(np.array_equal(on_device[name], copy[name]) for name in copy)
@@ -204,14 +204,14 @@ print(len(held), "batches")
 """
 
 
-def test_jax_takes_the_batches(train, photos_in, tmp_path):
+def test_jax_accepts_the_batches(train, photos_in, tmp_path):
     command = [sys.executable, "-c", JAX_PROGRAM, train.path, photos_in("arrow").path]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and done.stdout.endswith(" batches\n"), done.stdout + done.stderr
 
 
-def test_plain_numpy(photos_in):
-    """Multinomial regression by hand."""
+def test_training_with_plain_numpy_reduces_the_loss(photos_in):
+    """Trains a multinomial logistic regression."""
     dataset = dsconvert.open(photos_in("msgpack").path)
     loader = dsconvert.Loader(dataset, batch_size=8, center_crop=16, seed=1)
     weights = np.zeros((16 * 16 * 3, len(dataset.class_names)))

@@ -1,4 +1,4 @@
-"""The Python package: functions of the user on the threads of a `Loader`."""
+"""The Python package: transforms of the user on the threads of a `Loader`."""
 
 import os
 import pickle
@@ -26,7 +26,7 @@ def pictures(photos_in):
 
 
 def note(batch):
-    """Adds what the batch is, and random numbers that depend on it alone."""
+    """Adds the records, the thread, and a random number that depends only on the position of the batch."""
     info = dsconvert.batch_info()
     random = np.random.default_rng([info.epoch, info.step, info.micro_batch])
     return {**batch, "records": info.records, "noise": random.random(), "thread": threading.current_thread().name}
@@ -37,7 +37,7 @@ def number(record):
 
 
 def shrink(record):
-    """The left upper corner, and the mean of all pixels."""
+    """The upper left corner, and the mean of all pixels."""
     image = record["image"]
     assert image.dtype == np.uint8 and image.ndim == 3
     return {"corner": image[:8, :8].copy(), "mean": float(image.mean()), "size": image.shape, "key": record["key"]}
@@ -97,7 +97,7 @@ def test_values_of_several_shapes_are_lists_and_tensors_are_stacked(text):
     assert batch["first"].tolist() == [text.length(record) for record in loader.last.records]
 
 
-def test_both_and_fields(text):
+def test_fields_and_both_transforms_can_be_combined(text):
     loader = dsconvert.Loader(
         text, batch_size=4, fields=["key"], transform=lambda record: {"name": record["key"].upper(), "fields": list(record)},
         batch_transform=lambda batch: (batch["name"], batch["fields"]),
@@ -107,7 +107,7 @@ def test_both_and_fields(text):
 
 
 class Picky:
-    """Fails on the batches of a step."""
+    """A transform that fails on the batches of one step."""
 
     def __init__(self, step):
         self.step = step
@@ -119,7 +119,7 @@ class Picky:
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_an_exception_comes_in_the_place_of_its_batch(text, threads):
+def test_an_exception_is_raised_in_place_of_its_batch(text, threads):
     loader = dsconvert.Loader(text, batch_size=16, batch_transform=Picky(2), num_threads=threads)
     batches = iter(loader)
     next(batches), next(batches)
@@ -146,25 +146,25 @@ def test_a_transform_that_returns_no_dictionary_is_an_error(text):
 
 
 def test_threads_overlap_while_a_transform_waits(text):
-    """A transform that releases the interpreter's lock, as numpy and torch do in large operations."""
+    """A transform that releases the GIL, as numpy and torch do in large operations."""
 
-    active, most, lock = 0, 0, threading.Lock()
+    active, peak, lock = 0, 0, threading.Lock()
 
     def wait(batch):
-        nonlocal active, most
+        nonlocal active, peak
         with lock:
             active += 1
-            most = max(most, active)
+            peak = max(peak, active)
         time.sleep(0.02)
         with lock:
             active -= 1
         return batch
 
     list(dsconvert.Loader(text, batch_size=32, num_threads=4, batch_transform=wait))
-    assert most > 1
+    assert peak > 1
 
 
-def test_pickle_and_fork(text):
+def test_pickled_and_forked_loaders_transform_the_same_batches(text):
     def make():
         return dsconvert.Loader(text, batch_size=16, seed=4, num_threads=2, batch_transform=note)
 
@@ -180,7 +180,7 @@ def test_pickle_and_fork(text):
 
 
 @pytest.mark.parametrize("end", ["", "del loader, batches", "sys.exit(0)", "loader.load_state_dict(loader.state_dict())"])
-def test_the_interpreter_ends_while_threads_transform(text, tmp_path, end):
+def test_the_interpreter_exits_while_threads_transform(text, tmp_path, end):
     program = f"""
         import sys, time
         import dsconvert

@@ -1,4 +1,4 @@
-"""The Python package is typed: the stub is the native module, and the rest is checked strictly."""
+"""The Python package is typed: the stub matches the native module, and the rest passes strict checks."""
 
 import re
 import subprocess
@@ -8,12 +8,12 @@ import pytest
 
 from conftest import ROOT
 
-# Kept with the environment: most of the time goes to the types of torch and numpy.
+# The cache is kept in the environment, because checking the types of torch and numpy takes most of the time.
 PYRIGHT = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
 MYPY = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", f"{sys.prefix}/mypy-cache"]
 
 
-def test_the_stub_is_the_native_module(tmp_path):
+def test_the_stub_matches_the_native_module(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "mypy.stubtest", "dsconvert._native"], cwd=tmp_path, capture_output=True, text=True
     )
@@ -56,7 +56,7 @@ def test_users_see_the_types(tmp_path):
     assert '"batch_size"' in done.stdout and "Found 1 error" in done.stdout
 
 
-# What people write with torch. The last two lines have a mistake each, so that a checker that sees only `Any` is noticed.
+# A program with torch. Each of its last two lines has a type error, which a checker that sees only `Any` would miss.
 PROGRAM = """
 import dsconvert
 from torch.utils.data import DataLoader

@@ -26,7 +26,7 @@ def test_the_version_is_that_of_the_package():
     assert dsconvert.__version__ == re.search(r'^version = "(.+)"', manifest, re.MULTILINE)[1]
 
 
-# What a person may read beside the name of an option.
+# Words that tell the type of an option in its help.
 TYPES = {
     "bool": r"`True`|`False`", "int": r"\b\d|integer|[Nn]umber|[Tt]oken|[Bb]udget|[Rr]ecords|Multiple|[Bb]ytes|[Mm]ost",
     "str": r'"|Name|Path', "Transform": "Function", "BatchTransform": "Function",
@@ -39,15 +39,15 @@ def test_help_explains_every_option(what):
     explained = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(what).split("Raises:")[0], re.MULTILINE))
     assert list(explained) == [name for name in parameters], "in the order of the signature"
     for name, parameter in parameters.items():
-        said = " ".join(explained[name].split())
+        explanation = " ".join(explained[name].split())
         if parameter.default is parameter.empty:
             continue
         if parameter.default is not None:
-            assert f"Default: {parameter.default!r}" in said.replace("`", ""), f"{name}: {said}"
+            assert f"Default: {parameter.default!r}" in explanation.replace("`", ""), f"{name}: {explanation}"
         elif name not in ("batch_size", "max_tokens", "max_tokens_unpadded", "seq_len"):
-            assert "Default: " in said, f"{name}: {said}"
+            assert "Default: " in explanation, f"{name}: {explanation}"
         kinds = [kind for kind in TYPES if re.search(rf"\b{kind}\b", str(parameter.annotation))]
-        assert not kinds or any(re.search(TYPES[kind], said) for kind in kinds), f"{name}: {said}"
+        assert not kinds or any(re.search(TYPES[kind], explanation) for kind in kinds), f"{name}: {explanation}"
 
 
 # Options of the plan with the others that they need.
@@ -68,7 +68,7 @@ PLANNED = {
 
 @pytest.mark.parametrize("name", PLANNED)
 def test_the_defaults_in_the_help_are_the_defaults(text, name):
-    """A state names the options of its plan: that of a loader with the default given is the same, with another not."""
+    """A state names the options of its plan, so only an explicit default leaves it unchanged."""
     explained = re.search(rf"^    {name}: (.*(?:\n {{8}}.*)*)", inspect.getdoc(dsconvert.Loader), re.MULTILINE)[1]
     default = ast.literal_eval(re.search(r"Default: `?([^`]+?)`?\.$", explained)[1])
     options = {"oversize": "truncate", **PLANNED[name]} if "max_tokens" in PLANNED[name] else PLANNED[name]
@@ -90,7 +90,7 @@ def test_datasets_and_splits_have_the_same_members():
     assert members(dsconvert.Split) - members(dsconvert.Dataset) == {"dataset"}
 
 
-def test_a_dataset_answers_for_its_default_split(text):
+def test_a_dataset_delegates_to_its_default_split(text):
     train = text["train"]
     assert np.array_equal(text.lengths(), train.lengths()) and text.length(3) == train.length(3)
     assert text.fields == train.fields and "input_ids" in train.fields
@@ -108,7 +108,7 @@ def test_datasets_can_be_concatenated(text):
     assert len(text + text["validation"]) == len(both)
 
 
-def test_reprs(text, pictures):
+def test_reprs_show_what_an_object_holds(text, pictures):
     counts = {name: len(text[name]) for name in text.splits}
     assert repr(text) == (
         f"<dsconvert.Dataset {text.path!r}: text as arrow, train ({counts['train']} records), "
@@ -160,7 +160,7 @@ def test_fields_are_checked_at_opening(text):
     assert "input_ids" in caught.value.remedy
 
 
-# Options, what the message starts with, on text and on images.
+# Options that are refused on text and on images, and the start of the message.
 WRONG_FOR_TEXT = [
     ({"batch_size": 4, "center_crop": 32}, "center_crop does not apply: the dataset holds text"),
     ({"batch_size": 4, "random_resized_crop": 32}, "random_resized_crop does not apply: the dataset holds text"),
@@ -170,19 +170,19 @@ WRONG_FOR_TEXT = [
     ({"batch_size": 4, "decode": True}, "decode does not apply: the dataset holds text"),
     ({"batch_size": 4, "undecodable": "blank"}, "undecodable does not apply: the dataset holds text"),
     ({"batch_size": 4, "stored_packing": "ignore"}, "stored_packing does not apply: the records are not packed"),
-    ({"batch_size": 4, "packing": "concat"}, "packing does not apply: rows are packed only with seq_len"),
+    ({"batch_size": 4, "packing": "concat"}, "packing does not apply: it needs seq_len"),
     ({"batch_size": 4, "seq_len": 64, "pad_side": "left"}, "pad_side does not apply: with seq_len, rows are packed"),
     ({"batch_size": 4, "oversize": "drop"}, "oversize does not apply"),
-    ({"batch_size": 4, "window_steps": 4}, 'window_steps does not apply: it belongs to bucket="windows"'),
-    ({"batch_size": 4, "first_boundary": 4}, 'first_boundary does not apply: it belongs to bucket="geometric"'),
-    ({"batch_size": 4, "block_records": 4}, 'block_records does not apply: it belongs to shuffle="block"'),
+    ({"batch_size": 4, "window_steps": 4}, 'window_steps does not apply: it needs bucket="windows"'),
+    ({"batch_size": 4, "first_boundary": 4}, 'first_boundary does not apply: it needs bucket="geometric"'),
+    ({"batch_size": 4, "block_records": 4}, 'block_records does not apply: it needs shuffle="block"'),
     ({"batch_size": 4, "num_threads": 5000}, "num_threads is 5000, not between 0 and 1024"),
     ({"batch_size": 4, "prefetch": 0}, "prefetch is 0, not between 1 and"),
     ({"batch_size": 4, "transform": 3}, "transform is 3, not a function"),
     ({"batch_size": 4, "transform": dict, "pad_id": 1}, "pad_id does not apply: with transform"),
     ({"batch_size": 4, "transform": dict, "last": "pad"}, "last='pad' does not apply: with transform"),
     ({}, "give one of batch_size, max_tokens and max_tokens_unpadded"),
-    ({"seq_len": 64}, "packed rows need batch_size"),
+    ({"seq_len": 64}, "seq_len needs batch_size"),
     ({"seq_len": 64, "batch_size": 4, "pack_window": 0}, "pack_window is 0"),
     ({"batch_size": "many"}, 'batch_size cannot be "many"'),
     ({"batch_size": -1}, "batch_size cannot be -1"),
@@ -193,7 +193,7 @@ WRONG_FOR_IMAGES = [
     ({"batch_size": 4, "pad_id": 1}, "pad_id does not apply: the dataset holds images"),
     ({"batch_size": 4, "labels_for": "next_token"}, "labels_for does not apply: the dataset holds images"),
     ({"batch_size": 4, "id_dtype": "int32"}, "id_dtype does not apply: the dataset holds images"),
-    ({"batch_size": 4, "crop_scale": (0.5, 1)}, "crop_scale does not apply: it belongs to random_resized_crop"),
+    ({"batch_size": 4, "crop_scale": (0.5, 1)}, "crop_scale does not apply: it needs random_resized_crop"),
     ({"batch_size": 4, "random_resized_crop": 8, "crop_scale": (2, 3)}, "crop_scale"),
     ({"batch_size": 4, "random_resized_crop": 8, "crop_ratio": (0, 3)}, "crop_ratio"),
     ({"batch_size": 4, "center_crop": 0}, "center_crop"),
@@ -210,9 +210,9 @@ WRONG_FOR_IMAGES = [
 def test_wrong_options_are_refused_by_name(text, pictures, kind, options, message):
     with pytest.raises(dsconvert.UsageError) as caught:
         dsconvert.Loader(text if kind == "text" else pictures, **options)
-    said = f"{caught.value} {caught.value.remedy or ''}"
-    assert str(caught.value).startswith(message), said
-    assert "--" not in said, "a keyword argument, not an option of the command"
+    shown = f"{caught.value} {caught.value.remedy or ''}"
+    assert str(caught.value).startswith(message), shown
+    assert "--" not in shown, "a keyword argument, not an option of the command"
 
 
 def test_a_tokens_budget_on_images_counts_pixels(pictures):

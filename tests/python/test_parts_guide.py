@@ -64,7 +64,7 @@ def in_parallel(script: str, environments) -> None:
         assert process.returncode == 0, output.decode()
 
 
-def test_slurm_array(binary, planned, whole):
+def test_the_slurm_script_gives_the_bytes_of_one_run(binary, planned, whole):
     script = block("#SBATCH")
     tasks = [environment(binary, planned, SLURM_ARRAY_TASK_ID=i, SLURM_ARRAY_TASK_COUNT=3, SLURM_CPUS_PER_TASK=1)
              for i in (1, 2, 3)]
@@ -73,12 +73,12 @@ def test_slurm_array(binary, planned, whole):
     assert merged(binary, planned) == whole
 
 
-def test_xargs(binary, planned, whole):
+def test_the_xargs_command_gives_the_bytes_of_one_run(binary, planned, whole):
     in_parallel(block("xargs"), [environment(binary, planned)])
     assert merged(binary, planned) == whole
 
 
-def test_kubernetes_indexed_job(binary, planned, whole):
+def test_the_kubernetes_job_gives_the_bytes_of_one_run(binary, planned, whole):
     job = yaml.safe_load(block("kind: Job"))
     assert job["spec"]["completions"] == PARTS
     [container] = job["spec"]["template"]["spec"]["containers"]

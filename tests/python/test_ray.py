@@ -1,4 +1,4 @@
-"""`dsconvert.ray` on a local cluster of several node processes: the bytes of the plain command, whatever dies."""
+"""`dsconvert.ray` on a local cluster gives the bytes of the plain command, even if workers or nodes die."""
 
 import os
 import re
@@ -58,7 +58,7 @@ def cluster():
 
 @pytest.fixture
 def connected(cluster):
-    """This process is connected to the cluster. It stays so: each connection starts workers of its own."""
+    """Connects this process to the cluster, and leaves it connected because each connection starts new workers."""
     connect(cluster)
     return cluster
 
@@ -87,14 +87,14 @@ def test_the_dataset_has_the_bytes_of_the_command(connected, photos, whole, tmp_
     assert report.converted == report.units == seen[-1].done > 3
     assert report.tasks > 3 and max(now.tasks for now in seen) <= 3, "at most so many tasks are submitted at a time"
     assert report.records == len(package.open(tmp_path / "out")) and report.rejected == 3
-    with pytest.raises(package.UsageError, match="there is a dataset already"):
+    with pytest.raises(package.UsageError, match="a dataset already exists"):
         convert(photos, tmp_path / "out")
     again = convert(photos, tmp_path / "out", resume=True)
     assert (again.converted, again.tasks, again.units) == (0, 0, report.units)
     assert tree(tmp_path / "out") == whole
 
 
-def test_text_with_deduplication_splits_and_packing(connected, dsconvert, tmp_path):
+def test_text_with_deduplication_splits_and_packing_has_the_bytes_of_the_command(connected, dsconvert, tmp_path):
     tokenizer = FIXTURES / "tokenizers/bpe.json"
     options = {"dedup": "exact", "split": "train=0.8,validation=0.2", "pack": 64, "unit_bytes": 65536, "shuffle": True}
     dsconvert_ray.convert("text", FIXTURES / "corpus", tmp_path / "ray", tokenizer=tokenizer, **options)
@@ -103,7 +103,7 @@ def test_text_with_deduplication_splits_and_packing(connected, dsconvert, tmp_pa
     assert tree(tmp_path / "ray") == tree(tmp_path / "plain")
 
 
-def test_a_worker_is_killed(connected, photos, whole, tmp_path):
+def test_a_killed_worker_changes_nothing(connected, photos, whole, tmp_path):
     killed = []
 
     def kill_one(now):
@@ -111,14 +111,14 @@ def test_a_worker_is_killed(connected, photos, whole, tmp_path):
             child, worker = wait_for(lambda: list(commands_of(tmp_path / "out").items()), 120)[0]
             kill(worker)
             killed.append(child)
-            # The command must not go on without its worker, beside the retry.
+            # The command must not continue without its worker, concurrently with the retry.
             wait_for(lambda: child not in commands_of(tmp_path / "out"), 10)
 
     convert(photos, tmp_path / "out", progress=kill_one)
     assert killed and tree(tmp_path / "out") == whole
 
 
-def test_a_node_is_killed(connected, photos, whole, tmp_path):
+def test_a_killed_node_changes_nothing(connected, photos, whole, tmp_path):
     node = connected.add_node()
     killed = []
 
@@ -144,7 +144,7 @@ def test_a_node_that_does_not_see_the_output_is_named(connected, photos, tmp_pat
             convert(photos, out)
         assert "same file system under the same path" in caught.value.remedy
     assert not list((out / ".dsconvert").glob("units/*")), "no work was started"
-    assert convert(photos, out, resume=True).converted > 3, "without that node, the conversion goes on"
+    assert convert(photos, out, resume=True).converted > 3, "without that node, the conversion continues"
 
 
 def test_a_node_without_the_package_is_named_and_it_can_be_shipped(connected, photos, whole, tmp_path):
@@ -155,7 +155,7 @@ def test_a_node_without_the_package_is_named_and_it_can_be_shipped(connected, ph
         with pytest.raises(package.UsageError, match=f"node {node[:8]}.*dsconvert cannot be imported there") as caught:
             convert(photos, tmp_path / "out")
         assert "ship='package'" in caught.value.remedy
-        with pytest.raises(package.UsageError, match="ship: this process is connected to Ray already"):
+        with pytest.raises(package.UsageError, match="ship does not apply: this process is already connected to Ray"):
             convert(photos, tmp_path / "out2", ship="package")
         disconnect()
         convert(photos, tmp_path / "out", resume=True, ship="package", address=connected.address)
@@ -165,7 +165,7 @@ def test_a_node_without_the_package_is_named_and_it_can_be_shipped(connected, ph
 
 def test_another_build_on_a_node_is_refused(connected, photos, tmp_path, monkeypatch):
     monkeypatch.setattr(conversion, "build_id", lambda: "0" * 64)
-    with pytest.raises(package.UsageError, match="it has another build of dsconvert .* than the driver"):
+    with pytest.raises(package.UsageError, match="its build of dsconvert .* differs from that of the driver"):
         convert(photos, tmp_path / "out")
 
 
@@ -204,12 +204,12 @@ def command(cluster, *arguments, **more):
     return subprocess.Popen(
         [sys.executable, "-m", "dsconvert.ray", *map(str, arguments), "--address", cluster.address],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # Ignored where the tests were started in the background.
+        # SIGINT is ignored if the tests were started in the background.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **more,
     )
 
 
-def test_the_command_is_interrupted_and_continued(cluster, photos, whole, tmp_path):
+def test_an_interrupted_command_can_be_resumed(cluster, photos, whole, tmp_path):
     out = tmp_path / "out"
     arguments = ["images", photos, "--out", out, *FLAGS, "--task-seconds", "0.01"]
     process = command(cluster, *arguments)
@@ -230,12 +230,12 @@ def test_the_command_is_interrupted_and_continued(cluster, photos, whole, tmp_pa
     [
         ([], 2, "usage:"),
         (["images", "nowhere", "--out", "out"], 2, "nowhere"),
-        (["images", "nowhere", "--out", "out", "--dry-run"], 2, "--dry-run: not with Ray"),
+        (["images", "nowhere", "--out", "out", "--dry-run"], 2, "--dry-run is not supported with Ray"),
         (["images", "nowhere", "--out", "out", "--task-seconds", "0"], 2, "task_seconds: 0.0 is not a positive number"),
         (["images", "nowhere", "--out", "out", "--num-cpus", "0"], 2, "num_cpus: 0 is below the minimum of 1"),
     ],
 )
-def test_wrong_requests_have_a_message(cluster, tmp_path, arguments, status, message):
+def test_invalid_commands_have_a_message(cluster, tmp_path, arguments, status, message):
     process = command(cluster, *arguments, cwd=tmp_path) if arguments[1:] else subprocess.Popen(
         [sys.executable, "-m", "dsconvert.ray"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -244,12 +244,12 @@ def test_wrong_requests_have_a_message(cluster, tmp_path, arguments, status, mes
 
 
 def test_options_become_arguments(monkeypatch):
-    asked = {}
-    monkeypatch.setattr(conversion, "convert_with", lambda kind, arguments, out, **more: asked.update(arguments=arguments))
+    passed = {}
+    monkeypatch.setattr(conversion, "convert_with", lambda kind, arguments, out, **more: passed.update(arguments=arguments))
     options = {"keep_fields": ["id", "url"], "shuffle": True, "strict": False, "seed": 7, "tokenizer": Path("t.json")}
     dsconvert_ray.convert("text", ["a", Path("b")], "out", **options, overwrite=False, split=None)
-    assert asked["arguments"] == ["a", "b", "--keep-fields=id,url", "--shuffle", "--seed=7", "--tokenizer=t.json"]
-    with pytest.raises(package.UsageError, match="threads: not with Ray") as caught:
+    assert passed["arguments"] == ["a", "b", "--keep-fields=id,url", "--shuffle", "--seed=7", "--tokenizer=t.json"]
+    with pytest.raises(package.UsageError, match="threads is not supported with Ray") as caught:
         dsconvert_ray.convert("text", "a", "out", threads=4)
     assert "num_cpus" in caught.value.remedy
 
@@ -286,14 +286,14 @@ def test_a_wheel_is_unpacked_for_the_nodes(tmp_path):
             pass
 
 
-def test_tasks_take_about_the_time_that_is_asked_for():
-    # 4 slots, units of 3 s, tasks of 30 s: whatever is assumed first, sizes go to 10 units.
+def test_tasks_take_about_the_requested_time():
+    # 4 slots, units of 3 s, tasks of 30 s: from any first assumption, sizes converge to 10 units.
     size = TaskSize(seconds=30.0, unit_seconds=1000.0)
     assert size.units(10_000, 4) == 1
     for done in range(1, 41):
         size.finished(1, done * 3 / 4, 4)
     assert size.units(10_000, 4) == 10
-    # The end is divided among the slots.
+    # The last units are divided among the slots.
     assert [size.units(remaining, 4) for remaining in (40, 16, 7, 1)] == [5, 2, 1, 1]
 
 
@@ -308,7 +308,7 @@ def test_units_are_written_as_ranges():
 
 
 def rows(records):
-    """Records without the differences between a list and an array."""
+    """Records with lists instead of arrays."""
     return [{name: getattr(value, "tolist", lambda: value)() for name, value in record.items()} for record in records]
 
 
@@ -317,7 +317,7 @@ def by_key(records):
 
 
 @pytest.mark.parametrize("format", ["parquet", "msgpack"])
-def test_datasets_are_read(connected, photos_in, corpus_in, format):
+def test_datasets_are_read_into_ray_data(connected, photos_in, corpus_in, format):
     for path in (photos_in(format).path, corpus_in(format).path):
         records = dsconvert_ray.read(path)
         assert records.count() == len(package.open(path)), "the count is known from the shard table"
@@ -339,8 +339,8 @@ def test_damage_is_found_when_reading(connected, photos_in, tmp_path):
         dsconvert_ray.read(tmp_path / "out").take_all()
 
 
-def test_the_guide(cluster, tmp_path, monkeypatch):
-    """The commands and the programs of the guide, in a folder with the photographs."""
+def test_the_commands_and_programs_of_the_guide_run(cluster, tmp_path, monkeypatch):
+    """Runs them in a folder with the photos."""
     page = GUIDE.read_text()
     (tmp_path / "photos").symlink_to(FIXTURES / "photos")
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)

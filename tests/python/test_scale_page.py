@@ -1,4 +1,4 @@
-"""docs/explanation/scale.md shows what tools/scale_simulation.py simulates."""
+"""docs/explanation/scale.md shows the results of tools/scale_simulation.py."""
 
 import importlib.util
 import math

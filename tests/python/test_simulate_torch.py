@@ -48,11 +48,11 @@ def test_a_data_loader_takes_as_long_as_simulated(dsconvert, tmp_path, order, cv
     rng = random.Random(17)
     mean_ms = 45
     load_ms = [rng.gammavariate(1 / cv**2, mean_ms * cv**2) if cv else mean_ms for _ in range(BATCHES)]
-    # Nothing shorter than what it costs PyTorch to pass on a batch.
+    # No load time is below the overhead of PyTorch for each batch.
     load_ms = [round(max(2, ms), 3) for ms in load_ms]
     trace = tmp_path / "loads.txt"
     trace.write_text("".join(f"{ms}\n" for ms in load_ms))
-    # The loader is the bottleneck, both are equal, and the model is the bottleneck.
+    # The loader is the bottleneck, then both are balanced, then the model is the bottleneck.
     for step_ms in [5, 15, 25]:
         done = dsconvert(
             "simulate", "--load-trace", trace, "--step-ms", step_ms, "--workers", WORKERS, "--prefetch", PREFETCH,

@@ -1,4 +1,4 @@
-"""A folder in a layout of the Hub has the splits that `datasets.load_dataset` finds in it."""
+"""A folder in a layout of the Hub gets the splits that `datasets.load_dataset` finds in it."""
 
 import json
 

@@ -1,5 +1,5 @@
-"""Byte-level BPE behind the split patterns of known models: the ids are those of the Python package `tokenizers`, whose regular
-expressions are those of yet another library."""
+"""Byte-level BPE with the split patterns of known models gives the ids of the Python package `tokenizers`, which uses a
+different regular expression library."""
 
 import json
 
@@ -16,9 +16,9 @@ UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
-def cased(behind, numbers):
+def cased(suffix, numbers):
     """The pattern of models that split where the case changes."""
-    words = "|".join(rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}{a}{LOWER}{b}{behind}" for a, b in ["*+", "+*"])
+    words = "|".join(rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}{a}{LOWER}{b}{suffix}" for a, b in ["*+", "+*"])
     return rf"{words}|{numbers}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{SPACES}"
 
 
@@ -56,7 +56,7 @@ def test_ids_are_those_of_the_reference_tokenizer(name, dsconvert, protobuf, tmp
     tokenizer.no_truncation()
     tokenizer.no_padding()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    # Also long enough to be divided.
+    # The last text is long enough to be divided.
     texts = [*TEXTS, *(text for _, text in expected.documents() if text), " ".join(TEXTS * 300)]
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     out = tmp_path / "out"

@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 
-def test_an_unpacker_fed_by_pieces_finds_every_record(kind, photos_in, corpus_in):
+def test_an_unpacker_that_is_fed_in_pieces_finds_every_record(kind, photos_in, corpus_in):
     dataset = (photos_in if kind == "images" else corpus_in)("msgpack")
     for split in dataset.splits:
         for shard in dataset.shards(split):
@@ -19,7 +19,7 @@ def test_an_unpacker_fed_by_pieces_finds_every_record(kind, photos_in, corpus_in
             assert found == dataset.shard_records(shard)
 
 
-def test_keys_stand_in_schema_order(corpus_in, photos_in):
+def test_keys_are_in_schema_order(corpus_in, photos_in):
     def keys(dataset):
         with open(dataset.shards("train")[0], "rb") as stream:
             return list(next(msgpack.Unpacker(stream)))

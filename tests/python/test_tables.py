@@ -29,7 +29,7 @@ def test_pyarrow_finds_the_declared_schema(columnar):
 
 
 def test_required_fields_are_never_null(columnar):
-    """Whatever the columns are declared as: libraries want some declared nullable that never are null."""
+    """Some of their columns are declared nullable, because libraries expect that, but have no nulls."""
     for split in columnar.splits:
         table = columnar.table(split)
         for field in columnar.manifest["schema"]["fields"]:

@@ -1,4 +1,4 @@
-"""The command on a terminal: a progress line that goes away, and styles."""
+"""The command on a terminal: styles, and a progress line that is erased at the end."""
 
 import fcntl
 import os
@@ -50,7 +50,7 @@ def screen(output, width=WIDTH):
 
 
 def read_until(terminal, wanted, output="", seconds=60):
-    """What the terminal got, at least until it matches `wanted`, or until the end for None."""
+    """Reads from the terminal until the output matches `wanted`, or to the end if `wanted` is None."""
     end = time.monotonic() + seconds
     while wanted is None or not re.search(wanted, output):
         assert time.monotonic() < end, output
@@ -103,12 +103,12 @@ def test_an_interrupted_run_leaves_no_progress_line(on_terminal, tmp_path):
     # Standard input stays open: the run waits for more of it.
     output = read_until(terminal, "elapsed")
     assert re.search(r"\d items? [^\r]* elapsed", output)
-    assert "%" not in output, "there is no share of what has no known size"
+    assert "%" not in output, "there is no percentage of an unknown size"
     process.send_signal(signal.SIGINT)
     output = read_until(terminal, None, output)
     assert process.wait(30) == 130
     lines = [line for line in screen(output) if line]
-    assert lines == ["error: stopped before the end", "  tip: run the same command with --resume to go on"]
+    assert lines == ["error: stopped before the end", "  tip: run the same command with --resume to continue"]
     assert "\x1b[31m" in output, "errors are red on a terminal"
 
 
@@ -117,12 +117,12 @@ def test_ctrl_c_on_a_terminal_that_echoes_it_leaves_no_progress_line(on_terminal
     process, terminal = on_terminal(
         "text", "-", "--input-format", "txt", "--documents", "line", "--out", tmp_path / "out", "--tokenizer", "bytes",
         stdin=subprocess.PIPE,
-        # The terminal becomes that of the process: it echoes ^C and sends the signal.
+        # The terminal becomes the controlling terminal of the process: it echoes ^C and sends the signal.
         start_new_session=True, preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0),
     )  # fmt: skip
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     process.stdin.write(b"some words\n" * 200_000)
-    # Several drawings in the width of the terminal.
+    # Waits until the line was drawn several times in the width of the terminal.
     output = read_until(terminal, r"(?s)\d/s.*\d/s.*\d/s")
     drawn = [CONTROL.sub(lambda found: found[5] or "", line) for line in output.split("\r")]
     assert width - 1 <= max(map(len, drawn)) <= width, "the line fills the terminal"

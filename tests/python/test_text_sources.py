@@ -1,4 +1,4 @@
-"""Tables and compressed files that other programs write are read as what they hold."""
+"""Tables and compressed files written by other programs."""
 
 import bz2
 import csv
@@ -25,7 +25,7 @@ TABLE = pa.table({
 
 
 def converted(dsconvert, source, out, *options):
-    """The records of `source`, with texts instead of bytes."""
+    """Converts `source` and returns the records with their texts."""
     dsconvert("text", source, "--out", out, "--tokenizer", "bytes", "--format", "msgpack", *options)
     records = []
     for shard in sorted((out / "train").iterdir()):
@@ -63,7 +63,7 @@ def ipc(writer, path, table):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_tables_of_pyarrow(dsconvert, tmp_path, name):
+def test_tables_written_by_pyarrow_are_read(dsconvert, tmp_path, name):
     source = tmp_path / name
     WRITERS[name](source)
     records = converted(dsconvert, source, tmp_path / "out", "--key-field", "id", "--unit-bytes", "8k")
@@ -90,7 +90,7 @@ def test_columns_keep_their_types(dsconvert, tmp_path, name):
     ("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress),
     (".xz", lambda data: lzma.compress(data[:999]) + lzma.compress(data[999:], check=lzma.CHECK_SHA256)),
 ])
-def test_tables_of_the_csv_module(dsconvert, tmp_path, extension, compress):
+def test_tables_written_by_the_csv_module_are_read(dsconvert, tmp_path, extension, compress):
     rows = io.StringIO(newline="")
     writer = csv.writer(rows)
     writer.writerow(["id", "text"])
@@ -112,21 +112,21 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_arrays_of_json(dsconvert, tmp_path, name):
+def test_json_arrays_are_read(dsconvert, tmp_path, name):
     source = tmp_path / "in" / name
     source.parent.mkdir()
     ARRAYS[name](source)
     records = converted(dsconvert, source, tmp_path / "out", "--keep-fields", "id:int64,meta:json", "--quiet")
     assert [(r["id"], r["text"], json.loads(r["meta"])) for r in records] == [(r["id"], r["text"], r["meta"]) for r in ROWS]
-    # In a folder, a .json file may be anything.
+    # In a folder, .json files are skipped, because they may contain anything.
     skipped = dsconvert("text", tmp_path / "in", "--out", tmp_path / "none", "--tokenizer", "bytes", status=3)
     assert "nothing was found" in skipped.stderr
 
 
-def test_arrays_of_json_that_are_no_whole_ones(dsconvert, tmp_path):
+def test_incomplete_and_damaged_json_arrays_keep_their_valid_elements(dsconvert, tmp_path):
     source = tmp_path / "rows.json"
     for text, kept, codes in [
-        # The last element is not whole before the array has ended.
+        # The last element is complete only when the array has ended.
         (json.dumps(ROWS)[:-1], 499, ["truncated"]),
         (json.dumps(ROWS) + "\n[]", 499, ["corrupt"]),
         (json.dumps(ROWS[:9])[:-30], 8, ["truncated"]),
@@ -139,7 +139,7 @@ def test_arrays_of_json_that_are_no_whole_ones(dsconvert, tmp_path):
         assert rejects == codes
 
 
-def test_a_column_that_breaks_its_promise_of_utf8_is_damage(dsconvert, tmp_path):
+def test_a_text_column_with_invalid_utf8_is_damage(dsconvert, tmp_path):
     broken = pa.array([b"good", b"caf\xe9"]).view(pa.string())
     source = tmp_path / "broken.parquet"
     whole = pa.table({"text": ["first", "row group"]})

@@ -1,4 +1,4 @@
-"""Object storage over TLS: certificates of the system are checked."""
+"""Object storage over TLS: the certificate of the server is checked against the trusted authorities."""
 
 import datetime
 import http.server
@@ -24,8 +24,8 @@ class OneFile(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         body, status = CORPUS, 200
-        if asked := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
-            start, end = int(asked[1]), int(asked[2] or len(CORPUS) - 1)
+        if requested := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
+            start, end = int(requested[1]), int(requested[2] or len(CORPUS) - 1)
             body, status = CORPUS[start : end + 1], 206
         self.send_response(status)
         if status == 206:
@@ -61,7 +61,7 @@ def certificate(subject, key, issuer, issuer_key, *extensions):
 
 @pytest.fixture
 def server(tmp_path):
-    """The port of a server with TLS, and the file of the authority that signed its certificate."""
+    """The port of a server with TLS, and the certificate file of the authority that signed its certificate."""
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority, host = (
         x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in ("authority", "localhost")

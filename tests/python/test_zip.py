@@ -1,4 +1,4 @@
-"""Zip archives, written by the real `zipfile`, are folders of images."""
+"""Zip archives, written by the real `zipfile`, are read like folders of images."""
 
 import io
 import json
@@ -36,7 +36,7 @@ def pets(prefix="", count=6):
 
 
 @pytest.mark.parametrize("method", [STORED, DEFLATED])
-def test_an_archive_gives_what_its_folder_gives(method, dsconvert, tmp_path):
+def test_an_archive_gives_the_records_of_its_folder(method, dsconvert, tmp_path):
     files = {**pets(), "cat/readme.txt": b"text", "__MACOSX/cat/._1.png": b"mac"}
     archive(tmp_path / "pets.zip", files, method)
     with zipfile.ZipFile(tmp_path / "pets.zip") as packed:
@@ -52,7 +52,7 @@ def test_an_archive_gives_what_its_folder_gives(method, dsconvert, tmp_path):
     assert manifest["sources"]["skipped"] == 2
 
 
-def test_archives_of_a_folder_are_its_splits_or_classes(dsconvert, tmp_path):
+def test_archives_in_a_folder_become_splits_or_classes(dsconvert, tmp_path):
     # As `zip -r` writes it: everything is in a folder of the archive's name.
     archive(tmp_path / "data/train.zip", pets("train/"))
     archive(tmp_path / "data/val.zip", pets(count=2))
@@ -73,13 +73,13 @@ def test_archives_beside_images_are_left_out_unless_named(dsconvert, tmp_path):
     archive(tmp_path / "data/pets.zip", pets())
     (tmp_path / "data/1.png").write_bytes(picture(1))
     done = dsconvert("images", tmp_path / "data", "--out", tmp_path / "out")
-    assert "zip archives beside images are not read, such as data/pets.zip" in done.stderr
+    assert "zip archives next to images are not read, such as data/pets.zip" in done.stderr
     assert [record["key"] for record in records(tmp_path / "out")] == ["data/1.png"]
     dsconvert("images", tmp_path / "data", tmp_path / "data/pets.zip", "--out", tmp_path / "both", "--quiet", "--layout", "flat")
     assert len(records(tmp_path / "both")) == 7
 
 
-def test_what_an_archive_cannot_give_is_said(dsconvert, tmp_path):
+def test_unreadable_members_and_archives_are_named(dsconvert, tmp_path):
     path = archive(tmp_path / "a.zip", {**pets(), "metadata.csv": b"file_name\n", "x.heic": b"\0\0\0\x18ftypheic" + bytes(40)})
     with zipfile.ZipFile(path, "a", zipfile.ZIP_LZMA) as out:
         out.writestr("cat/lzma.png", picture(1))
@@ -87,13 +87,13 @@ def test_what_an_archive_cannot_give_is_said(dsconvert, tmp_path):
     data[data.index(b"dog/0.png") + 20] ^= 0xFF
     path.write_bytes(data)
     done = dsconvert("images", path, "--out", tmp_path / "out", "--max-rejects", "3")
-    assert "a.zip/metadata.csv: metadata beside" in done.stderr
+    assert "a.zip/metadata.csv: metadata next to" in done.stderr
     rejects = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
     assert [(reject["origin"], reject["code"]) for reject in rejects] == [
         ("a.zip/cat/lzma.png", "unsupported"), ("a.zip/dog/0.png", "corrupt"), ("a.zip/x.heic", "unsupported"),
     ]
     refused = dsconvert("images", path, "--out", tmp_path / "twice", "--dedup", "bytes", status=2)
-    assert "cannot look into tar, Parquet or zip files" in refused.stderr
+    assert "not the contents of tar, Parquet or zip files" in refused.stderr
     path.write_bytes(data[:-30])
     refused = dsconvert("images", path, "--out", tmp_path / "cut", status=2)
     assert "the zip archive cannot be read: it has no directory at its end" in refused.stderr

@@ -1,4 +1,4 @@
-"""Small tokenizers of every family in `docs/explanation/tokenizer-engines.md`, trained here with the package `tokenizers`."""
+"""Small tokenizers of every family in `docs/explanation/tokenizer-engines.md`, trained with `tokenizers`."""
 
 import base64
 import io
@@ -19,9 +19,9 @@ BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 META = "\u2581"
 
 
-def cased(behind, numbers):
+def cased(suffix, numbers):
     """The pattern of models that split where the case changes."""
-    words = "|".join(rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}{a}{LOWER}{b}{behind}" for a, b in ["*+", "+*"])
+    words = "|".join(rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}{a}{LOWER}{b}{suffix}" for a, b in ["*+", "+*"])
     return rf"{words}|{numbers}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{BLANKS}"
 
 
@@ -46,8 +46,8 @@ PATTERNS = {
     "bloom": [r" ?[^(\s|[.,!?…。，、।۔،])]+"],
 }
 
-# Added tokens of every kind. Those that look at their neighbours are in tokenizers of their own: a document that has one is
-# encoded by the reference.
+# Added tokens of every kind. Those that depend on adjacent characters are in separate tokenizers, because a document
+# with one of them is encoded by the reference.
 PLAIN = [
     AddedToken("<|endoftext|>", special=True, normalized=False),
     AddedToken("<|im_start|>", special=True, normalized=False),
@@ -100,7 +100,7 @@ def byte_level(steps=(), use_regex=False, normalizer=None, added=PLAIN, ignore_m
 
 @cache
 def char_model(splits):
-    """BPE over characters with bytes for unknown ones; with `splits` no token has a space behind its first character."""
+    """BPE over characters with byte fallback; with `splits`, no token has a space after its first character."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
     tokenizer.pre_tokenizer = Metaspace(split=splits)
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
@@ -117,7 +117,7 @@ def char_bpe(normalizer=None, pre_tokenizer=None, splits=True, added=()):
     tokenizer = Tokenizer.from_str(char_model(splits))
     if normalizer:
         tokenizer.normalizer = normalizer
-    # A file cannot say "none" through the property.
+    # The property cannot be set to None, so the file is edited.
     file = json.loads(tokenizer.to_str())
     file["pre_tokenizer"] = None
     tokenizer = Tokenizer.from_str(json.dumps(file))
@@ -161,7 +161,7 @@ def unigram_model():
 
 
 def unigram(normalizer=None, pre_tokenizer=None, added=(), byte_fallback=False, score=None, vocab=()):
-    """`score` replaces the score of each piece: of its number and its string."""
+    """`score(number, piece)` replaces the score of each piece."""
     file = json.loads(unigram_model())
     model = file["model"]
     if score:
@@ -176,7 +176,7 @@ def unigram(normalizer=None, pre_tokenizer=None, added=(), byte_fallback=False, 
 
 
 def with_scores(file, pre_tokenizer=None, added=()):
-    """The text of a file with exactly these scores: the package would write those that it has read."""
+    """The text of a file with exactly these scores, which the package would change by reading and writing them."""
     tokenizer = Tokenizer.from_str(json.dumps(file))
     if pre_tokenizer:
         tokenizer.pre_tokenizer = pre_tokenizer
@@ -187,17 +187,17 @@ def with_scores(file, pre_tokenizer=None, added=()):
 
 
 def tied(number, piece):
-    """Scores that make every division of a word equally good, if they are parsed exactly; the package does not."""
+    """Scores that make all segmentations of a word equally likely if parsed exactly, which the package does not do."""
     return -2.8483543395996094 * len(piece)
 
 
 def by_length(number, piece):
-    """The same with numbers that no addition gives exactly."""
+    """The same, with scores whose sums are not exact."""
     return -0.7123456789012345 * len(piece)
 
 
 def precompiled(pairs):
-    """A `Precompiled` normalizer that replaces each key by its value: a double array whose every block is of its own."""
+    """A `Precompiled` normalizer that replaces each key by its value: a double array in which no two blocks overlap."""
     block = 256
     units, values = [0] * (2 * block), b""
     units[0] = block << 10
@@ -296,7 +296,7 @@ def clip():
 
 
 def falcon():
-    """Words are cut once more after they are bytes."""
+    """Splits words again after the byte-level step."""
     tokenizer = Tokenizer.from_str(byte_level_model())
     threes = Split(Regex("[0-9][0-9][0-9]"), "isolated")
     tokenizer.pre_tokenizer = Sequence(
@@ -318,7 +318,7 @@ def openai_gpt():
 
 
 def bigbird(normalizer=None, added=(), **settings):
-    """BPE of SentencePiece without bytes: unknown characters in a row are one token."""
+    """SentencePiece BPE without byte fallback: adjacent unknown characters are one token."""
     file = json.loads(char_model(True))
     file["model"] |= {"byte_fallback": False, **settings}
     file["normalizer"] = normalizer or collapse(" ")
@@ -333,7 +333,7 @@ META_FILE = replace({"String": " "}, META)
 QUOTES = [replace({"String": "``"}, '"'), replace({"String": "''"}, '"')]
 XLM_R = [pre_tokenizers.WhitespaceSplit(), Metaspace()]
 
-# A tokenizer, or the text of its file.
+# Functions that return a tokenizer, or the text of its file.
 FAMILIES = {
     # Byte-level BPE.
     "gpt2": lambda: byte_level(use_regex=True),
@@ -401,5 +401,5 @@ FAMILIES = {
     ),
 }
 
-# Those that no fast engine is for: the reference encodes them.
+# Families without a fast engine, which the reference encodes.
 WITHOUT_ENGINE = {"bert-accents", "unigram-sentence", "xlm-r-neighbours"}

@@ -1,12 +1,12 @@
-//! The files of a directory, for comparing what runs leave.
+//! The contents of a directory, to compare the output of several runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Relative path and bytes of files.
+/// Files by relative path.
 pub type Tree = BTreeMap<String, Vec<u8>>;
 
-/// Every file below `dir`: relative path and bytes.
+/// Reads every file below `dir`.
 pub fn tree(dir: &Path) -> Tree {
     let mut files = Tree::new();
     let mut folders = vec![dir.to_owned()];

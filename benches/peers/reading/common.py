@@ -1,4 +1,4 @@
-"""Helpers that the peers share: the crop, batches, padding, and the clock."""
+"""Helpers that the peers share: cropping, collating, padding and timing."""
 
 import io
 import statistics
@@ -14,7 +14,7 @@ CROP = 224
 
 
 def crop(image):
-    """Returns the middle of a picture (a file or a PIL image) as an array."""
+    """Returns the center crop of a picture (encoded bytes or a PIL image) as an array."""
     if isinstance(image, (bytes, bytearray)):
         image = Image.open(io.BytesIO(image))
     left, top = (image.width - CROP) // 2, (image.height - CROP) // 2
@@ -22,12 +22,12 @@ def crop(image):
 
 
 def stack(items):
-    """Returns a batch of pairs of picture and label."""
+    """Collates pairs of picture and label."""
     return torch.from_numpy(np.stack([crop(image) for image, _ in items])), torch.tensor([label for _, label in items])
 
 
 def pad(rows):
-    """Returns a batch of documents, padded with numpy to rows of one width."""
+    """Collates documents into rows padded to one width."""
     out = np.zeros((len(rows), max(map(len, rows))), np.int64)
     for row, ids in zip(out, rows):
         row[: len(ids)] = ids
@@ -43,13 +43,13 @@ def count_tokens(batch):
 
 
 def clock(epoch, count, seconds):
-    """Returns records per second in the first epoch and, as the median, in later ones, and the elements of a padded
-    epoch."""
+    """Returns the records per second in the first epoch, their median in later epochs, and the number of elements of an
+    epoch, padding included."""
     rates, until = [], time.perf_counter() + seconds
     while len(rates) < 3 or time.perf_counter() < until:
-        begin, records, elements = time.perf_counter(), 0, 0
+        start, records, elements = time.perf_counter(), 0, 0
         for batch in epoch():
-            more = count(batch)
-            records, elements = records + more[0], elements + more[1]
-        rates.append(records / (time.perf_counter() - begin))
+            batch_records, batch_elements = count(batch)
+            records, elements = records + batch_records, elements + batch_elements
+        rates.append(records / (time.perf_counter() - start))
     return rates[0], statistics.median(rates[1:]), elements

@@ -1,4 +1,4 @@
-"""dsconvert: threads in this process."""
+"""dsconvert: a `Loader`, with threads in this process."""
 
 import dsconvert
 

@@ -1,4 +1,4 @@
-"""FFCV: a beton file; its compiler warms up in the first epoch."""
+"""FFCV: a beton file. Its pipeline is compiled in the first epoch."""
 
 import numpy as np
 from ffcv.fields import IntField, RGBImageField

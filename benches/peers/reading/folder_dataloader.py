@@ -1,4 +1,4 @@
-"""torch: a folder of the originals, resized as they are read."""
+"""torch: a DataLoader over the folder of originals, which resizes them when it reads them."""
 
 from pathlib import Path
 

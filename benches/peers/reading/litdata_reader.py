@@ -1,4 +1,4 @@
-"""LitData: optimised chunks on this disk or in object storage."""
+"""LitData: chunks that `litdata.optimize` writes, on this disk or in object storage."""
 
 import litdata
 import numpy as np

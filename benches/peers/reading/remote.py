@@ -3,9 +3,9 @@
     cargo build --release --bin objects --package dsconvert-test-objects
     python benches/peers/reading/remote.py FOLDER --server target/release/objects
 
-FOLDER is a folder of photographs, which are repeated until there are --megabytes. dsconvert writes them unchanged into
+FOLDER is a folder of photographs, which are repeated up to a size of --megabytes. dsconvert writes them unchanged into
 an arrow dataset, and each peer writes the same bytes into its own files. For each measurement, the server of
-tests/objects serves these files with limited bandwidth and a latency for each request. The peer reads two epochs of
+tests/objects serves these files with limited bandwidth and a latency per request. The peer reads two epochs of
 undecoded images in random order, in batches of 64, with an empty cache folder. *Share of the line* is the image bytes
 per second of the first epoch, which includes opening the dataset, divided by the bandwidth.
 """
@@ -112,8 +112,8 @@ def main():
                 path = work / name
                 path.mkdir(exist_ok=True)
                 paths[name] = peer, peer.images(images, path)
-            except Exception as error:  # whatever a peer lacks here, the others are measured
-                print(f"{name} is left out: {type(error).__name__}: {error}", file=sys.stderr)
+            except Exception as error:  # the other peers are measured anyway
+                print(f"{name} is skipped: {type(error).__name__}: {error}", file=sys.stderr)
         for number in range(options.rounds):
             for name, (peer, path) in paths.items():
                 for workers in [0] if hasattr(peer, "IN_PROCESS_ONLY") else [0, options.workers]:

@@ -75,8 +75,8 @@ def main():
                 out = work / name
                 out.mkdir()
                 path = getattr(peer, write)(records, out)
-            except Exception as error:  # whatever a peer lacks here, the others are measured
-                print(f"{name} is left out: {type(error).__name__}: {error}", file=sys.stderr)
+            except Exception as error:  # the other peers are measured anyway
+                print(f"{name} is skipped: {type(error).__name__}: {error}", file=sys.stderr)
                 continue
             for workers in [0] if hasattr(peer, "IN_PROCESS_ONLY") else [0, options.workers]:
                 try:

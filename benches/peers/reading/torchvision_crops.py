@@ -1,4 +1,4 @@
-"""torch: a DataLoader over the stored JPEGs in memory, random crops by torchvision."""
+"""torch: a DataLoader over the stored JPEGs in memory, with random crops by torchvision."""
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -18,7 +18,7 @@ class _Crops(Dataset):
 
     def __getitem__(self, i):
         image, label = self.records[i]
-        # The dataset is read-only memory, which torch does not accept.
+        # The dataset is mapped read-only, which torch does not support.
         jpeg = torch.frombuffer(bytearray(image), dtype=torch.uint8)
         return self.transform(decode_jpeg(jpeg, mode=ImageReadMode.RGB)), label
 

@@ -1,4 +1,4 @@
-"""`datasets.map` and `to_parquet`, as its documentation recommends: CORPUS TOKENIZER OUT CORES."""
+"""`datasets.map` and `to_parquet`, used as their documentation recommends. Arguments: CORPUS TOKENIZER OUT CORES."""
 
 import sys
 

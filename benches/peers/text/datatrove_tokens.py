@@ -1,4 +1,7 @@
-"""datatrove's `DocumentTokenizer`: CORPUS TOKENIZER OUT CORES. It parallelizes over files, so it gets one per core."""
+"""datatrove's `DocumentTokenizer`, which parallelizes over files and so gets one per core.
+
+Arguments: CORPUS TOKENIZER OUT CORES.
+"""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""gigatoken over a jsonl file, ids kept in memory, nothing written: CORPUS TOKENIZER OUT CORES."""
+"""gigatoken on a jsonl file. The ids stay in memory. Arguments: CORPUS TOKENIZER OUT CORES."""
 
 import sys
 

@@ -4,7 +4,7 @@
 
 Every tool runs in a separate process, pinned to the given number of cores; the fastest round counts. Slow tools get
 only the first megabytes of the corpus, because their speed does not depend on its size. A tool that is not installed is
-named and left out. `gigatoken` keeps its ids in memory and writes nothing; all others write a dataset.
+reported and skipped. `gigatoken` keeps its ids in memory and writes nothing; all others write a dataset.
 """
 
 import argparse
@@ -53,8 +53,8 @@ def main():
     parser.add_argument("corpus", type=pathlib.Path)
     parser.add_argument("--tokenizer", type=pathlib.Path, required=True)
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--dsconvert", default="dsconvert", help="the command")
-    parser.add_argument("--peer-megabytes", type=float, default=24, help="of the corpus, for peers that are slow")
+    parser.add_argument("--dsconvert", default="dsconvert", help="path of the dsconvert command")
+    parser.add_argument("--peer-megabytes", type=float, default=24, help="megabytes of the corpus that slow peers get")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
 
@@ -70,15 +70,15 @@ def main():
                 rows.append((f"dsconvert, {fmt}", cores, args.corpus, seconds(command, cores, args.rounds, out)))
             for name, module, is_fast in PEERS:
                 if importlib.util.find_spec(module) is None:
-                    print(f"{name} is left out: no module {module}", file=sys.stderr)
+                    print(f"{name} is skipped: no module {module}", file=sys.stderr)
                     continue
                 corpus = args.corpus if is_fast else less
                 command = [sys.executable, HERE / f"{name}.py", corpus, args.tokenizer, out, str(cores)]
                 rounds = args.rounds if is_fast else 1
                 try:
                     rows.append((name, cores, corpus, seconds(command, cores, rounds, out)))
-                except subprocess.CalledProcessError:  # it has printed why: not every peer supports every tokenizer
-                    print(f"{name} is left out: it failed", file=sys.stderr)
+                except subprocess.CalledProcessError:  # it has printed the reason, such as an unsupported tokenizer
+                    print(f"{name} is skipped: it failed", file=sys.stderr)
         print(f"{'':24}{'cores':>6}{'MB':>8}{'MB/s':>9}{'parquet is':>14}")
         for name, cores, corpus, took in rows:
             speed = corpus.stat().st_size / 1e6 / took

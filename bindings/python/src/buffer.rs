@@ -2,7 +2,7 @@
 //!
 //! A [`Buffer`] implements Python's buffer protocol, so `numpy.asarray` makes an array of it without a copy, and torch
 //! makes a tensor of that array. The array keeps the `Buffer` alive, and the `Buffer` keeps its owner alive: a mapped
-//! shard, or an array of a batch, whose memory returns to the loader's pool only then.
+//! shard, or an array of a batch. The memory of a batch returns to the loader's pool when its `Buffer` is dropped.
 
 #![allow(unsafe_code)]
 
@@ -16,22 +16,22 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// Whether this machine is little-endian.
-const NATIVE: bool = cfg!(target_endian = "little");
+/// Whether this machine is little-endian, as the files are.
+const LITTLE_ENDIAN: bool = cfg!(target_endian = "little");
 
-/// Type of the items of a buffer.
+/// Type of the elements of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Item {
+pub(crate) struct ItemType {
     /// Format character, as in Python's module `struct`.
     format: &'static CStr,
     bytes: usize,
 }
 
-impl Item {
-    // Little-endian, as in the files. Native format characters give the usual dtypes.
-    pub(crate) const U16: Self = Self { format: if NATIVE { c"H" } else { c"<H" }, bytes: 2 };
-    pub(crate) const U32: Self = Self { format: if NATIVE { c"I" } else { c"<I" }, bytes: 4 };
-    pub(crate) const U64: Self = Self { format: if NATIVE { c"Q" } else { c"<Q" }, bytes: 8 };
+impl ItemType {
+    // The files are little-endian. Where that is the native order, native format characters give native dtypes.
+    pub(crate) const U16: Self = Self { format: if LITTLE_ENDIAN { c"H" } else { c"<H" }, bytes: 2 };
+    pub(crate) const U32: Self = Self { format: if LITTLE_ENDIAN { c"I" } else { c"<I" }, bytes: 4 };
+    pub(crate) const U64: Self = Self { format: if LITTLE_ENDIAN { c"Q" } else { c"<Q" }, bytes: 8 };
 
     fn of(dtype: DType) -> Self {
         let format = match dtype {
@@ -50,22 +50,22 @@ impl Item {
 /// Owner of the memory of a buffer.
 #[derive(Debug)]
 enum Owner {
-    /// Bytes of a shard, which others may view, too.
+    /// Bytes of a shard, which other buffers may view, too.
     #[expect(dead_code, reason = "it is kept for the memory it owns")]
     Shared(Bytes),
-    /// An array of a batch, which has no other owner.
+    /// An array of a batch. Nothing else refers to its memory.
     #[expect(dead_code, reason = "it is kept for the memory it owns")]
     Sole(Array),
 }
 
-/// Items in memory that Rust owns, in rows (C order). `numpy.asarray(buffer)` views them.
+/// An array in C order whose memory Rust owns. `numpy.asarray(buffer)` views it.
 #[pyclass(frozen, module = "dsconvert._native")]
 #[derive(Debug)]
 pub(crate) struct Buffer {
     /// Pointer to the first item. Valid as long as `owner`, which is never accessed. Writable for `Sole`.
     start: *mut u8,
     owner: Owner,
-    item: Item,
+    item: ItemType,
     shape: Box<[isize]>,
     strides: Box<[isize]>,
 }
@@ -77,20 +77,20 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Creates a view of `bytes` as a row of items, without the bytes after the last whole item.
-    pub(crate) fn shared(bytes: Bytes, item: Item) -> Self {
+    /// Creates a one-dimensional read-only view of `bytes`. Bytes after the last whole item are left out.
+    pub(crate) fn shared(bytes: Bytes, item: ItemType) -> Self {
         let shape = vec![bytes.len() / item.bytes];
         Self::new(bytes.as_ptr().cast_mut(), Owner::Shared(bytes), item, &shape)
     }
 
-    /// Creates a buffer of the memory of `array`. Moving the array does not move its memory.
+    /// Creates a writable buffer that owns `array`. Moving the array does not move its memory.
     pub(crate) fn sole(mut array: Array) -> Self {
-        let (item, shape) = (Item::of(array.dtype()), array.shape().to_vec());
+        let (item, shape) = (ItemType::of(array.dtype()), array.shape().to_vec());
         Self::new(array.as_mut_ptr(), Owner::Sole(array), item, &shape)
     }
 
-    fn new(start: *mut u8, owner: Owner, item: Item, shape: &[usize]) -> Self {
-        // No size of anything in memory exceeds `isize::MAX`.
+    fn new(start: *mut u8, owner: Owner, item: ItemType, shape: &[usize]) -> Self {
+        // No allocation is larger than `isize::MAX` bytes.
         let shape: Box<[isize]> = shape.iter().map(|&n| n as isize).collect();
         let mut strides = shape.clone();
         let mut stride = item.bytes as isize;
@@ -111,20 +111,20 @@ impl Buffer {
     // SAFETY: Python calls it with a `view` that is valid for writing.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let this = slf.get();
-        let asked = |flag: c_int| flags & flag == flag;
+        let requested = |flag: c_int| flags & flag == flag;
         if view.is_null() {
-            return Err(PyBufferError::new_err("there is no view to fill"));
+            return Err(PyBufferError::new_err("the view is null"));
         }
-        if asked(ffi::PyBUF_WRITABLE) && !this.is_writable() {
-            return Err(PyBufferError::new_err("the records of a dataset cannot be written"));
+        if requested(ffi::PyBUF_WRITABLE) && !this.is_writable() {
+            return Err(PyBufferError::new_err("the records of a dataset are read-only"));
         }
-        if asked(ffi::PyBUF_F_CONTIGUOUS) && this.shape.len() > 1 {
-            return Err(PyBufferError::new_err("the items are in C order"));
+        if requested(ffi::PyBUF_F_CONTIGUOUS) && this.shape.len() > 1 {
+            return Err(PyBufferError::new_err("the items are in C order, not Fortran order"));
         }
-        let when = |flag: c_int, pointer: *const isize| {
-            if asked(flag) { pointer.cast_mut() } else { ptr::null_mut() }
+        let if_requested = |flag: c_int, pointer: *const isize| {
+            if requested(flag) { pointer.cast_mut() } else { ptr::null_mut() }
         };
-        let format = if asked(ffi::PyBUF_FORMAT) { this.item.format.as_ptr() } else { ptr::null() };
+        let format = if requested(ffi::PyBUF_FORMAT) { this.item.format.as_ptr() } else { ptr::null() };
         let filled = ffi::Py_buffer {
             buf: this.start.cast::<c_void>(),
             obj: slf.clone().into_any().into_ptr(),
@@ -133,8 +133,8 @@ impl Buffer {
             readonly: c_int::from(!this.is_writable()),
             ndim: this.shape.len() as c_int,
             format: format.cast_mut(),
-            shape: when(ffi::PyBUF_ND, this.shape.as_ptr()),
-            strides: when(ffi::PyBUF_STRIDES, this.strides.as_ptr()),
+            shape: if_requested(ffi::PyBUF_ND, this.shape.as_ptr()),
+            strides: if_requested(ffi::PyBUF_STRIDES, this.strides.as_ptr()),
             suboffsets: ptr::null_mut(),
             internal: ptr::null_mut(),
         };

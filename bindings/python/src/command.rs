@@ -1,4 +1,4 @@
-//! The command `dsconvert`, which the wheel contains.
+//! The `dsconvert` command that the wheel installs.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! Python handles of datasets and their splits.
+//! Python handles for datasets and their splits.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use dsconvert::storage::Access;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::buffer::{Buffer, Item, to_numpy};
+use crate::buffer::{Buffer, ItemType, to_numpy};
 use crate::error::raise;
-use crate::record::{DecodedRecord, Names};
+use crate::record::{DecodedRecord, FieldNames};
 
 /// An opened dataset.
 #[pyclass(frozen, module = "dsconvert._native")]
@@ -40,8 +40,8 @@ impl Dataset {
     ) -> PyResult<Self> {
         let access = if mmap { Access::Map } else { Access::Read };
         let mut options = reader::OpenOptions::new().access(access).verify_checksums(verify_checksums);
-        if let Some(most) = open_shards {
-            options = options.open_shards(most);
+        if let Some(shards) = open_shards {
+            options = options.open_shards(shards);
         }
         if let Some(bytes) = read_ahead_bytes {
             options = options.read_ahead_bytes(bytes);
@@ -98,13 +98,13 @@ impl Dataset {
         decode: bool,
     ) -> PyResult<Split> {
         let mut split = self.0.split(name).map_err(raise)?;
-        let mut names = Names::of(py, split.schema());
+        let mut names = FieldNames::of(py, split.schema());
         if let Some(fields) = fields {
             let mut fields: Vec<&str> = fields.iter().map(String::as_str).collect();
             split = split.select(&fields).map_err(raise)?;
-            names = Names::of(py, split.schema());
+            names = FieldNames::of(py, split.schema());
             if decode && fields.contains(&IMAGE) {
-                // Needed for decoding, but not returned: they come after the fields that have a name.
+                // Decoding needs the size. Fields without an entry in `names` are not returned.
                 fields.extend(
                     [WIDTH, HEIGHT].iter().filter(|name| !fields.contains(name)).copied().collect::<Vec<_>>(),
                 );
@@ -118,8 +118,9 @@ impl Dataset {
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| {
             let description = self.0.describe()?;
-            serde_json::to_string(&description)
-                .map_err(|e| Error::new(ErrorKind::Corrupt, "the description is no JSON").caused_by(e))
+            serde_json::to_string(&description).map_err(|e| {
+                Error::new(ErrorKind::Corrupt, "the description cannot be written as JSON").caused_by(e)
+            })
         })
         .map_err(raise)
     }
@@ -144,7 +145,7 @@ const NOTEBOOK_THUMBNAILS: usize = 12;
 #[derive(Debug)]
 pub(crate) struct Split {
     split: reader::Split,
-    names: Names,
+    names: FieldNames,
     decode: bool,
 }
 
@@ -207,14 +208,15 @@ impl Split {
     /// Returns the lengths of all records, as an array.
     fn lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let lengths = py.detach(|| {
-            self.split.record_index()?; // more reliable than the manifest about their number
+            // Checks the number of records before memory is allocated for them.
+            self.split.record_index()?;
             let mut bytes = Vec::with_capacity(self.__len__().saturating_mul(size_of::<u64>()));
             for record in 0..self.split.len() {
                 bytes.extend_from_slice(&self.split.length(record)?.to_le_bytes());
             }
             Ok(Bytes::from(bytes))
         });
-        to_numpy(py, Buffer::shared(lengths.map_err(raise)?, Item::U64))
+        to_numpy(py, Buffer::shared(lengths.map_err(raise)?, ItemType::U64))
     }
 }
 
@@ -223,7 +225,7 @@ impl Split {
 pub(crate) struct Records {
     records: Mutex<reader::Records>,
     split: reader::Split,
-    names: Names,
+    names: FieldNames,
     decode: bool,
 }
 
@@ -234,7 +236,7 @@ impl Records {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        // A panic in here left the iterator between two records, so it can continue.
+        // After a panic, the iterator is still between two records and can continue.
         let next = || {
             let record = self.records.lock().unwrap_or_else(PoisonError::into_inner).next()?;
             Some(record.and_then(|record| DecodedRecord::new(&self.split, record, self.decode)))

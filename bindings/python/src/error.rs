@@ -1,4 +1,4 @@
-//! Conversion of library errors to exceptions of the package.
+//! Conversion of library errors to the exceptions of the Python package.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The options that a caller gave, and the conditions under which an option applies.
+//! The options that a caller passed, and the conditions under which each option applies.
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::Split;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Name of an option, its default as JSON, its allowed values, and the reasons for which it may not apply.
+/// Name of an option, its default as JSON, its allowed values, and the reasons why it may not apply.
 pub(crate) type OptionInfo = (&'static str, String, String, Vec<&'static str>);
 
 /// Condition under which an option applies.
@@ -23,7 +23,8 @@ const fn condition(reason: &'static str, holds: fn(&Given<'_>) -> bool) -> Condi
     Condition { holds, reason, help: None }
 }
 
-pub(crate) const LOADER: Condition = condition("it belongs to a Loader", |given| given.split.is_some());
+pub(crate) const LOADER: Condition =
+    condition("it is an option of Loader only", |given| given.split.is_some());
 pub(crate) const TEXT: Condition =
     condition("the dataset holds images", |given| given.kind() != Some(Kind::Images));
 pub(crate) const IMAGES: Condition =
@@ -33,33 +34,33 @@ pub(crate) const STORED_PACKED: Condition = condition("the records are not packe
 });
 pub(crate) const ASSEMBLED: Condition = Condition {
     help: Some("do it in transform or batch_transform, or leave out transform"),
-    ..condition("with transform, a batch is what the function returns", |given| given.assemble)
+    ..condition("with transform, the function determines the contents of a batch", |given| given.assemble)
 };
-pub(crate) const PACKED: Condition =
-    condition("rows are packed only with seq_len", |given| given.has("seq_len"));
+pub(crate) const PACKED: Condition = condition("it needs seq_len", |given| given.has("seq_len"));
 pub(crate) const UNPACKED: Condition =
     condition("with seq_len, rows are packed", |given| !given.has("seq_len"));
 pub(crate) const BUDGET: Condition =
-    condition("batch_size is no budget that a record could exceed", |given| {
+    condition("it needs a token budget, max_tokens or max_tokens_unpadded", |given| {
         !given.has("batch_size") || given.has("max_tokens") || given.has("max_tokens_unpadded")
     });
 pub(crate) const PADDED: Condition =
     condition("with max_tokens_unpadded, nothing is padded", |given| !given.has("max_tokens_unpadded"));
-pub(crate) const BY_LENGTH: Condition = condition("it belongs to bucket=\"length\"", |given| {
-    !given.has("bucket") || given.is("bucket", "length")
-});
+pub(crate) const BY_LENGTH: Condition =
+    condition("it needs bucket=\"length\"", |given| !given.has("bucket") || given.is("bucket", "length"));
 pub(crate) const GEOMETRIC: Condition =
-    condition("it belongs to bucket=\"geometric\"", |given| given.is("bucket", "geometric"));
+    condition("it needs bucket=\"geometric\"", |given| given.is("bucket", "geometric"));
 pub(crate) const WINDOWS: Condition =
-    condition("it belongs to bucket=\"windows\"", |given| given.is("bucket", "windows"));
+    condition("it needs bucket=\"windows\"", |given| given.is("bucket", "windows"));
 pub(crate) const BLOCKS: Condition =
-    condition("it belongs to shuffle=\"block\"", |given| given.is("shuffle", "block"));
+    condition("it needs shuffle=\"block\"", |given| given.is("shuffle", "block"));
 pub(crate) const DECODED: Condition =
-    condition("with decode=False, images come as they are stored", |given| !given.is("decode", false));
+    condition("with decode=False, images are returned as they are stored", |given| {
+        !given.is("decode", false)
+    });
 pub(crate) const RANDOM_CROP: Condition =
-    condition("it belongs to random_resized_crop", |given| given.has("random_resized_crop"));
+    condition("it needs random_resized_crop", |given| given.has("random_resized_crop"));
 
-/// The given options, and what they are given for.
+/// The options that the caller passed, and the loader or sampler that they are for.
 #[derive(Debug)]
 pub(crate) struct Given<'a> {
     values: Map<String, Value>,
@@ -80,13 +81,13 @@ impl<'a> Given<'a> {
     /// Rejects options that are not among `names`.
     pub(crate) fn check_names(&self, names: &[&str]) -> Result<()> {
         match self.values.keys().find(|name| !names.contains(&name.as_str())) {
-            Some(name) => Err(Error::usage(format!("there is no option {name}"))),
+            Some(name) => Err(Error::usage(format!("unknown option {name}"))),
             None => Ok(()),
         }
     }
 
-    /// Returns the value of the option `name`, or `default` if it was not given. An option that does not apply, and a
-    /// value of the wrong type, are usage errors.
+    /// Returns the value of the option `name`, or `default` if it was not given. An option that does not apply and a
+    /// value of the wrong type are usage errors.
     pub(crate) fn value<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -105,7 +106,7 @@ impl<'a> Given<'a> {
         T::deserialize(value).map_err(wrong)
     }
 
-    /// Returns the definition of an option.
+    /// Returns the definition of an option, for the table.
     pub(crate) fn info<T: DeserializeOwned + Serialize>(
         name: &'static str,
         conditions: &[Condition],
@@ -129,7 +130,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Describes the values of a type: its words, as serde lists them when it reads another one.
+/// Describes the values that a type allows, as serde does in the error for a value of another type.
 fn expected<T: DeserializeOwned>() -> String {
     let error = T::deserialize(&Value::from("")).err().map(|error| error.to_string()).unwrap_or_default();
     match error.split_once("expected ").map_or("", |(_, expected)| expected) {

@@ -1,8 +1,8 @@
 //! The native half of the Python package `dsconvert`.
 //!
-//! It stays thin. Everything specific to Python (ranks, epochs, pickling, torch) is written in Python, in
-//! `python/dsconvert`. This crate has the handles of the Rust library, the memory lent to numpy, and the errors. Long
-//! operations run without the interpreter's lock.
+//! This crate is thin: it wraps the handles of the Rust library, lends memory to numpy, and converts errors to
+//! exceptions. Everything specific to Python (ranks, epochs, pickling, torch) is written in Python, in
+//! `python/dsconvert`. Long operations release the GIL.
 
 mod buffer;
 mod command;
@@ -24,7 +24,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 mod _native {
     use pyo3::prelude::*;
 
-    /// Adds everything that is not a function or a class.
+    /// Adds the attributes that are neither functions nor classes.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", super::VERSION)

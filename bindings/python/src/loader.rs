@@ -1,4 +1,4 @@
-//! Python handle of a loader: returns batches as dictionaries of arrays, which are made in the background.
+//! Python handle for a loader, which assembles batches in the background and returns them as dictionaries of arrays.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::buffer::{Buffer, to_numpy, to_torch};
 use crate::dataset::Split;
 use crate::error::raise;
 use crate::options::loader_options;
-use crate::record::view;
+use crate::record::ids_buffer;
 
 /// Interval between checks for Python signals.
-const PATIENCE: Duration = Duration::from_millis(50);
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Batches of one split for one rank.
 #[pyclass(frozen, module = "dsconvert._native")]
@@ -30,14 +30,14 @@ pub(crate) struct Loader {
 struct LoaderInner {
     loader: loader::Loader,
     /// Information about the last batch, and the state before the first batch of its step.
-    last: Option<(Info, LoaderState)>,
-    /// Errors of the images of its blank rows.
+    last: Option<(BatchInfo, LoaderState)>,
+    /// Decoding errors of its blank rows.
     blank: Vec<String>,
 }
 
 /// Information about a batch beyond its arrays: epoch, step, micro-batch, rows, filler rows, tokens, longest length,
 /// the ordinals of its records, and the ordinals of the records whose rows are blank.
-type Info = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>, Vec<u64>);
+type BatchInfo = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>, Vec<u64>);
 
 /// Rows, tokens, padded tokens, labels.
 type TotalsTuple = (u64, u64, u64, Option<u64>);
@@ -50,9 +50,9 @@ impl Loader {
 
 #[pymethods]
 impl Loader {
-    /// `options` is a JSON object of the given options. `finish` is called on the thread that made a batch, with the
-    /// batch as a dictionary and with the information that [`Loader::last`] returns. Its result replaces the batch. If
-    /// `assemble` is false, the batch is empty, and `finish` reads the records.
+    /// Creates a loader. `options` is a JSON object of the given options. `finish` is called on the thread that made a
+    /// batch, with the batch as a dictionary and the information that [`Loader::last`] returns. Its result replaces the
+    /// batch. If `assemble` is false, the batch is empty, and `finish` reads the records.
     #[new]
     #[pyo3(signature = (split, options, layout, as_torch, finish=None, assemble=true))]
     fn new(
@@ -131,8 +131,8 @@ impl Loader {
         json(&self.lock().loader.state())
     }
 
-    /// Returns the state in a forked child process, where a thread that no longer exists may hold the lock forever.
-    /// Returns `None` if so.
+    /// Returns the state in a forked child process. Returns `None` if a thread of the parent held the lock at the fork,
+    /// because the lock is then never released.
     fn state_of_parent(&self) -> PyResult<Option<String>> {
         self.state.try_lock().ok().map(|state| json(&state.loader.state())).transpose()
     }
@@ -145,21 +145,21 @@ impl Loader {
     /// Goes to the position of a saved state.
     fn restore(&self, py: Python<'_>, state: &str) -> PyResult<()> {
         let state: LoaderState = serde_json::from_str(state)
-            .map_err(|e| raise(Error::usage("this is no state of a loader").caused_by(e)))?;
+            .map_err(|e| raise(Error::usage("this is not the state of a loader").caused_by(e)))?;
         py.detach(|| {
-            let mut held = self.lock();
-            held.last = None;
-            held.loader.restore(&state)
+            let mut inner = self.lock();
+            inner.last = None;
+            inner.loader.restore(&state)
         })
         .map_err(raise)
     }
 
     /// Returns information about the last batch.
-    fn last(&self) -> Option<Info> {
+    fn last(&self) -> Option<BatchInfo> {
         self.lock().last.as_ref().map(|(info, _)| info.clone())
     }
 
-    /// Returns the errors of the images of the blank rows of the last batch, row by row.
+    /// Returns the decoding errors of the blank rows of the last batch, in row order.
     fn blank(&self) -> Vec<String> {
         self.lock().blank.clone()
     }
@@ -172,7 +172,7 @@ impl Loader {
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        // Detached, because the loader's threads may wait for the interpreter's lock, which this thread holds.
+        // Detached, because the loader's threads may be waiting for the GIL, which this thread holds.
         let _ = Python::try_attach(|py| py.detach(|| self.lock().loader.stop()));
     }
 }
@@ -194,13 +194,13 @@ fn finished(mut batch: loader::Batch, finish: &Py<PyAny>, as_torch: bool) -> Res
             );
             return Err(Error::usage(what).caused_by(error));
         }
-        None => return Err(Error::new(ErrorKind::Internal, "the interpreter has ended")),
+        None => return Err(Error::new(ErrorKind::Internal, "the Python interpreter has shut down")),
     };
     batch.attach(Box::new(made));
     Ok(batch)
 }
 
-fn info_of(batch: &loader::Batch) -> Info {
+fn info_of(batch: &loader::Batch) -> BatchInfo {
     let id = batch.id();
     (
         id.epoch,
@@ -216,13 +216,14 @@ fn info_of(batch: &loader::Batch) -> Info {
 }
 
 fn json(state: &LoaderState) -> PyResult<String> {
-    serde_json::to_string(state).map_err(|e| raise(Error::corrupt("the state is no JSON").caused_by(e)))
+    serde_json::to_string(state)
+        .map_err(|e| raise(Error::corrupt("the state cannot be written as JSON").caused_by(e)))
 }
 
 impl LoaderInner {
     fn next(&mut self) -> Result<Next> {
         let before = self.loader.state();
-        let next = self.loader.next_within(PATIENCE)?;
+        let next = self.loader.next_within(SIGNAL_INTERVAL)?;
         if let Next::Batch(batch) = &next {
             let id = batch.id();
             let info = info_of(batch);
@@ -286,12 +287,12 @@ fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, 
         Column::Ids(rows) => {
             let list = PyList::empty(py);
             for ids in &rows {
-                list.append(ids.as_ref().map(|ids| to_numpy(py, view(ids))).transpose()?)?;
+                list.append(ids.as_ref().map(|ids| to_numpy(py, ids_buffer(ids))).transpose()?)?;
             }
             list.into_any()
         }
         other => {
-            let what = format!("this build cannot hand out {other:?}");
+            let what = format!("cannot convert {other:?} to Python");
             return Err(raise(Error::new(ErrorKind::Unsupported, what)));
         }
     })

@@ -1,8 +1,8 @@
-//! Options of samplers and loaders, which Python passes as one JSON object of the given ones.
+//! Options of samplers and loaders, which Python passes as one JSON object.
 //!
 //! The table below is the only definition of their names, types, defaults and the conditions under which they apply. The
-//! allowed words are those that serde reads for the type; ranges are checked by the reader. The signatures, the help and
-//! `docs/reference/python.md` follow the table: `tests/python/test_package_options.py` compares them with it.
+//! allowed words are those that serde accepts for the type; the reader checks ranges. The Python signatures, the
+//! docstrings and `docs/reference/python.md` follow the table: `tests/python/test_package_options.py` compares them.
 
 use dsconvert::error::{Error, Result};
 use dsconvert::packing::Packing;
@@ -81,8 +81,8 @@ define_options! {
     id_dtype: IdType = IdType::default(), [LOADER, TEXT, ASSEMBLED];
     // Images.
     decode: bool = ImageOptions::default().decode, [LOADER, IMAGES];
-    center_crop: Option<Side> = None, [LOADER, IMAGES, DECODED, ASSEMBLED];
-    random_resized_crop: Option<Side> = None, [LOADER, IMAGES, DECODED, ASSEMBLED];
+    center_crop: Option<CropSize> = None, [LOADER, IMAGES, DECODED, ASSEMBLED];
+    random_resized_crop: Option<CropSize> = None, [LOADER, IMAGES, DECODED, ASSEMBLED];
     crop_scale: (f64, f64) = Crop::SCALE, [LOADER, IMAGES, DECODED, RANDOM_CROP, ASSEMBLED];
     crop_ratio: (f64, f64) = Crop::RATIO, [LOADER, IMAGES, DECODED, RANDOM_CROP, ASSEMBLED];
     hflip: f64 = ImageOptions::default().hflip, [LOADER, IMAGES, DECODED, ASSEMBLED];
@@ -96,7 +96,7 @@ define_options! {
     micro_batches: Option<u64> = None, [];
 }
 
-/// Returns options of batches with the defaults that do not depend on the size.
+/// Returns the default batch options, for the fields whose defaults do not depend on the batch size.
 fn batches() -> BatchOptions {
     BatchOptions::new(BatchSize::BatchSize(1))
 }
@@ -134,19 +134,19 @@ enum BucketName {
     Windows,
 }
 
-/// A side, or height and width.
+/// Size of a crop: the side of a square, or height and width.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a number of pixels, or height and width")]
-enum Side {
+enum CropSize {
     Square(u32),
     Sides(u32, u32),
 }
 
-impl Side {
-    fn sides(self) -> (u32, u32) {
+impl CropSize {
+    fn height_and_width(self) -> (u32, u32) {
         match self {
-            Side::Square(side) => (side, side),
-            Side::Sides(height, width) => (height, width),
+            CropSize::Square(side) => (side, side),
+            CropSize::Sides(height, width) => (height, width),
         }
     }
 }
@@ -158,8 +158,8 @@ pub(crate) fn sampler_options(json: &str) -> Result<(BatchOptions, u64, Option<u
     Ok((options.batches(&given)?, options.seed, options.micro_batches))
 }
 
-/// Parses the options of a loader, including those of its batches. Unless `assemble`, its batches have no columns,
-/// because a function of the user makes them.
+/// Parses the options of a loader, including those of its batches. If `assemble` is false, its batches have no columns,
+/// because a function of the user returns the contents.
 pub(crate) fn loader_options(
     json: &str,
     layout: Layout,
@@ -169,9 +169,7 @@ pub(crate) fn loader_options(
     let given = Given::parse(json, Some(split), assemble)?;
     let options = Options::read(&given)?;
     if !assemble && options.last == Last::Pad {
-        return Err(Error::usage(
-            "last='pad' does not apply: with transform, a batch has no rows without a record",
-        ));
+        return Err(Error::usage("last='pad' does not apply: with transform, every row has a record"));
     }
     let batching = match options.seq_len {
         Some(seq_len) => Batching::Packed(options.packed(seq_len)?),
@@ -229,7 +227,7 @@ impl Options {
 
     fn packed(&self, seq_len: u64) -> Result<PackOptions> {
         let Some(batch_size) = self.batch_size else {
-            return Err(Error::usage("packed rows need batch_size, the number of rows of a batch"));
+            return Err(Error::usage("seq_len needs batch_size, the number of rows per batch"));
         };
         Ok(PackOptions {
             seq_len,
@@ -252,7 +250,10 @@ impl Options {
     }
 
     fn image(&self) -> Result<ImageOptions> {
-        let crop = match (self.center_crop.map(Side::sides), self.random_resized_crop.map(Side::sides)) {
+        let crop = match (
+            self.center_crop.map(CropSize::height_and_width),
+            self.random_resized_crop.map(CropSize::height_and_width),
+        ) {
             (None, None) => Crop::None,
             (Some((height, width)), None) => Crop::Center { height, width },
             (None, Some((height, width))) => {
@@ -263,7 +264,7 @@ impl Options {
         let channels = match self.channels {
             3 => Channels::Rgb,
             1 => Channels::Gray,
-            other => return Err(Error::usage(format!("channels is 3 or 1, not {other}"))),
+            other => return Err(Error::usage(format!("channels is {other}, not 1 or 3"))),
         };
         Ok(ImageOptions {
             decode: self.decode,

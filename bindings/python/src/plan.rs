@@ -1,4 +1,4 @@
-//! Python handle of batch plans, for use with your own dataset.
+//! Python handle for batch plans, with which users batch their own datasets.
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader;
@@ -44,9 +44,9 @@ impl Lengths for LengthSource {
     }
 }
 
-/// Python argument with the lengths of a plan.
+/// Python argument that provides the lengths of a plan.
 #[derive(FromPyObject)]
-pub(crate) enum Lengthy<'py> {
+pub(crate) enum LengthArgument<'py> {
     Split(Bound<'py, Split>),
     Lengths(Vec<u64>),
 }
@@ -60,13 +60,13 @@ pub(crate) struct Plan(BatchPlan<LengthSource>);
 impl Plan {
     /// Creates a plan. `options` is a JSON object of the given options.
     #[new]
-    fn new(py: Python<'_>, source: Lengthy<'_>, options: &str) -> PyResult<Self> {
+    fn new(py: Python<'_>, source: LengthArgument<'_>, options: &str) -> PyResult<Self> {
         let (dataset, source) = match source {
-            Lengthy::Split(split) => {
+            LengthArgument::Split(split) => {
                 let split = split.get().inner();
                 (split.fingerprint(), LengthSource::Split(split.clone()))
             }
-            Lengthy::Lengths(lengths) => {
+            LengthArgument::Lengths(lengths) => {
                 ("lengths in memory".to_owned(), LengthSource::Memory(LengthsInMemory::new(lengths)))
             }
         };
@@ -99,7 +99,7 @@ impl Plan {
         Ok((totals.records, totals.tokens, totals.padded_tokens))
     }
 
-    /// Returns names and numbers of what happens to the records in `epoch`.
+    /// Returns the numbers of records that `epoch` delivers, repeats, drops, …, with their names.
     fn counts(&self, epoch: u64) -> Vec<(&'static str, u64)> {
         let counts = self.0.counts(epoch);
         vec![
@@ -112,36 +112,38 @@ impl Plan {
         ]
     }
 
-    /// Returns the state of a loader, as JSON, at a step with some micro-batches done.
+    /// Returns the state of a loader, as JSON, after `micro_batches_done` micro-batches of a step.
     fn state(&self, epoch: u64, step: u64, micro_batches_done: u64) -> PyResult<String> {
         let plan = SavedPlan::Records(self.0.state(Position { epoch, step }).map_err(raise)?);
         let state = LoaderState { plan, micro_batches_done };
-        serde_json::to_string(&state).map_err(|e| raise(Error::corrupt("the state is no JSON").caused_by(e)))
+        serde_json::to_string(&state)
+            .map_err(|e| raise(Error::corrupt("the state cannot be written as JSON").caused_by(e)))
     }
 
     /// Returns the epoch and step where a saved state continues, and the number of micro-batches done in that step.
     fn resume(&self, state: &str) -> PyResult<(u64, u64, u64)> {
-        let no_state = || Error::usage("this is no state of a batch sampler");
-        let state: LoaderState = serde_json::from_str(state).map_err(|e| raise(no_state().caused_by(e)))?;
-        let SavedPlan::Records(plan) = &state.plan else { return Err(raise(no_state())) };
+        let not_a_state = || Error::usage("this is not the state of a batch sampler");
+        let state: LoaderState =
+            serde_json::from_str(state).map_err(|e| raise(not_a_state().caused_by(e)))?;
+        let SavedPlan::Records(plan) = &state.plan else { return Err(raise(not_a_state())) };
         let at = self.0.resume(plan).map_err(raise)?;
         Ok((at.epoch, at.step, state.micro_batches_done))
     }
 }
 
-/// Returns those of the `micro_batches` of a step that process `rank` of `world_size` handles, in order. Groups of
-/// `replication` adjacent processes handle the same ones.
+/// Returns which of the `micro_batches` of a step belong to process `rank` of `world_size`, in order. Groups of
+/// `replication` adjacent processes share the same ones.
 #[pyfunction]
 pub(crate) fn share(rank: i64, world_size: i64, replication: i64, micro_batches: i64) -> PyResult<Vec<u64>> {
     let share = || {
-        let rank = not_negative("rank", rank)?;
-        let world_size = not_negative("world_size", world_size)?;
-        let layout = Layout::replicated(rank, world_size, not_negative("replication", replication)?)?;
-        Ok(layout.share(not_negative("micro_batches", micro_batches)?)?.collect())
+        let rank = non_negative("rank", rank)?;
+        let world_size = non_negative("world_size", world_size)?;
+        let layout = Layout::replicated(rank, world_size, non_negative("replication", replication)?)?;
+        Ok(layout.share(non_negative("micro_batches", micro_batches)?)?.collect())
     };
     share().map_err(raise)
 }
 
-fn not_negative(name: &str, number: i64) -> Result<u64> {
+fn non_negative(name: &str, number: i64) -> Result<u64> {
     u64::try_from(number).map_err(|_| Error::usage(format!("{name} is {number}: it cannot be negative")))
 }

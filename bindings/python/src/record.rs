@@ -9,30 +9,30 @@ use dsconvert::schema::{IMAGE, IdWidth, Schema};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
-use crate::buffer::{Buffer, Item, to_numpy};
+use crate::buffer::{Buffer, ItemType, to_numpy};
 
-/// A record whose image may be decoded.
+/// A record with its image, if that was decoded.
 #[derive(Debug)]
 pub(crate) struct DecodedRecord {
     record: Record,
-    /// Index of the image's field, and the decoded image.
+    /// Index of the image field, and the decoded image.
     image: Option<(usize, Array)>,
 }
 
 impl DecodedRecord {
     /// Decodes the image of `record`, a record of `split`, if `decode` is set and there is an image.
     pub(crate) fn new(split: &Split, record: Record, decode: bool) -> Result<Self> {
-        let place = record.schema().index_of(IMAGE).filter(|_| decode);
-        let image = place.map(|place| Ok((place, decode_image(split, &record)?))).transpose()?;
+        let index = record.schema().index_of(IMAGE).filter(|_| decode);
+        let image = index.map(|index| Ok((index, decode_image(split, &record)?))).transpose()?;
         Ok(Self { record, image })
     }
 }
 
 /// Field names as Python strings, created once and shared by the dictionaries of records.
 #[derive(Debug)]
-pub(crate) struct Names(Vec<Py<PyString>>);
+pub(crate) struct FieldNames(Vec<Py<PyString>>);
 
-impl Names {
+impl FieldNames {
     pub(crate) fn of(py: Python<'_>, schema: &Schema) -> Self {
         Self(schema.fields.iter().map(|field| PyString::intern(py, &field.name).unbind()).collect())
     }
@@ -52,8 +52,8 @@ impl Names {
         for (name, value) in self.0.iter().zip(record.values()) {
             dict.set_item(name, to_python(py, value)?)?;
         }
-        if let Some((place, array)) = image
-            && let Some(name) = self.0.get(place)
+        if let Some((index, array)) = image
+            && let Some(name) = self.0.get(index)
         {
             dict.set_item(name, to_numpy(py, Buffer::sole(array))?)?;
         }
@@ -61,7 +61,7 @@ impl Names {
     }
 }
 
-/// Converts a value. Texts and encoded images are copied, because `str` and `bytes` own their content; ids are viewed.
+/// Converts a value. Text and encoded images are copied, because `str` and `bytes` own their content; ids are not.
 fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
@@ -71,16 +71,16 @@ fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
         Value::Float(x) => x.into_pyobject(py)?.into_any(),
         Value::Text(text) => PyString::new(py, text.as_str()).into_any(),
         Value::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
-        Value::Ids(ids) => to_numpy(py, view(ids))?,
+        Value::Ids(ids) => to_numpy(py, ids_buffer(ids))?,
     })
 }
 
-/// Returns a view of the ids. Streams of records have them at any byte offset, so ids that are not aligned are copied:
-/// programs that access an array by its address may rely on alignment.
-pub(crate) fn view(ids: &Ids) -> Buffer {
+/// Returns the ids as a buffer, without a copy if they are aligned. In msgpack and protobuf, ids start at any byte
+/// offset. Unaligned ids are copied, because programs that access an array by its address may rely on alignment.
+pub(crate) fn ids_buffer(ids: &Ids) -> Buffer {
     let item = match ids.width() {
-        IdWidth::U16 => Item::U16,
-        IdWidth::U32 => Item::U32,
+        IdWidth::U16 => ItemType::U16,
+        IdWidth::U32 => ItemType::U32,
     };
     let bytes = ids.as_bytes();
     let aligned = bytes.as_ptr().addr().is_multiple_of(ids.width().bytes());

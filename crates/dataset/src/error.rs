@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_names_its_place_and_cause() {
+    fn display_shows_location_option_and_cause() {
         let e = Error::io("read", Path::new("a/b.jpg"), std::io::Error::other("disk on fire"));
         assert_eq!(e.to_string(), "a/b.jpg: cannot read: disk on fire");
         let through = Error::io("write", Path::new("x"), std::io::Error::other(e));

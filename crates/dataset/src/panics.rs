@@ -21,7 +21,7 @@ thread_local! {
     /// Number of nested [`caught`] calls on this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     /// Source location of the last contained panic, if the panic hook called [`note`].
-    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+    static LOCATION: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// A caught panic.
@@ -29,7 +29,7 @@ thread_local! {
 pub struct Panic {
     message: String,
     /// Only for messages shown to people: it may contain a path of the build machine.
-    place: Option<String>,
+    location: Option<String>,
 }
 
 /// Runs `work` and returns its panic, if any, instead of unwinding further.
@@ -45,7 +45,7 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     deeper(|depth| depth.saturating_sub(1));
     result.map_err(|payload| Panic {
         message: message(&*payload),
-        place: PLACE.try_with(|place| place.take()).ok().flatten(),
+        location: LOCATION.try_with(|location| location.take()).ok().flatten(),
     })
 }
 
@@ -60,7 +60,7 @@ pub fn contained<T>(work: impl FnOnce() -> Result<T, Reject>) -> Result<T, Rejec
 pub fn note(location: Option<&std::panic::Location<'_>>) -> bool {
     let is_contained = DEPTH.try_with(Cell::get).is_ok_and(|depth| depth > 0);
     if is_contained {
-        let _ = PLACE.try_with(|place| place.replace(location.map(ToString::to_string)));
+        let _ = LOCATION.try_with(|last| last.replace(location.map(ToString::to_string)));
     }
     is_contained
 }
@@ -68,9 +68,9 @@ pub fn note(location: Option<&std::panic::Location<'_>>) -> bool {
 impl Panic {
     /// Converts the panic into an internal error: a bug hit while `doing` something.
     pub fn into_error(self, doing: &str) -> Error {
-        let Self { message, place } = self;
-        let place = place.map(|place| format!(" ({place})")).unwrap_or_default();
-        Error::internal(format!("a panic while {doing}: {message}{place}"))
+        let Self { message, location } = self;
+        let location = location.map(|location| format!(" ({location})")).unwrap_or_default();
+        Error::internal(format!("a panic while {doing}: {message}{location}"))
     }
 
     /// Converts the panic into a reject. The message omits the source location because rejects are part of the dataset.

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn reject_codes_are_named_as_they_are_serialised() {
+    fn reject_code_names_match_their_serialized_form() {
         for code in [
             RejectCode::InvalidUtf8,
             RejectCode::UnknownType,

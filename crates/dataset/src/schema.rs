@@ -281,7 +281,7 @@ impl Schema {
         for (i, field) in self.fields.iter().enumerate() {
             if self.fields[..i].iter().any(|f| f.name == field.name) {
                 return Err(Error::usage(format!("two fields are called {:?}", field.name))
-                    .help("rename one of them, or do not keep it"));
+                    .help("rename or drop one of them"));
             }
         }
         let built_in: &[&str] = match self.kind {
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn id_width_counts_the_largest_id_not_the_vocabulary() {
+    fn id_width_depends_on_the_largest_id() {
         assert_eq!(IdWidth::for_max_id(65_535), IdWidth::U16);
         assert_eq!(IdWidth::for_max_id(65_536), IdWidth::U32);
     }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_survives_json() {
+    fn schemas_round_trip_through_json() {
         let schema = Schema::images(Some(vec!["cat".into(), "dog".into()]), vec![]).unwrap();
         let json = serde_json::to_string(&schema).unwrap();
         assert_eq!(serde_json::from_str::<Schema>(&json).unwrap(), schema);

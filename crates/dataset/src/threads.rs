@@ -43,9 +43,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_threads_do_and_none_is_an_error() {
-        let limited = |most: usize| {
-            start_up_to(4, |n| if n < most { Ok(n) } else { Err(io::ErrorKind::WouldBlock.into()) })
+    fn fewer_threads_suffice_and_none_is_an_error() {
+        let limited = |limit: usize| {
+            start_up_to(4, |n| if n < limit { Ok(n) } else { Err(io::ErrorKind::WouldBlock.into()) })
         };
         assert_eq!(limited(9).unwrap(), [0, 1, 2, 3]);
         assert_eq!(limited(2).unwrap(), [0, 1]);

@@ -1,5 +1,5 @@
-//! Tests that damaged shards give errors or records: never a panic, and never an allocation out of proportion to the
-//! file.
+//! Tests that reading damaged shards returns errors or records, never panics, and never allocates out of proportion to
+//! the file.
 
 #![allow(unsafe_code)] // For the counting allocator.
 #![allow(clippy::unwrap_used)] // The exemption for tests does not cover helper functions.
@@ -48,8 +48,8 @@ static ALLOCATOR: Counting = Counting;
 /// Allocations that libraries make regardless of the file (zstd contexts, buffers of one batch).
 const FIXED_BYTES: usize = 16 << 20;
 
-/// Uses a shard in every way a program can. Ignores errors and returns the number of records read.
-fn use_shard(format: Format, schema: &Arc<Schema>, bytes: Bytes, placed: &[Placed]) -> usize {
+/// Reads a shard in every way that the API offers. Ignores errors and returns the number of records read.
+fn read_shard(format: Format, schema: &Arc<Schema>, bytes: Bytes, placed: &[Placed]) -> usize {
     let blob = Blob::from_bytes(Path::new("damaged"), bytes);
     let _ = sniff(&blob);
     let _ = infer_schema(format, &blob);
@@ -98,9 +98,9 @@ fn cases() -> usize {
 }
 
 #[test]
-fn damaged_shards_give_errors_or_records() {
+fn damaged_shards_return_errors_or_records() {
     for (format, schema, whole, placed) in shards() {
-        assert_eq!(use_shard(format, &schema, whole.clone().into(), &placed), 2 * placed.len());
+        assert_eq!(read_shard(format, &schema, whole.clone().into(), &placed), 2 * placed.len());
         let few: Vec<Placed> = placed.iter().step_by(9).copied().collect();
         let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
         for case in 0..cases() {
@@ -124,7 +124,7 @@ fn damaged_shards_give_errors_or_records() {
             }
             let limit = 64 * bytes.len() + FIXED_BYTES;
             LARGEST.store(0, Ordering::Relaxed);
-            use_shard(format, &schema, bytes.into(), &few);
+            read_shard(format, &schema, bytes.into(), &few);
             let largest = LARGEST.load(Ordering::Relaxed);
             assert!(largest <= limit, "{format}, case {case}: {largest} bytes allocated at once");
         }
@@ -132,15 +132,15 @@ fn damaged_shards_give_errors_or_records() {
 }
 
 #[test]
-fn every_truncation_is_noticed() {
+fn every_truncation_is_detected() {
     for (format, schema, whole, placed) in shards() {
         for len in (0..whole.len()).rev().step_by(1 + whole.len() / 200) {
             let blob = Blob::from_bytes(Path::new("short"), Bytes::copy_from_slice(&whole[..len]));
             let read =
                 open(format, schema.clone(), blob).and_then(|r| r.scan()?.collect::<Result<Vec<_>, _>>());
             // A cut may fall between frames: fewer records are then read, which the record index detects.
-            let noticed = read.map_or(true, |records| records.len() < placed.len());
-            assert!(noticed, "{format} cut to {len} bytes");
+            let detected = read.map_or(true, |records| records.len() < placed.len());
+            assert!(detected, "{format} truncated to {len} bytes");
         }
     }
 }
@@ -186,6 +186,6 @@ fn a_value_longer_than_its_page_is_an_error() {
         assert!(reader.get(placed[4]).is_err(), "byte {byte}");
         assert!(reader.get_many(&[placed[0], placed[6]]).is_err(), "byte {byte}");
         assert!(reader.get_columns(&[placed[9]], &[0, 1]).is_err(), "byte {byte}");
-        assert!(reader.get_columns(&[placed[9]], &[0]).is_ok(), "the other columns are whole");
+        assert!(reader.get_columns(&[placed[9]], &[0]).is_ok(), "the other columns are intact");
     }
 }

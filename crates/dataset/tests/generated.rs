@@ -3,7 +3,7 @@
 use std::path::Path;
 
 #[test]
-fn generated_code_is_what_the_proto_file_says() {
+fn generated_code_matches_the_proto_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let proto = root.join("../../proto");
     let files = protox::compile(["dsconvert/v1/record.proto"], [proto]).unwrap();

@@ -15,7 +15,7 @@ use dsconvert_dataset::schema::{Field, FieldType, IdWidth, Schema};
 use dsconvert_dataset::storage::{Access, Blob, NewFile};
 use proptest::prelude::*;
 
-/// Writes records and reads them back in every possible way.
+/// Writes records and reads them back by position, by batch and by scan.
 fn round_trip(format: Format, schema: &Schema, records: &[Record], order: &[usize]) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("shard");
@@ -47,7 +47,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_records_come_back_equal((schema, records) in any_records(30), order in prop::collection::vec(any::<usize>(), 0..40)) {
+    fn any_records_round_trip((schema, records) in any_records(30), order in prop::collection::vec(any::<usize>(), 0..40)) {
         for format in Format::ALL {
             round_trip(format, &schema, &records, &order);
         }
@@ -67,10 +67,10 @@ fn text_record(i: usize, tokens: usize) -> Record {
 }
 
 #[test]
-fn row_groups_and_batches_are_crossed() {
+fn shards_with_several_row_groups_round_trip() {
     let schema = Schema::text(IdWidth::U16, vec![]).unwrap();
     let mut records: Vec<Record> = (0..20_000).map(|i| text_record(i, i % 7)).collect();
-    // A record larger than a batch or row group with several records may be.
+    // Larger than the limit for a batch or row group of several records.
     records.insert(5_000, text_record(5, 10 << 20));
     let order: Vec<usize> = (0..300).map(|i| i * 7919).collect();
     let dir = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ fn row_groups_and_batches_are_crossed() {
 }
 
 #[test]
-fn a_shard_without_records_is_a_shard() {
+fn empty_shards_round_trip() {
     let schemas =
         [Schema::images(Some(classes()), vec![]).unwrap(), Schema::text(IdWidth::U32, vec![]).unwrap()];
     for schema in &schemas {
@@ -127,7 +127,7 @@ fn a_nan_keeps_its_bits() {
 }
 
 #[test]
-fn a_record_that_does_not_fit_is_refused_by_name() {
+fn errors_name_the_field_that_does_not_fit() {
     let extra = vec![Field::nullable("stars", FieldType::Int32)];
     let schema = Arc::new(Schema::text(IdWidth::U16, extra).unwrap());
     let dir = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ fn a_record_that_does_not_fit_is_refused_by_name() {
 }
 
 #[test]
-fn a_shard_tells_its_format_and_schema() {
+fn format_and_schema_are_inferred() {
     let dir = tempfile::tempdir().unwrap();
     let everything = images_with_everything();
     let mut values = vec![
@@ -177,7 +177,7 @@ fn a_shard_tells_its_format_and_schema() {
         write(format, &everything, &[empty.clone(), Record { values: values.clone() }], &path);
         let blob = Blob::open(&path, Access::Map, None).unwrap();
         assert_eq!(sniff(&blob), Some(format));
-        let told = infer_schema(format, &blob).unwrap();
+        let inferred = infer_schema(format, &blob).unwrap();
         let mut expected = everything.clone();
         if matches!(format, Format::Msgpack | Format::Protobuf) {
             expected.class_names = Vec::new();
@@ -196,14 +196,14 @@ fn a_shard_tells_its_format_and_schema() {
                 };
             }
         }
-        assert_eq!(told, expected, "{format}");
-        let reader = open(format, Arc::new(told), blob).unwrap();
+        assert_eq!(inferred, expected, "{format}");
+        let reader = open(format, Arc::new(inferred), blob).unwrap();
         assert_eq!(reader.scan().unwrap().filter(Result::is_ok).count(), 2);
     }
 }
 
 #[test]
-fn a_shard_of_another_schema_is_refused() {
+fn a_shard_with_another_schema_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let written = Schema::text(IdWidth::U16, vec![]).unwrap();
     let other = Arc::new(Schema::text(IdWidth::U32, vec![]).unwrap());
@@ -219,7 +219,7 @@ fn a_shard_of_another_schema_is_refused() {
 }
 
 #[test]
-fn what_is_no_shard_is_told_as_none() {
+fn other_files_are_not_detected_as_shards() {
     for bytes in [&b""[..], b"{\"a\": 1}", b"\x89PNG\r\n\x1a\n", b"PK\x03\x04", &[0; 100]] {
         assert_eq!(sniff(&Blob::from_bytes(Path::new("x"), bytes.to_vec().into())), None, "{bytes:?}");
     }

@@ -164,7 +164,7 @@ fn run(task: Task, files: &[BenchImage], rounds: usize) {
         }
     }
     println!("\n{}: {} files, RGB, one thread, best of {rounds} rounds", task.text(), files.len());
-    println!("{:<20} {:>10} {:>10} {:>10}", "decoder", "images/s", "Mpixel/s", "of first");
+    println!("{:<20} {:>10} {:>10} {:>10}", "decoder", "images/s", "Mpixel/s", "vs. first");
     let mut first = None;
     for (engine, best) in engines.iter().zip(&best) {
         // Only files that this engine decodes count.

@@ -41,7 +41,7 @@ impl<'a> BitWriter<'a> {
         Some(())
     }
 
-    /// Completes the last byte with ones, and appends all bits.
+    /// Pads the last byte with ones and writes all pending bits.
     pub(crate) fn align(&mut self) {
         let missing = self.count.wrapping_neg() % 8;
         self.put((1 << missing) - 1, missing);
@@ -76,11 +76,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_are_stuffed_and_completed_with_ones() {
+    fn bits_are_stuffed_and_padded_with_ones() {
         let mut out = Vec::new();
         let mut writer = BitWriter::new(&mut out);
         writer.put(0b1_0110, 5);
-        // The bits from 3 to 46 of this.
+        // Bits 3 to 45 are copied.
         let segment = [0x1f, 0xff, 0xff, 0xff, 0x00, 0x03, 0, 0, 0, 0, 0, 0, 0, 0];
         writer.copy(&segment, 3..46).unwrap();
         writer.put(0, 0);

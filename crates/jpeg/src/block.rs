@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_zigzag_order_is_that_of_the_standard() {
+    fn the_zigzag_order_matches_the_standard() {
         let start =
             [(0, 0), (0, 1), (1, 0), (2, 0), (1, 1), (0, 2), (0, 3), (1, 2), (2, 1), (3, 0), (4, 0), (3, 1)];
         assert_eq!(ZIGZAG[..12], start);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_are_all_different() {
+    fn indexes_are_distinct() {
         let mut indexes: Vec<usize> = (0..64).map(|n| index_of(n / 8, n % 8)).collect();
         indexes.sort_unstable();
         assert_eq!(indexes, (0..64).collect::<Vec<_>>());

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colors_are_those_of_the_whole_formula() {
+    fn colors_match_the_formula_with_full_constants() {
         for cb in 0..=255u8 {
             for cr in 0..=255u8 {
                 let (b, r) = (i32::from(cb) - 128, i32::from(cr) - 128);

@@ -1,4 +1,4 @@
-//! The decoder of all 8-bit JPEGs with Huffman coding.
+//! The decoder for all 8-bit JPEGs with Huffman coding.
 
 use crate::color::{cmyk_to_rgb, invert_cmyk, luma};
 use crate::error::{Error, ErrorKind};
@@ -140,14 +140,15 @@ impl Decoder {
 /// Returns the region to decode of an image of `width` × `height` stored pixels, at the scale of `options`.
 fn region(options: &DecodeOptions, width: usize, height: usize) -> Result<Region, Error> {
     if width as u64 * height as u64 > options.max_pixels {
-        let message = format!("the image has {width}×{height} pixels, the limit is {}", options.max_pixels);
+        let message =
+            format!("the image has {width}×{height} pixels, but the limit is {}", options.max_pixels);
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
     let (width, height) = (options.scale.of_side(width), options.scale.of_side(height));
     let whole = Region::whole(width, height);
     let region = options.region.unwrap_or(whole);
     if !region.fits(width, height) {
-        let message = format!("the region {region:?} is not inside the image of {width}×{height} pixels");
+        let message = format!("the region {region:?} is not inside the {width}×{height} image");
         return Err(Error::new(ErrorKind::InvalidRequest, message));
     }
     Ok(region)

@@ -50,7 +50,7 @@ impl Error {
     }
 
     pub(crate) fn out_of_memory() -> Self {
-        Self::new(ErrorKind::TooLarge, "the memory for the image cannot be allocated")
+        Self::new(ErrorKind::TooLarge, "cannot allocate memory for the image")
     }
 }
 

@@ -71,7 +71,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn every_region_has_the_pixels_of_libjpeg_turbo(
+    fn regions_match_libjpeg_turbo(
         (width, height) in (1usize..80, 1usize..80),
         is_color: bool,
         is_progressive: bool,
@@ -102,9 +102,9 @@ proptest! {
         prop_assert!(image.pixels == crop(&expected, width, region, format.channels()));
     }
 
-    /// No damage makes a decode panic, and a lenient decode returns the pixels of a successful strict decode.
+    /// If a strict decode succeeds, a lenient one returns the same pixels.
     #[test]
-    fn damage_is_survived(
+    fn damaged_files_never_cause_a_panic(
         (width, height) in (5usize..60, 5usize..60),
         subsampling in subsamplings(),
         is_progressive: bool,
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..400), is_lenient: bool) {
+    fn arbitrary_bytes_never_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), is_lenient: bool) {
         let options = DecodeOptions::new().lenient(is_lenient).max_pixels(1 << 20);
         prop_assert!(decode(&bytes, options).is_err());
         let mut file = encoded(20, 20, Subsampling::S420, false)[..620].to_vec();
@@ -151,7 +151,7 @@ fn jpegs(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn photographs_have_the_pixels_of_libjpeg_turbo() {
+fn photographs_match_libjpeg_turbo() {
     let mut paths = Vec::new();
     jpegs(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/photos"), &mut paths);
     let (mut decoder, mut pixels, mut compared) = (Decoder::new(), Vec::new(), 0);
@@ -176,7 +176,7 @@ fn photographs_have_the_pixels_of_libjpeg_turbo() {
 }
 
 #[test]
-fn cmyk_is_full_ink_at_255_and_converted_to_rgb_and_gray() {
+fn cmyk_has_full_ink_at_255_and_is_converted_to_rgb_and_gray() {
     let stored = picture(40, 24, 4, 3);
     let encoder = Encoder::new(&stored, 40, 24, TurboFormat::Cmyk).quality(95);
     let bytes = encoder.subsampling(Subsampling::S444).encode().unwrap();
@@ -231,7 +231,7 @@ fn errors_have_kinds() {
 }
 
 #[test]
-fn a_header_alone_does_not_decide_how_much_is_allocated() {
+fn a_header_alone_does_not_determine_how_much_is_allocated() {
     for is_progressive in [false, true] {
         let mut bytes = encoded(64, 48, Subsampling::S420, is_progressive);
         let marker = [0xff, if is_progressive { 0xc2 } else { 0xc0 }];

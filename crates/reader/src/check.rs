@@ -1,10 +1,10 @@
-//! Checks that a record is the one that was written.
+//! Checks a record against its entry in the record index.
 
 use dsconvert_dataset::index::IndexEntry;
 use dsconvert_dataset::sample::{Value, crc32c_of};
 use dsconvert_dataset::schema::{HEIGHT, INPUT_IDS, Kind, LENGTH, Schema, WIDTH};
 
-/// Checks that `values` are those of the record that `entry` describes. The error is one sentence.
+/// Checks that `values` are those of the record that `entry` describes. The error is a clause for a message.
 pub(super) fn check_record<B: AsRef<[u8]>>(
     schema: &Schema,
     entry: &IndexEntry,
@@ -15,16 +15,16 @@ pub(super) fn check_record<B: AsRef<[u8]>>(
     }
     let crc32c = crc32c_of(values);
     if crc32c != entry.crc32c {
-        return Err(format!("the checksum is {crc32c:08x}, the record index says {:08x}", entry.crc32c));
+        return Err(format!("the checksum is {crc32c:08x}, but {:08x} in the record index", entry.crc32c));
     }
     let length = own_length(schema, values)?;
     if length != entry.length {
-        return Err(format!("the length is {length}, the record index says {}", entry.length));
+        return Err(format!("the length is {length}, but {} in the record index", entry.length));
     }
     if schema.kind == Kind::Images {
         let (width, height) = (number(schema, values, WIDTH), number(schema, values, HEIGHT));
         if (width, height) != (Some(entry.width.into()), Some(entry.height.into())) {
-            return Err("width and height are not those in the record index".to_owned());
+            return Err("width and height differ from those in the record index".to_owned());
         }
     }
     Ok(())
@@ -45,7 +45,7 @@ pub(super) fn own_length<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -
             };
             match number(schema, values, LENGTH) {
                 Some(length) if length == ids => Ok(ids),
-                Some(length) => Err(format!("the record has {ids} ids, but says it has {length}")),
+                Some(length) => Err(format!("the record has {ids} ids, but its length field is {length}")),
                 None => Err("the record has no length".to_owned()),
             }
         }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_must_have_checksum_and_length_of_its_entry() {
+    fn a_record_must_match_the_checksum_and_length_of_its_entry() {
         let schema = Schema::text(IdWidth::U16, vec![]).unwrap();
         let entry =
             |record: &Record| IndexEntry { crc32c: record.crc32c(), length: 2, ..IndexEntry::default() };
@@ -83,8 +83,8 @@ mod tests {
         assert!(check_record(&schema, &differs, &good.values).is_err_and(|e| e.contains("checksum")));
         let longer = IndexEntry { length: 3, ..entry(&good) };
         assert!(check_record(&schema, &longer, &good.values).is_err_and(|e| e.contains("length is 2")));
-        let lies = text(3);
-        assert!(check_record(&schema, &entry(&lies), &lies.values).is_err_and(|e| e.contains("has 2 ids")));
+        let wrong = text(3);
+        assert!(check_record(&schema, &entry(&wrong), &wrong.values).is_err_and(|e| e.contains("has 2 ids")));
         let short = Record { values: vec![] };
         assert!(check_record(&schema, &entry(&short), &short.values).is_err());
     }

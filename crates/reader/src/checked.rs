@@ -1,7 +1,7 @@
 //! Checks index files against the SHA-256 in the manifest.
 //!
-//! A record has its own checksum, but a length that comes from an index alone has none. An index file is therefore
-//! hashed once, before its first value is returned on its own.
+//! Every record has a checksum, but a length that is read from an index alone has none. An index file is therefore
+//! hashed once, before the first value from it is returned.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +12,7 @@ use dsconvert_dataset::storage::Blob;
 use super::common::Common;
 use super::hash::check_sha256;
 
-/// Flags of the index files of a split that were hashed.
+/// Flags for the index files of a split: set once a file matched its hash.
 #[derive(Debug, Default)]
 pub(super) struct CheckedIndexes {
     pub(super) records: AtomicBool,
@@ -21,7 +21,7 @@ pub(super) struct CheckedIndexes {
 }
 
 impl CheckedIndexes {
-    /// Returns the same flags, for another handle on the same files.
+    /// Copies the flags for another handle on the same files.
     pub(super) fn copy(&self) -> Self {
         let copy = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Acquire));
         Self {

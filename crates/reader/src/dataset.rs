@@ -26,7 +26,7 @@ impl OpenOptions {
     ///
     /// [`ErrorKind::Io`] when there is no dataset, [`ErrorKind::Unsupported`] when it has a newer version or needs a
     /// feature that this build lacks, [`ErrorKind::Usage`] when an option does not apply, [`ErrorKind::Corrupt`] when
-    /// the manifest and the shard table contradict each other.
+    /// the manifest and the shard table are inconsistent.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dataset> {
         let location = Location::new(path.as_ref(), &self.remote)?;
         let dir = location.path();
@@ -154,7 +154,7 @@ fn check_shards(manifest: &Manifest, shards: &ShardTable) -> Result<()> {
         if split.length.unit != unit {
             let (found, kind) = (split.length.unit.name(), manifest.kind().name());
             return Err(Error::corrupt(format!(
-                "lengths of split {name:?} are {found}, which {kind} do not have"
+                "the lengths of split {name:?} are in {found}, which is not the unit of {kind}"
             )));
         }
     }
@@ -162,14 +162,14 @@ fn check_shards(manifest: &Manifest, shards: &ShardTable) -> Result<()> {
         && let Some(shard) = shards.shards().find(|shard| shard.unit().is_none_or(|unit| unit >= plan.units))
     {
         return Err(Error::corrupt(format!(
-            "{} is of none of the {} work units that the manifest counts",
+            "{} belongs to none of the {} work units in the manifest",
             shard.path(),
             plan.units
         )));
     }
     match shards.splits().iter().find(|s| !manifest.splits.contains_key(s.name())) {
         Some(split) => Err(Error::corrupt(format!(
-            "the shard table has a split {:?}, the manifest has not",
+            "split {:?} is in the shard table, but not in the manifest",
             split.name()
         ))),
         None => Ok(()),

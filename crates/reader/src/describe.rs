@@ -21,7 +21,7 @@ const LINEAR_OCTAVES: u32 = 4;
 /// Target number of equally wide buckets; alignment may add one.
 const LINEAR_BUCKETS: u64 = 16;
 
-/// The description of a dataset or a shard. In JSON, the key `object` tells them apart.
+/// The description of a dataset or a shard. In JSON, the key `object` distinguishes them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "object", rename_all = "lowercase")]
 pub enum Description {
@@ -179,7 +179,7 @@ impl Split {
     ///
     /// Same as [`Split::length_index`].
     pub fn describe(&self) -> Result<SplitDescription> {
-        let info = self.info().ok_or_else(|| Error::corrupt("the manifest lost a split"))?;
+        let info = self.info().ok_or_else(|| Error::corrupt("the split is missing from the manifest"))?;
         let lengths = self.histogram_index()?;
         let histogram = match self.len().checked_sub(1) {
             Some(last) => {
@@ -286,7 +286,7 @@ fn boundaries(shortest: u64, longest: u64) -> Vec<u64> {
     ends
 }
 
-/// Returns how many doublings a bucket spans, so that there are not too many buckets.
+/// Returns how many doublings each bucket spans, so that there are at most [`MAX_HISTOGRAM_BUCKETS`].
 fn doublings(shortest: u64, longest: u64) -> u32 {
     let (low, high) = (shortest.max(1).ilog2(), longest.max(1).ilog2());
     let zero = u32::from(shortest == 0);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dataset_is_described_as_scripts_expect() {
+    fn the_description_of_a_dataset_has_its_documented_json_keys() {
         for (format, kind) in all() {
             let description = describe(pristine(format, kind), Access::Map).unwrap();
             let json = serde_json::to_value(&description).unwrap();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn something_else_is_no_shard() {
+    fn other_files_are_not_shards() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.parquet");
         for bytes in ["", "hello", "{\"a\": 1}"] {

@@ -1,4 +1,4 @@
-//! Hashes files that are already open.
+//! Checks open files against their SHA-256.
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::storage::Blob;
@@ -31,7 +31,7 @@ pub(super) fn check_sha256(blob: &Blob, expected: &str, mut each_chunk: impl FnM
     if same {
         return Ok(());
     }
-    Err(Error::corrupt("the SHA-256 of the file is not the one that was recorded")
+    Err(Error::corrupt("the SHA-256 of the file differs from the recorded one")
         .at_path(blob.path())
         .help("the file was altered; restore it or convert again"))
 }

@@ -1,4 +1,4 @@
-//! Iterates over records in order.
+//! Iteration over records in order.
 
 use std::iter::FusedIterator;
 use std::ops::{Bound, Range, RangeBounds};
@@ -6,7 +6,7 @@ use std::ops::{Bound, Range, RangeBounds};
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::format::Format;
 
-use super::ahead::Sought;
+use super::read_ahead::ReadAheadLookup;
 use super::record::Record;
 use super::split::Split;
 
@@ -70,7 +70,11 @@ impl Split {
             Bound::Unbounded => self.len(),
         };
         if start > end || end > self.len() {
-            let what = format!("split {:?} has {} records, not {start}..{end}", self.name(), self.len());
+            let what = format!(
+                "{start}..{end} is not a range of the {} records of split {:?}",
+                self.len(),
+                self.name()
+            );
             return Err(Error::new(ErrorKind::OutOfRange, what));
         }
         Ok(Records::new(self.clone(), start..end))
@@ -82,17 +86,17 @@ impl Split {
         if most_bytes == 0 || record >= self.len() {
             return None;
         }
-        match self.ahead().seek(record) {
-            Sought::Found(found) => return Some(found),
-            Sought::Alone => return None,
-            Sought::Continues => {}
+        match self.read_ahead().look_up(record) {
+            ReadAheadLookup::Hit(found) => return Some(found),
+            ReadAheadLookup::Random => return None,
+            ReadAheadLookup::Sequential => {}
         }
         let end = block_end(self, record..self.len(), most_bytes).ok()?;
         let ordinals: Vec<u64> = (record..end).collect();
-        // Only records before the first that cannot be read: its error is returned when it is requested.
+        // Only the records before the first unreadable one, whose error is returned when it is requested.
         let block: Vec<Record> = self.get_each(&ordinals).ok()?.into_iter().map_while(Result::ok).collect();
         let first = block.first().cloned();
-        self.ahead().keep(block);
+        self.read_ahead().keep(block);
         first
     }
 }

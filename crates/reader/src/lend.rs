@@ -1,7 +1,7 @@
 //! Borrows token ids from the shards without copying them.
 //!
-//! A [`Record`] owns its values: each is a reference-counted view, and threads that read from one map contend for that
-//! count. Code that only copies ids into a batch does not need it.
+//! The values of a [`Record`] are reference-counted views, and threads that read from one memory map contend for its
+//! count. Code that only copies ids into a batch borrows them instead.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl Split {
         self.with_ids(records, place, |all| all.iter().for_each(|one| visit(one.ids.clone())))
     }
 
-    /// Calls `look` with the token ids in field `place` of `records`, in that order, and returns its result. Records
+    /// Calls `read` with the token ids in field `place` of `records`, in that order, and returns its result. Records
     /// are checked as in [`Split::get`].
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Split {
         &self,
         records: &[u64],
         place: usize,
-        look: impl FnOnce(&[Tokens<'_>]) -> T,
+        read: impl FnOnce(&[Tokens<'_>]) -> T,
     ) -> Result<T> {
         // From object storage, whole records are fetched together.
         if let Some(stored) = self.stored_place(place)
@@ -72,10 +72,10 @@ impl Split {
             let readers =
                 first.map(|(found, _)| self.open_shard(found.entry.shard)).collect::<Result<Vec<_>>>()?;
             if let Some(tokens) = self.lend_ids(&shards, &readers, stored) {
-                return Ok(look(&tokens));
+                return Ok(read(&tokens));
             }
         }
-        Ok(look(&Tokens::of(&self.get_many(records)?, place)?))
+        Ok(read(&Tokens::of(&self.get_many(records)?, place)?))
     }
 
     /// Returns the ids of located records in the requested order, if all of them can be borrowed and pass their checks.
@@ -116,9 +116,9 @@ mod tests {
     use dsconvert_dataset::schema::Kind;
     use dsconvert_dataset::storage::Access;
 
-    /// Ids that are in memory as they were written are not copied; others have the same values.
+    /// Ids are borrowed where the mapped shard stores them contiguously. Elsewhere, they are copied.
     #[test]
-    fn ids_are_lent_where_they_lie_in_memory() {
+    fn ids_are_borrowed_from_mapped_arrow_and_msgpack() {
         for format in Format::ALL {
             let dir = tempfile::tempdir().unwrap();
             write(dir.path(), format, Kind::Text, &[&[9, 3], &[5]]).unwrap();
@@ -129,8 +129,8 @@ mod tests {
                 let found = train.locate_all(&[11, 2, 11]).unwrap();
                 let (reader, placed) = (train.open_shard(0).unwrap(), [found[0].0.entry.placed(); 2]);
                 let mut values = Vec::new();
-                let lies_there = access == Access::Map && matches!(format, Format::Arrow | Format::Msgpack);
-                assert_eq!(reader.lend(&placed, &mut values), lies_there, "{format} {access:?}");
+                let can_lend = access == Access::Map && matches!(format, Format::Arrow | Format::Msgpack);
+                assert_eq!(reader.lend(&placed, &mut values), can_lend, "{format} {access:?}");
                 for split in [train.select(&["origin", INPUT_IDS]).unwrap(), train] {
                     let place = if split.schema().fields.len() == 2 { 1 } else { place };
                     let ids = split.with_ids(&[11, 2, 11], place, |all| {

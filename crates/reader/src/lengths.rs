@@ -1,4 +1,4 @@
-//! Finds records by length.
+//! Lookup of records by length.
 
 use std::ops::Range;
 
@@ -35,13 +35,13 @@ impl Split {
             return Ok(index);
         }
         let common = &self.state.common;
-        let info = self.info().ok_or_else(|| Error::corrupt("the manifest lost a split"))?;
+        let info = self.info().ok_or_else(|| Error::corrupt("the split is missing from the manifest"))?;
         let histogram = common.segments(std::slice::from_ref(&info.length_histogram))?.pop();
-        let histogram = histogram.ok_or_else(|| Error::corrupt("the manifest names no histogram"))?;
+        let histogram = histogram.ok_or_else(|| Error::corrupt("the manifest lists no histogram"))?;
         let unit = common.schema.kind.length_unit();
         let index = LengthIndex::open(common.segments(&info.length_index)?, histogram, unit)?;
         if index.len() != self.len() {
-            return Err(Error::corrupt("the length index is that of another split").at_path(common.path()));
+            return Err(Error::corrupt("the length index belongs to another split").at_path(common.path()));
         }
         Ok(self.state.lengths.get_or_init(|| index))
     }
@@ -76,7 +76,7 @@ impl Split {
     }
 
     /// Returns the ordinals of all records whose length is in `lengths`: shortest first, records of equal length in
-    /// record order. An error is the last item.
+    /// record order. Stop at the first error: the ordinals after it are unreliable.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl Split {
         }))
     }
 
-    /// Returns the lengths that occur, in ascending order, with the number of records of each.
+    /// Returns the distinct lengths in ascending order, each with its number of records.
     ///
     /// # Errors
     ///
@@ -112,8 +112,8 @@ impl Split {
     }
 
     fn indexes_disagree(&self) -> Error {
-        Error::corrupt("the length index has it at another place than its length in the record index")
+        Error::corrupt("the length index and the record index disagree about the length of the record")
             .at_path(self.state.common.path())
-            .help("an index was altered; `dsconvert inspect --verify` tells which")
+            .help("an index was altered; `dsconvert inspect --verify` names it")
     }
 }

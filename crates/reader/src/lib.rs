@@ -56,7 +56,6 @@
 
 pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, schema, storage};
 
-mod ahead;
 pub mod batch;
 mod check;
 mod checked;
@@ -71,6 +70,7 @@ mod lend;
 mod lengths;
 pub mod loader;
 mod open_options;
+mod read_ahead;
 mod record;
 mod shard_file;
 mod shards;

@@ -7,11 +7,11 @@ use dsconvert_dataset::storage::{Access, RemoteOptions};
 /// Default number of shards of a split that stay mapped. Maps cost address space, not memory; Linux allows 65,530 per
 /// process.
 pub const DEFAULT_MAPPED_SHARDS: usize = 4096;
-/// Default number of shards of a split that stay open when they are not mapped. Systems allow a process 1024 open
-/// files, or 256.
+/// Default number of shards of a split that stay open when they are not mapped. Systems commonly limit a process to
+/// 1024 or 256 open files.
 pub const DEFAULT_OPEN_SHARDS: usize = 64;
 
-/// Default size in bytes of the records that a loop of `get` over a Parquet split reads ahead.
+/// Default size in bytes of the records that sequential calls of `get` on a Parquet split read ahead.
 pub const DEFAULT_READ_AHEAD_BYTES: u64 = 4 << 20;
 
 /// Options for opening and reading a dataset.

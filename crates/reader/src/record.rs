@@ -1,4 +1,4 @@
-//! Records returned by the reader.
+//! A record and typed access to its fields.
 
 use std::sync::Arc;
 
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_handed_out_packed() {
+    fn ids_are_returned_packed() {
         let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
         let ids = Ids::pack(IdWidth::U16, &[5, 6]).unwrap();
         let values =

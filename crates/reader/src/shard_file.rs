@@ -30,9 +30,9 @@ impl ShardFile {
         let path = path.as_ref();
         let blob = Blob::open(path, access, None)?;
         let format = format::sniff(&blob).ok_or_else(|| {
-            Error::new(ErrorKind::Unsupported, "this is no shard: not parquet, arrow, msgpack or protobuf")
+            Error::new(ErrorKind::Unsupported, "this is not a parquet, arrow, msgpack or protobuf shard")
                 .at_path(path)
-                .help("name a shard or the directory of a dataset")
+                .help("pass a shard or the directory of a dataset")
         })?;
         let schema = Arc::new(format::infer_schema(format, &blob)?);
         let reader = format::open(format, Arc::clone(&schema), blob.clone())?;
@@ -59,7 +59,7 @@ impl ShardFile {
         &self.schema
     }
 
-    /// Returns the records in order. An error is the last item.
+    /// Returns the records in order. The iterator ends after the first error.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@
 //! old shard closes when the last record that views it is dropped.
 //!
 //! Locks are non-blocking: a process that was forked while another thread held a slot would wait forever. A caller that
-//! finds a slot locked opens the shard for itself.
+//! finds a slot locked opens the shard without caching it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -10,10 +10,10 @@ use dsconvert_dataset::manifest;
 use dsconvert_dataset::sample::{self, Value};
 use dsconvert_dataset::schema::Schema;
 
-use super::ahead::Ahead;
 use super::check::check_record;
 use super::checked::CheckedIndexes;
 use super::common::Common;
+use super::read_ahead::ReadAhead;
 use super::record::Record;
 use super::shards::OpenShards;
 
@@ -47,11 +47,12 @@ impl fmt::Debug for SplitState {
 
 /// The fields that a handle returns.
 #[derive(Debug)]
-struct View {
+struct Projection {
     schema: Arc<Schema>,
     /// Positions in the stored schema; `None` for all.
     columns: Option<Vec<usize>>,
-    ahead: Ahead,
+    /// Holds records of this projection.
+    read_ahead: ReadAhead,
 }
 
 /// A handle to one split of a dataset. Cloning is cheap, and threads may share a handle.
@@ -62,14 +63,18 @@ struct View {
 #[derive(Debug, Clone)]
 pub struct Split {
     pub(super) state: Arc<SplitState>,
-    view: Arc<View>,
+    projection: Arc<Projection>,
 }
 
 impl Split {
     /// Creates a handle that returns all fields.
     pub(super) fn whole(state: Arc<SplitState>) -> Self {
-        let view = View { schema: Arc::clone(&state.common.schema), columns: None, ahead: Ahead::default() };
-        Self { state, view: Arc::new(view) }
+        let projection = Projection {
+            schema: Arc::clone(&state.common.schema),
+            columns: None,
+            read_ahead: ReadAhead::default(),
+        };
+        Self { state, projection: Arc::new(projection) }
     }
 
     /// Returns a handle for the child of a fork: it shares nothing that a thread of the parent may have locked. It
@@ -77,12 +82,12 @@ impl Split {
     pub(super) fn detached(&self) -> Self {
         let mut state = SplitState::new(Arc::clone(&self.state.common), self.state.name.clone());
         state.checked = self.state.checked.copy();
-        let view = View {
-            schema: Arc::clone(&self.view.schema),
-            columns: self.view.columns.clone(),
-            ahead: Ahead::default(),
+        let projection = Projection {
+            schema: Arc::clone(&self.projection.schema),
+            columns: self.projection.columns.clone(),
+            read_ahead: ReadAhead::default(),
         };
-        Self { state: Arc::new(state), view: Arc::new(view) }
+        Self { state: Arc::new(state), projection: Arc::new(projection) }
     }
 
     /// Returns the name.
@@ -107,7 +112,7 @@ impl Split {
 
     /// Returns the schema of the records: all fields, or the selected ones.
     pub fn schema(&self) -> &Schema {
-        &self.view.schema
+        &self.projection.schema
     }
 
     /// Returns the manifest of the dataset.
@@ -120,13 +125,13 @@ impl Split {
         format!("{}/{}", self.state.common.manifest.fingerprint, self.name())
     }
 
-    pub(super) fn ahead(&self) -> &Ahead {
-        &self.view.ahead
+    pub(super) fn read_ahead(&self) -> &ReadAhead {
+        &self.projection.read_ahead
     }
 
     /// Maps the index of a field in the records of this handle to its index in stored records.
     pub(super) fn stored_place(&self, place: usize) -> Option<usize> {
-        match &self.view.columns {
+        match &self.projection.columns {
             None => Some(place),
             Some(columns) => columns.get(place).copied(),
         }
@@ -138,7 +143,7 @@ impl Split {
         if self.state.common.options.verifies() {
             return None;
         }
-        let mut columns = self.view.columns.clone()?;
+        let mut columns = self.projection.columns.clone()?;
         columns.sort_unstable();
         columns.dedup();
         Some(columns)
@@ -172,8 +177,9 @@ impl Split {
         let columns = names.iter().map(find).collect::<Result<Vec<_>>>()?;
         let fields = columns.iter().filter_map(|&c| stored.fields.get(c).cloned()).collect();
         let schema = Schema { kind: stored.kind, fields, class_names: stored.class_names.clone() };
-        let view = View { schema: Arc::new(schema), columns: Some(columns), ahead: Ahead::default() };
-        Ok(Self { state: Arc::clone(&self.state), view: Arc::new(view) })
+        let projection =
+            Projection { schema: Arc::new(schema), columns: Some(columns), read_ahead: ReadAhead::default() };
+        Ok(Self { state: Arc::clone(&self.state), projection: Arc::new(projection) })
     }
 
     /// Returns the record index. Its files are compared with their checksums on the first call.
@@ -262,7 +268,7 @@ impl Split {
             self.get_of_shard(of_shard, &mut out)?;
         }
         let missing =
-            || Err(Error::corrupt("the record could not be read, as was said where it was first asked for"));
+            || Err(Error::corrupt("the record could not be read; see the error of its first occurrence"));
         Ok(out.into_iter().map(|record| record.unwrap_or_else(missing)).collect())
     }
 
@@ -323,7 +329,8 @@ impl Split {
         };
         let found = Located { record, row, entry };
         if entry.shard != shard {
-            let what = format!("the record index names shard {}, the shard table {shard}", entry.shard);
+            let what =
+                format!("the record is in shard {shard}, but in shard {} in the record index", entry.shard);
             let found = Located { entry: IndexEntry { shard, ..entry }, ..found };
             return Err(self.at(Error::corrupt(what), &found).help(ALTERED));
         }
@@ -363,14 +370,14 @@ impl Split {
             check_record(&self.state.common.schema, &found.entry, &stored.values)
                 .map_err(|what| self.at(Error::corrupt(what), found).help(ALTERED))?;
         }
-        let values = match &self.view.columns {
+        let values = match &self.projection.columns {
             None => stored.values,
             Some(columns) => {
                 let value = |&c: &usize| stored.values.get(c).cloned().unwrap_or(Value::Null);
                 columns.iter().map(value).collect()
             }
         };
-        Ok(Record::new(Arc::clone(&self.view.schema), found.record, values))
+        Ok(Record::new(Arc::clone(&self.projection.schema), found.record, values))
     }
 
     /// Adds the shard and row of the record with the ordinal `record` to `error`.
@@ -407,4 +414,5 @@ pub(super) struct Located {
 }
 
 /// Remedy when records and indexes disagree.
-const ALTERED: &str = "the shard or an index was altered; `dsconvert inspect --verify` tells which, restore it or convert again";
+const ALTERED: &str =
+    "the shard or an index was altered; `dsconvert inspect --verify` names it: restore it or convert again";

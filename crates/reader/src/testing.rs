@@ -1,5 +1,5 @@
 //! Small datasets for tests, written with the low-level API only.
 
-// `dataset.rs` is also included by doctests, and by tests and benchmarks outside the crate.
+// In a file of its own because doctests, and tests and benchmarks outside the crate, include it as well.
 
 include!("testing/dataset.rs");

@@ -47,7 +47,7 @@ pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the directory of an intact dataset. It is written only once, since every written file waits for the disk.
+/// Returns the directory of an intact dataset. It is written only once per process, because every file is fsynced.
 pub(super) fn pristine(format: Format, kind: Kind) -> PathBuf {
     static WRITTEN: Mutex<Vec<(Format, Kind, tempfile::TempDir)>> = Mutex::new(Vec::new());
     let mut written = WRITTEN.lock().unwrap();

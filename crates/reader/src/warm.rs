@@ -1,4 +1,4 @@
-//! Fetches the records of a batch from object storage with concurrent requests.
+//! Cache warming: fetches the records of a batch from object storage with concurrent requests.
 
 use std::thread;
 
@@ -7,14 +7,14 @@ use dsconvert_dataset::format::Placed;
 
 use super::split::{Located, Split};
 
-/// Maximum concurrent requests for one batch. Each spends most of its time waiting.
-const AT_ONCE: usize = 16;
+/// Maximum concurrent requests for one batch.
+const MAX_REQUESTS: usize = 16;
 
 impl Split {
     /// Reads records, sorted by their position on disk, so that they are cached afterwards. Errors are ignored: they
     /// occur again when the records are actually read.
     pub(super) fn warm(&self, wanted: &[(Located, usize)]) {
-        let share = wanted.len().div_ceil(AT_ONCE);
+        let share = wanted.len().div_ceil(MAX_REQUESTS);
         thread::scope(|scope| {
             for part in wanted.chunks(share.max(1)) {
                 // If no thread can be started, this part is fetched when it is read.

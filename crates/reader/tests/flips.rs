@@ -29,13 +29,13 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 const END_BYTES: u64 = 4 << 10;
 /// Address space of a process: far above what these shards need, far below what damage may claim.
 const ADDRESS_SPACE: u64 = 3 << 30;
-/// Time in which the flips of one dataset finish, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(900);
+/// Time limit for the flips of one dataset, generous enough for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(900);
 /// Records of a dataset, all in one shard.
 const RECORDS: u64 = 10;
 /// Environment variable that names the dataset for a child.
 const CASE: &str = "DSCONVERT_FLIPS_CASE";
-/// Environment variable that names the file in which a child notes its progress and failures.
+/// Environment variable that names the file to which a child writes its progress and failures.
 const REPORT: &str = "DSCONVERT_FLIPS_REPORT";
 
 /// Returns record `i`, with enough bytes for several pages.
@@ -72,7 +72,7 @@ fn flips_at_both_ends_of_a_shard_are_errors() {
         }
         std::thread::sleep(Duration::from_millis(50));
         running.retain_mut(|(case, child, started)| {
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > TIMEOUT {
                 child.kill().unwrap();
             }
             let Some(status) = child.try_wait().unwrap() else { return true };
@@ -94,7 +94,8 @@ fn one_process() {
     let (format, kind) = cases()[case];
     let report = std::path::PathBuf::from(std::env::var_os(REPORT).unwrap());
     limit_address_space();
-    // The decoders report some damage by a panic that is caught. Printing each one would hide everything else.
+    // Third-party decoders panic on some damage; the reader catches these panics. Printing each one would drown the
+    // output.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let flipped = std::panic::catch_unwind(|| flip_all(format, kind, &report));
@@ -139,7 +140,7 @@ fn flip_all(format: Format, kind: Kind, report: &Path) -> Vec<String> {
         }
         file.write_all_at(&byte, at).unwrap();
     }
-    assert!(errors > 100, "the flips are noticed");
+    assert!(errors > 100, "the flips are detected");
     failed
 }
 

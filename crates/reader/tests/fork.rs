@@ -1,7 +1,7 @@
-//! Forks while the threads of a loader work: child and parent both continue from the same position.
+//! Forks while the threads of a loader run: child and parent both continue from the same position.
 //!
 //! Only the thread that forks exists in the child. Locks that other threads held stay locked there, so a child that
-//! waits for one waits forever. An alarm ends such a child and fails the test.
+//! waits for one would deadlock. An alarm ends such a child and fails the test.
 
 #![allow(unsafe_code)] // fork has no safe form.
 #![allow(clippy::unwrap_used)] // The exception for tests does not cover helpers.
@@ -20,20 +20,20 @@ use dsconvert_reader::format::Format;
 use dsconvert_reader::loader::{Batch, Batching, Loader, LoaderOptions};
 use dsconvert_reader::schema::Kind;
 
-/// Seconds after which a child counts as stuck.
-const PATIENCE: u32 = 60;
+/// Seconds after which a child counts as deadlocked.
+const TIMEOUT_SECONDS: u32 = 60;
 /// Number of children for each format and kind of batches. Several, because it is a matter of chance whether a lock is
 /// held when the process forks.
 const CHILDREN: usize = 12;
 
-/// Runs `work` in a child. Returns whether it completed, without a panic or an endless wait.
+/// Runs `work` in a child. Returns whether it completed without a panic or a deadlock.
 fn in_child(work: impl FnOnce()) -> bool {
     // SAFETY: the child runs on its own copy of the memory, and exits by `_exit`, before any code of the test harness.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
         // SAFETY: these calls touch no memory.
-        unsafe { libc::alarm(PATIENCE) };
+        unsafe { libc::alarm(TIMEOUT_SECONDS) };
         let status = i32::from(catch_unwind(AssertUnwindSafe(work)).is_err());
         // SAFETY: as above.
         unsafe { libc::_exit(status) };
@@ -57,7 +57,7 @@ fn content(batch: Batch) -> (Vec<u64>, Vec<i64>) {
 }
 
 #[test]
-fn parent_and_child_both_go_on() {
+fn parent_and_child_both_continue() {
     let shards = [40; 12];
     for format in Format::ALL {
         let dir = tempfile::tempdir().unwrap();

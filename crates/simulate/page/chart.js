@@ -2,11 +2,11 @@
 const Chart = (() => {
   "use strict";
 
-  // Space for labels on the left, and on the right.
+  // Left margin, which contains the labels, and right margin.
   const GUTTER = 66;
   const MARGIN = 8;
 
-  // Draws workers, queue and model on `chart`, and returns the function from a time to its place.
+  // Draws workers, queue and model on `chart`. Returns the function that maps a time to an x coordinate.
   function draw(chart, width, result, { perWorker, taken, fillOf }) {
     const { options } = result;
     const style = getComputedStyle(document.documentElement);
@@ -71,12 +71,12 @@ const Chart = (() => {
       if (b.taken !== null) changes.push([b.taken, -1]);
     }
     changes.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
-    let count = 0, most = 1;
+    let count = 0, max = 1;
     for (const [, change] of changes) {
       count += change;
-      most = Math.max(most, count);
+      max = Math.max(max, count);
     }
-    const queueY = (n) => queueTop + queueHeight * (1 - n / most);
+    const queueY = (n) => queueTop + queueHeight * (1 - n / max);
     g.fillStyle = color("--ready");
     g.beginPath();
     g.moveTo(GUTTER, queueY(0));
@@ -91,7 +91,7 @@ const Chart = (() => {
     g.lineTo(chartX(result.end), queueY(0));
     g.fill();
     g.fillStyle = color("--soft");
-    g.fillText(String(most), GUTTER - 6, queueTop + 5);
+    g.fillText(String(max), GUTTER - 6, queueTop + 5);
     g.fillText("queue", GUTTER - 6, queueTop + queueHeight / 2);
     g.fillText("0", GUTTER - 6, queueTop + queueHeight - 4);
 
@@ -110,14 +110,14 @@ const Chart = (() => {
     return chartX;
   }
 
-  function niceStep(range, most) {
-    const raw = range / most;
+  function niceStep(range, maxSteps) {
+    const raw = range / maxSteps;
     const power = 10 ** Math.floor(Math.log10(raw));
     const factor = [1, 2, 5].find((f) => f * power >= raw);
     return (factor === undefined ? 10 : factor) * power;
   }
 
-  // The time at `x`, which may be outside of the run.
+  // Returns the time at `x`, which may be outside the run.
   const timeAt = (chart, result, x) => ((x - GUTTER) / (chart.clientWidth - GUTTER - MARGIN)) * result.end;
 
   return { draw, timeAt };

@@ -1,5 +1,5 @@
-// The simulator of `src/engine`, with the same event log for the same options. Integers are nanoseconds below 2^53;
-// floating-point functions are spelled out, because those of `Math` differ between browsers.
+// JavaScript port of `src/engine`: the same options give the same event log. Integers are nanoseconds below 2^53. `ln`,
+// `exp` and `sqrt` are implemented here, because those of `Math` differ between browsers.
 const Simulate = (() => {
   "use strict";
 
@@ -64,7 +64,7 @@ const Simulate = (() => {
 
   const rotate = (x, n) => ((x << n) | (x >>> (32 - n))) >>> 0;
 
-  // The seed has a low and a high half of 32 bits.
+  // `seed` holds the low and the high 32 bits of the seed.
   function makeRandom(seed, stream) {
     let h = (seed[0] ^ mix((seed[1] + Math.imul(stream, 0x9e3779b9)) >>> 0)) >>> 0;
     const s = [0, 0, 0, 0].map(() => {
@@ -206,8 +206,8 @@ const Simulate = (() => {
   const divideDown = (a, b) => (a - (a % b)) / b;
   const divideUp = (a, b) => (a % b === 0 ? a / b : divideDown(a, b) + 1);
 
-  // Throws if more than `mostBatches` are loaded.
-  function run(options, mostBatches = Infinity) {
+  // Throws if more than `maxBatches` are loaded.
+  function run(options, maxBatches = Infinity) {
     const { workers: count, prefetch, order, cores, stop } = options;
     const capacity = options.queue === null ? prefetch * count : options.queue;
     const horizon = stop.after_ns === undefined ? MAX_RUN_NS : stop.after_ns;
@@ -240,7 +240,7 @@ const Simulate = (() => {
 
     function newBatch(worker) {
       if (batches.length >= limit) return null;
-      if (batches.length >= mostBatches) throw new Error(`the run has more than ${mostBatches} batches`);
+      if (batches.length >= maxBatches) throw new Error(`the run has more than ${maxBatches} batches`);
       batches.push({
         worker, load: nextLoad(), start: null, startWork: 0, done: null, queued: null, taken: null, step: null, end: null,
       });
@@ -396,9 +396,9 @@ const Simulate = (() => {
 
   const logText = (result) => result.events.map((e) => `${e.ns} ${e.kind} ${e.batch} ${e.worker}\n`).join("");
 
-  // --- run.rs: what the animation asks for
+  // --- run.rs: progress of a batch, for the animation
 
-  // The first index whose item does not satisfy `holds`.
+  // Returns the first index whose item does not satisfy `holds`.
   function partition(items, holds) {
     let low = 0, high = items.length;
     while (low < high) {

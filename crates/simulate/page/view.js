@@ -3,7 +3,7 @@
   "use strict";
 
   const MS = 1e6;
-  const MOST_BATCHES = 20000;
+  const MAX_PAGE_BATCHES = 20000;
   const SVG = "http://www.w3.org/2000/svg";
   const byId = (id) => document.getElementById(id);
   const COLOURS = [[212, 50], [24, 46], [152, 36], [268, 56], [340, 50], [190, 38], [46, 38], [300, 42], [100, 34], [4, 52]];
@@ -15,24 +15,24 @@
   const given = JSON.parse(byId("options").textContent);
 
   const constant = (ms) => ({ shape: "constant", mean_ns: Math.round(ms * MS), cv: 0 });
-  const situation = (changes) => ({
+  const presetOptions = (changes) => ({
     workers: 7, prefetch: 2, order: "pytorch", queue: null, load: constant(2000), slow: null, step: constant(100),
     transfer_ns: 0, startup_ns: 0, stagger_ns: 0, cores: null, step_core: false, tick_ns: 1, seed: [1, 0], stop: { after_ns: 30e9 }, ...changes,
   });
   const PRESETS = [
     { name: "This run", about: "The run that this page was made for.", options: given },
     { name: "Bottleneck", about: "Seven workers need 2 s per batch: 3.5 batches per second for a model that consumes 10. It waits 1.3 s in every 2 s.",
-      options: situation({}) },
+      options: presetOptions({}) },
     { name: "Balanced", about: "At 700 ms, seven workers load exactly the 10 batches per second that the model consumes.",
-      options: situation({ load: constant(700) }) },
+      options: presetOptions({ load: constant(700) }) },
     { name: "Twice as fast", about: "At 350 ms, the workers have twice the capacity. The queue fills up, and the workers wait for the model.",
-      options: situation({ load: constant(350) }) },
+      options: presetOptions({ load: constant(350) }) },
     { name: "High variance", about: "The mean is still 2 s. The regular stall is gone, the bottleneck is not: a slow batch holds back finished ones, and the model waits even longer.",
-      options: situation({ load: { shape: "lognormal", mean_ns: 2000 * MS, cv: 0.5 } }) },
+      options: presetOptions({ load: { shape: "lognormal", mean_ns: 2000 * MS, cv: 0.5 } }) },
     { name: "Desynchronised", about: "The workers start one after another. The long stall becomes a short one before every batch; the total is the same.",
-      options: situation({ stagger_ns: Math.round(2000 * MS / 7) }) },
+      options: presetOptions({ stagger_ns: Math.round(2000 * MS / 7) }) },
     { name: "Converted dataset", about: "Decoding and resizing were done once, offline: loading is 20 times faster, and two workers are enough.",
-      options: situation({ load: constant(100), workers: 2 }) },
+      options: presetOptions({ load: constant(100), workers: 2 }) },
   ];
 
   let options = given;
@@ -46,7 +46,7 @@
 
   // --- the command line
 
-  // Lines break between options, not inside them.
+  // Wraps each option in a span, so that lines break only between options.
   function showCommand() {
     const pieces = Words.command(options).flatMap((part) => {
       const span = document.createElement("span");
@@ -60,7 +60,7 @@
 
   const CONTROLS = ["load", "cv", "workers", "prefetch", "step", "order", "shape", "stagger"];
 
-  // A slider that ends before the value is made longer.
+  // Sets a slider, and extends its range if it does not contain the value.
   function setSlider(id, value) {
     const slider = byId(id);
     if (value > Number(slider.max)) slider.max = value;
@@ -120,7 +120,7 @@
   function simulate(next) {
     let found;
     try {
-      found = Simulate.run(next, MOST_BATCHES);
+      found = Simulate.run(next, MAX_PAGE_BATCHES);
     } catch (error) {
       byId("verdict").textContent = `This cannot be shown: ${error.message}.`;
       byId("verdict").className = "verdict bad";
@@ -146,7 +146,7 @@
       [String(report.batches), `batches in ${Words.round(seconds)} s`],
       [Words.percent(report.idleShare), "of the time the GPU is idle"],
       [report.stallCount === 0 ? "none" : Words.timeText(report.stallMean),
-        report.stallCount === 0 ? "stalls after the first batch" : report.stallCount === 1 ? "length of the one stall" : "mean length of a stall"],
+        report.stallCount === 0 ? "stalls after the first batch" : report.stallCount === 1 ? "length of the only stall" : "mean length of a stall"],
       [report.stallPeriod === null ? "–" : Words.timeText(report.stallPeriod), "from one stall to the next"],
     ];
     byId("numbers").replaceChildren(...entries.map(([value, name]) => {
@@ -240,7 +240,7 @@
 
   const ease = (x) => (x <= 0 ? 0 : x >= 1 ? 1 : x * x * (3 - 2 * x));
 
-  // Draws batches that are on their way or queued.
+  // Draws the queued batches, and those moving to the queue or to the model.
   function drawTokens(waiting, leaving) {
     const fall = Math.min(180 * MS, options.step.mean_ns * 1.2);
     const { size, shown } = place;

@@ -8,7 +8,7 @@ const Words = (() => {
   const timeText = (ns) => (ns >= 1e9 ? `${round(ns / 1e9)} s` : ns >= MS ? `${round(ns / MS)} ms` : `${round(ns / 1e3)} µs`);
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
 
-  // Mean of a normal variable of mean 1, given that it is positive.
+  // Returns the mean of a normal variable with mean 1, given that it is positive.
   function truncatedMean(cv) {
     const z = 1 / cv;
     const density = Math.exp(-0.5 * z * z) / 2.506628274631;
@@ -24,7 +24,7 @@ const Words = (() => {
     return mean * (slow === null ? 1 : 1 + slow.share * (slow.factor - 1));
   }
 
-  // Whether something is wrong, and the verdict.
+  // Returns whether the model waits too much, and the verdict as text.
   function verdict(options, report) {
     const parallel = options.cores === null ? options.workers : Math.min(options.cores, options.workers);
     const perStep = options.step.mean_ns + options.transfer_ns;
@@ -44,7 +44,7 @@ const Words = (() => {
     return [true, `Uneven loading is the bottleneck: the workers are fast enough on average, but ${waits}. More prefetch, more workers or another order may help.`];
   }
 
-  // The parts of the command line that simulates `options`.
+  // Returns the parts of the command line that simulates `options`.
   function command(options) {
     const parts = ["dsconvert simulate"];
     const add = (flag, value) => parts.push(`--${flag} ${value}`);

@@ -62,11 +62,11 @@ impl SlowRuns {
         if !(1.0..=1000.0).contains(&self.factor) {
             return Err(Error::new("slow-factor", format!("{} is not between 1 and 1000", self.factor)));
         }
-        let least = (self.share / (1.0 - self.share)).max(1.0);
-        if !(self.length >= least && self.length <= 1e6) {
+        let min_length = (self.share / (1.0 - self.share)).max(1.0);
+        if !(self.length >= min_length && self.length <= 1e6) {
             return Err(Error::new(
                 "slow-length",
-                format!("{} is not between {least} and 1000000 for this share", self.length),
+                format!("{} is not between {min_length} and 1000000 for this share", self.length),
             ));
         }
         Ok(())
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn means_and_variation_are_those_asked_for() {
+    fn means_and_variation_match_the_distribution() {
         for (shape, cv) in [
             (Shape::Constant, 0.0),
             (Shape::Normal, 0.3),

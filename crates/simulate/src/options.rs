@@ -15,6 +15,7 @@ pub const MAX_QUEUE: u32 = MAX_WORKERS * MAX_PREFETCH;
 pub const MAX_RUN_NS: u64 = 1_000_000_000_000_000;
 /// Maximum number of batches that a run delivers.
 pub const MAX_BATCHES: u64 = 1_000_000;
+
 /// How batches are assigned to workers and delivered to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
@@ -144,11 +145,7 @@ impl Options {
         if let Some(cores) = self.cores {
             check_count("cores", cores, MAX_WORKERS)?;
         } else if self.step_core {
-            return Err(Error::new(
-                "step-core",
-                "the number of cores is not limited, so the step shares none",
-            )
-            .help("give the number of cores"));
+            return Err(Error::new("step-core", "requires a limited number of cores").help("set cores"));
         }
         match &self.load {
             LoadTimes::Drawn(load) => load.check("load-ms", "load-cv")?,
@@ -185,12 +182,12 @@ impl Options {
     }
 }
 
-fn check_count(option: &'static str, value: u32, most: u32) -> Result<(), Error> {
+fn check_count(option: &'static str, value: u32, max: u32) -> Result<(), Error> {
     if value == 0 {
         return Err(Error::new(option, "must be at least 1"));
     }
-    if value > most {
-        return Err(Error::new(option, format!("{value} is above the maximum of {most}")));
+    if value > max {
+        return Err(Error::new(option, format!("{value} is above the maximum of {max}")));
     }
     Ok(())
 }
@@ -200,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_values_are_named() {
+    fn errors_name_the_option() {
         let good = Options::new(10.0, 10.0, 1).unwrap();
         let bad = |change: fn(&mut Options)| {
             let mut options = good.clone();

@@ -8,7 +8,7 @@ use crate::svg::{escape, timeline_svg};
 
 /// Maximum number of batches in the run that a page shows.
 pub const MAX_PAGE_BATCHES: usize = 20_000;
-/// Maximum number of workers that a page shows: more cells cannot be told apart.
+/// Maximum number of workers that a page shows: the cells of more workers would be too small.
 const MAX_PAGE_WORKERS: u32 = 64;
 
 const TEMPLATE: &str = include_str!("../page/page.html");
@@ -40,7 +40,7 @@ pub fn page_html(run: &Run, title: &str) -> Result<String, Error> {
             "workers",
             format!("a page shows at most {MAX_PAGE_WORKERS} workers, not {workers}"),
         )
-        .help("draw a picture with --svg instead"));
+        .help("draw the timeline as SVG instead"));
     }
     let loaded = run.batches().len();
     if loaded > MAX_PAGE_BATCHES {

@@ -57,14 +57,14 @@ impl FromStr for SweepRange {
         };
         let shown: String = text.chars().take(60).collect::<String>().escape_debug().to_string();
         let (name, values) = text.split_once('=').ok_or_else(|| bad(format!("`{shown}` has no `=`")))?;
-        let (parameter, most) = match name.trim() {
+        let (parameter, max) = match name.trim() {
             "workers" => (SweepParameter::Workers, MAX_WORKERS),
             "prefetch" => (SweepParameter::Prefetch, MAX_PREFETCH),
             _ => return Err(bad(format!("unknown parameter in `{shown}`; expected workers or prefetch"))),
         };
         let parse = |text: &str| match text.trim().parse::<u32>() {
-            Ok(n) if (1..=most).contains(&n) => Ok(n),
-            _ => Err(bad(format!("`{}` is not a number from 1 to {most}", text.trim().escape_debug()))),
+            Ok(n) if (1..=max).contains(&n) => Ok(n),
+            _ => Err(bad(format!("`{}` is not a number from 1 to {max}", text.trim().escape_debug()))),
         };
         let values: Vec<u32> = match values.split_once("..") {
             Some((first, last)) => (parse(first)?..=parse(last.trim_start_matches('='))?).collect(),
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_parsed_or_refused() {
+    fn ranges_are_parsed_or_rejected() {
         let values = |text: &str| text.parse::<SweepRange>().map(|range| range.values);
         assert_eq!(values("workers=1..=3").unwrap(), [1, 2, 3]);
         assert_eq!(values("prefetch=1, 4").unwrap(), [1, 4]);

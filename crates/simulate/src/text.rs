@@ -53,7 +53,7 @@ impl fmt::Display for Report {
         line(f, "stalls", text)?;
         let queue = &self.queue;
         let mut text = format!(
-            "mean {} batches, most {}, empty {} of the time",
+            "mean {} batches, max {}, empty {} of the time",
             number(queue.mean),
             queue.most,
             percent(queue.empty_share)

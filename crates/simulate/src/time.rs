@@ -15,12 +15,12 @@ const NS_PER_MS: f64 = 1e6;
 ///
 /// If `ms` is negative, not finite, or more than an hour.
 pub fn ns_from_ms(option: &'static str, ms: f64) -> Result<u64, Error> {
-    let most = MAX_TIME_NS as f64 / NS_PER_MS;
+    let max = MAX_TIME_NS as f64 / NS_PER_MS;
     if !ms.is_finite() || ms < 0.0 {
-        return Err(Error::new(option, format!("{ms} is not a number of milliseconds of at least 0")));
+        return Err(Error::new(option, format!("{ms} is not a non-negative number of milliseconds")));
     }
-    if ms > most {
-        return Err(Error::new(option, format!("{ms} ms is above the maximum of {most} ms (one hour)")));
+    if ms > max {
+        return Err(Error::new(option, format!("{ms} ms is above the maximum of {max} ms (one hour)")));
     }
     Ok((ms * NS_PER_MS + 0.5).floor() as u64)
 }

@@ -37,7 +37,7 @@ impl LoadTrace {
         match self.0.iter().position(|&ns| ns == 0 || ns > MAX_TIME_NS) {
             Some(i) => Err(Error::new(
                 "load-trace",
-                format!("load time {} is not more than 0 and at most one hour", i + 1),
+                format!("load time {} must be above 0 and at most one hour", i + 1),
             )),
             None => Ok(()),
         }
@@ -89,10 +89,7 @@ impl LoadTrace {
             let ns = match ns_from_ms("load-trace", ms) {
                 Ok(ns) if ns > 0 => ns,
                 _ => {
-                    return Err(bad(&format!(
-                        "is not more than 0 and at most {} ms",
-                        MAX_TIME_NS / 1_000_000
-                    )));
+                    return Err(bad(&format!("must be above 0 and at most {} ms", MAX_TIME_NS / 1_000_000)));
                 }
             };
             if times.len() == MAX_TRACE {
@@ -187,7 +184,7 @@ mod tests {
             ("# nothing\n", "has no load time"),
             ("1\nx\n", "line 2: `x` is not a number"),
             ("1\n2,5\n", "line 2"),
-            ("0\n", "line 1: `0` is not more than 0"),
+            ("0\n", "line 1: `0` must be above 0"),
             ("-3\n", "line 1"),
             ("nan\n", "line 1"),
             ("inf\n", "line 1"),
@@ -207,13 +204,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_trace_or_an_error(text in "\\PC{0,80}") {
+        fn arbitrary_text_never_causes_a_panic(text in "\\PC{0,80}") {
             let _ = LoadTrace::parse(&text);
             let _ = LoadTrace::parse(&format!("{{{text}}}"));
         }
 
         #[test]
-        fn what_is_written_is_read(times in proptest::collection::vec(1_u64..3_600_000_000, 1..50)) {
+        fn traces_round_trip(times in proptest::collection::vec(1_u64..3_600_000_000, 1..50)) {
             let text: String = times.iter().map(|us| format!("{}\n", *us as f64 / 1e3)).collect();
             let expected: Vec<u64> = times.iter().map(|us| us * 1_000).collect();
             prop_assert_eq!(LoadTrace::parse(&text).unwrap().ns().to_vec(), expected);

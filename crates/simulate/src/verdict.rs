@@ -55,15 +55,15 @@ pub struct Verdict {
     pub summary: String,
 }
 
-/// Returns whether the model hardly waits after its first batch.
-fn flows(report: &Report) -> bool {
+/// Returns whether loading keeps up: the model hardly waits after its first batch.
+fn keeps_up(report: &Report) -> bool {
     report.stall_share <= STALL_TOLERANCE
 }
 
-/// Returns whether the model hardly waits with `options`, once the first batches have passed.
+/// Returns whether loading would keep up with `options`, apart from the first batches.
 ///
 /// The loader's capacity must suffice too, because prefetched batches can hide a slow loader in a short run.
-fn would_flow(options: &Options) -> bool {
+fn would_keep_up(options: &Options) -> bool {
     if loader_limit(options) < model_limit(options) * (1.0 - 1e-9) {
         return false;
     }
@@ -104,7 +104,7 @@ impl Verdict {
         // Equal means give equal quotients, so the ratio differs from 1 only if the means differ.
         let ratio = loader_limit(options) / model_limit(options);
         // The ratio is checked too, because prefetched batches can hide a slow loader in a short run.
-        let bottleneck = if flows(&report) && ratio >= 1.0 - STALL_TOLERANCE {
+        let bottleneck = if keeps_up(&report) && ratio >= 1.0 - STALL_TOLERANCE {
             if ratio < 1.1 { Bottleneck::Balanced } else { Bottleneck::Model }
         } else if ratio < 1.0 - 1e-9 || report.first_batch_ns.is_none() {
             Bottleneck::Loading
@@ -134,18 +134,18 @@ impl Verdict {
         // Keeps the total length of the staggered start, whatever the number of workers.
         let spread = options.stagger_ns * u64::from(options.workers);
         let workers = |n: u32| Options { workers: n, stagger_ns: spread / u64::from(n), ..options.clone() };
-        self.workers_needed = smallest(options.workers + 1, MAX_WORKERS, |n| would_flow(&workers(n)));
+        self.workers_needed = smallest(options.workers + 1, MAX_WORKERS, |n| would_keep_up(&workers(n)));
         self.speedup_needed = speedup(options);
         if self.bottleneck == Bottleneck::Uneven {
             self.prefetch_needed = if options.order == Order::Pool {
                 let queue = |n: u32| Options { queue: Some(n), ..options.clone() };
-                smallest(options.queue_capacity().saturating_add(1), MAX_QUEUE, |n| would_flow(&queue(n)))
+                smallest(options.queue_capacity().saturating_add(1), MAX_QUEUE, |n| would_keep_up(&queue(n)))
             } else {
                 let prefetch = |n: u32| Options { prefetch: n, ..options.clone() };
-                smallest(options.prefetch + 1, MAX_PREFETCH, |n| would_flow(&prefetch(n)))
+                smallest(options.prefetch + 1, MAX_PREFETCH, |n| would_keep_up(&prefetch(n)))
             };
             self.completed_order_helps = options.order == Order::Pytorch
-                && would_flow(&Options { order: Order::Completed, ..options.clone() });
+                && would_keep_up(&Options { order: Order::Completed, ..options.clone() });
         }
     }
 
@@ -163,7 +163,7 @@ impl Verdict {
             }
             Bottleneck::Loading => format!(
                 "{}, because {} {} batches/s and the model could consume {}",
-                if flows(report) {
+                if keeps_up(report) {
                     "loading would be the bottleneck of a longer run".to_owned()
                 } else {
                     format!("loading is the bottleneck: the model waits {idle} of the time")
@@ -199,7 +199,7 @@ impl Verdict {
             remedies.push("delivery as completed".to_owned());
         }
         let remedies = match remedies.split_last() {
-            None => "; nothing that was tried removes it".to_owned(),
+            None => "; no remedy that was tried would remove it".to_owned(),
             Some((last, [])) => format!("; {last} would remove it"),
             Some((last, rest)) => format!("; {} or {last} would remove it", rest.join(", ")),
         };
@@ -227,15 +227,15 @@ fn search_options(options: &Options, report: &Report) -> Options {
     Options { stop: Stop::Batches(batches.clamp(200, SEARCH_BATCHES)), ..options.clone() }
 }
 
-/// Returns the smallest number in `least..=most` for which `works` holds. `works` must be monotonic.
-fn smallest(least: u32, most: u32, works: impl Fn(u32) -> bool) -> Option<u32> {
-    let (mut low, mut high) = (least, least);
+/// Returns the smallest number in `min..=max` for which `works` holds. `works` must be monotonic.
+fn smallest(min: u32, max: u32, works: impl Fn(u32) -> bool) -> Option<u32> {
+    let (mut low, mut high) = (min, min);
     while !works(high) {
-        if high >= most {
+        if high >= max {
             return None;
         }
         low = high + 1;
-        high = high.saturating_mul(2).min(most);
+        high = high.saturating_mul(2).min(max);
     }
     while low < high {
         let middle = low + (high - low) / 2;
@@ -247,7 +247,7 @@ fn smallest(least: u32, most: u32, works: impl Fn(u32) -> bool) -> Option<u32> {
 /// Returns the smallest speedup of loading that removes the bottleneck, to within about 1%; `None` if it is above 1024.
 fn speedup(options: &Options) -> Option<f64> {
     let works =
-        |factor: f64| would_flow(&Options { load: options.load.scaled(1.0 / factor), ..options.clone() });
+        |factor: f64| would_keep_up(&Options { load: options.load.scaled(1.0 / factor), ..options.clone() });
     let (mut low, mut high) = (1.0, 2.0);
     while !works(high) {
         low = high;

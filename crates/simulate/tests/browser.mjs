@@ -1,4 +1,4 @@
-// Opens pages and pictures in headless Chromium and uses them: node browser.mjs DIRECTORY [SCREENSHOTS]
+// Tests pages and pictures in headless Chromium: node browser.mjs DIRECTORY [SCREENSHOTS]
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ const expected = JSON.parse(readFileSync(join(directory, "expected.json"), "utf8
 const { call, open, js, frames, text, count, press, click, shoot, run } = await start(directory, screenshots);
 
 const batches = () => text("#numbers b");
-// Different colours on the canvas: an empty one has one.
+// Returns the number of different colours on the canvas; an empty canvas has one.
 const colours = () => js(`(() => {
   const c = document.getElementById("chart");
   const data = new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer);
@@ -21,7 +21,7 @@ const DESKTOP = { width: 1280, height: 900 };
 const PHONE = { width: 360, height: 740, dark: true };
 
 const tests = {
-  async "every page is drawn, on a desktop and on a phone, without a message"() {
+  async "every page is drawn on a desktop and on a phone, without console messages"() {
     for (const [file, page] of Object.entries(expected.pages)) {
       for (const [name, view] of Object.entries({ desktop: DESKTOP, phone: PHONE })) {
         await open(file, view);
@@ -101,7 +101,7 @@ const tests = {
   async "play, pause, speed and scrubber move the time, also with the keyboard"() {
     await open("bottleneck.html", DESKTOP);
     const clock = async () => Number.parseFloat(await text("#clock"));
-    assert.equal(await text("#play"), "Play", "nothing moves by itself when less motion is preferred");
+    assert.equal(await text("#play"), "Play", "does not play automatically with prefers-reduced-motion");
     assert.equal(await clock(), 0);
     await click("#play");
     assert.equal(await text("#play"), "Pause");
@@ -123,11 +123,11 @@ const tests = {
     await js(`document.getElementById("speed").value = "20"`);
     await click("#play");
     await js("new Promise((done) => setTimeout(done, 2600))");
-    assert.equal(await clock(), 30, "20 times as fast, the run of 30 s is over");
+    assert.equal(await clock(), 30, "at 20×, the run of 30 s has ended");
     assert.equal(await text("#play"), "Play");
     await click("#timeline");
     assert.ok((await clock()) > 5 && (await clock()) < 25);
-    // Everything that can be used is reached with the Tab key, with a visible outline.
+    // Every control is reached with the Tab key and has a visible focus outline.
     await open("bottleneck.html", DESKTOP);
     const reachedIds = new Set();
     for (let i = 0; i < 30; i += 1) {
@@ -140,7 +140,7 @@ const tests = {
     }
   },
 
-  async "the page plays by itself when motion is welcome"() {
+  async "the page plays automatically unless reduced motion is preferred"() {
     await open("bottleneck.html", { ...DESKTOP, still: false });
     await js("new Promise((done) => setTimeout(done, 250))");
     assert.ok(Number.parseFloat(await text("#clock")) > 0);

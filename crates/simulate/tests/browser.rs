@@ -127,7 +127,7 @@ fn pages_and_pictures_work_in_a_browser() {
 }
 
 #[test]
-fn what_a_page_cannot_show_is_an_error() {
+fn runs_too_large_for_a_page_are_errors() {
     let crowded = simulate(&Options { workers: 65, ..base(2000.0) }).unwrap();
     assert_eq!(page_html(&crowded, "").unwrap_err().option(), "workers");
     let long = Options { stop: Stop::Batches(20_001), ..Options::new(1.0, 1.0, 2).unwrap() };
@@ -135,7 +135,7 @@ fn what_a_page_cannot_show_is_an_error() {
 }
 
 #[test]
-fn a_page_needs_nothing_else() {
+fn pages_are_self_contained() {
     let html = page_html(&simulate(&base(700.0)).unwrap(), HOSTILE).unwrap();
     // The title appears only as text, including its braces.
     assert!(!html.contains("<img") && !html.contains("<script>window"));

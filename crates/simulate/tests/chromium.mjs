@@ -1,5 +1,5 @@
-// Headless Chromium, driven by the DevTools protocol over a pipe, which needs no package. Every message of the console,
-// every exception, every dialog and every request that fails is a complaint.
+// Test harness for headless Chromium, driven through the DevTools protocol over a pipe, which needs no package. Console
+// messages, exceptions, dialogs and failed requests fail a test.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 
-// Starts a browser that opens files of `directory`; screenshots go to the folder `screenshots`, when it is given.
+// Starts a browser that opens files of `directory`. Screenshots are saved in the folder `screenshots`, if given.
 export async function start(directory, screenshots) {
   const profile = mkdtempSync(join(tmpdir(), "dsconvert-browser-"));
   const chromium = spawn("chromium", [
@@ -15,7 +15,7 @@ export async function start(directory, screenshots) {
     "--remote-debugging-pipe", `--user-data-dir=${profile}`,
   ], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
 
-  const complained = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Page.javascriptDialogOpening"];
+  const complaintMethods = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Page.javascriptDialogOpening"];
   const answers = new Map();
   const complaints = [];
   let listeners = [];
@@ -30,7 +30,7 @@ export async function start(directory, screenshots) {
       if (message.id) {
         answers.get(message.id)(message);
         answers.delete(message.id);
-      } else if (complained.includes(message.method)) {
+      } else if (complaintMethods.includes(message.method)) {
         complaints.push(JSON.stringify(message.params).slice(0, 500));
       }
       listeners = listeners.filter(({ method, done }) => (message.method === method ? (done(), false) : true));

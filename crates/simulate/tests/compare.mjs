@@ -1,4 +1,5 @@
-// Reads one configuration per line and prints the event log of each, then `# FINISHED END COMPUTING STALLS STALL_NS`.
+// Reads options as JSON, one run per line. Prints the event log of each run, then
+// `# FINISHED END COMPUTING STALLS STALL_NS`.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 

@@ -48,7 +48,7 @@ fn constant_times_give_the_reference_counts() {
 }
 
 #[test]
-fn published_random_runs_are_repeated_on_average() {
+fn published_random_runs_are_reproduced_on_average() {
     let in_order = means(|load, seed| drawn(Shape::Normal, load, 0.2, seed));
     near(in_order, [94.0, 276.0, 296.0], 0.02);
     // One run of 60 exponential times varies by several percent.
@@ -230,7 +230,7 @@ fn check_invariants(run: &Run) {
     }
     delivered.sort_unstable();
     delivered.dedup();
-    assert!(delivered.len() as u64 >= run.finished(), "a batch came twice");
+    assert!(delivered.len() as u64 >= run.finished(), "a batch was delivered twice");
     for batch in run.batches() {
         let times =
             [batch.start_ns, batch.done_ns, batch.queued_ns, batch.taken_ns, batch.step_ns, batch.end_ns];

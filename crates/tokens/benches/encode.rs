@@ -4,8 +4,8 @@
 //! DSCONVERT_BENCH_TOKENIZERS=gpt2.json:bert.json DSCONVERT_BENCH_TEXTS=en.jsonl:code.txt cargo bench -p dsconvert-tokens --bench encode
 //! ```
 //!
-//! Texts are `.jsonl` files (field `text`) or any other files (one document each). Without the variables, a small
-//! tokenizer and a text are generated. `DSCONVERT_BENCH_REFERENCE_MB` (default 1) limits the text that the slow
+//! Texts are `.jsonl` files (field `text`) or other files (one document each). Without the variables, a small tokenizer
+//! and a text are generated. `DSCONVERT_BENCH_REFERENCE_MB` (default 1) limits the text that the slow
 //! reference encodes; 0 means all of it, which is the differential test. Columns: MB/s of the reference, of the fast
 //! engine's first pass with an empty cache, and of its second pass; the ratio of first pass to reference; the number of
 //! documents whose ids differ. For each tokenizer, a line before them states its engine and how long loading takes.
@@ -29,12 +29,12 @@ fn main() {
     let mut texts: Vec<(String, Vec<String>)> =
         paths("DSCONVERT_BENCH_TEXTS").iter().map(|p| (stem(p), documents(p))).collect();
     if texts.is_empty() {
-        texts.push(("made here".to_owned(), made_text()));
+        texts.push(("generated".to_owned(), generated_text()));
     }
     let mut tokenizers: Vec<(String, Vec<u8>)> =
         paths("DSCONVERT_BENCH_TOKENIZERS").iter().map(|p| (stem(p), std::fs::read(p).unwrap())).collect();
     if tokenizers.is_empty() {
-        tokenizers.push(("made here".to_owned(), made_tokenizer(&texts[0].1)));
+        tokenizers.push(("generated".to_owned(), trained_tokenizer(&texts[0].1)));
     }
     let megabytes =
         std::env::var("DSCONVERT_BENCH_REFERENCE_MB").map_or(REFERENCE_MB, |v| v.parse().unwrap());
@@ -164,7 +164,7 @@ fn documents(path: &str) -> Vec<String> {
 }
 
 /// Generates words of an invented language: frequent short ones and rare long ones.
-fn made_text() -> Vec<String> {
+fn generated_text() -> Vec<String> {
     let syllables = ["ba", "do", "ki", "ru", "sha", "ten", "wo", "lim", "qu", "é", "ost", "ing"];
     let mut state = 1u64;
     let mut random = move |n: usize| {
@@ -186,7 +186,7 @@ fn made_text() -> Vec<String> {
 }
 
 /// Trains a byte-level BPE tokenizer on `text`.
-fn made_tokenizer(text: &[String]) -> Vec<u8> {
+fn trained_tokenizer(text: &[String]) -> Vec<u8> {
     use tokenizers::models::bpe::{BPE, BpeTrainer};
     use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 

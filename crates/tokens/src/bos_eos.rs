@@ -26,8 +26,8 @@ const EOS_NAMES: [&str; 9] = [
     "<|eos|>",
     "<|end▁of▁sentence|>",
 ];
-/// BOS if there is no other candidate.
-const BOS_LAST_RESORT: &str = "<|endoftext|>";
+/// BOS if no other token matches.
+const BOS_FALLBACK: &str = "<|endoftext|>";
 /// Result of the search for BOS or EOS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FoundToken {
@@ -82,7 +82,7 @@ pub(crate) fn find(
         fitting.extend(names.iter().filter_map(|name| id_of(name).map(|id| token(name, id))));
     }
     if fitting.is_empty() && end == SequenceEnd::Bos {
-        fitting.extend(id_of(BOS_LAST_RESORT).map(|id| token(BOS_LAST_RESORT, id)));
+        fitting.extend(id_of(BOS_FALLBACK).map(|id| token(BOS_FALLBACK, id)));
     }
     Ok(match fitting.as_slice() {
         [] => FoundToken::None,
@@ -158,7 +158,7 @@ mod tests {
         (0..).zip(names).map(|(id, t)| SpecialToken { id, token: (*t).to_owned() }).collect()
     }
 
-    fn look(
+    fn find_in(
         end: SequenceEnd,
         named: Option<&str>,
         post_processor: &Value,
@@ -177,36 +177,36 @@ mod tests {
     }
 
     #[test]
-    fn the_post_processor_is_believed_before_names() {
+    fn the_post_processor_takes_precedence_over_names() {
         let template = json!({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {
             "type": "TemplateProcessing",
             "single": [{"SpecialToken": {"id": "<go>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
                        {"SpecialToken": {"id": "<stop>", "type_id": 0}}]}]});
         let names = ["<s>", "</s>", "<go>", "<stop>"];
-        assert_eq!(token(look(SequenceEnd::Bos, None, &template, &names)), "<go>");
-        assert_eq!(token(look(SequenceEnd::Eos, None, &template, &names)), "<stop>");
-        assert_eq!(token(look(SequenceEnd::Eos, Some("</s>"), &template, &names)), "</s>");
+        assert_eq!(token(find_in(SequenceEnd::Bos, None, &template, &names)), "<go>");
+        assert_eq!(token(find_in(SequenceEnd::Eos, None, &template, &names)), "<stop>");
+        assert_eq!(token(find_in(SequenceEnd::Eos, Some("</s>"), &template, &names)), "</s>");
         let as_string = json!({"type": "TemplateProcessing", "single": "<go> $A:0 <stop>:1"});
-        assert_eq!(token(look(SequenceEnd::Eos, None, &as_string, &names)), "<stop>");
+        assert_eq!(token(find_in(SequenceEnd::Eos, None, &as_string, &names)), "<stop>");
         let roberta = json!({"type": "RobertaProcessing", "cls": ["<go>", 2], "sep": ["<stop>", 3]});
-        assert_eq!(token(look(SequenceEnd::Bos, None, &roberta, &names)), "<go>");
+        assert_eq!(token(find_in(SequenceEnd::Bos, None, &roberta, &names)), "<go>");
     }
 
     #[test]
-    fn endoftext_begins_only_when_nothing_else_does() {
-        assert_eq!(token(look(SequenceEnd::Bos, None, &Value::Null, &["<|endoftext|>"])), "<|endoftext|>");
-        assert_eq!(token(look(SequenceEnd::Bos, None, &Value::Null, &["<|endoftext|>", "<s>"])), "<s>");
+    fn endoftext_is_bos_only_without_another_candidate() {
+        assert_eq!(token(find_in(SequenceEnd::Bos, None, &Value::Null, &["<|endoftext|>"])), "<|endoftext|>");
+        assert_eq!(token(find_in(SequenceEnd::Bos, None, &Value::Null, &["<|endoftext|>", "<s>"])), "<s>");
     }
 
     #[test]
-    fn nobody_guesses() {
+    fn ambiguous_and_missing_tokens_are_errors() {
         let names = ["<s>", "[CLS]"];
-        let found = look(SequenceEnd::Bos, None, &Value::Null, &names).unwrap();
+        let found = find_in(SequenceEnd::Bos, None, &Value::Null, &names).unwrap();
         let error = required(SequenceEnd::Bos, &found, &special(&names)).unwrap_err();
         assert!(error.to_string().contains("<s>, [CLS]"), "{error}");
-        let found = look(SequenceEnd::Eos, None, &Value::Null, &names).unwrap();
+        let found = find_in(SequenceEnd::Eos, None, &Value::Null, &names).unwrap();
         let error = required(SequenceEnd::Eos, &found, &special(&names)).unwrap_err();
         assert!(error.help().unwrap().contains("`eos_token`"), "{error}");
-        assert!(look(SequenceEnd::Eos, Some("<nope>"), &Value::Null, &names).is_err());
+        assert!(find_in(SequenceEnd::Eos, Some("<nope>"), &Value::Null, &names).is_err());
     }
 }

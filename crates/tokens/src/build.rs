@@ -14,7 +14,7 @@ use crate::info::{SpecialToken, TokenizerInfo};
 use crate::options::{SpecialInText, TokenizerOptions};
 use crate::sentencepiece::SentencePiece;
 use crate::special::SpecialTokenFinder;
-use crate::tokenizer::{Base, Tokenizer};
+use crate::tokenizer::{ReferenceEngine, Tokenizer};
 
 /// Model type of [`Tokenizer::bytes`] in [`TokenizerInfo::model`].
 pub const BYTES: &str = "bytes";
@@ -73,7 +73,7 @@ impl Tokenizer {
             info,
             finder: SpecialTokenFinder::Nothing,
             hidden: IdSet::default(),
-            reference: Base::Bytes(Bytes),
+            reference: ReferenceEngine::Bytes(Bytes),
             fast: None,
             serial: next_serial(),
         })
@@ -119,7 +119,9 @@ impl Tokenizer {
         };
         Ok(Self {
             finder: SpecialTokenFinder::of_strings(&special)?,
-            reference: Base::SentencePiece(Box::new(model.with_max_bytes(options.max_reference_bytes()))),
+            reference: ReferenceEngine::SentencePiece(Box::new(
+                model.with_max_bytes(options.max_reference_bytes()),
+            )),
             options,
             json: Some(json.into()),
             info,

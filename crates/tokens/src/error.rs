@@ -18,10 +18,10 @@ pub enum SequenceEnd {
 }
 
 impl SequenceEnd {
-    fn verb(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
-            SequenceEnd::Bos => "begins",
-            SequenceEnd::Eos => "ends",
+            SequenceEnd::Bos => "BOS",
+            SequenceEnd::Eos => "EOS",
         }
     }
 
@@ -51,13 +51,13 @@ pub enum LoadError {
     },
     /// The parser of the reference panicked because parts of the file refer to missing parts. Contains the panic
     /// message.
-    #[error("the tokenizer.json contradicts itself: loading it failed ({0})")]
+    #[error("the tokenizer.json is inconsistent, so it cannot be loaded: {0}")]
     Inconsistent(String),
     /// The file has no model.
     #[error("the tokenizer.json has no \"model\"")]
     MissingModel,
     /// The model type is not in [`MODEL_TYPES`](crate::MODEL_TYPES). Contains the type as JSON.
-    #[error("the tokenizer.json has a model of the unknown type {0}")]
+    #[error("the model in the tokenizer.json has the unknown type {0}")]
     UnknownModelType(String),
     /// The model has no vocabulary.
     #[error("the model in the tokenizer.json has no \"vocab\"")]
@@ -75,7 +75,7 @@ pub enum LoadError {
         special_tokens: Vec<SpecialToken>,
     },
     /// BOS or EOS is to be added, but the tokenizer has no token for it.
-    #[error("the tokenizer does not say which token {} a sequence", end.verb())]
+    #[error("the tokenizer does not define its {} token", end.name())]
     NoSequenceToken {
         /// BOS or EOS.
         end: SequenceEnd,
@@ -83,7 +83,7 @@ pub enum LoadError {
         special_tokens: Vec<SpecialToken>,
     },
     /// BOS or EOS is to be added, but several tokens match.
-    #[error("several tokens could be the one that {} a sequence: {}", end.verb(), candidates.join(", "))]
+    #[error("several tokens could be the {} token: {}", end.name(), candidates.join(", "))]
     AmbiguousSequenceToken {
         /// BOS or EOS.
         end: SequenceEnd,
@@ -91,13 +91,13 @@ pub enum LoadError {
         candidates: Vec<String>,
     },
     /// `add_special_tokens` is set together with `add_bos` or `add_eos`.
-    #[error("`add_special_tokens` excludes `add_bos` and `add_eos`")]
+    #[error("`add_special_tokens` cannot be combined with `add_bos` or `add_eos`")]
     ConflictingOptions,
     /// [`Tokenizer::bytes`](crate::Tokenizer::bytes) does not support an option.
-    #[error("the tokenizer \"bytes\" has no named and no special tokens")]
+    #[error("the tokenizer \"bytes\" has no special tokens, and its BOS and EOS tokens cannot be chosen")]
     BytesHasNoSpecialTokens,
     /// `add_special_tokens` is set, but the tokens of the post-processor depend on the text.
-    #[error("the post-processor of the tokenizer does not put fixed tokens around a sequence")]
+    #[error("the post-processor of the tokenizer does not add fixed tokens around a sequence")]
     UnclearPostProcessor,
     /// A SentencePiece model is damaged or of an unsupported type. Contains the reason.
     #[error("the SentencePiece model cannot be used: {0}")]
@@ -107,13 +107,11 @@ pub enum LoadError {
     UnusableRanks(String),
     /// [`SpecialInText::Parse`](crate::SpecialInText::Parse) is set for a SentencePiece model, which never parses
     /// control symbols in a text.
-    #[error(
-        "SentencePiece models never parse control symbols in a text, so `special_in_text` cannot be parse"
-    )]
+    #[error("`special_in_text` cannot be parse: SentencePiece models never parse control symbols in a text")]
     ParsedControls,
     /// [`EngineChoice::Fast`](crate::EngineChoice::Fast) is set, but the tokenizer has no fast engine, or its engine
     /// failed the proof. Contains the reason.
-    #[error("the fast engine cannot work with this tokenizer: {0}")]
+    #[error("the fast engine cannot be used with this tokenizer: {0}")]
     NoFastEngine(String),
 }
 
@@ -172,7 +170,7 @@ pub enum EncodeError {
     #[error("the text contains the special token {0:?}")]
     SpecialToken(String),
     /// The text contains the internal name of a control token; see [`SpecialInText::Text`](crate::SpecialInText::Text).
-    #[error("the text spells the hidden name of a control token")]
+    #[error("the text contains the internal name of a control token")]
     HiddenName,
     /// Only the reference can encode the text, but the text is longer than
     /// [`max_reference_bytes`](crate::TokenizerOptions::max_reference_bytes) before or after normalization.
@@ -197,7 +195,7 @@ pub enum EncodeError {
     #[error("{0} was cut inside a character")]
     SplitCharacter(&'static str),
     /// The reference or an engine panicked. Contains the panic message.
-    #[error("a panic while the text was encoded: {0}")]
+    #[error("encoding the text panicked: {0}")]
     Panicked(String),
 }
 
@@ -211,10 +209,10 @@ fn too_large(bytes: u64, limit: u64) -> String {
     let what = match bytes > limit {
         true => format!("only the reference tokenizer can encode a text of {bytes} bytes"),
         false => {
-            format!("the normalizer of the tokenizer makes more than {limit} bytes of a text of {bytes}")
+            format!("the normalizer of the tokenizer turns a text of {bytes} bytes into more than {limit}")
         }
     };
     format!(
-        "{what}; `max_reference_bytes` is {limit}, because encoding takes some 150 bytes of memory for each byte"
+        "{what}; `max_reference_bytes` is {limit}, because the reference needs about 150 bytes of memory per byte"
     )
 }

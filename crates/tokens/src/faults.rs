@@ -9,8 +9,8 @@ use crate::scratch::Scratch;
 use crate::tokenizer::Tokenizer;
 
 impl Tokenizer {
-    /// Creates [`Tokenizer::bytes`] with an engine that drops the last id of texts that contain `word`, to test how a
-    /// program reacts when [`verify`](Self::verify) finds wrong ids.
+    /// Creates [`Tokenizer::bytes`] with an engine that drops the last id of every text that contains `word`, to test
+    /// how a program reacts when [`verify`](Self::verify) finds wrong ids.
     ///
     /// # Errors
     ///

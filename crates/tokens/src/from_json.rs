@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 use crate::bos_eos::{self, FoundToken};
 use crate::bpe_file::BpeFile;
 use crate::build::{next_serial, sha256};
-use crate::engine::fast::draft::Draft;
+use crate::engine::fast::bpe_tables::BpeTables;
 use crate::engine::fast::parts::EngineParts;
 use crate::engine::reference::Reference;
 use crate::engine::{self, Engine};
@@ -22,7 +22,7 @@ use crate::quick::{self, PROBES, Partial};
 use crate::scratch::Scratch;
 use crate::sentencepiece;
 use crate::special::{self, SpecialTokenFinder};
-use crate::tokenizer::{Base, Tokenizer};
+use crate::tokenizer::{ReferenceEngine, Tokenizer};
 
 type Result<T> = std::result::Result<T, LoadError>;
 
@@ -42,34 +42,34 @@ impl Tokenizer {
         }
         let json = Arc::new(json);
         let file = match options.engine {
-            EngineChoice::Reference => Err("it is not wanted".to_owned()),
+            EngineChoice::Reference => Err("no fast engine was requested".to_owned()),
             EngineChoice::Auto | EngineChoice::Fast => BpeFile::parse(&json),
         };
         if let Ok(file) = &file
-            && let Some(tokenizer) = Self::quickly(&json, file, &options)
+            && let Some(tokenizer) = Self::load_partial(&json, file, &options)
         {
             return Ok(tokenizer);
         }
-        Self::completely(&json, file, options)
+        Self::load_complete(&json, file, options)
     }
 
-    /// Loads the tokenizer in `file` without the complete reference. Returns `None` if that is not possible, also if
-    /// there is an error, which [`completely`](Self::completely) then reports.
-    fn quickly(json: &Arc<Vec<u8>>, file: &BpeFile<'_>, options: &TokenizerOptions) -> Option<Self> {
-        // The tables of a file that is not loaded this way are built later, so this comes before them.
+    /// Loads the tokenizer in `file` without the complete reference. Returns `None` if that is not possible, or on an
+    /// error, which [`load_complete`](Self::load_complete) then reports.
+    fn load_partial(json: &Arc<Vec<u8>>, file: &BpeFile<'_>, options: &TokenizerOptions) -> Option<Self> {
+        // First, so that no tables are built for a file that is not loaded this way.
         let excerpt = quick::excerpt(file)?;
         let parse_special = options.special_in_text == SpecialInText::Parse;
         let partial = || (Partial::load(file, &excerpt, parse_special), sha256(json));
-        let ((partial, sha256), draft) = both(partial, || Draft::new(file));
-        let (Partial { loaded, vocab_size, hidden }, draft) = (partial?, draft.ok()?);
+        let ((partial, sha256), tables) = join(partial, || BpeTables::new(file));
+        let (Partial { loaded, vocab_size, hidden }, tables) = (partial?, tables.ok()?);
         if options.add_special_tokens && !hidden.is_empty() {
-            // The post-processor is determined with control tokens that are not hidden.
+            // The post-processor needs the control tokens, but the excerpt has already hidden them.
             return None;
         }
-        let max_id = max_id(&draft, &loaded.tokenizer);
+        let max_id = max_id(&tables, &loaded.tokenizer);
         let added = loaded.tokenizer.get_added_vocabulary().get_vocab();
         let id_of = |token: &str| added.get(token).copied().or_else(|| file.model.vocab.get(token));
-        let around = Around::new(&loaded, options, id_of).ok()?;
+        let surrounding = SurroundingTokens::new(&loaded, options, id_of).ok()?;
         let finder = SpecialTokenFinder::new(&loaded).ok()?;
         let Loaded { tokenizer, outline } = loaded;
         let complete = quick::complete(Arc::clone(json), parse_special);
@@ -81,32 +81,33 @@ impl Tokenizer {
             vocab_size,
             max_id,
             sha256,
-            around,
+            surrounding,
             finder,
             hidden,
             reference,
             outline,
             unigram_unk: None,
-            draft: Ok(draft),
+            tables: Ok(tables),
         };
         parts.tokenizer(json).ok().filter(|tokenizer| tokenizer.fast.is_some())
     }
 
     /// Loads a tokenizer with the complete reference. `file` is the parsed file, if it has a BPE model.
-    pub(crate) fn completely(
+    pub(crate) fn load_complete(
         json: &Arc<Vec<u8>>,
         file: std::result::Result<BpeFile<'_>, String>,
         options: TokenizerOptions,
     ) -> Result<Self> {
-        let (loaded, draft) = both(|| load::load(json), || file.and_then(|file| Draft::new(&file)));
+        let (loaded, tables) = join(|| load::load(json), || file.and_then(|file| BpeTables::new(&file)));
         let mut loaded = loaded?;
-        let max_id = match &draft {
-            Ok(draft) => max_id(draft, &loaded.tokenizer),
+        let max_id = match &tables {
+            Ok(tables) => max_id(tables, &loaded.tokenizer),
             Err(_) => loaded.tokenizer.get_vocab(true).into_values().max().unwrap_or(0),
         };
         let vocab_size = loaded.tokenizer.get_vocab_size(true) as u64;
         let finder = SpecialTokenFinder::new(&loaded)?;
-        let around = Around::new(&loaded, &options, |token| loaded.tokenizer.token_to_id(token))?;
+        let surrounding =
+            SurroundingTokens::new(&loaded, &options, |token| loaded.tokenizer.token_to_id(token))?;
 
         let model = loaded.model_type();
         let parse_special = options.special_in_text == SpecialInText::Parse;
@@ -121,13 +122,13 @@ impl Tokenizer {
             vocab_size,
             max_id,
             sha256: sha256(json),
-            around,
+            surrounding,
             finder,
             hidden,
             reference,
             outline,
             unigram_unk,
-            draft,
+            tables,
         };
         parts.tokenizer(json)
     }
@@ -141,24 +142,24 @@ struct LoadedParts {
     /// The largest id, including added tokens.
     max_id: u32,
     sha256: String,
-    around: Around,
+    surrounding: SurroundingTokens,
     finder: SpecialTokenFinder,
     hidden: IdSet,
     reference: Arc<Reference>,
     outline: Outline,
     unigram_unk: Option<usize>,
-    draft: std::result::Result<Draft, String>,
+    tables: std::result::Result<BpeTables, String>,
 }
 
 impl LoadedParts {
     /// Chooses the engine.
     fn tokenizer(self, json: &Arc<Vec<u8>>) -> Result<Tokenizer> {
-        let Self { options, around, hidden, reference, outline, unigram_unk, draft, .. } = self;
+        let Self { options, surrounding, hidden, reference, outline, unigram_unk, tables, .. } = self;
         let parse_special = options.special_in_text == SpecialInText::Parse;
         let parts = EngineParts { reference: &reference, outline: &outline, parse_special, unigram_unk };
-        let draft = draft.map(|draft| draft.without(&hidden));
-        let Chosen { fast, note: engine_note } = choose(options.engine, &parts, draft)?;
-        let Around { prefix, suffix, bos, eos } = around;
+        let tables = tables.map(|tables| tables.without(&hidden));
+        let EngineSelection { fast, note: engine_note } = select_engine(options.engine, &parts, tables)?;
+        let SurroundingTokens { prefix, suffix, bos, eos } = surrounding;
         let info = TokenizerInfo {
             model: self.model.to_owned(),
             vocab_size: self.vocab_size,
@@ -178,22 +179,22 @@ impl LoadedParts {
             suffix,
             finder: self.finder,
             hidden,
-            reference: Base::Reference(reference),
+            reference: ReferenceEngine::Reference(reference),
             fast,
             serial: next_serial(),
         })
     }
 }
 
-/// The ids that are added around a text, and the BOS and EOS tokens.
-struct Around {
+/// The ids that are added before and after a text, and the BOS and EOS tokens.
+struct SurroundingTokens {
     prefix: Vec<u32>,
     suffix: Vec<u32>,
     bos: FoundToken,
     eos: FoundToken,
 }
 
-impl Around {
+impl SurroundingTokens {
     /// `id_of` looks up a string in the whole vocabulary.
     fn new(loaded: &Loaded, options: &TokenizerOptions, id_of: impl Fn(&str) -> Option<u32>) -> Result<Self> {
         let special = special::special_tokens(loaded.tokenizer.get_added_vocabulary());
@@ -220,55 +221,55 @@ impl Around {
 }
 
 /// Runs both closures, in parallel if there is more than one CPU and a thread can be started.
-fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
+fn join<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
     let is_single = available_parallelism().is_ok_and(|count| count.get() == 1);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).thread_name(|_| "tables".to_owned());
     let Some(pool) = (!is_single).then(|| pool.build().ok()).flatten() else {
         return (one(), other());
     };
-    let mut made = None;
+    let mut result = None;
     let one = pool.in_place_scope(|scope| {
-        scope.spawn(|_| made = Some(caught(other)));
+        scope.spawn(|_| result = Some(caught(other)));
         one()
     });
-    match made {
-        Some(Ok(made)) => (one, made),
+    match result {
+        Some(Ok(result)) => (one, result),
         Some(Err(panic)) => resume_unwind(Box::new(panic)),
-        None => resume_unwind(Box::new("a thread has lost its work")),
+        None => resume_unwind(Box::new("a spawned task did not run")),
     }
 }
 
-/// Returns the largest id of the tokenizer, given its draft.
-fn max_id(draft: &Draft, tokenizer: &tokenizers::Tokenizer) -> u32 {
+/// Returns the largest id of the tokenizer whose BPE tables are `tables`.
+fn max_id(tables: &BpeTables, tokenizer: &tokenizers::Tokenizer) -> u32 {
     let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder().keys();
-    added.copied().fold(draft.max_id(), u32::max)
+    added.copied().fold(tables.max_id(), u32::max)
 }
 
 /// The chosen engine.
-struct Chosen {
+struct EngineSelection {
     fast: Option<Box<dyn Engine>>,
     /// Reason why there is no fast engine although one was allowed.
     note: Option<String>,
 }
 
 /// Chooses a fast engine that passes the proof, or the reference and the reason if a fast engine was allowed.
-fn choose(
+fn select_engine(
     choice: EngineChoice,
     parts: &EngineParts<'_>,
-    draft: std::result::Result<Draft, String>,
-) -> Result<Chosen> {
+    tables: std::result::Result<BpeTables, String>,
+) -> Result<EngineSelection> {
     if choice == EngineChoice::Reference {
-        return Ok(Chosen { fast: None, note: None });
+        return Ok(EngineSelection { fast: None, note: None });
     }
     let reference = parts.reference;
-    let engine = engine::fast::build(parts, draft).and_then(|engine| {
+    let engine = engine::fast::build(parts, tables).and_then(|engine| {
         let mut scratch = Scratch::new(0);
         engine::proof::check(&*engine, reference, &mut scratch).map(|()| engine)
     });
     match (engine, choice) {
-        (Ok(engine), _) => Ok(Chosen { fast: Some(engine), note: None }),
+        (Ok(engine), _) => Ok(EngineSelection { fast: Some(engine), note: None }),
         (Err(why), EngineChoice::Fast) => Err(LoadError::NoFastEngine(why)),
-        (Err(why), _) => Ok(Chosen { fast: None, note: Some(why) }),
+        (Err(why), _) => Ok(EngineSelection { fast: None, note: Some(why) }),
     }
 }
 

@@ -80,9 +80,10 @@ impl Growth {
         if self.worst_case(text.len() as u64) <= most {
             return true;
         }
-        let measured = Measured { steps: &self.steps, most, done: 0.into(), exceeded: false.into() };
-        added.extract_and_normalize(Some(&measured), text);
-        !measured.exceeded.into_inner()
+        let normalizer =
+            MeasuringNormalizer { steps: &self.steps, most, done: 0.into(), exceeded: false.into() };
+        added.extract_and_normalize(Some(&normalizer), text);
+        !normalizer.exceeded.into_inner()
     }
 
     /// Returns an upper bound on the size of a text of `bytes` bytes after any of the steps.
@@ -145,7 +146,7 @@ fn pattern(replace: &Value) -> Pattern {
 }
 
 /// Normalizer that measures each step. Once the limit is exceeded, it makes every text empty.
-struct Measured<'a> {
+struct MeasuringNormalizer<'a> {
     steps: &'a [GrowthStep],
     most: u64,
     /// Bytes of the parts of the document that are already normalized.
@@ -153,7 +154,7 @@ struct Measured<'a> {
     exceeded: AtomicBool,
 }
 
-impl Measured<'_> {
+impl MeasuringNormalizer<'_> {
     /// Returns whether a part of `bytes` bytes fits in addition to the others, and records it if not.
     fn check(&self, bytes: u64) -> bool {
         let fits = self.done.load(Ordering::Relaxed).saturating_add(bytes) <= self.most;
@@ -164,7 +165,7 @@ impl Measured<'_> {
     }
 }
 
-impl Normalizer for Measured<'_> {
+impl Normalizer for MeasuringNormalizer<'_> {
     fn normalize(&self, text: &mut NormalizedString) -> tokenizers::Result<()> {
         if self.exceeded.load(Ordering::Relaxed) {
             text.clear();
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_without_end_is_noticed_before_it_is_there() {
+    fn excessive_growth_is_detected_before_it_happens() {
         let doublings: Vec<Value> = (0..60).map(|_| replace("a", "aa")).collect();
         let chapters: Vec<Value> = (0..4).map(|_| regex(".", &"x".repeat(1 << 20))).collect();
         let map = precompiled(&[("a", &"b".repeat(1 << 20))]);

@@ -1,6 +1,6 @@
-//! A set of ids that is queried once per token.
+//! A set of ids, as a bitmap, because it is queried once per token.
 
-/// A bitmap with one bit per id.
+/// A set of ids, with one bit per id.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct IdSet(Vec<u64>);
 

@@ -1,4 +1,4 @@
-//! Loading of a `tokenizer.json`, with clear error messages.
+//! Loading of a `tokenizer.json` by the reference, with clearer error messages.
 //!
 //! Truncation, padding and BPE dropout are switched off; the random merges of dropout would give different ids every
 //! time.
@@ -47,7 +47,7 @@ impl Loaded {
 /// Loads the tokenizer in `json`.
 pub(crate) fn load(json: &[u8]) -> Result<Loaded> {
     let outline: Outline = serde_json::from_slice(json).map_err(|e| {
-        LoadError::malformed("the tokenizer is not a JSON object of the tokenizer.json kind", e)
+        LoadError::malformed("the tokenizer is not a JSON object in the format of a tokenizer.json", e)
     })?;
     check(outline.model.as_ref())?;
     // The parsers of some parts index into tables from the file, so they can panic.
@@ -75,8 +75,8 @@ pub(crate) fn load(json: &[u8]) -> Result<Loaded> {
 /// Reads the tokenizer in `json`, whose model type is `ty`. The scores of a Unigram model are read by
 /// [`unigram_scores`].
 ///
-/// To find the type of a model, the reference's general reader first makes two copies of it; these took a third of the
-/// 0.6 s for the file of Llama 3. The reference's readers for specific types, used here, make no such copies.
+/// To find the type of a model, the reference's general reader first makes two copies of it. For the file of Llama 3,
+/// the copies took a third of the 0.6 s. The reference's readers for specific types, used here, make no such copies.
 fn read(json: &[u8], ty: Option<&str>) -> tokenizers::Result<tokenizers::Tokenizer> {
     let known = match ty {
         Some("BPE") => read_as::<ReadModel<BPE>>(json).or_else(|| read_as::<BPE>(json)),
@@ -127,7 +127,7 @@ mod tests {
     use crate::testing::{add_token, bpe, bytes, unigram, wordlevel, wordpiece};
 
     #[test]
-    fn a_model_of_a_known_type_is_read_as_the_usual_way_reads_it() {
+    fn readers_for_specific_types_agree_with_the_general_reader() {
         for mut file in [bpe(), wordpiece(), wordlevel(), unigram()] {
             add_token(&mut file, "<dog>", true, false);
             let ty = file["model"]["type"].as_str().unwrap().to_owned();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_those_of_the_package_with_and_without_a_type() {
+    fn scores_equal_those_of_the_package_with_and_without_a_type() {
         let mut file = unigram();
         for piece in file["model"]["vocab"].as_array_mut().unwrap() {
             piece[1] = json!(-2.848_354_339_599_609_4);

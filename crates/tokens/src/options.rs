@@ -52,7 +52,7 @@ pub enum SpecialInText {
     /// Ordinary characters: no text can inject a control token.
     ///
     /// Control tokens in the model's own vocabulary get an internal name: `control token N`, with U+0000 and U+10FFFF
-    /// before and after it. A text that spells such a name is refused with
+    /// before and after it. A text that contains such a name is refused with
     /// [`EncodeError::HiddenName`](crate::EncodeError::HiddenName).
     #[default]
     Text,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn options_survive_json_and_refuse_what_they_do_not_know() {
+    fn options_round_trip_through_json_and_refuse_unknown_fields() {
         let options = TokenizerOptions { add_bos: true, ..Default::default() };
         let json = serde_json::to_string(&options).unwrap();
         assert_eq!(serde_json::from_str::<TokenizerOptions>(&json).unwrap(), options);

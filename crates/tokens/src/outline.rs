@@ -10,7 +10,7 @@ pub const MODEL_TYPES: [&str; 4] = ["BPE", "WordPiece", "Unigram", "WordLevel"];
 /// The character that represents a space in SentencePiece models.
 pub(crate) const METASPACE: char = '\u{2581}';
 
-/// Top-level members of the file.
+/// The top-level members of the file that this crate uses.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Outline {
     pub(crate) model: Option<ModelOutline>,

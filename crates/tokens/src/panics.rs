@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_becomes_its_message_and_is_announced_as_contained() {
+    fn a_panic_is_contained_and_becomes_its_message() {
         assert!(!is_panic_contained());
         assert_eq!(caught(is_panic_contained), Ok(true));
         assert_eq!(caught::<()>(|| panic!("bad block {}", 7)), Err("bad block 7".to_owned()));

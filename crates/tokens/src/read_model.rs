@@ -1,4 +1,4 @@
-//! Faster or more exact readers for models of the reference.
+//! Deserialization of the reference's models in place of its own readers, which are slower or less exact.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use tokenizers::{Model, ModelWrapper, Token};
 
 use crate::bpe_file::{BpeSettings, MergeStrings};
 
-/// A model of the reference. It implements [`Model`] only so that the reference's file reader accepts it in place of
-/// its own.
+/// A model of the reference, with its own deserialization. It implements [`Model`] only so that the reference's file
+/// reader accepts it.
 pub(crate) struct ReadModel<M>(pub(crate) M);
 
 impl<M: Into<ModelWrapper>> From<ReadModel<M>> for ModelWrapper {

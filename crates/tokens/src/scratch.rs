@@ -1,4 +1,4 @@
-//! Per-thread encoding state.
+//! The state of one encoding thread.
 
 use crate::engine::fast::buffers::Buffers;
 use crate::sentencepiece::buffers::SentencePieceBuffers;

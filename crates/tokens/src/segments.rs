@@ -25,14 +25,14 @@ pub(crate) const SEGMENT_BYTES: usize = 1 << 16;
 /// Maximum capacity that a thread's id buffer keeps between texts.
 const KEPT_IDS: usize = 1 << 20;
 
-/// Segments per thread that may be finished and not yet appended to the output. Without a limit, threads that encode
-/// faster than one thread appends would hold all `u32` ids of a text.
+/// Maximum number of finished segments per thread that are not yet appended to the output. Without a limit, threads
+/// that encode faster than one thread appends would hold all `u32` ids of a text.
 const AHEAD_PER_THREAD: usize = 4;
 
 /// Assumed minimum number of bytes per id, for reserving capacity for the ids of a text or a segment.
 const BYTES_PER_ID: usize = 2;
 
-/// First and last id of the text itself, without added tokens, and its segments.
+/// The first and the last id of the text itself, without added tokens, and its segments.
 #[derive(Default)]
 pub(crate) struct Ends {
     pub(crate) first: Option<u32>,
@@ -51,20 +51,20 @@ impl Ends {
 type SegmentIds = Result<Option<Vec<u32>>, EncodeError>;
 
 /// A text divided into segments, which several threads may encode.
-struct Divided<'a> {
+struct DividedText<'a> {
     engine: &'a dyn Engine,
     text: &'a str,
     segments: Vec<Range<usize>>,
     /// The first segment that no thread has started.
     next: AtomicUsize,
     /// Finished segments that are not yet appended to the output.
-    made: Mutex<BTreeMap<usize, SegmentIds>>,
+    finished: Mutex<BTreeMap<usize, SegmentIds>>,
     /// Scratches of the helpers that are not running.
     helpers: Mutex<Vec<Scratch>>,
-    most_ahead: usize,
+    max_ahead: usize,
 }
 
-impl<'a> Divided<'a> {
+impl<'a> DividedText<'a> {
     fn new(engine: &'a dyn Engine, text: &'a str, scratch: &Scratch) -> Self {
         let (mut segments, mut at) = (Vec::new(), 0);
         while text.len() - at > SEGMENT_BYTES
@@ -80,14 +80,14 @@ impl<'a> Divided<'a> {
             text,
             segments,
             next: AtomicUsize::new(0),
-            made: Mutex::default(),
-            most_ahead: AHEAD_PER_THREAD * (helpers.len() + 1),
+            finished: Mutex::default(),
+            max_ahead: AHEAD_PER_THREAD * (helpers.len() + 1),
             helpers: Mutex::new(helpers),
         }
     }
 
-    fn made(&self) -> MutexGuard<'_, BTreeMap<usize, SegmentIds>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn finished(&self) -> MutexGuard<'_, BTreeMap<usize, SegmentIds>> {
+        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn helpers(&self) -> MutexGuard<'_, Vec<Scratch>> {
@@ -96,7 +96,7 @@ impl<'a> Divided<'a> {
 
     /// Returns whether finished segments have to be appended before another one is encoded.
     fn is_full(&self) -> bool {
-        self.made().len() >= self.most_ahead
+        self.finished().len() >= self.max_ahead
     }
 
     /// Returns the scratch of a helper that is not running, if one is useful.
@@ -145,7 +145,7 @@ impl SegmentEncoder<'_> {
         out: &mut impl IdSink,
     ) -> Result<Option<Ends>, EncodeError> {
         if text.len() > SEGMENT_BYTES {
-            let divided = Divided::new(engine, text, scratch);
+            let divided = DividedText::new(engine, text, scratch);
             if divided.segments.len() > 1 {
                 return self.encode_divided(&divided, scratch, out);
             }
@@ -179,49 +179,49 @@ impl SegmentEncoder<'_> {
 
     fn encode_divided(
         &self,
-        divided: &Divided<'_>,
+        divided: &DividedText<'_>,
         scratch: &mut Scratch,
         out: &mut impl IdSink,
     ) -> Result<Option<Ends>, EncodeError> {
-        let begin = out.count();
+        let start = out.count();
         out.reserve(divided.text.len() / BYTES_PER_ID);
         out.append(self.prefix)?;
-        let (mut ends, mut given) = (Ends::default(), 0);
+        let (mut ends, mut next_segment) = (Ends::default(), 0);
         // Appends finished segments in order. The first failed segment is always reached, because all segments before
         // it were started before it.
-        let mut give = || -> Result<bool, EncodeError> {
+        let mut flush = || -> Result<bool, EncodeError> {
             loop {
-                let Some(made) = divided.made().remove(&given) else { return Ok(true) };
-                let Some(ids) = made? else { return Ok(false) };
+                let Some(result) = divided.finished().remove(&next_segment) else { return Ok(true) };
+                let Some(ids) = result? else { return Ok(false) };
                 ends.add(&ids);
-                let from = out.count() - begin;
+                let from = out.count() - start;
                 out.append(&ids)?;
-                let text = divided.segments.get(given).cloned().unwrap_or_default();
-                ends.segments.push(Segment { text, ids: from..out.count() - begin });
-                given += 1;
+                let text = divided.segments.get(next_segment).cloned().unwrap_or_default();
+                ends.segments.push(Segment { text, ids: from..out.count() - start });
+                next_segment += 1;
             }
         };
         let mut encode_own = |scratch: &mut Scratch, start_helpers: &dyn Fn()| {
-            let mut going_on = Ok(true);
-            while matches!(going_on, Ok(true)) {
+            let mut can_continue = Ok(true);
+            while matches!(can_continue, Ok(true)) {
                 start_helpers();
                 if !self.encode_next(divided, scratch) {
                     break;
                 }
-                going_on = give();
-                // A helper is encoding the next segment to append. It waits for nothing, so this soon ends.
-                while matches!(going_on, Ok(true)) && divided.is_full() {
+                can_continue = flush();
+                // A helper is encoding the next segment to append. It never blocks, so this loop ends soon.
+                while matches!(can_continue, Ok(true)) && divided.is_full() {
                     std::thread::yield_now();
-                    going_on = give();
+                    can_continue = flush();
                 }
             }
             divided.next.store(divided.segments.len(), Ordering::Relaxed);
-            going_on
+            can_continue
         };
         let has_helpers = !divided.helpers().is_empty();
-        let going_on = match has_helpers {
+        let can_continue = match has_helpers {
             false => encode_own(scratch, &|| {}),
-            // Idle threads run the helpers. A helper returns when there is nothing to encode for the moment.
+            // Idle threads run the helpers. A helper returns when there is currently nothing to encode.
             true => rayon::in_place_scope(|scope| {
                 encode_own(scratch, &|| {
                     while let Some(mut scratch) = divided.idle_helper() {
@@ -233,7 +233,7 @@ impl SegmentEncoder<'_> {
                 })
             }),
         }?;
-        if !going_on || !give()? {
+        if !can_continue || !flush()? {
             return Ok(None);
         }
         out.append(self.suffix)?;
@@ -241,7 +241,7 @@ impl SegmentEncoder<'_> {
     }
 
     /// Encodes the next segment; returns false if none is left.
-    fn encode_next(&self, divided: &Divided<'_>, scratch: &mut Scratch) -> bool {
+    fn encode_next(&self, divided: &DividedText<'_>, scratch: &mut Scratch) -> bool {
         let at = divided.next.fetch_add(1, Ordering::Relaxed);
         let Some(text) = divided.segments.get(at).and_then(|segment| divided.text.get(segment.clone()))
         else {
@@ -252,14 +252,14 @@ impl SegmentEncoder<'_> {
             scratch.renew();
             Err(EncodeError::Panicked(panic))
         });
-        let made = encoded.and_then(|outcome| match outcome {
+        let result = encoded.and_then(|outcome| match outcome {
             Outcome::Done => self.check_hidden(&ids).map(|()| Some(ids)),
             Outcome::Declined => Ok(None),
         });
-        if !matches!(made, Ok(Some(_))) {
+        if !matches!(result, Ok(Some(_))) {
             divided.next.store(divided.segments.len(), Ordering::Relaxed);
         }
-        divided.made().insert(at, made);
+        divided.finished().insert(at, result);
         true
     }
 
@@ -302,7 +302,7 @@ mod tests {
     struct SlowSink {
         encoded: Arc<AtomicUsize>,
         appended: usize,
-        most_ahead: usize,
+        max_ahead: usize,
         ids: Vec<u32>,
     }
 
@@ -313,7 +313,7 @@ mod tests {
 
         fn append(&mut self, ids: &[u32]) -> Result<(), EncodeError> {
             std::thread::sleep(std::time::Duration::from_millis(1));
-            self.most_ahead = self.most_ahead.max(self.encoded.load(Ordering::Relaxed) - self.appended);
+            self.max_ahead = self.max_ahead.max(self.encoded.load(Ordering::Relaxed) - self.appended);
             self.appended += usize::from(!ids.is_empty());
             self.ids.extend_from_slice(ids);
             Ok(())
@@ -327,19 +327,19 @@ mod tests {
     }
 
     #[test]
-    fn helpers_are_only_a_few_segments_ahead() {
+    fn helpers_stay_within_the_limit_of_finished_segments() {
         let text: String = ('a'..='z').cycle().take(300 * SEGMENT_BYTES).collect();
         let (threads, hidden) = (3, IdSet::new(&[]));
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let encoder = SegmentEncoder { prefix: &[], suffix: &[], hidden: &hidden };
         let encoded = Arc::new(AtomicUsize::new(0));
         let engine = Counting(Arc::clone(&encoded));
-        let mut sink = SlowSink { encoded, appended: 0, most_ahead: 0, ids: Vec::new() };
+        let mut sink = SlowSink { encoded, appended: 0, max_ahead: 0, ids: Vec::new() };
         let ends = pool.install(|| encoder.encode(&engine, &text, &mut Scratch::new(0), &mut sink));
         assert_eq!(ends.unwrap().unwrap().segments.len(), 300);
         assert!(sink.ids.iter().copied().eq(text.bytes().map(u32::from)));
         // Every thread may exceed the limit by the segment that it is encoding.
         let most = (AHEAD_PER_THREAD + 1) * threads;
-        assert!(sink.most_ahead <= most, "{} segments", sink.most_ahead);
+        assert!(sink.max_ahead <= most, "{} segments", sink.max_ahead);
     }
 }

@@ -75,7 +75,7 @@ impl SpecialTokenFinder {
         };
         if tokenizer.get_normalizer().is_some() && tokens.iter().any(normalized) {
             let cores: Option<Vec<&str>> =
-                tokens.iter().map(|token| untouched(&token.token, &outline.normalizer)).collect();
+                tokens.iter().map(|token| unchanged_part(&token.token, &outline.normalizer)).collect();
             let cores = cores.map(|cores| automaton(&cores)).transpose()?.map(Box::new);
             let is_space = |c: char| c.is_whitespace() || c == METASPACE;
             let has_spaces = tokens.iter().any(|token| token.token.contains(is_space));
@@ -102,9 +102,9 @@ fn automaton(strings: &[&str]) -> Result<AhoCorasick> {
 }
 
 /// Returns the longest part of `token` that the normalizer leaves unchanged. A text contains it if `token` is found in
-/// the normalized text. `None` if there is no such part, or if the normalizer does more than write spaces differently,
-/// as those of SentencePiece models do.
-fn untouched<'t>(token: &'t str, normalizer: &Value) -> Option<&'t str> {
+/// the normalized text. `None` if there is no such part, or if the normalizer does anything other than replace spaces
+/// and prepend strings, as those of SentencePiece models do.
+fn unchanged_part<'t>(token: &'t str, normalizer: &Value) -> Option<&'t str> {
     let mut written = " ".to_owned();
     for part in normalizers(normalizer) {
         let string = |at: &str| part.pointer(at).and_then(Value::as_str);
@@ -259,19 +259,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_normalizer_of_spaces_leaves_the_rest_of_a_token() {
+    fn a_normalizer_of_spaces_leaves_a_part_of_a_token_unchanged() {
         let replace = json!({"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"});
         let both = json!({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "_"}, replace]});
-        assert_eq!(untouched("<s>", &replace), Some("<s>"));
-        assert_eq!(untouched("the quick\u{2581}dog", &replace), Some("quick"));
-        assert_eq!(untouched(" _", &replace), Some("_"));
-        assert_eq!(untouched("a_bc", &both), Some("bc"));
-        assert_eq!(untouched(" _\u{2581}", &both), None);
+        assert_eq!(unchanged_part("<s>", &replace), Some("<s>"));
+        assert_eq!(unchanged_part("the quick\u{2581}dog", &replace), Some("quick"));
+        assert_eq!(unchanged_part(" _", &replace), Some("_"));
+        assert_eq!(unchanged_part("a_bc", &both), Some("bc"));
+        assert_eq!(unchanged_part(" _\u{2581}", &both), None);
         for other in [
             json!({"type": "Lowercase"}),
             json!({"type": "Replace", "pattern": {"Regex": " "}, "content": ""}),
         ] {
-            assert_eq!(untouched("<s>", &other), None);
+            assert_eq!(unchanged_part("<s>", &other), None);
         }
     }
 }

@@ -7,11 +7,11 @@ use std::ops::Range;
 pub struct EncodeStats {
     /// Number of special-token strings in the text, whether or not they were encoded as those tokens.
     pub special_in_text: u64,
-    /// The first id of the text itself is the token that was added before it.
+    /// Whether the first id of the text itself is the token that was added before it.
     pub doubled_bos: bool,
-    /// The last id of the text itself is the token that was added after it.
+    /// Whether the last id of the text itself is the token that was added after it.
     pub doubled_eos: bool,
-    /// The reference produced the ids.
+    /// Whether the reference produced the ids.
     pub by_reference: bool,
     /// The segments of a long text, in order; empty if it was encoded as a whole.
     pub segments: Vec<Segment>,

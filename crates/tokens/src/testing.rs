@@ -88,7 +88,7 @@ pub(crate) fn char_bpe(crosses: bool) -> Value {
 }
 
 /// [`char_bpe`] with a Metaspace pre-tokenizer and its prepend scheme `scheme`.
-pub(crate) fn char_bpe_behind_metaspace(scheme: &str, split: bool, crosses: bool) -> Value {
+pub(crate) fn char_bpe_with_metaspace(scheme: &str, split: bool, crosses: bool) -> Value {
     let mut value = char_bpe(crosses);
     value["normalizer"] = Value::Null;
     value["pre_tokenizer"] =

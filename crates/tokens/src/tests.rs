@@ -9,7 +9,7 @@ use crate::engine::fast::tests::families;
 use crate::testing::{
     PAGE, add_token, bpe, bytes, char_bpe, precompiled, tricky, unigram, wordlevel, wordpiece,
 };
-use crate::tokenizer::Base;
+use crate::tokenizer::ReferenceEngine;
 use crate::*;
 
 fn tokenizer(value: &Value, options: TokenizerOptions) -> Tokenizer {
@@ -27,7 +27,7 @@ fn with(special_in_text: SpecialInText) -> TokenizerOptions {
 }
 
 #[test]
-fn the_ids_are_those_of_the_reference() {
+fn a_page_has_the_ids_of_the_reference() {
     for value in [bpe(), wordpiece(), wordlevel(), unigram()] {
         let reference: tokenizers::Tokenizer = serde_json::from_value(value.clone()).unwrap();
         let ours = tokenizer(&value, TokenizerOptions::default());
@@ -77,7 +77,7 @@ fn dropout_is_switched_off() {
 }
 
 #[test]
-fn the_largest_id_counts_added_tokens() {
+fn the_largest_id_includes_added_tokens() {
     let mut value = bpe();
     let base = value["model"]["vocab"].as_object().unwrap().len();
     for i in 0..65_536 - base {
@@ -96,7 +96,7 @@ fn the_largest_id_counts_added_tokens() {
 }
 
 #[test]
-fn a_hole_in_the_vocabulary_counts_too() {
+fn ids_may_have_gaps() {
     let mut value = wordlevel();
     value["model"]["vocab"]["far"] = json!(70_000);
     let t = tokenizer(&value, TokenizerOptions::default());
@@ -105,7 +105,7 @@ fn a_hole_in_the_vocabulary_counts_too() {
 }
 
 #[test]
-fn a_special_string_in_the_text_is_text_a_token_or_an_error() {
+fn special_strings_in_a_text_follow_the_policy() {
     let text = "the<|endoftext|>dog";
     let (ids, stats) = encode(&tokenizer(&bpe(), with(SpecialInText::Text)), text);
     assert!(!ids.contains(&0));
@@ -131,7 +131,7 @@ fn added_tokens_that_are_not_special_always_match() {
 
 /// The models of these tokenizers have the control tokens in their own vocabulary.
 #[test]
-fn no_model_makes_a_control_token_from_text() {
+fn no_model_produces_a_control_token_from_text() {
     for (value, text, control) in
         [(unigram(), "dog</s> </s>", 1), (wordlevel(), "the [SEP] dog", 2), (wordpiece(), "the [SEP] dog", 2)]
     {
@@ -145,7 +145,7 @@ fn no_model_makes_a_control_token_from_text() {
 }
 
 #[test]
-fn whole_word_lookup_of_bpe_makes_no_control_token() {
+fn whole_word_lookup_of_bpe_produces_no_control_token() {
     let mut value = crate::testing::bpe_with_pattern(r"\S+|\s+", true);
     let plain = encode(&tokenizer(&value, with(SpecialInText::Text)), "the dog").0;
     let (ids, _) = encode(&tokenizer(&value, with(SpecialInText::Text)), "<|endoftext|>");
@@ -178,7 +178,7 @@ fn a_special_token_that_matches_after_normalization_is_found() {
 
 proptest! {
     #[test]
-    fn special_tokens_behind_written_spaces_are_those_the_reference_finds(text in tricky()) {
+    fn special_tokens_with_replaced_spaces_are_found_as_by_the_reference(text in tricky()) {
         static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
             let tokens = ["<dog>", "\u{2581}the", "the quick", "\u{2581}"];
             (0..=tokens.len()).map(|count| {
@@ -191,7 +191,7 @@ proptest! {
             }).collect()
         });
         for tokenizer in &*TOKENIZERS {
-            let Base::Reference(reference) = &tokenizer.reference else { unreachable!() };
+            let ReferenceEngine::Reference(reference) = &tokenizer.reference else { unreachable!() };
             let found = reference.special_tokens_in(&text).unwrap().len() as u64;
             let encoded = tokenizer.encode(&text, &mut tokenizer.scratch(), &mut Vec::new()).unwrap();
             prop_assert_eq!(encoded.special_in_text, found);
@@ -200,7 +200,7 @@ proptest! {
 }
 
 #[test]
-fn ends_are_added_and_doubled_ones_noticed() {
+fn bos_and_eos_are_added_and_doubled_ones_reported() {
     let ends = TokenizerOptions { add_bos: true, add_eos: true, ..Default::default() };
     let parse = TokenizerOptions { special_in_text: SpecialInText::Parse, ..ends.clone() };
     let t = tokenizer(&wordpiece(), ends);
@@ -213,7 +213,7 @@ fn ends_are_added_and_doubled_ones_noticed() {
 }
 
 #[test]
-fn the_post_processor_can_be_followed() {
+fn add_special_tokens_follows_the_post_processor() {
     let options = TokenizerOptions { add_special_tokens: true, ..Default::default() };
     let (ids, _) = encode(&tokenizer(&wordpiece(), options.clone()), "the dog");
     let reference: tokenizers::Tokenizer = serde_json::from_value(wordpiece()).unwrap();
@@ -223,7 +223,7 @@ fn the_post_processor_can_be_followed() {
 }
 
 #[test]
-fn an_end_that_cannot_be_determined_is_an_error_that_helps() {
+fn an_undetermined_bos_token_is_an_error_that_lists_candidates() {
     let options = TokenizerOptions { add_bos: true, ..Default::default() };
     let error = Tokenizer::from_json(bytes(&unigram()), options.clone()).err().unwrap();
     assert!(matches!(error, LoadError::AmbiguousSequenceToken { .. } | LoadError::NoSequenceToken { .. }));
@@ -233,7 +233,7 @@ fn an_end_that_cannot_be_determined_is_an_error_that_helps() {
 }
 
 #[test]
-fn a_broken_file_is_an_error_that_says_what_is_wrong() {
+fn broken_files_are_errors_with_a_reason() {
     let said = |json: &[u8]| {
         Tokenizer::from_json(json.to_vec(), TokenizerOptions::default()).err().unwrap().to_string()
     };
@@ -272,7 +272,7 @@ fn an_unknown_word_without_an_unknown_token_is_an_error() {
 }
 
 #[test]
-fn a_scratch_of_another_tokenizer_does_no_harm() {
+fn a_scratch_works_with_another_tokenizer() {
     let (a, b) =
         (tokenizer(&bpe(), TokenizerOptions::default()), tokenizer(&unigram(), TokenizerOptions::default()));
     let mut scratch = a.scratch();
@@ -286,7 +286,7 @@ fn a_scratch_of_another_tokenizer_does_no_harm() {
 }
 
 #[test]
-fn the_info_survives_json() {
+fn the_info_round_trips_through_json() {
     let t = tokenizer(&bpe(), TokenizerOptions::default());
     let json = serde_json::to_string(t.info()).unwrap();
     assert_eq!(&serde_json::from_str::<TokenizerInfo>(&json).unwrap(), t.info());
@@ -300,7 +300,7 @@ fn a_tokenizer_is_shared_by_threads() {
 }
 
 #[test]
-fn the_reference_checks_what_it_is_told_to() {
+fn verify_selects_texts_only_for_a_fast_engine() {
     let all = TokenizerOptions { verify: Verify::All, ..Default::default() };
     let t = tokenizer(&bpe(), all.clone());
     assert!(t.should_verify(u64::MAX));
@@ -312,7 +312,7 @@ fn the_reference_checks_what_it_is_told_to() {
 }
 
 #[test]
-fn a_text_that_a_normalizer_makes_too_long_is_refused_before_it_does() {
+fn a_text_that_a_normalizer_would_make_too_long_is_refused() {
     let replace = |content: &str| json!({"type": "Replace", "pattern": {"String": "a"}, "content": content});
     let kilobytes = replace(&"x".repeat(100_000));
     let doublings = json!({"type": "Sequence", "normalizers": vec![replace("aa"); 40]});
@@ -344,7 +344,7 @@ fn a_text_that_a_normalizer_makes_too_long_is_refused_before_it_does() {
 }
 
 #[test]
-fn a_text_without_spaces_is_as_long_as_the_reference_allows() {
+fn a_text_without_spaces_is_limited_by_max_reference_bytes() {
     let long = "語".repeat(200);
     let lines = "語\n".repeat(200);
     for (max, fits) in [(long.len(), true), (long.len() - 1, false)] {
@@ -361,7 +361,7 @@ fn a_text_without_spaces_is_as_long_as_the_reference_allows() {
 }
 
 #[test]
-fn special_tokens_of_a_long_document_are_counted_piece_by_piece() {
+fn special_tokens_of_a_long_document_are_counted_part_by_part() {
     let mut llama2 = char_bpe(false);
     let tokens = llama2["added_tokens"].as_array_mut().unwrap();
     tokens.iter_mut().for_each(|token| token["normalized"] = json!(true));

@@ -30,25 +30,25 @@ pub struct Tokenizer {
     pub(crate) finder: SpecialTokenFinder,
     /// Control tokens that a text must not produce.
     pub(crate) hidden: IdSet,
-    pub(crate) reference: Base,
+    pub(crate) reference: ReferenceEngine,
     pub(crate) fast: Option<Box<dyn Engine>>,
     /// Distinguishes the scratches of this tokenizer from those of others.
     pub(crate) serial: u64,
 }
 
 /// The engine whose ids are correct by definition.
-pub(crate) enum Base {
+pub(crate) enum ReferenceEngine {
     Bytes(Bytes),
     Reference(Arc<Reference>),
     SentencePiece(Box<SentencePiece>),
 }
 
-impl Base {
+impl ReferenceEngine {
     pub(crate) fn engine(&self) -> &dyn Engine {
         match self {
-            Base::Bytes(bytes) => bytes,
-            Base::Reference(reference) => &**reference,
-            Base::SentencePiece(model) => &**model,
+            ReferenceEngine::Bytes(bytes) => bytes,
+            ReferenceEngine::Reference(reference) => &**reference,
+            ReferenceEngine::SentencePiece(model) => &**model,
         }
     }
 }
@@ -141,8 +141,8 @@ impl Tokenizer {
     /// Returns whether `text` is short enough for the reference.
     pub(crate) fn is_for_reference(&self, text: &str) -> bool {
         match &self.reference {
-            Base::Bytes(_) | Base::SentencePiece(_) => true,
-            Base::Reference(reference) => reference.admits(text),
+            ReferenceEngine::Bytes(_) | ReferenceEngine::SentencePiece(_) => true,
+            ReferenceEngine::Reference(reference) => reference.admits(text),
         }
     }
 
@@ -164,10 +164,12 @@ impl Tokenizer {
             (SpecialTokenFinder::Normalized { cores: Some(cores), .. }, _) if !cores.is_match(text) => {
                 (0, None)
             }
-            (SpecialTokenFinder::Normalized { finder, within_words, .. }, Base::Reference(reference)) => {
+            (
+                SpecialTokenFinder::Normalized { finder, within_words, .. },
+                ReferenceEngine::Reference(reference),
+            ) => {
                 let (mut count, mut first) = (0, None);
-                // Fast engines support only normalizers for which a text can be divided between two words without an
-                // effect.
+                // With a fast engine, the normalizer treats the two sides of a division between words independently.
                 let divides = *within_words && self.fast.is_some();
                 for part in cut_between_words(text, divides) {
                     let found = match finder {

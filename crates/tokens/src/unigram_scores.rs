@@ -38,7 +38,7 @@ impl<'de> Deserialize<'de> for UnigramModel {
         let StoredUnigram { vocab, unk_id, byte_fallback } = StoredUnigram::deserialize(deserializer)?;
         let scored = |(piece, number): (String, &RawValue)| match parse(number.get()) {
             Some(score) => Ok((piece, score)),
-            None => Err(D::Error::custom(format!("the score of the piece {piece:?} is no 64-bit float"))),
+            None => Err(D::Error::custom(format!("the score of the piece {piece:?} is not a 64-bit float"))),
         };
         let vocab = vocab.into_iter().map(scored).collect::<Result<_, _>>()?;
         Unigram::from(vocab, unk_id, byte_fallback).map(ReadModel).map_err(D::Error::custom)
@@ -188,17 +188,17 @@ mod tests {
     ];
 
     #[test]
-    fn scores_are_those_of_the_published_package() {
+    fn scores_equal_those_of_the_published_package() {
         for (text, bits) in READ {
             let value = parse(text).unwrap();
             assert_eq!(value.to_bits(), *bits, "{text}: {value:?}");
         }
         let differ = READ.iter().filter(|(text, bits)| text.parse::<f64>().unwrap().to_bits() != *bits);
-        assert!(differ.count() > 10, "exact parsing would do as well");
+        assert!(differ.count() > 10, "some numbers must differ from exact parsing");
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn other_json_and_out_of_range_numbers_are_refused() {
         for text in
             ["\"1\"", "null", "[1]", "true", "1e309", "-1e400", "18446744073709551616e300", "1e99999999999"]
         {
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(scores, [0.0, -2.848_354_339_599_61]);
         assert!(model.byte_fallback());
         for (vocab, why) in [
-            (json!([["a", "1"]]), "no 64-bit float"),
+            (json!([["a", "1"]]), "not a 64-bit float"),
             (json!([["a", 1, 2]]), "trailing characters"),
             (json!([]), "vocabulary is empty"),
         ] {

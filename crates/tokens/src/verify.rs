@@ -24,10 +24,10 @@ const WHOLE_BYTES: usize = WINDOW_SEGMENTS * SEGMENT_BYTES;
 pub struct Verified {
     /// Number of bytes encoded by the reference.
     pub bytes: u64,
-    /// A selected text or window was not compared, because it is above
+    /// Whether a selected text or window was not compared, because it is above
     /// [`max_reference_bytes`](crate::TokenizerOptions::max_reference_bytes).
     pub too_long: bool,
-    /// All compared ids equal those of the reference.
+    /// Whether all compared ids equal those of the reference.
     pub is_right: bool,
 }
 
@@ -67,7 +67,7 @@ impl Tokenizer {
             return verified;
         }
         if text.len() <= WHOLE_BYTES || stats.segments.len() < 2 {
-            if self.should_verify(key_hash) && verified.may_ask(self, text) {
+            if self.should_verify(key_hash) && verified.admit(self, text) {
                 let mut expected = Vec::new();
                 verified.is_right = self.encode_reference(text, scratch, &mut expected).is_ok()
                     && ids.id_count() == expected.len()
@@ -81,7 +81,7 @@ impl Tokenizer {
                 _ => xxh3_64_with_seed(&key_hash.to_le_bytes(), number as u64),
             };
             let text = text.get(window.text).unwrap_or_default();
-            if self.should_verify(hash) && verified.may_ask(self, text) {
+            if self.should_verify(hash) && verified.admit(self, text) {
                 // Nothing is added around a window.
                 let mut expected = Vec::new();
                 verified.is_right &= self.reference.engine().encode(text, scratch, &mut expected).is_ok()
@@ -94,7 +94,7 @@ impl Tokenizer {
 
 impl Verified {
     /// Returns whether the reference may encode `text`, and counts its bytes or records that it is too long.
-    fn may_ask(&mut self, tokenizer: &Tokenizer, text: &str) -> bool {
+    fn admit(&mut self, tokenizer: &Tokenizer, text: &str) -> bool {
         let may = tokenizer.is_for_reference(text);
         match may {
             true => self.bytes += text.len() as u64,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_share_a_segment_and_leave_none_out() {
+    fn windows_overlap_by_a_segment_and_cover_all_segments() {
         let segment = |n: usize| Segment { text: 10 * n..10 * n + 9, ids: 3 * n..3 * n + 3 };
         for count in 2..20 {
             let segments: Vec<Segment> = (0..count).map(segment).collect();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_document_is_compared_window_by_window_and_all_of_it() {
+    fn a_long_document_is_compared_completely_in_windows() {
         let text = PAGE.repeat(7 * WHOLE_BYTES / 4 / PAGE.len());
         for value in [bpe(), unigram()] {
             let mut options = all(Some(2 * WHOLE_BYTES as u64));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_the_reference_is_not_compared_and_not_left_to_it() {
+    fn texts_that_are_too_long_for_the_reference_are_not_compared() {
         let text = "thedog".repeat(100_000);
         let mut ids = Vec::new();
         for most in [text.len() as u64 - 1, text.len() as u64] {

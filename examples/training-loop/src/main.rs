@@ -1,7 +1,7 @@
-//! The input side of a training loop: batches with a token budget, and a checkpoint to continue from.
+//! Data loading for a training loop: batches with a token budget, and a checkpoint to resume from.
 //!
-//! `training-loop DATASET CHECKPOINT [STEPS]` trains for at most STEPS steps (default: to the end of the second epoch) and saves
-//! the loader's state. Run again, it continues with the next batch.
+//! `training-loop DATASET CHECKPOINT [STEPS]` trains for at most STEPS steps (default: to the end of the second epoch)
+//! and saves the loader's state. The next run continues with the next batch.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ fn train(args: Vec<String>) -> Result<(), Box<dyn Error>> {
     let mut steps_left = steps.first().map_or(Ok(u64::MAX), |steps| steps.parse())?;
 
     let train = Dataset::open(path)?.split("train")?;
-    // Documents of about one length, at most 4,096 tokens with their padding. Longer ones are cut.
+    // Documents of similar length, at most 4,096 tokens including padding. Longer documents are truncated.
     let batches =
         BatchOptions { oversize: Oversize::Truncate, ..BatchOptions::new(BatchSize::MaxTokens(4096)) };
     let mut loader = Loader::new(train, LoaderOptions { seed: 7, threads: 2, ..LoaderOptions::new(batches) })?;
@@ -42,7 +42,7 @@ fn train(args: Vec<String>) -> Result<(), Box<dyn Error>> {
 
     let (mut tokens, mut elements) = (0, 0);
     'training: for epoch in loader.epoch()..EPOCHS {
-        loader.set_epoch(epoch)?; // changes nothing in the epoch that was restored
+        loader.set_epoch(epoch)?; // has no effect in the restored epoch
         while steps_left > 0 {
             let Some(batch) = loader.next_batch()? else { continue 'training };
             elements += step(&batch)?;
@@ -51,16 +51,16 @@ fn train(args: Vec<String>) -> Result<(), Box<dyn Error>> {
         }
         break;
     }
-    // A real program writes its weights beside it, and renames both when they are complete.
+    // A real program also writes its weights, and renames both files when they are complete.
     fs::write(checkpoint, serde_json::to_string(&loader.state())?)?;
     println!("{tokens} tokens in {elements} elements");
     Ok(())
 }
 
-/// What a model would do with the batch: here, the number of elements that it would compute.
+/// Stands in for a training step. Returns the number of elements, with padding, that a model would process.
 fn step(batch: &Batch) -> Result<u64, Box<dyn Error>> {
-    let ids = batch.array("input_ids").ok_or("a batch without input_ids")?;
-    let ids = ids.as_slice::<i64>().ok_or("ids that are not int64")?;
+    let ids = batch.array("input_ids").ok_or("the batch has no input_ids")?;
+    let ids = ids.as_slice::<i64>().ok_or("the ids are not int64")?;
     println!("{:?}: {} documents, {} tokens", batch.id(), batch.rows(), batch.tokens());
     Ok(ids.len() as u64)
 }

@@ -1,9 +1,9 @@
-//! Arguments of `bench` and `headspace` for the duration of measurements.
+//! Arguments of `bench` and `headspace` for the length and number of rounds.
 
 use crate::bench::{Bench, Effort};
 use crate::cli::print;
 
-/// Expected duration, in seconds, above which it is announced to the user.
+/// Expected duration, in seconds, above which a note announces it.
 const LONG_SECONDS: f64 = 5.0;
 
 /// Duration and number of rounds.

@@ -17,15 +17,15 @@ use crate::error::{Error, Result};
 use crate::options::{DEFAULT_SEED, default_threads};
 use crate::storage::write_file;
 
-/// Hidden argument with which a process serves requests for rounds.
+/// Hidden flag of a child process that serves requests for rounds.
 const JOB_FLAG: &str = "--serve-rounds";
 
 const EXAMPLES: &str = "\
 Examples:
   dsconvert bench photos                               files as they are, in order and shuffled, on 1 and all cores
-  dsconvert bench photos-256 --against photos          how many times as fast as the files it was made from
+  dsconvert bench photos-256 --against photos          speedup over the files it was made from
   dsconvert bench corpus.jsonl -t tokenizer.json       lines, JSON and tokenization
-  dsconvert bench tokens --batch-tokens 16384          batches by tokens, and their padding
+  dsconvert bench tokens --batch-tokens 16384          batches with a token budget, and their padding
   dsconvert bench photos --cold --jobs 4               from the disk, with four processes
   dsconvert bench photos --threads 1 --trace load.txt  load times for dsconvert simulate --load-trace load.txt";
 
@@ -33,7 +33,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Folder of images, of .jsonl or of .txt files (also .gz, .zst, .xz, .bz2), or directory of a dataset
+    /// Folder of images, .jsonl or .txt files (also .gz, .zst, .xz, .bz2), or directory of a dataset
     #[arg(value_name = "PATH")]
     path: PathBuf,
 
@@ -100,13 +100,13 @@ pub(super) struct Args {
 }
 
 /// Parses a list such as `1,2,4` or a range such as `1..4`.
-pub(super) fn counts(flag: &str, text: &str, least: u64, most: u64) -> Result<Vec<u64>> {
+pub(super) fn counts(flag: &str, text: &str, min: u64, max: u64) -> Result<Vec<u64>> {
     let bad = |what: &str| {
-        Error::usage(format!("{flag}: `{what}` is not a number from {least} to {most}"))
-            .help("write a list as 1,2,4 or a range as 1..4")
+        Error::usage(format!("{flag}: `{what}` is not a number from {min} to {max}"))
+            .help("write a list such as 1,2,4 or a range such as 1..4")
     };
     let number = |part: &str| match part.trim().parse::<u64>() {
-        Ok(n) if (least..=most).contains(&n) => Ok(n),
+        Ok(n) if (min..=max).contains(&n) => Ok(n),
         _ => Err(bad(part.trim())),
     };
     let mut found: Vec<u64> = match text.split_once("..") {
@@ -149,8 +149,8 @@ impl Args {
             threads.dedup();
             return Ok(threads);
         };
-        let most = crate::bench::MAX_THREADS as u64;
-        Ok(counts("--threads", text, 1, most)?.into_iter().map(|n| n as usize).collect())
+        let max = crate::bench::MAX_THREADS as u64;
+        Ok(counts("--threads", text, 1, max)?.into_iter().map(|n| n as usize).collect())
     }
 
     /// Finds the targets and checks the options.
@@ -191,7 +191,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
     let bench = args.bench()?;
     if args.serve_rounds {
         serve_rounds(io::stdin().lock(), io::stdout(), bench.answer())?;
-        return Ok(Ending::Fine);
+        return Ok(Ending::Success);
     }
     announce(&bench);
     let report = bench.run(job)?;
@@ -203,7 +203,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
     } else {
         print::out(&text::report(&report))?
     }
-    Ok(Ending::Fine)
+    Ok(Ending::Success)
 }
 
 #[cfg(test)]
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_lists_or_ranges() {
+    fn counts_are_lists_or_ranges() {
         let parsed = |text| counts("--threads", text, 1, 64).ok();
         assert_eq!(parsed("1,2,4"), Some(vec![1, 2, 4]));
         assert_eq!(parsed("1..4"), Some(vec![1, 2, 3, 4]));

@@ -1,4 +1,4 @@
-//! Arguments of `bench` and `headspace` for reading what they measure.
+//! Arguments of `bench` and `headspace` for how targets are read and batched.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(in crate::cli) struct TargetArgs {
     batch_tokens: Option<u64>,
 
     /// Raw images: target size, shorter:N, longer:N, exact:WxH, area:PIXELS or none [default: stored size, or the option of
-    /// the dataset that is compared; the same holds for the options below]
+    /// the compared dataset; the same applies to the options below]
     #[arg(long, value_name = "RULE", help_heading = "Raw images")]
     resize: Option<String>,
 
@@ -50,7 +50,7 @@ pub(in crate::cli) struct TargetArgs {
     #[arg(long, value_name = "WxH:COLOR", help_heading = "Raw images")]
     pad: Option<String>,
 
-    /// Tokenizer: a tokenizer.json, a folder that contains one, or bytes [default: tokenizer of the dataset that is compared;
+    /// Tokenizer: a tokenizer.json, a folder that contains one, or bytes [default: tokenizer of the compared dataset;
     /// without one, documents are only parsed]
     #[arg(short, long, value_name = "FILE", help_heading = "Raw text")]
     tokenizer: Option<String>,
@@ -67,7 +67,7 @@ pub(in crate::cli) struct TargetArgs {
     #[arg(long, value_name = "NAME", help_heading = "Raw text")]
     text_field: Option<String>,
 
-    /// Documents of .txt: file, line, blank-line or separator:STRING
+    /// How .txt files are divided into documents: file, line, blank-line or separator:STRING
     #[arg(long, value_name = "WHAT", default_value = "file", help_heading = "Raw text")]
     documents: String,
 }
@@ -79,7 +79,7 @@ impl TargetArgs {
     }
 
     /// Finds the target `path` and, if given, the target `against`. If one of them is a dataset, options that are not
-    /// given come from its conversion and apply to the other.
+    /// given are those of its conversion, and apply to the other.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl TargetArgs {
         Ok(vec![target(path, against)?, target(against, path)?])
     }
 
-    /// Returns the options of a target. Options that are not given come from `like`, if it is a dataset.
+    /// Returns the options of a target. Options that are not given are those of `like`, if it is a dataset.
     fn options(&self, like: Option<&Path>) -> Result<TargetOptions> {
         let tokenizer = self.tokenizer.as_deref().map(|name| {
             let options =

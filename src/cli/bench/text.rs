@@ -33,7 +33,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Formats the median and `±` half the distance between the extremes, as a share of the median.
+/// Formats the median and `±` half the range, as a share of the median.
 fn spread(found: &Spread) -> String {
     format!("{} ±{}", number(found.median), percent(found.spread / 2.0))
 }
@@ -42,7 +42,7 @@ fn residency(found: Option<&Residency>) -> String {
     found.map_or_else(|| "unknown".to_owned(), |r| percent(r.share))
 }
 
-/// Formats rows with aligned columns: the first `left` columns to the left, the others to the right.
+/// Formats rows with aligned columns: the first `left` columns are left-aligned, the others right-aligned.
 fn table(rows: &[Vec<String>], left: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -75,13 +75,13 @@ pub(super) fn report(report: &BenchReport) -> String {
     if let (Some(paired), Some(checked)) = (report.paired_items, report.checked_items) {
         let _ = writeln!(
             text,
-            "both hold the same {} items; {} of them were compared and are delivered alike",
+            "both hold the same {} items; {} of them were compared and match",
             HumanCount(paired),
             HumanCount(checked)
         );
     }
     if report.jobs > 1 {
-        let _ = writeln!(text, "{} processes, added up", report.jobs);
+        let _ = writeln!(text, "throughput summed over {} processes", report.jobs);
     }
     let _ = writeln!(
         text,
@@ -91,7 +91,7 @@ pub(super) fn report(report: &BenchReport) -> String {
             n => format!("median of {n} interleaved rounds"),
         },
         if report.cold {
-            "cold: files are dropped from the page cache before each"
+            "cold: files are dropped from the page cache before each round"
         } else {
             "after a warm-up"
         }
@@ -229,7 +229,7 @@ fn probe(target: &TargetReport, found: &Probe) -> String {
         [Some(a), Some(b)] if a.share.min(b.share) >= CACHED => "from the page cache, not the device",
         [Some(a), Some(b)] if a.share.max(b.share) <= 1.0 - CACHED => "from the device",
         [Some(_), Some(_)] => "partly from the page cache",
-        _ => "from the device or the page cache, which is unknown",
+        _ => "from the device or the page cache (unknown)",
     };
     format!(
         "plain reads of {} with {} thread{}, {place}: {} MB/s in order, {} MB/s at random ({} reads/s of {} KiB)\n",

@@ -31,7 +31,7 @@ Step time is the time of one training step on a batch that is reused, without lo
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Folder of images, of .jsonl or of .txt files, or directory of a dataset
+    /// Folder of images, .jsonl or .txt files, or directory of a dataset
     #[arg(value_name = "PATH", required_unless_present = "trace")]
     path: Option<PathBuf>,
 
@@ -135,11 +135,11 @@ fn trace_of(report: &BenchReport, target: usize) -> Result<(String, LoadTrace)> 
     let found = found.ok_or_else(|| Error::internal("a target was not measured"))?;
     let ns: Vec<u64> = found.batch_ns.iter().map(|ns| (*ns).max(1)).collect();
     let trace = LoadTrace::new(ns);
-    Ok((found.path.clone(), trace.map_err(|e| Error::internal("load times are no trace").caused_by(e))?))
+    Ok((found.path.clone(), trace.map_err(|e| Error::internal("invalid load times").caused_by(e))?))
 }
 
-/// Turns the option name at the start of an error into its flag.
-fn flagged(error: Error) -> Error {
+/// Converts the option name at the start of an error to a flag.
+fn with_flag(error: Error) -> Error {
     let text = error.to_string();
     let is_option = text
         .split_once(':')
@@ -158,7 +158,7 @@ fn flagged(error: Error) -> Error {
 pub(super) fn exec(args: &Args) -> Result<Ending> {
     let options = args.options()?;
     // Rejects invalid options before anything is measured.
-    options.check().map_err(flagged)?;
+    options.check().map_err(with_flag)?;
     let found = match (&args.path, &args.trace) {
         (_, Some(file)) => {
             let name = file.to_string_lossy().into_owned();
@@ -169,30 +169,26 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
             let failures: u64 = report.targets.iter().map(|target| target.failures.count).sum();
             if failures > 0 {
                 let items = if failures == 1 { "item" } else { "items" };
-                print::note(format!(
-                    "warning: {failures} {items} cannot be loaded; dsconvert bench names them"
-                ));
+                print::warning(format!("{failures} {items} cannot be loaded; dsconvert bench names them"));
             }
             if report.targets.iter().any(|t| t.kind == TargetKind::RawText)
                 && report.measurements.iter().all(|m| m.tokens_per_second.is_none())
             {
-                print::note(
-                    "warning: documents are only parsed; give --tokenizer to have them tokenized, too",
-                );
+                print::warning("documents are only parsed; give --tokenizer to tokenize them as well");
             }
             let loading = trace_of(&report, 0)?;
             let against = args.against.as_ref().map(|_| trace_of(&report, 1)).transpose()?;
             let against = against.as_ref().map(|(path, trace)| (path.as_str(), trace));
             Headspace::of(&options, (&loading.0, &loading.1), against, padding)?
         }
-        (None, None) => return Err(Error::usage("name a PATH to measure, or load times by --trace")),
+        (None, None) => return Err(Error::usage("name a PATH to measure, or load times with --trace")),
     };
     if args.json {
         print::json(&found)?
     } else {
         print::out(&text::report(&found))?
     }
-    Ok(Ending::Fine)
+    Ok(Ending::Success)
 }
 
 #[cfg(test)]

@@ -21,14 +21,14 @@ const CARD_NAME: &str = "README.md";
 /// Writes the card into the directory of the dataset.
 pub(super) fn exec(path: &Path, access: Access, out: &mut Out) -> Result<()> {
     if is_shard(path)? {
-        return Err(Error::usage("--card describes a dataset, and this is one shard")
+        return Err(Error::usage("--card needs a dataset, and this is a single shard")
             .at_path(path)
             .help("name the directory of the dataset"));
     }
     let dataset = open_dataset(path, access)?;
     let file = dataset.path().join(CARD_NAME);
     if lstat(&file)?.is_some() {
-        return Err(Error::usage("there is a card already")
+        return Err(Error::usage("the dataset card already exists")
             .at_path(file)
             .help("remove it to write a new one"));
     }
@@ -49,7 +49,7 @@ impl Lines {
 fn card(dataset: &Dataset) -> Result<String> {
     let description = dataset.describe()?;
     if !matches!(description.format, Format::Parquet | Format::Arrow) {
-        return Err(Error::usage(format!("the Hub cannot open shards of {}", description.format))
+        return Err(Error::usage(format!("the Hub cannot open {} shards", description.format))
             .at_path(dataset.path())
             .help("convert with --format parquet or arrow"));
     }
@@ -110,7 +110,7 @@ fn add_text(card: &mut Lines, d: &DatasetDescription) {
         d.dsconvert
     ));
     let unit = d.kind.length_unit().name();
-    card.add(format_args!("| split | records | bytes | {unit}, mean | {unit}, median | {unit}, at most |"));
+    card.add(format_args!("| split | records | bytes | mean {unit} | median {unit} | maximum {unit} |"));
     card.add("|---|---|---|---|---|---|");
     for (name, split) in &d.splits {
         let length = &split.length;
@@ -132,7 +132,7 @@ fn add_text(card: &mut Lines, d: &DatasetDescription) {
         count(d.counts.rejected)
     ));
     card.add("```python\nimport datasets\n\ndataset = datasets.load_dataset(\"PATH OR NAME\")\n```");
-    card.add("\n## Sources and license\n\nDescribe where the data comes from, and who may use it for what.");
+    card.add("\n## Sources and license\n\nDescribe where the data comes from and the terms of its use.");
 }
 
 /// Returns the type of a field in the YAML of `datasets`.
@@ -181,14 +181,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_strings_of_yaml_and_text_is_no_markup() {
+    fn names_are_quoted_for_yaml_and_text_is_escaped_for_markdown() {
         assert_eq!(quoted("no"), "\"no\"");
         assert_eq!(quoted("a: \"b\"\n#"), r#""a: \"b\"\n#""#);
         assert_eq!(markdown("a_b <i>"), r"a\_b \<i\>");
     }
 
     #[test]
-    fn sizes_have_the_names_of_the_hub() {
+    fn size_categories_are_those_of_the_hub() {
         assert_eq!(
             [0, 999, 1_000, 99_999_999, u64::MAX].map(size_category),
             ["n<1K", "n<1K", "1K<n<10K", "10M<n<100M", "n>1B"]

@@ -1,4 +1,4 @@
-//! Records per class in each split.
+//! Records per class in each split, for the description of a dataset.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ pub(super) struct ClassCounts {
 }
 
 impl ClassCounts {
-    /// Reads the labels of the dataset at `path`. Damage causes a warning, so that everything else is still described.
+    /// Reads the labels of the dataset at `path`. Damage is only a warning, so that everything else is still described.
     pub(super) fn of(path: &Path, description: &Description, access: Access) -> Result<Self> {
         let Description::Dataset(described) = description else { return Ok(Self::default()) };
         if described.schema.index_of(LABEL).is_none() {
@@ -62,7 +62,7 @@ impl ClassCounts {
             writeln!(out, "  {} without a label", plural(*unlabelled, "record"))?;
         }
         if *read < records {
-            writeln!(out, "  (labels of {})", plural(*read, "evenly spaced record"))?;
+            writeln!(out, "  (counted in {})", plural(*read, "evenly spaced record"))?;
         }
         Ok(())
     }
@@ -70,7 +70,7 @@ impl ClassCounts {
     /// Returns the description as JSON, with `classes`, `unlabelled` and `labels_read` in each split.
     pub(super) fn add_to(&self, description: &Description) -> Result<Json> {
         let json = serde_json::to_value(description);
-        let mut json = json.map_err(|e| Error::internal("the description has no JSON").caused_by(e))?;
+        let mut json = json.map_err(|e| Error::internal("cannot serialize the description").caused_by(e))?;
         for (name, found) in &self.splits {
             if let Some(split) = json.pointer_mut(&format!("/splits/{name}")).and_then(Json::as_object_mut) {
                 let classes: Map<String, Json> =

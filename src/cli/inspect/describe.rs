@@ -154,13 +154,14 @@ fn print_lengths(
 
 /// Prints a bar for each bucket.
 pub(in crate::cli) fn print_histogram(histogram: &[HistogramBucket], out: &mut impl Write) -> io::Result<()> {
-    let most = histogram.iter().map(|b| b.records).max().unwrap_or(0).max(1);
+    let highest = histogram.iter().map(|b| b.records).max().unwrap_or(0).max(1);
     let label = |b: &HistogramBucket| HumanCount(b.to - 1).to_string();
     let width = histogram.iter().map(|b| label(b).len()).max().unwrap_or(0);
     let counts = histogram.iter().map(|b| HumanCount(b.records).to_string().len()).max().unwrap_or(0);
     for bucket in histogram {
         // Rounding up gives every non-empty bucket a visible bar.
-        let cells = (u128::from(bucket.records) * u128::from(BAR_WIDTH)).div_ceil(u128::from(most)) as usize;
+        let cells =
+            (u128::from(bucket.records) * u128::from(BAR_WIDTH)).div_ceil(u128::from(highest)) as usize;
         let line = format!(
             "  {:>width$} – {:>width$}  {:>counts$}  {}",
             HumanCount(bucket.from).to_string(),

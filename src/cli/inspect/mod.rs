@@ -10,7 +10,7 @@ mod report;
 mod verify;
 
 pub(super) use describe::print_histogram;
-pub(super) use report::inside;
+pub(super) use report::check_outside;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", conflicts_with_all = ["record", "sample", "verify"])]
     head: Option<u64>,
 
-    /// Show N random records, which depend on --seed
+    /// Show N random records, chosen by --seed
     #[arg(long, value_name = "N", conflicts_with_all = ["record", "verify"])]
     sample: Option<u64>,
 
@@ -66,11 +66,11 @@ pub(super) struct Args {
     /// With --verify: regenerate damaged files from the sources, byte for byte
     ///
     /// The options are read from the manifest, and the units of damaged shards are converted again. It is an error if the
-    /// sources have changed or a regenerated file has other bytes.
+    /// sources have changed or a regenerated file differs.
     #[arg(long, value_name = "SRC", num_args = 1.., requires = "verify", conflicts_with = "json")]
     repair: Option<Vec<PathBuf>>,
 
-    /// Write a dataset card (README.md), with which the Hugging Face Hub and load_dataset can open the dataset
+    /// Write a dataset card (README.md), so that the Hugging Face Hub and load_dataset can open the dataset
     ///
     /// The card lists configs, features, splits and sizes, and has a placeholder for the license. Shards must be parquet or arrow.
     #[arg(long, conflicts_with_all = ["head", "sample", "record", "text", "verify", "json"])]
@@ -84,7 +84,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Read files instead of memory-mapping them, in case another process truncates them
+    /// Read files instead of memory-mapping them, in case another process truncates one
     #[arg(long)]
     no_mmap: bool,
 
@@ -123,13 +123,13 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
         verify_and_repair(args, access, &mut out)?
     } else if args.card {
         card::exec(&args.path, access, &mut out)?;
-        Ending::Fine
-    } else if args.report.is_asked_for() {
+        Ending::Success
+    } else if args.report.is_requested() {
         report::exec(args, access, &mut out)?;
-        Ending::Fine
+        Ending::Success
     } else if args.shows_records() {
         records::exec(args, access, &mut out)?;
-        Ending::Fine
+        Ending::Success
     } else {
         let description = describe_path(&args.path, access)?;
         let classes = ClassCounts::of(&args.path, &description, access)?;
@@ -138,13 +138,13 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
         } else {
             describe::print(&args.path, &description, &classes, &mut out).map_err(print_error)?;
         }
-        Ending::Fine
+        Ending::Success
     };
     out.flush().map_err(print_error)?;
     Ok(ending)
 }
 
-/// Verifies and, with `--repair`, repairs what is damaged and verifies again.
+/// Verifies and, with `--repair`, regenerates damaged files and verifies again.
 fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Ending> {
     let threads = args.threads.unwrap_or_else(default_threads);
     let Some(sources) = &args.repair else {
@@ -153,10 +153,10 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
     if is_shard(&args.path)? {
         return Err(Error::usage("a single shard cannot be repaired")
             .at_path(&args.path)
-            .help("name its dataset"));
+            .help("name the directory of its dataset"));
     }
     match verify::exec(&args.path, access, threads, false, out) {
-        Ok(Ending::Fine) => return Ok(Ending::Fine),
+        Ok(Ending::Success) => return Ok(Ending::Success),
         Ok(_) => {}
         // Without its shard table, a dataset cannot even be opened.
         Err(error) if error.kind() == ErrorKind::Corrupt => {
@@ -194,6 +194,6 @@ fn split_of(dataset: &Dataset, name: Option<&str>) -> Result<Split> {
     let named = name.or_else(|| dataset.manifest().splits.contains_key("train").then_some("train"));
     match named {
         Some(name) => dataset.split(name),
-        None => dataset.splits().next().ok_or_else(|| Error::corrupt("the dataset has no split")),
+        None => dataset.splits().next().ok_or_else(|| Error::corrupt("the dataset has no splits")),
     }
 }

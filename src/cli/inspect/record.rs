@@ -39,7 +39,7 @@ pub(super) fn print(record: &Record, text: Option<&str>, out: &mut impl Write) -
             Value::Int(i) => i.to_string(),
             Value::UInt(u) => u.to_string(),
             Value::Float(x) => x.to_string(),
-            Value::Text(text) => cut(text.as_str()),
+            Value::Text(text) => truncated(text.as_str()),
             Value::Bytes(bytes) => {
                 let what = sniff(bytes).map_or("", |t| t.name());
                 format!("{} bytes {what}", bytes.len()).trim_end().to_owned()
@@ -69,7 +69,7 @@ fn print_text(text: &str, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Truncates text and escapes its control characters, so that a dataset cannot control the terminal.
-fn cut(text: &str) -> String {
+fn truncated(text: &str) -> String {
     let mut shown = printable(&text.chars().take(SHOWN_CHARACTERS).collect::<String>()).into_owned();
     if text.chars().nth(SHOWN_CHARACTERS).is_some() {
         shown.push('…');
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(cut("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
-        assert_eq!(cut(&"ä".repeat(300)).chars().count(), SHOWN_CHARACTERS + 1);
+        assert_eq!(truncated("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+        assert_eq!(truncated(&"ä".repeat(300)).chars().count(), SHOWN_CHARACTERS + 1);
     }
 }

@@ -27,25 +27,25 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         }
         return printer.record(&record, out);
     }
-    if let Some(most) = args.sample {
-        let chosen = seeded(split.len(), most, args.report.seed());
+    if let Some(count) = args.sample {
+        let chosen = seeded(split.len(), count, args.report.seed());
         return chosen.into_iter().try_for_each(|ordinal| printer.record(&split.get(ordinal)?, out));
     }
-    split.iter().take(printer.most()).try_for_each(|record| printer.record(&record?, out))
+    split.iter().take(printer.limit()).try_for_each(|record| printer.record(&record?, out))
 }
 
 /// Shows records of a single shard, in order and without a tokenizer.
 fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     if args.text {
-        return Err(Error::usage("--text needs the tokenizer, which a shard does not hold")
+        return Err(Error::usage("--text needs the tokenizer, which a shard does not contain")
             .at_path(&args.path)
             .help("name the directory of the dataset"));
     }
     let shard = ShardFile::open(&args.path, access)?;
     let printer = RecordPrinter { args, vocabulary: None };
-    if let Some(most) = args.sample {
-        let count = shard.records()?.count() as u64;
-        let chosen = seeded(count, most, args.report.seed());
+    if let Some(count) = args.sample {
+        let records = shard.records()?.count() as u64;
+        let chosen = seeded(records, count, args.report.seed());
         let mut chosen = chosen.into_iter().peekable();
         for record in shard.records()? {
             let record = record?;
@@ -56,7 +56,7 @@ fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         return Ok(());
     }
     let Some(wanted) = args.record else {
-        return shard.records()?.take(printer.most()).try_for_each(|record| printer.record(&record?, out));
+        return shard.records()?.take(printer.limit()).try_for_each(|record| printer.record(&record?, out));
     };
     let found = shard.records()?.nth(usize::try_from(wanted).unwrap_or(usize::MAX));
     let record = found.ok_or_else(|| {
@@ -90,7 +90,7 @@ struct RecordPrinter<'a> {
 
 impl RecordPrinter<'_> {
     /// Returns the maximum number of records to show in order.
-    fn most(&self) -> usize {
+    fn limit(&self) -> usize {
         usize::try_from(self.args.head.unwrap_or(SHOWN_TEXTS)).unwrap_or(usize::MAX)
     }
 

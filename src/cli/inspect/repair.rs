@@ -1,5 +1,5 @@
-//! `dsconvert inspect --verify --repair`: reads the command that made a dataset from its manifest and runs it with
-//! `--resume=repair`.
+//! `dsconvert inspect --verify --repair`: reconstructs the command that made a dataset from its manifest, and runs it
+//! with `--resume=repair`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::storage::stat;
 
 /// Objects among a manifest's options whose members are options themselves.
 const GROUPS: [&str; 3] = ["image", "output", "tokenization"];
-/// Manifest entries that are not command-line options, or that are recorded in another form. The repair compares all of
-/// them with what it finds.
-const NO_OPTIONS: [&str; 3] = ["tokenizer", "reference", "image_fields"];
-/// Option with one name in the manifest and another on the command line.
+/// Manifest entries that are no command-line options, or are recorded in another form. The repair compares each with
+/// what it finds.
+const NOT_OPTIONS: [&str; 3] = ["tokenizer", "reference", "image_fields"];
+/// Option whose name in the manifest differs from that on the command line.
 const VERIFY_IDS: (&str, &str) = ("verify", "verify_ids");
 /// Options whose input files are not in the manifest, with the words for the error message.
-const OF_FILES: [(&str, &str); 4] = [
+const EXTERNAL_INPUTS: [(&str, &str); 4] = [
     ("files_from", "from a list of files"),
     ("stdin", "from standard input"),
     ("metadata", "from a table"),
@@ -31,7 +31,8 @@ const OF_FILES: [(&str, &str); 4] = [
 ///
 /// # Errors
 ///
-/// Those of the command that made the dataset; [`ErrorKind::Unsupported`] if the manifest does not record all of it.
+/// Those of the command that made the dataset; [`ErrorKind::Unsupported`] if the manifest does not record that command
+/// completely.
 pub(super) fn exec(dir: &Path, sources: &[PathBuf], threads: Option<usize>) -> Result<Ending> {
     let manifest = Manifest::read(dir)?;
     let mut command = command_of(dir, &manifest, sources)?;
@@ -55,10 +56,11 @@ fn command_of(dir: &Path, manifest: &Manifest, sources: &[PathBuf]) -> Result<Ve
     }
     if let Some(options) = manifest.options.as_object() {
         let known = Cli::command();
-        let known = known.find_subcommand(kind).ok_or_else(|| Error::internal("the command is gone"))?;
+        let known =
+            known.find_subcommand(kind).ok_or_else(|| Error::internal("the subcommand does not exist"))?;
         add_options(options, known, &mut command)?;
     }
-    // Sources come after the options and `--`, so that a name that starts with a dash is a name.
+    // Sources follow `--`, so that a name that starts with a dash is not an option.
     command.push("--".into());
     command.extend(sources.iter().map(|source| source.clone().into_os_string()));
     Ok(command)
@@ -79,17 +81,17 @@ fn add_options(
             }
             // Metadata files beside the images are found again the same way.
             ("metadata", _) if is_beside_images => continue,
-            (name, _) if NO_OPTIONS.contains(&name) => continue,
+            (name, _) if NOT_OPTIONS.contains(&name) => continue,
             _ => {}
         }
-        if let Some((_, how)) = OF_FILES.iter().find(|(option, _)| option == name) {
-            return Err(unknown(format!("it was made {how}, which it does not hold")));
+        if let Some((_, how)) = EXTERNAL_INPUTS.iter().find(|(option, _)| option == name) {
+            return Err(cannot_reconstruct(format!("it was made {how}, which it does not contain")));
         }
         let id = if name == VERIFY_IDS.0 { VERIFY_IDS.1 } else { name };
         let option = known.get_arguments().find(|option| option.get_id() == id);
         let flag = option.and_then(|option| option.get_long());
         let (Some(option), Some(flag)) = (option, flag) else {
-            return Err(unknown(format!(
+            return Err(cannot_reconstruct(format!(
                 "it was made with the option {name:?}, which this build does not have"
             )));
         };
@@ -120,10 +122,15 @@ fn text_of(option: &str, value: &Value) -> Result<String> {
         }
         _ => item(value),
     };
-    text.ok_or_else(|| unknown(format!("the manifest has the option {option:?} in another form")))
+    text.ok_or_else(|| {
+        cannot_reconstruct(format!("the manifest has an unexpected value of the option {option:?}"))
+    })
 }
 
-fn unknown(why: String) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("the dataset cannot be repaired by its manifest alone: {why}"))
-        .help("run the command that made the dataset again, with --resume=repair")
+fn cannot_reconstruct(why: String) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("the dataset cannot be repaired from its manifest alone: {why}"),
+    )
+    .help("run the command that made the dataset again, with --resume=repair")
 }

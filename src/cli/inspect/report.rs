@@ -14,7 +14,7 @@ use crate::source::read_file;
 use crate::storage::{Access, write_file};
 use crate::tokenizer_files;
 
-/// The files of a report, and what it shows.
+/// Arguments for the files of a report, and for what it shows.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Reports")]
 pub(super) struct ReportArgs {
@@ -33,7 +33,7 @@ pub(super) struct ReportArgs {
     /// With --html: also show the run report FILE; may be repeated, and FILE may be a folder
     ///
     /// Run reports are written with --report of images, text, run and merge. Several reports are shown as one table of parts.
-    /// In a folder, all files *.json are read.
+    /// All *.json files of a folder are read.
     #[arg(long, value_name = "FILE", requires = "html")]
     report: Vec<PathBuf>,
 
@@ -48,7 +48,7 @@ pub(super) struct ReportArgs {
 
 impl ReportArgs {
     /// Returns whether a report is requested.
-    pub(super) fn is_asked_for(&self) -> bool {
+    pub(super) fn is_requested(&self) -> bool {
         self.html.is_some() || self.contact_sheet.is_some() || self.plot.is_some()
     }
 
@@ -64,7 +64,7 @@ impl ReportArgs {
     /// Rejects `--tokenizer` if nothing is decoded.
     pub(super) fn check_tokenizer(&self, text: bool) -> Result<()> {
         if self.tokenizer.is_some() && self.html.is_none() && !text {
-            return Err(Error::usage("--tokenizer is for --html and --text, which decode ids"));
+            return Err(Error::usage("--tokenizer applies only to --html and --text, which decode ids"));
         }
         Ok(())
     }
@@ -89,23 +89,23 @@ impl ReportArgs {
             for (other, read) in reports.chain(self.tokenizer.iter().map(|path| ("--tokenizer", path))) {
                 if read == *path {
                     return Err(
-                        Error::usage(format!("{flag} would replace the file of {other}")).at_path(*path)
+                        Error::usage(format!("{flag} would overwrite the file of {other}")).at_path(*path)
                     );
                 }
             }
-            inside(flag, path, dataset)?;
+            check_outside(flag, path, dataset)?;
         }
         Ok(())
     }
 }
 
 /// Rejects a file inside a dataset, whose directory holds only what its manifest lists.
-pub(in crate::cli) fn inside(flag: &str, file: &Path, dataset: &Path) -> Result<()> {
+pub(in crate::cli) fn check_outside(flag: &str, file: &Path, dataset: &Path) -> Result<()> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // A missing or inaccessible folder causes an error when the file is written.
+    // If the folder is missing or inaccessible, writing the file reports it.
     let (Ok(folder), Ok(dataset)) = (folder.canonicalize(), dataset.canonicalize()) else { return Ok(()) };
     if folder.starts_with(&dataset) {
         return Err(Error::usage(format!("{flag}: the file would be inside the dataset"))
@@ -119,7 +119,7 @@ pub(in crate::cli) fn inside(flag: &str, file: &Path, dataset: &Path) -> Result<
 pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     let wanted = &args.report;
     if is_shard(&args.path)? {
-        return Err(Error::usage("a report needs a dataset, and this is one shard")
+        return Err(Error::usage("a report needs a dataset, and this is a single shard")
             .at_path(&args.path)
             .help("name the directory of the dataset"));
     }
@@ -163,7 +163,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         let split = split_of(&dataset, args.split.as_deref())?;
         let (png, left_out) = contact_sheet(&dataset, &split, wanted.seed)?;
         if left_out > 0 {
-            print::warning(format!("left out: {} that cannot be shown", plural(left_out, "image")));
+            print::warning(format!("left out {} that cannot be shown", plural(left_out, "image")));
         }
         write(path, &png)?;
     }

@@ -49,18 +49,18 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
             writeln!(out, "and {} more problems", HumanCount(report.more_problems)).map_err(print_error)?;
         }
         for file in &report.unlisted {
-            writeln!(out, "not of this dataset: {}", printable(file)).map_err(print_error)?;
+            writeln!(out, "not part of this dataset: {}", printable(file)).map_err(print_error)?;
         }
         if report.more_unlisted > 0 {
             let more = HumanCount(report.more_unlisted);
-            writeln!(out, "and {more} more files not of this dataset").map_err(print_error)?;
+            writeln!(out, "and {more} more files that are not part of this dataset").map_err(print_error)?;
         }
         if !report.problems.is_empty() {
             let path = printable_path(path);
             writeln!(out, "to repair it from its sources: dsconvert inspect {path} --verify --repair SRC…")
                 .map_err(print_error)?;
         }
-        let verdict = if report.is_ok() { "whole" } else { "NOT WHOLE" };
+        let verdict = if report.is_ok() { "intact" } else { "DAMAGED" };
         writeln!(
             out,
             "{}: {verdict}; {} files ({}) and {} records checked",
@@ -71,10 +71,10 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
         )
         .map_err(print_error)?;
     }
-    Ok(if report.is_ok() { Ending::Fine } else { Ending::NotVerified })
+    Ok(if report.is_ok() { Ending::Success } else { Ending::NotVerified })
 }
 
-/// Verifies a single shard. It has no checksums, so the check is only that its records decode.
+/// Verifies a single shard. A shard has no checksums, so this checks only that its records decode.
 fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Result<Ending> {
     let transform = decoder()?;
     let mut records = 0u64;
@@ -82,10 +82,10 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
     for record in ShardFile::open(path, access)?.records()? {
         match record {
             Ok(record) => {
-                // Raw pixels cannot be distinguished from a damaged image without the dataset's options.
-                let whole =
+                // Without the options of the dataset, raw pixels cannot be distinguished from a damaged image.
+                let is_known_format =
                     record.image().is_none_or(|image| crate::transform::image::sniff(image).is_some());
-                if whole && let Err(why) = check_image(&record, &transform, None) {
+                if is_known_format && let Err(why) = check_image(&record, &transform, None) {
                     problem = Some(format!("record {records}: {why}"));
                     break;
                 }
@@ -102,15 +102,15 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
     } else {
         let verdict = match &problem {
             None => "every record decodes; only the dataset has checksums".to_owned(),
-            Some(problem) => format!("NOT WHOLE: {problem}"),
+            Some(problem) => format!("DAMAGED: {problem}"),
         };
         writeln!(out, "{}: {} records; {verdict}", printable_path(path), HumanCount(records))
             .map_err(print_error)?;
     }
-    Ok(if problem.is_none() { Ending::Fine } else { Ending::NotVerified })
+    Ok(if problem.is_none() { Ending::Success } else { Ending::NotVerified })
 }
 
-/// Returns a transform that decodes every image and changes none.
+/// Returns a transform that decodes every image, and keeps it as it is.
 fn decoder() -> Result<ImageTransform> {
     ImageTransform::new(ImageOptions {
         encode: Encode::Keep,
@@ -128,13 +128,13 @@ fn check_image(record: &Record, transform: &ImageTransform, raw: Option<u64>) ->
         let expected = u64::from(width) * u64::from(height) * channels;
         return match image.len() as u64 {
             found if found == expected => Ok(()),
-            found => Err(format!("the image has {found} samples, its size asks for {expected}")),
+            found => Err(format!("the image has {found} samples, but its size needs {expected}")),
         };
     }
     match transform.convert(&Bytes::clone(image), &mut ImageScratch::new()) {
         Ok(ImageOutcome::Converted(found)) if (found.width, found.height) == (width, height) => Ok(()),
         Ok(ImageOutcome::Converted(found)) => Err(format!(
-            "the image has {}×{} pixels, its fields say {width}×{height}",
+            "the image has {}×{} pixels, but its fields are {width}×{height}",
             found.width, found.height
         )),
         Ok(ImageOutcome::Filtered(_)) => Ok(()),

@@ -39,7 +39,7 @@ pub(in crate::cli) struct Args {
     )]
     load_cv: Option<f64>,
 
-    /// Read load times from FILE: per line and batch, a number of milliseconds or a JSON object with `load_ms`; repeated if
+    /// Read load times from FILE, one batch per line: a number of milliseconds or a JSON object with `load_ms`; repeated if
     /// the run is longer
     #[arg(long, value_name = "FILE", conflicts_with_all = ["load_distribution", "load_cv"], help_heading = "Loading")]
     load_trace: Option<PathBuf>,
@@ -66,7 +66,7 @@ pub(in crate::cli) struct Args {
     )]
     workers: Option<u32>,
 
-    /// Number of batches that are loaded ahead per worker
+    /// Number of batches that each worker loads ahead
     #[arg(long, allow_hyphen_values = true, value_name = "N", default_value_t = 2, help_heading = "Loader")]
     prefetch: u32,
 
@@ -152,7 +152,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) html: Option<PathBuf>,
 
-    /// Title of the picture and the page
+    /// Title of the SVG and the page
     #[arg(long, value_name = "TEXT", default_value = "Data loader simulation", help_heading = "Output")]
     pub(super) title: String,
 }
@@ -301,7 +301,7 @@ impl Args {
         let most = sim::MAX_RUN_NS as f64 / NS_PER_SECOND;
         if !(self.seconds > 0.0 && self.seconds <= most) {
             return Err(Error::usage(format!(
-                "--seconds: {} is not more than 0 and at most {most}",
+                "--seconds must be above 0 and at most {most}, not {}",
                 self.seconds
             )));
         }

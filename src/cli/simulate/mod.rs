@@ -13,12 +13,12 @@ use super::Ending;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::write_file;
 
-/// Converts an error of the simulator, and names the flag it belongs to.
+/// Converts an error of the simulator, with its option as a flag.
 fn usage(error: &sim::Error) -> Error {
-    let flagged = Error::usage(format!("--{}: {}", error.option(), error.message()));
+    let usage = Error::usage(format!("--{}: {}", error.option(), error.message()));
     match error.remedy() {
-        Some(help) => flagged.help(help),
-        None => flagged,
+        Some(help) => usage.help(help),
+        None => usage,
     }
 }
 
@@ -29,7 +29,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
         .lock()
         .write_all(text.as_bytes())
         .map_err(|e| Error::new(ErrorKind::Io, "cannot print").caused_by(e))?;
-    Ok(Ending::Fine)
+    Ok(Ending::Success)
 }
 
 /// Writes the requested files, and returns the text that the command prints.

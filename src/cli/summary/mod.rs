@@ -30,7 +30,7 @@ impl Lines {
     }
 }
 
-/// Formats the names of the splits, and what assigns records to them.
+/// Formats the names of the splits, and how records are assigned to them.
 fn splits(plan: &PlanSummary) -> String {
     let counts = plan.split_files.iter().flatten().map(|n| format!(" ({})", plural(*n, "file")));
     let counts = counts.chain(std::iter::repeat(String::new()));
@@ -72,7 +72,7 @@ pub(super) fn class_counts(names: &[String], records: impl Fn(usize) -> u64) -> 
     format!("{} {classes}: {}{more}", count(number as u64), shown.join(", "))
 }
 
-/// Quotes a path as a word of a shell command.
+/// Quotes a path for a shell command.
 fn shell_word(path: &Path) -> String {
     let text = printable_path(path);
     let is_plain = |c: char| c.is_alphanumeric() || "._/-+,:@%".contains(c);
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_are_listed_with_their_records_and_the_rest_is_counted() {
+    fn class_counts_list_the_first_classes() {
         let names: Vec<String> = (0..1010).map(|i| format!("c{i}")).collect();
         assert_eq!(class_counts(&names[..1], |_| 1), "1 class: c0 1");
         assert_eq!(class_counts(&names[..2], |label| 1000 * label as u64), "2 classes: c0 0, c1 1,000");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_words_of_the_shell() {
+    fn paths_are_quoted_for_the_shell() {
         for (path, word) in
             [("a/b-1.x", "a/b-1.x"), ("my data", "'my data'"), ("it's", r"'it'\''s'"), ("$x", "'$x'")]
         {

@@ -1,4 +1,4 @@
-//! The plan of a dry run, its warnings, and a stored plan.
+//! Texts about plans: of a dry run, of a stored plan, and warnings.
 
 use std::path::Path;
 
@@ -12,8 +12,9 @@ use crate::report::format::plural;
 /// Formats the plan of a dry run.
 pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
     let mut lines = Lines::default();
-    let items =
-        plan.items.map_or_else(|| "as many as the files hold".to_owned(), |n| HumanCount(n).to_string());
+    let items = plan
+        .items
+        .map_or_else(|| "unknown until the files are read".to_owned(), |n| HumanCount(n).to_string());
     lines.add(format!("kind     {}", plan.kind));
     lines.add(format!("files    {} ({})", HumanCount(plan.files), HumanBytes(plan.bytes)));
     lines.add(format!("items    {items}"));
@@ -45,7 +46,7 @@ fn class_names(classes: &[String]) -> String {
     }
 }
 
-/// Formats warnings about decisions of the plan that may be unintended, with the flags that change them.
+/// Formats the warnings of a plan about decisions that may be unintended, with the flags that change them.
 pub(in crate::cli) fn warnings(warnings: &[Warning]) -> Vec<String> {
     let text = |warning: &Warning| {
         let mut text = printable(&warning.to_string()).into_owned();

@@ -25,12 +25,12 @@ pub(in crate::cli) fn prediction(prediction: &Prediction, threads: usize, dedup:
     lines.add(format!("size     {}", spread(*bytes, |x| HumanBytes(x as u64).to_string())));
     lines.add(format!("shards   {}", count(*shards)));
     lines.add(format!(
-        "time     {} on {}, and waiting for the disk",
+        "time     {} on {}, plus waiting for the disk",
         spread(*seconds, |x| if x < 100.0 { format!("{x:.2} s") } else { duration(x) }),
         plural(threads as u64, "thread")
     ));
     if dedup {
-        lines.add("duplicates are not looked for in a sample: there may be fewer records");
+        lines.add("a sample is not searched for duplicates, so there may be fewer records");
     }
     lines.0
 }

@@ -69,9 +69,9 @@ pub(in crate::cli) fn next_step(out: &Path) -> String {
 fn was_complete(report: &Report, out: &Path) -> String {
     let (out, outcomes) = (printable_path(out), outcomes(&report.manifest, &SkippedTypes::default()));
     match report.repaired {
-        0 => format!("{out} is complete already: {outcomes}\n"),
+        0 => format!("{out} is already complete: {outcomes}\n"),
         count => {
-            format!("{out} is repaired: {} made again, as committed; {outcomes}\n", plural(count, "file"))
+            format!("{out} is repaired: {} regenerated, byte for byte; {outcomes}\n", plural(count, "file"))
         }
     }
 }
@@ -139,12 +139,13 @@ fn add_splits(lines: &mut Lines, manifest: &Manifest) {
     }
 }
 
-/// Adds a hint if progressive JPEGs were kept without `--baseline`. With it, those that are kept cannot be stored otherwise.
+/// Adds a hint if progressive JPEGs were kept without `--baseline`. With it, only those that cannot be converted are
+/// kept.
 fn add_progressive(lines: &mut Lines, manifest: &Manifest) {
     let has_option = manifest.options.get("baseline").is_some();
     if let Some(count) = manifest.notes.get("progressive_kept").filter(|_| !has_option) {
         lines.add(format!(
-            "  {} {} slow to decode: --baseline stores the same pixels as baseline JPEGs, for several times the speed",
+            "  {} {} slow to decode: --baseline stores the same pixels as baseline JPEGs, which decode several times as fast",
             plural(*count, "progressive JPEG"),
             if *count == 1 { "is" } else { "are" }
         ));
@@ -158,7 +159,7 @@ fn add_rejects(lines: &mut Lines, manifest: &Manifest, out: &Path) {
     }
 }
 
-/// Formats in one line how the run spent its time. Empty if there was nothing to do.
+/// Formats in one line how the run spent its time, or returns an empty text if there was nothing to do.
 pub(in crate::cli) fn times(took: &RunReport) -> String {
     let stages = took.thread_seconds.of_workers();
     let all: f64 = stages.iter().map(|stage| stage.1).sum();
@@ -180,9 +181,8 @@ pub(in crate::cli) fn times(took: &RunReport) -> String {
             format!("{}: {}; ", plural(took.threads as u64, "thread"), shares.join(", "))
         }
     };
-    let memory = took
-        .peak_memory_bytes
-        .map_or_else(String::new, |peak| format!("; {} at most in memory", HumanBytes(peak)));
+    let memory =
+        took.peak_memory_bytes.map_or_else(String::new, |peak| format!("; peak memory {}", HumanBytes(peak)));
     let repeated = |count: u64, what: &str| match count {
         0 => String::new(),
         1 => format!("; 1 {what} was repeated"),

@@ -9,12 +9,12 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::class_ordinals::ClassOrdinals;
-use super::feed::FileFeed;
+use super::file_feed::FileFeed;
 use super::image_fields::ImageField;
 use super::job::ImagesJob;
 use super::record::ImageRecord;
-use super::tables::TableFeed;
-use super::tars::TarFeed;
+use super::table_feed::TableFeed;
+use super::tar_feed::TarFeed;
 use super::task::{FilesTask, ImageTask};
 use crate::error::Result;
 use crate::options::RunOptions;
@@ -50,7 +50,7 @@ pub(super) struct ImageItem {
 /// A running conversion of images.
 pub(in crate::pipeline) struct ImageConversion<'a> {
     pub(super) job: &'a ImagesJob,
-    /// Ordinals of the classes of labels in Parquet files.
+    /// Ordinals of the classes, for labels in Parquet and tar files.
     pub(super) classes: ClassOrdinals,
     pixels: MemoryPool,
     /// Bytes of buffers that a worker keeps for the next image.
@@ -70,8 +70,8 @@ impl Conversion for ImageConversion<'_> {
     fn prepare(&self, work: &Path, workers: &Workers, stop: &Stop) -> Result<()> {
         let job = self.job;
         if job.options.dedup.is_some() {
-            let whole = |ordinal: &usize| job.details.get(*ordinal).is_none_or(|d| d.defect.is_none());
-            let candidates = (0..).zip(&job.files).filter(|(ordinal, _)| whole(ordinal));
+            let is_intact = |ordinal: &usize| job.details.get(*ordinal).is_none_or(|d| d.defect.is_none());
+            let candidates = (0..).zip(&job.files).filter(|(ordinal, _)| is_intact(ordinal));
             let candidate = |(ordinal, file)| DuplicateCandidate { planned: job.planned(&file), ordinal };
             let candidates = candidates.map(candidate).collect();
             let found = duplicates(candidates, work, workers, stop)?;
@@ -90,9 +90,9 @@ impl Conversion for ImageConversion<'_> {
 
     fn convert(&self, task: ImageTask, scratch: &mut ImageScratch, out: &mut Outcomes) -> Result<Converting> {
         match task {
-            ImageTask::Files(task) => self.files(task, scratch, out)?,
-            ImageTask::Tar(task) => self.tar(task, scratch, out),
-            ImageTask::Table(task) => self.table(task, scratch, out),
+            ImageTask::Files(task) => self.convert_files(task, scratch, out)?,
+            ImageTask::Tar(task) => self.convert_tar(task, scratch, out),
+            ImageTask::Table(task) => self.convert_table(task, scratch, out),
         }
         Ok(Converting::Done)
     }
@@ -120,7 +120,8 @@ impl<'a> ImageConversion<'a> {
         }
     }
 
-    fn files(&self, task: FilesTask, scratch: &mut ImageScratch, out: &mut Outcomes) -> Result<()> {
+    /// Converts the files of a task.
+    fn convert_files(&self, task: FilesTask, scratch: &mut ImageScratch, out: &mut Outcomes) -> Result<()> {
         let FilesTask { first, files, opened } = task;
         let mut opened = opened.into_iter();
         for (ordinal, file) in (first..).zip(&files) {
@@ -145,7 +146,7 @@ impl<'a> ImageConversion<'a> {
                     continue;
                 }
             };
-            out.read(&bytes);
+            out.add_content(&bytes);
             let path = file.path(&self.job.options.sources);
             let name = if file.member.is_some() { file.relative.file_name() } else { path.file_name() };
             let name = name.map(crate::source::portable_name).unwrap_or_default();
@@ -164,7 +165,7 @@ impl<'a> ImageConversion<'a> {
                 out.list.push(Outcome::Duplicate { split, origin, of });
                 continue;
             }
-            let outcome = match self.file(file, detail, split, &bytes, scratch, out) {
+            let outcome = match self.convert_file(file, detail, split, &bytes, scratch, out) {
                 Ok(outcome) => outcome,
                 Err(reject) => Outcome::Rejected { split, origin: file.origin.clone(), reject },
             };
@@ -174,7 +175,7 @@ impl<'a> ImageConversion<'a> {
     }
 
     /// Returns the outcome of a file.
-    fn file(
+    fn convert_file(
         &self,
         file: &SourceFile,
         detail: Option<&Detail>,
@@ -205,27 +206,27 @@ impl<'a> ImageConversion<'a> {
             values,
             further: Vec::new(),
         };
-        self.image(sample, split, scratch, out)
+        self.convert_image(sample, split, scratch, out)
     }
 
     /// Converts a large image on a separate thread. The allocator retains freed memory per thread. This way, it does so
     /// only for as many threads as there are large images in progress, not for every worker that ever converted one.
-    fn convert_apart(
+    fn convert_on_own_thread(
         &self,
         bytes: &Bytes,
         scratch: &mut ImageScratch,
     ) -> Result<transform::ImageOutcome, Reject> {
-        let apart = std::thread::scope(|scope| {
+        let converted = std::thread::scope(|scope| {
             let convert = || self.job.transform.convert(bytes, scratch);
-            let apart = threads::named("large image").spawn_scoped(scope, convert).ok()?;
-            Some(apart.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            let thread = threads::named("large image").spawn_scoped(scope, convert).ok()?;
+            Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         // If no thread can be started, continuing matters more than saving memory.
-        apart.unwrap_or_else(|| self.job.transform.convert(bytes, scratch))
+        converted.unwrap_or_else(|| self.job.transform.convert(bytes, scratch))
     }
 
     /// Converts an image, after reserving the memory that it needs according to its header.
-    fn convert_within(
+    fn convert_with_reservation(
         &self,
         bytes: &Bytes,
         header: &Header,
@@ -233,14 +234,14 @@ impl<'a> ImageConversion<'a> {
     ) -> Result<transform::ImageOutcome, Reject> {
         let _held = self.pixels.wait_for(header.memory_bytes);
         if header.memory_bytes > self.kept_bytes as u64 {
-            self.convert_apart(bytes, scratch)
+            self.convert_on_own_thread(bytes, scratch)
         } else {
             self.job.transform.convert(bytes, scratch)
         }
     }
 
     /// Converts a further image of a sample, with the same geometry as the main image, whose header is `image`.
-    fn further_image(
+    fn convert_further_image(
         &self,
         field: &ImageField,
         bytes: &Bytes,
@@ -257,12 +258,12 @@ impl<'a> ImageConversion<'a> {
         }
         if (header.width, header.height) != (image.width, image.height) {
             let message = format!(
-                "it has {}×{} pixels, the image of its sample {}×{}",
+                "it has {}×{} pixels, but the image of its sample has {}×{}",
                 header.width, header.height, image.width, image.height
             );
             return Err(of_member(Reject::new(RejectCode::InvalidValue, message)));
         }
-        match self.convert_within(bytes, &header, scratch).map_err(of_member)? {
+        match self.convert_with_reservation(bytes, &header, scratch).map_err(of_member)? {
             transform::ImageOutcome::Converted(image) => Ok(image.bytes),
             // It has the size of its main image, which was not filtered.
             transform::ImageOutcome::Filtered(reason) => {
@@ -272,21 +273,21 @@ impl<'a> ImageConversion<'a> {
     }
 
     /// Returns the outcome of an image with its metadata.
-    pub(super) fn image(
+    pub(super) fn convert_image(
         &self,
         sample: ImageItem,
         split: u16,
         scratch: &mut ImageScratch,
         out: &mut Outcomes,
     ) -> Result<Outcome, Reject> {
-        let ImageItem { origin, bytes, label, values: mut more, further } = sample;
+        let ImageItem { origin, bytes, label, mut values, further } = sample;
         let bytes = &bytes;
         contained(|| {
             item_panic_point(&origin);
             Ok(())
         })?;
         let header = self.job.transform.peek(bytes)?;
-        let image = match self.convert_within(bytes, &header, scratch)? {
+        let image = match self.convert_with_reservation(bytes, &header, scratch)? {
             transform::ImageOutcome::Filtered(reason) => {
                 return Ok(Outcome::Filtered { split, origin, reason: reason.name().to_owned() });
             }
@@ -303,8 +304,8 @@ impl<'a> ImageConversion<'a> {
         }
         let mut further = further.into_iter();
         for field in &self.job.image_fields {
-            more.push(match further.next().flatten() {
-                Some(bytes) => Value::Bytes(self.further_image(field, &bytes, &header, scratch)?),
+            values.push(match further.next().flatten() {
+                Some(bytes) => Value::Bytes(self.convert_further_image(field, &bytes, &header, scratch)?),
                 None => Value::Null,
             });
         }
@@ -315,7 +316,7 @@ impl<'a> ImageConversion<'a> {
             width: image.width,
             height: image.height,
             label: has_labels.then_some(label),
-            more,
+            extra_values: values,
         };
         let converted = record.converted(split);
         converted.check_size()?;

@@ -11,7 +11,7 @@ use crate::transform::image::ImageScratch;
 
 impl ImageConversion<'_> {
     /// Converts the rows of a task.
-    pub(super) fn table(&self, task: TableTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
+    pub(super) fn convert_table(&self, task: TableTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
         out.source_bytes += task.source_bytes;
         let file = &*task.file;
         match task.found {
@@ -24,7 +24,7 @@ impl ImageConversion<'_> {
                 for row in batch.rows() {
                     let origin = format!("{}#{}", file.origin, row.number);
                     let split = self.job.split_of_item(file, &origin);
-                    let converted = self.row(&origin, row, batch.columns(), split, scratch, out);
+                    let converted = self.convert_row(&origin, row, batch.columns(), split, scratch, out);
                     let outcome =
                         converted.unwrap_or_else(|reject| Outcome::Rejected { split, origin, reject });
                     out.list.push(outcome);
@@ -33,7 +33,7 @@ impl ImageConversion<'_> {
         }
     }
 
-    fn row(
+    fn convert_row(
         &self,
         origin: &str,
         row: ImageRow,
@@ -42,15 +42,15 @@ impl ImageConversion<'_> {
         scratch: &mut ImageScratch,
         out: &mut Outcomes,
     ) -> Result<Outcome, Reject> {
-        out.read(origin.as_bytes());
-        out.read(row.label.to_string().as_bytes());
-        row.values.iter().for_each(|value| out.read(&bytes_of(value)));
+        out.add_content(origin.as_bytes());
+        out.add_content(row.label.to_string().as_bytes());
+        row.values.iter().for_each(|value| out.add_content(&bytes_of(value)));
         let bytes = row.image?;
-        out.read(&bytes);
+        out.add_content(&bytes);
         let label = self.classes.value(columns, &row.label)?;
         let item =
             ImageItem { origin: origin.to_owned(), bytes, label, values: row.values, further: Vec::new() };
-        self.image(item, split, scratch, out)
+        self.convert_image(item, split, scratch, out)
     }
 }
 

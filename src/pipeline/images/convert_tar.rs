@@ -15,16 +15,16 @@ use crate::transform::image::{self as transform, ImageScratch};
 
 impl ImageConversion<'_> {
     /// Converts samples, and counts the converted ones with bytes from the last compressed member.
-    pub(super) fn tar(&self, task: TarTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
+    pub(super) fn convert_tar(&self, task: TarTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
         out.source_bytes += task.source_bytes;
         let mut converted = 0;
         for (start, found) in task.found {
-            // Restart the count: the member may start in this sample, or in a later one that also starts before it.
+            // The count restarts at the last item that starts at or before the member.
             if task.member.is_some_and(|member| start <= member) {
                 converted = 0;
             }
             let before = out.list.len();
-            self.tar_item(&task.file, found, scratch, out);
+            self.convert_tar_item(&task.file, found, scratch, out);
             let is_converted = |outcome: &&Outcome| matches!(outcome, Outcome::Converted(_));
             converted += out.list[before..].iter().filter(is_converted).count() as u64;
         }
@@ -32,7 +32,13 @@ impl ImageConversion<'_> {
     }
 
     /// Adds the outcome of a sample, or of a rejected or skipped part of the file.
-    fn tar_item(&self, file: &SourceFile, found: NextSample, scratch: &mut ImageScratch, out: &mut Outcomes) {
+    fn convert_tar_item(
+        &self,
+        file: &SourceFile,
+        found: NextSample,
+        scratch: &mut ImageScratch,
+        out: &mut Outcomes,
+    ) {
         let origin_of = |name: &str| format!("{}#{name}", file.origin);
         let (origin, converted) = match found {
             NextSample::Skipped => {
@@ -44,20 +50,20 @@ impl ImageConversion<'_> {
             }
             NextSample::Sample(sample) => {
                 let origin = origin_of(&sample.name);
-                out.read(origin.as_bytes());
+                out.add_content(origin.as_bytes());
                 for (extension, bytes) in &sample.members {
-                    out.read(extension.as_bytes());
-                    out.read(bytes);
+                    out.add_content(extension.as_bytes());
+                    out.add_content(bytes);
                 }
                 let classes = self.job.schema.index_of(CLASS).is_none().then_some(&self.classes);
-                match item(&origin, sample, classes, &self.job.image_fields) {
+                match image_item(&origin, sample, classes, &self.job.image_fields) {
                     Ok(None) => {
                         out.skipped.add_member();
                         return;
                     }
                     Ok(Some(item)) => {
                         let split = self.job.split_of_item(file, &origin);
-                        (origin, self.image(item, split, scratch, out))
+                        (origin, self.convert_image(item, split, scratch, out))
                     }
                     Err(reject) => (origin, Err(reject)),
                 }
@@ -69,7 +75,7 @@ impl ImageConversion<'_> {
 }
 
 /// Returns the image of a sample and its fields; `None` if it has neither. With `classes`, the class is the label.
-fn item(
+fn image_item(
     origin: &str,
     sample: Sample,
     classes: Option<&ClassOrdinals>,
@@ -83,19 +89,19 @@ fn item(
     let mut label = Value::Null;
     let mut images: Vec<(String, Bytes)> = Vec::new();
     let mut further: Vec<Option<Bytes>> = vec![None; image_fields.len()];
-    let mut is_sample = false;
+    let mut has_fields = false;
     for (extension, bytes) in sample.members {
         if extension == CLASS
             && let Some(classes) = classes
         {
             label = Value::Int(classes.ordinal(text_of(&extension, &bytes)?.trim())? as i64);
-            is_sample = true;
+            has_fields = true;
         } else if let Some(field) = field_of(&extension) {
             values[field] = value(&extension, &bytes)?;
-            is_sample = true;
+            has_fields = true;
         } else if let Some(field) = image_fields.iter().position(|field| field.member == extension) {
             further[field] = Some(bytes);
-            is_sample = true;
+            has_fields = true;
         } else if transform::has_image_extension(&format!("x.{extension}"))
             || transform::sniff(&bytes).is_some()
         {
@@ -110,10 +116,10 @@ fn item(
         (Some((one, _)), Some((other, _))) => Err(Reject::new(
             RejectCode::Unsupported,
             format!(
-                "the sample has more than one image: {one:?} and {other:?}; image_fields names those that are fields"
+                "the sample has more than one image: {one:?} and {other:?}; list those that are fields in image_fields"
             ),
         )),
-        _ if is_sample => Err(Reject::new(RejectCode::MissingField, "the sample has no image")),
+        _ if has_fields => Err(Reject::new(RejectCode::MissingField, "the sample has no image")),
         _ => Ok(None),
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct FoundImages {
     /// Whether Parquet files among the files contain images.
     pub(super) image_tables: bool,
     /// Whether the metadata files were found by the walk rather than named.
-    pub(super) by_itself: bool,
+    pub(super) metadata_by_walk: bool,
     /// Decisions of the search that may not be intended.
     pub(super) warnings: Vec<Warning>,
 }
@@ -79,18 +79,17 @@ impl FoundImages {
         let mut folders = Folders::of(&placed, layout, names)?;
         if self.class_names.is_some() {
             if layout == Layout::Labels {
-                let error = Error::usage(
-                    "the metadata has labels, and --layout labels asks for those of the folders",
-                );
+                let error =
+                    Error::usage("the metadata has labels, but --layout labels takes labels from folders");
                 if self.image_tables {
-                    return Err(error.help("leave --layout out"));
+                    return Err(error.help("leave out --layout"));
                 }
-                return Err(match self.by_itself {
-                    true => error.help("leave --layout out, or ignore the metadata with --metadata none"),
-                    false => error.help("leave --layout out, or rename the column \"label\""),
+                return Err(match self.metadata_by_walk {
+                    true => error.help("leave out --layout, or ignore the metadata with --metadata none"),
+                    false => error.help("leave out --layout, or rename the column \"label\""),
                 });
             }
-        } else if !self.by_itself || options.classes.is_some() || layout != Layout::Auto {
+        } else if !self.metadata_by_walk || options.classes.is_some() || layout != Layout::Auto {
             folders = folders.with_classes(&images, layout, options.classes.clone())?;
         } else {
             let would_be = folders.clone().with_classes(&images, layout, None)?.class_names;
@@ -119,12 +118,12 @@ fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: 
         }
     }
     // Number of inspected files, and whether one of them is an image, by folder.
-    let mut looked: HashMap<String, (usize, bool)> = HashMap::new();
+    let mut inspected: HashMap<String, (usize, bool)> = HashMap::new();
     ChosenFiles::filtered(files, |file| {
         if by_name(file) || named.contains(parent(file)) {
             return by_name(file);
         }
-        let (count, found) = looked.entry(parent(file).to_owned()).or_default();
+        let (count, found) = inspected.entry(parent(file).to_owned()).or_default();
         if !*found && *count < SNIFFED_FILES {
             *count += 1;
             // An unreadable file is an error of the run, not of the plan.
@@ -136,13 +135,13 @@ fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: 
 }
 
 /// Returns whether the file is a metadata file that describes the images next to it.
-fn is_table(file: &SourceFile) -> bool {
+fn is_metadata_file(file: &SourceFile) -> bool {
     let name = file.origin.rsplit('/').next().unwrap_or_default();
     !file.is_named() && BESIDE_NAMES.contains(&name)
 }
 
 /// Adds help to an error about metadata that was found by the walk: how to convert without it.
-pub(super) fn tables_help(error: Error) -> Error {
+pub(super) fn metadata_help(error: Error) -> Error {
     if error.kind() != ErrorKind::Usage {
         return error;
     }
@@ -157,6 +156,7 @@ fn parent(file: &SourceFile) -> &str {
     file.origin.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
+/// Finds the images in the sources.
 pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
     match &options.naming {
         Naming::Walk | Naming::WalkOnly => walk(options),
@@ -191,7 +191,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     };
     let tars = listing.files.iter().any(|f| is_tar(&f.origin));
     let in_archives = listing.files.iter().any(|f| f.member.is_some());
-    let mut tables: Vec<SourceFile> = listing.files.iter().filter(is_table).collect();
+    let mut tables: Vec<SourceFile> = listing.files.iter().filter(is_metadata_file).collect();
     if options.naming == Naming::WalkOnly {
         tables.clear();
     } else if tars || in_archives || image_tables.is_some() {
@@ -218,7 +218,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     }
     let classes = options.classes.as_deref();
     let named = list_beside(&tables, sources, options.follow_symlinks, classes, &options.list_fields)
-        .map_err(tables_help)?;
+        .map_err(metadata_help)?;
     let origins: HashSet<&str> = named.files.iter().map(|f| f.origin.as_str()).collect();
     let in_no_row = |f: &SourceFile| !origins.contains(f.origin.as_str());
     let images = images_among(&listing.files, options, false);
@@ -230,7 +230,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let mut skipped = listing.skipped;
     listing.files.iter().filter(|f| in_no_row(f)).for_each(|f| skipped.add(&f.origin));
     let tables = tables.iter().map(|table| table.path(sources)).collect();
-    Ok(FoundImages { skipped, tables, warnings, by_itself: true, ..FoundImages::of(named) })
+    Ok(FoundImages { skipped, tables, warnings, metadata_by_walk: true, ..FoundImages::of(named) })
 }
 
 /// Returns the further images of samples in tar files.
@@ -307,10 +307,10 @@ fn one_folder(sources: &[SourceSpec]) -> Result<&SourceSpec> {
     match sources {
         [one] => Ok(one),
         _ => Err(Error::usage(format!(
-            "files that are named are relative to one folder, not to {}",
+            "listed files are relative to one folder, but there are {} sources",
             sources.len()
         ))
-        .help("name one SRC, or none")),
+        .help("give one SRC, or none")),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::source::stream::Broken;
 pub(super) struct FoundTables {
     pub(super) fields: Vec<Field>,
     pub(super) class_names: Option<Vec<String>>,
-    /// Columns whose type no field can hold.
+    /// Columns that are left out, because no field type can hold their values.
     pub(super) left_out: Vec<String>,
     /// Ordinals of Parquet files without images.
     pub(super) others: BTreeSet<usize>,

@@ -12,9 +12,9 @@ use crate::source::webdataset::{NextSample, Sample, Samples};
 use crate::transform::image::{self as transform, ImageType};
 
 /// Number of samples that are inspected for further images.
-const LOOKED_SAMPLES: usize = 16;
+const INSPECTED_SAMPLES: usize = 16;
 /// Field names reserved for every dataset, or for samples from tar files.
-const TAKEN: [&str; 9] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN, "json", "txt", "cls"];
+const RESERVED_NAMES: [&str; 9] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN, "json", "txt", "cls"];
 /// Names of the main image of a sample that has several: `0001.rgb.jpg`.
 const MAIN_NAMES: [&str; 5] = [IMAGE, "img", "rgb", "input", "photo"];
 
@@ -52,7 +52,7 @@ impl ImageField {
             || {
                 let stem =
                     member.rsplit_once('.').map_or(member.as_str(), |(stem, _)| stem).replace('.', "_");
-                if TAKEN.contains(&stem.as_str()) { format!("{stem}_{}", ty.name()) } else { stem }
+                if RESERVED_NAMES.contains(&stem.as_str()) { format!("{stem}_{}", ty.name()) } else { stem }
             },
             str::to_owned,
         );
@@ -74,10 +74,10 @@ impl FromStr for ImageFields {
             "none" => return Ok(Self::None),
             _ => {}
         }
-        let refused = |what: String| {
+        let invalid = |what: String| {
             Error::usage(what).help(
-                "expected auto, none or [FIELD=]MEMBER[:mask|:image],… where MEMBER is what follows the first dot of a \
-                 name, as in seg.png:mask,depth=depth.png,left.jpg",
+                "expected auto, none or [FIELD=]MEMBER[:mask|:image],… where MEMBER is the part of a name after its \
+                 first dot, as in seg.png:mask,depth=depth.png,left.jpg",
             )
         };
         let mut fields: Vec<ImageField> = Vec::new();
@@ -86,19 +86,21 @@ impl FromStr for ImageFields {
                 None => (part, None),
                 Some((rest, "mask")) => (rest, Some(FieldType::Mask)),
                 Some((rest, "image")) => (rest, Some(FieldType::Image)),
-                Some((_, other)) => return Err(refused(format!("{other:?} is neither mask nor image"))),
+                Some((_, other)) => {
+                    return Err(invalid(format!("unknown type {other:?}; expected mask or image")));
+                }
             };
             let (name, member) = rest.split_once('=').map_or((None, rest), |(name, m)| (Some(name), m));
             let member = member.trim_start_matches('.');
             if member.is_empty() || name == Some("") {
-                return Err(refused(format!("{part:?} names no member")));
+                return Err(invalid(format!("{part:?} has no member name")));
             }
             if !transform::has_image_extension(&format!("x.{member}")) {
-                return Err(refused(format!("{member:?} is no name of an image")));
+                return Err(invalid(format!("{member:?} does not have an image extension")));
             }
             let field = ImageField::new(name, member, ty);
             if let Some(other) = fields.iter().find(|f| f.member == field.member) {
-                return Err(refused(format!("{:?} is named twice", other.member)));
+                return Err(invalid(format!("{:?} is listed twice", other.member)));
             }
             fields.push(field);
         }
@@ -127,12 +129,12 @@ impl fmt::Display for ImageFields {
 pub(super) fn detect_image_fields(tar: &PlannedFile) -> Result<Vec<ImageField>> {
     let mut samples = Samples::open(tar)?;
     let mut fields: Vec<ImageField> = Vec::new();
-    let mut looked = 0;
-    while looked < LOOKED_SAMPLES
+    let mut inspected = 0;
+    while inspected < INSPECTED_SAMPLES
         && let Some((_, found)) = samples.read()?
     {
         let NextSample::Sample(sample) = found else { continue };
-        looked += 1;
+        inspected += 1;
         for field in further_images(&sample) {
             if fields.iter().all(|f| f.member != field.member && f.name != field.name) {
                 fields.push(field);
@@ -174,12 +176,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_and_written() {
+    fn lists_are_parsed_and_formatted() {
         let fields: ImageFields = "seg.png,depth=d.PNG:image,.left.jpg,label.png,png".parse().unwrap();
-        let written =
+        let formatted =
             "seg=seg.png:mask,depth=d.png:image,left=left.jpg:image,label_mask=label.png:mask,png=png:mask";
-        assert_eq!(fields.to_string(), written);
-        assert_eq!(written.parse::<ImageFields>().unwrap(), fields);
+        assert_eq!(fields.to_string(), formatted);
+        assert_eq!(formatted.parse::<ImageFields>().unwrap(), fields);
         assert_eq!("auto".parse::<ImageFields>().unwrap(), ImageFields::Auto);
         for wrong in ["", "seg", "seg.png:masks", "=seg.png", "a=seg.png,b=seg.png", "a=", "seg.npy"] {
             assert!(wrong.parse::<ImageFields>().is_err(), "{wrong}");
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_image_of_a_sample_is_told_from_the_others() {
+    fn the_main_image_of_a_sample_is_identified() {
         let found = |members: &[&str]| {
             let png = Bytes::from_static(b"\x89PNG\r\n\x1a\n");
             let members = members.iter().map(|m| ((*m).to_owned(), png.clone())).collect();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::divide::divide;
-use super::find::{describe, find, shuffle, tables_help};
+use super::find::{describe, find, metadata_help, shuffle};
 use super::image_fields::{ImageField, ImageFields};
 use super::options::ImagesOptions;
 use crate::error::{Error, Result};
@@ -75,17 +75,17 @@ impl ImagesJob {
         if let (ImageFields::Listed(fields), true) = (&options.image_fields, found.image_fields.is_empty()) {
             let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
             let what =
-                format!("--image-fields names members of samples ({members}), and no source is a tar file");
-            return Err(Error::usage(what).help("leave it out"));
+                format!("--image-fields lists members of samples ({members}), but no source is a tar file");
+            return Err(Error::usage(what).help("leave out --image-fields"));
         }
         if !options.list_fields.is_empty() && found.tables.is_empty() {
-            let what = "--list-fields names columns of a table, and none describes the images";
-            return Err(Error::usage(what).help("name the table with --metadata, or leave it out"));
+            let what = "--list-fields lists columns of a table, but no table describes the images";
+            return Err(Error::usage(what).help("give the table with --metadata, or leave out --list-fields"));
         }
         let class_names = found.class_names.or_else(|| folders.class_names.clone());
         let extra_fields = found.fields.len();
         let schema = Schema::images(class_names, found.fields);
-        let schema = Arc::new(if found.by_itself { schema.map_err(tables_help)? } else { schema? });
+        let schema = Arc::new(if found.metadata_by_walk { schema.map_err(metadata_help)? } else { schema? });
         let (mut files, mut details, skipped) = (found.files, found.details, found.skipped);
         let splits: Vec<String> = match &options.output.split {
             Some(_) if folders.splits.are_given() => return Err(splits_twice(&folders.splits, "labels")),
@@ -97,9 +97,9 @@ impl ImagesJob {
             |f: &SourceFile| walked && (is_tar(&f.origin) || (image_tables && is_parquet(&f.origin)));
         if options.dedup.is_some() && files.iter().any(|file| file.member.is_some() || is_container(&file)) {
             return Err(Error::usage(
-                "--dedup compares files, and cannot look into tar, Parquet or zip files",
+                "--dedup compares whole files, not the contents of tar, Parquet or zip files",
             )
-            .help("leave --dedup out, or unpack the files"));
+            .help("leave out --dedup, or unpack the files"));
         }
         if options.output.shuffle {
             shuffle(&mut files, &mut details, options.output.seed ^ SHUFFLE_SALT);
@@ -144,9 +144,9 @@ impl ImagesJob {
         if !is_remote(&self.options.sources) {
             return Vec::new();
         }
-        let is_whole = |ordinal: usize| self.details.get(ordinal).is_none_or(|d| d.defect.is_none());
+        let is_intact = |ordinal: usize| self.details.get(ordinal).is_none_or(|d| d.defect.is_none());
         let open = |file: &SourceFile| file.open_ahead(&self.options.sources, self.options.follow_symlinks);
-        let open = |(ordinal, file)| is_whole(ordinal).then(|| open(file)).flatten();
+        let open = |(ordinal, file)| is_intact(ordinal).then(|| open(file)).flatten();
         (first..).zip(files).map(open).collect()
     }
 

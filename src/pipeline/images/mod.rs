@@ -1,7 +1,7 @@
 //! Images: files found by a walk or named by a list, samples in tar files, and rows of Parquet files.
 //!
 //! ```text
-//! sources ─▶ files (find) ─▶ units (job) ─▶ tasks (feed, tars, tables) ─▶ records (convert, convert_tar, convert_table)
+//! sources ─▶ files (find) ─▶ units (job) ─▶ tasks (*_feed) ─▶ records (convert, convert_tar, convert_table)
 //! ```
 
 mod class_ordinals;
@@ -9,7 +9,7 @@ mod convert;
 mod convert_table;
 mod convert_tar;
 mod divide;
-mod feed;
+mod file_feed;
 mod find;
 mod find_tables;
 mod image_fields;
@@ -19,9 +19,9 @@ mod predict;
 mod record;
 mod run;
 mod stored;
-mod tables;
+mod table_feed;
+mod tar_feed;
 mod tar_fields;
-mod tars;
 mod task;
 
 pub(super) use self::convert::ImageConversion;

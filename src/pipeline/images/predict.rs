@@ -1,9 +1,9 @@
 //! Prediction of a run, from a sample that is converted in memory.
 //!
 //! The sample depends only on names: files are taken in the order of the hash of their origin. So it is the same in
-//! every run, and a larger sample contains every smaller one. Tar files cannot be read from the middle, so the first
-//! samples of a few tar files are taken, chosen by the same order. Files and tar files are estimated separately, by
-//! number and by bytes, and the estimates are summed.
+//! every run, and a larger sample contains every smaller one. Containers (tar and Parquet files) are read from their
+//! start, so the first items of a few containers are taken, chosen by the same order. Single files and containers are
+//! estimated separately, by number and by bytes, and the estimates are summed.
 
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -24,8 +24,8 @@ use crate::source::source_file::SourceFile;
 
 /// Decorrelates the order of the sample from other uses of hashed origins.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;
-/// Maximum number of tar files in a sample.
-const SAMPLED_TARS: usize = 8;
+/// Maximum number of containers in a sample.
+const SAMPLED_CONTAINERS: usize = 8;
 
 impl ImagesJob {
     /// Converts about `sample` items in memory, and predicts the result of a run with the options `run`. Writes
@@ -39,13 +39,14 @@ impl ImagesJob {
         check_sample(sample)?;
         let workers = Workers::start(run.threads)?;
         let conversion = ImageConversion::new(self, run);
-        let tars = self.files.iter().filter(|file| self.is_container(file));
-        let (tars, tar_bytes) = tars.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes));
+        let containers = self.files.iter().filter(|file| self.is_container(file));
+        let (containers, container_bytes) =
+            containers.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes));
         let (files, file_bytes) =
-            (self.files.len() - tars, self.files.bytes().saturating_sub(tar_bytes) as f64);
-        let tar_bytes = tar_bytes as f64;
-        let share = if tars == 0 { 1.0 } else { file_bytes / (file_bytes + tar_bytes) };
-        let of_files = (sample as f64 * share).ceil() as usize;
+            (self.files.len() - containers, self.files.bytes().saturating_sub(container_bytes) as f64);
+        let container_bytes = container_bytes as f64;
+        let share = if containers == 0 { 1.0 } else { file_bytes / (file_bytes + container_bytes) };
+        let sampled_files = (sample as f64 * share).ceil() as usize;
         let mut sampled = SampleRun::new(
             &conversion,
             &workers,
@@ -53,21 +54,21 @@ impl ImagesJob {
             &self.schema,
             self.splits.len(),
         )?;
-        let mut taken = self.first_by_hash(of_files, |file| !self.is_container(file));
+        let mut taken = self.first_by_hash(sampled_files, |file| !self.is_container(file));
         taken.sort_unstable();
-        let pieces = taken.into_iter().map(|first| {
+        let samples = taken.into_iter().map(|first| {
             let task = FilesTask { first, files: vec![self.file(first)?], ..FilesTask::default() };
             Ok(SampleTask { size: 1.0, seconds: 0.0, tasks: vec![ImageTask::Files(task)] })
         });
-        let files = Stratum { size: files as f64, seen: sampled.convert(pieces, stop)? };
-        let chosen = self.first_by_hash(SAMPLED_TARS, |file| self.is_container(file));
-        let each = (sample as usize).saturating_sub(of_files).div_ceil(chosen.len().max(1));
-        let mut tars = Stratum { size: tar_bytes, seen: Vec::new() };
+        let files = Stratum { size: files as f64, seen: sampled.convert(samples, stop)? };
+        let chosen = self.first_by_hash(SAMPLED_CONTAINERS, |file| self.is_container(file));
+        let each = (sample as usize).saturating_sub(sampled_files).div_ceil(chosen.len().max(1));
+        let mut containers = Stratum { size: container_bytes, seen: Vec::new() };
         for ordinal in chosen {
-            tars.seen.extend(sampled.convert(self.head_of_tar(ordinal, each)?, stop)?);
+            containers.seen.extend(sampled.convert(self.head_of_container(ordinal, each)?, stop)?);
         }
-        sampled.prediction(&[&files, &tars], true, |bytes, records_per_byte| {
-            shards(self, &files, &tars, bytes, records_per_byte)
+        sampled.prediction(&[&files, &containers], true, |bytes, records_per_byte| {
+            shards(self, &files, &containers, bytes, records_per_byte)
         })
     }
 
@@ -85,17 +86,17 @@ impl ImagesJob {
         first.into_sorted_vec().into_iter().map(|(_, ordinal)| ordinal).collect()
     }
 
-    /// Returns tasks with approximately the first `items` items of a tar or Parquet file, each with the bytes it
-    /// represents and the seconds spent reading it.
-    fn head_of_tar(
+    /// Returns tasks with approximately the first `items` items of a container, each with the bytes it represents and
+    /// the seconds spent reading it.
+    fn head_of_container(
         &self,
         ordinal: usize,
         items: usize,
     ) -> Result<impl Iterator<Item = Result<SampleTask<ImageTask>>> + Send> {
         let mut feed = feed(self, ordinal..ordinal + 1)?;
-        let mut left = items;
+        let mut remaining = items;
         Ok(std::iter::from_fn(move || {
-            if left == 0 {
+            if remaining == 0 {
                 return None;
             }
             let started = Instant::now();
@@ -109,7 +110,7 @@ impl ImagesJob {
                 ImageTask::Table(table) => (table.len(), table.source_bytes),
                 ImageTask::Files(_) => return None,
             };
-            left = left.saturating_sub(items);
+            remaining = remaining.saturating_sub(items);
             Some(Ok(SampleTask { size: bytes as f64, seconds, tasks: vec![task] }))
         }))
     }
@@ -119,14 +120,14 @@ impl ImagesJob {
 fn shards(
     job: &ImagesJob,
     files: &Stratum,
-    tars: &Stratum,
+    containers: &Stratum,
     bytes: Estimate,
     records_per_byte: f64,
 ) -> Estimate {
     let of_unit = |unit: &Range<usize>| -> Vec<f64> {
         if let Some(first) = job.files.get(unit.start).filter(|first| job.is_container(first)) {
             let size = first.bytes as f64;
-            return (0..job.splits.len()).map(|split| tars.mean_bytes(size, Some(split))).collect();
+            return (0..job.splits.len()).map(|split| containers.mean_bytes(size, Some(split))).collect();
         }
         let mut count = vec![0u64; job.splits.len()];
         job.files.range(unit.clone()).for_each(|file| count[usize::from(job.split_of(&file))] += 1);

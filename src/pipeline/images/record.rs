@@ -15,19 +15,19 @@ pub(super) struct ImageRecord {
     /// The class, or null for an unlabelled image; `None` if the dataset has no labels.
     pub(super) label: Option<Value>,
     /// Fields that only some datasets have, in the order of the schema.
-    pub(super) more: Vec<Value>,
+    pub(super) extra_values: Vec<Value>,
 }
 
 impl ImageRecord {
     /// Creates the record, for the split with the ordinal `split`. Its length is the number of pixels.
     pub(super) fn converted(self, split: u16) -> ConvertedRecord {
-        let Self { origin, image, width, height, label, more } = self;
+        let Self { origin, image, width, height, label, extra_values } = self;
         let name = || Value::Text(origin.as_str().into());
         let mut values =
             vec![name(), Value::Bytes(image), Value::UInt(u64::from(width)), Value::UInt(u64::from(height))];
         values.extend(label);
         values.push(name());
-        values.extend(more);
+        values.extend(extra_values);
         let pixels = u64::from(width) * u64::from(height);
         ConvertedRecord { width, height, ..ConvertedRecord::new(split, Record { values }, pixels) }
     }

@@ -28,8 +28,8 @@ impl Remote {
         json: Vec<u8>,
         stop: &Stop,
     ) -> Result<()> {
-        // A listing takes one request per thousand objects. Objects that it does not show as written are requested
-        // individually.
+        // A listing takes one request per thousand objects. Objects that it does not list with the expected size are
+        // requested individually.
         let listing = self.listing(None)?;
         for_all(units, "checking shards", stop, |unit| {
             for (name, bytes) in shards(unit) {
@@ -40,14 +40,14 @@ impl Remote {
             Ok(())
         })?;
         let files: Vec<(&str, u64, &str)> = manifest.listed_files().collect();
-        for_all(&files, "sending indexes", stop, |&(name, bytes, sha256)| {
+        for_all(&files, "uploading indexes", stop, |&(name, bytes, sha256)| {
             let written = Written { bytes, sha256: sha256.to_owned() };
             self.upload(&resolve(staged, name)?, name, Some(&written), stop)
         })?;
         self.create(
             &self.object(MANIFEST_NAME)?,
             json,
-            "another dataset was committed in this prefix while this one was made",
+            "another dataset was committed to this prefix during this run",
             "choose another prefix for --out",
         )
     }
@@ -73,8 +73,8 @@ impl Remote {
         self.remove_work()
     }
 
-    /// Returns the files of a committed dataset whose size is not the one that was written, each with its name and the
-    /// difference. `scratch` is a local folder for the shard table.
+    /// Returns the files of a committed dataset that are missing or have the wrong size: name and difference. `scratch`
+    /// is a local folder for the shard table.
     pub(in crate::pipeline) fn find_damaged(
         &self,
         manifest: &Manifest,

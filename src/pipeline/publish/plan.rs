@@ -39,19 +39,19 @@ impl Remote {
         let plan = self.plan()?;
         Ok(match (self.manifest()?, plan) {
             (Some(manifest), _) => RunState::Committed(Box::new(manifest)),
-            (None, Some(_)) => RunState::Begun,
+            (None, Some(_)) => RunState::Planned,
             (None, None) => RunState::Fresh,
         })
     }
 
     /// Returns the identity of the plan of this prefix, if it has one.
     pub(in crate::pipeline) fn plan(&self) -> Result<Option<String>> {
-        let url = self.object(&work(PLAN_ID_NAME))?;
+        let url = self.object(&work_object(PLAN_ID_NAME))?;
         let Some((json, _)) = self.bucket.find(&url, PLAN_ID_BYTES)? else { return Ok(None) };
         let id = serde_json::from_slice::<PlanId>(&json).map(|id| id.plan).unwrap_or_default();
         let is_id = id.len() == ID_DIGITS && id.bytes().all(|b| b.is_ascii_hexdigit());
         if !is_id {
-            return Err(Error::corrupt("this is not what dsconvert has written").at_path(url.as_path()));
+            return Err(Error::corrupt("this object does not identify a plan").at_path(url.as_path()));
         }
         Ok(Some(id))
     }
@@ -65,9 +65,9 @@ impl Remote {
     ) -> Result<()> {
         match self.plan()? {
             Some(id) if id != plan.id() => {
-                self.download(&of_plan(&id, PLAN_NAME), None, &work.join(PLAN_NAME))?;
+                self.download(&plan_object(&id, PLAN_NAME), None, &work.join(PLAN_NAME))?;
                 plan.check_same(work, resumes).map_err(|e| e.at_path(self.path()))?;
-                Err(Error::usage("cannot resume: the run was begun with another plan"))
+                Err(Error::usage("cannot resume: the run was started with another plan"))
             }
             _ => Ok(()),
         }
@@ -82,10 +82,10 @@ impl Remote {
     pub(in crate::pipeline) fn store_plan(&self, work_dir: &Path, id: &str, stop: &Stop) -> Result<()> {
         self.probe()?;
         self.store_job(work_dir, id, stop)?;
-        self.upload(&work_dir.join(PLAN_NAME), &of_plan(id, PLAN_NAME), None, stop)?;
+        self.upload(&work_dir.join(PLAN_NAME), &plan_object(id, PLAN_NAME), None, stop)?;
         let json = serde_json::to_vec(&PlanId { plan: id.to_owned() })
             .map_err(|e| Error::internal("the plan cannot be written as JSON").caused_by(e))?;
-        let url = self.object(&work(PLAN_ID_NAME))?;
+        let url = self.object(&work_object(PLAN_ID_NAME))?;
         let taken = |what: &str| {
             Error::new(ErrorKind::NotCommitted, what)
                 .at_path(self.path())
@@ -98,7 +98,7 @@ impl Remote {
         // The uploaded objects belong to no run, unless another process has stored the same plan.
         if created != Created::Same {
             for name in [PLAN_NAME, JOB_NAME, TOKENIZER_NAME] {
-                self.bucket.delete(&self.object(&of_plan(id, name))?)?;
+                self.bucket.delete(&self.object(&plan_object(id, name))?)?;
             }
         }
         match created {
@@ -116,7 +116,7 @@ impl Remote {
     pub(in crate::pipeline) fn store_job(&self, work: &Path, id: &str, stop: &Stop) -> Result<()> {
         for name in [TOKENIZER_NAME, JOB_NAME] {
             if lstat(&work.join(name))?.is_some() {
-                self.upload(&work.join(name), &of_plan(id, name), None, stop)?;
+                self.upload(&work.join(name), &plan_object(id, name), None, stop)?;
             }
         }
         Ok(())
@@ -125,8 +125,8 @@ impl Remote {
     /// Downloads the stored job to the working directory `work`. Returns whether there is one.
     pub(in crate::pipeline) fn fetch_job(&self, work: &Path) -> Result<bool> {
         let Some(id) = self.plan()? else { return Ok(false) };
-        self.download(&of_plan(&id, JOB_NAME), None, &work.join(JOB_NAME))?;
-        let tokenizer = of_plan(&id, TOKENIZER_NAME);
+        self.download(&plan_object(&id, JOB_NAME), None, &work.join(JOB_NAME))?;
+        let tokenizer = plan_object(&id, TOKENIZER_NAME);
         if let Some(object) = self.bucket.head(&self.object(&tokenizer)?)? {
             self.download(&tokenizer, Some(object.bytes), &work.join(TOKENIZER_NAME))?;
         }
@@ -135,9 +135,9 @@ impl Remote {
 
     /// Downloads the duplicates that an earlier process found in the pass over all sources, if there are any.
     pub(in crate::pipeline) fn fetch_prepared(&self, work: &Path, id: &str) -> Result<()> {
-        let hash = of_plan(id, DUPLICATES_HASH_NAME);
+        let hash = plan_object(id, DUPLICATES_HASH_NAME);
         if let Some(object) = self.bucket.head(&self.object(&hash)?)? {
-            self.download(&of_plan(id, DUPLICATES_NAME), None, &work.join(DUPLICATES_NAME))?;
+            self.download(&plan_object(id, DUPLICATES_NAME), None, &work.join(DUPLICATES_NAME))?;
             self.download(&hash, Some(object.bytes), &work.join(DUPLICATES_HASH_NAME))?;
         }
         Ok(())
@@ -147,7 +147,7 @@ impl Remote {
     pub(in crate::pipeline) fn store_prepared(&self, work: &Path, id: &str, stop: &Stop) -> Result<()> {
         for name in [DUPLICATES_NAME, DUPLICATES_HASH_NAME] {
             if lstat(&work.join(name))?.is_some() {
-                self.upload(&work.join(name), &of_plan(id, name), None, stop)?;
+                self.upload(&work.join(name), &plan_object(id, name), None, stop)?;
             }
         }
         Ok(())
@@ -155,7 +155,7 @@ impl Remote {
 
     /// Checks that create-only writes work: all coordination between concurrent processes relies on them.
     fn probe(&self) -> Result<()> {
-        let url = self.object(&work(&format!("probe-{:016x}", random())))?;
+        let url = self.object(&work_object(&format!("probe-{:016x}", random())))?;
         let once = || -> Result<bool> {
             self.bucket.create(&url, &Bytes::from_static(b"first\n"))?;
             // If the first object is kept, the second is reported as different.
@@ -164,7 +164,7 @@ impl Remote {
         let result = once();
         let deleted = self.bucket.delete(&url);
         if !result? {
-            let message = "the store replaces an object that must only be created when it is not there";
+            let message = "the store does not support create-only writes: it replaced an existing object";
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .at_path(self.path())
                 .help("use a store with conditional writes (If-None-Match: *), or write to a local --out and copy it"));
@@ -174,11 +174,11 @@ impl Remote {
 }
 
 /// Returns the name of an object in the working folder.
-fn work(name: &str) -> String {
+fn work_object(name: &str) -> String {
     format!("{WORK_NAME}/{name}")
 }
 
 /// Returns the name of an object of the plan `id`.
-fn of_plan(id: &str, name: &str) -> String {
-    work(&format!("{id}/{name}"))
+fn plan_object(id: &str, name: &str) -> String {
+    work_object(&format!("{id}/{name}"))
 }

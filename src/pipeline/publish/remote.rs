@@ -15,7 +15,7 @@ use crate::storage::ObjectUrl;
 use crate::storage::objects::{Bucket, Created};
 
 /// Number of checks before a prefix is considered to hold unrelated objects.
-const LOOKS: u32 = 3;
+const CONTENT_CHECKS: u32 = 3;
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -45,10 +45,10 @@ impl Remote {
     pub(in crate::pipeline) fn of(out: &Path) -> Result<Option<Self>> {
         let Some(url) = ObjectUrl::parse(out).map_err(|e| e.of_option("out"))? else { return Ok(None) };
         if url.is_server() {
-            return Err(Error::usage("a web server cannot be written to")
+            return Err(Error::usage("cannot write to a web server")
                 .at_path(url.as_path())
                 .of_option("out")
-                .help("name a local directory, or an address that starts with s3://, gs:// or az://"));
+                .help("use a local directory, or a URL that starts with s3://, gs:// or az://"));
         }
         let bucket = Bucket::of(&url).map_err(|e| e.of_option("out"))?;
         Ok(Some(Self { url, bucket }))
@@ -83,26 +83,23 @@ impl Remote {
                     return Err(overlap(self.path(), "the output", source));
                 }
             } else {
-                refuse_overlap(
-                    &ScratchDir::root(scratch),
-                    "the folder for files that wait to be sent",
-                    source,
-                )
-                .map_err(|e| e.help("name a folder outside of the sources with --scratch"))?;
+                refuse_overlap(&ScratchDir::root(scratch), "the scratch directory", source)
+                    .map_err(|e| e.help("choose a directory outside the sources with --scratch"))?;
             }
         }
         let resumed = matches!(existing, Existing::Resume(_));
         let (what, help) = match self.contents()? {
             PrefixContents::Nothing => return Ok(()),
             PrefixContents::Dataset | PrefixContents::Run if resumed => return Ok(()),
-            PrefixContents::Dataset => ("there is a dataset already", "choose another prefix for --out"),
+            PrefixContents::Dataset => ("a dataset already exists", "choose another prefix for --out"),
             PrefixContents::Run => (
                 "a run into this prefix has not finished",
                 "finish it with --resume, or choose another prefix for --out",
             ),
-            PrefixContents::Other => {
-                ("the prefix holds objects that are not of a dataset", "choose another prefix for --out")
-            }
+            PrefixContents::Other => (
+                "the prefix contains objects that do not belong to a dataset",
+                "choose another prefix for --out",
+            ),
         };
         Err(Error::usage(what).at_path(self.path()).help(help))
     }
@@ -112,14 +109,14 @@ impl Remote {
         let (what, help) = match existing {
             Existing::Refuse | Existing::Resume(ResumeCheck::Sizes) => return Ok(()),
             Existing::Overwrite => {
-                ("a dataset in object storage is not replaced", "choose another prefix for --out")
+                ("a dataset in object storage cannot be overwritten", "choose another prefix for --out")
             }
             Existing::Resume(ResumeCheck::Hashes) => (
-                "shards in object storage are checked by their sizes only",
-                "leave the check away, and read the committed dataset with `dsconvert inspect --verify`",
+                "shards in object storage can only be checked by size",
+                "leave out the check, and verify the committed dataset with `dsconvert inspect --verify`",
             ),
             Existing::Resume(ResumeCheck::Repair) => (
-                "a dataset in object storage is not repaired",
+                "a dataset in object storage cannot be repaired",
                 "convert again into another prefix, and copy the damaged shard from there",
             ),
         };
@@ -129,7 +126,7 @@ impl Remote {
     /// Returns the contents of the prefix. Another run may start or end between the requests, and no order of the
     /// requests is right for both. So contents that appear unrelated to a dataset are checked again.
     fn contents(&self) -> Result<PrefixContents> {
-        for _ in 0..LOOKS {
+        for _ in 0..CONTENT_CHECKS {
             if !self.bucket.holds(&self.url)? {
                 return Ok(PrefixContents::Nothing);
             }
@@ -183,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_stores_are_written_to() {
+    fn only_object_stores_are_remote_outputs() {
         assert!(Remote::of(Path::new("out")).unwrap().is_none());
         for refused in ["https://host/x", "file:///x", "s3://", "s3://b/../x"] {
             assert!(Remote::of(Path::new(refused)).is_err(), "{refused}");
@@ -191,12 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn advice_fits_the_output() {
-        let advice = |out: &str| {
+    fn help_fits_the_output() {
+        let help = |out: &str| {
             let error = Error::usage("x").help("start again with --overwrite");
             adapt_help(error, Path::new(out)).remedy().unwrap().to_owned()
         };
-        assert!(advice("out").contains("--overwrite"));
-        assert!(advice("s3://bucket/out").contains("another prefix"));
+        assert!(help("out").contains("--overwrite"));
+        assert!(help("s3://bucket/out").contains("another prefix"));
     }
 }

@@ -76,7 +76,7 @@ fn create_private(root: &Path) -> Result<()> {
     }
 }
 
-const HELP: &str = "name a folder for files that wait to be sent with --scratch";
+const HELP: &str = "choose another scratch directory with --scratch";
 
 /// Removes the directories of dead processes on this machine. Locks do not work across machines on every file system.
 fn remove_dead(root: &Path) {

@@ -22,7 +22,7 @@ const WINDOW_BYTES: u64 = 64 << 20;
 const REQUESTS: usize = 16;
 
 /// Number of attempts to upload a file from its start.
-const UPLOADS_OF_A_FILE: usize = 5;
+const UPLOAD_ATTEMPTS: usize = 5;
 
 impl Remote {
     /// Uploads the file `from` to the object called `name`. `expected` describes the content that was written to the
@@ -35,7 +35,7 @@ impl Remote {
         stop: &Stop,
     ) -> Result<()> {
         // The client retries single requests, but if the response to a whole upload is cut short, the upload fails.
-        for _ in 1..UPLOADS_OF_A_FILE {
+        for _ in 1..UPLOAD_ATTEMPTS {
             match self.upload_once(from, name, expected, stop) {
                 Err(error) if error.kind() == ErrorKind::Io && is_cut_short(&error) => {}
                 result => return result,
@@ -65,9 +65,9 @@ impl Remote {
         let sent = upload.finish()?;
         match expected {
             Some(expected) if *expected != sent => {
-                let message = "the file that was sent is not what was written to it";
+                let message = "the uploaded bytes are not those that were written to this file";
                 Err(Error::new(ErrorKind::Io, message).at_path(from).help(
-                    "check the disk, or choose another folder with --scratch; then go on with --resume",
+                    "check the disk, or choose another folder with --scratch; then continue with --resume",
                 ))
             }
             _ => Ok(()),

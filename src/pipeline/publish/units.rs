@@ -42,9 +42,9 @@ impl Remote {
     /// Lists the objects under `folder`, or all objects.
     pub(super) fn listing(&self, folder: Option<&str>) -> Result<ObjectListing> {
         let url = folder.map_or_else(|| Ok(self.url.clone()), |folder| self.object(folder))?;
-        let skipped = self.url.as_str().len() + 1;
+        let prefix = self.url.as_str().len() + 1;
         let found = self.bucket.list(&url)?.into_iter().map(|object| {
-            let name = object.url.as_str().get(skipped..).unwrap_or_default().to_owned();
+            let name = object.url.as_str().get(prefix..).unwrap_or_default().to_owned();
             (name, ListedObject { bytes: object.bytes, modified_ns: object.modified_ns })
         });
         Ok(ObjectListing(found.collect()))
@@ -61,8 +61,8 @@ impl Remote {
     ) -> Result<()> {
         // A small part of a large plan requests only its own units, so that a thousand parts do not each list
         // everything.
-        let is_share = units.len() * LISTED_SHARE >= planned as usize;
-        let listing = is_share.then(|| self.listing(None)).transpose()?;
+        let is_large_share = units.len() * LISTED_SHARE >= planned as usize;
+        let listing = is_large_share.then(|| self.listing(None)).transpose()?;
         for_all(units, "checking finished units", stop, |&unit| {
             found(unit, self.check_unit(unit, plan, listing.as_ref())?);
             Ok(())
@@ -101,7 +101,7 @@ impl Remote {
         Ok(match self.bucket.head(&self.object(name)?)? {
             None => Some("is missing".to_owned()),
             Some(object) if object.bytes != bytes => {
-                Some(format!("has {} bytes and was written with {bytes}", object.bytes))
+                Some(format!("has {} bytes instead of {bytes}", object.bytes))
             }
             Some(_) => None,
         })
@@ -126,7 +126,7 @@ impl Remote {
         self.create(
             &self.object(&unit_object(result.unit, RESULT_NAME))?,
             result.to_bytes()?,
-            &format!("unit {} was finished by another process, with other records", result.unit),
+            &format!("another process finished unit {} with different records", result.unit),
             "all processes must read the same sources with one build of dsconvert; start again in another prefix",
         )
     }
@@ -140,7 +140,7 @@ impl Remote {
         stop: &Stop,
     ) -> Result<()> {
         let units: Vec<u32> = (0..units).collect();
-        for_all(&units, "fetching finished units", stop, |&unit| {
+        for_all(&units, "downloading finished units", stop, |&unit| {
             if matches!(dirs.read(unit, plan)?, UnitState::Done(_)) {
                 return Ok(());
             }
@@ -182,7 +182,7 @@ impl Remote {
         let results: Vec<(u32, i128)> = listing
             .0
             .iter()
-            .filter_map(|(name, object)| Some((finished(name)?, object.modified_ns)))
+            .filter_map(|(name, object)| Some((unit_of_result(name)?, object.modified_ns)))
             .collect();
         let found = Mutex::new(BTreeMap::new());
         for_all(&results, "reading finished units", stop, |&(unit, modified_ns)| {
@@ -223,7 +223,7 @@ fn unit_object(unit: u32, name: &str) -> String {
 }
 
 /// Returns the unit whose result is called `name`.
-fn finished(name: &str) -> Option<u32> {
+fn unit_of_result(name: &str) -> Option<u32> {
     let unit = name.strip_prefix(WORK_NAME)?.strip_prefix("/units/")?.strip_suffix(RESULT_NAME)?;
     let unit = unit.strip_suffix('/')?.parse().ok()?;
     (unit_object(unit, RESULT_NAME) == name).then_some(unit)
@@ -236,11 +236,11 @@ mod tests {
     #[test]
     fn units_are_found_by_the_name_of_their_result() {
         for unit in [0, 42, 1_234_567] {
-            assert_eq!(finished(&unit_object(unit, RESULT_NAME)), Some(unit));
+            assert_eq!(unit_of_result(&unit_object(unit, RESULT_NAME)), Some(unit));
         }
         for other in [".dsconvert/units/42/unit.json", ".dsconvert/units/000042/train.rows", "unit.json", ""]
         {
-            assert_eq!(finished(other), None, "{other}");
+            assert_eq!(unit_of_result(other), None, "{other}");
         }
     }
 }

@@ -33,8 +33,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use self::state::SchedulerState;
 use self::worker::Scheduler;
-use super::close::Close;
 use super::conversion::Conversion;
+use super::finalizer::Finalizer;
 use super::memory::MemoryPool;
 use super::progress::Progress;
 use super::stop::{Stop, resumable};
@@ -71,20 +71,20 @@ pub(super) fn run<C: Conversion>(context: &SchedulerContext<'_, C>, units: Vec<u
     let scheduler = Scheduler {
         context,
         state: Mutex::new(SchedulerState::new(units, context.workers.count())),
-        for_closing: Condvar::new(),
+        finalize_ready: Condvar::new(),
         scratches: Mutex::default(),
     };
     context.workers.scope(|scope| {
         scheduler.start_worker(&mut scheduler.lock(), scope);
-        let close = Close { progress: context.progress, stop: context.stop };
+        let finalizer = Finalizer { progress: context.progress, stop: context.stop };
         let closed = scheduler.closed(scope);
         match caught(|| match context.uploads {
-            None => close.one_by_one(closed),
-            Some(at_a_time) => close.several(closed, at_a_time),
+            None => finalizer.sequentially(closed),
+            Some(at_a_time) => finalizer.concurrently(closed, at_a_time),
         }) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => drop(scheduler.lock().fatal.get_or_insert(error)),
-            Err(panic) => context.stop.report_bug(&panic.into_error("finishing shards")),
+            Err(panic) => context.stop.report_bug(&panic.into_error("finalizing shards")),
         }
     });
     let mut state = scheduler.state.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ pub(super) fn run<C: Conversion>(context: &SchedulerContext<'_, C>, units: Vec<u
     }
     context.stop.check()?;
     if !state.is_done() {
-        return Err(Error::internal("the workers ended before the units"));
+        return Err(Error::internal("the workers ended before all units were converted"));
     }
     state.failed.sort_by_key(|(unit, _)| *unit);
     Ok(state.failed)

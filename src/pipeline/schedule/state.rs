@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::FailedUnits;
 use crate::error::{Error, ErrorKind};
-use crate::pipeline::close::Closing;
 use crate::pipeline::conversion::Feed;
+use crate::pipeline::finalizer::Closed;
 use crate::pipeline::memory::{MemoryPool, Reservation};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::unit::UnitSink;
@@ -18,8 +18,8 @@ const WINDOW_PER_THREAD: usize = 16;
 /// Threads per additional unit that is open at the same time.
 const THREADS_PER_UNIT: usize = 4;
 
-/// Maximum number of closed shards that wait for the disk before writing pauses.
-const MAX_CLOSING: usize = 4;
+/// Maximum number of closed shards in the queue of the finalizer; writing pauses while it is full.
+const MAX_CLOSED: usize = 4;
 
 /// State of a scheduler for tasks of type `T`.
 pub(super) struct SchedulerState<'c, T> {
@@ -28,7 +28,7 @@ pub(super) struct SchedulerState<'c, T> {
     /// Number of units that are being opened.
     pub(super) opening: usize,
     /// Shards and units to finalize, in order.
-    pub(super) closing: VecDeque<Closing>,
+    pub(super) closed: VecDeque<Closed>,
     pub(super) failed: FailedUnits,
     pub(super) fatal: Option<Error>,
     threads: usize,
@@ -94,7 +94,7 @@ impl<'c, T> SchedulerState<'c, T> {
             todo: units.into(),
             open: Vec::new(),
             opening: 0,
-            closing: VecDeque::new(),
+            closed: VecDeque::new(),
             failed: Vec::new(),
             fatal: None,
             threads,
@@ -114,12 +114,12 @@ impl<'c, T> SchedulerState<'c, T> {
 
     /// Counts another worker, if fewer are running than there are threads. Returns whether it did.
     pub(super) fn add_worker(&mut self) -> bool {
-        let may = self.workers < self.threads;
-        if may {
+        let has_room = self.workers < self.threads;
+        if has_room {
             self.idle_time();
             self.workers += 1;
         }
-        may
+        has_room
     }
 
     pub(super) fn remove_worker(&mut self) {
@@ -144,7 +144,7 @@ impl<'c, T> SchedulerState<'c, T> {
         if let Some(action) = self.drop_failed() {
             return action;
         }
-        if self.closing.len() < MAX_CLOSING
+        if self.closed.len() < MAX_CLOSED
             && let Some(open) = self.open.iter_mut().find(|u| u.is_writable() || u.is_finished())
         {
             let mut ready = Vec::new();

@@ -28,9 +28,9 @@ enum Fails {
     InConvert,
     /// In one task, while another one waits until the run is stopped.
     WhileOthersWork,
-    /// It requests another careful attempt after a careful attempt.
+    /// A careful attempt requests another one.
     AlwaysRedoes,
-    /// It produces a record that no schema allows.
+    /// A record does not match the schema.
     InWrite,
 }
 
@@ -124,7 +124,7 @@ fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
 }
 
 #[test]
-fn whatever_panics_ends_the_run_with_an_internal_error() {
+fn a_panic_anywhere_ends_the_run_with_an_internal_error() {
     for (fails, message) in [
         (Fails::InScratch, "the scratch fails"),
         (Fails::InOpen, "the unit fails"),
@@ -145,7 +145,7 @@ fn whatever_panics_ends_the_run_with_an_internal_error() {
 }
 
 #[test]
-fn impossible_answers_are_internal_errors() {
+fn invalid_results_are_internal_errors() {
     for (fails, message) in [(Fails::AlwaysRedoes, "careful attempt"), (Fails::InWrite, "\"length\"")] {
         let error = run_with(fails, 2).0.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Internal, "{fails:?}: {error}");

@@ -10,9 +10,9 @@ use super::SchedulerContext;
 use super::state::{NumberedTask, OpenUnit, SchedulerState, UnitFailure, WorkerAction};
 use crate::error::{Error, Result};
 use crate::panics::caught;
-use crate::pipeline::close::Closing;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::events::{Event, EventLevel};
+use crate::pipeline::finalizer::Closed;
 use crate::pipeline::memory::Reservation;
 use crate::pipeline::outcome::{Outcome, Outcomes};
 use crate::pipeline::testing::panic_point;
@@ -21,15 +21,15 @@ use crate::pipeline::unit::UnitSink;
 
 thread_local! {
     /// Whether a worker is on the stack of this thread.
-    static WORKS: Cell<bool> = const { Cell::new(false) };
+    static HAS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Scheduler of a run, shared by all its workers.
 pub(super) struct Scheduler<'a, 'c, C: Conversion> {
     pub(super) context: &'a SchedulerContext<'c, C>,
     pub(super) state: Mutex<SchedulerState<'c, C::Task>>,
-    /// Notified when there is something to close, and when a worker ends.
-    pub(super) for_closing: Condvar,
+    /// Notified when there is something to finalize, and when a worker ends.
+    pub(super) finalize_ready: Condvar,
     /// Scratches of workers that ended, reused by workers that start.
     pub(super) scratches: Mutex<Vec<C::Scratch>>,
 }
@@ -44,15 +44,15 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
 
     /// Returns the shards and units to finalize, in order, until all workers have ended. Taking one makes room for
     /// further writes.
-    pub(super) fn closed<'s>(&'s self, scope: &Scope<'s>) -> impl Iterator<Item = Closing> {
+    pub(super) fn closed<'s>(&'s self, scope: &Scope<'s>) -> impl Iterator<Item = Closed> {
         std::iter::from_fn(move || {
             let mut state = self.lock();
-            while state.closing.is_empty() && state.has_workers() {
-                state = self.for_closing.wait(state).unwrap_or_else(PoisonError::into_inner);
+            while state.closed.is_empty() && state.has_workers() {
+                state = self.finalize_ready.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            let closing = state.closing.pop_front()?;
+            let next = state.closed.pop_front()?;
             self.start_worker(&mut state, scope);
-            Some(closing)
+            Some(next)
         })
     }
 
@@ -62,14 +62,14 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
 
     fn work<'s>(&'s self, scope: &Scope<'s>) {
         // While this thread waited for segments of a document, it picked up another worker. That worker ends here: the
-        // one below it on the stack looks for further actions soon, so none is missed. This way, a thread has only one
+        // one below it on the stack takes further actions soon, so none is missed. This way, a thread has only one
         // document at a time in memory.
-        if WORKS.replace(true) {
+        if HAS_WORKER.replace(true) {
             self.end_worker(&mut self.lock());
             return;
         }
         let worked = caught(|| self.run_actions(scope));
-        WORKS.set(false);
+        HAS_WORKER.set(false);
         if let Err(panic) = worked {
             self.context.stop.report_bug(&panic.into_error("converting"));
             self.end_worker(&mut self.lock());
@@ -78,7 +78,7 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
 
     fn end_worker(&self, state: &mut SchedulerState<'c, C::Task>) {
         state.remove_worker();
-        self.for_closing.notify_one();
+        self.finalize_ready.notify_one();
     }
 
     fn run_actions<'s>(&'s self, scope: &Scope<'s>) {
@@ -91,11 +91,11 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
                 false => state.next_action(&self.context.memory),
             };
             let Some(action) = action else {
-                // Before the state is unlocked: whoever changes it next starts another worker.
+                // Before the state is unlocked: the next change to it starts another worker.
                 self.end_worker(&mut state);
                 break;
             };
-            // There may be another action.
+            // If there is another action, the new worker takes it.
             self.start_worker(&mut state, scope);
             drop(state);
             let result = match action {
@@ -113,7 +113,7 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
                 WorkerAction::Open { unit, careful } => self.open(unit, careful),
             };
             if let Err(error) = result {
-                // The output is produced here, so an error in it is not the user's fault.
+                // The records are produced by dsconvert, so an error in writing them is never a usage error.
                 self.lock().fatal.get_or_insert(error.never_usage());
             }
         }
@@ -195,7 +195,8 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         match converted {
             Ok(Converting::Done) => {}
             Ok(Converting::RedoUnit) if careful => {
-                let error = Error::internal(format!("the careful attempt at unit {unit} is to be redone"));
+                let error =
+                    Error::internal(format!("the careful attempt at unit {unit} requested another attempt"));
                 open.failure.get_or_insert(UnitFailure::Error(error));
             }
             Ok(Converting::RedoUnit) => drop(open.failure.get_or_insert(UnitFailure::Redo)),
@@ -216,12 +217,12 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         let mut closed = Vec::new();
         let tasks = ready.len() as u64;
         for (outcomes, _held) in ready {
-            self.count(&outcomes);
+            self.report_progress(&outcomes);
             sink.write(outcomes, &mut closed)?;
         }
         self.timing().end_activity(Activity::Write, timer);
         // Before another worker can continue with the unit: its shards must be queued before its end.
-        self.hand_over(closed.drain(..).map(Closing::shard));
+        self.hand_over(closed.drain(..).map(Closed::shard));
         let mut state = self.lock();
         let Some(at) = state.open.iter().position(|u| u.unit == unit) else { return Ok(()) };
         let open = &mut state.open[at];
@@ -230,9 +231,9 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
             state.open.remove(at);
             drop(state);
             let timer = self.timing().start();
-            let end = sink.close(&mut closed)?;
+            let unit = sink.close(&mut closed)?;
             self.timing().end_activity(Activity::Write, timer);
-            self.hand_over(closed.into_iter().map(Closing::shard).chain([Closing::Unit(Box::new(end))]));
+            self.hand_over(closed.into_iter().map(Closed::shard).chain([Closed::Unit(Box::new(unit))]));
         } else {
             open.sink = Some(sink);
         }
@@ -240,12 +241,12 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
     }
 
     /// Queues files for the thread that waits for the disk.
-    fn hand_over(&self, closed: impl Iterator<Item = Closing>) {
-        self.lock().closing.extend(closed);
-        self.for_closing.notify_one();
+    fn hand_over(&self, closed: impl Iterator<Item = Closed>) {
+        self.lock().closed.extend(closed);
+        self.finalize_ready.notify_one();
     }
 
-    fn count(&self, outcomes: &Outcomes) {
+    fn report_progress(&self, outcomes: &Outcomes) {
         let records = outcomes.list.iter().filter(|o| matches!(o, Outcome::Converted(_))).count() as u64;
         let mut rejected = 0;
         for outcome in &outcomes.list {

@@ -72,7 +72,7 @@ impl Conversion for TextConversion<'_> {
     fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<TextTask> + '_>> {
         if careful && self.job.options.input == TextInput::Stdin {
             let message =
-                "the fast engine was caught in a difference, and standard input cannot be read again";
+                "the fast and the reference engine disagreed, and standard input cannot be read again";
             return Err(Error::new(ErrorKind::NotCommitted, message).help("use --engine reference"));
         }
         let duplicates = self.duplicates.get().map(|file| file.unit(unit)).transpose()?;
@@ -125,8 +125,8 @@ struct MemberCount {
 
 impl MemberCount {
     /// Called for each document, which starts at `mark`.
-    fn document(&mut self, mark: Option<u64>) {
-        // Restart the count: the member may start in this document, or in a later one that also starts before it.
+    fn start_document(&mut self, mark: Option<u64>) {
+        // The count restarts at the last document that starts at or before the member.
         if self.start.is_some_and(|start| mark.unwrap_or(0) <= start) {
             self.converted = 0;
         }
@@ -140,7 +140,7 @@ impl ItemSink for DocumentConverter<'_> {
         item: Result<SourceDocument<'_>, Reject>,
         out: &mut Outcomes,
     ) -> Converting {
-        self.member.document(position.mark);
+        self.member.start_document(position.mark);
         let origin = self.job.origin(position);
         let document = match item {
             Ok(document) => document,
@@ -198,9 +198,9 @@ impl ItemSink for DocumentConverter<'_> {
             split,
             key: key.map_or_else(|| origin.clone(), Text::from),
             origin,
-            hashed: options.key_field.is_some() || options.shape.has_pieces(),
+            key_may_repeat: options.key_field.is_some() || options.shape.has_pieces(),
         };
-        match self.records(&identity, ids, document.kept, out) {
+        match self.add_records(&identity, ids, document.kept, out) {
             Err(reject) => {
                 out.list.truncate(from);
                 let origin = identity.origin.as_str().to_owned();
@@ -222,7 +222,7 @@ struct Identity {
     key: Text,
     origin: Text,
     /// Whether another record may have the same key.
-    hashed: bool,
+    key_may_repeat: bool,
 }
 
 impl DocumentConverter<'_> {
@@ -238,7 +238,7 @@ impl DocumentConverter<'_> {
     fn encode(&mut self, text: &str) -> Result<(Ids, EncodeStats), Reject> {
         let tokenizer = &self.job.options.tokenizer;
         let (tokens, ids) = (&mut *self.tokens, &mut *self.ids);
-        // If the previous document was rejected because only added tokens came out, its ids are still in the buffer.
+        // If the previous document was rejected because it had only added tokens, its ids are still in the buffer.
         ids.truncate(0);
         if text.is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the document is empty"));
@@ -250,7 +250,7 @@ impl DocumentConverter<'_> {
         };
         let stats = stats.map_err(rejected)?;
         if ids.len() == tokenizer.added_per_document() {
-            return Err(Reject::new(RejectCode::Empty, "the tokenizer makes no token of the document"));
+            return Err(Reject::new(RejectCode::Empty, "the tokenizer produces no tokens for the document"));
         }
         Ok((ids.take(), stats))
     }
@@ -280,7 +280,7 @@ impl DocumentConverter<'_> {
     }
 
     /// Adds the records of a document, given its ids.
-    fn records(
+    fn add_records(
         &self,
         identity: &Identity,
         ids: Ids,
@@ -296,11 +296,11 @@ impl DocumentConverter<'_> {
             out.list.push(Outcome::Filtered { split, origin, reason: reason.to_owned() });
             return Ok(());
         }
-        let (most, overflow) =
-            shape.max_length.map_or((usize::MAX, Overflow::Truncate), |(most, overflow)| {
-                (usize::try_from(most).unwrap_or(usize::MAX), overflow)
+        let (limit, overflow) =
+            shape.max_length.map_or((usize::MAX, Overflow::Truncate), |(limit, overflow)| {
+                (usize::try_from(limit).unwrap_or(usize::MAX), overflow)
             });
-        if ids.len() <= most {
+        if ids.len() <= limit {
             let record = self.record(identity, None, ids, kept, false)?;
             out.list.push(record);
             return Ok(());
@@ -308,23 +308,23 @@ impl DocumentConverter<'_> {
         match overflow {
             Overflow::Reject => Err(Reject::new(
                 RejectCode::TooLong,
-                format!("the document has {} tokens, more than --max-length {most}", ids.len()),
+                format!("the document has {} tokens, more than --max-length {limit}", ids.len()),
             )),
             Overflow::Truncate => {
                 out.note("truncated");
-                let record = self.record(identity, None, part(&ids, 0..most)?, kept, false)?;
+                let record = self.record(identity, None, copy_range(&ids, 0..limit)?, kept, false)?;
                 out.list.push(record);
                 Ok(())
             }
             Overflow::Split { stride } => {
                 out.note("split");
-                // The stride is less than `most`, which was checked with the options.
-                let step = most.saturating_sub(stride as usize).max(1);
+                // The stride is less than `limit`, which was checked with the options.
+                let step = limit.saturating_sub(stride as usize).max(1);
                 let mut start = 0;
                 loop {
-                    let end = (start + most).min(ids.len());
+                    let end = (start + limit).min(ids.len());
                     let (continues, kept) = (start > 0, kept.clone());
-                    let piece = part(&ids, start..end)?;
+                    let piece = copy_range(&ids, start..end)?;
                     let record = self.record(identity, Some(start), piece, kept, continues)?;
                     out.list.push(record);
                     if end == ids.len() {
@@ -352,8 +352,9 @@ impl DocumentConverter<'_> {
             Some(start) => piece_name(name.as_str(), start as u64).into(),
         };
         let (key, origin) = (named(&identity.key), named(&identity.origin));
-        let record = TextRecord { key, ids, origin, more: kept };
-        let converted = ConvertedRecord { continues, ..record.converted(identity.split, identity.hashed) };
+        let record = TextRecord { key, ids, origin, extra_values: kept };
+        let converted =
+            ConvertedRecord { continues, ..record.converted(identity.split, identity.key_may_repeat) };
         converted.check_size()?;
         Ok(Outcome::Converted(converted))
     }
@@ -361,7 +362,7 @@ impl DocumentConverter<'_> {
 
 /// Copies a range of the ids of a document, because a piece may be kept for long, and sharing would keep all ids in
 /// memory.
-fn part(ids: &Ids, range: Range<usize>) -> Result<Ids, Reject> {
+fn copy_range(ids: &Ids, range: Range<usize>) -> Result<Ids, Reject> {
     ids.copy_of(range)
         .ok_or_else(|| Reject::new(RejectCode::Unsupported, "a piece has more tokens than its document"))
 }

@@ -1,9 +1,9 @@
 //! Deduplication of documents: a pass over all texts before the first unit.
 //!
-//! Texts are identified by their SHA-256 after `--normalize`. No two texts with the same hash are known, neither by
-//! chance nor by malice, so texts with equal hashes are considered equal without reading them again. Reading them again
-//! would be expensive, because compressed files cannot be read from the middle. The hashes are sorted on disk, and the
-//! duplicates are stored there by unit.
+//! Texts are identified by their SHA-256 after `--normalize`. SHA-256 has no known collisions, accidental or crafted,
+//! so texts with equal hashes are considered equal without reading them again. Reading them again would be expensive,
+//! because compressed files cannot be read from the middle. The hashes are sorted on disk, and the duplicates are
+//! stored there by unit.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -32,6 +32,7 @@ use crate::storage::NewFile;
 const HASH_BYTES: usize = 32;
 /// Size of a row: hash and position of a document.
 const TEXT_BYTES: usize = HASH_BYTES + POSITION_BYTES;
+
 /// Finds the duplicates in all units. Of equal documents, the first in record order is kept. Duplicates found by an
 /// earlier attempt at the same plan are reused.
 pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -> Result<DuplicatesFile> {

@@ -17,7 +17,7 @@ pub(super) const PAIR_BYTES: usize = 2 * POSITION_BYTES;
 pub(in crate::pipeline) struct Duplicates(Vec<(DocumentPosition, DocumentPosition)>);
 
 impl Duplicates {
-    /// Returns the document that is kept instead of the one at `position`; `None` if that is no duplicate.
+    /// Returns the document that is kept instead of the one at `position`; `None` if that is not a duplicate.
     pub(super) fn of(&self, position: DocumentPosition) -> Option<DocumentPosition> {
         let at = self.0.binary_search_by_key(&position, |(duplicate, _)| *duplicate).ok()?;
         self.0.get(at).map(|(_, first)| *first)
@@ -39,8 +39,8 @@ impl DuplicatesFile {
         let (start, end) = (start_of(unit as usize), start_of(unit as usize + 1));
         let mut file = File::open(&self.path).map_err(fail)?;
         file.seek(SeekFrom::Start(start * PAIR_BYTES as u64)).map_err(fail)?;
-        let (path, left) = (self.path.clone(), end.saturating_sub(start));
-        Ok(DuplicatesReader { path, file: BufReader::new(file), left, next: None })
+        let (path, remaining) = (self.path.clone(), end.saturating_sub(start));
+        Ok(DuplicatesReader { path, file: BufReader::new(file), remaining, next: None })
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) struct DuplicatesReader {
     path: PathBuf,
     file: BufReader<File>,
     /// Number of pairs that are not yet read.
-    left: u64,
+    remaining: u64,
     next: Option<(DocumentPosition, DocumentPosition)>,
 }
 
@@ -60,7 +60,7 @@ impl DuplicatesReader {
         loop {
             let pair = match self.next.take() {
                 Some(pair) => pair,
-                None if self.left == 0 => break,
+                None if self.remaining == 0 => break,
                 None => self.read()?,
             };
             if pair.0 >= end {
@@ -76,7 +76,7 @@ impl DuplicatesReader {
         let mut pair = [0; PAIR_BYTES];
         let fail = |e| Error::io("read the duplicates", &self.path, e);
         self.file.read_exact(&mut pair).map_err(fail)?;
-        self.left -= 1;
+        self.remaining -= 1;
         let (duplicate, first) = pair.split_at(POSITION_BYTES);
         Ok((decode_position(duplicate), decode_position(first)))
     }

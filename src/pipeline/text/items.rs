@@ -72,14 +72,14 @@ impl TextJob {
                 sink.item(position(mark), Err(self.too_long(bytes)), out)
             }
             TaskInput::Piece(LinePiece::Lines { offset, bytes }) => {
-                out.read(&bytes);
+                out.add_content(&bytes);
                 match self.details[self.parts[part].file].kind.format {
                     Format::JsonLines | Format::Json => self.json_lines(part, offset, &bytes, sink, out),
                     _ => self.texts(part, offset, &bytes, sink, out),
                 }
             }
             TaskInput::Rows { header, offset, bytes } => {
-                out.read(&bytes);
+                out.add_content(&bytes);
                 let mut converting = Converting::Done;
                 header.rows(&bytes, &self.fields, self.options.replace_invalid_utf8, |at, row| {
                     let row = row.and_then(|row| {
@@ -125,7 +125,7 @@ impl TextJob {
         (!is_whole).then_some(offset)
     }
 
-    /// Converts a file that is one document.
+    /// Passes on a file that is one document.
     fn file(
         &self,
         part: usize,
@@ -144,16 +144,16 @@ impl TextJob {
             Err(Broken::Damaged(reject)) => return Ok(sink.item(position, Err(reject), out)),
             Err(Broken::Failed(error)) => return Err(error),
         };
-        out.read(&bytes);
+        out.add_content(&bytes);
         out.reading += started.elapsed();
         if let Some(found) = Compression::sniff(&bytes) {
             return Ok(sink.item(position, Err(found.unexpected()), out));
         }
-        let document = self.text(without_mark(0, &bytes), out);
+        let document = self.text(without_bom(0, &bytes), out);
         Ok(sink.item(position, document, out))
     }
 
-    /// Converts the documents of plain text.
+    /// Passes on the documents of plain text.
     fn texts(
         &self,
         part: usize,
@@ -165,9 +165,8 @@ impl TextJob {
         for (at, document) in self.rule.documents(bytes) {
             let start = offset + at as u64;
             let position = DocumentPosition { part, mark: self.mark(part, start) };
-            let document = self
-                .check_length(document.len())
-                .and_then(|()| self.text(without_mark(start, document), out));
+            let document =
+                self.check_length(document.len()).and_then(|()| self.text(without_bom(start, document), out));
             if sink.item(position, document, out) == Converting::RedoUnit {
                 return Converting::RedoUnit;
             }
@@ -194,7 +193,7 @@ impl TextJob {
             let converting = match self.check_length(line.len()) {
                 Err(reject) => sink.item(position, Err(reject), out),
                 Ok(()) => {
-                    let line = without_mark(start, line.strip_suffix(b"\n").unwrap_or(line));
+                    let line = without_bom(start, line.strip_suffix(b"\n").unwrap_or(line));
                     self.json_line(position, line, sink, out)
                 }
             };
@@ -256,7 +255,7 @@ impl TextJob {
 }
 
 /// Removes the byte order mark from the first document of a file.
-fn without_mark(offset: u64, bytes: &[u8]) -> &[u8] {
+fn without_bom(offset: u64, bytes: &[u8]) -> &[u8] {
     if offset == 0 { bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes) } else { bytes }
 }
 

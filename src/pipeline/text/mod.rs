@@ -8,7 +8,7 @@ mod convert;
 mod dedup;
 mod duplicates_file;
 mod feed;
-mod head;
+mod field_check;
 mod items;
 mod options;
 mod pack;
@@ -126,7 +126,13 @@ impl TextJob {
         };
         warnings.extend(Warning::of_keys(&found.unusable));
         warnings.extend(found.warnings);
-        warnings.extend(head::check(&options, &found.files, &found.sources, &found.details, stdin.as_mut())?);
+        warnings.extend(field_check::check(
+            &options,
+            &found.files,
+            &found.sources,
+            &found.details,
+            stdin.as_mut(),
+        )?);
         Ok(Self {
             described: options.describe()?,
             rule: items::rule(&options.documents),
@@ -229,7 +235,7 @@ impl Job for TextJob {
 
     fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
         if self.options.input == TextInput::Stdin {
-            return Err(Error::usage("standard input can be read once, by one process")
+            return Err(Error::usage("standard input can only be read once, by one process")
                 .help("write it to a file first, or convert it with `dsconvert text`"));
         }
         store_plan(self, &TextConversion::new(self), options, progress, stop)

@@ -99,8 +99,8 @@ impl FromStr for LengthRange {
             .and_then(|(min, max)| Some(Self { min: end(min, 0)?, max: end(max, u64::MAX)? }))
             .filter(|range| range.min <= range.max && text != ":")
             .ok_or_else(|| {
-                Error::usage(format!("{text:?} is not a range of lengths"))
-                    .help("write MIN:MAX in tokens; either may be missing, as in 16: or :8192")
+                Error::usage(format!("invalid range of lengths {text:?}"))
+                    .help("use MIN:MAX in tokens; either may be left out, as in 16: or :8192")
             })
     }
 }
@@ -138,7 +138,7 @@ impl FromStr for Overflow {
             ("reject", _) => Ok(Self::Reject),
             ("split", _) => Ok(Self::Split { stride: 0 }),
             (_, Some(Ok(stride))) => Ok(Self::Split { stride }),
-            _ => Err(Error::usage(format!("{text:?} does not say what happens to long documents"))
+            _ => Err(Error::usage(format!("unknown treatment of long documents {text:?}"))
                 .help("use truncate, reject, split or split:STRIDE")),
         }
     }
@@ -177,8 +177,8 @@ impl TextShape {
         match self.max_length {
             Some((0, _)) => return Err(Error::usage("--max-length 0: a record has at least one token")),
             Some((max, Overflow::Split { stride })) if stride >= max => {
-                return Err(Error::usage(format!("--overflow split:{stride} never comes to an end"))
-                    .help(format!("the stride is less than --max-length {max}")));
+                return Err(Error::usage(format!("--overflow split:{stride} would never end"))
+                    .help(format!("the stride must be less than --max-length {max}")));
             }
             _ => {}
         }
@@ -224,19 +224,21 @@ impl TextOptions {
         }
         if self.shape.pack.is_some() && !self.keep_fields.is_empty() {
             return Err(Error::usage(
-                "--keep-fields: a row of --pack holds many documents, and a field only one value",
+                "--keep-fields excludes --pack: a row holds many documents, but a field only one value",
             )
-            .help("leave one of them out"));
+            .help("leave out one of them"));
         }
         if self.input == TextInput::Stdin {
             match self.input_format.map(|kind| kind.format) {
                 None => {
-                    return Err(Error::usage("standard input has no name that says what it is")
-                        .help("say --input-format jsonl, txt, csv.gz, …"));
+                    return Err(Error::usage(
+                        "the format of standard input is unknown, because it has no file name",
+                    )
+                    .help("give it with --input-format: jsonl, txt, csv.gz, …"));
                 }
                 Some(Format::Parquet) => {
                     return Err(Error::usage(
-                        "a Parquet file is read from its end, and standard input cannot be",
+                        "a Parquet file is read from its end, but standard input can only be read from its start",
                     )
                     .help("write it to a file first"));
                 }
@@ -244,12 +246,13 @@ impl TextOptions {
             }
             if self.dedup {
                 return Err(Error::usage(
-                    "--dedup reads the sources twice, and standard input can be read once",
+                    "--dedup reads the sources twice, but standard input can only be read once",
                 )
                 .help("write it to a file first"));
             }
             if self.sources.len() != 1 {
-                return Err(Error::usage("standard input stands alone").help("name - or files, not both"));
+                return Err(Error::usage("standard input cannot be combined with other sources")
+                    .help("give - or files, not both"));
             }
         }
         Ok(())

@@ -55,7 +55,7 @@ impl Stage for PackDocuments {
         vec![
             ("packed_rows", all(|c| c.rows)),
             ("packed_tokens", all(|c| c.tokens)),
-            ("packed_places", all(|c| c.places)),
+            ("packed_places", all(|c| c.capacity)),
             ("packed_documents_cut", all(|c| c.cut)),
         ]
     }
@@ -79,7 +79,7 @@ pub(super) struct PackCounts {
     /// Tokens in the rows.
     pub(super) tokens: u64,
     /// Token capacity of the rows.
-    pub(super) places: u64,
+    pub(super) capacity: u64,
     /// Documents that are divided among several rows.
     pub(super) cut: u64,
 }
@@ -92,7 +92,8 @@ impl Packer {
     /// Adds a document. Returns rows if a window is full.
     pub(super) fn push(&mut self, converted: ConvertedRecord) -> Result<Vec<ConvertedRecord>> {
         let record = TextRecord::of(converted.record);
-        let mut document = record.ok_or_else(|| Error::internal("what is to be packed is no document"))?;
+        let mut document =
+            record.ok_or_else(|| Error::internal("a record to be packed is not a document"))?;
         self.tokens += document.ids.len() as u64;
         // Copied, because other documents may share the buffer, and their ids would stay in memory until the window is
         // full.
@@ -118,7 +119,7 @@ impl Packer {
         for row in (0..window.rows()).filter_map(|i| window.row(i)) {
             self.counts.rows += 1;
             self.counts.tokens += row.tokens();
-            self.counts.places += u64::from(length);
+            self.counts.capacity += u64::from(length);
             self.counts.cut += row.pieces.iter().filter(|p| p.start == 0 && !p.ends).count() as u64;
             rows.push(self.record(&row)?);
         }
@@ -130,7 +131,7 @@ impl Packer {
     }
 
     fn record(&self, row: &Row) -> Result<ConvertedRecord> {
-        let lost = || Error::corrupt("a row holds a document that is not there");
+        let lost = || Error::corrupt("a row refers to a missing document");
         let document =
             |id: u64| usize::try_from(id).ok().and_then(|id| self.documents.get(id)).ok_or_else(lost);
         let first = row.pieces.first().ok_or_else(lost)?;
@@ -153,7 +154,7 @@ impl Packer {
             key: piece_name(named.key.as_str(), start).into(),
             ids: Ids::new(width, Bytes::from(ids)).ok_or_else(lost)?,
             origin: piece_name(named.origin.as_str(), start).into(),
-            more: vec![numbers(&ends)?, numbers(&starts)?],
+            extra_values: vec![numbers(&ends)?, numbers(&starts)?],
         };
         Ok(record.converted(self.split, true))
     }
@@ -165,7 +166,7 @@ mod tests {
 
     fn document(key: &str, ids: &[u32]) -> ConvertedRecord {
         let ids = Ids::pack(IdWidth::U16, ids).unwrap();
-        TextRecord { key: key.into(), ids, origin: key.into(), more: Vec::new() }.converted(0, false)
+        TextRecord { key: key.into(), ids, origin: key.into(), extra_values: Vec::new() }.converted(0, false)
     }
 
     /// Key, ids and the two lists of a row.
@@ -180,7 +181,9 @@ mod tests {
         rows.extend(packer.finish().unwrap());
         let rows = rows.into_iter().map(|row| {
             let row = TextRecord::of(row.record).unwrap();
-            let [Value::Ids(ends), Value::Ids(starts)] = &row.more[..] else { panic!("{:?}", row.more) };
+            let [Value::Ids(ends), Value::Ids(starts)] = &row.extra_values[..] else {
+                panic!("{:?}", row.extra_values)
+            };
             let numbers = |ids: &Ids| ids.iter().collect::<Vec<_>>();
             (row.key.as_str().to_owned(), numbers(&row.ids), numbers(ends), numbers(starts))
         });
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_say_where_their_documents_begin() {
+    fn rows_record_where_their_documents_start() {
         let (concat, counts) = rows(Packing::Concat);
         assert_eq!(
             concat,
@@ -198,7 +201,7 @@ mod tests {
                 ("b@5".into(), vec![9, 10], vec![0, 1, 2], vec![5, 0]),
             ]
         );
-        assert_eq!(counts, PackCounts { rows: 3, tokens: 10, places: 12, cut: 1 });
+        assert_eq!(counts, PackCounts { rows: 3, tokens: 10, capacity: 12, cut: 1 });
         let (best_fit, counts) = rows(Packing::BestFit);
         assert_eq!(
             best_fit,
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_in_a_chain_leave_no_gap() {
+    fn consecutive_windows_leave_no_gap() {
         let mut packer = Packer::new(0, (1000, Packing::Concat));
         let mut rows = Vec::new();
         let ids: Vec<u32> = (0..40_000).collect();

@@ -136,7 +136,7 @@ impl DelimitedTable<'_> {
                 (DocumentCut::Piece(piece), Some(_)) => return Ok(Some(TaskInput::Piece(piece))),
                 (DocumentCut::Piece(_), None) => {
                     self.ended = true;
-                    let message = "the line that names the columns is longer than --max-document-bytes";
+                    let message = "the header line is longer than --max-document-bytes";
                     return defect(None, Reject::new(RejectCode::TooLarge, message));
                 }
                 (DocumentCut::Broken { offset, reject }, header) => {
@@ -184,7 +184,7 @@ impl<'a> PartReader<'a> {
         let planned = job.planned(part.file);
         let kind = detail.kind;
         let stdin = options.input == TextInput::Stdin;
-        let most = options.max_document_bytes;
+        let max_bytes = options.max_document_bytes;
         let mut stream = || match stdin {
             true => {
                 let stdin = || Stream::stdin(kind.compression).map(|stream| kind.reads(stream));
@@ -196,8 +196,9 @@ impl<'a> PartReader<'a> {
                 stream.map(|stream| kind.reads(stream))
             }
         };
-        let mut cut =
-            |rule| stream().map(|stream| DocumentCutter::new(stream, rule, most)).map_err(Broken::Failed);
+        let mut cut = |rule| {
+            stream().map(|stream| DocumentCutter::new(stream, rule, max_bytes)).map_err(Broken::Failed)
+        };
         if let Extent::Lines(bytes) = &part.extent {
             let opened = opened.map_or_else(|| planned.open(), Ok).map_err(Broken::Failed)?;
             if let Some(found) = sniff(&opened).map_err(Broken::Failed)? {
@@ -206,11 +207,13 @@ impl<'a> PartReader<'a> {
                 let reject = TaskInput::Defect { mark: None, reject: found.unexpected() };
                 return if bytes.start == 0 { once(reject, file.bytes, 0) } else { Ok(Self::Once(None)) };
             }
-            return LineReader::over(opened, bytes.clone(), most).map(Self::Lines).map_err(Broken::Failed);
+            return LineReader::over(opened, bytes.clone(), max_bytes)
+                .map(Self::Lines)
+                .map_err(Broken::Failed);
         }
         match kind.format {
             Format::Text if options.documents == Documents::File && kind.compression.is_none() && !stdin => {
-                let held = file.bytes.min(most).saturating_mul(BYTES_HELD_PER_BYTE);
+                let held = file.bytes.min(max_bytes).saturating_mul(BYTES_HELD_PER_BYTE);
                 once(TaskInput::File(opened), file.bytes, held)
             }
             Format::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
@@ -231,7 +234,7 @@ impl<'a> PartReader<'a> {
                     return Ok(Self::Once(None));
                 };
                 let (roots, columns) = columns.alone();
-                let groups = Groups::new(table, roots, groups, most);
+                let groups = Groups::new(table, roots, groups, max_bytes);
                 Ok(Self::batches(BatchSource::Parquet(groups, part.source_bytes), columns))
             }
             Format::Arrow => {

@@ -32,7 +32,7 @@ pub(super) const UNIT_PIECES: usize = 65_536;
 /// Decorrelates the order of pieces from the split hash, which has the same seed.
 const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4532;
 /// Estimated bytes of text per compressed byte, used to group files into units.
-const COMPRESSION: u64 = 4;
+const COMPRESSION_RATIO: u64 = 4;
 
 /// The kind of a file, and what is known of its content.
 #[derive(Serialize, Deserialize)]
@@ -102,15 +102,15 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
     let part_bytes = if shuffle { unit_bytes.min(SHUFFLE_PIECE_BYTES) } else { unit_bytes };
-    let mut finder = Finder { options, part_bytes, types: &mut types, parts: Vec::new() };
+    let mut examiner = FileExaminer { options, part_bytes, types: &mut types, parts: Vec::new() };
     let mut details = Vec::new();
     let mut defects = defects.into_iter();
     for (ordinal, file) in files.iter().enumerate() {
         let path = file.path(&sources);
-        let detail = finder.file(ordinal, file, &sources, defects.next().flatten());
+        let detail = examiner.examine(ordinal, file, &sources, defects.next().flatten());
         details.push(detail.map_err(|e| if e.place().path.is_none() { e.at_path(path) } else { e })?);
     }
-    let mut parts = finder.parts;
+    let mut parts = examiner.parts;
     if shuffle {
         let seed = options.output.seed ^ SHUFFLE_SALT;
         parts.sort_by_cached_key(|p| {
@@ -156,9 +156,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
         }
         TextInput::FilesFrom(from) => {
             let [folder] = &options.sources[..] else {
-                return Err(
-                    Error::usage("files that are named are relative to one folder").help("name one SRC")
-                );
+                return Err(Error::usage("listed files are relative to one folder").help("give one SRC"));
             };
             let (files, details) = from.list(folder, options.follow_symlinks)?;
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
@@ -176,7 +174,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             for file in listing.files.iter().filter(|file| file.is_named() && !is_archive(file)) {
                 let path = file.path(&matches.sources);
                 if kind_of(options, true, &path).is_none() {
-                    return Err(Error::usage("unknown kind of text file")
+                    return Err(Error::usage("unknown type of text file")
                         .at_path(path)
                         .help(
                             "to read it as plain text, add --input-format txt; known types are .txt, .jsonl, .json, .csv and \
@@ -215,8 +213,8 @@ fn kind_of(options: &TextOptions, named: bool, path: &Path) -> Option<FileKind> 
     options.input_format.filter(|_| named).or_else(|| of_name(&name))
 }
 
-/// Examines the files one by one, and divides them into parts.
-struct Finder<'a> {
+/// Examiner of files, which divides them into parts.
+struct FileExaminer<'a> {
     options: &'a TextOptions,
     part_bytes: u64,
     /// Types of the kept fields, as far as they are known.
@@ -224,8 +222,8 @@ struct Finder<'a> {
     parts: Vec<FilePart>,
 }
 
-impl Finder<'_> {
-    fn file(
+impl FileExaminer<'_> {
+    fn examine(
         &mut self,
         ordinal: usize,
         file: &SourceFile,
@@ -239,7 +237,7 @@ impl Finder<'_> {
         let named = file.is_named() || self.options.input != TextInput::Walk;
         let kind = kind_of(self.options, named, path);
         if kind.is_none() && defect.is_none() {
-            defect = Some(Reject::new(RejectCode::UnknownType, "the name has no known extension of text"));
+            defect = Some(Reject::new(RejectCode::UnknownType, "the name has no known text extension"));
         }
         let kind = kind.unwrap_or(FileKind { format: Format::Text, compression: None });
         let mut detail = TextFile { kind, defect, columns: None };
@@ -249,13 +247,13 @@ impl Finder<'_> {
             let opened = match kind.format {
                 Format::Parquet if file.member.is_some() => Err(Broken::Damaged(Reject::new(
                     RejectCode::Unsupported,
-                    "Parquet files in zip archives are not read: unpack the archive",
+                    "Parquet files in zip archives are not supported: unpack the archive",
                 ))),
-                Format::Parquet => self.parquet(ordinal, &planned),
+                Format::Parquet => self.divide_parquet(ordinal, &planned),
                 Format::Arrow => file
                     .stream(sources, self.options.follow_symlinks, None, None)
                     .map_err(Broken::Failed)
-                    .and_then(|stream| self.arrow(stream)),
+                    .and_then(|stream| self.arrow_columns(stream)),
                 _ => Ok(None),
             };
             match opened {
@@ -268,12 +266,12 @@ impl Finder<'_> {
                 Err(Broken::Failed(error)) => return Err(error),
             }
             if self.is_divisible(kind) && file.member.is_none() {
-                self.lines(ordinal, file.bytes);
+                self.divide_lines(ordinal, file.bytes);
                 return Ok(detail);
             }
         }
         if self.parts.len() == from && (kind.format != Format::Parquet || detail.defect.is_some()) {
-            let weight = file.bytes.saturating_mul(kind.compression.map_or(1, |_| COMPRESSION));
+            let weight = file.bytes.saturating_mul(kind.compression.map_or(1, |_| COMPRESSION_RATIO));
             self.parts.push(FilePart {
                 file: ordinal,
                 extent: Extent::Whole,
@@ -294,7 +292,7 @@ impl Finder<'_> {
             }
     }
 
-    fn lines(&mut self, file: usize, file_bytes: u64) {
+    fn divide_lines(&mut self, file: usize, file_bytes: u64) {
         let mut start = 0;
         while start < file_bytes {
             let end = (start + self.part_bytes).min(file_bytes);
@@ -306,9 +304,9 @@ impl Finder<'_> {
     }
 
     /// Divides a Parquet file between row groups.
-    fn parquet(&mut self, ordinal: usize, file: &PlannedFile) -> Result<Option<TextColumns>, Broken> {
+    fn divide_parquet(&mut self, ordinal: usize, file: &PlannedFile) -> Result<Option<TextColumns>, Broken> {
         let table = ParquetFile::open(file)?;
-        let columns = self.columns(table.schema()).map_err(Broken::Failed)?;
+        let columns = self.find_columns(table.schema()).map_err(Broken::Failed)?;
         let groups = table.groups(&columns.alone().0);
         let (mut start, mut bytes) = (0, 0u64);
         for end in 1..=groups.len() {
@@ -325,12 +323,12 @@ impl Finder<'_> {
         Ok(Some(columns))
     }
 
-    fn arrow(&mut self, file: Stream) -> Result<Option<TextColumns>, Broken> {
-        self.columns(Batches::open(file)?.schema()).map(Some).map_err(Broken::Failed)
+    fn arrow_columns(&mut self, file: Stream) -> Result<Option<TextColumns>, Broken> {
+        self.find_columns(Batches::open(file)?.schema()).map(Some).map_err(Broken::Failed)
     }
 
     /// Finds the requested columns, and records their types.
-    fn columns(&mut self, schema: &Schema) -> Result<TextColumns> {
+    fn find_columns(&mut self, schema: &Schema) -> Result<TextColumns> {
         let (columns, found) = wanted_columns(self.options).columns(schema)?;
         for ((known, found), keep) in self.types.iter_mut().zip(found).zip(&self.options.keep_fields) {
             let known = *known.get_or_insert(found);
@@ -354,8 +352,12 @@ pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Res
     if found == wanted {
         return Ok(());
     }
-    Err(Error::usage(format!("the column {name:?} is {}, and the field is {}", found.name(), wanted.name()))
-        .help("a field has one type: leave the type out of --keep-fields, or convert the files apart"))
+    Err(Error::usage(format!(
+        "the column {name:?} has type {}, but the field has type {}",
+        found.name(),
+        wanted.name()
+    ))
+    .help("a field has one type: leave its type out of --keep-fields, or convert the files separately"))
 }
 
 /// Groups adjacent parts into units.

@@ -1,8 +1,8 @@
 //! Prediction of a run, from a sample of documents that is converted in memory.
 //!
-//! Files of the same kind (format and compression) form a stratum. The sample of a stratum consists of places, in the
-//! order of a hash: pieces of line-based files, row groups of Parquet files, and other files as a whole, of which only
-//! the first pieces are read. So the sample is the same in every run, and a larger sample contains every smaller one.
+//! Files of the same kind (format and compression) form a stratum. The sample of a stratum consists of chunks, in hash
+//! order: byte ranges of line-based files, row groups of Parquet files, and other files as a whole, of which only the
+//! first pieces are read. So the sample is the same in every run, and a larger sample contains every smaller one.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -29,12 +29,13 @@ use crate::source::stream::Broken;
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::kind::{FileKind, Format};
 
-/// Bytes of a place in a line-based file. A place holds few documents, so that a sample has many places.
-const PLACE_BYTES: u64 = 16 << 10;
-/// Number of places that are converted together. The sample size is checked after each wave.
+/// Bytes of a chunk in a line-based file. A chunk holds few documents, so that a sample has many chunks.
+const CHUNK_BYTES: u64 = 16 << 10;
+/// Number of chunks that are converted together. The sample size is checked after each wave.
 const WAVE: usize = 8;
-/// Number of pieces read from all whole-file parts of a stratum together, and at least from each.
+/// Number of pieces read from all whole-file parts of a stratum together.
 const PIECES: u64 = 16;
+/// Minimum number of pieces read from each of these parts.
 const MIN_PIECES: u64 = 4;
 /// Decorrelates the order of the sample from other uses of the hash.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3032;
@@ -43,7 +44,7 @@ const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3032;
 struct PartGroup {
     kind: FileKind,
     parts: Vec<usize>,
-    /// Cumulative number of places up to and including each part.
+    /// Cumulative number of chunks up to and including each part.
     ends: Vec<u64>,
     /// In the unit of [`TextJob::size`].
     size: f64,
@@ -61,8 +62,10 @@ impl TextJob {
     pub fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
         check_sample(sample)?;
         if self.options.input == TextInput::Stdin {
-            return Err(Error::usage("a sample of standard input would be missing in the run")
-                .help("write it to a file first"));
+            return Err(Error::usage(
+                "standard input can only be read once, so the run would not see a sample of it",
+            )
+            .help("write it to a file first"));
         }
         let workers = Workers::start(run.threads)?;
         let conversion = TextConversion::new(self);
@@ -76,14 +79,14 @@ impl TextJob {
             let share = group.source_bytes as f64 / source_bytes.max(1) as f64;
             let wanted = (sample as f64 * share).ceil() as u64;
             let mut stratum = Stratum { size: group.size, seen: Vec::new() };
-            let mut order = places_in_order(group.ends.last().copied().unwrap_or(0));
+            let mut order = chunks_in_order(group.ends.last().copied().unwrap_or(0));
             let mut found = 0;
             while found < wanted {
                 let wave: Vec<u64> = order.by_ref().take(WAVE).collect();
                 if wave.is_empty() {
                     break;
                 }
-                let tasks = wave.into_iter().flat_map(|place| match self.tasks(group, place) {
+                let tasks = wave.into_iter().flat_map(|chunk| match self.tasks(group, chunk) {
                     Ok(tasks) => tasks.into_iter().map(Ok).collect(),
                     Err(error) => vec![Err(error)],
                 });
@@ -119,7 +122,7 @@ impl TextJob {
             });
             let group = &mut groups[at];
             group.parts.push(ordinal);
-            group.ends.push(group.ends.last().copied().unwrap_or(0) + places(part));
+            group.ends.push(group.ends.last().copied().unwrap_or(0) + chunks(part));
             group.size += self.size(part);
             group.source_bytes += part.source_bytes;
         }
@@ -134,17 +137,17 @@ impl TextJob {
         }
     }
 
-    /// Returns the tasks of a place.
-    fn tasks(&self, group: &PartGroup, place: u64) -> Result<Vec<SampleTask<TextTask>>> {
-        let at = group.ends.partition_point(|&end| end <= place);
+    /// Returns the tasks of a chunk.
+    fn tasks(&self, group: &PartGroup, chunk: u64) -> Result<Vec<SampleTask<TextTask>>> {
+        let at = group.ends.partition_point(|&end| end <= chunk);
         let ordinal = group.parts[at];
         let part = &self.parts[ordinal];
-        let number = place - at.checked_sub(1).map_or(0, |before| group.ends[before]);
+        let number = chunk - at.checked_sub(1).map_or(0, |before| group.ends[before]);
         let started = Instant::now();
         match &part.extent {
             Extent::Lines(bytes) => {
-                let start = bytes.start + number * PLACE_BYTES;
-                let range = start..(start + PLACE_BYTES).min(bytes.end);
+                let start = bytes.start + number * CHUNK_BYTES;
+                let range = start..(start + CHUNK_BYTES).min(bytes.end);
                 let size = (range.end - range.start) as f64;
                 let mut reader = self.reader(&FilePart { extent: Extent::Lines(range), ..part.clone() })?;
                 let mut tasks = Vec::new();
@@ -183,9 +186,9 @@ impl TextJob {
         Ok(vec![SampleTask { size, seconds, tasks: vec![task(ordinal, piece)] }])
     }
 
-    /// Returns the first `most` pieces of a file that is read from its start. Pieces without source bytes belong to the
-    /// previous piece: they are further rows of the same record batch.
-    fn first_pieces(&self, ordinal: usize, part: &FilePart, most: u64) -> Result<Vec<SampleTask<TextTask>>> {
+    /// Returns the first `limit` pieces of a file that is read from its start. Pieces without source bytes belong to
+    /// the previous piece: they are further rows of the same record batch.
+    fn first_pieces(&self, ordinal: usize, part: &FilePart, limit: u64) -> Result<Vec<SampleTask<TextTask>>> {
         let mut reader = self.reader(part)?;
         let mut tasks: Vec<SampleTask<TextTask>> = Vec::new();
         loop {
@@ -198,7 +201,7 @@ impl TextJob {
                     last.seconds += seconds;
                     last.tasks.push(task(ordinal, piece));
                 }
-                None if count == most => return Ok(tasks),
+                None if count == limit => return Ok(tasks),
                 None => tasks.push(SampleTask { size, seconds, tasks: vec![task(ordinal, piece)] }),
             }
         }
@@ -243,17 +246,17 @@ impl TextJob {
     }
 }
 
-/// Returns the number of places in a part.
-fn places(part: &FilePart) -> u64 {
+/// Returns the number of chunks in a part.
+fn chunks(part: &FilePart) -> u64 {
     match &part.extent {
         Extent::Whole => 1,
-        Extent::Lines(bytes) => (bytes.end - bytes.start).div_ceil(PLACE_BYTES),
+        Extent::Lines(bytes) => (bytes.end - bytes.start).div_ceil(CHUNK_BYTES),
         Extent::Groups(groups) => groups.len() as u64,
     }
 }
 
-/// Returns all places below `count`, in the order of a hash.
-fn places_in_order(count: u64) -> impl Iterator<Item = u64> {
+/// Returns all chunks below `count`, in the order of a hash.
+fn chunks_in_order(count: u64) -> impl Iterator<Item = u64> {
     let (mut seen, mut draw) = (BTreeSet::new(), 0u64);
     std::iter::from_fn(move || {
         if seen.len() as u64 == count {
@@ -261,9 +264,9 @@ fn places_in_order(count: u64) -> impl Iterator<Item = u64> {
         }
         loop {
             draw += 1;
-            let place = xxh3_64_with_seed(&draw.to_le_bytes(), SAMPLE_SALT) % count;
-            if seen.insert(place) {
-                return Some(place);
+            let chunk = xxh3_64_with_seed(&draw.to_le_bytes(), SAMPLE_SALT) % count;
+            if seen.insert(chunk) {
+                return Some(chunk);
             }
         }
     })

@@ -11,7 +11,7 @@ pub(super) struct TextRecord {
     pub(super) ids: Ids,
     pub(super) origin: Text,
     /// Fields that only some datasets have, in the order of the schema.
-    pub(super) more: Vec<Value>,
+    pub(super) extra_values: Vec<Value>,
 }
 
 impl TextRecord {
@@ -24,19 +24,19 @@ impl TextRecord {
                 Some(Value::Ids(ids)),
                 Some(Value::UInt(_)),
                 Some(Value::Text(origin)),
-            ) => Some(Self { key, ids, origin, more: values.collect() }),
+            ) => Some(Self { key, ids, origin, extra_values: values.collect() }),
             _ => None,
         }
     }
 
-    /// Creates the record, for the split with the ordinal `split`. `hashed`: whether other records may have the same
-    /// key.
-    pub(super) fn converted(self, split: u16, hashed: bool) -> ConvertedRecord {
-        let Self { key, ids, origin, more } = self;
+    /// Creates the record, for the split with the ordinal `split`. `key_may_repeat` states whether another record may
+    /// have the same key.
+    pub(super) fn converted(self, split: u16, key_may_repeat: bool) -> ConvertedRecord {
+        let Self { key, ids, origin, extra_values } = self;
         let length = ids.len() as u64;
-        let key_hash = hashed.then(|| xxh3_128(key.as_bytes()));
+        let key_hash = key_may_repeat.then(|| xxh3_128(key.as_bytes()));
         let mut values = vec![Value::Text(key), Value::Ids(ids), Value::UInt(length), Value::Text(origin)];
-        values.extend(more);
+        values.extend(extra_values);
         ConvertedRecord { key_hash, ..ConvertedRecord::new(split, Record { values }, length) }
     }
 }

@@ -8,7 +8,7 @@ pub(in crate::pipeline) struct TextTask {
     /// Ordinal of the part.
     pub(super) part: usize,
     pub(super) input: TaskInput,
-    /// Start of a compressed member, as in [`PartPiece`](super::part_reader::Step).
+    /// Start of a compressed member, as in [`PartPiece`](super::part_reader::PartPiece).
     pub(super) member: Option<u64>,
     /// Bytes of the file attributed to the task.
     pub(super) source_bytes: u64,

@@ -39,13 +39,13 @@ pub struct ReportOptions<'a> {
     pub access: Access,
     /// Restricts the report to this split.
     pub split: Option<&'a str>,
-    /// Bytes of the `tokenizer.json` that made the ids, for a dataset that does not hold it.
+    /// Bytes of the `tokenizer.json` that made the ids, for a dataset that does not contain it.
     pub tokenizer: Option<&'a [u8]>,
     /// Thumbnails per split.
     pub thumbnails: usize,
     /// Decoded documents per split.
     pub documents: usize,
-    /// Reads only what is quick to read: no token counts, no padding, no classes.
+    /// Skips what is slow to gather: token counts, padding and classes.
     pub compact: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct DatasetReport {
     pub rejects: Vec<RejectExamples>,
     /// Reason why ids cannot be shown as text.
     pub no_text: Option<String>,
-    /// Parts that could not be read, one sentence each.
+    /// Parts of the dataset that could not be read.
     pub problems: Problems,
 }
 
@@ -275,10 +275,10 @@ fn empty_split(kind: Kind) -> SplitInfo {
     }
 }
 
-/// Returns the histogram of all lengths. There may be as many distinct lengths as records, so all lengths after the
-/// first `MAX_RUNS` are counted as the last of these.
+/// Returns the histogram of all lengths. There may be as many distinct lengths as records, so lengths after the first
+/// `MAX_RUNS` distinct ones are counted as the last of these.
 fn lengths(split: &Split) -> Result<Histogram> {
-    /// Maximum number of distinct lengths to keep apart.
+    /// Maximum number of distinct lengths to distinguish.
     const MAX_RUNS: usize = 1 << 20;
     let mut values: Vec<(f64, u64)> = Vec::new();
     for run in split.histogram()? {

@@ -1,4 +1,4 @@
-//! Padding of batches as a function of their size.
+//! Padding curves: the padding of batches as a function of their size.
 
 use super::sample::evenly_spaced;
 use crate::error::Result;
@@ -12,8 +12,8 @@ const SAMPLE_RECORDS: u64 = 1 << 15;
 const BATCH_SIZES: [u64; 8] = [1, 4, 8, 16, 32, 64, 128, 256];
 /// Batch sizes in tokens, padding included.
 const BUDGETS: [u64; 8] = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
-/// Minimum number of batches per epoch for a batch size to be drawn.
-const LEAST_BATCHES: u64 = 4;
+/// Minimum number of batches per epoch for a batch size to be plotted.
+const MIN_BATCHES: u64 = 4;
 /// Shortest and longest rows of packed batches, in tokens.
 const ROW_TOKENS: std::ops::RangeInclusive<u64> = 64..=131_072;
 
@@ -47,14 +47,14 @@ pub(super) fn gather(split: &Split) -> Result<Curves> {
     let packed_rows = packed(&lengths, row_tokens)?;
     // With only a few batches per epoch, the last one distorts the padding.
     let records = lengths.len() as u64;
-    for size in BATCH_SIZES.into_iter().filter(|size| *size == 1 || *size * LEAST_BATCHES <= records) {
+    for size in BATCH_SIZES.into_iter().filter(|size| *size == 1 || *size * MIN_BATCHES <= records) {
         let found = padding(lengths.len() as u64, runs(&lengths), BatchSize::BatchSize(size))?;
         curves.by_records.push((size, [found.random, found.bucketed, packed_rows]));
     }
     let tokens = lengths.iter().fold(0u64, |sum, length| sum.saturating_add(*length));
-    // A budget below the length of most records would only show batches of one record.
+    // With a budget below the length of most records, batches have one record each.
     let least = p99.clamp(1, *BUDGETS.last().unwrap_or(&1)).min(longest);
-    for budget in BUDGETS.into_iter().filter(|budget| *budget >= least && *budget * LEAST_BATCHES <= tokens) {
+    for budget in BUDGETS.into_iter().filter(|budget| *budget >= least && *budget * MIN_BATCHES <= tokens) {
         let found = padding(lengths.len() as u64, runs(&lengths), BatchSize::MaxTokens(budget))?;
         curves.by_tokens.push((budget, [found.random, found.bucketed, packed(&lengths, budget)?]));
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packing_documents_that_fill_a_row_wastes_nothing() {
+    fn documents_that_fill_their_rows_have_no_padding() {
         assert_eq!(packed(&[64; 100], 64).unwrap(), 0.0);
         assert!((packed(&[40; 100], 64).unwrap() - 0.375).abs() < 1e-9);
         assert_eq!(packed(&[], 64).unwrap(), 0.0);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_those_of_the_lengths() {
+    fn equal_lengths_form_a_run() {
         let found: Vec<LengthRun> = runs(&[1, 1, 3]).map(Result::unwrap).collect();
         let run = |length, count, first_rank| LengthRun { length, count, first_rank };
         assert_eq!(found, [run(1, 2, 0), run(3, 1, 2)]);

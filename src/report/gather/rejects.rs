@@ -49,7 +49,7 @@ pub(super) fn examples(dataset: &Dataset, problems: &mut Problems) -> Vec<Reject
     else {
         return found;
     };
-    let read = || -> Result<(), Error> {
+    let mut read_examples = || -> Result<(), Error> {
         let blob = dataset.open_file(file)?;
         let failed = |e| Error::io("read", blob.path(), e);
         let bytes = blob.read(0, blob.len().min(MAX_BYTES))?;
@@ -69,8 +69,7 @@ pub(super) fn examples(dataset: &Dataset, problems: &mut Problems) -> Vec<Reject
         }
         Ok(())
     };
-    let mut read = read;
-    let read = read();
+    let read = read_examples();
     problems.ok_or_add("the list of rejects cannot be read", read);
     found
 }

@@ -2,27 +2,27 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Returns at most `most` evenly spaced ordinals below `records`, ascending: the middles of that many equal parts.
-pub(in crate::report) fn evenly_spaced(records: u64, most: u64) -> impl Iterator<Item = u64> {
-    let wanted = records.min(most);
-    (0..wanted).map(move |i| place(records, wanted, 2 * u128::from(i) + 1, 2))
+/// Returns at most `max` evenly spaced ordinals below `records`, ascending: the middles of that many equal parts.
+pub(in crate::report) fn evenly_spaced(records: u64, max: u64) -> impl Iterator<Item = u64> {
+    let wanted = records.min(max);
+    (0..wanted).map(move |i| scaled(records, wanted, 2 * u128::from(i) + 1, 2))
 }
 
-/// Returns at most `most` ordinals below `records`, ascending: one of each of that many equal parts, chosen by `seed`.
-pub(crate) fn seeded(records: u64, most: u64, seed: u64) -> Vec<u64> {
-    let wanted = records.min(most);
+/// Returns at most `max` ordinals below `records`, ascending: one of each of that many equal parts, chosen by `seed`.
+pub(crate) fn seeded(records: u64, max: u64, seed: u64) -> Vec<u64> {
+    let wanted = records.min(max);
     let chosen = |i: u64| {
         let (start, end) =
-            (place(records, wanted, i.into(), 1), place(records, wanted, u128::from(i) + 1, 1));
+            (scaled(records, wanted, i.into(), 1), scaled(records, wanted, u128::from(i) + 1, 1));
         start + xxh3_64_with_seed(&i.to_le_bytes(), seed) % (end - start).max(1)
     };
     (0..wanted).map(chosen).collect()
 }
 
-/// `records` × `numerator` ÷ (`parts` × `denominator`)
-fn place(records: u64, parts: u64, numerator: u128, denominator: u128) -> u64 {
-    let place = u128::from(records) * numerator / (u128::from(parts.max(1)) * denominator);
-    u64::try_from(place).unwrap_or(u64::MAX)
+/// Returns `records` × `numerator` ÷ (`parts` × `denominator`).
+fn scaled(records: u64, parts: u64, numerator: u128, denominator: u128) -> u64 {
+    let scaled = u128::from(records) * numerator / (u128::from(parts.max(1)) * denominator);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_ascend_and_stay_inside() {
+    fn samples_are_ascending_and_in_range() {
         for (records, most) in [(0, 5), (1, 5), (5, 5), (7, 3), (1_000_000, 48), (u64::MAX, 3)] {
             let even: Vec<u64> = evenly_spaced(records, most).collect();
             let one = seeded(records, most, 1);

@@ -120,7 +120,7 @@ fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, 
     let most = ((MAX_TOKENS as f64 / mean) as u64).clamp(1, MAX_RECORDS);
     let wanted: Vec<u64> = evenly_spaced(split.len(), most).collect();
     let mut counts: HashMap<u32, u64> = HashMap::new();
-    // Long records are cut, so that the total number of tokens stays bounded.
+    // Long records are truncated, so that the total number of tokens stays bounded.
     let total = split.info().map_or(u64::MAX, |info| info.length.total);
     stats.most_per_record = (total > 2 * MAX_TOKENS).then(|| 2 * MAX_TOKENS / (wanted.len() as u64).max(1));
     let each = stats.most_per_record.map_or(usize::MAX, |most| most as usize);

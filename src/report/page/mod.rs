@@ -60,8 +60,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policy_names_the_style_that_is_there() {
-        // A closing tag would end the style sheet.
+    fn styles_and_markup_satisfy_the_content_security_policy() {
+        // A closing tag would end the `style` element.
         assert!(!STYLE.contains("</") && !svg::STYLE.contains("</"));
         // A policy without 'unsafe-inline' forbids style attributes.
         for source in [

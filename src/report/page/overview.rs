@@ -171,7 +171,7 @@ pub(super) fn rejects(out: &mut String, report: &DatasetReport) {
             ),
         );
         if reject.examples.is_empty() {
-            out.push_str("<p class=\"soft\">No example is to be had from the list of rejects.</p>");
+            out.push_str("<p class=\"soft\">The list of rejects has no example that can be read.</p>");
         } else {
             out.push_str("<table class=\"wide\"><thead><tr><th scope=\"col\">item</th><th scope=\"col\">reason</th></tr></thead><tbody>\n");
             for (origin, message) in &reject.examples {

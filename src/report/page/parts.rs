@@ -47,7 +47,7 @@ fn breakable(escaped: &str) -> String {
     escaped.replace('.', ".<wbr>").replace('_', "_<wbr>")
 }
 
-/// Returns a table cell with a bar over `share` (0 to 1) of its width.
+/// Returns a table cell with a bar that fills `share` (0 to 1) of its width.
 pub(super) fn bar(share: f64) -> String {
     let width = (share * 100.0).clamp(if share > 0.0 { 0.6 } else { 0.0 }, 100.0);
     format!(
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_that_of_rfc_4648() {
+    fn base64_encodes_the_vectors_of_rfc_4648() {
         let cases = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
         for (text, expected) in cases {
             assert_eq!(base64(text.as_bytes()), expected);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_are_escaped_and_cut() {
+    fn names_and_values_are_escaped_and_truncated() {
         let mut out = String::new();
         pairs(&mut out, [("<b>".to_owned(), "x".repeat(10_000))]);
         assert!(out.contains("&lt;b&gt;") && out.len() < 1000);

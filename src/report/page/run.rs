@@ -10,7 +10,7 @@ use crate::report::run::{ActivityTimes, RunReport};
 pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport) {
     heading(out, "run", "Run");
     if is_of_other_dataset(report, run) {
-        out.push_str("<p class=\"card warn\">The run report is that of another dataset.</p>\n");
+        out.push_str("<p class=\"card warn\">The run report belongs to another dataset.</p>\n");
     }
     if run.was_complete {
         out.push_str(
@@ -145,7 +145,7 @@ pub(super) fn worker_times(out: &mut String, times: &ActivityTimes, on: &str) {
     add(
         out,
         format_args!(
-            "</ul>\n<p class=\"note\">Beside them, {} passed until shards were durable, or sent to object storage.</p>\n",
+            "</ul>\n<p class=\"note\">In addition, {} passed until shards were durable, or uploaded to object storage.</p>\n",
             seconds(non_negative(times.sync))
         ),
     );

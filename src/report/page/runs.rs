@@ -42,19 +42,19 @@ fn warnings(out: &mut String, report: &DatasetReport, runs: &[RunReport]) {
         |text: String| add(out, format_args!("<p class=\"card warn\">{}</p>\n", clipped(&text, 600)));
     let other = runs.iter().filter(|run| is_of_other_dataset(report, run)).count() as u64;
     if other > 0 {
-        warn(format!("{} of another dataset.", plural(other, "run report")));
+        warn(format!("{} for another dataset.", plural(other, "run report")));
     }
     let parts = || runs.iter().filter_map(|run| run.part.as_ref());
     let plans: BTreeSet<&str> = parts().filter_map(|part| part.plan.as_deref()).collect();
     if plans.len() > 1 {
-        warn("The run reports are of different plans.".to_owned());
+        warn("The run reports come from different plans.".to_owned());
     }
     let planned = parts().map(|part| part.planned).max().unwrap_or(0);
     let converted = parts().fold(0u32, |sum, part| sum.saturating_add(part.converted));
     if converted < planned && runs.iter().all(|run| run.part.is_some() || run.command == "merge") {
         let (converted, planned) = (count(converted.into()), count(planned.into()));
         warn(format!(
-            "These run reports are of {converted} of {planned} units; those of the others are missing."
+            "These run reports cover {converted} of {planned} units; those of the others are missing."
         ));
     }
 }
@@ -89,7 +89,7 @@ impl RunSums {
             .iter()
             .map(|run| non_negative(run.started_at) + non_negative(run.seconds.total))
             .fold(0.0, f64::max);
-        // A merge would count again what the parts have counted.
+        // A merge reports the totals of all parts, so it would count them twice.
         let sum = |of: fn(&RunReport) -> u64| {
             let converting = runs.iter().filter(|run| !run.was_complete && run.command != "merge");
             converting.fold(0u64, |sum, run| sum.saturating_add(of(run)))

@@ -87,9 +87,9 @@ fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
             text::padding_data(out, points, unit);
             out.push_str("</div>\n");
         }
-        let sampled = padding.sampled.map(|n| format!(" {} evenly spaced lengths stand for all.", count(n)));
+        let sampled = padding.sampled.map(|n| format!(" Computed from {} evenly spaced lengths.", count(n)));
         note = Some(format!(
-            "Padding is the share of a batch that holds no token: random batches pad to their longest record, bucketed \
+            "Padding is the share of a batch that holds no tokens: random batches pad to their longest record, bucketed \
              ones hold records of similar length, packed ones are rows of {} tokens (or of the token budget) filled by \
              best fit.{}",
             count(padding.row_tokens),

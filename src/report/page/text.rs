@@ -55,7 +55,7 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
     if let Some(most) = text.most_per_record {
         facts.push_str(&format!(", at most {} of each", count(most)));
     }
-    facts.push_str(&format!("; {} different ids", count(text.distinct)));
+    facts.push_str(&format!("; {} distinct ids", count(text.distinct)));
     let vocabulary =
         report.manifest.tokenizer.as_ref().and_then(|tokenizer| tokenizer.get("vocab_size")?.as_u64());
     if let Some(size) = vocabulary.filter(|size| *size > 0) {
@@ -63,7 +63,7 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
     }
     match text.bytes_per_token {
         Some(bytes) => facts.push_str(&format!("; {} bytes of decoded text per token", three_digits(bytes))),
-        None => facts.push_str("; bytes per token are not known without the tokenizer"),
+        None => facts.push_str("; bytes per token are unknown without the tokenizer"),
     }
     add(out, format_args!("<p class=\"soft\">{facts}.</p>\n"));
     if text.top.is_empty() {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_tokens_are_text_marks_or_hexadecimal() {
+    fn bytes_of_tokens_become_text_marks_or_hexadecimal() {
         let shown = |bytes: &[u8], breaks| {
             let mut out = String::new();
             push_bytes(&mut out, bytes, breaks);

@@ -51,14 +51,14 @@ impl RunReport {
     ///
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the file is not a run report of a known version.
     pub fn read(path: &Path) -> Result<Self> {
-        let no_report = || Error::usage("the file is not a run report").at_path(path);
+        let not_a_report = || Error::usage("the file is not a run report").at_path(path);
         let blob = Blob::open(path, Access::Read, None)?;
         if blob.len() > MAX_REPORT_BYTES {
-            return Err(no_report().help(HELP));
+            return Err(not_a_report().help(HELP));
         }
         let bytes = blob.read(0, blob.len())?;
         let value: serde_json::Value =
-            serde_json::from_slice(&bytes).map_err(|e| no_report().caused_by(e).help(HELP))?;
+            serde_json::from_slice(&bytes).map_err(|e| not_a_report().caused_by(e).help(HELP))?;
         match value.get("run_report").and_then(serde_json::Value::as_u64) {
             Some(version) if version == u64::from(RUN_REPORT_VERSION) => {}
             Some(version) => {
@@ -66,8 +66,8 @@ impl RunReport {
                     format!("the run report has version {version}; this build reads {RUN_REPORT_VERSION}");
                 return Err(Error::usage(what).at_path(path));
             }
-            None => return Err(no_report().help(HELP)),
+            None => return Err(not_a_report().help(HELP)),
         }
-        serde_json::from_value(value).map_err(|e| no_report().caused_by(e).help(HELP))
+        serde_json::from_value(value).map_err(|e| not_a_report().caused_by(e).help(HELP))
     }
 }

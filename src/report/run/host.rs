@@ -1,4 +1,4 @@
-//! Facts about the machine. A fact is missing if the system does not provide it.
+//! Description of the machine. Values that the system does not provide are missing.
 
 use std::fs;
 use std::path::Path;
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_are_found_in_the_files_of_linux() {
+    fn values_are_found_in_the_files_of_linux() {
         let info = "processor\t: 0\nmodel name\t: Fast CPU @ 3 GHz\nmodel name\t: Other\n";
         assert_eq!(value_of(info, "model name").as_deref(), Some("Fast CPU @ 3 GHz"));
         assert_eq!(kilobytes("MemFree: 1 kB\nMemTotal:       16 kB\n", "MemTotal"), Some(16 << 10));

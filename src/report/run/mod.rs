@@ -1,7 +1,6 @@
 //! Run reports: time, memory, retries and machine of a conversion.
 //!
-//! A run report is operational data. It is written beside the dataset and never into it, so that the same sources and
-//! options give the same bytes on any machine.
+//! A run report is operational data. It is never written into the dataset, whose bytes do not depend on the machine.
 
 mod files;
 mod host;
@@ -199,7 +198,7 @@ impl RunReport {
         let command = done.manifest.kind().name();
         let mut report = Self::measured(command, limits, &run.out, progress, plan, total);
         report.add_dataset(done);
-        // A resumed run must not count the units that an earlier run has finished.
+        // The rates of a resumed run must not count the units that an earlier run finished.
         let converted = progress.converted_units();
         let seconds = total.as_secs_f64().max(1e-9);
         let per_second = |amount: u64| amount as f64 / seconds;
@@ -212,7 +211,7 @@ impl RunReport {
         report
     }
 
-    /// Creates a report of what was measured in a run that took `total`, without its dataset.
+    /// Creates a report of the measurements of a run that took `total`, without its dataset.
     fn measured(
         command: &str,
         limits: RunLimits,
@@ -254,7 +253,7 @@ impl RunReport {
         }
     }
 
-    /// Adds the facts about the committed dataset.
+    /// Adds the values of the committed dataset.
     fn add_dataset(&mut self, done: &Report) {
         let manifest = &done.manifest;
         let sum = |of: fn(&Split) -> u64| {
@@ -281,7 +280,7 @@ impl RunReport {
     /// [`ErrorKind::Internal`](crate::error::ErrorKind) if it cannot be serialized.
     pub fn to_json(&self) -> Result<Vec<u8>> {
         let mut json = serde_json::to_vec_pretty(self)
-            .map_err(|e| Error::internal("the run report cannot be written as JSON").caused_by(e))?;
+            .map_err(|e| Error::internal("cannot serialize the run report").caused_by(e))?;
         json.push(b'\n');
         Ok(json)
     }

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_curve_has_its_points_and_its_name() {
+    fn curves_have_points_and_names() {
         let points = [(1, [0.0, 0.0, 0.1]), (32, [0.6, 0.05, 0.1])];
         let svg = padding_curves(&points, "Padding", "records").finish(None);
         assert_eq!(svg.matches("<circle").count(), 6);

@@ -165,15 +165,15 @@ impl Plot {
         ));
     }
 
-    /// Returns the `svg` element. `place` positions it inside another one.
-    pub(super) fn finish(&self, place: Option<(f64, f64)>) -> String {
+    /// Returns the `svg` element, at `position` if it is inside another one.
+    pub(super) fn finish(&self, position: Option<(f64, f64)>) -> String {
         let (title, description) = (escape(&self.title), escape(&self.description));
-        let place = match place {
+        let position = match position {
             Some((x, y)) => format!(" x=\"{x}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{HEIGHT}\""),
             None => String::new(),
         };
         format!(
-            "<svg class=\"dsc-plot\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\"{place} role=\"img\" \
+            "<svg class=\"dsc-plot\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\"{position} role=\"img\" \
              aria-label=\"{title}. {description}\">\n<title>{title}</title>\n<desc>{description}</desc>\n{}</svg>\n",
             self.body
         )
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plot_says_what_it_is() {
+    fn plots_have_an_escaped_accessible_name() {
         let axes = || (PlotAxis::linear(0.0, 1.0), "x <unit>");
         let svg = Plot::new("Title & <b>", "\"what\"", axes(), axes()).finish(None);
         assert!(svg.contains("role=\"img\" aria-label=\"Title &amp; &lt;b&gt;. &quot;what&quot;\""));

@@ -50,11 +50,11 @@ pub(in crate::report) fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
         (x, &format!("width (pixels{scale})")),
         (y, &format!("height (pixels{scale})")),
     );
-    square(&mut plot);
+    draw_diagonal(&mut plot);
     let mut cells: BTreeMap<(i32, i32), SizeCell> = BTreeMap::new();
     for &(width, height) in sizes {
-        let place = (plot.px(width.into()) / CELL, plot.py(height.into()) / CELL);
-        let cell = cells.entry((place.0 as i32, place.1 as i32)).or_default();
+        let (column, row) = (plot.px(width.into()) / CELL, plot.py(height.into()) / CELL);
+        let cell = cells.entry((column as i32, row as i32)).or_default();
         cell.images += 1;
         cell.width += u64::from(width);
         cell.height += u64::from(height);
@@ -81,7 +81,7 @@ pub(in crate::report) fn sizes(sizes: &[(u32, u32)], title: &str) -> Plot {
 }
 
 /// Draws a dashed line where width equals height.
-fn square(plot: &mut Plot) {
+fn draw_diagonal(plot: &mut Plot) {
     let (from, to) = (plot.x.from.max(plot.y.from), plot.x.to.min(plot.y.to));
     if from < to {
         let (x1, y1, x2, y2) = (plot.px(from), plot.py(from), plot.px(to), plot.py(to));
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_images_of_one_size_are_one_dot() {
+    fn images_of_one_size_share_a_dot() {
         let svg = sizes(&vec![(256, 256); 100_000], "Sizes").finish(None);
         assert_eq!(svg.matches("<circle").count(), 1);
         assert!(svg.contains("256×256: 100,000 images"));

@@ -48,7 +48,7 @@ impl OpenBlock {
         put(names, shared as u64);
         put_bytes(names, &file.origin.as_bytes()[shared..]);
         if in_origin {
-            // Counted from the start, where it is the same for neighbours whose names differ in length.
+            // Counted from the start, so that it is the same for neighbours whose names differ in length.
             put(names, (file.origin.len() - relative.len()) as u64);
         } else {
             put_bytes(names, relative);
@@ -89,7 +89,7 @@ impl OpenBlock {
 pub(super) struct CompressedBlock(Box<[u8]>);
 
 impl CompressedBlock {
-    /// Creates a block from its bytes. [`CompressedBlock::read`] returns `None` if they are not those of a block.
+    /// Creates a block from its bytes. [`CompressedBlock::read`] returns `None` if they are not a valid block.
     pub(super) fn of(bytes: Vec<u8>) -> Self {
         Self(bytes.into_boxed_slice())
     }
@@ -136,7 +136,7 @@ impl BlockReader {
         (self.at_name, self.at_number, self.modified_ns) = (0, 0, 0);
     }
 
-    /// Reads the next file into `self`. Returns `None` at the end, and if the bytes are not those of a file.
+    /// Reads the next file into `self`. Returns `None` at the end, and if the bytes are invalid.
     pub(super) fn advance(&mut self) -> Option<()> {
         let names = &mut &self.names[self.at_name..];
         let numbers = &mut &self.numbers[self.at_number..];
@@ -267,7 +267,7 @@ fn take_member(names: &mut &[u8], numbers: &mut &[u8]) -> Option<ZipMember> {
     })
 }
 
-/// Appends a number, seven bits per byte.
+/// Appends `number` as a LEB128 varint.
 fn put(out: &mut Vec<u8>, number: u64) {
     put_wide(out, u128::from(number));
 }

@@ -78,8 +78,8 @@ impl FileList {
         self.blocks.iter().map(|block| Cow::Borrowed(block.as_bytes())).chain(last)
     }
 
-    /// Appends the files of one of the [`FileList::blocks`] of another list. Returns whether the bytes were those of a
-    /// block, and all blocks before it were full.
+    /// Appends the files of one of the [`FileList::blocks`] of another list. Returns false if the bytes are not a valid
+    /// block, or if the block before it was not full.
     #[must_use]
     pub fn add_block(&mut self, bytes: Vec<u8>) -> bool {
         let block = CompressedBlock::of(bytes);

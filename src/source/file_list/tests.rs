@@ -69,7 +69,7 @@ fn a_list_has_the_files_that_were_added() {
 }
 
 #[test]
-fn blocks_make_the_same_list_and_other_bytes_none() {
+fn blocks_rebuild_the_list_and_other_bytes_are_refused() {
     for count in [0, 5, 512, 1_300] {
         let list: FileList = files(count).into_iter().collect();
         let mut copy = FileList::default();

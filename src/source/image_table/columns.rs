@@ -9,7 +9,7 @@ use crate::source::table::{field_type, is_text};
 
 /// Names of binary columns that are treated as images without being declared as such.
 const IMAGE_NAMES: [&str; 2] = ["image", "img"];
-/// Name of a column that has the same structs as images, but holds audio.
+/// Name of an audio column, whose structs are those of images.
 const AUDIO: &str = "audio";
 /// Fields that every image dataset has.
 const BUILT_IN: [&str; 5] = ["key", "image", "width", "height", "origin"];
@@ -60,7 +60,7 @@ impl ImageColumns {
             _ => images.iter().copied().find(|&at| name(at) == IMAGE_NAMES[0]).ok_or_else(|| {
                 let names: Vec<&str> = images.iter().map(|&at| name(at)).collect();
                 Error::usage(format!("several columns have images: {}", names.join(", ")))
-                    .help("call the one to convert \"image\"")
+                    .help("rename the one to convert to \"image\"")
             })?,
         };
         let is_label =
@@ -116,11 +116,11 @@ impl ImageColumns {
 
     /// Returns the same columns with their positions in `roots`.
     pub(super) fn among(&self, roots: &[usize]) -> Self {
-        let place = |at: usize| roots.partition_point(|&other| other < at);
+        let position = |at: usize| roots.partition_point(|&other| other < at);
         Self {
-            image: place(self.image),
-            label: self.label.map(place),
-            kept: self.kept.iter().map(|&at| place(at)).collect(),
+            image: position(self.image),
+            label: self.label.map(position),
+            kept: self.kept.iter().map(|&at| position(at)).collect(),
             ..self.clone()
         }
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_declared_or_have_their_names_or_types() {
+    fn image_columns_are_found_by_declaration_name_or_type() {
         let of = |columns, declared| find(columns, declared).unwrap().map(|found| found.image);
         let (id, bytes) = (Column::new("id", DataType::Int64, true), |name: &str| {
             Column::new(name, DataType::Binary, true)

@@ -27,7 +27,7 @@ const MAX_IMAGE_BYTES: u64 = 256 << 20;
 /// Ordinal of a missing label if labels have names.
 const NO_LABEL: i64 = -1;
 
-/// Returns whether a file of this name may be a table of images.
+/// Returns whether a file of this name may be an image table.
 pub fn is_parquet(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or_default();
     name.to_ascii_lowercase().ends_with(".parquet") && !BESIDE_NAMES.contains(&name)
@@ -47,7 +47,7 @@ impl ImageTable {
     /// A footer that cannot be read is returned as damage; several image columns, as a failure.
     pub fn open(planned: &PlannedFile) -> Result<Option<Self>, Broken> {
         let file = ParquetFile::open(planned)?;
-        let columns = ImageColumns::find(file.schema(), file.note(DECLARED))
+        let columns = ImageColumns::find(file.schema(), file.metadata_value(DECLARED))
             .map_err(|e| Broken::Failed(e.at_path(&planned.path)))?;
         Ok(columns.map(|columns| Self { file, columns: Arc::new(columns) }))
     }
@@ -111,7 +111,7 @@ pub struct ImageRows {
     groups: Groups,
 }
 
-/// The next part of a table of images.
+/// The next part of an image table.
 pub enum FoundRows {
     /// Some rows.
     Rows(ImageBatch),
@@ -217,7 +217,10 @@ impl ImageColumns {
         }
         let class = usize::try_from(ordinal).ok().and_then(|ordinal| classes.get(ordinal));
         class.cloned().map(Some).ok_or_else(|| {
-            let message = format!("the label {ordinal} is none of the {} classes of the file", classes.len());
+            let message = format!(
+                "the label {ordinal} is outside the {} classes that the file declares",
+                classes.len()
+            );
             Reject::new(RejectCode::UnknownLabel, message)
         })
     }
@@ -233,7 +236,7 @@ fn image(column: &ArrayRef, row: usize) -> Result<Bytes, Reject> {
     let found = members.column_by_name("bytes").filter(|_| !column.is_null(row)).and_then(bytes);
     found.ok_or_else(|| match members.column_by_name("path").map(|paths| json(paths, row)) {
         Some(Json::String(path)) if !column.is_null(row) => {
-            missing(&format!("the row has no bytes of an image, only its path {path:?}"))
+            missing(&format!("the row has an image path ({path:?}), but no image bytes"))
         }
         _ => missing("the row has no image"),
     })

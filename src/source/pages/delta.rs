@@ -1,8 +1,8 @@
 //! Parser of the delta encodings of Parquet, to determine what a decoder will allocate.
 //!
-//! Pages of `DELTA_BINARY_PACKED`, `DELTA_LENGTH_BYTE_ARRAY` and `DELTA_BYTE_ARRAY` start with a number of values, for
-//! which the `parquet` crate allocates before it reads any. In `DELTA_BYTE_ARRAY`, each value repeats a prefix of the
-//! previous value, so a few bytes may expand to gigabytes.
+//! Pages of `DELTA_BINARY_PACKED`, `DELTA_LENGTH_BYTE_ARRAY` and `DELTA_BYTE_ARRAY` start with the number of values,
+//! and the `parquet` crate allocates for all of them before it reads any. In `DELTA_BYTE_ARRAY`, each value repeats a
+//! prefix of the previous value, so a few bytes may expand to gigabytes.
 
 use ::parquet::basic::Encoding;
 
@@ -34,10 +34,11 @@ pub(super) enum BadDelta {
     TooLarge(u64),
 }
 
-/// Checks the values of a page, in `bytes`, before a decoder allocates what they claim. At most `most_values` values
-/// with a total of `most_bytes` bytes are allowed. Encodings other than the three here allocate nothing in advance.
-pub(super) fn check(encoding: i64, bytes: &[u8], most_values: u64, most_bytes: u64) -> Result<(), BadDelta> {
-    let ints = |bytes| DeltaInts::new(bytes).filter(|ints| ints.left <= most_values).ok_or(BadDelta::Damaged);
+/// Checks the values of a page, in `bytes`, before a decoder allocates for them. At most `max_values` values
+/// with a total of `max_bytes` bytes are allowed. Other encodings
+/// pass, because their decoders allocate nothing in advance.
+pub(super) fn check(encoding: i64, bytes: &[u8], max_values: u64, max_bytes: u64) -> Result<(), BadDelta> {
+    let ints = |bytes| DeltaInts::new(bytes).filter(|ints| ints.left <= max_values).ok_or(BadDelta::Damaged);
     match encoding {
         BINARY_PACKED => ints(bytes).map(drop),
         LENGTH_BYTE_ARRAY => {
@@ -64,7 +65,7 @@ pub(super) fn check(encoding: i64, bytes: &[u8], most_values: u64, most_bytes: u
                 }
                 last = prefix + suffix;
                 total = total.saturating_add(last);
-                if total > most_bytes {
+                if total > max_bytes {
                     return Err(BadDelta::TooLarge(total));
                 }
             }
@@ -232,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn integers_are_those_that_the_library_wrote(values in prop::collection::vec(any::<i32>(), 1..400), small: bool) {
+        fn integers_match_those_that_the_library_wrote(values in prop::collection::vec(any::<i32>(), 1..400), small: bool) {
             let values: Vec<i32> = values.iter().map(|v| if small { v % 5 } else { *v }).collect();
             let file = written("message m { required int32 n; }", Encoding::DELTA_BINARY_PACKED, |writer| {
                 let mut group = writer.next_row_group().unwrap();
@@ -267,7 +268,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_trouble(bytes in prop::collection::vec(any::<u8>(), 0..200), encoding in 4i64..9) {
+        fn arbitrary_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), encoding in 4i64..9) {
             let _ = check(encoding, &bytes, 1000, 1 << 20);
         }
     }

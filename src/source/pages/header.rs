@@ -18,7 +18,7 @@ pub(super) struct PageHeader {
 impl PageHeader {
     /// Parses the header at the start of `bytes`. Returns `None` if there is none, or if it extends beyond `bytes`.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        /// Ids of the fields.
+        /// Thrift field ids.
         const DECODED: i16 = 2;
         const STORED: i16 = 3;
         const DATA: i16 = 5;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_the_rest_is_passed_over() {
+    fn sizes_are_read_and_other_fields_are_skipped() {
         // type 0, 300 bytes decoded, 100 stored; a data page header with 7 values and statistics of two texts.
         let header = [
             0x15, 0, 0x15, 0xd8, 0x04, 0x15, 0xc8, 0x01, 0x2c, 0x15, 14, 0x15, 0, 0x15, 6, 0x15, 6, 0x1c,
@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_trouble(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Some(header) = PageHeader::parse(&bytes) {
                 prop_assert!(header.header_bytes <= bytes.len() as u64);
             }

@@ -1,9 +1,10 @@
-//! Checks what the pages of Parquet files from other programs claim, before the `parquet` crate allocates for it.
+//! Checks the sizes and counts that the pages of Parquet files claim, before the `parquet` crate allocates for them.
 //!
-//! The crate decodes a page as a whole. The page header states the decompressed size, and values in a delta encoding
-//! start with their number. The crate allocates for both without a limit, and a failed allocation aborts the process.
-//! The headers of a column are therefore parsed first. Pages in a delta encoding, which few writers use, are
-//! decompressed twice: the first time, their numbers and lengths are checked here.
+//! The files come from other programs and may be damaged. The crate decodes a page as a whole. The page header states
+//! the decompressed size, and values in a delta encoding start with their count. The crate allocates for both without a
+//! limit, and a failed allocation aborts the process. The page headers of a column are therefore parsed first. Pages in
+//! a delta encoding, which few writers use, are decompressed twice: the first time, their counts and lengths are
+//! checked here.
 
 mod delta;
 #[cfg(test)]
@@ -43,11 +44,11 @@ pub(super) enum BadPages {
 }
 
 /// Returns the maximum number of rows in a row group of `stored_bytes` bytes.
-pub(super) fn most_rows(stored_bytes: u64) -> u64 {
+pub(super) fn max_rows(stored_bytes: u64) -> u64 {
     stored_bytes.saturating_mul(MAX_ROWS_RATIO).saturating_add(FREE_ROWS)
 }
 
-/// Checks the pages of a column in a row group of `rows` rows. No page may decompress to more than `most_bytes` bytes.
+/// Checks the pages of a column in a row group of `rows` rows. No page may decompress to more than `max_bytes` bytes.
 /// Returns the defect, if any.
 ///
 /// # Errors
@@ -57,15 +58,15 @@ pub(super) fn check_column<R: ChunkReader + Clone + 'static>(
     file: &R,
     column: &ColumnChunkMetaData,
     rows: u64,
-    most_bytes: u64,
+    max_bytes: u64,
 ) -> Result<Option<BadPages>, ParquetError> {
-    let begin = match (column.dictionary_page_offset(), column.data_page_offset()) {
+    let start = match (column.dictionary_page_offset(), column.data_page_offset()) {
         (Some(dictionary), data) if dictionary > 0 => dictionary.min(data),
         (_, data) => data,
     };
-    let (begin, length) = (u64::try_from(begin), u64::try_from(column.compressed_size()));
-    let (Ok(mut at), Ok(length)) = (begin, length) else {
-        return Ok(Some(BadPages::Corrupt("a column at a negative offset or of negative size")));
+    let (start, length) = (u64::try_from(start), u64::try_from(column.compressed_size()));
+    let (Ok(mut at), Ok(length)) = (start, length) else {
+        return Ok(Some(BadPages::Corrupt("a column has a negative offset or size")));
     };
     let end = at.saturating_add(length);
     if end > file.len() {
@@ -76,24 +77,28 @@ pub(super) fn check_column<R: ChunkReader + Clone + 'static>(
         let Some(header) = read_header(file, at, end - at)? else {
             return Ok(Some(BadPages::Corrupt("a page header is damaged")));
         };
-        if header.decoded_bytes > most_bytes {
+        if header.decoded_bytes > max_bytes {
             return Ok(Some(BadPages::TooLarge(header.decoded_bytes)));
         }
         has_deltas |= header.encoding.is_some_and(|encoding| delta::ALL.contains(&encoding));
         at = at.saturating_add(header.header_bytes).saturating_add(header.stored_bytes);
     }
-    if has_deltas { check_deltas(file, column, rows, most_bytes) } else { Ok(None) }
+    if has_deltas { check_deltas(file, column, rows, max_bytes) } else { Ok(None) }
 }
 
-fn read_header<R: ChunkReader>(file: &R, at: u64, most: u64) -> Result<Option<PageHeader>, ParquetError> {
-    let mut length = HEADER_BYTES.min(most);
+fn read_header<R: ChunkReader>(
+    file: &R,
+    at: u64,
+    max_bytes: u64,
+) -> Result<Option<PageHeader>, ParquetError> {
+    let mut length = HEADER_BYTES.min(max_bytes);
     loop {
         let bytes = file.get_bytes(at, length as usize)?;
         let header = PageHeader::parse(&bytes);
-        if header.is_some() || length == most.min(MAX_HEADER_BYTES) {
+        if header.is_some() || length == max_bytes.min(MAX_HEADER_BYTES) {
             return Ok(header);
         }
-        length = (length * 16).min(most).min(MAX_HEADER_BYTES);
+        length = (length * 16).min(max_bytes).min(MAX_HEADER_BYTES);
     }
 }
 
@@ -102,17 +107,17 @@ fn check_deltas<R: ChunkReader + Clone + 'static>(
     file: &R,
     column: &ColumnChunkMetaData,
     rows: u64,
-    most_bytes: u64,
+    max_bytes: u64,
 ) -> Result<Option<BadPages>, ParquetError> {
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
     let mut pages = SerializedPageReader::new(Arc::new(file.clone()), column, rows, None)?;
     while let Some(page) = pages.get_next_page()? {
         let Some(encoding) = delta::code(page.encoding()) else { continue };
-        let most_values = u64::from(page.num_values()).min(most_rows(page.buffer().len() as u64));
+        let max_values = u64::from(page.num_values()).min(max_rows(page.buffer().len() as u64));
         let Some(values) = values(&page, column) else {
             return Ok(Some(BadPages::Corrupt("the levels of a page are damaged")));
         };
-        match delta::check(encoding, &values, most_values, most_bytes) {
+        match delta::check(encoding, &values, max_values, max_bytes) {
             Ok(()) => {}
             Err(BadDelta::Damaged) => {
                 return Ok(Some(BadPages::Corrupt("a page in a delta encoding is damaged")));
@@ -135,13 +140,13 @@ fn values(page: &Page, column: &ColumnChunkMetaData) -> Option<Bytes> {
             let levels =
                 [(column.max_rep_level(), rep_level_encoding), (column.max_def_level(), def_level_encoding)];
             let mut start = 0;
-            for (most, encoding) in levels.into_iter().filter(|(most, _)| *most > 0) {
+            for (max_level, encoding) in levels.into_iter().filter(|(max_level, _)| *max_level > 0) {
                 start += if *encoding == Encoding::RLE {
                     let length = buf.get(usize::try_from(start).ok()?..)?.first_chunk()?;
                     4 + u64::from(u32::from_le_bytes(*length))
                 } else {
                     // The only other allowed encoding packs each level into as few bits as the largest level needs.
-                    let bits = u64::from(i16::BITS - most.leading_zeros());
+                    let bits = u64::from(i16::BITS - max_level.leading_zeros());
                     (u64::from(*num_values) * bits).div_ceil(8)
                 };
             }

@@ -89,7 +89,7 @@ impl Batches {
             }
         }
         let ArrowMessage::Schema(schema) = batches.message(Some(head))? else {
-            return Err(damaged(RejectCode::Corrupt, "it does not begin with a schema"));
+            return Err(damaged(RejectCode::Corrupt, "it does not start with a schema"));
         };
         batches.schema = Arc::new(schema);
         Ok(batches)
@@ -100,7 +100,7 @@ impl Batches {
         &self.schema
     }
 
-    /// From now on, decodes only the columns with the ordinals `roots`, which must ascend.
+    /// Restricts decoding to the columns with the ordinals `roots`, which must ascend.
     pub fn select(&mut self, roots: Vec<usize>) {
         self.selected = Some(roots);
     }
@@ -167,7 +167,7 @@ impl Batches {
         let message = root_as_message(&header)
             .map_err(|e| damaged(RejectCode::Corrupt, &format!("a header is damaged ({e})")))?;
         let body_bytes = u64::try_from(message.bodyLength())
-            .map_err(|_| damaged(RejectCode::Corrupt, "a body of negative size"))?;
+            .map_err(|_| damaged(RejectCode::Corrupt, "a body has a negative size"))?;
         if body_bytes > MAX_BATCH_BYTES {
             let rows = message.header_as_record_batch().map_or(0, |b| u64::try_from(b.length()).unwrap_or(0));
             let is_batch = message.header_type() == MessageHeader::RecordBatch;
@@ -216,7 +216,7 @@ impl Batches {
         if self.stream.fill(buffer)? == buffer.len() {
             return Ok(());
         }
-        Err(damaged(RejectCode::Truncated, "it ends in the middle"))
+        Err(damaged(RejectCode::Truncated, "it ends in the middle of a message"))
     }
 
     fn skip(&mut self, bytes: u64) -> Result<(), Broken> {
@@ -253,7 +253,7 @@ impl Batches {
         match caught(decode) {
             Ok(Ok(next)) => Ok(next),
             Ok(Err(e)) => Err(damaged(RejectCode::Corrupt, &e.to_string())),
-            Err(_) => Err(damaged(RejectCode::Corrupt, "its decoder gave up")),
+            Err(_) => Err(damaged(RejectCode::Corrupt, "the decoder failed")),
         }
     }
 }
@@ -283,11 +283,12 @@ fn claims<'a>(batch: &BatchHeader<'a>, body: &'a [u8]) -> impl Iterator<Item = u
 }
 
 fn too_large(bytes: u64) -> Reject {
-    let message =
-        format!("a record batch has {bytes} bytes, the limit is {MAX_BATCH_BYTES}: write smaller ones");
+    let message = format!(
+        "a record batch has {bytes} bytes, more than the limit of {MAX_BATCH_BYTES}: write smaller batches"
+    );
     Reject::new(RejectCode::TooLarge, message)
 }
 
 fn damaged(code: RejectCode, what: &str) -> Broken {
-    Broken::Damaged(Reject::new(code, format!("the Arrow data are damaged: {what}")))
+    Broken::Damaged(Reject::new(code, format!("the Arrow data is damaged: {what}")))
 }

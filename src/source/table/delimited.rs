@@ -1,7 +1,7 @@
 //! Tables of comma-separated values (RFC 4180), and of tab-separated values, which have no quoting.
 //!
-//! The first row names the columns. A byte order mark before it is not part of it. What an empty cell means is decided
-//! by the caller.
+//! The first row names the columns. A byte order mark before it is ignored. The caller decides what an empty cell
+//! means.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ impl Dialect {
 /// Reader of the rows in `bytes`.
 pub struct DelimitedReader<'a> {
     bytes: &'a [u8],
-    /// Number of bytes before the first row: those of a byte order mark.
+    /// Size of the byte order mark before the first row, in bytes.
     skipped: usize,
     reader: Reader<&'a [u8]>,
     record: ByteRecord,
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_know_their_line_and_offset() {
+    fn rows_report_their_line_and_offset() {
         for (text, places) in [
             ("p,q\na,1\n\n\"b\nc\",2\nd,3", [(2, 4), (4, 9), (6, 17)]),
             ("p,q\r\na,1\r\n\r\n\"b\nc\",2\r\nd,3\r\n", [(2, 5), (4, 12), (6, 21)]),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_taken_from_their_quotes_only_with_commas() {
+    fn only_csv_cells_are_unquoted() {
         let cells = |dialect, row: &str| {
             let mut reader = DelimitedReader::of_rows(dialect, row.as_bytes());
             let row = reader.read().unwrap().unwrap();

@@ -1,8 +1,8 @@
 //! Tables: Parquet and Arrow files, whose columns have types, and delimited values, which are text. Text, images and
 //! metadata in such files are all read through this module.
 //!
-//! A file with typed columns is read in batches of consecutive rows, and only the requested columns. Counts claimed by a damaged file are
-//! checked before anything is allocated for them. Rows before damage in the middle of a file are kept.
+//! Of a file with typed columns, only the requested columns are read, in batches of consecutive rows. The counts that a
+//! file claims are checked before anything is allocated for them. Rows before damage in the middle of a file are kept.
 
 pub mod arrow;
 mod cells;

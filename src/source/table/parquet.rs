@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 use crate::source::opened::OpenedFile;
-use crate::source::pages::{BadPages, check_column, most_rows};
+use crate::source::pages::{BadPages, check_column, max_rows};
 use crate::source::stream::Broken;
 use crate::source::{PlannedFile, retried};
 
@@ -71,7 +71,7 @@ impl ParquetFile {
         let load = |options| input.decode(|| ArrowReaderMetadata::load(&input, options));
         // Ignores an Arrow schema in the footer, which could request any type.
         let found = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
-        // Views share the bytes of pages, however often a dictionary repeats a value.
+        // Views share the bytes of pages, so values repeated through a dictionary need no more memory.
         let schema = Arc::new(with_views(found.schema()));
         let options = ArrowReaderOptions::new().with_schema(Arc::clone(&schema));
         let metadata =
@@ -90,9 +90,9 @@ impl ParquetFile {
     }
 
     /// Returns the value of `key` in the key-value metadata of the footer.
-    pub fn note(&self, key: &str) -> Option<&str> {
-        let notes = self.metadata.metadata().file_metadata().key_value_metadata()?;
-        notes.iter().find(|note| note.key == key)?.value.as_deref()
+    pub fn metadata_value(&self, key: &str) -> Option<&str> {
+        let pairs = self.metadata.metadata().file_metadata().key_value_metadata()?;
+        pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
     }
 
     /// Returns the number of row groups.
@@ -149,7 +149,7 @@ fn with_views(schema: &Schema) -> Schema {
 pub struct Groups {
     file: ParquetFile,
     roots: Vec<usize>,
-    todo: Range<usize>,
+    pending: Range<usize>,
     /// First row of the next group.
     next_row: u64,
     max_page_bytes: u64,
@@ -171,7 +171,7 @@ impl Groups {
         let next_row = before.fold(0u64, |sum, g| sum.saturating_add(size(g.num_rows())));
         Self {
             roots,
-            todo: groups,
+            pending: groups,
             next_row,
             max_page_bytes: max_value_bytes.saturating_mul(2).max(MIN_PAGE_LIMIT),
             open: None,
@@ -212,8 +212,10 @@ impl Groups {
                     }
                     Ok(None) if open.row == open.end => {}
                     Ok(None) => {
-                        let reject =
-                            Reject::new(RejectCode::Truncated, "the row group has fewer rows than it says");
+                        let reject = Reject::new(
+                            RejectCode::Truncated,
+                            "the row group has fewer rows than the footer claims",
+                        );
                         return Ok(Some(NextRows::Broken { row: open.row, reject }));
                     }
                     Err(Broken::Damaged(reject)) => {
@@ -222,7 +224,7 @@ impl Groups {
                     Err(Broken::Failed(error)) => return Err(error),
                 }
             }
-            let Some(group) = self.todo.next() else { return Ok(None) };
+            let Some(group) = self.pending.next() else { return Ok(None) };
             let row = self.next_row;
             match self.open_group(group) {
                 Ok(open) => self.open = Some(open),
@@ -235,7 +237,7 @@ impl Groups {
     fn open_group(&mut self, ordinal: usize) -> Result<OpenRowGroup, Broken> {
         let metadata = self.file.metadata.metadata();
         let Some(group) = metadata.row_groups().get(ordinal) else {
-            return Err(damaged(RejectCode::Corrupt, "a row group is gone"));
+            return Err(damaged(RejectCode::Corrupt, "a row group is missing"));
         };
         let (row, rows) = (self.next_row, size(group.num_rows()));
         self.next_row = row.saturating_add(rows);
@@ -249,7 +251,7 @@ impl Groups {
             stored = stored.saturating_add(size(column.compressed_size()));
             decoded = decoded.saturating_add(size(column.uncompressed_size()));
         }
-        if rows > most_rows(stored) {
+        if rows > max_rows(stored) {
             return Err(damaged(
                 RejectCode::TooLarge,
                 "the row group claims more rows than its bytes can hold",
@@ -269,14 +271,16 @@ impl Groups {
 
     /// Checks the sizes that the pages of a column claim.
     fn check_pages(&self, column: &ColumnChunkMetaData, rows: u64) -> Result<(), Broken> {
-        let (input, most) = (&self.file.input, self.max_page_bytes);
-        match input.decode(|| check_column(input, column, rows, most))? {
+        let (input, max_bytes) = (&self.file.input, self.max_page_bytes);
+        match input.decode(|| check_column(input, column, rows, max_bytes))? {
             None => Ok(()),
             Some(BadPages::Corrupt(what)) => Err(damaged(RejectCode::Corrupt, what)),
-            Some(BadPages::Truncated) => Err(damaged(RejectCode::Truncated, "a column ends after the file")),
+            Some(BadPages::Truncated) => {
+                Err(damaged(RejectCode::Truncated, "a column extends beyond the end of the file"))
+            }
             Some(BadPages::TooLarge(bytes)) => {
                 let message = format!(
-                    "a page has {bytes} bytes, and {most} at most are read with this --max-document-bytes"
+                    "a page has {bytes} bytes, more than the {max_bytes} that --max-document-bytes allows"
                 );
                 Err(damaged(RejectCode::TooLarge, &message))
             }
@@ -314,7 +318,7 @@ impl ParquetInput {
         match result {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(damaged(RejectCode::Corrupt, &error.to_string())),
-            Err(_) => Err(damaged(RejectCode::Corrupt, "its decoder gave up")),
+            Err(_) => Err(damaged(RejectCode::Corrupt, "the decoder failed")),
         }
     }
 
@@ -354,7 +358,7 @@ impl ChunkReader for ParquetInput {
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         if start.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
-            return Err(ParquetError::EOF("a range ends after the file".to_owned()));
+            return Err(ParquetError::EOF("a range extends beyond the end of the file".to_owned()));
         }
         if let FileBytes::Memory(bytes) = &self.stored {
             return Ok(bytes.slice(start as usize..start as usize + length));

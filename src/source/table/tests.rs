@@ -75,8 +75,8 @@ fn rows(found: NextRows, columns: &TextColumns, read: &mut RowTexts) {
     }
 }
 
-/// Returns the opened table. Damage to the file is recorded as one defect. A missing column looks like a mistake of the
-/// user, and is a usage error.
+/// Returns the opened table. Damage to the file is recorded as one defect. A missing column is a
+/// usage error, because it is usually a mistake of the user.
 fn opened<T>(result: Result<T, Broken>, read: &mut RowTexts) -> Option<T> {
     match result {
         Ok(opened) => Some(opened),
@@ -144,7 +144,7 @@ fn whole_files_are_read() {
 }
 
 #[test]
-fn a_footer_is_no_part_of_an_arrow_file_that_matters() {
+fn arrow_files_are_read_without_their_footer() {
     let bytes = arrow_bytes(false);
     let footer = bytes.len() - 200;
     assert_eq!(read_arrow(&bytes[..footer]), whole());

@@ -56,7 +56,7 @@ impl WantedColumns {
         };
         let ty = |at: usize| schema.field(at).data_type();
         let wrong = |name: &str, at: usize, wanted: &str, option: &'static str| {
-            Error::usage(format!("the column {name:?} is {}, and does not hold {wanted}", ty(at)))
+            Error::usage(format!("the column {name:?} has the type {}; expected {wanted}", ty(at)))
                 .of_option(option)
                 .help("name another column")
         };
@@ -85,16 +85,16 @@ impl WantedColumns {
 }
 
 impl TextColumns {
-    /// Returns the ordinals of all these columns, ascending, and the positions of the columns among those ordinals.
+    /// Returns the ordinals of these columns, ascending, and the columns as positions in a batch of only those.
     pub fn alone(&self) -> (Vec<usize>, Self) {
         let mut all: Vec<usize> = [self.text].into_iter().chain(self.key).chain(self.kept.clone()).collect();
         all.sort_unstable();
         all.dedup();
-        let place = |at: usize| all.partition_point(|&other| other < at);
+        let position = |at: usize| all.partition_point(|&other| other < at);
         let alone = Self {
-            text: place(self.text),
-            key: self.key.map(place),
-            kept: self.kept.iter().map(|&at| place(at)).collect(),
+            text: position(self.text),
+            key: self.key.map(position),
+            kept: self.kept.iter().map(|&at| position(at)).collect(),
         };
         (all, alone)
     }
@@ -123,11 +123,11 @@ impl TextColumns {
         Ok(DocumentRow { text: text.into(), key, kept })
     }
 
-    /// Removes the first rows from `rows` until they have `target_bytes` of text: at most `most` rows, and at least
-    /// one. Returns them with the total bytes of their texts.
-    pub fn take(&self, rows: &mut RowBatch, target_bytes: u64, most: usize) -> (RowBatch, u64) {
+    /// Removes rows from the start of `rows` until they have `target_bytes` of text: at least one row, and at most
+    /// `max_rows`. Returns them with the total size of their texts.
+    pub fn take(&self, rows: &mut RowBatch, target_bytes: u64, max_rows: usize) -> (RowBatch, u64) {
         let (mut count, mut bytes) = (0, 0u64);
-        while count < rows.len().min(most) && bytes < target_bytes {
+        while count < rows.len().min(max_rows) && bytes < target_bytes {
             bytes = bytes.saturating_add(self.text_bytes(rows.batch(), count));
             count += 1;
         }

@@ -29,14 +29,14 @@ pub struct DocumentCutter {
     stream: Stream,
     scanner: Scanner,
     /// Maximum size of a document with its separator, in bytes.
-    most: u64,
-    /// Bytes that were read and not yet returned.
+    max_bytes: u64,
+    /// Bytes that were read but not yet returned.
     buffer: Vec<u8>,
     /// Offset of the buffer in the stream.
     offset: u64,
     ended: bool,
     damage: Option<Reject>,
-    /// Starts of compressed members of which no bytes were returned yet.
+    /// Starts of compressed members from which no bytes have been returned yet.
     members: Vec<u64>,
 }
 
@@ -47,7 +47,7 @@ impl DocumentCutter {
         Self {
             stream,
             scanner: Scanner::new(rule),
-            most: max_document_bytes.saturating_add(separator as u64),
+            max_bytes: max_document_bytes.saturating_add(separator as u64),
             buffer: Vec::new(),
             offset: 0,
             ended: false,
@@ -85,7 +85,7 @@ impl DocumentCutter {
     /// Returns operating-system errors, never damage to the file.
     pub fn next(&mut self, target: usize) -> Result<Option<DocumentCut>> {
         loop {
-            if self.scanner.last.is_none() && self.buffer.len() as u64 > self.most {
+            if self.scanner.last.is_none() && self.buffer.len() as u64 > self.max_bytes {
                 return self.skip_document().map(Some);
             }
             if self.ended || (self.buffer.len() >= target && self.scanner.last.is_some()) {
@@ -166,8 +166,9 @@ mod tests {
     use crate::source::PlannedFile;
     use crate::source::compression::Compression;
 
-    fn cutter(path: &Path, compression: Option<Compression>, rule: Rule, most: u64) -> DocumentCutter {
-        DocumentCutter::new(Stream::open(&PlannedFile::now(path).unwrap(), compression).unwrap(), rule, most)
+    fn cutter(path: &Path, compression: Option<Compression>, rule: Rule, max_bytes: u64) -> DocumentCutter {
+        let stream = Stream::open(&PlannedFile::now(path).unwrap(), compression).unwrap();
+        DocumentCutter::new(stream, rule, max_bytes)
     }
 
     fn cuts(mut cutter: DocumentCutter, target: usize) -> Vec<DocumentCut> {
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_too_long_are_passed_over() {
+    fn overlong_documents_are_skipped() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let long = "x".repeat(3 * READ_BYTES);
         std::fs::write(file.path(), format!("one--{long}--three--{long}")).unwrap();
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decompresses_without_end_is_stopped() {
+    fn decompression_bombs_are_stopped() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), zstd::encode_all(std::io::repeat(0).take(1 << 28), 19).unwrap()).unwrap();
         let found = cuts(cutter(file.path(), Some(Compression::Zstd), Rule::Whole, 1 << 20), 1000);

@@ -1,4 +1,4 @@
-//! Formats of text files, by their names, and the boundaries of documents in plain text.
+//! Formats of text files by file name, and document boundaries in plain text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -44,8 +44,8 @@ impl FileKind {
         Self::of_extension(stem.rsplit_once('.')?.1, compression)
     }
 
-    /// As [`Self::of_name`], for a file that is named itself instead of found in a folder. Also accepts `.json` files,
-    /// which in folders mostly describe something else.
+    /// As [`Self::of_name`], for a file that the user names. Also accepts `.json` files, which in folders are seldom
+    /// documents.
     pub fn of_named(name: &str) -> Option<Self> {
         let (stem, compression) = Compression::of_name(name);
         let is_json =
@@ -79,7 +79,7 @@ impl Format {
 }
 
 impl FileKind {
-    /// Adapts `stream` to how a file of this kind is read.
+    /// Returns `stream` in the form in which a file of this kind is read: a JSON array becomes one line per element.
     pub fn reads(self, stream: Stream) -> Stream {
         if self.format == Format::Json { stream.with_array_lines() } else { stream }
     }
@@ -108,7 +108,7 @@ impl FromStr for FileKind {
         let (stem, compression) = Compression::of_name(text);
         let json = (stem == "json").then_some(Self { format: Format::Json, compression });
         json.or_else(|| Self::of_extension(stem, compression)).ok_or_else(|| {
-            Error::usage(format!("unknown format of text {text:?}")).help(
+            Error::usage(format!("unknown text format {text:?}")).help(
                 "use txt, jsonl, json, csv or tsv, alone or with .gz, .zst, .xz or .bz2; or parquet, arrow",
             )
         })
@@ -138,7 +138,7 @@ impl FromStr for Documents {
             ("line", _) => Ok(Self::Line),
             ("blank-line", _) => Ok(Self::BlankLine),
             (_, Some(separator)) if !separator.is_empty() => Ok(Self::Separator(unescape(separator)?.into())),
-            _ => Err(Error::usage(format!("{text:?} does not say what a document is"))
+            _ => Err(Error::usage(format!("unknown document boundary {text:?}"))
                 .help("use file, line, blank-line or separator:STRING")),
         }
     }
@@ -160,7 +160,7 @@ fn unescape(text: &str) -> Result<Vec<u8>> {
                     Error::usage(format!("{text:?} has a \\x without two hexadecimal digits"))
                 })?,
                 _ => {
-                    return Err(Error::usage(format!("{text:?} has a backslash that means nothing"))
+                    return Err(Error::usage(format!("{text:?} has an unknown escape sequence"))
                         .help("write \\n, \\r, \\t, \\0, or \\\\ for a backslash"));
                 }
             },
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_format_and_compression() {
+    fn names_denote_format_and_compression() {
         let kind = |name: &str| FileKind::of_name(name).map(|k| (k.format, k.compression));
         assert_eq!(kind("a/b.TXT"), Some((Format::Text, None)));
         assert_eq!(kind("b.ndjson.gz"), Some((Format::JsonLines, Some(Compression::Gzip))));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_named_on_the_command_line() {
+    fn document_boundaries_are_parsed_and_formatted() {
         for text in ["file", "line", "blank-line", "separator:--", r"separator:\n---\n", r"separator:\t\\"] {
             assert_eq!(text.parse::<Documents>().unwrap().to_string(), text);
         }

@@ -7,7 +7,7 @@ use crate::schema::Field;
 use crate::source::metadata::from_text;
 use crate::source::table::delimited::{DelimitedReader, DelimitedRow, Dialect};
 
-/// The columns of a table, and which of them are requested.
+/// The column names of a table, and the positions of the requested columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableHeader {
     dialect: Dialect,
@@ -28,7 +28,7 @@ pub struct RequestedColumns<'a> {
     pub fields: &'a [Field],
 }
 
-/// Returns how a table is cut into pieces.
+/// Returns the rule by which a table is cut into pieces.
 pub fn rule(dialect: Dialect) -> Rule {
     match dialect {
         Dialect::Csv => Rule::Rows { delimiter: dialect.delimiter() },
@@ -37,7 +37,7 @@ pub fn rule(dialect: Dialect) -> Rule {
     }
 }
 
-/// Returns the names of the columns from the first piece of a table; `None` if there are none.
+/// Returns the column names in the first piece of a table; `None` if it has no rows.
 pub fn names(dialect: Dialect, piece: &[u8]) -> Option<Vec<String>> {
     DelimitedReader::of_table(dialect, piece).names().ok()?
 }
@@ -57,7 +57,7 @@ impl TableHeader {
         let names = reader
             .names()
             .map_err(|e| unreadable(&e))?
-            .ok_or_else(|| Reject::new(RejectCode::Empty, "the table has no line that names its columns"))?;
+            .ok_or_else(|| Reject::new(RejectCode::Empty, "the table has no header line"))?;
         let find = |name: &str| {
             let mut found = (0..names.len()).filter(|&at| names[at] == name);
             match (found.next(), found.next()) {
@@ -75,7 +75,7 @@ impl TableHeader {
         Ok((Self { dialect, names, text, key, kept }, reader.end()))
     }
 
-    /// Calls `each` with every row of a piece and its offset in the piece, as long as `each` returns true.
+    /// Calls `each` for every row of a piece, with its offset in the piece, until `each` returns false.
     ///
     /// With `lossy`, invalid UTF-8 is replaced.
     pub fn rows(
@@ -133,7 +133,7 @@ mod tests {
     use crate::schema::FieldType;
 
     #[test]
-    fn rows_are_taken_apart_with_their_offsets() {
+    fn rows_are_parsed_with_their_offsets() {
         let fields = [Field::nullable("n", FieldType::Int32)];
         let wanted = RequestedColumns { text: "body", key: Some("id"), fields: &fields };
         let table =
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_are_not_there_are_named() {
+    fn missing_columns_are_named() {
         let wanted = RequestedColumns { text: "text", key: None, fields: &[] };
         let defect = |table: &str| TableHeader::read(Dialect::Tsv, table.as_bytes(), wanted).unwrap_err();
         assert_eq!(defect("").code, RejectCode::Empty);

@@ -1,7 +1,7 @@
 //! Detection of document boundaries in a stream of bytes that arrives piece by piece.
 //!
-//! A *boundary* is a position where nothing before it belongs to what follows. The scanner keeps a few words of state,
-//! so that a document of any length is scanned only once.
+//! A *boundary* is a position that no document spans. The scanner keeps a few words of state, so that a document of any
+//! length is scanned only once.
 
 use std::sync::Arc;
 
@@ -46,15 +46,15 @@ impl Rule {
                 }
             }
             Rule::BlankLines => {
-                let mut begin = None;
+                let mut start = None;
                 for (at, line) in lines(piece) {
                     if line.iter().all(|&b| is_blank(b)) {
-                        found.extend(begin.take().map(|begin| (begin, without_line_end(&piece[begin..at]))));
+                        found.extend(start.take().map(|start| (start, without_line_end(&piece[start..at]))));
                     } else {
-                        begin.get_or_insert(at);
+                        start.get_or_insert(at);
                     }
                 }
-                found.extend(begin.map(|begin| (begin, without_line_end(&piece[begin..]))));
+                found.extend(start.map(|start| (start, without_line_end(&piece[start..]))));
             }
         }
         found
@@ -85,7 +85,7 @@ fn without_line_end(line: &[u8]) -> &[u8] {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CellState {
     /// At the start of a value.
-    Begin,
+    Start,
     Plain,
     Quoted,
     /// After a quote inside a quoted value: the end of the value, or the first of two quotes.
@@ -108,7 +108,7 @@ pub(super) struct Scanner {
 
 impl Scanner {
     pub(super) fn new(rule: Rule) -> Self {
-        Self { rule, scanned: 0, first: None, last: None, cell: CellState::Begin, blank: true }
+        Self { rule, scanned: 0, first: None, last: None, cell: CellState::Start, blank: true }
     }
 
     /// Scans the bytes that were added to the buffer.
@@ -121,8 +121,8 @@ impl Scanner {
             Rule::Lines => {
                 if let Some(last) = memrchr(b'\n', fresh) {
                     let first = memchr(b'\n', fresh).unwrap_or(last);
-                    self.found(from + first + 1);
-                    self.found(from + last + 1);
+                    self.add_boundary(from + first + 1);
+                    self.add_boundary(from + last + 1);
                 }
             }
             Rule::Separator(separator) => {
@@ -133,7 +133,7 @@ impl Scanner {
                 self.scanned = from.max(buffer.len().saturating_sub(length - 1));
                 for end in ends {
                     self.scanned = self.scanned.max(end);
-                    self.found(end);
+                    self.add_boundary(end);
                 }
             }
             Rule::BlankLines => {
@@ -141,12 +141,12 @@ impl Scanner {
                 while let Some(&byte) = buffer.get(at) {
                     if byte == b'\n' {
                         if self.blank {
-                            self.found(at + 1);
+                            self.add_boundary(at + 1);
                         }
                         self.blank = true;
                     } else if !is_blank(byte) {
                         self.blank = false;
-                        // Nothing else matters before the line ends.
+                        // The rest of the line does not matter.
                         let Some(end) = memchr(b'\n', &buffer[at..]) else { break };
                         at += end;
                         continue;
@@ -164,12 +164,12 @@ impl Scanner {
                             at += quote;
                             continue;
                         }
-                        (CellState::Begin | CellState::Quote, b'"') => CellState::Quoted,
+                        (CellState::Start | CellState::Quote, b'"') => CellState::Quoted,
                         (_, b'\n' | b'\r') => {
-                            self.found(at + 1);
-                            CellState::Begin
+                            self.add_boundary(at + 1);
+                            CellState::Start
                         }
-                        (_, byte) if byte == delimiter => CellState::Begin,
+                        (_, byte) if byte == delimiter => CellState::Start,
                         _ => CellState::Plain,
                     };
                     at += 1;
@@ -183,19 +183,19 @@ impl Scanner {
         }
     }
 
-    fn found(&mut self, boundary: usize) {
+    fn add_boundary(&mut self, boundary: usize) {
         self.first.get_or_insert(boundary);
         self.last = Some(boundary);
     }
 
-    /// Records that the first `bytes` of the buffer were removed: up to a boundary, or when no boundary has been found.
+    /// Records that the first `bytes` of the buffer were removed. They must end at a boundary, unless none was found.
     pub(super) fn remove(&mut self, bytes: usize) {
         self.scanned = self.scanned.saturating_sub(bytes);
         self.first = None;
         self.last = self.last.and_then(|last| last.checked_sub(bytes)).filter(|&last| last > 0);
     }
 
-    /// Returns the number of bytes that may be removed although no boundary follows them.
+    /// Returns the number of bytes that may be removed even if no boundary was found.
     pub(super) fn scanned(&self) -> usize {
         self.scanned
     }

@@ -1,7 +1,7 @@
 //! Reads the members of a tar file, one after the other.
 //!
-//! The `tar` crate parses the fields of the headers. Its iterator is not used: it borrows its archive, accepts a
-//! missing end, and cannot tell which member is damaged.
+//! The `tar` crate parses the fields of the headers. Its iterator is not used, because it borrows the archive, accepts
+//! a missing end-of-archive marker, and does not report which member is damaged.
 
 use std::borrow::Cow;
 
@@ -11,14 +11,14 @@ use crate::sample::RejectCode;
 use crate::source::stream::{Broken, Stream};
 
 const BLOCK: usize = 512;
-/// Maximum size of the body of a header that extends another, in bytes.
+/// Maximum size of the body of an extension header (GNU long name or PAX), in bytes.
 const MAX_EXTENSION_BYTES: u64 = 1 << 20;
 /// Maximum number of bytes allocated before any of them is read.
 const RESERVED_BYTES: u64 = 1 << 20;
-/// Maximum number of bytes read after the end, so that checksums of compressed data are verified.
+/// Maximum number of bytes read after the end of the archive to verify the checksums of compressed data.
 const MAX_TRAILER_BYTES: u64 = 64 << 20;
 
-/// The content that a header announces.
+/// The content that a header describes.
 #[derive(Debug)]
 pub(super) enum MemberBody {
     File(Vec<u8>),
@@ -48,7 +48,7 @@ pub(super) struct TarDamage {
     pub(super) member: Option<Vec<u8>>,
     /// Description in one sentence.
     pub(super) why: String,
-    /// Whether the compressed data is damaged, so that bytes decompressed before may be wrong.
+    /// Whether the compressed data is damaged, in which case bytes decompressed earlier may be wrong.
     pub(super) is_corrupt: bool,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<TarMember, NoM
         let mut block = [0; BLOCK];
         let filled = stream.fill(&mut block)?;
         if filled < BLOCK {
-            return Err(NoMember::damaged("it ends without the mark of its end"));
+            return Err(NoMember::damaged("it has no end-of-archive marker"));
         }
         if block == [0; BLOCK] {
             drain(stream)?;
@@ -92,12 +92,12 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<TarMember, NoM
         };
         match header.entry_type() {
             EntryType::GNULongName => {
-                let mut name = extension(stream, size)?;
+                let mut name = read_extension(stream, size)?;
                 name.truncate(name.iter().position(|&b| b == 0).unwrap_or(name.len()));
                 long_name = Some(name);
             }
             EntryType::XHeader => {
-                let body = extension(stream, size)?;
+                let body = read_extension(stream, size)?;
                 for pair in PaxExtensions::new(&body) {
                     let pair =
                         pair.map_err(|_| NoMember::damaged("one of its extended headers is damaged"))?;
@@ -130,11 +130,11 @@ fn is_whole(block: &[u8; BLOCK], header: &Header) -> bool {
     const SUM: std::ops::Range<usize> = 148..156;
     let bytes = block.iter().enumerate();
     let sum: u32 = bytes.map(|(i, &b)| u32::from(if SUM.contains(&i) { b' ' } else { b })).sum();
-    header.cksum().is_ok_and(|said| said == sum)
+    header.cksum().is_ok_and(|stored| stored == sum)
 }
 
 fn body(stream: &mut Stream, kind: EntryType, size: u64, max_bytes: u64) -> Result<MemberBody, NoMember> {
-    let passed = match kind {
+    let skipped = match kind {
         EntryType::Regular | EntryType::Continuous if size <= max_bytes => {
             return Ok(MemberBody::File(read(stream, size)?));
         }
@@ -145,10 +145,10 @@ fn body(stream: &mut Stream, kind: EntryType, size: u64, max_bytes: u64) -> Resu
         _ => MemberBody::Other,
     };
     skip(stream, size)?;
-    Ok(passed)
+    Ok(skipped)
 }
 
-fn extension(stream: &mut Stream, size: u64) -> Result<Vec<u8>, NoMember> {
+fn read_extension(stream: &mut Stream, size: u64) -> Result<Vec<u8>, NoMember> {
     if size > MAX_EXTENSION_BYTES {
         return Err(NoMember::damaged("one of its extended headers is too long"));
     }
@@ -195,7 +195,7 @@ fn cut_off() -> NoMember {
     NoMember::damaged("it ends in the middle of a member")
 }
 
-/// Reads the bytes after the end, because the checksum of compressed data comes last.
+/// Reads the bytes after the end of the archive, because the checksum of compressed data comes last.
 pub(super) fn drain(stream: &mut Stream) -> Result<(), NoMember> {
     let mut buffer = [0; 8 * BLOCK];
     let mut drained = 0;

@@ -23,7 +23,7 @@ use crate::sample::{Reject, RejectCode};
 /// Maximum total size of the members of one sample, in bytes.
 const MAX_SAMPLE_BYTES: u64 = 256 << 20;
 
-/// Returns whether the name of a file is that of a tar file.
+/// Returns whether `name` has the extension of a tar file.
 pub fn is_tar(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     [".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|end| name.ends_with(end))
@@ -60,7 +60,7 @@ pub struct Samples {
     /// Hashes of the names of all samples so far.
     seen: HashSet<u128>,
     ended: bool,
-    /// Starts of compressed members that nothing returned so far reaches into.
+    /// Starts of compressed members from which nothing has been returned yet.
     members: VecDeque<u64>,
     /// Whether the compressed data is damaged.
     is_corrupt: bool,
@@ -95,7 +95,7 @@ impl Samples {
         self.stream.raw_bytes()
     }
 
-    /// Returns the start of the last compressed member that contributed bytes to what was returned since the last call.
+    /// Returns the start of the last compressed member that contributed bytes to what was returned since the last call;
     /// `None` if no other member started.
     pub fn take_member_start(&mut self) -> Option<u64> {
         self.members.extend(self.stream.take_member_starts());
@@ -205,10 +205,10 @@ impl Samples {
         let held: u64 = sample.members.iter().map(|(_, b)| b.len() as u64).sum();
         let size = too_large.unwrap_or(bytes.len() as u64);
         let defect = if held.saturating_add(size) > MAX_SAMPLE_BYTES {
-            let message = format!("the sample has more than {MAX_SAMPLE_BYTES} bytes");
+            let message = format!("the sample is larger than {MAX_SAMPLE_BYTES} bytes");
             Some(Reject::new(RejectCode::TooLarge, message))
         } else if sample.members.iter().any(|(e, _)| *e == extension) {
-            Some(Reject::new(RejectCode::Corrupt, format!("the member {path:?} comes twice")))
+            Some(Reject::new(RejectCode::Corrupt, format!("the member {path:?} occurs twice")))
         } else {
             sample.members.push((extension, Bytes::from(bytes)));
             None
@@ -222,7 +222,7 @@ impl Samples {
         let found = if self.seen.insert(xxh3_128(sample.name.as_bytes())) {
             NextSample::Sample(sample)
         } else {
-            let message = "the sample comes twice in the tar file; the first one stands";
+            let message = "the sample occurs twice in the tar file; the first one is kept";
             NextSample::Rejected(Some(sample.name), Reject::new(RejectCode::Corrupt, message))
         };
         self.ready.push_back((start, found));

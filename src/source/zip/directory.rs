@@ -19,7 +19,7 @@ const ZIP64_TAG: u16 = 1;
 /// Bits of the file type in Unix attributes, and the type of a symbolic link.
 const TYPE_MASK: u32 = 0xf000;
 const LINK_TYPE: u32 = 0xa000;
-/// Marks the attributes as those of Unix.
+/// Code of the host system whose file attributes are those of Unix.
 const MADE_BY_UNIX: u8 = 3;
 
 /// One file of an archive.
@@ -81,7 +81,7 @@ impl Directory {
     }
 }
 
-/// Description of what is wrong with an archive.
+/// Description of the damage to an archive.
 type DirectoryDamage = String;
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -124,16 +124,16 @@ fn find(file: &OpenedFile, length: u64) -> io::Result<Result<DirectoryLocation, 
         let locator: [u8; LOCATOR_BYTES] = read_at(file, locator_at)?;
         if locator.starts_with(b"PK\x06\x07") {
             // The offset in the locator does not include bytes before the archive.
-            let places = [Some(u64_at(&locator, 8)), locator_at.checked_sub(END64_BYTES as u64)];
-            let Some((end64_at, end64)) = end64(file, &places, locator_at)? else {
-                return Ok(Err("its Zip64 directory is not where it should be".to_owned()));
+            let candidates = [Some(u64_at(&locator, 8)), locator_at.checked_sub(END64_BYTES as u64)];
+            let Some((end64_at, end64)) = end64(file, &candidates, locator_at)? else {
+                return Ok(Err("its Zip64 end record is missing".to_owned()));
             };
             (disks, bytes, start) = (u32_at(&end64, 16), u64_at(&end64, 40), u64_at(&end64, 48));
             directory_end = end64_at;
         }
     }
     if disks != 0 {
-        return Ok(Err("it is one part of several".to_owned()));
+        return Ok(Err("it is one part of a multi-part archive".to_owned()));
     }
     let location = directory_end.checked_sub(bytes).and_then(|real| Some((real, real.checked_sub(start)?)));
     Ok(match location {
@@ -142,14 +142,14 @@ fn find(file: &OpenedFile, length: u64) -> io::Result<Result<DirectoryLocation, 
     })
 }
 
-/// Returns the Zip64 end record at the first of `places` that has one and is before `limit`.
+/// Returns the Zip64 end record at the first offset in `candidates` that has one before `limit`, with the offset.
 fn end64(
     file: &OpenedFile,
-    places: &[Option<u64>],
+    candidates: &[Option<u64>],
     limit: u64,
 ) -> io::Result<Option<(u64, [u8; END64_BYTES])>> {
     let fits = |at: &u64| at.checked_add(END64_BYTES as u64).is_some_and(|end| end <= limit);
-    for at in places.iter().flatten().copied().filter(fits) {
+    for at in candidates.iter().flatten().copied().filter(fits) {
         let record: [u8; END64_BYTES] = read_at(file, at)?;
         if record.starts_with(b"PK\x06\x06") {
             return Ok(Some((at, record)));
@@ -207,7 +207,7 @@ fn entries(
 }
 
 impl ZipEntry {
-    /// Replaces numbers that do not fit into 32 bits by those of the Zip64 extra field.
+    /// Replaces numbers that do not fit into 32 bits with those of the Zip64 extra field.
     fn widen(&mut self, mut extra: &[u8]) {
         while extra.len() >= 4 {
             let (tag, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));

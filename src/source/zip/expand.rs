@@ -21,7 +21,7 @@ use crate::transform::image::has_image_extension;
 
 /// A folder that macOS adds to archives.
 const MAC_FOLDER: &[u8] = b"__MACOSX";
-/// Extensions of images that cannot be decoded. They are rejected with a message that says so.
+/// Extensions of images that cannot be decoded. They are listed so that they are rejected, not skipped.
 const UNREADABLE: [&str; 3] = ["avif", "heic", "heif"];
 
 /// The files found in an archive.

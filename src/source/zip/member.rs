@@ -121,7 +121,7 @@ impl ZipMember {
         if !header.starts_with(b"PK\x03\x04") {
             // Apparent damage may also be a file that was written to.
             opened.check_unchanged().map_err(Broken::Failed)?;
-            let message = "the zip archive has no header where the file should begin";
+            let message = "the zip archive has no header where the file should start";
             return Err(rejected(RejectCode::Corrupt, message));
         }
         let length = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
@@ -135,7 +135,7 @@ impl ZipMember {
         self.check_method()?;
         if self.size.max(self.compressed) > MAX_MEMBER_BYTES {
             let message = format!(
-                "the file has {} bytes, more than {MAX_MEMBER_BYTES}",
+                "the file has {} bytes, more than the limit of {MAX_MEMBER_BYTES}",
                 self.size.max(self.compressed)
             );
             return Err(rejected(RejectCode::TooLarge, message));
@@ -149,7 +149,7 @@ impl ZipMember {
         }
         if !matches!(self.method, STORED | DEFLATED) {
             let message = format!(
-                "the file is compressed with method {} of zip; only stored and deflated files can be read",
+                "the file uses zip compression method {}; only stored and deflated files can be read",
                 self.method
             );
             return Err(rejected(RejectCode::Unsupported, message));
@@ -167,7 +167,7 @@ impl ZipMember {
                     |e| {
                         rejected(
                             RejectCode::Corrupt,
-                            format!("the compressed data in the zip archive are damaged ({e})"),
+                            format!("the compressed data in the zip archive is damaged ({e})"),
                         )
                     },
                 )?;
@@ -177,7 +177,7 @@ impl ZipMember {
         if bytes.len() as u64 != self.size {
             return Err(rejected(
                 RejectCode::Corrupt,
-                "the file has another size than the zip archive declares",
+                "the file does not have the size that the zip archive declares",
             ));
         }
         let mut crc = Crc::new();

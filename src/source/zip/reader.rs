@@ -87,7 +87,7 @@ impl Read for MemberReader {
             ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
                 if !is_failure(&e) =>
             {
-                let message = format!("the compressed data in the zip archive are damaged ({e})");
+                let message = format!("the compressed data in the zip archive is damaged ({e})");
                 ZipDamage::error(RejectCode::Corrupt, message)
             }
             _ => unwrapped(e),
@@ -104,7 +104,7 @@ impl Read for MemberReader {
             }
             _ => Err(ZipDamage::error(
                 RejectCode::Corrupt,
-                "the file has another size than the zip archive declares",
+                "the file does not have the size that the zip archive declares",
             )),
         }
     }
@@ -147,9 +147,9 @@ struct ArchiveRange {
 impl Read for ArchiveRange {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.range.end.saturating_sub(self.range.start);
-        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let length = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let read =
-            self.opened.read_at(&mut buffer[..most], self.range.start).map_err(|e| match e.kind() {
+            self.opened.read_at(&mut buffer[..length], self.range.start).map_err(|e| match e.kind() {
                 ErrorKind::Interrupted => e,
                 kind => io::Error::new(kind, ReadFailure(e)),
             })?;

@@ -142,7 +142,7 @@ fn images_are_listed_by_path_and_read_by_offset() {
 }
 
 #[test]
-fn one_folder_that_holds_everything_is_no_class() {
+fn a_single_root_folder_is_not_a_class() {
     let dir = tempfile::tempdir().unwrap();
     let folders = |archive_name: &str, names: &[&str]| {
         let files: Vec<_> = names.iter().map(|name| member(name, b"x")).collect();
@@ -179,7 +179,7 @@ fn files_that_cannot_be_read_are_rejected_one_by_one() {
         (&|b| b[0] = b'X', RejectCode::Corrupt, "no header"),
         (&|b| b[38] = 7, RejectCode::Corrupt, "damaged"),
         (&|b| b[directory + 16] ^= 1, RejectCode::Corrupt, "checksum"),
-        (&|b| b[directory + 24] ^= 1, RejectCode::Corrupt, "another size"),
+        (&|b| b[directory + 24] ^= 1, RejectCode::Corrupt, "does not have the size"),
         (&|b| b[directory + 8] |= 1, RejectCode::Unsupported, "encrypted"),
         (&|b| b[directory + 10] = 12, RejectCode::Unsupported, "method 12"),
         (&|b| b[directory + 22] = 200, RejectCode::Truncated, "ends before"),
@@ -201,7 +201,7 @@ fn damaged_directories_are_refused_and_never_trusted() {
         let error = listed(dir.path(), "z.zip", &whole[..whole.len() - 40]).unwrap_err();
         assert!(error.contains("cannot be read: it has no directory at its end"), "{error}");
         assert!(listed(dir.path(), "z.zip", b"").unwrap_err().contains("no directory"));
-        // Whichever byte is wrong, nothing panics, and every file that can be read has its listed size.
+        // No flipped bit causes a panic, and every file that can be read has its listed size.
         for at in 0..whole.len() {
             for bit in [0, 3, 7] {
                 let mut bytes = whole.clone();
@@ -218,5 +218,5 @@ fn damaged_directories_are_refused_and_never_trusted() {
     let mut several = archive(&files, false);
     let end = several.len() - 22 - 7;
     several[end + 4] = 1;
-    assert!(listed(dir.path(), "z.zip", &several).unwrap_err().contains("one part of several"));
+    assert!(listed(dir.path(), "z.zip", &several).unwrap_err().contains("multi-part archive"));
 }

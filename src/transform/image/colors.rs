@@ -1,7 +1,7 @@
 //! Conversion of pixels to the channels of the output.
 
+use super::option_values::{Color, Rgb};
 use super::pixels::{Pixels, luma};
-use super::text::{Color, Rgb};
 
 /// Blends `color` with opacity `alpha` over `background`, rounded.
 fn over(color: u8, alpha: u8, background: u8) -> u8 {

@@ -1,6 +1,6 @@
 //! JPEG decoding: strict by default, and at a smaller scale if that loses little. `dsconvert_jpeg` decodes common
-//! baseline and progressive files, CMYK and unusual sampling factors; libjpeg-turbo-rs decodes the rest. The pixels do not
-//! depend on the decoder.
+//! baseline and progressive files, CMYK and unusual sampling factors; libjpeg-turbo-rs decodes the rest. The pixels do
+//! not depend on the decoder.
 
 use dsconvert_jpeg::{FastDecoder, FastRequest, ImageInfo, Layout, LayoutRequest, Region};
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
@@ -9,11 +9,11 @@ use super::container::jpeg::{CodingProcess, JpegHeader};
 use super::container::{self, jpeg};
 use super::geometry::{Rect, Size};
 use super::icc::ProfileConversion;
+use super::option_values::Color;
 use super::options::ImageOptions;
 use super::pixels::Pixels;
 use super::scratch::ImageScratch;
 use super::source::CheckedImage;
-use super::text::Color;
 use crate::decode::jpeg_engine::JpegEngine;
 use crate::decode::{self, of_jpeg, turbo};
 use crate::sample::{Reject, RejectCode};
@@ -21,7 +21,8 @@ use crate::sample::{Reject, RejectCode};
 /// Maximum number of pixels per byte of a JPEG: the DC coefficient of a block of 64 pixels takes at least one bit.
 const MAX_PIXELS_PER_BYTE: u64 = 64 * 8;
 
-/// Returns the reduction for decoding `source`, which is resized to `target`: 1 for files that are decoded at full size only.
+/// Returns the reduction for decoding `source`, which is resized to `target`: 1 for files that can only be decoded at
+/// full size.
 pub(super) fn reduction(header: &JpegHeader<'_>, source: Size, target: Size) -> u32 {
     if header.frame.process == CodingProcess::Lossless || header.frame.precision != 8 {
         return 1;
@@ -109,7 +110,7 @@ impl JpegRequest<'_> {
         if size(decoded.width, decoded.height) != expected {
             return Err(Reject::new(
                 RejectCode::Corrupt,
-                "its frame header is not the one that was read first",
+                "its frame header differs from the one that was read first",
             ));
         }
         Ok(decoded)
@@ -212,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// Correct pixels do not show which decoder produced them.
+    /// Checked here because all decoders produce the same pixels.
     #[test]
     fn common_files_go_through_the_faster_decoder() {
         let options = ImageOptions::default();

@@ -35,7 +35,7 @@ pub(super) fn decode(
     let (width, height) = decoder.dimensions();
     let size = Size::new(width, height);
     if size != source.structure.size {
-        return Err(corrupt(format!("its second header says {width}×{height} pixels, the first does not")));
+        return Err(corrupt(format!("its second header declares {width}×{height} pixels, unlike the first")));
     }
     let decoded = decoder.total_bytes();
     decoder.set_limits(limits(decoded)).map_err(reject)?;

@@ -22,14 +22,14 @@ pub struct DeliveredPixels<'s> {
 }
 
 impl ImageTransform {
-    /// Creates a transform that delivers pixels ([`Self::pixels`]) by `options`. Their encoding and selection have no
-    /// effect.
+    /// Creates a transform that delivers pixels ([`Self::pixels`]) by `options`. Options for encoding and
+    /// selection have no effect.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`ImageTransform::new`].
     pub fn delivering(options: ImageOptions) -> Result<Self> {
-        // Nothing passes through when the output is bare samples.
+        // With bare samples as output, no file passes through.
         let options = ImageOptions {
             encode: Encode::Raw,
             baseline: false,

@@ -11,13 +11,13 @@ use super::encoding::{Encode, Subsampling};
 use super::pixels::Pixels;
 use crate::sample::{Reject, RejectCode};
 
-/// Encodes `pixels` as `encode`, which must name a type: the caller resolves [`Encode::Keep`].
+/// Encodes `pixels` as `encode`. The caller resolves [`Encode::Keep`] to a type; here it means PNG.
 pub(super) fn encode(pixels: &Pixels, encode: Encode) -> Result<Vec<u8>, Reject> {
     let longest = encode.max_side();
     if pixels.size().longer() > longest {
         return Err(Reject::new(
             RejectCode::TooLarge,
-            format!("{}×{} pixels: {encode} holds at most {longest} per side", pixels.width, pixels.height),
+            format!("{}×{} pixels: {encode} allows at most {longest} per side", pixels.width, pixels.height),
         ));
     }
     match encode {

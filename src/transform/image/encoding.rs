@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::text::{did_you_mean, not_accepted, serde_as_text};
+use super::option_values::{did_you_mean, not_accepted, serde_as_text};
 use crate::decode::ImageType;
 use crate::error::{Error, Result};
 
@@ -68,7 +68,7 @@ impl Encode {
         }
     }
 
-    /// Returns the longest side that the encoding can hold, in pixels.
+    /// Returns the maximum length of a side that the format allows, in pixels.
     pub fn max_side(self) -> u32 {
         match self {
             Encode::Jpeg { .. } => 65_500,
@@ -85,7 +85,7 @@ impl Default for Encode {
 }
 
 fn quality(text: &str) -> Option<u8> {
-    super::text::positive::<u8>(text).filter(|q| *q <= 100)
+    super::option_values::positive::<u8>(text).filter(|q| *q <= 100)
 }
 
 impl FromStr for Encode {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_texts_are_told_what_is_accepted() {
+    fn errors_list_the_accepted_values() {
         for text in ["", "jpg", "jpeg:0", "jpeg:101", "jpeg:90:422", "jpeg:90:420:1", "webp:x", "png:9"] {
             let error = text.parse::<Encode>().unwrap_err().to_string();
             assert!(error.contains("webp-lossless"), "{error}");

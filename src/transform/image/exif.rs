@@ -139,7 +139,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn broken_blocks_say_nothing() {
+    fn broken_blocks_have_no_orientation() {
         let whole = block(6, true);
         for end in 0..30 {
             assert_eq!(orientation(&whole[..end]), None, "cut at {end}");
@@ -154,7 +154,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_cause_no_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = orientation(&bytes);
             for (byte, fixed) in bytes.iter_mut().zip(b"II*\0\x08\0\0\0\xff\xff") {
                 *byte = *fixed;

@@ -2,8 +2,8 @@
 //! that every machine agrees on every pixel.
 
 use super::exif::Orientation;
+use super::option_values::Resize;
 use super::options::ImageOptions;
-use super::text::Resize;
 pub(super) use crate::decode::{Rect, Size};
 
 /// The sizes of one image from source to output, in oriented coordinates.
@@ -171,7 +171,7 @@ impl Geometry {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::text::{Crop, Pad, Rgb};
+    use super::super::option_values::{Crop, Pad, Rgb};
     use super::*;
 
     fn to(resize: Resize, width: u32, height: u32) -> (u32, u32) {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn crop_is_centred_and_pad_never_cuts() {
+    fn crop_is_centred_and_pad_never_crops() {
         let options = ImageOptions {
             resize: Resize::Shorter(256),
             crop: Some(Crop { width: 224, height: 300 }),
@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_grows_unasked(
+        fn images_are_not_enlarged_unless_requested(
             width in 1u32..70_000, height in 1u32..70_000, n in 1u32..5_000, m in 1u32..5_000, kind in 0..4,
         ) {
             let resize = match kind {

@@ -13,13 +13,14 @@ use moxcms::{ColorProfile, DataColorSpace, Layout, TransformExecutor, TransformO
 
 use super::pixels::Pixels;
 
-/// Maximum size of a profile. Printing profiles reach 3 MB.
+/// Maximum size of a profile, in bytes. Printer profiles reach 3 MB.
 const MAX_PROFILE_BYTES: usize = 8 << 20;
 /// Maximum number of conversions cached per thread. Photographs from many cameras and editors share a few dozen
 /// profiles, and creating a conversion takes as long as converting a small photograph.
-const KEPT_CONVERSIONS: usize = 32;
-/// Maximum bytes of profiles cached per thread. Printer profiles are large, and so are their conversions.
-const KEPT_PROFILE_BYTES: usize = 16 << 20;
+const MAX_CACHED_CONVERSIONS: usize = 32;
+/// Maximum total size of the profiles cached per thread, in bytes. Printer profiles are large, and so are their
+/// conversions.
+const MAX_CACHED_PROFILE_BYTES: usize = 16 << 20;
 /// Maximum difference in levels for a profile to count as sRGB: converting would only add rounding errors.
 const SRGB_TOLERANCE: u8 = 2;
 
@@ -44,7 +45,7 @@ pub(super) enum ProfileConversion {
     Cmyk(Executor),
 }
 
-/// Cache of recently used profiles, latest last, with their conversions; `None` if there is nothing to convert.
+/// Cache of profiles and their conversions, most recently used last; `None` if there is nothing to convert.
 #[derive(Default)]
 pub(super) struct Profiles(Vec<(Vec<u8>, ColorSpace, Option<ProfileConversion>)>);
 
@@ -63,7 +64,7 @@ impl Profiles {
         self.0.push((bytes, space, conversion.clone()));
         let bytes =
             |profiles: &[(Vec<u8>, _, _)]| profiles.iter().map(|(bytes, ..)| bytes.len()).sum::<usize>();
-        while self.0.len() > KEPT_CONVERSIONS || bytes(&self.0) > KEPT_PROFILE_BYTES {
+        while self.0.len() > MAX_CACHED_CONVERSIONS || bytes(&self.0) > MAX_CACHED_PROFILE_BYTES {
             self.0.remove(0);
         }
         conversion
@@ -192,25 +193,25 @@ mod tests {
     }
 
     #[test]
-    fn the_last_profiles_are_kept_and_no_more() {
+    fn only_the_most_recent_profiles_are_cached() {
         let mut profiles = Profiles::default();
         for i in 0..100u8 {
             profiles.conversion(&[i], ColorSpace::Rgb);
             // This profile is used repeatedly.
             profiles.conversion(&[0], ColorSpace::Rgb);
         }
-        assert_eq!(profiles.0.len(), KEPT_CONVERSIONS);
+        assert_eq!(profiles.0.len(), MAX_CACHED_CONVERSIONS);
         let mut kept: Vec<u8> = profiles.0.iter().map(|(bytes, ..)| bytes[0]).collect();
         kept.sort_unstable();
-        let last = 101 - KEPT_CONVERSIONS as u8..100;
+        let last = 101 - MAX_CACHED_CONVERSIONS as u8..100;
         assert_eq!(kept, std::iter::once(0).chain(last).collect::<Vec<_>>());
-        profiles.conversion(&vec![1; KEPT_PROFILE_BYTES], ColorSpace::Rgb);
+        profiles.conversion(&vec![1; MAX_CACHED_PROFILE_BYTES], ColorSpace::Rgb);
         assert_eq!(profiles.0.len(), 1);
     }
 
     proptest! {
         #[test]
-        fn broken_profiles_are_survived(at in 0usize..2000, value: u8, cut in 0usize..2000) {
+        fn broken_profiles_cause_no_panic(at in 0usize..2000, value: u8, cut in 0usize..2000) {
             let mut bytes = ColorProfile::new_adobe_rgb().encode().unwrap();
             let length = bytes.len();
             bytes[at % length] = value;

@@ -1,7 +1,7 @@
 //! The Lanczos kernel with three lobes, computed identically on every processor.
 //!
-//! Each image evaluates the kernel some ten thousand times. With the sine of the C library, this takes 3% of the time
-//! of a photograph. That sine also depends on processor features, and its last bit may differ. Here, the sine is a
+//! Each image evaluates the kernel tens of thousands of times. With the sine of the C library, this takes 3% of the
+//! time of a photograph. That sine also depends on processor features, and its last bit may differ. Here, the sine is a
 //! polynomial of multiplications and additions, which IEEE 754 specifies exactly. One sine serves both factors, because
 //! sin 3a = 3 sin a − 4 sin³ a.
 
@@ -53,7 +53,7 @@ mod tests {
             let x = i as f64 * 1e-6;
             let expected = if x.abs() >= 3.0 { 0.0 } else { sinc(x) * sinc(x / 3.0) };
             let difference = (lanczos3(x) - expected).abs();
-            assert!(difference < 1e-15, "{x}: {} and not {expected}", lanczos3(x));
+            assert!(difference < 1e-15, "{x}: {} instead of {expected}", lanczos3(x));
         }
         for tiny in [0.0, -0.0, 1e-300, 1e-9, -1e-9, 1e-7] {
             assert!((lanczos3(tiny) - 1.0).abs() < 1e-12);

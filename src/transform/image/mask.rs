@@ -26,14 +26,14 @@ impl ImageTransform {
     fn mask(&self, file: &Bytes, geometry: &Geometry) -> Result<Bytes, Reject> {
         let mut source = CheckedImage::read(file, self.options())?;
         if source.image_type != ImageType::Png {
-            let message = format!("a mask must be a PNG file, and this is {}", source.image_type);
+            let message = format!("a mask must be a PNG file, not {}", source.image_type);
             return Err(container::unsupported(message));
         }
         if let Some(damage) = source.structure.damage.take() {
             return Err(damage);
         }
         if source.structure.animated {
-            return Err(Reject::new(RejectCode::Animated, "the mask holds several frames"));
+            return Err(Reject::new(RejectCode::Animated, "the mask contains several frames"));
         }
         let (size, own) = (source.structure.size, source.structure.orientation);
         let orientation = geometry.orientation_of(size, own).ok_or_else(|| {
@@ -44,7 +44,7 @@ impl ImageTransform {
             );
             Reject::new(RejectCode::InvalidValue, message)
         })?;
-        // Decoded even if it is not changed: damage must not pass.
+        // Decoded even if nothing changes, to detect damage.
         let mut mask = Mask::read(file, size)?;
         if geometry.plan.is_identity() && orientation == Orientation::Upright {
             return Ok(strip::strip(file, &source));

@@ -42,6 +42,7 @@ mod lanczos;
 mod mask;
 mod memory;
 mod metadata;
+mod option_values;
 mod options;
 mod outcome;
 mod pixels;
@@ -52,16 +53,15 @@ mod source;
 mod strip;
 #[cfg(test)]
 mod tests;
-mod text;
 mod transform;
 
 pub use crate::decode::{ImageType, has_image_extension, is_unreadable_photo, sniff};
 pub use deliver::DeliveredPixels;
 pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 pub use geometry::Geometry;
+pub use option_values::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
 pub use options::{DEFAULT_MAX_PIXELS, ImageOptions};
 pub use outcome::{Converted, Filtered, ImageOutcome};
 pub use scratch::{DEFAULT_KEPT_BYTES, ImageScratch};
 pub use source::Header;
-pub use text::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
 pub use transform::ImageTransform;

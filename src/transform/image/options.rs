@@ -7,10 +7,10 @@ use std::num::NonZeroU16;
 use serde::{Deserialize, Serialize};
 
 use super::encoding::Encode;
-use super::text::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
+use super::option_values::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
 use crate::error::{Error, Result};
 
-/// Default limit of the pixels of an image: 178,956,970, above which Pillow warns.
+/// Default maximum number of pixels of an image. Above it, Pillow raises `DecompressionBombError`.
 pub const DEFAULT_MAX_PIXELS: u64 = 178_956_970;
 
 /// The options that determine the output for an image.
@@ -37,11 +37,11 @@ pub struct ImageOptions {
     pub animated: Animated,
     /// Type and quality of the output.
     pub encode: Encode,
-    /// Whether JPEGs that pass through and are progressive, or have several scans, are stored as baseline JPEGs with the
-    /// same coefficients.
+    /// Whether JPEGs that pass through and are progressive, or have several scans, are stored as baseline JPEGs with
+    /// the same coefficients.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub baseline: bool,
-    /// MCUs between the restart markers of baseline JPEGs, which stored files get if they have none.
+    /// Restart interval in MCUs; restart markers are added to stored baseline JPEGs that have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_interval: Option<NonZeroU16>,
     /// Whether a passed-through file keeps all its metadata, and a newly encoded one its EXIF.
@@ -96,21 +96,19 @@ impl ImageOptions {
                 .help("give 1 or more"));
         }
         if self.color == Color::Rgba && matches!(self.encode, Encode::Jpeg { .. }) {
-            return Err(Error::usage(
-                "JPEG holds no alpha channel, so --color rgba cannot be encoded as jpeg",
-            )
-            .help("choose --encode png, webp:Q, webp-lossless or raw"));
+            return Err(Error::usage("JPEG has no alpha channel, so --color rgba cannot be encoded as jpeg")
+                .help("choose --encode png, webp:Q, webp-lossless or raw"));
         }
         if self.encode == Encode::Raw && self.keep_metadata {
-            return Err(Error::usage("--encode raw has no place for what --keep-metadata keeps"));
+            return Err(Error::usage("--encode raw cannot store the metadata that --keep-metadata keeps"));
         }
-        let of_jpegs =
+        let jpeg_options =
             [("--baseline", self.baseline), ("--restart-interval", self.restart_interval.is_some())];
         if !matches!(self.encode, Encode::Jpeg { .. } | Encode::Keep)
-            && let Some((flag, _)) = of_jpegs.into_iter().find(|(_, is_given)| *is_given)
+            && let Some((flag, _)) = jpeg_options.into_iter().find(|(_, is_given)| *is_given)
         {
             return Err(Error::usage(format!(
-                "{flag} is for JPEGs, which --encode {} does not store",
+                "{flag} applies only to JPEG, which --encode {} does not produce",
                 self.encode
             )));
         }
@@ -125,7 +123,7 @@ impl ImageOptions {
         {
             if side > longest {
                 return Err(Error::usage(format!(
-                    "{flag} asks for {side} pixels, but {} holds at most {longest} per side",
+                    "{flag} requests {side} pixels, but {} allows at most {longest} per side",
                     self.encode
                 )));
             }

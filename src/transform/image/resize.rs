@@ -1,16 +1,17 @@
-//! Resizing: the source region of a target, and its resampling.
+//! Resizing: which region of the source the target covers, and its resampling.
 
 use fast_image_resize::{FilterType, Resizer};
 
 use super::geometry::{Rect, Size};
 use super::lanczos::{SUPPORT, lanczos3};
+use super::option_values::Filter;
 use super::pixels::Pixels;
-use super::text::Filter;
 pub(super) use crate::decode::SourceRegion;
 use crate::sample::Reject;
 
-/// Returns the part of a source, decoded at 1/`reduction` of `size`, that becomes `crop` of an image of `resized` size.
-pub(super) fn part(size: Size, reduction: u32, resized: Size, crop: Rect) -> SourceRegion {
+/// Returns the region of a source, decoded at 1/`reduction` of `size`, that becomes `crop` of an image of `resized`
+/// size.
+pub(super) fn source_region(size: Size, reduction: u32, resized: Size, crop: Rect) -> SourceRegion {
     let scale = |source: u32, resized: u32| f64::from(source) / f64::from(reduction) / f64::from(resized);
     let (x, y) = (scale(size.width, resized.width), scale(size.height, resized.height));
     SourceRegion {
@@ -22,7 +23,7 @@ pub(super) fn part(size: Size, reduction: u32, resized: Size, crop: Rect) -> Sou
 }
 
 /// Returns the pixels of a source of `size` that [`resize`] reads to resample `part`.
-pub(super) fn read_by(filter: Filter, size: Size, part: SourceRegion, target: Size) -> Rect {
+pub(super) fn pixels_read(filter: Filter, size: Size, part: SourceRegion, target: Size) -> Rect {
     // Support of the filter on each side, in pixels of the smaller of the two images.
     let support = match filter {
         Filter::Lanczos3 => SUPPORT,

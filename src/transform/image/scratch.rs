@@ -1,8 +1,8 @@
 //! Buffers that are reused from one image to the next.
 //!
 //! Returning a large buffer to the system and faulting it in again costs up to a quarter of the time of a large photo,
-//! so each worker thread keeps one [`ImageScratch`]. A worker that converted one giant image must not hold its memory
-//! forever either: buffers far above the usual size are freed after each image.
+//! so each worker thread keeps one [`ImageScratch`]. A worker that has converted one giant image must not keep
+//! its memory forever: buffers above a limit are freed after each image.
 
 use dsconvert_jpeg::FastDecoder;
 
@@ -22,7 +22,7 @@ pub struct ImageScratch {
     pub(super) resizer: fast_image_resize::Resizer,
     pub(super) profiles: Profiles,
     pub(super) planar: Planar,
-    most_kept_bytes: usize,
+    max_kept_bytes: usize,
 }
 
 impl Default for ImageScratch {
@@ -47,13 +47,13 @@ impl ImageScratch {
             resizer: fast_image_resize::Resizer::default(),
             profiles: Profiles::default(),
             planar: Planar::default(),
-            most_kept_bytes: bytes,
+            max_kept_bytes: bytes,
         }
     }
 
     /// Replaces all buffers, which a panic may have left in an inconsistent state.
     pub(super) fn renew(&mut self) {
-        *self = Self::keeping(self.most_kept_bytes);
+        *self = Self::keeping(self.max_kept_bytes);
     }
 
     /// Returns the bytes kept for the next image.
@@ -68,7 +68,7 @@ impl ImageScratch {
 
     /// Frees the buffers if they exceed the limit.
     pub(super) fn trim(&mut self) {
-        if self.kept_bytes() > self.most_kept_bytes {
+        if self.kept_bytes() > self.max_kept_bytes {
             self.jpeg = FastDecoder::default();
             for buffer in [&mut self.samples, &mut self.decoded.data, &mut self.resized.data] {
                 *buffer = Vec::new();

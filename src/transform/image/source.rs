@@ -42,7 +42,7 @@ impl<'a> CheckedImage<'a> {
     /// Reads the structure of `bytes` and checks its size against the limits of `options`.
     pub(super) fn read(bytes: &'a [u8], options: &ImageOptions) -> Result<Self, Reject> {
         if bytes.is_empty() {
-            return Err(Reject::new(RejectCode::Empty, "the file holds no bytes"));
+            return Err(Reject::new(RejectCode::Empty, "the file is empty"));
         }
         let image_type = sniff(bytes).ok_or_else(|| match foreign_format(bytes) {
             Some(name) => {
@@ -50,7 +50,7 @@ impl<'a> CheckedImage<'a> {
                     format!("{name} images cannot be read by this build; convert them to PNG or JPEG first");
                 container::unsupported(message)
             }
-            None => Reject::new(RejectCode::UnknownType, "the content is no image of a known type"),
+            None => Reject::new(RejectCode::UnknownType, "the content is not an image of a known type"),
         })?;
         let mut jpeg = None;
         let structure = match image_type {

@@ -8,13 +8,13 @@ use super::exif::Orientation;
 use super::geometry::{Geometry, Rect, Size, SizePlan};
 use super::icc::{ColorSpace, ProfileConversion};
 use super::memory::memory_bytes;
+use super::option_values::{Animated, Color, Icc, Rgb};
 use super::options::ImageOptions;
 use super::outcome::{Converted, Filtered, ImageOutcome};
 use super::pixels::{self, Pixels, luma};
 use super::resize;
 use super::scratch::ImageScratch;
 use super::source::{CheckedImage, Header, check_pixels};
-use super::text::{Animated, Color, Icc, Rgb};
 use super::{colors, container, decode_jpeg, decode_other, encode, metadata, strip};
 use crate::decode::ImageType;
 use crate::error::Result;
@@ -102,7 +102,7 @@ impl ImageTransform {
             let bytes = if self.options.keep_metadata { bytes.clone() } else { strip::strip(bytes, &source) };
             let has_several_scans =
                 source.jpeg.as_ref().is_some_and(|header| header.has_several_scans(source.bytes));
-            // Files that a baseline JPEG cannot hold stay as they are.
+            // Files that cannot be stored as baseline JPEG are unchanged.
             let baseline = (self.options.baseline && has_several_scans)
                 .then(|| dsconvert_jpeg::to_baseline(&bytes, self.options.restart_interval).ok())
                 .flatten();
@@ -164,7 +164,7 @@ impl ImageTransform {
     /// Rejects animation and damage unless the options allow them. Returns true if there is damage that they allow.
     fn take_damage(&self, source: &mut CheckedImage<'_>) -> Result<bool, Reject> {
         if source.structure.animated && self.options.animated == Animated::Reject {
-            return Err(Reject::new(RejectCode::Animated, "the file holds several frames"));
+            return Err(Reject::new(RejectCode::Animated, "the file contains several frames"));
         }
         if let Some(header) = &source.jpeg
             && !jpeg::is_ended(source.bytes, header.first_scan)
@@ -215,8 +215,8 @@ impl ImageTransform {
         Converted { bytes, width, height, encoding, passthrough: false, has_several_scans: false, lenient }
     }
 
-    /// Returns the file with the restart markers that the options ask for. Progressive and unusual JPEGs, and those that
-    /// have such markers, stay as they are.
+    /// Returns the file with the restart markers that the options request. Progressive and unusual JPEGs, and those
+    /// that already have restart markers, are unchanged.
     fn with_restarts(&self, file: Bytes, image_type: ImageType, scratch: &mut ImageScratch) -> Bytes {
         match self.options.restart_interval {
             Some(interval) if image_type == ImageType::Jpeg => {
@@ -255,8 +255,8 @@ impl ImageTransform {
         let profile = self.jpeg_profile(header, scratch);
         let size = source.structure.size;
         let stored = plan.stored_resized(source.structure.orientation);
-        // If the file passes through, it is decoded only to check that it is complete. All of it is read, but hardly any
-        // pixel is needed. A decoder that conceals damage produces all pixels, and then the file does not pass through.
+        // A file that passes through is decoded only to check that it is intact. All of it is read, but only one pixel
+        // is requested. A decoder that conceals damage produces all pixels, and then the file does not pass through.
         let is_check = may_pass && profile.is_none();
         let reduction = if is_check { 1 } else { decode_jpeg::reduction(header, size, stored) };
         let crop = plan.stored_crop(source.structure.orientation);
@@ -267,8 +267,8 @@ impl ImageTransform {
         } else if decoded == stored {
             crop
         } else {
-            let part = resize::part(size, reduction, stored, crop);
-            resize::read_by(self.options.filter, decoded, part, crop.size)
+            let part = resize::source_region(size, reduction, stored, crop);
+            resize::pixels_read(self.options.filter, decoded, part, crop.size)
         };
         let request = decode_jpeg::JpegRequest {
             source,
@@ -316,8 +316,8 @@ impl ImageTransform {
         let stored = plan.stored_resized(orientation);
         let crop = plan.stored_crop(orientation);
         if decoded.size() != stored {
-            // Only what the crop keeps is computed.
-            let part = resize::part(source.structure.size, from.reduction, stored, crop);
+            // Only the pixels that the crop keeps are computed.
+            let part = resize::source_region(source.structure.size, from.reduction, stored, crop);
             resize::resize(resizer, self.options.filter, decoded, part, crop.size, resized)?;
             std::mem::swap(decoded, resized);
         } else if crop.size != stored {
@@ -356,11 +356,12 @@ impl ImageTransform {
 
     fn filtered(&self, size: Size) -> Option<Filtered> {
         let ImageOptions { min_size, max_aspect, min_pixels, .. } = self.options;
-        if min_size.is_some_and(|least| size.shorter() < least) {
+        if min_size.is_some_and(|limit| size.shorter() < limit) {
             Some(Filtered::MinSize)
-        } else if max_aspect.is_some_and(|most| f64::from(size.longer()) > most * f64::from(size.shorter())) {
+        } else if max_aspect.is_some_and(|limit| f64::from(size.longer()) > limit * f64::from(size.shorter()))
+        {
             Some(Filtered::MaxAspect)
-        } else if min_pixels.is_some_and(|least| size.pixels() < least) {
+        } else if min_pixels.is_some_and(|limit| size.pixels() < limit) {
             Some(Filtered::MinPixels)
         } else {
             None
@@ -371,10 +372,10 @@ impl ImageTransform {
     /// no profile.
     fn may_pass(&self, source: &CheckedImage<'_>, plan: &SizePlan) -> bool {
         let ImageOptions { encode, color, .. } = self.options;
-        let unmoved = plan.is_identity()
+        let is_unmoved = plan.is_identity()
             && source.structure.orientation == Orientation::Upright
             && !source.structure.animated;
-        let right_type = match (encode, source.image_type, &source.jpeg) {
+        let has_output_type = match (encode, source.image_type, &source.jpeg) {
             // CMYK is always converted to RGB.
             (_, ImageType::Jpeg, Some(header)) if header.frame.components == 4 => false,
             (Encode::Keep | Encode::Jpeg { .. }, ImageType::Jpeg, Some(header)) if color == Color::Gray => {
@@ -393,7 +394,7 @@ impl ImageTransform {
             }
             _ => false,
         };
-        unmoved && right_type
+        is_unmoved && has_output_type
     }
 
     /// Returns the encoding of the output. A type that cannot be written here becomes PNG.

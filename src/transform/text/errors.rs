@@ -67,14 +67,14 @@ mod tests {
     fn errors_name_the_options_of_the_command() {
         let error = usage_error(LoadError::ConflictingOptions);
         assert_eq!(error.kind(), ErrorKind::Usage);
-        assert_eq!(error.to_string(), "--add-special-tokens excludes --add-bos and --add-eos");
+        assert_eq!(error.to_string(), "--add-special-tokens cannot be combined with --add-bos or --add-eos");
         let missing = LoadError::NoSequenceToken { end: SequenceEnd::Eos, special_tokens: Vec::new() };
         let help = "name it with --eos-token; it has no special tokens";
         assert_eq!(usage_error(missing).remedy(), Some(help));
         let broken =
             dsconvert_tokens::Tokenizer::from_json(b"[1".to_vec(), Default::default()).err().unwrap();
         let error = usage_error(broken);
-        assert!(error.to_string().starts_with("the tokenizer is not a JSON object of"), "{error}");
+        assert!(error.to_string().starts_with("the tokenizer is not a JSON object in the format"), "{error}");
         assert!(error.to_string().contains("expected"), "{error}");
     }
 
@@ -82,7 +82,7 @@ mod tests {
     fn every_failure_of_a_document_has_its_reject_code() {
         for (error, code, message) in [
             (EncodeError::SpecialToken("<s>".into()), RejectCode::SpecialToken, "\"<s>\""),
-            (EncodeError::HiddenName, RejectCode::SpecialToken, "hidden name"),
+            (EncodeError::HiddenName, RejectCode::SpecialToken, "internal name"),
             (
                 EncodeError::TooLarge { bytes: 7, limit: 5 },
                 RejectCode::TooLarge,

@@ -22,8 +22,9 @@ impl IdSink for PackedIdSink<'_> {
     }
 
     fn append(&mut self, ids: &[u32]) -> Result<(), EncodeError> {
-        let beyond = || EncodeError::Refused("the tokenizer gave an id beyond its largest one".to_owned());
-        self.0.push(ids).then_some(()).ok_or_else(beyond)
+        let too_large =
+            || EncodeError::Refused("the tokenizer produced an id above its declared maximum".to_owned());
+        self.0.push(ids).then_some(()).ok_or_else(too_large)
     }
 
     fn truncate(&mut self, count: usize) {
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_ids_are_compared_where_they_are() {
+    fn stored_ids_are_compared_by_range() {
         let ids = Ids::pack(IdWidth::U16, &[5, 6, 7]).unwrap();
         let stored = StoredIds(&ids);
         assert!(stored.is_equal(1..3, &[6, 7]) && stored.id_count() == 3);

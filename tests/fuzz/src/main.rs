@@ -3,7 +3,7 @@
 //! A case is a target, a seed and a number: the same three give the same bytes. Cases run in worker processes with a
 //! limited address space, so that a failed allocation, a stack overflow or a hang ends the worker and not the search.
 //! `docs/explanation/testing.md` describes targets and findings.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for a person at a terminal")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
 
 mod finding;
 mod mutate;
@@ -31,16 +31,16 @@ struct Args {
     /// Time for all targets together, such as 30s, 10m or 2h
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "cases", default_value = "60s")]
     time: Duration,
-    /// Cases of each target, instead of a time: the run then always does the same
+    /// Cases of each target, instead of a time; the run is then deterministic
     #[arg(long, value_name = "N")]
     cases: Option<u64>,
     /// Seed of the mutations
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Targets to run; all without it
+    /// Targets to run, instead of all
     #[arg(long = "target", value_name = "NAME", value_parser = targets::NAMES)]
     targets: Vec<String>,
-    /// Worker processes at a time
+    /// Number of concurrent worker processes
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
     /// Directory for mutants that went wrong
@@ -49,7 +49,7 @@ struct Args {
     /// Run one saved mutant in this process
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cases", "targets"])]
     replay: Option<PathBuf>,
-    /// How a worker process is started
+    /// Run a worker process with the order in this file
     #[arg(long, hide = true)]
     worker: Option<PathBuf>,
 }

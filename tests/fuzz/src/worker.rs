@@ -20,7 +20,7 @@ const ADDRESS_SPACE: u64 = 6 << 30;
 /// Stack of the thread that runs cases, as large as that of threads of the loader and the converter.
 const STACK_BYTES: usize = 2 << 20;
 
-/// Task of a worker, in the file that it is started with.
+/// Task of a worker, which it reads from a file.
 pub(crate) struct Order {
     pub(crate) target: String,
     pub(crate) seed: u64,

@@ -15,7 +15,7 @@ pub enum Fault {
     Denied,
     /// Status 403, as S3 responds to an unknown access key.
     UnknownKey,
-    /// Status 403, as S3 responds to a request that was signed at another time.
+    /// Status 403, as S3 responds to a request that was signed with a wrong clock.
     Skewed,
     /// The connection is closed, and the request has no effect.
     Dropped,
@@ -23,7 +23,7 @@ pub enum Fault {
     LostResponse,
     /// The connection is closed in the middle of the body.
     Truncated,
-    /// The response comes late.
+    /// The response is delayed.
     Slow,
     /// No further request is answered.
     Dead,
@@ -44,7 +44,7 @@ pub struct Faults {
     pub kinds: Vec<Fault>,
     /// Number of a request, counted from 0 since the server started, and its fault.
     pub nth: Option<(u64, Fault)>,
-    /// Number of requests to answer before the server is dead.
+    /// Number of requests to answer before the server stops answering.
     pub dies_after: Option<u64>,
     /// If set, [`Self::one_in`] applies only to requests whose path contains this.
     pub only: Option<String>,

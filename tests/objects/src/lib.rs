@@ -1,7 +1,7 @@
 //! An S3 server on loopback for tests of object storage.
 //!
 //! It keeps objects in memory, and implements the part of the protocol that clients need: objects with ranges and
-//! conditions, create-only PUT, listings in pages, uploads in parts. Signatures are not checked.
+//! conditions, create-only PUT, paginated listings, multipart uploads. Signatures are not checked.
 //! It fails on demand: see [`Faults`].
 //!
 //! Requests of the form `http://host:port/key` that name no existing bucket read from the bucket `web`, as from a web
@@ -38,11 +38,11 @@ pub struct Server {
 pub struct RequestCounts {
     /// Requests that arrived.
     pub requests: u64,
-    /// Requests that were failed on purpose.
+    /// Requests with an injected fault.
     pub faults: u64,
-    /// Bytes of bodies that were sent, or that a broken connection kept from being sent.
+    /// Bytes of response bodies, counted before they are sent.
     pub sent: u64,
-    /// Bytes of bodies that arrived.
+    /// Bytes of request bodies.
     pub received: u64,
 }
 
@@ -55,8 +55,8 @@ struct ServerState {
     failed: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
-    /// Time at which the line is free again, for [`Faults::bytes_per_second`].
-    line_free: Mutex<Instant>,
+    /// Time at which the simulated link becomes idle, for [`Faults::bytes_per_second`].
+    link_idle: Mutex<Instant>,
 }
 
 impl Server {
@@ -76,7 +76,7 @@ impl Server {
             failed: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
-            line_free: Mutex::new(Instant::now()),
+            link_idle: Mutex::new(Instant::now()),
         });
         let accepting = Arc::clone(&state);
         thread::Builder::new().name("objects".into()).spawn(move || {
@@ -86,7 +86,7 @@ impl Server {
                 }
                 let Ok(stream) = stream else { continue };
                 let state = Arc::clone(&accepting);
-                // Without a thread, the connection is closed, and the client tries again.
+                // If no thread can be started, the connection is closed and the client retries.
                 let _ = thread::Builder::new().spawn(move || state.serve(&stream));
             }
         })?;
@@ -128,12 +128,12 @@ impl Server {
         self.state.store().keys(prefix)
     }
 
-    /// Returns the number of uploads in parts that were neither completed nor aborted.
+    /// Returns the number of multipart uploads that were neither completed nor aborted.
     pub fn open_uploads(&self) -> usize {
         self.state.store().uploads()
     }
 
-    /// Changes how the server fails from now on.
+    /// Replaces the faults that the server injects.
     pub fn set_faults(&self, faults: Faults) {
         *self.state.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
@@ -204,24 +204,26 @@ impl ServerState {
             (faults.of(number, request), faults.clone())
         };
         // Bytes after the head of a response to HEAD would be taken for the start of the next one.
-        let most = (request.method == "HEAD").then_some(0);
+        let limit = (request.method == "HEAD").then_some(0);
         thread::sleep(faults.latency);
         if let Some(fault) = fault {
             self.failed.fetch_add(1, Ordering::SeqCst);
             match fault {
                 Fault::Dead | Fault::Dropped => return Err(closed()),
                 Fault::Internal => {
-                    return self.send(stream, Response::error(500, "InternalError"), &faults, most);
+                    return self.send(stream, Response::error(500, "InternalError"), &faults, limit);
                 }
-                Fault::SlowDown => return self.send(stream, Response::error(503, "SlowDown"), &faults, most),
+                Fault::SlowDown => {
+                    return self.send(stream, Response::error(503, "SlowDown"), &faults, limit);
+                }
                 Fault::Denied => {
-                    return self.send(stream, Response::error(403, "AccessDenied"), &faults, most);
+                    return self.send(stream, Response::error(403, "AccessDenied"), &faults, limit);
                 }
                 Fault::UnknownKey => {
-                    return self.send(stream, Response::error(403, "InvalidAccessKeyId"), &faults, most);
+                    return self.send(stream, Response::error(403, "InvalidAccessKeyId"), &faults, limit);
                 }
                 Fault::Skewed => {
-                    return self.send(stream, Response::error(403, "RequestTimeTooSkewed"), &faults, most);
+                    return self.send(stream, Response::error(403, "RequestTimeTooSkewed"), &faults, limit);
                 }
                 Fault::LostResponse => {
                     let _ = self.store().answer(request, &faults);
@@ -230,7 +232,7 @@ impl ServerState {
                 Fault::Truncated => {
                     let response = self.store().answer(request, &faults);
                     let half = response.body.len() / 2;
-                    self.send(stream, response, &faults, most.or(Some(half)))?;
+                    self.send(stream, response, &faults, limit.or(Some(half)))?;
                     return Err(closed());
                 }
                 Fault::Held => {
@@ -246,7 +248,7 @@ impl ServerState {
             }
         }
         let response = self.store().answer(request, &faults);
-        self.send(stream, response, &faults, most)
+        self.send(stream, response, &faults, limit)
     }
 
     /// Waits until the faults no longer include the request `number`.
@@ -260,21 +262,21 @@ impl ServerState {
         }
     }
 
-    /// Sends a response, or the first `most` bytes of its body.
+    /// Sends a response, or the first `limit` bytes of its body.
     fn send(
         &self,
         mut stream: &TcpStream,
         response: Response,
         faults: &Faults,
-        most: Option<usize>,
+        limit: Option<usize>,
     ) -> io::Result<()> {
         let body = response.write_head(&mut stream)?;
-        let body = &body[..most.unwrap_or(body.len()).min(body.len())];
+        let body = &body[..limit.unwrap_or(body.len()).min(body.len())];
         for piece in body.chunks(PIECE_BYTES) {
             if let Some(rate) = faults.bytes_per_second {
                 let takes = Duration::from_secs_f64(piece.len() as f64 / rate as f64);
                 let until = {
-                    let mut free = self.line_free.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut free = self.link_idle.lock().unwrap_or_else(PoisonError::into_inner);
                     *free = (*free).max(Instant::now()) + takes;
                     *free
                 };

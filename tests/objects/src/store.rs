@@ -1,4 +1,4 @@
-//! The objects, and the requests on them.
+//! In-memory objects, and the S3 requests on them.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -148,11 +148,12 @@ impl Store {
     }
 
     fn write(&mut self, key: &str, request: &Request, faults: &Faults) -> Response {
-        let there = self.objects.get(key).map(|stored| stored.etag.clone());
+        let current = self.objects.get(key).map(|stored| stored.etag.clone());
         let create = request.header("if-none-match") == Some("*");
         let wanted = request.header("if-match");
         if !faults.ignores_conditions
-            && ((create && there.is_some()) || wanted.is_some_and(|wanted| there.as_deref() != Some(wanted)))
+            && ((create && current.is_some())
+                || wanted.is_some_and(|wanted| current.as_deref() != Some(wanted)))
         {
             return Response::error(412, "PreconditionFailed");
         }
@@ -305,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn times_become_calendar_dates() {
         assert_eq!(iso_date(EPOCH), "2024-01-01T00:00:00.000Z");
         assert_eq!(http_date(EPOCH), "Mon, 01 Jan 2024 00:00:00 GMT");
         assert_eq!(http_date(EPOCH + 59 * 86_400 + 3661), "Thu, 29 Feb 2024 01:01:01 GMT");
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_end_with_the_object() {
+    fn ranges_are_clipped_to_the_object() {
         assert_eq!(parse_range("bytes=2-5", 4), Some((2, 4)));
         assert_eq!(parse_range("bytes=2-", 4), Some((2, 4)));
         assert_eq!(parse_range("bytes=-3", 4), Some((1, 4)));

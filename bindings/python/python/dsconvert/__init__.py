@@ -1,4 +1,4 @@
-"""Datasets of dsconvert in training loops.
+"""Reads dsconvert datasets in training loops.
 
 * `dsconvert.open(path)` returns records: a sequence, and a map-style dataset for `torch.utils.data.DataLoader`.
 * `dsconvert.Loader` returns batches as arrays or tensors, made by threads in this process.

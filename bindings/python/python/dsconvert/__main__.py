@@ -1,4 +1,4 @@
-"""The command `dsconvert`, also as `python -m dsconvert`."""
+"""The `dsconvert` command, which `python -m dsconvert` also runs."""
 
 import signal
 import sys
@@ -8,7 +8,7 @@ from ._native import run_command
 
 def main() -> int:
     """Runs the command line of this process and returns its exit status."""
-    # The command stops cleanly on its own. Python's handler would run only after the command has ended.
+    # The command handles SIGINT itself. Python's handler would run only after the command has ended.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return run_command(["dsconvert", *sys.argv[1:]])
 

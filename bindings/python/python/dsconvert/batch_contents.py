@@ -1,7 +1,6 @@
-"""Contents of a batch or an item of any loader: rows, bytes, tokens, padding.
+"""Counts the rows, bytes, tokens and padding in a batch or item of any loader.
 
-Batches are nested dictionaries, lists, tuples and dataclass-like mappings whose leaves are numpy arrays, torch tensors,
-bytes, strings and numbers.
+Batches are nested mappings, lists and tuples whose leaves are numpy arrays, torch tensors, bytes, strings and numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class BatchContents(NamedTuple):
     rows: int
     """Items in the batch."""
     bytes: int
-    """Bytes of its arrays, byte strings and texts."""
+    """Bytes of its arrays, byte strings and strings."""
     elements: int
     """Elements of the array that carries the data, padding included: tokens of a text batch, values of an image batch."""
     tokens: int | None
@@ -33,15 +32,15 @@ class BatchContents(NamedTuple):
 
 def elements_of(batch: Any) -> int:
     """Returns the number of elements of `batch`, padding included, from shapes alone."""
-    main = _main(_named(batch), batch)
+    main = _main_array(_entries(batch), batch)
     return 0 if main is None else _size(main)
 
 
 def contents_of(batch: Any) -> BatchContents:
     """Returns the sizes of `batch`."""
-    names = _named(batch)
-    ids, mask, lengths = (_array(names, among) for among in (_IDS, _MASKS, _LENGTHS))
-    main = _main(names, batch)
+    entries = _entries(batch)
+    ids, mask, lengths = (_first_array(entries, names) for names in (_IDS, _MASKS, _LENGTHS))
+    main = _main_array(entries, batch)
     elements = 0 if main is None else _size(main)
     tokens: int | None = None
     if mask is not None and _size(mask) == elements:
@@ -52,12 +51,12 @@ def contents_of(batch: Any) -> BatchContents:
     padding = None if tokens is None else elements - tokens
     if tokens is None and ids is not None and mask is None:
         tokens = elements
-    rows = _rows(batch, names, main)
+    rows = _rows(batch, entries, main)
     return BatchContents(rows, sum(map(_bytes, _leaves(batch))), elements, tokens, padding)
 
 
 def shallow_copy(batch: Any) -> Any:
-    """Copies containers but not arrays, so that a step that replaces values does not change the original."""
+    """Copies the containers of `batch` but not its arrays, so that a step may replace values in the copy."""
     if type(batch) is dict:
         return {name: shallow_copy(value) for name, value in batch.items()}
     if type(batch) is list:
@@ -69,20 +68,22 @@ def shallow_copy(batch: Any) -> Any:
     return batch
 
 
-def _array(names: Mapping[Any, Any], among: Sequence[str]) -> Any:
-    return next((names[name] for name in among if name in names and _is_array(names[name])), None)
+def _first_array(entries: Mapping[Any, Any], names: Sequence[str]) -> Any:
+    """Returns the first of the named entries that is an array, or None."""
+    return next((entries[name] for name in names if name in entries and _is_array(entries[name])), None)
 
 
-def _main(names: Mapping[Any, Any], batch: Any) -> Any:
+def _main_array(entries: Mapping[Any, Any], batch: Any) -> Any:
     """Returns the array that carries the data: token ids, a mask, or the largest array."""
-    for among in (_IDS, _MASKS):
-        found = _array(names, among)
+    for names in (_IDS, _MASKS):
+        found = _first_array(entries, names)
         if found is not None:
             return found
     return max(filter(_is_array, _leaves(batch)), key=_size, default=None)
 
 
-def _named(batch: Any) -> Mapping[Any, Any]:
+def _entries(batch: Any) -> Mapping[Any, Any]:
+    """Returns the named entries of `batch`, if it is or contains a mapping."""
     if isinstance(batch, Mapping):
         return batch
     if isinstance(batch, (list, tuple)):  # (inputs, labels)
@@ -131,11 +132,11 @@ def _sum_of_mask(mask: Any) -> int | None:
     return int(mask.sum())
 
 
-def _rows(batch: Any, names: Mapping[Any, Any], main: Any) -> int:
+def _rows(batch: Any, entries: Mapping[Any, Any], main: Any) -> int:
     if isinstance(batch, (list, tuple)) and batch and all(isinstance(value, Mapping) for value in batch):
         return len(batch)  # records that were not collated
     if main is not None and len(main.shape) == 1:  # concatenated rows
-        ends, lengths = names.get("cu_seqlens"), names.get("lengths")
+        ends, lengths = entries.get("cu_seqlens"), entries.get("lengths")
         if _is_array(ends):
             return max(0, _size(ends) - 1)
         if _is_array(lengths):

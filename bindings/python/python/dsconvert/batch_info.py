@@ -1,4 +1,4 @@
-"""Batches, and the information about them beyond their arrays."""
+"""The type of a batch, and information about a batch beyond its arrays."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .notebook import table
 Batch = dict[str, Any]
 """A batch: names and arrays (or tensors), one row per record; lists where values have no common shape.
 
-It is a plain `dict`, since torch, JAX and others treat subclasses of `dict` as one opaque value.
+It is a plain `dict`, because torch, JAX and others treat subclasses of `dict` as one opaque value.
 """
 
-MOST_ORDINALS = 8
-"""Maximum number of ordinals in the repr of a `BatchInfo`."""
+MAX_ORDINALS = 8
+"""Maximum number of ordinals that the repr of a `BatchInfo` lists."""
 
 
 class BatchInfo(NamedTuple):
@@ -50,17 +50,17 @@ class BatchInfo(NamedTuple):
 
 
 def _short(ordinals: list[int]) -> str:
-    if len(ordinals) <= MOST_ORDINALS:
+    if len(ordinals) <= MAX_ORDINALS:
         return str(ordinals)
-    return f"[{', '.join(map(str, ordinals[:MOST_ORDINALS]))}, … {len(ordinals):,} in all]"
+    return f"[{', '.join(map(str, ordinals[:MAX_ORDINALS]))}, … {len(ordinals):,} in all]"
 
 
-class _Current(threading.local):
+class _CurrentBatch(threading.local):
     info: BatchInfo | None = None
 
 
-current = _Current()
-"""The batch that each thread transforms."""
+current = _CurrentBatch()
+"""Per thread: information about the batch that the thread transforms."""
 
 
 def batch_info() -> BatchInfo | None:

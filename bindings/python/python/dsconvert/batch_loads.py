@@ -20,7 +20,7 @@ class BatchLoad(NamedTuple):
 
     batch: Any
     item_seconds: list[float]
-    """Of each `__getitem__`; equal parts of the batch when the dataset has `__getitems__`."""
+    """Time of each `__getitem__`. With `__getitems__`, an equal share of the time of the batch."""
     fetch_seconds: float
     collate_seconds: float
 
@@ -76,19 +76,19 @@ def loads_of_map(
     fetch_many = getattr(dataset, "__getitems__", None)
     for indices in batches:
         items, item_seconds = [], []
-        begin = perf_counter()
+        start = perf_counter()
         if fetch_many is not None:
-            items = _called(fetch_many, list(indices), f"{type(dataset).__name__}.__getitems__")
-            fetch_seconds = perf_counter() - begin
+            items = _call(fetch_many, list(indices), f"{type(dataset).__name__}.__getitems__")
+            fetch_seconds = perf_counter() - start
             item_seconds = [fetch_seconds / len(items)] * len(items) if items else []
         else:
-            before = begin
+            before = start
             for index in indices:
                 items.append(item_of(dataset, index))
                 now = perf_counter()
                 item_seconds.append(now - before)
                 before = now
-            fetch_seconds = before - begin
+            fetch_seconds = before - start
         yield _collated(items, item_seconds, fetch_seconds, collate)
 
 
@@ -103,26 +103,26 @@ def item_of(dataset: Any, index: Any) -> Any:
 
 def _loads_one_by_one(dataset: Any, indices: Iterable[Any], collate: Collate) -> Iterator[BatchLoad]:
     for index in indices:
-        begin = perf_counter()
+        start = perf_counter()
         item = item_of(dataset, index)
-        seconds = perf_counter() - begin
+        seconds = perf_counter() - start
         yield _collated(item, [seconds], seconds, collate)
 
 
 def _loads_of_iterable(
     dataset: Iterable[Any], batch_size: int | None, drop_last: bool, collate: Collate
 ) -> Iterator[BatchLoad]:
-    items = timed(iter(dataset), f"iterating {type(dataset).__name__}")
+    items = timed(iter(dataset), f"the iterator of {type(dataset).__name__}")
     if batch_size is None:
         for item, seconds in items:
             yield _collated(item, [seconds], seconds, collate)
         return
     while True:
-        some = list(islice(items, batch_size))
-        if not some or (drop_last and len(some) < batch_size):
+        chunk = list(islice(items, batch_size))
+        if not chunk or (drop_last and len(chunk) < batch_size):
             return
-        item_seconds = [seconds for _, seconds in some]
-        yield _collated([item for item, _ in some], item_seconds, sum(item_seconds), collate)
+        item_seconds = [seconds for _, seconds in chunk]
+        yield _collated([item for item, _ in chunk], item_seconds, sum(item_seconds), collate)
 
 
 def _collated(
@@ -130,12 +130,13 @@ def _collated(
 ) -> BatchLoad:
     if collate is None:
         return BatchLoad(items, item_seconds, fetch_seconds, 0.0)
-    begin = perf_counter()
-    batch = _called(collate, items, "collate_fn")
-    return BatchLoad(batch, item_seconds, fetch_seconds, perf_counter() - begin)
+    start = perf_counter()
+    batch = _call(collate, items, "collate_fn")
+    return BatchLoad(batch, item_seconds, fetch_seconds, perf_counter() - start)
 
 
-def _called(function: Callable[[Any], Any], argument: Any, name: str) -> Any:
+def _call(function: Callable[[Any], Any], argument: Any, name: str) -> Any:
+    """Calls `function`. An exception gets a note with its `name`."""
     try:
         return function(argument)
     except Exception as error:
@@ -147,15 +148,15 @@ def timed(iterator: Iterator[Any], name: str) -> Iterator[tuple[Any, float]]:
     """Yields the values of `iterator`, with the seconds spent in each `next()`."""
     number = 0
     while True:
-        begin = perf_counter()
+        start = perf_counter()
         try:
             value = next(iterator)
         except StopIteration:
             return
         except Exception as error:
-            error.add_note(f"raised by {name}, after {number} of them were delivered")
+            error.add_note(f"raised by {name}, in call {number + 1} of next()")
             raise
-        yield value, perf_counter() - begin
+        yield value, perf_counter() - start
         number += 1
 
 

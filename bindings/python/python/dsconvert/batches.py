@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Batches(Iterator[Batch]):
-    """One `iter()` of a loader."""
+    """An iterator over the batches of one epoch of a loader."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -25,52 +25,52 @@ class Batches(Iterator[Batch]):
         self._native: _native.Loader | None = None
         self._pin = loader._pin
         self._may_be_blank = loader._options.get("undecodable") == "blank"
-        self._is_over = False
+        self._is_exhausted = False
 
     def __next__(self) -> Batch:
         # Started with the first batch, so that a state loaded after the iterator was created still takes effect.
         if self._native is None:
             _check_worker()
             self._native = self._loader._handle()
-            self._iteration = self._loader._begin()
-        self._loader._check(self._iteration)
+            self._iteration = self._loader._start_iteration()
+        self._loader._check_iteration(self._iteration)
         if self._process != os.getpid():
-            raise UsageError("this iter() was begun before the process was forked", remedy="begin another one")
+            raise UsageError("this iterator was created before the process forked", remedy="call iter() again")
         batch: Batch | None = self._native.next()
         if batch is None:
-            self._is_over = True
+            self._is_exhausted = True
             raise StopIteration
         if self._may_be_blank:
-            self._loader._report(self._native.blank())
+            self._loader._count_blank_rows(self._native.blank())
         return batch if self._pin is None else self._pin(batch)
 
     def __del__(self) -> None:
         is_current = self._iteration == self._loader._iteration and self._process == os.getpid()
-        if self._native is not None and is_current and not self._is_over:
-            # Drops prepared batches that nobody will request. After a whole epoch, they are kept: they start the next
-            # one.
+        if self._native is not None and is_current and not self._is_exhausted:
+            # Drops the prepared batches, which are not needed any more. After a whole epoch they are kept, because they
+            # are the first ones of the next epoch.
             self._native.stop()
 
 
-class ToldEpoch:
-    """Applies the epoch of a trainer to a loader that has not started.
+class TrainerEpoch:
+    """Applies the epoch that a trainer sets to a loader that has not started.
 
     Trainers do not restore the state of a loader from a checkpoint at the end of an epoch, so a new loader would start
-    with epoch 0 again. A loader that has started, or whose state was loaded, ignores the trainer: Lightning counts an
-    epoch that `max_steps` ended early as a whole one.
+    with epoch 0 again. A loader that has started, or whose state was loaded, ignores the epoch of the trainer, because
+    Lightning counts an epoch that `max_steps` ended early as a whole one.
     """
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
 
     @property
-    def sampler(self) -> ToldEpoch:
-        """Returns itself: Lightning sets the epoch of `batch_sampler.sampler`. It may warn needlessly about a `sampler`
-        of the loader itself."""
+    def sampler(self) -> TrainerEpoch:
+        """Returns itself, because Lightning sets the epoch of `batch_sampler.sampler`. If the loader itself had a
+        `sampler`, Lightning might warn about it needlessly."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Starts a loader with `epoch`, unless it has started or was given an epoch or a state before."""
+        """Sets the epoch of the loader, unless it has started or already has an epoch or a state."""
         if self._loader._iteration == 0 and self._loader.epoch == 0:
             self._loader.set_epoch(epoch)
 
@@ -82,18 +82,18 @@ def _check_worker() -> None:
     worker = sys.modules["torch.utils.data"].get_worker_info()
     if worker is not None and worker.num_workers > 1:
         raise UsageError(
-            f"{worker.num_workers} workers would each give all batches",
-            remedy="use num_workers=0: a Loader has threads of its own",
+            f"{worker.num_workers} workers would each return all batches",
+            remedy="use num_workers=0: a Loader has its own threads",
         )
 
 
-def has_accelerator() -> bool:
+def can_pin_memory() -> bool:
     """Returns whether torch can use pinned memory. Logs a warning if not."""
     import torch
 
     if torch.cuda.is_available():
         return True
-    ranks.logger.warning("pin_memory does nothing: torch sees no CUDA device")
+    ranks.logger.warning("pin_memory has no effect: torch finds no CUDA device")
     return False
 
 

@@ -19,7 +19,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Percentiles | None:
-        """Computes the distribution of times in seconds. Returns None without any."""
+        """Computes the distribution of times in seconds. Returns None if there are none."""
         if not seconds:
             return None
         ordered = sorted(seconds)
@@ -41,19 +41,19 @@ class LoadBreakdown:
     collate_share: float | None
     """Share of that time in `collate_fn`."""
     cpu_share: float
-    """CPU time ÷ time: near 1, loading needs a core; near 0, it waits for a device."""
+    """CPU time ÷ elapsed time: near 1, loading is limited by the CPU; near 0, by the disk or network."""
 
 
 @dataclass(frozen=True)
 class BenchReport:
-    """Throughput, times and padding of a dataset or loader. `repr()` is a table."""
+    """Throughput, latency and padding of a dataset or loader. `repr()` is a table."""
 
     source: str
     """What was measured."""
     items: int
     """Items of all repeats, without warm-up."""
     batches: int | None
-    """Batches of all repeats; None if single items are delivered."""
+    """Batches of all repeats; None if the source returns single items."""
     seconds: float
     """Time of all repeats."""
     repeats: int

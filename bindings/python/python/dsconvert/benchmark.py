@@ -31,7 +31,7 @@ from .errors import UsageError
 from .loader import Loader
 
 Stream = Callable[[], Iterator[tuple[Any, float]]]
-"""Starts an epoch; gives values and the seconds that each took."""
+"""Starts an epoch, and yields each value with the seconds that it took."""
 
 
 def bench(
@@ -52,8 +52,9 @@ def bench(
     of a dsconvert dataset, or any other iterable of items or batches.
 
     Each of `repeat` runs takes `seconds`, or ends after `items` items or with the data. The first `warmup` batches (or
-    items) of a run do not count. A `DataLoader` is also measured from inside: its dataset and `collate_fn` are called
-    in this process for another `seconds`, which gives the load time of a batch, and its sampler is iterated once more.
+    items) of a run do not count. A `DataLoader` is then measured without its workers: its sampler is iterated again,
+    and its dataset and `collate_fn` are called in this process for another `seconds`. This gives the load time of a
+    batch.
 
     `batch_size`, `collate_fn`, `shuffle` and `seed` form batches of a map-style dataset. `unit` sets whether another
     iterable returns items or batches; with `auto`, an iterable with a `batch_size` or `batch_sampler` returns batches.
@@ -62,18 +63,18 @@ def bench(
     _check(seconds, items, warmup, repeat, batch_size)
     limits = _Limits(seconds, items, warmup)
     subject = _subject(source, batch_size, collate_fn, shuffle, seed, unit)
-    if trace is not None and subject.loads is None and not subject.gives_batches:
+    if trace is not None and subject.loads is None and not subject.yields_batches:
         raise UsageError(
-            "trace needs batches, and the source gives single items",
+            "trace needs batches, but the source returns single items",
             remedy="pass batch_size= for a map-style dataset, or a loader",
         )
     if hasattr(source, "__next__"):  # an iterator can be read only once
         repeat = 1
     runs = [_run(subject, limits) for _ in range(repeat)]
-    inside = None if subject.loads is None else _run_inside(subject.loads, limits)
+    in_process = None if subject.loads is None else _run_in_process(subject.loads, limits)
     if trace is not None:
-        _write_trace(trace, inside.load_seconds if inside else [s for run in runs for s in run.times])
-    return _report(subject, runs, inside)
+        _write_trace(trace, in_process.load_seconds if in_process else [s for run in runs for s in run.times])
+    return _report(subject, runs, in_process)
 
 
 class _Limits(NamedTuple):
@@ -87,9 +88,9 @@ class _Subject(NamedTuple):
 
     name: str
     stream: Stream
-    gives_batches: bool
+    yields_batches: bool
     loads_ahead: bool
-    """Whether anything is loaded between two calls of `next()`: then the clock does not stop there."""
+    """Whether loading continues between two calls of `next()`. The clock then does not stop between them."""
     loads: Callable[[], Iterator[BatchLoad]] | None
     """Loads batches in this process."""
     is_split: bool = True
@@ -111,8 +112,8 @@ class _Run:
 
 
 @dataclass
-class _Inside:
-    """Times of loading in this process."""
+class _InProcess:
+    """Load times of batches that this process loads itself."""
 
     load_seconds: list[float] = field(default_factory=list)
     item_seconds: list[float] = field(default_factory=list)
@@ -124,11 +125,11 @@ class _Inside:
 def _check(seconds: float, items: int | None, warmup: int, repeat: int, batch_size: int | None) -> None:
     if not 0 < seconds <= 86_400:
         raise UsageError(f"seconds is {seconds}: it must be above 0 and at most 86400")
-    for name, number, least in (
+    for name, number, minimum in (
         ("items", items, 1), ("warmup", warmup, 0), ("repeat", repeat, 1), ("batch_size", batch_size, 1),
     ):
-        if number is not None and number < least:
-            raise UsageError(f"{name} is {number}: it must be at least {least}")
+        if number is not None and number < minimum:
+            raise UsageError(f"{name} is {number}: it must be at least {minimum}")
 
 
 def _subject(
@@ -149,7 +150,7 @@ def _subject(
     is_loader = is_data_loader(source) or isinstance(source, (Loader, CacheDataLoader))
     if is_loader or is_iterable_dataset(source):
         if batch_size is not None or collate_fn is not None:
-            raise UsageError(f"batch_size and collate_fn do not apply: a {name} decides itself what it gives")
+            raise UsageError(f"batch_size and collate_fn do not apply: a {name} forms its own items or batches")
         if not hasattr(source, "__iter__"):
             raise UsageError(
                 f"a {name} cannot be measured: it has neither __getitem__ nor __iter__",
@@ -161,8 +162,8 @@ def _subject(
         return _Subject(
             f"{name} over {type(source.dataset).__name__}, {workers}{batch}",
             _iterated(source, "the loader"),
-            # Without automatic batching, the dataset returns batches or items. Assumes batches, as training takes them.
-            gives_batches=unit != "item",
+            # Without automatic batching, the dataset may return batches or items. Batches are assumed.
+            yields_batches=unit != "item",
             loads_ahead=source.num_workers > 0,
             loads=lambda: loads_of(source),
         )
@@ -170,7 +171,7 @@ def _subject(
         return _Subject(
             f"dsconvert.Loader over {source.split!r}",
             _iterated(source, "the loader"),
-            gives_batches=True,
+            yields_batches=True,
             loads_ahead=True,
             loads=lambda: _loads_of_next(without_threads(source)),
             is_split=False,
@@ -187,7 +188,7 @@ def _map_subject(
     source: Any, batch_size: int | None, collate_fn: Collate | None, shuffle: bool, seed: int
 ) -> _Subject:
     if not hasattr(source, "__len__"):
-        raise UsageError(f"a {type(source).__name__} without length cannot be measured by ordinals")
+        raise UsageError(f"a {type(source).__name__} cannot be measured: it has no length")
     if collate_fn is not None and batch_size is None:
         raise UsageError("collate_fn needs batch_size")
     name = repr(source) if isinstance(source, Split) else type(source).__name__
@@ -200,12 +201,12 @@ def _map_subject(
 
     def one_by_one() -> Iterator[tuple[Any, float]]:
         for index in order():
-            begin = perf_counter()
+            start = perf_counter()
             item = item_of(source, index)
-            yield item, perf_counter() - begin
+            yield item, perf_counter() - start
 
     if batch_size is None:
-        return _Subject(name, one_by_one, gives_batches=False, loads_ahead=False, loads=None)
+        return _Subject(name, one_by_one, yields_batches=False, loads_ahead=False, loads=None)
     size = batch_size
 
     def loads() -> Iterator[BatchLoad]:
@@ -217,7 +218,7 @@ def _map_subject(
     return _Subject(
         f"{name}, batch size {size}",
         lambda: ((load.batch, load.seconds) for load in loads()),
-        gives_batches=True,
+        yields_batches=True,
         loads_ahead=False,
         loads=loads,
     )
@@ -234,16 +235,16 @@ def _loads_of_next(loader: Loader) -> Iterator[BatchLoad]:
 
 def _run(subject: _Subject, limits: _Limits) -> _Run:
     run = _Run()
-    begin = perf_counter()
+    start = perf_counter()
     for number, (value, seconds) in enumerate(subject.stream()):
         now = perf_counter()
         if number < limits.warmup:
-            begin = now
+            start = now
             continue
-        run.seconds = now - begin if subject.loads_ahead else run.seconds + seconds
+        run.seconds = now - start if subject.loads_ahead else run.seconds + seconds
         run.times.append(seconds)
         contents = contents_of(value)
-        run.items += contents.rows if subject.gives_batches else 1
+        run.items += contents.rows if subject.yields_batches else 1
         run.bytes += contents.bytes
         if contents.tokens is not None:
             run.tokens = (run.tokens or 0) + contents.tokens
@@ -254,35 +255,35 @@ def _run(subject: _Subject, limits: _Limits) -> _Run:
             return run
     run.ended_early = True
     if not run.times:
-        unit = "batches" if subject.gives_batches else "items"
+        unit = "batches" if subject.yields_batches else "items"
         raise UsageError(
-            f"nothing to measure: {subject.name} gave no more than the {limits.warmup} {unit} of the warm-up",
+            f"nothing to measure: {subject.name} ended within the warm-up of {limits.warmup} {unit}",
             remedy="use a longer source, or a smaller warmup",
         )
     return run
 
 
-def _run_inside(
+def _run_in_process(
     loads: Callable[[], Iterator[BatchLoad]], limits: _Limits, batches: int | None = None
-) -> _Inside:
-    inside = _Inside()
+) -> _InProcess:
+    in_process = _InProcess()
     rows, cpu = 0, process_time()
     with as_in_a_worker():
         for number, load in enumerate(loads()):
             used, cpu = process_time() - cpu, process_time()
             if number < limits.warmup:
                 continue
-            inside.load_seconds.append(load.seconds)
-            inside.item_seconds += load.item_seconds
-            inside.fetch_seconds += load.fetch_seconds
-            inside.collate_seconds += load.collate_seconds
-            inside.cpu_seconds += used
+            in_process.load_seconds.append(load.seconds)
+            in_process.item_seconds += load.item_seconds
+            in_process.fetch_seconds += load.fetch_seconds
+            in_process.collate_seconds += load.collate_seconds
+            in_process.cpu_seconds += used
             rows += len(load.item_seconds) or contents_of(load.batch).rows
-            enough = sum(inside.load_seconds) >= limits.seconds or len(inside.load_seconds) == batches
+            enough = sum(in_process.load_seconds) >= limits.seconds or len(in_process.load_seconds) == batches
             if enough or (limits.items is not None and rows >= limits.items):
                 break
             cpu = process_time()
-    return inside
+    return in_process
 
 
 def load_times(loader: Any, batches: int, seconds: float) -> tuple[list[float], float]:
@@ -290,20 +291,20 @@ def load_times(loader: Any, batches: int, seconds: float) -> tuple[list[float], 
     the share of CPU time."""
     loads = (lambda: _loads_of_next(without_threads(loader))) if isinstance(loader, Loader) else lambda: loads_of(loader)
     # The first batch opens files and does not count.
-    inside = _run_inside(loads, _Limits(seconds, None, warmup=1), batches)
-    return inside.load_seconds, inside.cpu_seconds / max(sum(inside.load_seconds), 1e-9)
+    in_process = _run_in_process(loads, _Limits(seconds, None, warmup=1), batches)
+    return in_process.load_seconds, in_process.cpu_seconds / max(sum(in_process.load_seconds), 1e-9)
 
 
 def _write_trace(path: str | os.PathLike[str], seconds: list[float]) -> None:
     if not seconds:
-        raise UsageError("there is no load time for the trace: the warm-up took all batches")
+        raise UsageError("no load times for the trace: the source ended within the warm-up")
     with open(path, "w", encoding="utf-8") as file:
         file.write("# milliseconds to load each batch\n")
         # The simulator rejects a time of 0, which a coarse clock may report.
         file.writelines(f"{max(1e-6, s * 1e3):.6f}\n" for s in seconds)
 
 
-def _report(subject: _Subject, runs: list[_Run], inside: _Inside | None) -> BenchReport:
+def _report(subject: _Subject, runs: list[_Run], in_process: _InProcess | None) -> BenchReport:
     def rate(count: Callable[[_Run], float]) -> float:
         return statistics.median(count(run) / max(run.seconds, 1e-9) for run in runs)
 
@@ -311,31 +312,31 @@ def _report(subject: _Subject, runs: list[_Run], inside: _Inside | None) -> Benc
     items_per_second = rate(lambda run: run.items)
     elements = sum(run.elements for run in runs)
     all_times = [s for run in runs for s in run.times]
-    load = Percentiles.of(inside.load_seconds) if inside else None
+    load = Percentiles.of(in_process.load_seconds) if in_process else None
     breakdown = None
-    if inside is not None and load is not None:
-        total = max(sum(inside.load_seconds), 1e-9)
+    if in_process is not None and load is not None:
+        total = max(sum(in_process.load_seconds), 1e-9)
         breakdown = LoadBreakdown(
             load,
-            inside.fetch_seconds / total if subject.is_split else None,
-            inside.collate_seconds / total if subject.is_split else None,
-            inside.cpu_seconds / total,
+            in_process.fetch_seconds / total if subject.is_split else None,
+            in_process.collate_seconds / total if subject.is_split else None,
+            in_process.cpu_seconds / total,
         )
-    item_seconds = inside.item_seconds if inside else [] if subject.gives_batches else all_times
+    item_seconds = in_process.item_seconds if in_process else [] if subject.yields_batches else all_times
     has_tokens = any(run.tokens is not None for run in runs)
     return BenchReport(
         source=subject.name,
         items=sum(run.items for run in runs),
-        batches=len(all_times) if subject.gives_batches else None,
+        batches=len(all_times) if subject.yields_batches else None,
         seconds=sum(run.seconds for run in runs),
         repeats=len(runs),
         items_per_second=items_per_second,
-        batches_per_second=rate(lambda run: len(run.times)) if subject.gives_batches else None,
+        batches_per_second=rate(lambda run: len(run.times)) if subject.yields_batches else None,
         bytes_per_second=rate(lambda run: run.bytes),
         tokens_per_second=rate(lambda run: run.tokens or 0) if has_tokens else None,
         spread=(max(per_item) - min(per_item)) / items_per_second if len(runs) > 1 and items_per_second else None,
         item=Percentiles.of(item_seconds),
-        batch=Percentiles.of(all_times) if subject.gives_batches else None,
+        batch=Percentiles.of(all_times) if subject.yields_batches else None,
         padding_share=sum(run.padding or 0 for run in runs) / elements if elements else None,
         load=breakdown,
         ended_early=all(run.ended_early for run in runs),

@@ -12,18 +12,17 @@ from .errors import UsageError
 class CacheDataLoader:
     """Returns the batches of `loader` and, after `return_caches_after` of them, repeats the last `num_caches`.
 
-    It replaces any loader, and has the same length. Compare the step time before and after the replay starts: the
-    difference is the cost of loading. The first batches are real, so that training is warm when the replay starts. From
-    then on the loader is not used any more, not even in later epochs.
+    It is a drop-in replacement for any loader, with the same length. Compare the step time before and after the replay
+    starts: the difference is the cost of loading. The first batches are real, so that training is warmed up by then.
+    After that, the loader is not used any more, not even in later epochs.
     """
 
     def __init__(self, loader: Iterable[Any], num_caches: int = 8, return_caches_after: int = 16) -> None:
         if num_caches < 1:
-            raise UsageError(f"num_caches is {num_caches}: there must be a batch to replay")
+            raise UsageError(f"num_caches is {num_caches}: it must be at least 1")
         if return_caches_after < num_caches:
             raise UsageError(
-                f"return_caches_after is {return_caches_after}: "
-                f"{num_caches} batches cannot be kept before they have come"
+                f"return_caches_after is {return_caches_after}: it must be at least num_caches, which is {num_caches}"
             )
         self.loader = loader
         self.num_caches = num_caches
@@ -44,22 +43,22 @@ class CacheDataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """Iterates over as many batches as the loader has. If it has no length, the replay does not end."""
-        given = 0
+        delivered = 0
         if not self.is_replaying:
             for batch in self.loader:
                 self._caches.append(batch)
                 self._seen += 1
-                given += 1
+                delivered += 1
                 yield batch
                 if self.is_replaying:
-                    # Leaving the loop drops the iterator, and with it threads or workers that compete with training.
+                    # Leaving the loop drops the iterator and its threads or workers, which compete with training.
                     break
             else:
                 return
         length = len(self) if hasattr(self.loader, "__len__") else None
-        while length is None or given < length:
-            yield self._caches[given % len(self._caches)]
-            given += 1
+        while length is None or delivered < length:
+            yield self._caches[delivered % len(self._caches)]
+            delivered += 1
 
     def __getattr__(self, name: str) -> Any:
         """Forwards everything else to the loader: `set_epoch`, `batch_size`, …"""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from . import _native
 from .errors import OutOfRangeError, Place, UsageError
 from .notebook import table
-from .source import Opened, Record, Source, Transform
+from .source import DatasetProperties, Record, Source, Transform
 
 if TYPE_CHECKING:
     # For type checkers, splits are torch datasets, so that `DataLoader(split)` is well-typed. At run time, torch needs
@@ -27,12 +27,12 @@ else:
     MapDataset = object
 
 DEFAULT_SPLIT = "train"
-"""The split that is read when none is named."""
-MOST_SHOWN = 8
-"""The most splits that the repr of a dataset lists."""
+"""The split that is read by default."""
+MAX_SPLITS_SHOWN = 8
+"""Maximum number of splits that the repr of a dataset lists."""
 
 
-class Split(Opened, MapDataset):
+class Split(DatasetProperties, MapDataset):
     """The records of one split: a sequence, and a map-style dataset for `torch.utils.data.DataLoader`.
 
     `dsconvert.open(path, "train")` and `dataset["train"]` return one. It can be pickled and used after a fork: in
@@ -54,7 +54,7 @@ class Split(Opened, MapDataset):
         self._fields = _names(fields)
         self._decode = decode
         self.transform = transform
-        """Applied to each record."""
+        """Function that is applied to each record."""
         self._process = 0
         self._length = len(self._handle())
 
@@ -89,18 +89,18 @@ class Split(Opened, MapDataset):
             ordinal = operator.index(index)
         except TypeError:
             return self.__getitems__(self._ordinals(index))
-        return self._finished(self._handle().get(self._ordinal(ordinal)))
+        return self._transformed(self._handle().get(self._ordinal(ordinal)))
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[Any]:
         """Returns the records with these ordinals. `DataLoader` calls this for a batch."""
         ordinals = [self._ordinal(operator.index(i)) for i in indices]
-        return [self._finished(record) for record in self._handle().get_many(ordinals)]
+        return [self._transformed(record) for record in self._handle().get_many(ordinals)]
 
     def __iter__(self) -> Iterator[Any]:
         """Iterates over all records in order. An unreadable one raises an error; the next call continues after it."""
-        return map(self._finished, self._handle().records())
+        return map(self._transformed, self._handle().records())
 
-    def _finished(self, record: Record) -> Any:
+    def _transformed(self, record: Record) -> Any:
         return record if self.transform is None else self.transform(record)
 
     def _ordinal(self, index: int) -> int:
@@ -115,10 +115,10 @@ class Split(Opened, MapDataset):
         array = np.asarray(index)
         if array.ndim == 1 and array.dtype == bool:
             if array.size != self._length:
-                raise UsageError(f"a mask of {array.size} for {self._length} records")
+                raise UsageError(f"the mask has {array.size} entries, but the split has {self._length} records")
             array = np.flatnonzero(array)
         if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
-            raise TypeError(f"records have whole numbers, not {index!r}")
+            raise TypeError(f"record ordinals are integers, not {index!r}")
         return array.tolist()  # type: ignore[no-any-return]
 
     def __add__(self, other: Any) -> ConcatDataset[Any]:
@@ -139,7 +139,7 @@ class Split(Opened, MapDataset):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies this split of this dataset in saved states."""
+        """Fingerprint of the dataset and name of the split, which identify this split in saved states."""
         return f"{self._source.fingerprint}/{self.name}"
 
     def length(self, index: SupportsIndex) -> int:
@@ -171,7 +171,7 @@ class Split(Opened, MapDataset):
         """Returns the number of records and the fields as an HTML table, for notebooks."""
         rows = {
             "dataset": self.path,
-            "holds": f"{self.kind} as {self.format}",
+            "content": f"{self.kind} as {self.format}",
             "records": f"{self._length:,}",
             **{f"field {name}": kind for name, kind in self.fields.items()},
         }
@@ -182,7 +182,7 @@ class Split(Opened, MapDataset):
         return f"<dsconvert.Split {self.name!r} of {self.path!r}: {_count(self._length)} with {fields}>"
 
 
-class Dataset(Opened, MapDataset):
+class Dataset(DatasetProperties, MapDataset):
     """An open dataset. `dataset["validation"]` is a split.
 
     Its records are those of the default split, `train` or the only one, so a dataset is itself a map-style dataset for
@@ -304,8 +304,8 @@ class Dataset(Opened, MapDataset):
         return self._source.native().summary_html()
 
     def __repr__(self) -> str:
-        splits = ", ".join(f"{name} ({_count(len(self.split(name)))})" for name in self.splits[:MOST_SHOWN])
-        more = f" and {len(self.splits) - MOST_SHOWN} more splits" if len(self.splits) > MOST_SHOWN else ""
+        splits = ", ".join(f"{name} ({_count(len(self.split(name)))})" for name in self.splits[:MAX_SPLITS_SHOWN])
+        more = f" and {len(self.splits) - MAX_SPLITS_SHOWN} more splits" if len(self.splits) > MAX_SPLITS_SHOWN else ""
         return f"<dsconvert.Dataset {self.path!r}: {self.kind} as {self.format}, {splits}{more}>"
 
 
@@ -356,16 +356,16 @@ def open(
     cache_bytes: int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Dataset | Split:
-    """Opens the dataset in the directory `path` or at an address in object storage, or one split of it.
+    """Opens the dataset in the directory or at the URL `path`, or one split of it.
 
     Fields, splits and options are checked here, not when the first record is read.
 
     Args:
-        path: Directory that `dsconvert images` or `dsconvert text` has written, or an address such as
-            `s3://bucket/dataset` (`gs://`, `az://`, `https://`). Credentials come from the environment.
-        split: Name of a split. With it, a `Split` is returned, without it the whole `Dataset`. Default: `None`.
-        fields: Names of the fields to return, in any order. Parquet reads no other columns if `verify_checksums` is
-            off. Default: all fields.
+        path: Directory that `dsconvert images` or `dsconvert text` has written, or a URL such as `s3://bucket/dataset`
+            (`gs://`, `az://`, `https://`). Credentials come from the environment.
+        split: Name of a split. With it, a `Split` is returned; without it, the whole `Dataset`. Default: `None`.
+        fields: Names of the fields to return, in any order. Parquet reads only these columns if `verify_checksums` is
+            `False`. Default: all fields.
         decode: Images only. `True`: the field `image` is a `uint8` array of height × width × 3. `False`: it is the encoded
             image as `bytes`. Default: `False`.
         transform: Function that is applied to each record, in the process that reads it. A `Loader` rejects a dataset
@@ -377,7 +377,7 @@ def open(
         open_shards: Maximum number of shards of a split to keep open, at least 1. Default: chosen by the library.
         read_ahead_bytes: Parquet only. Bytes of a row group that are read ahead. Default: chosen by the library.
         cache_dir: Object storage only. Path of a local directory that caches what was read, for later epochs and for
-            all processes of the machine. Default: about 256 MiB are kept in the memory of each process.
+            all processes of the machine. Default: each process caches about 256 MiB in memory.
         cache_bytes: Maximum number of bytes in `cache_dir`: the shards that were opened least recently are removed.
             Default: 64 GiB.
         storage_options: Object storage only. Options of the store that override the environment, such as
@@ -398,8 +398,8 @@ def open(
         "cache_bytes": cache_bytes,
         "storage_options": None if storage_options is None else dict(storage_options),
     }
-    named = os.fspath(path)
-    source = Source(named if "://" in named else os.path.abspath(named), options)
+    location = os.fspath(path)
+    source = Source(location if "://" in location else os.path.abspath(location), options)
     dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
     if decode and dataset.kind != "images":
         raise UsageError("decode does not apply: the dataset holds text", place=Place(source.path))
@@ -422,7 +422,7 @@ def split_of(source: str | os.PathLike[str] | Dataset | Split, split: str | None
     """Returns the split that a sampler or loader reads."""
     if isinstance(source, Split):
         if split is not None and split != source.name:
-            raise UsageError(f"this is the split {source.name!r}, not {split!r}")
+            raise UsageError(f"split is {split!r}, but the source is the split {source.name!r}")
         return source
     dataset = source if isinstance(source, Dataset) else open(source)
     return dataset.default if split is None else dataset.split(split)

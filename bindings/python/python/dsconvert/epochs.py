@@ -13,11 +13,11 @@ from .errors import UsageError
 from .ranks import Layout
 
 State = dict[str, Any]
-"""What `state_dict()` gives: a few names and numbers, equal on every rank."""
+"""The result of `state_dict()`: a small dictionary, equal on every rank, that JSON can represent."""
 Last: TypeAlias = Literal["short", "drop", "pad", "wrap"]
 
 OPTIONS = [name for name, *_ in _native.option_table() if name != "micro_batches"]
-"""Names of the options that are passed to Rust as they are given, in the order of the signatures."""
+"""Names of the options that are passed to Rust unchanged, in the order of the signatures."""
 
 
 class StepTotals(NamedTuple):
@@ -30,22 +30,22 @@ class StepTotals(NamedTuple):
     padded_tokens: int
     """Sum of rows × width."""
     labels: int | None = None
-    """Places that have a label, of packed rows."""
+    """Positions that have a label, in packed rows."""
 
 
 class Epochs(ABC):
-    """Counts epochs: each `iter()` is one. The first is epoch 0, the epoch of `set_epoch`, or the rest of the epoch of
-    a loaded state. Every other one is the epoch after.
+    """Counts epochs: each `iter()` is one. The first is epoch 0, the epoch that `set_epoch` sets, or the rest of the
+    epoch of a loaded state. Each later one is the next epoch.
     """
 
     def __init__(self, layout: Layout, micro_batches: int | None) -> None:
         self._layout = layout
         self._micro_batches_given = micro_batches is not None
         self._micro_batches = layout.ranks if micro_batches is None else micro_batches
-        self._begun = False
-        """Whether the next `iter()` is another epoch."""
+        self._started = False
+        """Whether an `iter()` has started this epoch, so that the next one starts another epoch."""
         self._resumed = False
-        """Whether a state was loaded and nothing happened since."""
+        """Whether a state was loaded, and neither `iter()` nor `set_epoch` followed."""
         self._iteration = 0
         """Number of the current `iter()`."""
 
@@ -78,35 +78,36 @@ class Epochs(ABC):
         resumed."""
         if not (self._resumed and epoch == self.epoch):
             self._go_to(epoch)
-        self._begun = self._resumed = False
+        self._started = self._resumed = False
 
     def _loaded(self) -> None:
-        """Notes that a state was loaded, which ends a running `iter()`."""
-        self._begun, self._resumed = False, True
+        """Records that a state was loaded, which invalidates the current iterator."""
+        self._started, self._resumed = False, True
         self._iteration += 1
 
-    def _begin(self) -> int:
+    def _start_iteration(self) -> int:
         """Starts an `iter()` and returns its number."""
-        if self._begun or (self._resumed and self._remaining() == 0):
+        if self._started or (self._resumed and self._remaining() == 0):
             self._go_to(self.epoch + 1)
-        self._begun, self._resumed = True, False
+        self._started, self._resumed = True, False
         self._iteration += 1
         return self._iteration
 
-    def _check(self, iteration: int) -> None:
+    def _check_iteration(self, iteration: int) -> None:
+        """Raises an error if `iteration` is not the current `iter()`."""
         if iteration != self._iteration:
             raise UsageError(
-                "another iter() was begun or a state loaded since, and only one iter() goes on at a time",
-                remedy="use one after the other, or make two",
+                "this iterator is no longer valid: another iter() was started or a state was loaded",
+                remedy="use one iterator at a time, or create a second loader or sampler",
             )
 
 
 def as_json(value: Any) -> str:
-    """Returns the JSON of options or of a state, whose numbers may be of numpy or torch."""
-    return json.dumps(value, default=_plain)
+    """Formats options or a state as JSON. Their numbers may be scalars or arrays of numpy or torch."""
+    return json.dumps(value, default=_json_value)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     try:
         return operator.index(value)
     except TypeError:
@@ -117,12 +118,12 @@ def _plain(value: Any) -> Any:
 
 
 def given(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options that are given in the arguments of a constructor, its `locals()`."""
+    """Returns the options that the caller passed, from `arguments`, the `locals()` of a constructor."""
     return {name: arguments[name] for name in OPTIONS if arguments.get(name) is not None}
 
 
 def last_policy(last: Last | None, drop_last: bool | None) -> Last | None:
-    """Returns the policy for the last step. `drop_last` is another name for one of the policies."""
+    """Returns the policy for the last step, which `last` or `drop_last` selects."""
     if drop_last is None:
         return last
     if last is not None:

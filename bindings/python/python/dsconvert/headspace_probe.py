@@ -17,11 +17,11 @@ from .loader import Loader
 from .worker_prediction import predict_workers
 
 DEFAULT_STRETCH = 20
-"""Real steps of a pair of stretches."""
-UNKNOWN_AHEAD = 8
-"""Batches that a loader of unknown kind is assumed to load ahead."""
-MOST_SETTLING = 20
-"""The most cached steps that pass while workers fill their queues, per batch they load ahead."""
+"""Default number of real steps in a pair of stretches."""
+ASSUMED_AHEAD = 8
+"""Number of batches that a loader of an unknown type is assumed to prefetch."""
+MAX_SETTLING = 20
+"""Maximum number of cached steps per prefetched batch that run while workers fill their queues."""
 
 
 class HeadspaceProbe:
@@ -59,19 +59,19 @@ class HeadspaceProbe:
         seed: int = 0,
     ) -> None:
         """`steps` is the number of measured steps, half of them cached; `stretch` the number of real steps of a pair
-        (about 20); `warmup` the number of real steps before the first pair. `total_steps` is the length of a training
-        run, for the report. `synchronize` waits for the device; it is `torch.cuda.synchronize` if CUDA is used. `ahead`
-        is the number of batches that the loader prepares in advance, which is known for `DataLoader` and `Loader`.
+        (default: about 20); `warmup` the number of real steps before the first pair. `total_steps` is the length of a
+        training run, for the report. `synchronize` waits for the device (default: `torch.cuda.synchronize` if CUDA is
+        used). `ahead` is the number of batches that the loader prefetches; it is known for `DataLoader` and `Loader`.
         `num_caches` batches are cached. `seed` varies the lengths of the stretches.
 
         With `torch.distributed`, create the probe with the same options on every rank. Ranks switch together.
         """
-        for name, number, least in (
+        for name, number, minimum in (
             ("steps", steps, 2), ("stretch", stretch, 2), ("warmup", warmup, 1), ("ahead", ahead, 0),
             ("num_caches", num_caches, 1), ("total_steps", total_steps, 1),
         ):
-            if number is not None and number < least:
-                raise UsageError(f"{name} is {number}: it must be at least {least}")
+            if number is not None and number < minimum:
+                raise UsageError(f"{name} is {number}: it must be at least {minimum}")
         self.loader = loader
         self.stop = stop
         self._total_steps = total_steps
@@ -83,7 +83,7 @@ class HeadspaceProbe:
         if steps < 2 * chosen:
             if stretch is not None:
                 raise UsageError(
-                    f"steps is {steps}, and one pair of stretches needs {2 * chosen}",
+                    f"steps is {steps}, but one pair of stretches needs {2 * chosen}",
                     remedy=f"pass at least steps={2 * chosen}, or a smaller stretch",
                 )
             chosen = max(2, steps // 2)
@@ -96,7 +96,7 @@ class HeadspaceProbe:
         self._stretches: list[Stretch] = []
         self._pairs = 0
         self._steps = 0
-        self._most_taken = 0
+        self._max_taken = 0
         self._epoch_length: int | None = None
         self._is_warm = False
         self._real_elements = self._cached_elements = 0
@@ -121,25 +121,28 @@ class HeadspaceProbe:
 
     def __iter__(self) -> Iterator[Any]:
         """Iterates over real and cached batches until the measurement is complete or the loader ends."""
-        batches = _Taken(iter(self.loader))
-        begin = perf_counter()
+        batches = _LoaderEpoch(iter(self.loader))
+        start = perf_counter()
         try:
             try:
                 yield from self._measure(batches)
             except _LoaderEnded:
                 return
             finally:
-                self._seconds += perf_counter() - begin
+                self._seconds += perf_counter() - start
             if not self.stop:
                 for batch in batches.rest():
                     self._steps += 1
                     yield batch
         finally:
-            self._most_taken = max(self._most_taken, batches.taken)
+            self._max_taken = max(self._max_taken, batches.taken)
 
     def report(self, predict: bool = True) -> HeadspaceReport:
-        """Returns what was measured so far. With `predict`, some batches of a `DataLoader` or `Loader` are loaded in
-        this process, and `dsconvert simulate` predicts the step time with other numbers of workers."""
+        """Returns a report of the measurement so far.
+
+        With `predict`, this process loads some batches of a `DataLoader` or `Loader`, and `dsconvert simulate` predicts
+        the step time with other numbers of workers.
+        """
         if self._pairs == 0:
             raise self._nothing_measured()
         return HeadspaceReport.of(
@@ -154,24 +157,24 @@ class HeadspaceProbe:
     def _nothing_measured(self) -> UsageError:
         if self._steps == 0:
             return UsageError(
-                "headspace measured nothing: the loader gave no batch, or the probe was not iterated",
+                "headspace measured nothing: the loader returned no batch, or the probe was not iterated",
                 remedy="run the training loop over the probe before report()",
             )
-        needed = self._settling + self._needed(self._lengths[0])
+        needed = self._settling + self._needed_for_pair(self._lengths[0])
         length = "" if self._epoch_length is None else f" of {self._epoch_length}"
         return UsageError(
             f"headspace measured no pair of stretches: one pair needs {needed} batches in one epoch after a warm-up of "
-            f"{self._warmup}, and the loop took {self._most_taken}{length}",
+            f"{self._warmup}, but the loop took {self._max_taken}{length}",
             remedy="use a longer loader, do not leave the loop early, or pass a smaller stretch or warmup",
         )
 
-    def _needed(self, length: int) -> int:
+    def _needed_for_pair(self, length: int) -> int:
         """Returns the number of batches that the loader must return for one pair of stretches."""
         return self._settling + self._ahead + self._settling + length + 1
 
     @property
     def _settling(self) -> int:
-        """Number of real steps after which the queue of the loader is in a steady state."""
+        """Number of real steps after which the queue of the loader has reached a steady state."""
         return self._ahead + 2
 
     # The clock starts when a batch has been taken and the device is idle. It stops when the batch after the stretch has
@@ -179,30 +182,30 @@ class HeadspaceProbe:
     # overlaps the queued steps before it. With the first call inside and the last one outside, every stretch would
     # include one wait that overlaps nothing.
 
-    def _measure(self, batches: _Taken) -> Iterator[Any]:
+    def _measure(self, batches: _LoaderEpoch) -> Iterator[Any]:
         if not self._is_warm:
             yield from self._unmeasured(batches, self._warmup)
             self._is_warm = True
-        if self.is_done or not self._is_enough(batches, self._settling):
+        if self.is_done or not self._has_enough(batches, self._settling):
             return
         # Workers start with the epoch. The cached stretch starts once their queues are full.
         yield from self._unmeasured(batches, self._settling)
         yield from self._settle_cached(2 * self._ahead)
-        while not self.is_done and self._is_enough(batches):
+        while not self.is_done and self._has_enough(batches):
             length = self._lengths[self._pairs]
             half = length // 2
             before = self._choose(half, self._mean_elements() * half)
             first = yield from self._cached(before)
-            # Takes the batches that workers prepared during the cached stretch: they would be a head start.
+            # Takes the batches that workers prepared during the cached stretch, which would be a head start.
             for _ in range(self._ahead):
                 self._record(batches.take())
             yield from self._unmeasured(batches, self._settling)
             real = yield from self._real(batches, length)
             first_step_s, real_step_s = first.seconds / first.steps, real.seconds / real.steps
             ratio = real_step_s / max(first_step_s, 1e-9)
-            settling = _gathered(min(MOST_SETTLING, max(1.0, ratio)) * self._ahead)[0]
+            settling = _gathered(min(MAX_SETTLING, max(1.0, ratio)) * self._ahead)[0]
             yield from self._settle_cached(round(settling))
-            # Uses the totals of all pairs so far, so that the next pair makes up for what one pair misses.
+            # Uses the totals of all pairs so far, so that the next pair compensates for the difference of one pair.
             missing = self._real_elements + real.elements - self._cached_elements - first.elements
             second = yield from self._cached(self._choose(length - half, missing))
             self._real_elements += real.elements
@@ -210,18 +213,19 @@ class HeadspaceProbe:
             self._stretches += [first, real, second]
             self._pairs += 1
 
-    def _is_enough(self, batches: _Taken, more: int = 0) -> bool:
-        """Returns whether, as far as ranks can tell, the epoch has `more` batches plus those for another pair."""
+    def _has_enough(self, batches: _LoaderEpoch, more: int = 0) -> bool:
+        """Returns whether the epoch has `more` batches plus those for another pair on every rank. An unknown length
+        counts as enough."""
         left = None
         try:
             self._epoch_length = len(self.loader)  # type: ignore[arg-type]
             left = self._epoch_length - batches.taken
         except TypeError:  # no length, or a DataLoader over a dataset without one
             pass
-        needed = more + self._needed(self._lengths[self._pairs])
+        needed = more + self._needed_for_pair(self._lengths[self._pairs])
         return all(_gathered(left is None or left >= needed))
 
-    def _unmeasured(self, batches: _Taken, steps: int) -> Iterator[Any]:
+    def _unmeasured(self, batches: _LoaderEpoch, steps: int) -> Iterator[Any]:
         for _ in range(steps):
             batch = batches.take()
             self._record(batch)
@@ -229,7 +233,7 @@ class HeadspaceProbe:
             yield shallow_copy(batch)
 
     def _settle_cached(self, steps: int) -> Iterator[Any]:
-        """Runs cached steps that are not measured, while workers still fill their queues."""
+        """Yields cached batches that are not measured, while workers fill their queues."""
         for batch, _ in self._choose(steps, self._mean_elements() * steps):
             self._steps += 1
             yield shallow_copy(batch)
@@ -237,18 +241,18 @@ class HeadspaceProbe:
     def _cached(self, chosen: Sequence[tuple[Any, int]]) -> Generator[Any, None, Stretch]:
         stretch = Stretch(False, self._pairs, self._steps, len(chosen), sum(elements for _, elements in chosen))
         self._synchronize()
-        begin = perf_counter()
+        start = perf_counter()
         for batch, _ in chosen:
             self._steps += 1
             yield shallow_copy(batch)
         self._synchronize()
-        return stretch._replace(seconds=perf_counter() - begin)
+        return stretch._replace(seconds=perf_counter() - start)
 
-    def _real(self, batches: _Taken, steps: int) -> Generator[Any, None, Stretch]:
+    def _real(self, batches: _LoaderEpoch, steps: int) -> Generator[Any, None, Stretch]:
         batch = batches.take()
         elements, waited, first_step = 0, 0.0, self._steps
         self._synchronize()
-        begin = perf_counter()
+        start = perf_counter()
         for _ in range(steps):
             elements += elements_of(batch)
             self._steps += 1
@@ -257,7 +261,7 @@ class HeadspaceProbe:
             batch = batches.take()
             waited += perf_counter() - before
         self._synchronize()
-        seconds = perf_counter() - begin
+        seconds = perf_counter() - start
         self._record(batch)
         return Stretch(True, self._pairs, first_step, steps, elements, seconds, waited)
 
@@ -316,7 +320,7 @@ def headspace(
                 error.add_note(f"raised by step, in step {probe.steps_done} of headspace")
                 raise
         if probe.pairs_done == pairs:
-            # Another epoch would be just as short. The report covers what was measured, or says why nothing was.
+            # Another epoch would be just as short. Without any pair, `report` raises an error.
             break
     return probe.report(predict=predict)
 
@@ -325,7 +329,7 @@ class _LoaderEnded(Exception):
     """The loader has no batch left for the current stretch."""
 
 
-class _Taken:
+class _LoaderEpoch:
     """An epoch of the loader, with the number of batches taken from it."""
 
     def __init__(self, iterator: Iterator[Any]) -> None:
@@ -362,7 +366,7 @@ def choose(rng: random.Random, sizes: Sequence[int], count: int, target: float) 
     rng.shuffle(chosen)
     missing = target - sum(sizes[i] for i in chosen)
     while chosen:
-        # The exchange that leaves the smallest difference.
+        # Finds the exchange that leaves the smallest difference.
         left, old, new = min(
             (abs(missing - (sizes[new] - sizes[old])), old, new) for old in set(chosen) for new in range(len(sizes))
         )
@@ -384,7 +388,7 @@ def _lengths(stretch: int, pairs: int, workers: int, seed: int) -> list[int]:
     spread = mean // 4
     lengths: list[int] = []
     while len(lengths) < pairs:
-        # One shorter and one longer, so that the total is as requested.
+        # One shorter and one longer, so that the total does not change.
         by = rng.randint(0, spread)
         two = [(mean - by) * unit, (mean + by) * unit]
         lengths += two if rng.random() < 0.5 else two[::-1]
@@ -402,11 +406,11 @@ def _batches_ahead(loader: Any) -> int:
     if isinstance(loader, Loader):
         threads = int(loader._options["num_threads"])
         return int(loader._options.get("prefetch", threads + 2)) if threads else 0
-    return 0 if isinstance(loader, Sequence) else UNKNOWN_AHEAD
+    return 0 if isinstance(loader, Sequence) else ASSUMED_AHEAD
 
 
 def _stretch_for(loader: Any, warmup: int, ahead: int, workers: int) -> int:
-    """Returns about `DEFAULT_STRETCH` steps, or fewer if an epoch is short."""
+    """Returns a stretch of about `DEFAULT_STRETCH` steps, or fewer if an epoch is short."""
     unit = max(2, workers)
     stretch = -(-max(DEFAULT_STRETCH, 2 * workers) // unit) * unit
     try:
@@ -431,7 +435,7 @@ def _out_of_shared_memory(value: Any) -> Any:
 
 
 def _synchronize_cuda() -> None:
-    """Waits for the current CUDA device, if this process uses one."""
+    """Waits for the current CUDA device if this process uses CUDA."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.synchronize()

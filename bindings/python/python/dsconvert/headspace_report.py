@@ -12,10 +12,10 @@ from .bench_report import duration
 from .step_time_plot import step_time_svg
 from .worker_prediction import WorkerPrediction
 
-WORTH_IT = 0.02
-"""Gains below this share are called small."""
-ENOUGH = 0.02
-"""Within this share of the step time without loading, more workers gain nothing."""
+SMALL_GAIN = 0.02
+"""Share of the training time below which the cost of loading counts as small."""
+STEP_TOLERANCE = 0.02
+"""Workers count as sufficient if a step takes at most this share longer than without loading."""
 
 # Quantile 0.975 of Student's t for 1, 2, … degrees of freedom.
 _T975 = (
@@ -28,7 +28,7 @@ class Stretch(NamedTuple):
     """Consecutive steps between two readings of the clock."""
 
     is_real: bool
-    """Whether the batches came from the loader; else from the cache."""
+    """Whether the batches came from the loader instead of the cache."""
     pair: int
     """Ordinal of the pair of stretches it belongs to."""
     first_step: int
@@ -53,7 +53,7 @@ class HeadspaceReport:
     gain_interval: tuple[float, float] | None
     """95% interval of the gain, from the differences within pairs; None with one pair."""
     hours: float | None
-    """Hours that a run of `total_steps` steps would gain."""
+    """Hours that a run of `total_steps` steps would save without loading."""
     total_steps: int | None
     wait_ms: float
     """Mean time in `next()` per step: a diagnostic. It overlaps work that is queued on the device."""
@@ -73,7 +73,7 @@ class HeadspaceReport:
     workers: tuple[WorkerPrediction, ...]
     """Simulated step times with other numbers of workers; empty if load times cannot be measured."""
     workers_error: str | None
-    """Reason why other numbers of workers could not be simulated."""
+    """Error because of which other numbers of workers could not be simulated."""
     stretches: tuple[Stretch, ...]
 
     @classmethod
@@ -87,7 +87,7 @@ class HeadspaceReport:
         padding_share: float | None,
         predict: Callable[[float], list[WorkerPrediction]] | None,
     ) -> HeadspaceReport:
-        """Computes the report of complete pairs."""
+        """Computes the report from complete pairs of stretches."""
         numbers = sorted({stretch.pair for stretch in stretches})
         real = [_per_step(stretches, pair, True) for pair in numbers]
         cached = [_per_step(stretches, pair, False) for pair in numbers]
@@ -127,24 +127,24 @@ class HeadspaceReport:
 
     @property
     def verdict(self) -> str:
-        """Recommendation in words."""
+        """The result in words, with a recommendation."""
         low = self.gain if self.gain_interval is None else self.gain_interval[0]
         high = self.gain if self.gain_interval is None else self.gain_interval[1]
-        if high < WORTH_IT:
+        if high < SMALL_GAIN:
             return "loading is not the bottleneck: optimise the model instead"
         if low <= 0:
             return (
-                f"unclear: loading costs between nothing and {high:.1%} of the training time; measure more steps, or on a "
-                "quieter machine"
+                f"unclear: loading costs between nothing and {high:.1%} of the training time; measure more steps, or "
+                "measure on an otherwise idle machine"
             )
-        if self.gain < WORTH_IT:
+        if self.gain < SMALL_GAIN:
             return f"loading costs little, {self.gain:.1%} of the training time: optimise the model instead"
         return f"loading costs {self.gain:.1%} of the training time{self._remedy()}"
 
     def _remedy(self) -> str:
         if not self.workers:
             return ""
-        enough = next((w for w in self.workers if w.step_ms <= self.cached_step_ms * (1 + ENOUGH)), None)
+        enough = next((w for w in self.workers if w.step_ms <= self.cached_step_ms * (1 + STEP_TOLERANCE)), None)
         if enough is not None:
             return f"; by simulation, {_workers(enough.workers)} would remove it"
         best = min(self.workers, key=lambda w: w.step_ms)
@@ -220,7 +220,7 @@ def _per_step(stretches: Sequence[Stretch], pair: int, is_real: bool) -> float:
 
 
 def _interval(gains: Sequence[float]) -> tuple[float, float] | None:
-    """Returns the 95% interval of the mean, by Student's t."""
+    """Returns the 95% confidence interval of the mean, from Student's t-distribution."""
     if len(gains) < 2:
         return None
     freedom = len(gains) - 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native, ranks
 from .batch_info import Batch, BatchInfo
-from .batches import Batches, ToldEpoch, has_accelerator
+from .batches import Batches, TrainerEpoch, can_pin_memory
 from .batches import pin_memory as pin_memory_of
 from .dataset import Dataset, Split, split_of
 from .epochs import Epochs, Last, State, StepTotals, as_json, given, last_policy
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 Size = int | tuple[int, int]
 """A side, or height and width, in pixels."""
 
-
-MAX_SAID = 10
-"""So many images that cannot be decoded are told of one by one."""
+MAX_LOGGED_IMAGES = 10
+"""Maximum number of images that cannot be decoded and are logged one by one."""
 
 
 class Loader(Epochs):
@@ -37,8 +36,8 @@ class Loader(Epochs):
     Threads of this process read, decode and assemble batches ahead of the program. Each `for batch in loader` is one
     epoch. A batch is a dictionary of arrays or tensors. `docs/reference/python.md` lists its entries.
 
-    A loader can be pickled, and continues in a forked process where it was, with its own threads. Its threads start with
-    the first batch and stop when an `iter()` is done or dropped.
+    A loader can be pickled. In a forked process, it continues at the same position, with its own threads. The threads
+    start with the first batch and stop when the loop is left early or the loader is released.
 
     An option that does not apply to the dataset or to the other options raises an error that names it.
 
@@ -50,8 +49,8 @@ class Loader(Epochs):
             `max_tokens_unpadded`.
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
         max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths. Records are concatenated.
-        shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps neighbours on disk
-            together. Default: `True`.
+        shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps records that
+            are adjacent on disk together. Default: `True`.
         seed: Integer from 0, for the order and for crops and flips. Default: 0.
         bucket: Which records may share a batch: `"none"`: any; `"length"`: records of similar length, with boundaries
             chosen for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`: sorted within windows of steps.
@@ -62,13 +61,14 @@ class Loader(Epochs):
         window_steps: With `bucket="windows"`: steps per window. Default: 50.
         block_records: With `shuffle="block"`: records per block. Default: 256.
         block_group: With `shuffle="block"`: blocks whose records are shuffled together. Default: 64.
-        longest_first: `True`: the largest batch comes first, so that a lack of memory shows at once. Default: `False`.
-        oversize: With a token budget: records that exceed it on their own. `"error"` rejects them, `"drop"` leaves them
-            out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
+        longest_first: `True`: the largest batch comes first, so that an out-of-memory error occurs at once.
+            Default: `False`.
+        oversize: With a token budget: records that exceed it by themselves. `"error"` rejects them, `"drop"` leaves
+            them out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
         last: Records that do not fill the last step: `"short"` makes smaller batches, `"drop"` leaves them out, `"pad"` adds
             rows without a record, `"wrap"` repeats records. Default: `"short"`.
-        drop_last: `True` is the same as `last="drop"`, `False` as `last="short"`. Default: `None`, which leaves it to
-            `last`.
+        drop_last: `True` is the same as `last="drop"`, `False` as `last="short"`. Default: `None`, and
+            `last` applies.
 
         seq_len: Text only. Packs documents into rows of this many tokens; a batch has `batch_size` rows.
         packing: With `seq_len`: `"best_fit"` or `"concat"`. Default: `"best_fit"`.
@@ -79,7 +79,8 @@ class Loader(Epochs):
         pad_to_multiple_of: Text only. Rounds the width of a batch up to a multiple, in tokens. Default: 1.
         labels_for: Text only. `"huggingface"`: the model shifts labels itself. `"next_token"`: the loss compares logits and
             labels position by position. Default: `"next_token"` in packed rows, else `"huggingface"`.
-        shift_labels: Text only. `True` stands for `labels_for="next_token"`, `False` for `"huggingface"`. Default: `None`.
+        shift_labels: Text only. `True` is the same as `labels_for="next_token"`, `False` as `"huggingface"`.
+            Default: `None`.
         stored_packing: Text that was packed by `dsconvert text --pack` only. `"keep"` returns the stored rows, `"ignore"`
             treats each row as one document. Default: `"keep"`.
         id_dtype: Text only. Type of ids, labels and masks: `"int64"` or `"int32"`. Default: `"int64"`.
@@ -99,13 +100,13 @@ class Loader(Epochs):
 
         fields: Names of the entries of a batch, in order; may include stored fields. Default: see
             `docs/reference/python.md`.
-        transform: Function of one record, called on the threads of the loader. It gets a dictionary, with the image as
-            a `uint8` array, and returns a dictionary; values of the same shape are stacked. Replaces cropping, padding
-            and labels. Default: `None`.
+        transform: Function of one record, called on the threads of the loader. It receives a dictionary, with the image
+            as a `uint8` array, and returns a dictionary; values of the same shape are stacked. Replaces cropping,
+            padding and labels. Default: `None`.
         batch_transform: Function of one batch, called on the threads of the loader. Its return value is the batch.
             Default: `None`.
         as_torch: `True` returns torch tensors instead of numpy arrays. Default: `False`.
-        pin_memory: `True` returns tensors in pinned memory, which is a copy; needs CUDA. Default: `False`.
+        pin_memory: `True` returns tensors in pinned memory, which are copies; needs CUDA. Default: `False`.
 
         num_threads: Threads that make batches, from 0 to 1024. 0 makes each batch when it is requested. Default: the cores
             that this process may use ÷ the ranks on this machine.
@@ -127,7 +128,7 @@ class Loader(Epochs):
         source: str | os.PathLike[str] | Dataset | Split,
         *,
         split: str | None = None,
-        # How records become batches.
+        # Which records form a batch.
         batch_size: int | None = None,
         max_tokens: int | None = None,
         max_tokens_unpadded: int | None = None,
@@ -208,14 +209,14 @@ class Loader(Epochs):
         elif batch_transform is not None:
             self._finisher = BatchFinisher(None, None, batch_transform, self.as_torch)
         self.blank_rows = 0
-        """Rows of this rank that came without their image so far (`undecodable="blank"`)."""
-        self._pin = pin_memory_of if pin_memory and has_accelerator() else None
+        """Number of rows of this rank so far whose image could not be decoded (`undecodable="blank"`)."""
+        self._pin = pin_memory_of if pin_memory and can_pin_memory() else None
         self._finalizer: weakref.finalize[..., Loader] | None = None
-        """Stops the threads that run functions of the user."""
+        """Stops the threads that run user functions, before the interpreter exits."""
         self._native: _native.Loader | None = self._open(self._micro_batches)
         self._process = os.getpid()
         self._saved: str | None = None
-        """The state, while there is no native half."""
+        """State that the next native loader continues from, while there is none."""
 
     def _open(self, micro_batches: int, state: str | None = None) -> _native.Loader:
         options = as_json({**self._options, "micro_batches": micro_batches})
@@ -242,7 +243,7 @@ class Loader(Epochs):
         return {**self.__dict__, "_saved": self._handle().state(), "_native": None, "_finalizer": None}
 
     def __len__(self) -> int:
-        """Returns the number of batches of this rank in the epoch. It is exact for packed rows, too."""
+        """Returns the exact number of batches of this rank in the epoch, for packed rows, too."""
         return self._handle().len()
 
     @property
@@ -282,15 +283,15 @@ class Loader(Epochs):
         return None if totals is None else StepTotals(*totals)
 
     def state_dict(self) -> State:
-        """Returns the position of the loader: after the returned batches, not the prepared ones. Equal on every
-        rank."""
+        """Returns the position of the loader, equal on every rank: after the batches that were returned, not those that
+        were prepared."""
         state: State = json.loads(self._handle().state())
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to the position of a saved state, possibly with other numbers of ranks and threads or another layout.
+        """Goes to the position of a saved state. The numbers of ranks and threads may differ from when it was saved.
 
-        Unless `micro_batches` was given, it becomes that of the state, so that the number of ranks may change.
+        Unless `micro_batches` was given, it is taken from the state.
         """
         micro_batches = self._micro_batches_of(state)
         if micro_batches == self._micro_batches:
@@ -301,26 +302,26 @@ class Loader(Epochs):
             self._micro_batches = micro_batches
         self._loaded()
 
-    def _report(self, messages: list[str]) -> None:
-        """Counts rows without their image, and logs the reasons of the first ones."""
+    def _count_blank_rows(self, messages: list[str]) -> None:
+        """Counts rows whose image could not be decoded, and logs the errors of the first ones."""
         for message in messages:
             self.blank_rows += 1
-            if self.blank_rows <= MAX_SAID:
+            if self.blank_rows <= MAX_LOGGED_IMAGES:
                 ranks.logger.warning("%s: its row is blank", message)
-            elif self.blank_rows == MAX_SAID + 1:
-                ranks.logger.warning("there are more such images: Loader.blank_rows counts them")
+            elif self.blank_rows == MAX_LOGGED_IMAGES + 1:
+                ranks.logger.warning("further blank rows are not logged; Loader.blank_rows counts them")
 
     @property
-    def batch_sampler(self) -> ToldEpoch:
+    def batch_sampler(self) -> TrainerEpoch:
         """Receives the epoch from Lightning, like the samplers of a `DataLoader`."""
-        return ToldEpoch(self)
+        return TrainerEpoch(self)
 
     def _repr_html_(self) -> str:
         """Returns the split, the given options and the epoch as an HTML table, for notebooks."""
         rows: dict[str, Any] = {"split": f"{self._split.name} of {self._split.path}", **self._given}
         rows["rank"] = f"{self._layout.rank} of {self._layout.world_size}"
         rows["epoch"] = self.epoch
-        if "seq_len" not in self._given:  # counting packed rows may take long
+        if "seq_len" not in self._given:  # counting packed rows may be slow
             rows["batches left in the epoch"] = f"{self._remaining():,} of {len(self):,}"
         return table("Loader", rows)
 
@@ -330,8 +331,8 @@ class Loader(Epochs):
         return f"<dsconvert.Loader of {split}: {options}; epoch {self.epoch}>"
 
     def as_dataset(self) -> LoaderDataset:
-        """Returns the loader as a torch `IterableDataset`, for `DataLoader(…, batch_size=None)` and the like. It needs
-        no worker processes, and raises an error with more than one."""
+        """Returns the loader as a torch `IterableDataset`, for `DataLoader(…, batch_size=None)` and similar
+        loaders. It needs no worker processes, and raises an error with more than one."""
         from .torch_dataset import LoaderDataset
 
         return LoaderDataset(self)

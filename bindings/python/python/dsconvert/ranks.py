@@ -16,7 +16,8 @@ logger = logging.getLogger("dsconvert")
 # Environment variables that launchers set: rank and world size.
 _RANKS = [
     ("RANK", "WORLD_SIZE"),  # torchrun, and most others
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # of srun; a batch script is also process 0 of many, but alone
+    # SLURM_NTASKS would be wrong: it is also set in a batch script, which is a single process.
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
 ]
@@ -27,7 +28,7 @@ _said: set[tuple[object, ...]] = set()
 
 
 class Layout(NamedTuple):
-    """Position of a process among others. Each group of `replication` adjacent processes gets identical batches."""
+    """Rank of a process. Each group of `replication` adjacent processes gets identical batches."""
 
     rank: int
     world_size: int
@@ -46,7 +47,7 @@ class Layout(NamedTuple):
 def layout(rank: int | None = None, world_size: int | None = None, replication: int = 1) -> Layout:
     """Returns the given layout or, by default, that of `torch.distributed` or of the environment.
 
-    A layout that was found is logged once, by the logger `dsconvert`.
+    A layout that was detected is logged once, by the logger `dsconvert`.
     """
     if (rank is None) != (world_size is None):
         raise UsageError("give both rank and world_size, or neither")
@@ -59,8 +60,8 @@ def layout(rank: int | None = None, world_size: int | None = None, replication: 
     chosen.share(chosen.ranks if replication > 0 else 1)
     if source is not None and chosen not in _said:
         _said.add(chosen)
-        groups = f", in groups of {replication} that get the same" if replication > 1 else ""
-        logger.warning("batches are those of rank %d of %d (from %s)%s", *found, source, groups)
+        groups = f", in groups of {replication} that get the same batches" if replication > 1 else ""
+        logger.warning("using rank %d of %d (from %s)%s", *found, source, groups)
     return chosen
 
 

@@ -24,11 +24,11 @@ Oversize: TypeAlias = Literal["error", "drop", "alone", "truncate"]
 
 
 class BatchSampler(Epochs):
-    """Returns the record ordinals of one batch after the other: a `batch_sampler` for `DataLoader`.
+    """A `batch_sampler` for `DataLoader`, which returns the record ordinals of each batch.
 
     All options have the defaults of `dsconvert.Loader`, and the batches hold the same records. Each `iter()` is an
-    epoch. The first is epoch 0, the epoch of `set_epoch`, or the rest of the epoch of a loaded state; every other one
-    is the epoch after.
+    epoch. The first is epoch 0, the epoch that `set_epoch` sets, or the rest of the epoch of a loaded state. Each later
+    one is the next epoch.
 
     Args:
         source: Path of a dataset, a `Dataset`, a `Split`, or the lengths of the records of your own dataset.
@@ -36,8 +36,8 @@ class BatchSampler(Epochs):
         batch_size: Records per batch, an integer from 1. Give this, `max_tokens` or `max_tokens_unpadded`.
         max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
         max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths.
-        shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps neighbours on disk
-            together. Default: `True`.
+        shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps records that
+            are adjacent on disk together. Default: `True`.
         seed: Integer from 0, for the order. Default: 0.
         bucket: Which records may share a batch: `"none"`: any; `"length"`: records of similar length, with boundaries
             chosen for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`: sorted within windows of steps.
@@ -48,13 +48,14 @@ class BatchSampler(Epochs):
         window_steps: With `bucket="windows"`: steps per window. Default: 50.
         block_records: With `shuffle="block"`: records per block. Default: 256.
         block_group: With `shuffle="block"`: blocks whose records are shuffled together. Default: 64.
-        longest_first: `True`: the largest batch comes first, so that a lack of memory shows at once. Default: `False`.
-        oversize: With a token budget: records that exceed it on their own. `"error"` rejects them, `"drop"` leaves them
-            out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
+        longest_first: `True`: the largest batch comes first, so that an out-of-memory error occurs at once.
+            Default: `False`.
+        oversize: With a token budget: records that exceed it by themselves. `"error"` rejects them, `"drop"` leaves
+            them out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
         last: Records that do not fill the last step: `"short"` makes smaller batches, `"drop"` leaves them out, `"wrap"`
             repeats records. Default: `"short"`.
-        drop_last: `True` is the same as `last="drop"`, `False` as `last="short"`. Default: `None`, which leaves it to
-            `last`.
+        drop_last: `True` is the same as `last="drop"`, `False` as `last="short"`. Default: `None`, and
+            `last` applies.
         pad_to_multiple_of: Multiple that the width of a batch is rounded up to, in tokens. Default: 1.
         micro_batches: Micro-batches of a global step, over all ranks; a multiple of the number of ranks. Default: one per
             rank.
@@ -95,7 +96,7 @@ class BatchSampler(Epochs):
     ) -> None:
         super().__init__(layout(rank, world_size, replication), micro_batches)
         if last == "pad":
-            raise UsageError("a list of ordinals has no rows without record: last cannot be 'pad' here")
+            raise UsageError("last='pad' does not apply: a list of ordinals cannot have rows without a record")
         self._source: Split | list[int] = (
             split_of(source, split)
             if isinstance(source, (str, os.PathLike, Dataset, Split))
@@ -107,7 +108,7 @@ class BatchSampler(Epochs):
         self._process = os.getpid()
         self._epoch = 0
         self._done = 0
-        """Batches of this rank in the epoch that were given."""
+        """Number of batches of this rank that were returned in this epoch."""
 
     def _open(self, micro_batches: int) -> tuple[_native.Plan, list[int]]:
         """Opens the plan, and returns it with the micro-batches of each step that belong to this rank."""
@@ -146,13 +147,13 @@ class BatchSampler(Epochs):
         return self.steps * len(self._share)
 
     def __iter__(self) -> Iterator[list[int]]:
-        iteration, total, per_step = self._begin(), len(self), len(self._share)
+        iteration, total, per_step = self._start_iteration(), len(self), len(self._share)
         while self._done < total:
-            step, turn = divmod(self._done, per_step)
-            batch = self._handle().batch(self._epoch, step, self._share[turn])
+            step, index = divmod(self._done, per_step)
+            batch = self._handle().batch(self._epoch, step, self._share[index])
             self._done += 1
             yield batch
-            self._check(iteration)
+            self._check_iteration(iteration)
 
     @property
     def epoch(self) -> int:
@@ -166,7 +167,7 @@ class BatchSampler(Epochs):
         return len(self) - self._done
 
     def counts(self) -> dict[str, int]:
-        """Returns how many records of the epoch there are, are delivered, repeated, dropped, and over the budget."""
+        """Returns how many records the epoch has, delivers, repeats and drops, and how many exceed the budget."""
         return dict(self._handle().counts(self._epoch))
 
     def totals(self, step: int, epoch: int | None = None) -> StepTotals:
@@ -174,14 +175,13 @@ class BatchSampler(Epochs):
         return StepTotals(*self._handle().totals(self._epoch if epoch is None else epoch, step))
 
     def state_dict(self) -> State:
-        """Returns the position of the sampler: equal on every rank, and the same as that of a `Loader` with these
-        options.
+        """Returns the position of the sampler, equal on every rank and to that of a `Loader` with the same options.
 
         A batch counts as soon as it is returned, but `DataLoader` requests batches before training uses them. Let
         torchdata's `StatefulDataLoader` save this state: it keeps track of the batches in use.
         """
-        step, turn = divmod(self._done, len(self._share))
-        state: State = json.loads(self._handle().state(self._epoch, step, turn * self._layout.ranks))
+        step, index = divmod(self._done, len(self._share))
+        state: State = json.loads(self._handle().state(self._epoch, step, index * self._layout.ranks))
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -193,8 +193,9 @@ class BatchSampler(Epochs):
         epoch, step, done = plan.resume(as_json(dict(state)))
         if done % self._layout.ranks:
             raise UsageError(
-                f"{done} micro-batches of a step are done, which {self._layout.ranks} ranks cannot have done together",
-                remedy="go on with as many ranks as saved the state, or save it between two global steps",
+                f"{done} micro-batches of the unfinished step are done, "
+                f"which cannot be shared by {self._layout.ranks} ranks",
+                remedy="resume with the number of ranks that saved the state, or save it between two global steps",
             )
         self._plan, self._share, self._micro_batches = plan, share, micro_batches
         self._epoch, self._done = epoch, step * len(share) + done // self._layout.ranks

@@ -1,4 +1,4 @@
-"""An opened dataset that reopens itself in other processes."""
+"""The opened dataset behind datasets and splits, which reopens itself in other processes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from . import _native
 from .errors import Place, UsageError
 
 Record = dict[str, Any]
-"""A record: names of fields and values. Texts and JSON are `str`, images and other bytes `bytes` (or, decoded, `uint8`
-arrays of height × width × channels), token ids `uint16` or `uint32` arrays that view the file and cannot be written,
-numbers `int`, `float` and `bool`; what is missing is `None`."""
+"""A record: names and values of its fields. Text and JSON are `str`; images and other bytes are `bytes` or, if decoded,
+`uint8` arrays of height × width × channels; token ids are read-only `uint16` or `uint32` arrays that view the file;
+numbers are `int`, `float` and `bool`. A missing value is `None`."""
 
 Transform = Callable[[Record], Any]
 
@@ -34,7 +34,7 @@ class Source:
             known = getattr(self, "fingerprint", native.fingerprint)
             if native.fingerprint != known:
                 raise UsageError(
-                    f"{self.path}: this is another dataset than the one that was opened here before",
+                    f"{self.path}: the dataset was replaced after it was opened",
                     place=Place(self.path),
                     remedy="open it again",
                 )
@@ -49,14 +49,14 @@ class Source:
         self._process = 0
 
 
-class Opened:
-    """Properties of the dataset that datasets and splits share."""
+class DatasetProperties:
+    """Properties that a dataset and its splits share."""
 
     _source: Source
 
     @property
     def path(self) -> str:
-        """The directory of the dataset."""
+        """The directory or URL of the dataset."""
         return self._source.path
 
     @property

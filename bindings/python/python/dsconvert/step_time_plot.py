@@ -25,7 +25,7 @@ text.real, text.cached { stroke: none }
 def step_time_svg(
     stretches: Sequence[tuple[bool, int, int, float]], real_ms: float, cached_ms: float, title: str
 ) -> str:
-    """Draws stretches, each as: whether it is real, first step, number of steps, and mean milliseconds per step."""
+    """Draws stretches, given as tuples: is real, first step, number of steps, and mean milliseconds per step."""
     top_ms = max([real_ms, cached_ms, *(ms for *_, ms in stretches)]) * 1.08 or 1.0
     first = min((first for _, first, _, _ in stretches), default=0)
     last = max((first + steps for _, first, steps, _ in stretches), default=1)

@@ -17,7 +17,7 @@ BatchTransform = Callable[[Batch], Any]
 
 
 class BatchFinisher:
-    """The last stage of making a batch, on the thread that made it."""
+    """Calls the functions of the user on a batch, on the thread that assembled it."""
 
     def __init__(
         self,
@@ -32,22 +32,22 @@ class BatchFinisher:
         self._as_torch = as_torch
 
     def __call__(self, batch: Batch, info: tuple[Any, ...]) -> Any:
-        made: Any = batch
+        result: Any = batch
         current.info = BatchInfo(*info)
         try:
             if self._split is not None and self._transform is not None:
                 records = self._split.__getitems__(current.info.records)
-                made = collate(list(map(self._transform, records)), self._as_torch)
+                result = collate(list(map(self._transform, records)), self._as_torch)
             if self._batch_transform is not None:
-                made = self._batch_transform(made)
-                if made is None:
+                result = self._batch_transform(result)
+                if result is None:
                     raise UsageError("batch_transform returned None", remedy="return the batch")
         except StopIteration as error:
             # It would silently end the epoch.
             raise RuntimeError("a transform of the Loader raised StopIteration") from error
         finally:
             current.info = None
-        return made
+        return result
 
 
 def record_finisher(
@@ -58,7 +58,7 @@ def record_finisher(
     decode: bool,
     as_torch: bool,
 ) -> BatchFinisher:
-    """Returns a finisher that reads the records of a batch itself."""
+    """Returns a finisher that reads the records of a batch itself and calls `transform` on each."""
     decode = decode and split.kind == "images"
     records = Split(split._source, split.name, fields=split._fields if fields is None else fields, decode=decode)
     return BatchFinisher(records, transform, batch_transform, as_torch)

@@ -12,19 +12,19 @@ from .benchmark import load_times
 from .loader import Loader
 from .simulation import simulate
 
-BATCHES = 24
+MAX_LOADED_BATCHES = 24
 """Maximum number of batches that are loaded for a prediction."""
-SECONDS = 10.0
-"""Maximum duration of the loading on which a prediction is based."""
-SIMULATED = 400
-"""Batches of a simulation."""
-NEEDS_A_CORE = 0.5
-"""Share of CPU time above which workers compete for cores."""
+MAX_LOADING_SECONDS = 10.0
+"""Maximum time spent on loading them."""
+SIMULATED_BATCHES = 400
+"""Number of batches in a simulation."""
+CPU_BOUND_SHARE = 0.5
+"""Share of CPU time from which loading counts as bound by the CPU: workers then compete for cores."""
 
 
 @dataclass(frozen=True)
 class WorkerPrediction:
-    """Simulated training with a number of workers (threads, of a `Loader`)."""
+    """Predicted step time with a number of workers (for a `Loader`: threads)."""
 
     workers: int
     step_ms: float
@@ -46,7 +46,7 @@ def predict_workers(loader: Any, step_ms: float) -> list[WorkerPrediction]:
         current, prefetch, in_order = int(loader._options["num_threads"]), 2, True
     else:
         return []
-    times, cpu_share = load_times(loader, BATCHES, SECONDS)
+    times, cpu_share = load_times(loader, MAX_LOADED_BATCHES, MAX_LOADING_SECONDS)
     if not times:
         return []
     trace = [max(1e-6, seconds * 1e3) for seconds in times]
@@ -57,9 +57,7 @@ def predict_workers(loader: Any, step_ms: float) -> list[WorkerPrediction]:
     return [
         WorkerPrediction(
             workers,
-            simulated_step_ms(
-                trace, step_ms, workers, prefetch, in_order=in_order, cores=cores_of(cpu_share), batches=SIMULATED
-            ),
+            simulated_step_ms(trace, step_ms, workers, prefetch, in_order=in_order, cores=cores_of(cpu_share)),
         )
         for workers in sorted(counts)
         if 0 < workers <= 1024
@@ -67,9 +65,9 @@ def predict_workers(loader: Any, step_ms: float) -> list[WorkerPrediction]:
 
 
 def cores_of(cpu_share: float) -> int | None:
-    """Returns how many loads can run at the same time on the cores of this process; None if loading hardly needs
-    them."""
-    if cpu_share < NEEDS_A_CORE:
+    """Returns how many batches the cores of this process can load at the same time, or None if loading is not bound by
+    the CPU."""
+    if cpu_share < CPU_BOUND_SHARE:
         return None
     # Rounded: the share of a load that uses one core is often measured as slightly more than 1.
     return max(1, round(len(os.sched_getaffinity(0)) / cpu_share))
@@ -84,7 +82,7 @@ def simulated_step_ms(
     in_order: bool = True,
     cores: int | None = None,
     transfer_ms: float | None = None,
-    batches: int = SIMULATED,
+    batches: int = SIMULATED_BATCHES,
 ) -> float:
     """Returns the mean time of a step after the first batch has arrived."""
     done = simulate(

@@ -29,7 +29,7 @@ pub(super) const IMAGE_PATH: &str = "path";
 #[derive(Serialize, Deserialize)]
 struct Metadata {
     info: Info,
-    dsconvert: Option<Own>,
+    dsconvert: Option<OwnMetadata>,
 }
 
 /// The part that the `datasets` package reads.
@@ -40,7 +40,7 @@ struct Info {
 
 /// The part that Arrow types cannot express.
 #[derive(Serialize, Deserialize)]
-struct Own {
+struct OwnMetadata {
     kind: Kind,
     /// Field type of each column.
     types: Vec<FieldType>,
@@ -61,7 +61,7 @@ pub(super) fn metadata(schema: &Schema) -> Result<String> {
     let features = schema.fields.iter().map(|f| (f.name.clone(), feature(f.ty, schema))).collect();
     let types = schema.fields.iter().map(|f| f.ty).collect();
     let nullable = schema.fields.iter().map(|f| f.nullable).collect();
-    let own = Own { kind: schema.kind, types, nullable };
+    let own = OwnMetadata { kind: schema.kind, types, nullable };
     serde_json::to_string(&Metadata { info: Info { features }, dsconvert: Some(own) })
         .map_err(|e| Error::usage("the schema cannot be written").caused_by(e))
 }
@@ -71,14 +71,14 @@ pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<
     let foreign = || {
         Error::new(
             ErrorKind::Unsupported,
-            "this file is no shard of dsconvert: its metadata does not tell the schema",
+            "the file is not a dsconvert shard: its metadata does not contain a dsconvert schema",
         )
     };
     let metadata: Metadata = serde_json::from_str(metadata.ok_or_else(foreign)?)
         .map_err(|e| Error::corrupt("the metadata of the shard is damaged").caused_by(e))?;
     let own = metadata.dsconvert.ok_or_else(foreign)?;
     if own.types.len() != arrow.fields().len() || own.nullable.len() != own.types.len() {
-        return Err(Error::corrupt("the metadata of the shard tells another number of columns"));
+        return Err(Error::corrupt("the metadata of the shard describes a different number of columns"));
     }
     let fields = arrow
         .fields()
@@ -101,7 +101,7 @@ pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<
 pub(super) fn expect(schema: &Schema, found: &ArrowSchema) -> Result<()> {
     if schema.fields.len() != found.fields().len() {
         return Err(Error::corrupt(format!(
-            "the shard has {} columns, the schema has {} fields",
+            "the shard has {} columns, but the schema has {} fields",
             found.fields().len(),
             schema.fields.len()
         )));
@@ -112,7 +112,7 @@ pub(super) fn expect(schema: &Schema, found: &ArrowSchema) -> Result<()> {
             && same_type(&data_type(field.ty), column.data_type());
         if !same {
             return Err(Error::corrupt(format!(
-                "the shard has a column {:?} of type {}, the schema a field {:?} of type {}",
+                "the shard has column {:?} of type {}, but the schema has field {:?} of type {}",
                 column.name(),
                 column.data_type(),
                 field.name,
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_tells_the_schema_it_was_written_with() {
+    fn the_schema_is_recovered_from_arrow_metadata() {
         let all = [Field::nullable("j", FieldType::Json), Field::required("n", FieldType::IdsU32)];
         for schema in [
             Schema::images(Some(vec!["cat".into()]), all.to_vec()).unwrap(),

@@ -12,7 +12,7 @@ pub const MAX_RECORD_BYTES: u64 = 1 << 30;
 pub(super) fn record(schema: &Schema, record: &Record) -> Result<u64> {
     if record.values.len() != schema.fields.len() {
         return Err(Error::usage(format!(
-            "the record has {} values, its schema has {} fields",
+            "the record has {} values, but its schema has {} fields",
             record.values.len(),
             schema.fields.len()
         )));
@@ -24,8 +24,10 @@ pub(super) fn record(schema: &Schema, record: &Record) -> Result<u64> {
     }
     let bytes = record.canonical_size();
     if bytes > MAX_RECORD_BYTES {
-        return Err(Error::usage(format!("the record has {bytes} bytes, the limit is {MAX_RECORD_BYTES}"))
-            .help("split the item into smaller ones"));
+        return Err(Error::usage(format!(
+            "the record has {bytes} bytes, but the limit is {MAX_RECORD_BYTES}"
+        ))
+        .help("split the item into smaller ones"));
     }
     Ok(bytes)
 }
@@ -68,7 +70,7 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
         FieldType::Label => format!(" of {} classes", schema.class_names.len()),
         _ => String::new(),
     };
-    Err(format!("field {:?} {holds}, which does not fit {required}{}{limit}", field.name, field.ty.name()))
+    Err(format!("field {:?} {holds}; expected {required}{}{limit}", field.name, field.ty.name()))
 }
 
 #[cfg(test)]
@@ -80,7 +82,7 @@ mod tests {
     use crate::schema::IdWidth;
 
     #[test]
-    fn only_what_fits_a_field_passes() {
+    fn values_must_fit_the_type_of_their_field() {
         let classes = Some(vec!["a".to_owned(), "b".to_owned()]);
         let schema = Schema::images(classes, vec![]).unwrap();
         let fits = |ty, v: Value| value(&schema, &Field::nullable("x", ty), &v).is_ok();
@@ -99,6 +101,6 @@ mod tests {
         assert!(fits(FieldType::Json, Value::Null));
         let required = Field::required("name", FieldType::String);
         let why = value(&schema, &required, &Value::<Bytes>::Null).unwrap_err();
-        assert_eq!(why, "field \"name\" is null, which does not fit required string");
+        assert_eq!(why, "field \"name\" is null; expected required string");
     }
 }

@@ -36,15 +36,15 @@ impl ColumnBuilders {
     /// Creates empty builders for all columns.
     #[cfg(any(feature = "arrow", test))]
     pub(super) fn new(schema: &Schema) -> Result<Self> {
-        Self::of(schema, |_| true)
+        Self::for_fields(schema, |_| true)
     }
 
-    /// Creates empty builders for the fields selected by `wanted`.
-    pub(super) fn of(schema: &Schema, wanted: impl Fn(&Field) -> bool) -> Result<Self> {
-        let fields = schema.fields.iter().enumerate().filter(|(_, field)| wanted(field));
-        let columns: Vec<_> = fields.map(|(place, field)| (place, ColumnBuilder::new(field))).collect();
-        let places: Vec<usize> = columns.iter().map(|(place, _)| *place).collect();
-        let arrow = to_arrow(schema)?.project(&places).map_err(internal)?;
+    /// Creates empty builders for the fields selected by `include`.
+    pub(super) fn for_fields(schema: &Schema, include: impl Fn(&Field) -> bool) -> Result<Self> {
+        let fields = schema.fields.iter().enumerate().filter(|(_, field)| include(field));
+        let columns: Vec<_> = fields.map(|(index, field)| (index, ColumnBuilder::new(field))).collect();
+        let indices: Vec<usize> = columns.iter().map(|(index, _)| *index).collect();
+        let arrow = to_arrow(schema)?.project(&indices).map_err(internal)?;
         Ok(Self { arrow: Arc::new(arrow), columns, rows: 0, bytes: 0 })
     }
 
@@ -66,8 +66,8 @@ impl ColumnBuilders {
 
     /// Appends `record`, which fits the schema and has a canonical size of `bytes`.
     pub(super) fn push(&mut self, record: &Record, bytes: u64) -> Result<()> {
-        for (place, column) in &mut self.columns {
-            column.push(record.values.get(*place).unwrap_or(&Value::Null))?;
+        for (index, column) in &mut self.columns {
+            column.push(record.values.get(*index).unwrap_or(&Value::Null))?;
         }
         self.rows += 1;
         self.bytes += bytes;
@@ -96,8 +96,8 @@ enum ColumnBuilder {
     UInt64(UInt64Builder),
     Float32(Float32Builder),
     Float64(Float64Builder),
-    Ids16(Lists<UInt16Type>),
-    Ids32(Lists<UInt32Type>),
+    Ids16(ListBuilder<UInt16Type>),
+    Ids32(ListBuilder<UInt32Type>),
 }
 
 impl ColumnBuilder {
@@ -113,8 +113,8 @@ impl ColumnBuilder {
             FieldType::UInt64 => ColumnBuilder::UInt64(UInt64Builder::new()),
             FieldType::Float32 => ColumnBuilder::Float32(Float32Builder::new()),
             FieldType::Float64 => ColumnBuilder::Float64(Float64Builder::new()),
-            FieldType::IdsU16 => ColumnBuilder::Ids16(Lists::new()),
-            FieldType::IdsU32 => ColumnBuilder::Ids32(Lists::new()),
+            FieldType::IdsU16 => ColumnBuilder::Ids16(ListBuilder::new()),
+            FieldType::IdsU32 => ColumnBuilder::Ids32(ListBuilder::new()),
         }
     }
 
@@ -179,13 +179,13 @@ impl ColumnBuilder {
 }
 
 /// Builder of a list column. Unlike the arrow-rs builder, it appends whole lists instead of single items.
-struct Lists<T: ArrowPrimitiveType> {
+struct ListBuilder<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,
     offsets: Vec<i32>,
     valid: NullBufferBuilder,
 }
 
-impl<T: ArrowPrimitiveType> Lists<T> {
+impl<T: ArrowPrimitiveType> ListBuilder<T> {
     fn new() -> Self {
         Self { values: Vec::new(), offsets: vec![0], valid: NullBufferBuilder::new(0) }
     }
@@ -208,5 +208,5 @@ impl<T: ArrowPrimitiveType> Lists<T> {
 
 /// Returns the error for inconsistent columns: a bug in this module.
 fn internal(e: arrow_schema::ArrowError) -> Error {
-    Error::internal("the records cannot be made into columns").caused_by(e)
+    Error::internal("the records cannot be converted to columns").caused_by(e)
 }

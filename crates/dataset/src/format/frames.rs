@@ -60,7 +60,7 @@ impl Fault {
     /// Converts the fault into an error for the frame at `offset` in `blob`.
     pub(super) fn into_error(self, blob: &Blob, offset: u64) -> Error {
         match self {
-            Fault::Short => Error::corrupt("the record is cut short").at_offset(offset),
+            Fault::Short => Error::corrupt("the record is truncated").at_offset(offset),
             Fault::Bad { at, why } => Error::corrupt(why).at_offset(offset + at as u64),
         }
         .at_path(blob.path())
@@ -90,7 +90,7 @@ impl<C: FrameCodec> ShardWriter for FrameWriter<C> {
         if let Err(e) = self.file.write_all(&self.frame) {
             return Err(Error::io("write", self.file.path(), e));
         }
-        // Now rather than before the next record, which may be in memory by then.
+        // Shrinking only in the next call would hold this frame and the next record in memory at the same time.
         self.frame.clear();
         self.frame.shrink_to(KEPT_FRAME_BYTES);
         Ok(placed)
@@ -119,7 +119,7 @@ impl<C: FrameCodec> ShardReader for FrameReader<C> {
         let fail = |fault: Fault| fault.into_error(&self.blob, at.position);
         match self.codec.decode(&bytes).map_err(fail)? {
             (record, size) if size == bytes.len() => Ok(record),
-            (_, size) => Err(fail(Fault::bad(size, "the record ends before its bytes do"))),
+            (_, size) => Err(fail(Fault::bad(size, "unexpected bytes after the record"))),
         }
     }
 
@@ -177,7 +177,7 @@ fn next_frame<T>(
                 *window = blob.read(offset, wanted.min(rest))?;
                 wanted = wanted.saturating_mul(2);
             }
-            Ok(_) => return Err(Fault::bad(0, "a record without bytes").into_error(blob, offset)),
+            Ok(_) => return Err(Fault::bad(0, "the record is empty").into_error(blob, offset)),
             Err(fault) => return Err(fault.into_error(blob, offset)),
         }
     }

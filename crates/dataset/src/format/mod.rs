@@ -48,7 +48,7 @@ use protobuf::Protobuf;
 
 pub use check::MAX_RECORD_BYTES;
 
-/// Bytes at the start of a shard that identify its format.
+/// Bytes read from the start of a shard to find the signature of its format.
 const SNIFFED_BYTES: u64 = 64;
 
 /// First and last four bytes of a Parquet file.
@@ -106,7 +106,8 @@ impl FromStr for Format {
 
     fn from_str(s: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|f| f.name() == s).ok_or_else(|| {
-            Error::usage(format!("{s:?} is no format")).help("use parquet, arrow, msgpack or protobuf")
+            Error::usage(format!("unknown format `{s}`"))
+                .help("expected one of parquet, arrow, msgpack, protobuf")
         })
     }
 }
@@ -161,7 +162,8 @@ pub trait ShardReader: Send + Sync {
     /// Returns the record at `at`. Text, bytes and ids are views into a mapped shard where the format allows it.
     fn get(&self, at: Placed) -> Result<Record>;
 
-    /// Returns the records at `at` (any order, repeats allowed) in the given order. Decodes each row group once.
+    /// Returns the records at `at` in the given order, which may be any order and contain repeats. Decodes each row
+    /// group once.
     fn get_many(&self, at: &[Placed]) -> Result<Vec<Record>> {
         at.iter().map(|&at| self.get(at)).collect()
     }
@@ -170,8 +172,8 @@ pub trait ShardReader: Send + Sync {
     /// memory. Returns false if they cannot be borrowed for any reason; [`ShardReader::get_many`] then returns the
     /// records or the error.
     ///
-    /// For callers that only inspect values: a separate view per value would update a reference count shared by all
-    /// threads.
+    /// This is for callers that only inspect values: an owned view per value would update a reference count that all
+    /// threads share.
     fn lend<'a>(&'a self, at: &[Placed], values: &mut Vec<Value<&'a [u8]>>) -> bool {
         let _ = (at, values);
         false
@@ -281,7 +283,7 @@ pub fn check_built(format: Format) -> Result<()> {
 fn no_feature(format: Format) -> Error {
     Error::new(
         ErrorKind::Unsupported,
-        format!("this program was built without the feature \"{format}\" of dsconvert-reader"),
+        format!("this program was built without the `{format}` feature of dsconvert-reader"),
     )
     .help("add the feature to Cargo.toml")
 }

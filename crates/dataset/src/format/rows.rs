@@ -23,8 +23,9 @@ impl DecodedRows {
     pub(super) fn new(schema: &Schema, batch: &RecordBatch) -> Result<Self, String> {
         let mut columns = Vec::with_capacity(schema.fields.len());
         for (field, column) in schema.fields.iter().zip(batch.columns()) {
-            let payload = payload(field.ty, column)
-                .ok_or_else(|| format!("column {:?} is of type {}", field.name, column.data_type()))?;
+            let payload = payload(field.ty, column).ok_or_else(|| {
+                format!("column {:?} has unexpected type {}", field.name, column.data_type())
+            })?;
             columns.push((field.clone(), column.clone(), payload));
         }
         Ok(Self { columns, len: batch.num_rows() })
@@ -95,14 +96,14 @@ fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Resul
     if column.is_null(row) {
         return Ok(Value::Null);
     }
-    let other = || format!("column {:?} is of another type", field.name);
+    let other = || format!("column {:?} has an unexpected type", field.name);
     let cut =
         |range: Option<Bytes>| range.ok_or_else(|| format!("column {:?} has a damaged offset", field.name));
     Ok(match field.ty {
         FieldType::String | FieldType::Json => {
             let strings = column.as_string_opt::<i32>().ok_or_else(other)?;
             let text = Text::new(cut(slice(payload, strings.value_offsets(), row, 1))?);
-            Value::Text(text.map_err(|_| format!("column {:?} has text that is not UTF-8", field.name))?)
+            Value::Text(text.map_err(|_| format!("text in column {:?} is not UTF-8", field.name))?)
         }
         FieldType::Binary => {
             let bytes = column.as_binary_opt::<i32>().ok_or_else(other)?;
@@ -112,7 +113,7 @@ fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Resul
             let bytes = column.as_struct_opt().and_then(|s| s.columns().first()?.as_binary_opt::<i32>());
             let bytes = bytes.ok_or_else(other)?;
             if bytes.is_null(row) {
-                return Err(format!("column {:?} has an image without bytes", field.name));
+                return Err(format!("an image in column {:?} has no bytes", field.name));
             }
             Value::Bytes(cut(slice(payload, bytes.value_offsets(), row, 1))?)
         }

@@ -55,7 +55,7 @@ impl<'a> Thrift<'a> {
         None
     }
 
-    fn pass(&mut self, bytes: u64) -> Option<()> {
+    fn advance(&mut self, bytes: u64) -> Option<()> {
         let end = self.at.checked_add(usize::try_from(bytes).ok()?)?;
         (end <= self.bytes.len()).then(|| self.at = end)
     }
@@ -109,10 +109,10 @@ impl<'a> Thrift<'a> {
         match ty {
             // No bytes follow: the type encodes the value.
             TRUE | FALSE => Some(()),
-            3 => self.pass(1),
+            3 => self.advance(1),
             4..=6 => self.varint().map(drop),
-            7 => self.pass(8),
-            8 => self.varint().and_then(|length| self.pass(length)),
+            7 => self.advance(8),
+            8 => self.varint().and_then(|length| self.advance(length)),
             LIST | 10 => {
                 let (item, length) = self.list()?;
                 // Inside a list, a boolean is a separate byte.
@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_walked_without_trouble(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_never_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut thrift = Thrift::new(&bytes);
             let _ = thrift.skip(STRUCT);
             prop_assert!(thrift.position() <= bytes.len());

@@ -55,12 +55,12 @@ impl IpcFile {
     pub(super) fn open(blob: Blob) -> Result<Self> {
         let corrupt = |what: String| Error::corrupt(what).at_path(blob.path());
         if blob.len() < HEAD_BYTES + TAIL_BYTES || blob.read(0, 6)?.as_ref() != MAGIC {
-            return Err(corrupt("this is not an Arrow IPC file".to_owned()));
+            return Err(corrupt("the file is not an Arrow IPC file".to_owned()));
         }
         let tail_start = blob.len() - TAIL_BYTES;
         let tail = blob.read(tail_start, TAIL_BYTES)?;
         let Some((size, MAGIC)) = tail.split_first_chunk().map(|(size, magic)| (*size, magic)) else {
-            return Err(corrupt("the end of the Arrow IPC file is missing".to_owned()));
+            return Err(corrupt("the Arrow IPC file is truncated".to_owned()));
         };
         let footer_start = u64::try_from(i32::from_le_bytes(size))
             .ok()
@@ -72,7 +72,7 @@ impl IpcFile {
             .map_err(|e| corrupt(format!("the footer cannot be read: {e}")))?;
         let schema = schema_of(&footer).map_err(|e| corrupt(format!("the schema cannot be read: {e}")))?;
         if footer.dictionaries().is_some_and(|d| !d.is_empty()) {
-            return Err(corrupt("the file has dictionaries, which no index has".to_owned()));
+            return Err(corrupt("the file has dictionaries, which dsconvert never writes".to_owned()));
         }
         let block = |b: &arrow_ipc::Block| {
             let block = IpcBlock {
@@ -89,7 +89,7 @@ impl IpcFile {
             .flatten()
             .map(block)
             .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| corrupt("a record batch lies outside of the file".to_owned()))?;
+            .ok_or_else(|| corrupt("a record batch lies outside the file".to_owned()))?;
         let version = footer.version();
         Ok(Self { blob, schema, version, blocks })
     }
@@ -155,16 +155,16 @@ fn parse_batch(
     let message = root_as_message_with_opts(&flatbuffer_limits(flatbuffer), flatbuffer)
         .map_err(|e| format!("its header cannot be read: {e}"))?;
     if message.version() != version {
-        return Err("its version is not that of the file".to_owned());
+        return Err("its format version differs from that of the file".to_owned());
     }
-    let batch = message.header_as_record_batch().ok_or("its header is not that of a record batch")?;
+    let batch = message.header_as_record_batch().ok_or("the message is not a record batch")?;
     if batch.compression().is_some() {
-        return Err("it is compressed, which no index is".to_owned());
+        return Err("it is compressed, which dsconvert never writes".to_owned());
     }
     let rows = u64::try_from(batch.length()).map_err(|_| "its number of rows is negative")?;
     let nodes = batch.nodes().ok_or("it has no columns")?;
     if nodes.len() != columns || nodes.iter().any(|n| n.length() != batch.length() || n.null_count() != 0) {
-        return Err("its columns differ in length, have nulls or are too many or too few".to_owned());
+        return Err(format!("it does not have {columns} columns of {rows} rows without nulls"));
     }
     let body = block.offset + block.header_bytes; // checked when the file was opened
     let buffer = |b: &arrow_ipc::Buffer| {
@@ -178,7 +178,7 @@ fn parse_batch(
         .flatten()
         .map(buffer)
         .collect::<Option<Vec<_>>>()
-        .ok_or("a buffer lies outside of its body")?;
+        .ok_or("a buffer lies outside the body")?;
     Ok(IpcBatch { rows, buffers })
 }
 

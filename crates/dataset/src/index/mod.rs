@@ -76,14 +76,12 @@ pub struct Segment {
 pub fn check_split_name(name: &str) -> Result<()> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if name.is_empty() || name.len() > MAX_SPLIT_NAME_BYTES || !name.bytes().all(allowed) {
-        return Err(Error::usage(format!("{name:?} cannot be the name of a split"))
+        return Err(Error::usage(format!("invalid split name {name:?}"))
             .help("use 1 to 64 letters, digits, underscores and hyphens"));
     }
     if name.eq_ignore_ascii_case(INDEX_DIR) {
-        return Err(Error::usage(format!(
-            "{name:?} cannot be the name of a split: it is the directory of indexes"
-        ))
-        .help("choose another name"));
+        return Err(Error::usage(format!("invalid split name {name:?}: it is reserved for the index files"))
+            .help("choose another name"));
     }
     Ok(())
 }
@@ -103,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_file_survives_json() {
+    fn index_files_round_trip_through_json() {
         let file = IndexFile { path: "index/a.arrow".into(), records: 1, bytes: 2, sha256: "00".into() };
         let json = serde_json::to_string(&file).unwrap();
         assert_eq!(json, r#"{"path":"index/a.arrow","records":1,"bytes":2,"sha256":"00"}"#);

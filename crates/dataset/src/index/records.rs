@@ -111,7 +111,10 @@ impl RecordIndexWriter {
     /// written.
     pub fn push(&mut self, entry: &IndexEntry) -> Result<()> {
         if entry.length > MAX_LENGTH {
-            return Err(Error::usage(format!("a length of {} is more than an index holds", entry.length)));
+            return Err(Error::usage(format!(
+                "the length {} exceeds the maximum of {MAX_LENGTH}",
+                entry.length
+            )));
         }
         self.table.push(&entry.to_row())
     }
@@ -122,7 +125,7 @@ impl RecordIndexWriter {
     }
 }
 
-/// The opened record index of one split. Lookups take the same time whatever the size of the dataset.
+/// The opened record index of one split. Lookups take constant time.
 #[derive(Debug)]
 pub struct RecordIndex {
     table: IndexTable,
@@ -134,7 +137,7 @@ impl RecordIndex {
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if a file is not a record index of this `kind` or does not have
-    /// as many records as the manifest says; `Unsupported` if it has a newer version.
+    /// as many records as the manifest lists; `Unsupported` if it has a newer version.
     pub fn open(segments: Vec<Segment>, kind: Kind) -> Result<Self> {
         Self::with_geometry(segments, kind, Geometry::STANDARD)
     }
@@ -197,7 +200,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::index::testing::{
-        CASES_WITH_FILES, SMALL, any_alteration, is_of_the_file, segment, segment_of, segments,
+        CASES_WITH_FILES, SMALL, any_alteration, reports_damaged_file, segment, segment_of, segments,
     };
     use crate::storage::Access;
 
@@ -245,7 +248,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(CASES_WITH_FILES))]
 
         #[test]
-        fn entries_come_back_however_the_index_is_cut_and_read(
+        fn entries_round_trip_with_any_geometry_and_access(
             entries in prop::collection::vec(any_entry(), 0..60),
             batch_rows in 1u64..9,
             batches in 1u64..4,
@@ -279,25 +282,25 @@ mod tests {
     }
 
     #[test]
-    fn an_altered_index_is_an_error_or_still_an_index() {
+    fn an_altered_index_is_an_error_or_stays_readable() {
         let dir = tempfile::tempdir().unwrap();
         let files = write(dir.path(), Kind::Images, SMALL, &[IndexEntry::default(); 7]);
         let bytes = std::fs::read(dir.path().join(&files[0].path)).unwrap();
         proptest!(ProptestConfig::with_cases(1000), |(alteration in any_alteration())| {
-            let file = segment_of(alteration.of(&bytes), 7);
+            let file = segment_of(alteration.apply(&bytes), 7);
             let read = RecordIndex::with_geometry(vec![file], Kind::Images, SMALL).and_then(|index| {
                 (0..7).try_for_each(|i| index.get(i).map(drop))?;
                 index.entries(0..7)?.collect::<Result<Vec<_>>>()
             });
             match read {
                 Ok(entries) => prop_assert_eq!(entries.len(), 7),
-                Err(e) => prop_assert!(is_of_the_file(&e), "{e}"),
+                Err(e) => prop_assert!(reports_damaged_file(&e), "{e}"),
             }
         });
     }
 
     #[test]
-    fn an_index_of_something_else_is_refused() {
+    fn an_index_that_does_not_match_the_manifest_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let files = write(dir.path(), Kind::Text, SMALL, &[IndexEntry::default(); 7]);
         let open = |records, kind| {
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_index_cannot_hold_is_refused() {
+    fn invalid_split_names_and_lengths_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         assert!(RecordIndexWriter::create(dir.path(), "../x", Kind::Text).is_err());
         let mut writer = RecordIndexWriter::create(dir.path(), "train", Kind::Text).unwrap();

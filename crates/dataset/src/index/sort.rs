@@ -75,7 +75,7 @@ impl<const N: usize> ExternalSort<N> {
     /// Creates a sorter that uses about `memory_bytes` (at least [`MIN_MEMORY_BYTES`]) and spills into `spill_dir`,
     /// which must exist by the first spill. Several sorters may share a directory.
     pub fn new(spill_dir: impl Into<PathBuf>, memory_bytes: usize) -> Self {
-        const { assert!(N > 0, "rows must have bytes") };
+        const { assert!(N > 0, "rows must not be empty") };
         Self::with_limits(spill_dir.into(), Limits::new(memory_bytes, N))
     }
 
@@ -226,13 +226,13 @@ mod tests {
         }
         assert_eq!(sort.len(), rows.len() as u64);
         let sorted = sort.finish().unwrap();
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "spill files have no name");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "spill files are unlinked");
         sorted.collect::<Result<_>>().unwrap()
     }
 
     proptest! {
         #[test]
-        fn any_rows_in_any_memory_come_out_sorted(
+        fn rows_are_sorted_within_any_limits(
             rows in prop::collection::vec(prop::array::uniform3(0u8..4), 0..300),
             run_rows in 1usize..40,
             fan_in in 2usize..6,
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_is_divided_as_promised() {
+    fn limits_fit_in_the_memory() {
         for (memory, row) in [(0, 16), (1 << 20, 24), (64 << 20, 16), (4 << 30, 24), (usize::MAX, 8)] {
             let limits = Limits::new(memory, row);
             let granted = memory.max(MIN_MEMORY_BYTES);

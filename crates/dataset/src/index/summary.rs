@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_all_zero() {
+    fn the_summary_of_no_lengths_is_zero() {
         let empty = summary(&[]);
         assert_eq!(
             (empty.min, empty.max, empty.total, empty.mean, empty.p50, empty.p99),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_past_the_limit_is_refused() {
+    fn a_sum_beyond_the_limit_is_rejected() {
         let run = |length, count, first_rank| Ok(LengthRun { length, count, first_rank });
         let add_up = |runs: Vec<_>| LengthSummary::from_runs(LengthUnit::Bytes, 2, runs);
         assert_eq!(add_up(vec![run(1, 1, 0), run(MAX_LENGTH - 1, 1, 1)]).unwrap().total, MAX_LENGTH);
@@ -165,7 +165,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn percentiles_are_nearest_ranks_and_survive_json(lengths in prop::collection::vec(0u64..50, 1..300)) {
+        fn percentiles_are_nearest_ranks_and_round_trip_through_json(lengths in prop::collection::vec(0u64..50, 1..300)) {
             let found = summary(&lengths);
             let mut sorted = lengths.clone();
             sorted.sort_unstable();

@@ -50,7 +50,8 @@ pub(super) fn any_alteration() -> impl Strategy<Value = Alteration> {
 }
 
 impl Alteration {
-    pub(super) fn of(&self, bytes: &[u8]) -> Vec<u8> {
+    /// Returns a damaged copy of `bytes`.
+    pub(super) fn apply(&self, bytes: &[u8]) -> Vec<u8> {
         let len = self.cut.map_or(bytes.len(), |cut| cut.index(bytes.len()));
         let mut bytes = bytes[..len].to_vec();
         for (at, xor) in self.flips.iter().filter(|_| len > 0) {
@@ -61,6 +62,6 @@ impl Alteration {
 }
 
 /// Returns whether `error` reports a damaged file and names it.
-pub(super) fn is_of_the_file(error: &Error) -> bool {
+pub(super) fn reports_damaged_file(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported) && error.place().path.is_some()
 }

@@ -22,21 +22,21 @@ pub(super) fn placeholder() -> String {
 
 /// Replaces the placeholder in the bytes of a manifest with the digest and returns the value of the member.
 pub(super) fn seal(json: &mut [u8]) -> Result<String> {
-    let digest = of(json)?;
+    let digest = digest_of(json)?;
     json[PREFIX.len()..PREFIX.len() + DIGITS].copy_from_slice(digest.as_bytes());
     Ok(format!("sha256:{digest}"))
 }
 
 /// Checks the bytes of a version 2 manifest against its digest.
 pub(super) fn check(json: &[u8]) -> Result<()> {
-    if of(json)?.as_bytes() == &json[PREFIX.len()..PREFIX.len() + DIGITS] {
+    if digest_of(json)?.as_bytes() == &json[PREFIX.len()..PREFIX.len() + DIGITS] {
         return Ok(());
     }
     Err(altered("the content of the manifest does not match its digest"))
 }
 
 /// Computes the correct digest of these bytes, ignoring the one they contain.
-fn of(json: &[u8]) -> Result<String> {
+fn digest_of(json: &[u8]) -> Result<String> {
     let rest = json.strip_prefix(PREFIX).and_then(|rest| rest.get(DIGITS..));
     let Some(rest) = rest.filter(|rest| rest.first() == Some(&b'"')) else {
         return Err(altered("the manifest does not start with its version and digest"));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_that_of_the_file_with_zeros_in_its_place() {
+    fn the_digest_covers_the_file_with_its_digits_set_to_zero() {
         let mut json = manifest(",\n  \"format\": \"arrow\"\n}\n");
         let zeros = hex(&Sha256::digest(&json));
         assert_eq!(seal(&mut json).unwrap(), format!("sha256:{zeros}"));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_without_room_for_a_digest_are_refused() {
+    fn bytes_without_a_digest_are_rejected() {
         for json in [&b""[..], b"{}", PREFIX, &manifest("")[..PREFIX.len() + DIGITS]] {
             assert!(check(json).is_err());
         }
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_changed_byte_is_noticed(rest in "[a-z \"{}]{0,200}", at in any::<prop::sample::Index>(), flip in 1u8..) {
+        fn every_changed_byte_is_detected(rest in "[a-z \"{}]{0,200}", at in any::<prop::sample::Index>(), flip in 1u8..) {
             let mut json = manifest(&rest);
             seal(&mut json).unwrap();
             check(&json).unwrap();

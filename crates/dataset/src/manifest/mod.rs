@@ -222,7 +222,9 @@ impl Manifest {
         }
         let blob = Blob::open(&path, Access::Read, None)?;
         if blob.len() > MAX_MANIFEST_BYTES {
-            return Err(Error::corrupt("the manifest is too large to be one").at_path(path));
+            let what =
+                format!("the manifest has {} bytes, but the limit is {MAX_MANIFEST_BYTES}", blob.len());
+            return Err(Error::corrupt(what).at_path(path));
         }
         Self::parse(&blob.read(0, blob.len())?).map_err(|e| e.at_path(path))
     }
@@ -234,8 +236,7 @@ impl Manifest {
         struct Version {
             manifest_version: u32,
         }
-        let broken =
-            |e: serde_json::Error| Error::corrupt("the manifest is not what dsconvert writes").caused_by(e);
+        let broken = |e: serde_json::Error| Error::corrupt("the manifest cannot be parsed").caused_by(e);
         let Version { manifest_version } = serde_json::from_slice(json).map_err(broken)?;
         if !(OLDEST_VERSION..=MANIFEST_VERSION).contains(&manifest_version) {
             return Err(Error::new(
@@ -302,7 +303,7 @@ impl Manifest {
     fn check(&self) -> Result<()> {
         self.schema.clone().checked_as_read()?;
         if self.manifest_version > OLDEST_VERSION && self.plan.is_none() {
-            return Err(Error::corrupt("the manifest does not describe its plan"));
+            return Err(Error::corrupt("the manifest lacks the member `plan`"));
         }
         let mut sum = Counts::default();
         for (name, split) in &self.splits {
@@ -346,7 +347,7 @@ fn no_manifest(error: Error, address: &Path) -> Error {
     match error.to_string().contains("no such object") {
         true => Error::new(ErrorKind::Io, "there is no manifest.json, so this is not a dataset")
             .at_path(address)
-            .help("check the address; a conversion that has not finished has no manifest yet"),
+            .help("check the URL; a conversion that has not finished has no manifest yet"),
         false => error,
     }
 }
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edited_class_name_option_or_layout_is_refused() {
+    fn an_edited_class_name_option_or_layout_is_rejected() {
         let json = String::from_utf8(manifest().seal().unwrap()).unwrap();
         for (old, new) in [("\"cat\"", "\"dog\""), ("\"seed\": 0", "\"seed\": 1"), ("\n", " ")] {
             let edited = json.replacen(old, new, 1);
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_must_describe_its_plan() {
+    fn version_2_requires_a_plan() {
         let json = manifest().seal().unwrap();
         let mut value: serde_json::Value = serde_json::from_slice(&json).unwrap();
         Manifest::parse(&resealed(&value).unwrap()).unwrap();

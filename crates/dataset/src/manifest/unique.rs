@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for UniqueNamesVisitor {
         let mut names = BTreeSet::new();
         while let Some(name) = object.next_key::<String>()? {
             if let Some(twice) = names.replace(name) {
-                return Err(A::Error::custom(format!("the field {twice:?} comes twice")));
+                return Err(A::Error::custom(format!("duplicate field {twice:?}")));
             }
             object.next_value::<UniqueNames>()?;
         }
@@ -74,12 +74,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_comes_twice_in_one_object_is_refused() {
+    fn duplicate_names_within_an_object_are_rejected() {
         let all = br#"{"a": [1, -1, 0.5, true, null, "x"], "b": {"a": {}}, "c": {"a": 1}}"#;
         assert!(check_unique_names(all).is_ok());
         for twice in [r#"{"a": 1, "a": 1}"#, r#"{"x": [{"a": 1, "b": 2, "\u0061": 3}]}"#] {
             let error = check_unique_names(twice.as_bytes()).unwrap_err().to_string();
-            assert!(error.contains("the field \"a\" comes twice"), "{error}");
+            assert!(error.contains("duplicate field \"a\""), "{error}");
         }
     }
 }

@@ -51,7 +51,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_hold_everything_once_and_no_two_could_be_one(lengths in prop::collection::vec(1u64..30, 0..200)) {
+        fn every_item_is_packed_once_and_no_two_rows_could_be_merged(lengths in prop::collection::vec(1u64..30, 0..200)) {
             let rows = pack(&lengths, 30);
             let mut items: Vec<usize> = rows.concat();
             items.sort_unstable();

@@ -120,7 +120,7 @@ impl Row {
     ) -> Result<()> {
         let seq_len = inputs.len();
         if documents.len() != self.pieces.len() || labels.len() != seq_len || self.tokens() > seq_len as u64 {
-            let what = format!("a row of {} tokens does not fit {seq_len} places", self.tokens());
+            let what = format!("a row of {} tokens does not fit {seq_len} positions", self.tokens());
             return Err(Error::usage(what));
         }
         let (mut inputs, mut labels) = (inputs.iter_mut(), labels.iter_mut());
@@ -128,7 +128,8 @@ impl Row {
             let tokens = usize::try_from(piece.start).ok().and_then(|start| document.get(start..));
             let tokens = tokens.filter(|t| t.len() as u64 >= piece.len + u64::from(!piece.ends));
             let Some(tokens) = tokens else {
-                let what = format!("{} tokens where at least {} must be", document.len(), piece.inputs().end);
+                let (found, least) = (document.len(), piece.inputs().end);
+                let what = format!("the document has {found} tokens, expected at least {least}");
                 return Err(Error::corrupt(what).at_row(piece.document));
             };
             let len = piece.len as usize; // at most the length of `tokens`
@@ -155,7 +156,8 @@ impl Row {
 /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the total exceeds [`MAX_SEQ_LEN`].
 pub fn cu_seqlens(rows: &[Row], seq_len: u64) -> Result<Vec<i32>> {
     if (rows.len() as u64).checked_mul(seq_len).is_none_or(|all| all > MAX_SEQ_LEN) {
-        return Err(Error::usage(format!("{} rows of {seq_len} are too long together", rows.len())));
+        let what = format!("{} rows of {seq_len} tokens exceed the limit of {MAX_SEQ_LEN}", rows.len());
+        return Err(Error::usage(what));
     }
     let mut ends = vec![0];
     let mut end = 0;
@@ -175,8 +177,8 @@ mod tests {
 
     fn row() -> Row {
         let whole = Piece { document: 7, start: 0, len: 3, ends: true };
-        let begun = Piece { document: 8, start: 1, len: 2, ends: false };
-        Row { pieces: vec![whole, begun] }
+        let partial = Piece { document: 8, start: 1, len: 2, ends: false };
+        Row { pieces: vec![whole, partial] }
     }
 
     #[test]
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_told_apart_and_padding_is_one_of_them() {
+    fn padding_counts_as_a_piece() {
         assert_eq!(row().position_ids(7), [0, 1, 2, 0, 1, 0, 1]);
         assert_eq!(row().position_ids(5), [0, 1, 2, 0, 1]);
         assert_eq!(cu_seqlens(&[row(), row()], 7).unwrap(), [0, 3, 5, 7, 10, 12, 14]);
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_is_too_short_is_named() {
+    fn a_document_that_is_too_short_is_an_error() {
         let (mut inputs, mut labels) = ([0; 5], [0; 5]);
         let documents: [&[u32]; 2] = [&[10, 11, 12], &[20, 21, 22]];
         let error = row().fill(&documents, 0, &mut inputs, &mut labels).unwrap_err();

@@ -74,7 +74,7 @@ impl Window {
 
     fn best_fit(seq_len: u64, documents: &[Document]) -> Self {
         let mut whole: Vec<(Document, u64)> = Vec::new();
-        let mut rests = Vec::new();
+        let mut remainders = Vec::new();
         let mut count = 0;
         for &document in documents {
             let (full, rest) = (document.length / seq_len, document.length % seq_len);
@@ -84,11 +84,11 @@ impl Window {
             }
             if rest > 0 {
                 let start = full * seq_len;
-                rests.push(Piece { document: document.id, start, len: rest, ends: true });
+                remainders.push(Piece { document: document.id, start, len: rest, ends: true });
             }
         }
-        let lengths: Vec<u64> = rests.iter().map(|piece| piece.len).collect();
-        let pieces = |row: Vec<usize>| row.into_iter().filter_map(|i| rests.get(i).copied()).collect();
+        let lengths: Vec<u64> = remainders.iter().map(|piece| piece.len).collect();
+        let pieces = |row: Vec<usize>| row.into_iter().filter_map(|i| remainders.get(i).copied()).collect();
         let mixed = best_fit::pack(&lengths, seq_len).into_iter().map(pieces).collect();
         let carry = Carry { documents: documents.len(), tokens: 0 };
         Self { seq_len, rows: WindowRows::BestFit { whole, mixed }, carry }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_longer_than_any_memory_is_no_trouble() {
+    fn documents_larger_than_memory_are_packed() {
         for packing in [Packing::Concat, Packing::BestFit] {
             let window = Window::new(packing, 4, &documents(&[1 << 50]), 0, true);
             assert_eq!(window.rows(), 1 << 48);
@@ -202,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_token_stands_in_one_row(
+        fn every_token_is_in_exactly_one_row(
             lengths in prop::collection::vec(0u64..50, 0..60), seq_len in 1u64..40, packing in any_packing(),
         ) {
             let window = Window::new(packing, seq_len, &documents(&lengths), 0, true);
@@ -222,7 +222,7 @@ mod tests {
         }
 
         #[test]
-        fn windows_in_a_chain_concatenate_as_one(
+        fn consecutive_windows_pack_like_one(
             lengths in prop::collection::vec(0u64..50, 1..60), seq_len in 1u64..40, step in 1usize..9,
         ) {
             let all = documents(&lengths);

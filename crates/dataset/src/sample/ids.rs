@@ -89,13 +89,13 @@ impl PackedIds {
         Self { width, bytes: BytesMut::new() }
     }
 
-    /// Reserves space for `more` ids, which saves time if a document comes in many pieces.
-    pub fn reserve(&mut self, more: usize) {
-        let more = more * self.width.bytes();
-        if self.bytes.is_empty() && self.bytes.capacity() < more {
-            self.bytes = BytesMut::with_capacity(more.max(SHARED_BYTES));
+    /// Reserves capacity for `additional` ids, which avoids reallocations if a document is pushed in many pieces.
+    pub fn reserve(&mut self, additional: usize) {
+        let additional = additional * self.width.bytes();
+        if self.bytes.is_empty() && self.bytes.capacity() < additional {
+            self.bytes = BytesMut::with_capacity(additional.max(SHARED_BYTES));
         } else {
-            self.bytes.reserve(more);
+            self.bytes.reserve(additional);
         }
     }
 
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_pack_little_endian_and_refuse_to_wrap() {
+    fn ids_are_packed_little_endian_and_never_wrap() {
         let ids = Ids::pack(IdWidth::U16, &[1, 0x1234, 65_535]).unwrap();
         assert_eq!(ids.as_bytes().as_ref(), [1, 0, 0x34, 0x12, 0xff, 0xff]);
         assert_eq!(ids.iter().collect::<Vec<_>>(), [1, 0x1234, 65_535]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_in_a_row_keep_their_ids_and_long_ones_their_own_buffer() {
+    fn consecutive_short_documents_share_buffers() {
         let documents: Vec<Vec<u32>> =
             (0..400).map(|i| (0..i * i % 30_011).map(|id| (id * 7 + i) % 65_536).collect()).collect();
         let mut packed = PackedIds::new(IdWidth::U16);
@@ -187,7 +187,7 @@ mod tests {
             .iter()
             .map(|ids| {
                 assert!(packed.is_empty());
-                // A discarded document leaves no ids behind.
+                // The ids of a discarded document must not appear in the next one.
                 assert!(packed.push(&[1, 2, 3]));
                 packed.truncate(0);
                 ids.chunks(1000).for_each(|ids| assert!(packed.push(ids)));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn room_for_a_long_document_is_not_kept_for_short_ones() {
+    fn the_buffer_of_a_long_document_is_not_reused() {
         let mut packed = PackedIds::new(IdWidth::U16);
         packed.reserve(SHARED_BYTES);
         assert!(packed.push(&[1, 2, 3]));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_make_one_list() {
+    fn pieces_are_concatenated() {
         for width in [IdWidth::U16, IdWidth::U32] {
             let mut packed = PackedIds::new(width);
             assert!(packed.push(&[1, 2]) && packed.push(&[]) && packed.push(&[700, 4, 5]));

@@ -53,13 +53,13 @@ impl Blob {
         if !meta.is_file() {
             return Err(Error::new(ErrorKind::Io, "this is not a regular file")
                 .at_path(path)
-                .help("the dataset was altered: restore the file, or convert again"));
+                .help("the dataset was altered; restore the file or convert again"));
         }
         let len = meta.len();
         if let Some(expected) = expected_bytes.filter(|&e| e != len) {
-            return Err(Error::corrupt(format!("the file has {len} bytes, the manifest says {expected}"))
+            return Err(Error::corrupt(format!("the file has {len} bytes, expected {expected}"))
                 .at_path(path)
-                .help("the file was altered or cut short; restore it or convert again"));
+                .help("the file was altered or truncated; restore it or convert again"));
         }
         let data = match access {
             Access::Map => Data::Mapped(map(&file).map_err(fail)?),
@@ -154,7 +154,7 @@ impl Blob {
     }
 
     fn too_short(&self, offset: u64, len: u64) -> Error {
-        Error::corrupt(format!("{len} bytes are expected here, but the file ends at byte {}", self.len))
+        Error::corrupt(format!("expected {len} bytes, but the file ends at byte {}", self.len))
             .at_path(self.path())
             .at_offset(offset)
     }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_regular_file_never_blocks() {
+    fn opening_a_special_file_never_blocks() {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("fifo");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn both_kinds_of_access_give_the_same_bytes_and_errors() {
+    fn map_and_read_return_the_same_bytes_and_errors() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         std::fs::write(&path, b"hello").unwrap();

@@ -104,6 +104,6 @@ mod tests {
         remove_tree(&tree).unwrap();
         assert!(!tree.exists() && other.join("z").exists());
         remove_tree(&tree).unwrap();
-        assert!(remove_tree(&other.join("z")).is_err(), "a file is no directory");
+        assert!(remove_tree(&other.join("z")).is_err(), "not a directory");
     }
 }

@@ -30,9 +30,9 @@ impl Location {
     pub fn new(path: &Path, options: &RemoteOptions) -> Result<Self> {
         let Some(url) = ObjectUrl::parse(path)? else {
             if *options != RemoteOptions::default() {
-                return Err(Error::usage("storage options and a cache are for datasets in object storage")
+                return Err(Error::usage("storage options and a cache require a dataset in object storage")
                     .at_path(path)
-                    .help("leave them out, or name an address as s3://bucket/dataset"));
+                    .help("leave them out, or open a URL such as s3://bucket/dataset"));
             }
             return Ok(Self::local(path));
         };
@@ -81,26 +81,26 @@ impl Location {
         return false;
     }
 
-    /// Reads the object `name`, which may have at most `most` bytes; `None` if the dataset is local.
+    /// Reads the object `name`, which may have at most `max_bytes` bytes; `None` if the dataset is local.
     ///
     /// # Errors
     ///
     /// `Io` if the object does not exist or cannot be read.
-    pub(crate) fn small_object(&self, name: &str, most: u64) -> Result<Option<Bytes>> {
+    pub(crate) fn small_object(&self, name: &str, max_bytes: u64) -> Result<Option<Bytes>> {
         #[cfg(feature = "remote")]
         if let Some(remote) = &self.remote {
-            return remote.small(name, most).map(Some);
+            return remote.small(name, max_bytes).map(Some);
         }
-        let _ = (name, most);
+        let _ = (name, max_bytes);
         Ok(None)
     }
 
-    /// Opens a file that the manifest or the shard table lists with `bytes` and `sha256`. Checks its size. Of an
-    /// object, only the bytes that are read are fetched.
+    /// Opens a file that the manifest or the shard table lists with `bytes` and `sha256`. For a remote dataset, only the
+    /// bytes that are read are fetched.
     ///
     /// # Errors
     ///
-    /// `Corrupt` if the size differs or the path leads out of the dataset; `Io`.
+    /// `Corrupt` if the size differs or the path leads out of the dataset; `Io` if the file cannot be opened.
     pub fn open(&self, path: &str, bytes: u64, sha256: &str, access: Access) -> Result<Blob> {
         #[cfg(feature = "remote")]
         if let Some(remote) = &self.remote {

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_writer_is_refused_until_the_first_is_gone() {
+    fn an_exclusive_lock_excludes_all_others_until_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let first = DirLock::acquire(&path).unwrap();

@@ -72,14 +72,14 @@ pub struct Written {
 }
 
 impl NewFile {
-    /// Starts a file that will be named `path`. Replaces a leftover temporary file of a dead run.
+    /// Starts a file that will be named `path`. Replaces the temporary file of a run that died.
     pub fn create(path: &Path) -> Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.tmp"));
         // Removes it first: opening with truncation would write through a symbolic link placed there by someone else.
         match std::fs::remove_file(&temporary) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io("replace the leftover of an earlier run", &temporary, e));
+                return Err(Error::io("remove the temporary file of an earlier run", &temporary, e));
             }
             _ => {}
         }
@@ -91,7 +91,7 @@ impl NewFile {
         Ok(Self::new(Some(file), path.to_owned(), temporary))
     }
 
-    /// Writes the file to disk in the background while it grows, so that its commit has less to wait for.
+    /// Writes the file to disk in the background while it grows, so that the commit takes less time.
     #[must_use]
     pub fn with_writeback(mut self, writeback: &Writeback) -> Self {
         self.drained.writeback = Some(writeback.clone());
@@ -140,7 +140,7 @@ impl NewFile {
         let fail = |e| Error::io("write", &self.path, e);
         self.drained.add(self.file.as_mut(), &self.temporary, &self.buffer).map_err(fail)?;
         let Some(file) = self.file.take() else {
-            return Err(Error::internal("a file that is nowhere cannot be committed"));
+            return Err(Error::internal("a file that only counts bytes cannot be committed"));
         };
         if durable {
             file.sync_all().map_err(fail)?;
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_appears_whole_and_hashed() {
+    fn a_file_appears_complete_and_hashed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.bin");
         let mut file = NewFile::create(&path).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_written_behind_is_the_same_file() {
+    fn writeback_does_not_change_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let mut file = NewFile::create(&path).unwrap().with_writeback(&Writeback::start());
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_nowhere_counts_and_is_never_committed() {
+    fn a_file_nowhere_counts_bytes_and_is_never_committed() {
         let mut file = NewFile::nowhere();
         file.write_all(&vec![1; BUFFER_BYTES + 5]).unwrap();
         assert_eq!(file.position(), BUFFER_BYTES as u64 + 5);

@@ -37,27 +37,27 @@ impl ObjectUrl {
         let lower = scheme.to_ascii_lowercase();
         if !STORES.contains(&lower.as_str()) && !SERVERS.contains(&lower.as_str()) {
             return refuse(
-                &format!("is a URL, and {scheme}:// cannot be read or written"),
-                "name a local path, or an address that starts with s3://, gs://, az:// or https://",
+                &format!("has the unsupported scheme {scheme}://"),
+                "use a local path, or a URL that starts with s3://, gs://, az:// or https://",
             );
         }
         let after = &text[scheme.len() + "://".len()..];
         let after = after.trim_end_matches('/');
         let bucket = after.split('/').next().unwrap_or_default();
         if bucket.is_empty() {
-            return refuse("names no bucket", "write s3://bucket/prefix");
+            return refuse("has no bucket", "use a URL such as s3://bucket/prefix");
         }
         if bucket.contains('@') && !lower.starts_with("abfs") {
-            return Err(Error::usage("an address must not hold a password")
-                .help("credentials come from the environment, as AWS_ACCESS_KEY_ID"));
+            return Err(Error::usage("a URL must not contain a password")
+                .help("set the credentials in the environment, for example AWS_ACCESS_KEY_ID"));
         }
         if SERVERS.contains(&lower.as_str()) && after.contains(['?', '#']) {
-            return Err(Error::usage("an address of a web server must end before `?` and `#`")
-                .help("what follows may be secret, and would be stored; download the file first"));
+            return Err(Error::usage("the URL of a file on a web server must not contain `?` or `#`")
+                .help("the part after it may be secret and would be stored; download the file first"));
         }
         if after.chars().any(char::is_control) || after.split('/').any(|part| matches!(part, "" | "." | ".."))
         {
-            return refuse("has a part that no object can be stored under", "leave out `..`, `.` and `//`");
+            return refuse("has a part that no object key can contain", "leave out `..`, `.` and `//`");
         }
         let text = format!("{lower}://{after}");
         let root = lower.len() + "://".len() + bucket.len();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_from_paths() {
+    fn addresses_are_distinguished_from_paths() {
         for path in ["s3:/bucket", "a/b://c", "://x", "1s://x", "x", ""] {
             assert_eq!(parse(path).unwrap(), None, "{path}");
             assert!(!ObjectUrl::is_url(Path::new(path)));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_address_is_refused() {
+    fn invalid_addresses_are_rejected() {
         for text in [
             "a+b-c.d://x",
             "file:///x",

@@ -105,7 +105,7 @@ fn entries(dir: &Path) -> io::Result<Vec<DirItem>> {
     Ok(items)
 }
 
-/// Returns the first symbolic link below `root`, in byte order of the names. `root` itself may be a link.
+/// Returns a symbolic link below `root`, or `None` if there is none. `root` itself may be a link.
 pub fn find_link(root: &Path) -> Result<Option<PathBuf>> {
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_is_created_meanwhile_can_be_listed() {
+    fn a_directory_created_concurrently_can_be_listed() {
         let root = tempfile::tempdir().unwrap();
         let ready = std::sync::Barrier::new(2);
         let path = |i: u32| root.path().join(i.to_string());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_surely_absent_is_absent() {
+    fn a_failed_check_does_not_count_as_absent() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "x").unwrap();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_empty_directory_is_removed_as_empty() {
+    fn remove_empty_dir_keeps_other_directories() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("a");
         create_dir(&folder.join("b")).unwrap();

@@ -6,51 +6,51 @@ use bytes::Bytes;
 
 use super::blob::Blob;
 use super::object_url::ObjectUrl;
-use super::objects::{Bucket, Cache, Held, InFlight, RemoteFile};
+use super::objects::{Bucket, Cache, InFlight, MemoryCache, RemoteFile};
 use super::remote_options::RemoteOptions;
 use crate::error::{Error, Result};
 
 /// Default limit of the cache in bytes.
 const CACHE_BYTES: u64 = 64 << 30;
-/// Limit in bytes for blocks held in memory if there is no cache.
-const HELD_BYTES: u64 = 256 << 20;
+/// Limit of the in-memory cache in bytes, which is used if there is no cache directory.
+const MEMORY_BYTES: u64 = 256 << 20;
 
-/// Prefix of a dataset, and the storage for blocks already read from it.
+/// A dataset in object storage, and the caches for blocks already read from it.
 #[derive(Debug, Clone)]
 pub(super) struct RemoteDataset {
     url: ObjectUrl,
     bucket: Bucket,
     cache: Option<Cache>,
-    held: Arc<Held>,
+    memory: Arc<MemoryCache>,
     in_flight: Arc<InFlight>,
 }
 
 impl RemoteDataset {
     pub(super) fn new(url: &ObjectUrl, options: &RemoteOptions) -> Result<Self> {
         let bucket = Bucket::with(url, &options.settings.iter().cloned().collect())?;
-        let most = options.cache_bytes.unwrap_or(CACHE_BYTES);
+        let max_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES);
         let cache = match &options.cache_dir {
-            Some(dir) => Some(Cache::open(dir, most)?),
+            Some(dir) => Some(Cache::open(dir, max_bytes)?),
             None if options.cache_bytes.is_some() => {
-                return Err(Error::usage("a limit of the cache needs a cache")
+                return Err(Error::usage("a cache limit requires a cache directory")
                     .of_option("cache_bytes")
-                    .help("name its directory with cache_dir"));
+                    .help("set cache_dir, or leave out cache_bytes"));
             }
             None => None,
         };
-        let held = Arc::new(Held::new(HELD_BYTES));
-        Ok(Self { url: url.clone(), bucket, cache, held, in_flight: Arc::default() })
+        let memory = Arc::new(MemoryCache::new(MEMORY_BYTES));
+        Ok(Self { url: url.clone(), bucket, cache, memory, in_flight: Arc::default() })
     }
 
-    pub(super) fn small(&self, name: &str, most: u64) -> Result<Bytes> {
-        Ok(self.bucket.get(&self.url.join(name)?, most)?.0)
+    pub(super) fn small(&self, name: &str, max_bytes: u64) -> Result<Bytes> {
+        Ok(self.bucket.get(&self.url.join(name)?, max_bytes)?.0)
     }
 
     pub(super) fn open(&self, path: &str, bytes: u64, sha256: &str) -> Result<Blob> {
         let url = self.url.join(path)?;
         let file = match &self.cache {
             Some(cache) => RemoteFile::cached(&self.bucket, url, bytes, &self.in_flight, cache, sha256)?,
-            None => RemoteFile::held(&self.bucket, url, bytes, &self.in_flight, &self.held),
+            None => RemoteFile::in_memory(&self.bucket, url, bytes, &self.in_flight, &self.memory),
         };
         Ok(Blob::from_remote(file))
     }

@@ -1,8 +1,8 @@
 //! Writing to disk in the background.
 //!
-//! The kernel keeps written data in memory until someone waits for it. For a shard of 256 MiB, the commit would wait
-//! for most of a second. A [`Writeback`] waits on its own thread while the shard is still growing, so little is left at
-//! the end.
+//! The kernel keeps most written data in memory until a process calls `fsync`. The commit of a 256 MiB shard would
+//! therefore wait for most of a second. A [`Writeback`] syncs the file on its own thread while it grows, so little is
+//! left for the commit.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Writeback {
                 }
             };
             if let Err(panic) = caught(sync) {
-                let _ = noted.set(panic.into_error("sending files to the disk").to_string());
+                let _ = noted.set(panic.into_error("writing files to disk").to_string());
             }
         });
         Self { files: thread.is_ok().then_some(files), bug }

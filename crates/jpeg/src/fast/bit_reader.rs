@@ -26,7 +26,7 @@ impl<'a> BitReader<'a> {
     /// Refills `bits` to at least [`REFILLED`] valid bits.
     #[inline(always)]
     pub(super) fn refill(&mut self) -> Result<(), Declined> {
-        // Padding follows the data: if even that is used up, far too much was read.
+        // The padding is used up only if far more was read than the segment has.
         let word = self.rest.first_chunk().ok_or(Declined)?;
         self.bits |= u64::from_be_bytes(*word) >> (self.count & 63);
         self.rest = &self.rest[(!self.count >> 3 & 7) as usize..];
@@ -47,7 +47,7 @@ impl<'a> BitReader<'a> {
         self.count = self.count.wrapping_sub(raw);
     }
 
-    /// Returns the number of bits that are not read, including those of the padding.
+    /// Returns the number of unread bits, including the padding.
     pub(super) fn left_bits(&self) -> usize {
         8 * self.rest.len() + (self.count as usize & 63)
     }

@@ -23,7 +23,7 @@ pub(super) trait Coefficients {
     fn put(&mut self, at: u32, value: i16);
 }
 
-/// Drops the coefficients of a block of which only the DC coefficient is needed.
+/// Discards coefficients, for blocks of which at most the DC coefficient is needed.
 pub(super) struct Skipped;
 
 impl Coefficients for Skipped {

@@ -5,7 +5,7 @@ use super::declined::Declined;
 use crate::block::{DctBlock, ZIGZAG_INDEX};
 use crate::memory;
 
-/// Blocks that are read before they are transformed: few enough to fit in the L1 cache together with the tables.
+/// Number of blocks read before they are transformed: few enough to fit in the L1 cache together with the tables.
 pub(super) const GROUP_BLOCKS: usize = 48;
 
 /// The coefficients of a block as stored in the file, not dequantized.

@@ -162,7 +162,7 @@ impl FastDecoder {
         Ok(frame.sampling.is_gray)
     }
 
-    /// Decodes a progressive file as [`Self::decode_samples`] does. All of it is read.
+    /// Decodes a progressive file like [`Self::decode_samples`]. Always reads the whole file.
     fn decode_progressive(
         &mut self,
         backend: impl Backend,
@@ -187,7 +187,7 @@ fn layout_of(bytes: &[u8]) -> Result<Layout<'_>, Declined> {
     Layout::read_strict(bytes).map_err(|_| Declined)
 }
 
-/// Checks that the image has the size that the request says, and contains its region.
+/// Checks that the image has the requested size and contains the requested region.
 fn check_size(frame: &Frame<'_>, size: (usize, usize), needs: Needs) -> Result<(), Declined> {
     let Needs { scale, region, .. } = needs;
     let is_inside = region.fits(scale.of_side(frame.width), scale.of_side(frame.height));

@@ -1,4 +1,4 @@
-//! Reading of the segments before the entropy-coded data.
+//! Parser for the segments before the entropy-coded data.
 
 use std::num::NonZeroUsize;
 
@@ -102,17 +102,17 @@ impl<'a> Frame<'a> {
             }
         }
         // Only YCbCr is accepted. JFIF has no other color model; without JFIF, the component identifiers decide.
-        let is_known = match adobe {
+        let is_ycbcr = match adobe {
             Some(transform) => transform == 1,
             None => is_jfif || frame.components.map(|c| c.id) == [1, 2, 3],
         };
-        if !frame.sampling.is_gray && !is_known {
+        if !frame.sampling.is_gray && !is_ycbcr {
             return Err(Declined);
         }
         Ok(frame)
     }
 
-    /// Returns the frame of a progressive file. Its Huffman tables are those of each scan.
+    /// Returns the frame of a progressive file. It has no Huffman tables, because each scan defines its own.
     pub(super) fn of_progressive(layout: &Layout<'_>) -> Result<Frame<'static>, Declined> {
         let is_sound = layout.process == Process::Progressive
             && !layout.is_arithmetic

@@ -1,4 +1,4 @@
-//! Reading of the MCUs of a scan, one after the other, across restart markers.
+//! Sequential reader of the MCUs of a scan, across restart markers.
 
 use std::num::NonZeroUsize;
 
@@ -50,7 +50,7 @@ pub(super) enum BlockPart {
 }
 
 impl<'a> McuReader<'a> {
-    /// Creates a reader at the first MCU of `scan`, of which it needs `parts` of each component.
+    /// Creates a reader at the first MCU of `scan`. `parts` is the needed part of the blocks, per component.
     pub(super) fn new(
         frame: &Frame<'_>,
         parts: [BlockPart; 3],
@@ -71,14 +71,14 @@ impl<'a> McuReader<'a> {
             }
         }
         let mut pattern = [None; MAX_MCU_BLOCKS];
-        let mut places = pattern.iter_mut();
+        let mut slots = pattern.iter_mut();
         for (n, component) in components.iter().enumerate() {
             let (dc, ac) = pair(component)?;
             let StepTables { start, rest, .. } = &steps[same(component)];
             let tables = BlockTables { start, rest, dc, ac };
             let count = if n == 0 { frame.sampling.columns * frame.sampling.rows } else { 1 };
-            for place in places.by_ref().take(count) {
-                *place = Some(CodedBlockKind { component: n, tables, part: parts[n] });
+            for slot in slots.by_ref().take(count) {
+                *slot = Some(CodedBlockKind { component: n, tables, part: parts[n] });
             }
         }
         Ok(Self {
@@ -105,20 +105,20 @@ impl<'a> McuReader<'a> {
         Ok(())
     }
 
-    /// Moves past up to `count` MCUs that are the rest of a segment or whole segments, without reading them. Returns
-    /// the number of MCUs passed.
-    fn pass_segments(&mut self, count: usize) -> usize {
+    /// Skips up to `count` MCUs that are the rest of a segment or whole segments, without decoding them. Returns the
+    /// number of MCUs skipped.
+    fn skip_segments(&mut self, count: usize) -> usize {
         if self.reads_all || self.left > count {
             return 0;
         }
-        let mut passed = self.left;
-        if passed > 0 {
+        let mut skipped = self.left;
+        if skipped > 0 {
             (self.reader, self.left) = (BitReader::new(&[0; PADDING]), 0);
         }
-        while count - passed >= self.restart && self.segments.next().is_some() {
-            passed += self.restart;
+        while count - skipped >= self.restart && self.segments.next().is_some() {
+            skipped += self.restart;
         }
-        passed
+        skipped
     }
 
     /// Fails if more was read than the segment has or, with `all` MCUs of the image read, if anything is left.
@@ -139,7 +139,7 @@ impl NullaryFnOnce for SkipMcus<'_, '_> {
 
     #[inline(always)]
     fn call(self) -> Self::Output {
-        for _ in self.reader.pass_segments(self.count)..self.count {
+        for _ in self.reader.skip_segments(self.count)..self.count {
             self.reader.next_mcu()?;
             let McuReader { reader: source, last_dc, pattern, .. } = self.reader;
             // A local copy stays in registers.

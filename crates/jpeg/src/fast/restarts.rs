@@ -1,7 +1,7 @@
-//! Restart markers for a file without them.
+//! Insertion of restart markers into a file without them.
 //!
-//! A restart marker divides the entropy-coded data into segments that can be read independently (T.81, F.1.2.3). Only
-//! little changes: the last byte before a marker is completed with ones, and the first block of each component after a
+//! Restart markers divide the entropy-coded data into segments that can be read independently (T.81, F.1.2.3). Little
+//! else changes: the last byte before a marker is padded with ones, and the first block of each component after a
 //! marker stores its DC coefficient instead of the difference from the previous block. All other bits are copied, so
 //! the coefficients, and therefore the pixels, stay the same.
 
@@ -53,7 +53,7 @@ impl FastDecoder {
             return Err(Declined);
         }
         let after_end = scan.read(frame.scan)?;
-        // A marker takes two bytes, the DC coefficients that it adds take a few more.
+        // A marker takes two bytes, and the DC coefficients after it take a few more.
         let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 32 + 64);
         let header = bytes.len() - frame.scan.len();
         write_header(bytes.get(..header).unwrap_or_default(), interval, &mut out)?;
@@ -86,7 +86,7 @@ impl FastDecoder {
     }
 }
 
-/// Returns the number of bits of `segment` that are read.
+/// Returns the number of bits of `segment` that were read.
 fn position(segment: &[u8], reader: &BitReader<'_>) -> usize {
     8 * segment.len() - reader.left_bits()
 }
@@ -179,7 +179,7 @@ fn with_all_dc_codes(source: &[u8]) -> Result<Vec<u8>, Declined> {
     Ok([&counts, symbols, &missing].concat())
 }
 
-/// Returns the DC codes that the new file has for each component.
+/// Returns the DC codes of each component in the new file.
 fn dc_codes(frame: &Frame<'_>, tables: &TableCache) -> Result<Vec<HuffmanCode>, Declined> {
     let components = frame.components.iter().take(frame.sampling.components());
     let code = |&Component { dc, ac, .. }: &Component| {
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_codes_are_added_behind_the_existing_ones() {
+    fn missing_codes_are_added_after_the_existing_ones() {
         // Codes 0, 10 and 110 for differences of 3, 0 and 5 bits.
         let source = [&[1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &[3, 0, 5]].concat();
         let all = with_all_dc_codes(&source).unwrap();

@@ -26,10 +26,10 @@ pub(super) struct Needs {
     pub(super) is_upsampled: bool,
 }
 
-/// Where the coefficients of an image come from.
+/// A source of the coefficients of an image.
 pub(super) trait McuSource {
     /// Reads the needed blocks of `count` MCUs, from MCU `first` on, into `blocks`, which are zero. MCUs are requested in
-    /// their order, some of them never.
+    /// order; some are never requested.
     fn read(
         &mut self,
         backend: impl Backend,
@@ -39,7 +39,7 @@ pub(super) trait McuSource {
     ) -> Result<(), Declined>;
 }
 
-/// The decoding of one image: what is needed of its components.
+/// The plan for decoding one image: the MCUs and the parts of its components that are needed.
 #[derive(Debug)]
 pub(super) struct McuPlan<'a> {
     shapes: [PlaneShape; 2],
@@ -101,10 +101,10 @@ impl<'a> McuPlan<'a> {
     }
 }
 
-/// The MCUs of a scan that has all coefficients.
+/// The MCUs of a scan that contains all coefficients.
 pub(super) struct McuStream<'a> {
     reader: McuReader<'a>,
-    /// The MCU that the reader is at.
+    /// Number of the MCU that the reader returns next.
     next: usize,
     /// Whether all coefficients of every block are needed.
     is_whole: bool,
@@ -164,12 +164,12 @@ impl McuSource for McuStream<'_> {
 struct CodedComponent<'a> {
     quant: &'a QuantTable,
     shape: PlaneShape,
-    /// Whether the output depends on it.
+    /// Whether the output depends on the component.
     is_needed: bool,
 }
 
-/// Reads the coefficients of some MCUs of a row. With `WHOLE`, all of every block is needed: without the code that
-/// skips, more variables stay in registers.
+/// Reads the coefficients of some MCUs of a row. With `WHOLE`, every block is needed completely: without the code for
+/// partial blocks, more variables stay in registers.
 struct ReadMcus<'a, 'd, const WHOLE: bool> {
     reader: &'a mut McuReader<'d>,
     count: usize,

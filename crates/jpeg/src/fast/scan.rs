@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_split_at_restart_markers_in_order() {
+    fn scans_are_split_at_restart_markers_in_order() {
         let mut out = ScanData::default();
         assert_eq!(out.read(&[1, 0xff, 0xd0, 2, 0xff, 0, 0xff, 0xd1, 0xff, 0xd9]), Ok(&[][..]));
         let segments: Vec<usize> = out.segments().map(|segment| segment.len() - PADDING).collect();

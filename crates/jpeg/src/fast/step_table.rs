@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// Decodes the bits of `step` with single lookups: returns the nonzero coefficients, and whether the block ends.
-    fn singles(
+    fn single_lookups(
         step: DecodeStep,
         first: &LookupTable,
         rest: &LookupTable,
@@ -325,7 +325,7 @@ mod tests {
             }
             found.insert(k, value);
         }
-        assert_eq!(used, step.bits(), "a symbol is not in two steps");
+        assert_eq!(used, step.bits(), "no symbol is split between steps");
         found.retain(|_, value| *value != 0);
         (found, false)
     }
@@ -337,7 +337,7 @@ mod tests {
     proptest! {
         /// Tests every index, followed by arbitrary bits.
         #[test]
-        fn steps_say_what_single_look_ups_say(
+        fn steps_match_single_lookups(
             counts in prop::collection::vec(0u8..6, 16),
             dc_counts in prop::collection::vec(0u8..3, 16),
             symbols in Just((0..=255u8).filter(|symbol| symbol & 15 <= 10).collect::<Vec<_>>()).prop_shuffle(),
@@ -363,7 +363,7 @@ mod tests {
                     }
                     known[n] += 1;
                     prop_assert!(step.bits() > 0 && step.bits() <= MAX_STEP_BITS);
-                    let (expected, ends) = singles(step, &dc, &ac, bits, k);
+                    let (expected, ends) = single_lookups(step, &dc, &ac, bits, k);
                     prop_assert_eq!(DecodeStep::ends(step.last(k)), ends);
                     let positions = [step.first(k) & 63, step.last(k) & 63];
                     let values = [step.first_value(), step.last_value(bits)];

@@ -42,7 +42,7 @@ fn decode_request(bytes: &[u8], request: FastRequest) -> Result<Vec<u8>, Decline
     let done = FastDecoder::default().decode_into(bytes, request, &mut out);
     let mut portable = vec![0; out.len()];
     assert_eq!(FastDecoder::default().decode_with(Portable, bytes, request, &mut portable), done);
-    assert!(done.is_err() || out == portable, "two kinds of processor disagree");
+    assert!(done.is_err() || out == portable, "the backends disagree");
     done.map(|()| out)
 }
 
@@ -112,7 +112,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn pixels_are_those_of_libjpeg_turbo(
+    fn pixels_match_libjpeg_turbo(
         (width, height) in (1usize..90, 1usize..90),
         color: bool,
         // Below 25, quantization values take 16 bits, and the file is not a baseline JPEG.
@@ -125,7 +125,7 @@ proptest! {
         reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
         restart in prop_oneof![Just(0u16), 1u16..20],
         // Huffman codes optimized for this image.
-        has_own_codes: bool,
+        has_optimized_codes: bool,
         is_progressive: bool,
     ) {
         let stored = if color { 3 } else { 1 };
@@ -133,7 +133,7 @@ proptest! {
         let format = if color { TurboFormat::Rgb } else { TurboFormat::Grayscale };
         let encoder = Encoder::new(&pixels, width, height, format).quality(quality).subsampling(subsampling);
         let encoder = encoder.restart_blocks(restart).progressive(is_progressive);
-        let bytes = encoder.optimize_huffman(has_own_codes).encode().unwrap();
+        let bytes = encoder.optimize_huffman(has_optimized_codes).encode().unwrap();
         let size = (width, height);
         let (width, height) = (width.div_ceil(reduction), height.div_ceil(reduction));
         let region = region_at((width, height), place);
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn restart_markers_change_no_pixel(
+    fn restart_markers_do_not_change_pixels(
         (width, height) in (5usize..90, 1usize..90),
         color: bool,
         quality in 25u8..=100,
@@ -156,13 +156,13 @@ proptest! {
         noise in prop_oneof![Just(0u32), 1u32..255],
         seed: u64,
         interval in 1u16..20,
-        has_own_codes: bool,
+        has_optimized_codes: bool,
     ) {
         let stored = if color { 3 } else { 1 };
         let pixels = picture(width, height, stored, seed, noise);
         let format = if color { TurboFormat::Rgb } else { TurboFormat::Grayscale };
         let encoder = Encoder::new(&pixels, width, height, format).quality(quality).subsampling(subsampling);
-        let bytes = [&encoder.optimize_huffman(has_own_codes).encode().unwrap()[..], b"after the end"].concat();
+        let bytes = [&encoder.optimize_huffman(has_optimized_codes).encode().unwrap()[..], b"after the end"].concat();
         let mut decoder = FastDecoder::default();
         let rewritten = decoder.with_restarts(&bytes, interval.try_into().unwrap()).unwrap();
         prop_assert!(reference(&rewritten, 3).unwrap() == reference(&bytes, 3).unwrap());
@@ -171,7 +171,7 @@ proptest! {
         prop_assert!(decode_request(&rewritten, request) == decode_request(&bytes, request));
         prop_assert!(rewritten.ends_with(b"after the end"));
         // With standard codes, these are the bytes of an encoder that writes restart markers.
-        if !has_own_codes {
+        if !has_optimized_codes {
             let expected = encoder_with_restarts(&pixels, (width, height), format, quality, subsampling, interval);
             let scan = |bytes: &[u8]| bytes.windows(2).position(|w| w == [0xff, 0xda]).unwrap();
             prop_assert!(rewritten[scan(&rewritten)..].strip_suffix(b"after the end").unwrap() == &expected[scan(&expected)..]);
@@ -181,7 +181,7 @@ proptest! {
 
     /// Compares whole components and parts of them with libjpeg-turbo, and with the portable code.
     #[test]
-    fn planes_are_those_of_libjpeg_turbo(
+    fn planes_match_libjpeg_turbo(
         (width, height) in (1usize..90, 1usize..90),
         color: bool,
         subsampling in subsampling(),
@@ -205,7 +205,7 @@ proptest! {
         let raw = Decoder::new(&bytes[..]).unwrap().decode_raw().unwrap();
         let gray = reduced_reference(&bytes, reduction, 1).unwrap();
         let all = |planes: StoredPlanes<'_>| planes.chroma.map_or(vec![planes.luma], |[cb, cr]| vec![planes.luma, cb, cr]).into_iter().map(owned).collect::<Vec<_>>();
-        prop_assert!(all(found) == all(by_portable), "two kinds of processor disagree");
+        prop_assert!(all(found) == all(by_portable), "the backends disagree");
         for (c, plane) in [Some(found.luma)].into_iter().chain(found.chroma.map_or([None; 2], |planes| planes.map(Some))).flatten().enumerate() {
             let (across, down) = plane.spread;
             prop_assert_eq!((plane.width, plane.height), (width.div_ceil(across), height.div_ceil(down)));
@@ -229,9 +229,9 @@ proptest! {
         }
     }
 
-    /// Damaged files are declined or give the pixels of libjpeg-turbo, and never cause a panic.
+    /// Damaged files never cause a panic either.
     #[test]
-    fn damaged_files_never_give_other_pixels(
+    fn damaged_files_are_declined_or_match_libjpeg_turbo(
         (width, height) in (5usize..60, 1usize..60),
         subsampling in subsampling(),
         is_progressive: bool,
@@ -259,7 +259,7 @@ proptest! {
 
     /// The converter relies on this: it does not check whole images from this decoder with libjpeg-turbo again.
     #[test]
-    fn what_is_decoded_whole_is_sound_to_libjpeg_turbo(
+    fn files_read_to_the_end_are_valid_for_libjpeg_turbo(
         (width, height) in (5usize..60, 1usize..60),
         subsampling in subsampling(),
         color: bool,
@@ -295,7 +295,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300), rest in any::<[usize; 4]>()) {
+    fn arbitrary_bytes_never_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), rest in any::<[usize; 4]>()) {
         let [left, top, width, height] = rest.map(|n| n % 40);
         let region = Region { left, top, width, height };
         let _ = decode(&bytes, (20, 20), region, 3);
@@ -306,7 +306,7 @@ proptest! {
 }
 
 #[test]
-fn extreme_blocks_are_left_to_libjpeg_turbo_or_decoded_like_it() {
+fn extreme_blocks_are_declined_or_match_libjpeg_turbo() {
     // Noise of full contrast has the highest energy that samples can have.
     for seed in 0..20 {
         let mut pixels = picture(48, 48, 3, seed, 255);
@@ -322,7 +322,7 @@ fn extreme_blocks_are_left_to_libjpeg_turbo_or_decoded_like_it() {
 }
 
 #[test]
-fn buffers_of_one_image_do_not_show_in_the_next() {
+fn reused_buffers_do_not_affect_the_next_image() {
     let mut decoder = FastDecoder::default();
     for (n, size) in [(60, 40), (16, 16), (33, 70), (8, 90), (60, 40)].into_iter().enumerate() {
         for (subsampling, is_progressive) in [
@@ -348,7 +348,7 @@ fn buffers_of_one_image_do_not_show_in_the_next() {
 }
 
 #[test]
-fn what_it_does_not_read_is_refused() {
+fn unsupported_files_and_requests_are_declined() {
     let pixels = picture(40, 40, 3, 3, 30);
     let region = Region { left: 0, top: 0, width: 40, height: 40 };
     let encoder = || Encoder::new(&pixels, 40, 40, TurboFormat::Rgb).quality(80);
@@ -360,7 +360,7 @@ fn what_it_does_not_read_is_refused() {
     ] {
         assert_eq!(decode(&other, (40, 40), region, 3), Err(Declined));
     }
-    assert_eq!(decode(&plain, (41, 40), region, 3), Err(Declined), "another size than the record says");
+    assert_eq!(decode(&plain, (41, 40), region, 3), Err(Declined), "the requested size is wrong");
     for region in [
         Region { left: 1, ..region },
         Region { top: usize::MAX, ..region },
@@ -376,7 +376,7 @@ fn what_it_does_not_read_is_refused() {
 }
 
 #[test]
-fn colors_are_known_by_jfif_or_adobe_or_by_component_identifiers() {
+fn jfif_adobe_or_component_identifiers_determine_the_color_model() {
     let pixels = picture(40, 40, 3, 3, 30);
     let plain = Encoder::new(&pixels, 40, 40, TurboFormat::Rgb).quality(80).encode().unwrap();
     let region = Region { left: 0, top: 0, width: 40, height: 40 };
@@ -398,7 +398,7 @@ fn colors_are_known_by_jfif_or_adobe_or_by_component_identifiers() {
 }
 
 #[test]
-fn rows_are_written_where_they_are_requested_and_damage_after_them_is_found() {
+fn rows_follow_the_stride_and_damage_after_them_is_found() {
     let pixels = picture(64, 64, 3, 5, 30);
     let mut bytes = encode(&pixels, (64, 64), 3, 90, Subsampling::S420);
     let region = Region { left: 20, top: 9, width: 11, height: 7 };
@@ -420,7 +420,7 @@ fn rows_are_written_where_they_are_requested_and_damage_after_them_is_found() {
 }
 
 #[test]
-fn segments_outside_a_region_are_passed_unless_the_whole_file_is_read() {
+fn segments_outside_a_region_are_skipped_unless_the_whole_file_is_read() {
     let (width, height) = (96, 96);
     let pixels = picture(width, height, 3, 1, 60);
     let encoder =
@@ -431,8 +431,8 @@ fn segments_outside_a_region_are_passed_unless_the_whole_file_is_read() {
     let markers: Vec<usize> =
         bytes.windows(2).enumerate().filter(|(_, pair)| is_marker(pair)).map(|(at, _)| at).collect();
     assert_eq!(markers.len(), 8);
-    // With one more on each side for upsampling, the MCUs 7 to 10, 13 to 16, 19 to 22 and 25 to 28 are needed. Only the
-    // first and the last segment hold none of them.
+    // With one more on each side for upsampling, MCUs 7 to 10, 13 to 16, 19 to 22 and 25 to 28 are needed. Only the
+    // first and the last segment contain none of them.
     let region = Region { left: 32, top: 32, width: 32, height: 32 };
     let request = request((width, height), 1, region, 3);
     let expected = decode_request(&bytes, request).unwrap();

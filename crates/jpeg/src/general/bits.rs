@@ -76,7 +76,7 @@ impl<'a> BitReader<'a> {
             if self.is_over() {
                 ended()
             } else {
-                Error::corrupt("the entropy-coded data has a code that no table has")
+                Error::corrupt("the entropy-coded data has an invalid Huffman code")
             }
         })?;
         self.bits <<= length;
@@ -100,7 +100,7 @@ impl<'a> BitReader<'a> {
         let fill = self.data[self.at..].iter().take_while(|byte| **byte == 0xff).count();
         let is_marker = fill > 0 || self.at == self.data.len();
         if self.count - self.padding >= 8 || !is_marker {
-            return Err(Error::corrupt("the entropy-coded data has bytes that belong to no block"));
+            return Err(Error::corrupt("the entropy-coded data has extra bytes before a restart marker"));
         }
         self.at += fill;
         (self.bits, self.count, self.padding) = (0, 0, 0);

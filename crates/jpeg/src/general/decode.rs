@@ -72,7 +72,7 @@ impl Layout<'_> {
         }
         if !self.is_complete() {
             return Err(Error::unsupported(format!(
-                "a progressive JPEG with the sampling factors {} whose scans leave out bits is not supported",
+                "an incomplete progressive JPEG with the sampling factors {} is not supported",
                 self.sampling_text()
             )));
         }
@@ -99,10 +99,10 @@ fn read_scans(layout: &Layout<'_>, planes: &mut [Plane], is_lenient: bool) -> Re
             rows.push(Coefficients::of_mcu_row(layout, index)?);
         }
         let mut reader = ScanReader::new(layout, scan);
-        let mut is_going_on = true;
+        let mut is_intact = true;
         for row in 0..reader.rows() {
-            if is_going_on {
-                is_going_on = conceal(reader.read_row(row, 0, &mut rows))?;
+            if is_intact {
+                is_intact = conceal(reader.read_row(row, 0, &mut rows))?;
             }
             for (plane, blocks) in planes.iter_mut().zip(&mut rows) {
                 plane.write(blocks, row)?;

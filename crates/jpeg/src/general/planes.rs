@@ -121,7 +121,7 @@ impl Plane {
     /// Dequantizes a block for the reduced transforms. Fails if its coefficients are too large for them.
     fn dequantize(&self, block: &DctBlock) -> Result<DctBlock, Error> {
         let coefficients = Portable.dequantize(block, &self.quant);
-        coefficients.ok_or_else(|| Error::corrupt("a block has larger coefficients than any pixels give"))
+        coefficients.ok_or_else(|| Error::corrupt("a block has larger coefficients than any pixels produce"))
     }
 
     fn put<const SIDE: usize>(&mut self, at: usize, samples: &[[u8; SIDE]; SIDE]) {

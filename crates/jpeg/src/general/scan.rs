@@ -67,7 +67,7 @@ impl<'a> ScanReader<'a> {
                 last_dc: 0,
             })
             .collect();
-        // A component that is alone in its scan has only the blocks that its samples need, one per MCU.
+        // A scan of a single component contains only blocks with pixels of the image, one per MCU.
         let (columns, rows) = match &scan.components[..] {
             [alone] => layout.blocks_with_pixels(&layout.components[alone.index]),
             _ => layout.mcus(),
@@ -124,7 +124,7 @@ impl<'a> ScanReader<'a> {
                         let place = (column * across + x, to * down + y);
                         let block = coefficients.get_mut(index).and_then(|blocks| blocks.block(place));
                         let block =
-                            block.ok_or_else(|| Error::corrupt("a block lies outside of its component"))?;
+                            block.ok_or_else(|| Error::corrupt("a block lies outside its component"))?;
                         self.read_block(n, block)?;
                     }
                 }

@@ -17,7 +17,7 @@ fn read(bytes: &[u8], reduction: usize, format: PixelFormat) -> Result<Vec<u8>, 
 }
 
 /// Returns the default format for files with `components` components.
-fn natural(components: usize) -> PixelFormat {
+fn default_format(components: usize) -> PixelFormat {
     if components == 4 { PixelFormat::Cmyk } else { PixelFormat::Rgb }
 }
 
@@ -25,7 +25,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn pixels_are_those_of_libjpeg_turbo(
+    fn pixels_match_libjpeg_turbo(
         (width, height) in (1usize..70, 1usize..70),
         subsampling in prop_oneof![
             Just(Subsampling::S420), Just(Subsampling::S444), Just(Subsampling::S422), Just(Subsampling::S440)
@@ -54,9 +54,9 @@ proptest! {
         prop_assert!(read(&bytes, reduction, format).unwrap() == expected);
     }
 
-    /// Damaged files give an error or an image in every mode, and never cause a panic.
+    /// Damaged files return an error or an image in every mode.
     #[test]
-    fn damage_is_survived(
+    fn damaged_files_never_cause_a_panic(
         which in 0usize..FACTORS.len(),
         is_progressive: bool,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
@@ -78,7 +78,7 @@ proptest! {
         if let Ok(layout) = Layout::read(&bytes)
             && layout.width * layout.height < 1 << 16
         {
-            let done = layout.decode(request(reduction, natural(layout.components.len()), lenient), &mut Vec::new());
+            let done = layout.decode(request(reduction, default_format(layout.components.len()), lenient), &mut Vec::new());
             let is_supported = layout.precision == 8 && !layout.is_arithmetic && layout.process != Process::Lossless;
             prop_assert!(is_supported || done.unwrap_err().kind() == ErrorKind::Unsupported);
         }
@@ -214,11 +214,11 @@ const FACTORS: [FactorRow; 16] = [
 ];
 
 #[test]
-fn any_factors_give_the_pixels_of_pillow() {
+fn all_sampling_factors_match_pillow() {
     let mut wrong = Vec::new();
     for (n, (size, factors, adobe, interleaved, digest)) in FACTORS.into_iter().enumerate() {
         let file = factor_jpeg(size, factors, adobe, interleaved, n as u64);
-        let found = crc32fast::hash(&read(&file, 1, natural(factors.len())).unwrap());
+        let found = crc32fast::hash(&read(&file, 1, default_format(factors.len())).unwrap());
         if found != digest {
             wrong.push(format!("{n}: {factors:?} gave {found:#010x}"));
         }
@@ -230,7 +230,7 @@ fn any_factors_give_the_pixels_of_pillow() {
 fn fractional_ratios_are_unsupported_and_named() {
     for factors in [&[(3, 1), (2, 1), (1, 1)][..], &[(1, 3), (1, 2), (1, 1), (1, 1)]] {
         let file = factor_jpeg((20, 20), factors, None, true, 1);
-        let error = read(&file, 1, natural(factors.len())).unwrap_err();
+        let error = read(&file, 1, default_format(factors.len())).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         let text: Vec<String> = factors.iter().map(|(h, v)| format!("{h}x{v}")).collect();
         assert!(error.to_string().contains(&text.join(",")), "{error}");

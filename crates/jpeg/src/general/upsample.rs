@@ -38,7 +38,7 @@ impl Upsampling {
             let (out_across, out_down) = (max_h * smallest, max_v * smallest);
             if !out_across.is_multiple_of(across) || !out_down.is_multiple_of(down) {
                 return Err(Error::unsupported(format!(
-                    "a JPEG with the sampling factors {} needs upsampling by a fraction, which is not supported",
+                    "a JPEG with the sampling factors {} needs fractional upsampling, which is not supported",
                     layout.sampling_text()
                 )));
             }

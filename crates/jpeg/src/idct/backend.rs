@@ -1,4 +1,4 @@
-//! The interface of the code for one kind of processor.
+//! The interface to the code for one kind of processor.
 
 use crate::block::{DctBlock, QuantTable};
 

@@ -80,7 +80,7 @@ mod tests {
 
         /// Tests blocks of up to the maximum energy.
         #[test]
-        fn all_processors_find_the_same_samples(
+        fn all_backends_return_the_same_samples(
             seed in prop::collection::vec((0usize..64, -2048i16..=2048), 1..64),
             shift in 0u32..11,
         ) {

@@ -1,4 +1,4 @@
-//! Huffman codes for encoding, optimal ones (T.81, annex K.2) and those of a table.
+//! Huffman codes for encoding: optimal codes (T.81, annex K.2) and the codes of a DHT segment.
 
 /// Maximum length of a code.
 const MAX_BITS: usize = 16;
@@ -65,8 +65,8 @@ impl HuffmanCode {
     }
 }
 
-/// Returns how many codes of an optimal code have each length. One more code than symbols is counted: the longest one,
-/// which would consist of ones only.
+/// Returns the number of codes of each length in an optimal code. This includes a code without a symbol: the longest
+/// one, which would consist of ones only.
 fn code_lengths(occurrences: &[u32; 256]) -> [u32; 258] {
     /// A tree: how often its symbols occur, and its symbols. `None` stands for the code of ones.
     struct Tree {
@@ -149,7 +149,7 @@ mod tests {
                     let (of_one, of_two) = (code.of(a), code.of(b));
                     prop_assert!(!(one > two && two > 0) || of_one.1 <= of_two.1);
                     if a != b && of_one.1 > 0 && of_one.1 <= of_two.1 {
-                        prop_assert!(of_two.0 >> (of_two.1 - of_one.1) != of_one.0, "{a} begins {b}");
+                        prop_assert!(of_two.0 >> (of_two.1 - of_one.1) != of_one.0, "{a} is a prefix of {b}");
                     }
                 }
             }

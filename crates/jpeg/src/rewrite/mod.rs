@@ -1,4 +1,4 @@
-//! Rewriting of a file without a change of its coefficients.
+//! Lossless rewriting of a file as a baseline JPEG.
 
 mod code;
 mod symbols;
@@ -38,7 +38,7 @@ use crate::structure::{ColorModel, Layout, MAX_BLOCKS_PER_MCU};
 ///
 /// # Errors
 ///
-/// Returns an error if the file is damaged, or if a baseline JPEG cannot hold it: a lossless, arithmetic-coded,
+/// Returns an error if the file is damaged, or if a baseline JPEG cannot represent it: a lossless, arithmetic-coded,
 /// incomplete or 12-bit file, quantization tables of 16 bits, tables that change between scans, more than ten blocks in
 /// an MCU, or coefficients that no 8-bit pixels produce.
 pub fn to_baseline(bytes: &[u8], restart_interval: Option<NonZeroU16>) -> Result<Vec<u8>, Error> {
@@ -135,7 +135,7 @@ impl BaselineScan<'_> {
     fn for_each_symbol(&self, mut each: impl FnMut(ScanEvent)) -> Result<(), Error> {
         let Self { layout, image, restart_interval } = self;
         let (columns, rows) = layout.mcus();
-        let own: Vec<_> = layout.components.iter().map(|c| layout.blocks_with_pixels(c)).collect();
+        let in_image: Vec<_> = layout.components.iter().map(|c| layout.blocks_with_pixels(c)).collect();
         let interval = restart_interval.map_or(usize::MAX, |interval| interval.get().into());
         let mut last_dc = vec![0i32; image.len()];
         for mcu in 0..columns * rows {
@@ -151,10 +151,10 @@ impl BaselineScan<'_> {
                         column * component.horizontal + n % component.horizontal,
                         row * component.vertical + n / component.horizontal,
                     );
-                    let block = match place.0 < own[index].0 && place.1 < own[index].1 {
+                    let block = match place.0 < in_image[index].0 && place.1 < in_image[index].1 {
                         true => *image[index]
                             .get(place)
-                            .ok_or_else(|| Error::corrupt("a block lies outside of its component"))?,
+                            .ok_or_else(|| Error::corrupt("a block lies outside its component"))?,
                         false => padding_block(last_dc[index]),
                     };
                     let emit = |is_ac, symbol| each(ScanEvent::Symbol(table(slot, is_ac), symbol));
@@ -201,10 +201,10 @@ fn copy_segments<'a>(bytes: &'a [u8], out: &mut Vec<u8>) -> Result<(&'a [u8], &'
             // Huffman tables, conditioning of arithmetic coding, number of lines, restart interval.
             0xc4 | 0xcc | 0xdc | 0xdd => {}
             0xdb if has_scan => {
-                return Err(Error::unsupported("a quantization table stands between scans"));
+                return Err(Error::unsupported("a quantization table is defined between scans"));
             }
             0xdb if payload.chunks(65).any(|table| table[0] >> 4 != 0) => {
-                return Err(Error::unsupported("a baseline JPEG has no quantization table of 16 bits"));
+                return Err(Error::unsupported("a baseline JPEG cannot have a 16-bit quantization table"));
             }
             _ => push_segment(marker, &[payload], out)?,
         }

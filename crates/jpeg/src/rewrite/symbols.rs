@@ -29,7 +29,7 @@ impl Symbol {
     fn new(run: u8, coefficient: i32, max_bits: u32) -> Result<Self, Error> {
         let bits = i32::BITS - coefficient.unsigned_abs().leading_zeros();
         if bits > max_bits {
-            return Err(Error::unsupported("a block has larger coefficients than any pixels give"));
+            return Err(Error::unsupported("a block has larger coefficients than any pixels produce"));
         }
         // A negative value is stored minus one, without its upper bits.
         let value = if coefficient < 0 { coefficient + (1 << bits) - 1 } else { coefficient };
@@ -37,8 +37,8 @@ impl Symbol {
     }
 }
 
-/// Calls `emit` with the symbols of a block; the first argument tells whether a symbol is of the AC table. `last_dc` is
-/// the DC coefficient of the previous block of the component.
+/// Calls `emit` for each symbol of a block, with true if the symbol is of the AC table. `last_dc` is the DC coefficient
+/// of the previous block of the component.
 pub(crate) fn block_symbols(
     block: &DctBlock,
     last_dc: i32,
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_values_and_ends_are_those_of_the_standard() {
+    fn runs_values_and_ends_match_the_standard() {
         assert_eq!(symbols(&[], 0).unwrap(), [(false, 0, 0, 0), (true, 0, 0, 0)]);
         assert_eq!(symbols(&[(0, 5)], 8).unwrap(), [(false, 2, 0, 2), (true, 0, 0, 0)]);
         assert_eq!(
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn coefficients_that_no_pixels_give_are_refused() {
+    fn coefficients_out_of_range_are_rejected() {
         assert!(symbols(&[(0, 1023), (5, -1023)], -1024).is_ok());
         assert!(symbols(&[(5, 1024)], 0).is_err() && symbols(&[(5, i16::MIN)], 0).is_err());
         assert!(symbols(&[(0, 1024)], -1024).is_err());

@@ -31,7 +31,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn nothing_that_is_decoded_changes(
+    fn pixels_and_coefficients_do_not_change(
         (width, height) in (1usize..70, 1usize..70),
         subsampling in prop_oneof![
             Just(Subsampling::S420), Just(Subsampling::S444), Just(Subsampling::S422), Just(Subsampling::S440)
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_is_survived(
+    fn damaged_files_never_cause_a_panic(
         is_progressive: bool,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
     ) {
@@ -98,7 +98,7 @@ fn marker(bytes: &[u8], marker: u8) -> usize {
 }
 
 #[test]
-fn other_segments_and_the_bytes_after_the_end_stay() {
+fn other_segments_and_the_bytes_after_the_end_are_kept() {
     let mut source = progressive();
     let last_scan = source.windows(2).rposition(|w| w == [0xff, 0xda]).unwrap();
     source.splice(last_scan..last_scan, *b"\xff\xfe\0\x0cbetween it");
@@ -112,9 +112,9 @@ fn other_segments_and_the_bytes_after_the_end_stay() {
 }
 
 #[test]
-fn what_a_baseline_jpeg_cannot_hold_is_refused() {
+fn files_that_baseline_cannot_represent_are_rejected() {
     let source = progressive();
-    let refused = |bytes: &[u8]| to_baseline(bytes, None).unwrap_err().kind();
+    let error_kind = |bytes: &[u8]| to_baseline(bytes, None).unwrap_err().kind();
     let quant = marker(&source, 0xdb);
     let table = source[quant..quant + 69].to_vec();
     assert_eq!(table[2..5], [0, 67, 0], "one table of 8 bits");
@@ -122,19 +122,19 @@ fn what_a_baseline_jpeg_cannot_hold_is_refused() {
     let last_scan = source.windows(2).rposition(|w| w == [0xff, 0xda]).unwrap();
     let mut between = source.clone();
     between.splice(last_scan..last_scan, table.iter().copied());
-    assert_eq!(refused(&between), ErrorKind::Unsupported);
+    assert_eq!(error_kind(&between), ErrorKind::Unsupported);
 
     let wide = table[5..].iter().flat_map(|&value| [0, value]);
     let wide: Vec<u8> = [0xff, 0xdb, 0, 131, 0x10].into_iter().chain(wide).collect();
     let mut deep = source.clone();
     deep.splice(quant..quant + 69, wide);
     assert_eq!(pixels(&deep), pixels(&source));
-    assert_eq!(refused(&deep), ErrorKind::Unsupported);
+    assert_eq!(error_kind(&deep), ErrorKind::Unsupported);
 
     let incomplete = [&source[..last_scan], &[0xff, 0xd9]].concat();
-    assert_eq!(refused(&incomplete), ErrorKind::Unsupported);
-    assert_eq!(refused(&source[..last_scan + 30]), ErrorKind::Truncated);
+    assert_eq!(error_kind(&incomplete), ErrorKind::Unsupported);
+    assert_eq!(error_kind(&source[..last_scan + 30]), ErrorKind::Truncated);
     let picture = picture(40, 30, 3, 7);
     let arithmetic = Encoder::new(&picture, 40, 30, TurboFormat::Rgb).arithmetic(true).encode().unwrap();
-    assert_eq!(refused(&arithmetic), ErrorKind::Unsupported);
+    assert_eq!(error_kind(&arithmetic), ErrorKind::Unsupported);
 }

@@ -1,4 +1,4 @@
-//! The structure of a JPEG file, as callers see it.
+//! The public description of a JPEG file's structure.
 
 use super::component::{ColorModel, Component, Process};
 use super::scan::Scan;

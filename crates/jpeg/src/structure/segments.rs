@@ -11,19 +11,19 @@ pub(crate) fn next_marker(bytes: &[u8], at: usize) -> Result<(u8, usize), Error>
     let fill = rest.iter().take_while(|byte| **byte == 0xff).count();
     match (fill, rest.get(fill)) {
         (_, None) => Err(Error::truncated("its markers")),
-        (0, Some(_)) | (_, Some(0)) => Err(Error::corrupt("stray bytes stand between segments")),
+        (0, Some(_)) | (_, Some(0)) => Err(Error::corrupt("the file has stray bytes between segments")),
         (_, Some(&marker)) => Ok((marker, at + fill + 1)),
     }
 }
 
 /// Returns the payload of the segment whose length field is at `at`.
 pub(crate) fn payload(bytes: &[u8], at: usize) -> Result<&[u8], Error> {
-    let cut = || Error::truncated("a segment");
-    let (length, rest) = bytes.get(at..).and_then(|rest| rest.split_first_chunk()).ok_or_else(cut)?;
+    let truncated = || Error::truncated("a segment");
+    let (length, rest) = bytes.get(at..).and_then(|rest| rest.split_first_chunk()).ok_or_else(truncated)?;
     let length = usize::from(u16::from_be_bytes(*length));
     let length =
         length.checked_sub(2).ok_or_else(|| Error::corrupt(format!("a segment has a length of {length}")))?;
-    rest.get(..length).ok_or_else(cut)
+    rest.get(..length).ok_or_else(truncated)
 }
 
 /// Returns the entropy-coded data from `at` to the marker that ends it, or to the end of the file.

@@ -19,11 +19,11 @@ impl QuantSlots {
     /// Reads a DQT segment.
     pub(super) fn read(&mut self, mut payload: &[u8]) -> Result<(), Error> {
         let short = || Error::corrupt("a quantization table has the wrong length");
-        while let [place, rest @ ..] = payload {
-            let slot =
-                self.0.get_mut(usize::from(place & 15)).ok_or_else(|| no_slot("quantization", place & 15))?;
+        while let [precision_and_slot, rest @ ..] = payload {
+            let slot = precision_and_slot & 15;
+            let slot = self.0.get_mut(usize::from(slot)).ok_or_else(|| no_slot("quantization", slot))?;
             let mut table = [0; 64];
-            let bytes_per_number = if place >> 4 == 0 { 1 } else { 2 };
+            let bytes_per_number = if precision_and_slot >> 4 == 0 { 1 } else { 2 };
             let (numbers, rest) = rest.split_at_checked(64 * bytes_per_number).ok_or_else(short)?;
             for (to, from) in table.iter_mut().zip(numbers.chunks_exact(bytes_per_number)) {
                 *to = from.iter().fold(0, |number, byte| number << 8 | u16::from(*byte));
@@ -53,16 +53,16 @@ impl<'a> HuffmanSlots<'a> {
     /// Reads a DHT segment.
     pub(super) fn read(&mut self, mut payload: &'a [u8]) -> Result<(), Error> {
         let short = || Error::corrupt("a Huffman table has the wrong length");
-        while let [place, rest @ ..] = payload {
+        while let [class_and_slot, rest @ ..] = payload {
             let (counts, rest) = rest.split_first_chunk::<16>().ok_or_else(short)?;
             let count: usize = counts.iter().map(|&count| usize::from(count)).sum();
             if count > 256 {
                 return Err(Error::corrupt(format!("a Huffman table has {count} codes")));
             }
             let (symbols, rest) = rest.split_at_checked(count).ok_or_else(short)?;
-            let tables = if place & 0x10 != 0 { &mut self.ac } else { &mut self.dc };
-            let slot =
-                tables.get_mut(usize::from(place & !0x10)).ok_or_else(|| no_slot("Huffman", *place))?;
+            let tables = if class_and_slot & 0x10 != 0 { &mut self.ac } else { &mut self.dc };
+            let slot = tables.get_mut(usize::from(class_and_slot & !0x10));
+            let slot = slot.ok_or_else(|| no_slot("Huffman", *class_and_slot))?;
             *slot = Some(HuffmanSpec { counts, symbols });
             payload = rest;
         }
@@ -84,10 +84,10 @@ impl<'a> HuffmanSlots<'a> {
                 )));
             }
         }
-        let most = if process == Process::Lossless { MAX_LOSSLESS_SYMBOL } else { MAX_DC_SYMBOL };
-        if !is_ac && table.symbols.iter().any(|symbol| *symbol > most) {
+        let max_symbol = if process == Process::Lossless { MAX_LOSSLESS_SYMBOL } else { MAX_DC_SYMBOL };
+        if !is_ac && table.symbols.iter().any(|symbol| *symbol > max_symbol) {
             return Err(Error::corrupt(format!(
-                "a Huffman table for DC coefficients has a symbol above {most}"
+                "a Huffman table for DC coefficients has a symbol above {max_symbol}"
             )));
         }
         Ok(table)

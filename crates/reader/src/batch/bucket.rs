@@ -1,12 +1,12 @@
-//! Divides the ranks into buckets in one pass over the histogram.
+//! Divides the records, ranked by length, into buckets in one pass over the histogram.
 //!
 //! A bucket is a range of *ranks*, not of lengths. It ends after whole steps, and the records after them go to the next
-//! bucket, which has longer rows and fits them as well. Only the last bucket can therefore have records that do not
-//! fill a step, and an epoch has one short step instead of one per bucket.
+//! bucket, whose rows are longer. Only the last bucket can therefore have records that do not fill a step, and an epoch
+//! has one short step instead of one per bucket.
 //!
-//! Where lengths are so sparse that a step of records spans too many of them, the step is a *graded* bucket of its own:
-//! each of its micro-batches is cut from the ranks separately. All of them are about as large as the budget, so no rank
-//! waits for another here, either. `docs/reference/batching.md` specifies the algorithm.
+//! Where lengths are so sparse that the records of one step span too many of them, the step is a *graded* bucket of its
+//! own: each of its micro-batches is cut from the ranks separately and fills the budget, so the processes still do not
+//! wait for each other. `docs/reference/batching.md` specifies the algorithm.
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::index::LengthRun;
@@ -49,7 +49,7 @@ pub(super) struct Buckets {
     pub(super) buckets: Vec<Bucket>,
     /// Number of distinct lengths.
     pub(super) runs: u64,
-    /// Number of records over the budget, whatever happens to them.
+    /// Number of records over the budget, whatever the `oversize` policy.
     pub(super) oversize: u64,
     /// XXH3-128 of the histogram, in hexadecimal: two datasets with the same lengths have the same plan.
     pub(super) digest: String,
@@ -162,7 +162,7 @@ impl Builder<'_> {
                 self.grade(1.0)?;
                 self.cutter.closed();
             }
-            // With a fixed number of records per batch, records that do not fill a step wait for more.
+            // With a fixed number of records per batch, records that do not fill a step stay in the open bucket.
         }
         self.head = with;
         self.longest = length;
@@ -175,7 +175,7 @@ impl Builder<'_> {
     }
 
     fn open_records(&self) -> u64 {
-        // A graded bucket may end after the records that were taken in so far.
+        // A graded bucket may end after the last record that was pushed.
         self.head.records.saturating_sub(self.tail.records)
     }
 
@@ -279,7 +279,7 @@ impl Builder<'_> {
         let (mut shortest, mut longest) = (None, 0);
         while left > 0 {
             let Some(run) = self.peek()? else {
-                return Err(Error::corrupt("the histogram ends before its records do"));
+                return Err(Error::corrupt("the histogram counts fewer records than a bucket needs"));
             };
             let taken = run.count.min(left);
             let length = self.options.used(run.length);
@@ -332,13 +332,13 @@ impl Builder<'_> {
     }
 }
 
-/// The runs of a histogram, checked to be ascending, without gaps, and to count all records.
+/// The runs of a histogram, checked to ascend without gaps and to cover all records.
 pub(super) struct CheckedRuns<'a> {
     runs: Runs<'a>,
     records: u64,
     counted: u64,
     last_length: Option<u64>,
-    /// What is left of the run that was peeked.
+    /// The unconsumed part of the peeked run.
     open: Option<LengthRun>,
 }
 

@@ -1,4 +1,4 @@
-//! Decides where a bucket should end.
+//! Rules for where a bucket ends.
 
 use super::options::{BatchOptions, BatchSize, Boundaries, MAX_MAX_WASTE};
 use super::variation::Variation;
@@ -12,7 +12,7 @@ pub(super) struct Prefix {
     pub(super) records: u64,
     /// Sum of the widths: lengths rounded up to the padding multiple.
     widths: u128,
-    /// Sum of the shares of the budget that the records would take in batches of their own length only, in 2⁻²⁰ tokens.
+    /// Sum of the records' shares of the budget, each in a batch of records of its own length, in units of 2⁻²⁰ tokens.
     shares: u128,
 }
 
@@ -41,13 +41,13 @@ fn share(options: &BatchOptions, length: u64) -> u128 {
 pub(super) enum Cutter<'a> {
     /// Nowhere: there is one bucket.
     Never,
-    /// As late as the waste allows.
+    /// As late as `max_waste` allows.
     Waste { max: f64, variation: Variation, bucket: u64 },
-    /// At boundaries.
+    /// At given or geometric boundaries.
     At { boundaries: BoundaryCursor<'a>, crossed: bool },
 }
 
-/// Ascending boundaries.
+/// The boundaries that no length has crossed yet, in ascending order.
 #[derive(Debug)]
 pub(super) enum BoundaryCursor<'a> {
     Geometric { next: u64, ratio: f64 },
@@ -67,9 +67,9 @@ impl BoundaryCursor<'_> {
                 }
             }
             BoundaryCursor::Given(boundaries) => {
-                let behind = boundaries.partition_point(|&b| b <= length);
-                crosses = behind > 0;
-                *boundaries = boundaries.get(behind..).unwrap_or_default();
+                let crossed = boundaries.partition_point(|&b| b <= length);
+                crosses = crossed > 0;
+                *boundaries = boundaries.get(crossed..).unwrap_or_default();
             }
         }
         crosses
@@ -107,7 +107,7 @@ impl<'a> Cutter<'a> {
                 *crossed
             }
             Cutter::Waste { max, variation, bucket } => {
-                // At most the maximum of the option.
+                // The variation may not exceed the limit of the option.
                 let max = (*max * variation.waste_factor(*bucket)).min(MAX_MAX_WASTE);
                 let records = u128::from(with.records.saturating_sub(tail.records));
                 let exceeds = |each: u128, used: u128| {

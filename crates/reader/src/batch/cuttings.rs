@@ -17,7 +17,7 @@ const CUTTINGS: usize = 8;
 /// Maximum number of cuttings that are tried.
 const TRIES: u64 = 64;
 
-/// Number of cuttings that is enough to choose from.
+/// Number of cuttings of equal length that suffices to choose from.
 const ENOUGH: usize = 16;
 
 /// Maximum number of histogram runs and of graded micro-batches that all tries together may examine. Datasets that
@@ -49,7 +49,7 @@ impl Cutting {
     }
 }
 
-/// The cuttings of a plan, in the order in which epochs use them, and what the histogram showed.
+/// The cuttings of a plan, in the order in which epochs use them, and facts about the histogram.
 #[derive(Debug)]
 pub(super) struct Cuttings {
     pub(super) all: Vec<Cutting>,

@@ -46,15 +46,16 @@ pub fn padding(
     };
     let bucketed = share(BucketBy::Length(Boundaries::AUTO))?;
     let random = match size {
-        // A plan without buckets does not fill a token budget. This is what loaders do that add records as they come.
-        BatchSize::MaxTokens(budget) => filled(&lengths, budget),
+        // A plan without buckets sizes every batch for the longest record. Loaders that fill a budget greedily are the
+        // fairer comparison.
+        BatchSize::MaxTokens(budget) => greedy_padding(&lengths, budget),
         _ => share(BucketBy::None)?,
     };
     Ok(Padding { random, bucketed })
 }
 
 /// Returns the padding of batches to which records are added in random order until one more would exceed the budget.
-fn filled(lengths: &[u64], budget: u64) -> f64 {
+fn greedy_padding(lengths: &[u64], budget: u64) -> f64 {
     let mut order: Vec<(u64, u64)> =
         (0u64..).zip(lengths).map(|(i, &length)| (xxh3_64(&i.to_le_bytes()), length)).collect();
     order.sort_unstable();

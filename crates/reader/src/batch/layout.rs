@@ -42,7 +42,7 @@ impl Layout {
         in_range("replication", replication, MAX_MICRO_BATCHES)?;
         if !world_size.is_multiple_of(replication) {
             return Err(Error::usage(format!(
-                "{world_size} processes are not whole groups of {replication}"
+                "world_size {world_size} is not a multiple of replication {replication}"
             )));
         }
         Self::new(process.rank / replication, world_size / replication)
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_do_not_exist_are_refused() {
+    fn invalid_layouts_are_refused() {
         assert!(Layout::new(2, 2).unwrap_err().to_string().contains("no rank 2"));
         assert!(Layout::new(0, 0).is_err());
         assert!(Layout::replicated(0, 6, 4).is_err());
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_shares_a_model_is_one_rank() {
+    fn processes_of_one_model_replica_share_a_rank() {
         let ranks: Vec<u64> = (0..6).map(|r| Layout::replicated(r, 6, 2).unwrap().rank()).collect();
         assert_eq!(ranks, [0, 0, 1, 1, 2, 2]);
         assert_eq!(Layout::replicated(5, 6, 2).unwrap().world_size(), 3);

@@ -33,8 +33,8 @@ pub trait Lengths {
         None
     }
 
-    /// Returns the lengths that occur, in ascending order, with the number of records of each. An error is the last
-    /// item.
+    /// Returns the distinct lengths in ascending order, each with its number of records. The iterator ends after the
+    /// first error.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl<L: Lengths + ?Sized> Lengths for &L {
     }
 }
 
-/// The indexes of a split: the record index has the length of a record, the length index has the record at a rank.
+/// The indexes of a split: the record index stores the length of each record, the length index the record at each rank.
 impl Lengths for (&RecordIndex, &LengthIndex) {
     fn records(&self) -> u64 {
         self.1.len()

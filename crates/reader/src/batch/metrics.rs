@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_that_go_together_correlate() {
+    fn neighbours_correlate() {
         assert!((neighbour_correlation(&[1.0, 2.0, 3.0, 4.0]) - 1.0).abs() < 1e-9);
         assert!((neighbour_correlation(&[1.0, 2.0, 1.0, 2.0, 1.0]) + 1.0).abs() < 1e-9);
         assert_eq!(neighbour_correlation(&[3.0, 3.0, 3.0]), 0.0);

@@ -48,7 +48,8 @@ pub struct StepTotals {
     pub padded_tokens: u64,
 }
 
-/// Counts of what an epoch does with the records: `records = delivered − repeated + dropped + oversize dropped`.
+/// Numbers of records that an epoch delivers, repeats and drops:
+/// `records = delivered − repeated + dropped + oversize dropped`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Number of records of the split.
@@ -61,6 +62,6 @@ pub struct Counts {
     pub filler_rows: u64,
     /// Number of records that do not fill a step and are left out ([`Last::Drop`](super::Last::Drop)).
     pub dropped: u64,
-    /// Number of records over the budget, whatever happens to them.
+    /// Number of records over the budget, whatever the [`Oversize`](super::Oversize) policy.
     pub oversize: u64,
 }

@@ -152,7 +152,7 @@ pub enum Oversize {
     Truncate,
 }
 
-/// What happens to the remaining records, which do not fill a last step.
+/// What happens to the records at the end of an epoch that do not fill a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Last {
@@ -178,12 +178,12 @@ pub struct BatchOptions {
     pub bucket: BucketBy,
     /// The order of records.
     pub shuffle: Shuffle,
-    /// Whether the worst cases come first, so that running out of memory shows at once: the largest micro-batch in the
-    /// first step, the longest record in the second (or also in the first).
+    /// Whether the worst cases come first, so that a run that needs too much memory fails at once: the largest
+    /// micro-batch in the first step, the longest record in the second (or also in the first).
     pub longest_first: bool,
     /// What happens to records that exceed the budget on their own.
     pub oversize: Oversize,
-    /// What happens to the remaining records, which do not fill a last step.
+    /// What happens to the records at the end of an epoch that do not fill a step.
     pub last: Last,
 }
 
@@ -221,7 +221,7 @@ impl BatchOptions {
         in_range("pad_to_multiple_of", self.pad_to_multiple_of, MAX_BATCH_TOKENS)?;
         if self.cap() == Some(0) {
             let what = format!(
-                "max_tokens {size} is less than pad_to_multiple_of {}: not one record fits",
+                "max_tokens {size} is less than pad_to_multiple_of {}, so no record fits",
                 self.pad_to_multiple_of
             );
             return Err(Error::usage(what));
@@ -234,7 +234,7 @@ impl BatchOptions {
         match &self.bucket {
             BucketBy::Length(_) if matches!(self.shuffle, Shuffle::Block { .. }) => {
                 return Err(Error::usage(
-                    "a block shuffle keeps stored neighbours together, buckets by length tear them apart",
+                    "a block shuffle keeps neighbouring records together, but buckets by length separate them",
                 )
                 .help("use sorted windows with a block shuffle, or a full shuffle with buckets by length"));
             }
@@ -247,10 +247,13 @@ impl BatchOptions {
             }
             BucketBy::Length(Boundaries::Given(boundaries)) => {
                 if !boundaries.is_sorted_by(|a, b| a < b) {
-                    return Err(Error::usage("the boundaries of buckets must ascend"));
+                    return Err(Error::usage("bucket boundaries must be strictly ascending"));
                 }
                 if boundaries.len() > MAX_BOUNDARIES {
-                    let what = format!("{} boundaries are more than {MAX_BOUNDARIES}", boundaries.len());
+                    let what = format!(
+                        "{} bucket boundaries exceed the limit of {MAX_BOUNDARIES}",
+                        boundaries.len()
+                    );
                     return Err(Error::usage(what));
                 }
             }
@@ -260,12 +263,13 @@ impl BatchOptions {
         let by_length = matches!(self.bucket, BucketBy::Length(_));
         match self.oversize {
             Oversize::Alone if !by_length => Err(Error::usage(
-                "without buckets by length, one record that is alone would make all of them alone",
+                "oversize \"alone\" needs buckets by length: otherwise one record over the budget reduces every batch \
+                 to one record",
             )
-            .help("use buckets by length, or another policy for records over the budget")),
+            .help("use buckets by length or another oversize policy")),
             Oversize::Drop if !by_length && self.shuffle != Shuffle::Full => {
-                Err(Error::usage("records over the budget cannot be left out of the stored order")
-                    .help("use a full shuffle or buckets by length, or truncate them"))
+                Err(Error::usage("oversize \"drop\" cannot leave records out of the stored order")
+                    .help("use a full shuffle or buckets by length, or set oversize to \"truncate\""))
             }
             _ => Ok(()),
         }
@@ -280,14 +284,14 @@ impl BatchOptions {
         }
     }
 
-    /// Returns the width of a row whose longest record has `length`: at least one multiple, so that an empty record has
-    /// room.
+    /// Returns the width of a batch whose longest record has `length`: at least one multiple, so that even empty
+    /// records have a row.
     pub(super) fn width(&self, length: u64) -> u64 {
         let wide = length.max(1);
         wide.checked_next_multiple_of(self.pad_to_multiple_of).unwrap_or(wide)
     }
 
-    /// Returns the length that is used of a record of `length`, after truncation.
+    /// Returns the length of a record of `length` after truncation.
     pub(super) fn used(&self, length: u64) -> u64 {
         match (self.oversize, self.cap()) {
             (Oversize::Truncate, Some(cap)) => length.min(cap),
@@ -313,7 +317,7 @@ impl BatchOptions {
     /// Returns the XXH3-128 of the algorithm's version and the options as JSON, in hexadecimal.
     pub(super) fn fingerprint(&self) -> Result<String> {
         let json = serde_json::to_vec(&(ALGORITHM, self))
-            .map_err(|e| Error::usage("the options cannot be written down").caused_by(e))?;
+            .map_err(|e| Error::usage("the options cannot be serialized").caused_by(e))?;
         Ok(format!("{:032x}", xxh3_128(&json)))
     }
 }

@@ -1,7 +1,7 @@
 //! Packing at read time: the documents of an epoch are packed in order, window by window, into rows of one length.
 //!
-//! The rows of a step depend on the windows before it, so each step is computed from the previous one. A state has the
-//! start of the current window, so resuming takes as long as packing one window.
+//! The rows of a step depend on the windows before it, so each step is computed from the previous one. A state stores
+//! the start of the current window, so resuming takes as long as packing one window.
 
 mod rows;
 #[cfg(test)]
@@ -31,13 +31,13 @@ pub struct PackOptions {
     pub seq_len: u64,
     /// How documents are assigned to rows.
     pub packing: Packing,
-    /// Number of documents that are packed together; more while they do not fill a row.
+    /// Minimum number of documents that are packed together. More are added until they fill a row.
     pub window: u64,
     /// Rows per micro-batch.
     pub batch_size: u64,
-    /// The order of documents. Unless there is no shuffle, the rows of a window are shuffled, too.
+    /// The order of documents. Unless this is [`Shuffle::None`], the rows of each window are shuffled, too.
     pub shuffle: Shuffle,
-    /// What happens to the remaining rows, which do not fill a last step.
+    /// What happens to the rows at the end of an epoch that do not fill a step.
     pub last: Last,
 }
 
@@ -74,7 +74,7 @@ impl PackOptions {
 pub struct PackCursor {
     /// Number of documents before the current window, in the order of the epoch.
     pub document: u64,
-    /// Number of tokens of the window's first document that are already used.
+    /// Number of tokens of the window's first document that previous windows used.
     pub token: u64,
     /// Number of rows of the window that are done.
     pub row: u64,
@@ -194,7 +194,7 @@ impl<L: Lengths> PackPlan<L> {
         in_range("the number of micro-batches per step", micro_batches, MAX_MICRO_BATCHES)?;
         let (digest, tokens) = digest(&lengths)?;
         let json = serde_json::to_vec(&(ALGORITHM, &options))
-            .map_err(|e| Error::usage("the options cannot be written down").caused_by(e))?;
+            .map_err(|e| Error::usage("the options cannot be serialized").caused_by(e))?;
         let start = PlanState {
             version: ALGORITHM,
             dataset: dataset.to_owned(),
@@ -214,7 +214,7 @@ impl<L: Lengths> PackPlan<L> {
     }
 
     /// Returns the number of rows of `epoch`, before [`Last`] is applied. With [`Packing::Concat`], it is the same in
-    /// every epoch and known at once. With [`Packing::BestFit`], all lengths are looked up and packed.
+    /// every epoch and takes no time. With [`Packing::BestFit`], all lengths are looked up and packed.
     ///
     /// # Errors
     ///
@@ -244,7 +244,8 @@ impl<L: Lengths> PackPlan<L> {
         PackState { plan: PlanState { epoch, ..self.start.clone() }, cursor: PackCursor::default() }
     }
 
-    /// Returns the steps from `from` to the end of its epoch, each with the state after it. An error is the last item.
+    /// Returns the steps from `from` to the end of its epoch, each with the state after it. The iterator ends after the
+    /// first error.
     ///
     /// # Errors
     ///
@@ -335,7 +336,7 @@ fn digest<L: Lengths>(lengths: &L) -> Result<(String, u64)> {
             .length
             .checked_mul(run.count)
             .and_then(|sum| tokens.checked_add(sum))
-            .ok_or_else(|| Error::corrupt("the lengths add up to more than an index holds"))?;
+            .ok_or_else(|| Error::corrupt("the sum of the lengths overflows 64 bits"))?;
     }
     Ok((format!("{:032x}", digest.digest128()), tokens))
 }

@@ -1,9 +1,9 @@
-//! A keyed permutation of `0..n` without an array: shuffling a dataset takes no memory, and any position is computed
+//! A keyed permutation of `0..n` without an array: a shuffle needs constant memory, and any position is computed
 //! directly.
 //!
 //! Above [`SMALL`], it is a Feistel network over mixed numbers with cycle walking (Black and Rogaway, "Ciphers with
-//! Arbitrary Finite Domains", 2002). In a small domain, such a network prefers some orders to others, so small domains
-//! are shuffled in a table instead. The permutation is meant for statistics, not for cryptography.
+//! Arbitrary Finite Domains", 2002). In a small domain, such a network is biased towards some orders, so small domains
+//! are shuffled in a table instead. The permutation is not cryptographically secure.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -213,7 +213,7 @@ mod tests {
             let mut seen = vec![false; n as usize];
             for position in 0..n {
                 let number = permutation.at(position);
-                prop_assert!(!std::mem::replace(&mut seen[number as usize], true), "{} comes twice", number);
+                prop_assert!(!std::mem::replace(&mut seen[number as usize], true), "{} occurs twice", number);
                 prop_assert_eq!(permutation.position_of(number), position);
             }
         }
@@ -281,7 +281,7 @@ mod tests {
 
     /// Neighbours are separated: in a random order of `n`, two neighbours are on average `n / 3` apart.
     #[test]
-    fn neighbours_are_torn_apart() {
+    fn neighbours_are_separated() {
         for n in [100, 1000, 65_537, 10_000_000_019] {
             let permutation = Permutation::new(n, key(n, Purpose::Steps, 1, 2));
             let count = n.min(10_000) - 1;

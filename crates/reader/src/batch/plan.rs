@@ -132,8 +132,8 @@ impl<L: Lengths> BatchPlan<L> {
         self.cutting(epoch).map_or(&[], |cutting| &cutting.buckets)
     }
 
-    /// Returns what `epoch` does with the records. The number of records that do not fill a step varies slightly
-    /// between epochs.
+    /// Returns how many records `epoch` delivers, repeats and drops. The number of records that do not fill a step
+    /// varies slightly between epochs.
     pub fn counts(&self, epoch: u64) -> Counts {
         let buckets = self.buckets(epoch);
         let planned = buckets.iter().map(|b| b.records).sum::<u64>();
@@ -162,7 +162,7 @@ impl<L: Lengths> BatchPlan<L> {
     /// [`ErrorKind::Corrupt`] when the length index and the record index disagree.
     pub fn micro_batch(&self, at: Position, index: u64) -> Result<MicroBatch> {
         if index >= self.micro_batches {
-            let what = format!("a step has {} micro-batches, not {index}", self.micro_batches);
+            let what = format!("there is no micro-batch {index} in a step of {}", self.micro_batches);
             return Err(Error::new(ErrorKind::OutOfRange, what));
         }
         let place = self.place(at)?;
@@ -194,7 +194,8 @@ impl<L: Lengths> BatchPlan<L> {
         Ok(totals)
     }
 
-    /// Returns the micro-batches of one rank from `from` to the end of the epoch. An error is the last item.
+    /// Returns the micro-batches of one rank from `from` to the end of the epoch. The iterator ends after the first
+    /// error.
     ///
     /// # Errors
     ///
@@ -240,12 +241,12 @@ impl<L: Lengths> BatchPlan<L> {
         Ok(at)
     }
 
-    /// Checks that a position exists. One past the last step is a position: the epoch is done.
+    /// Checks that a position exists. The position after the last step exists: the end of the epoch.
     fn check_position(&self, at: Position) -> Result<()> {
         if at.step <= self.steps() {
             return Ok(());
         }
-        let what = format!("an epoch has {} steps, not {}", self.steps(), at.step);
+        let what = format!("step {} is past the end of an epoch of {} steps", at.step, self.steps());
         Err(Error::new(ErrorKind::OutOfRange, what))
     }
 

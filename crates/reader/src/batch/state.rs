@@ -1,4 +1,4 @@
-//! The position of a run, small enough for any checkpoint and equal on every rank.
+//! The saved state of a plan: small enough for any checkpoint, and equal on every rank.
 
 use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -48,19 +48,19 @@ impl PlanState {
     /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) naming the first difference.
     pub fn check_same_run(&self, saved: &PlanState) -> Result<()> {
         let differs = |what: &str, saved: &str, own: &str, help: &str| {
-            Err(Error::usage(format!("the state is of {what} {saved}, not {own}")).help(help.to_owned()))
+            Err(Error::usage(format!("the state was saved for {what} {saved}, not {own}"))
+                .help(help.to_owned()))
         };
-        const OTHER_DATA: &str = "open the dataset and split the state was saved with, or start anew";
-        const OTHER_OPTIONS: &str =
-            "resume with the options, seed and version of the first start, or start anew";
+        const OTHER_DATA: &str = "open the dataset and split that the state was saved with, or start over";
+        const OTHER_OPTIONS: &str = "resume with the options and seed of the first start, or start over";
         if saved.version != self.version {
             let what = format!(
-                "the state is of version {} of the order of batches; this build makes version {}",
+                "the state was saved for version {} of the batch order, not {}",
                 saved.version, self.version
             );
             return Err(Error::usage(what).help(
-                "the order of the records has changed in between: finish the run with the dsconvert that saved the state, \
-                 or start anew",
+                "this dsconvert orders records differently: finish the run with the dsconvert that saved the state, or \
+                 start over",
             ));
         }
         if saved.dataset != self.dataset {

@@ -1,4 +1,4 @@
-//! Tests of whole plans: their guarantees hold for any lengths and options.
+//! Property tests of whole plans: the guarantees hold for any lengths and options.
 
 mod quality;
 mod refusals;
@@ -96,7 +96,7 @@ fn records_of(batches: &[MicroBatch]) -> Vec<u64> {
 
 proptest! {
     #[test]
-    fn every_record_comes_as_often_as_is_counted(
+    fn counts_match_the_delivered_records(
         lengths in any_lengths(), options in any_options(), micro_batches in 1u64..9, epoch in 0u64..3,
     ) {
         let Ok(plan) = plan(&lengths, &options, micro_batches) else {
@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn resuming_anywhere_with_any_ranks_goes_on_as_if_nothing_had_been(
+    fn resuming_anywhere_with_any_ranks_yields_the_same_batches(
         lengths in any_lengths(), options in any_options(),
         (first, second) in (1u64..4, 1u64..4), each in 1u64..3, stop: prop::sample::Index,
     ) {
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn totals_are_those_of_all_ranks(lengths in any_lengths(), options in any_options(), (world, all) in any_world()) {
+    fn totals_are_sums_over_all_ranks(lengths in any_lengths(), options in any_options(), (world, all) in any_world()) {
         let Ok(plan) = plan(&lengths, &options, all) else { return Ok(()) };
         let mut by_step = vec![StepTotals::default(); plan.steps() as usize];
         for rank in 0..world {
@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn the_worst_comes_first_when_asked_for(
+    fn longest_first_puts_the_worst_cases_first(
         lengths in any_lengths(), options in any_options(), micro_batches in 1u64..5, epoch in 0u64..3,
     ) {
         let options = BatchOptions { longest_first: true, last: Last::Drop, ..options };
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn buckets_are_the_ranks_in_order(
+    fn buckets_cover_the_ranks_in_order(
         lengths in any_lengths(), options in any_options(), micro_batches in 1u64..9, epoch in 0u64..9,
     ) {
         let Ok(plan) = plan(&lengths, &options, micro_batches) else { return Ok(()) };
@@ -248,7 +248,7 @@ fn epochs_and_seeds_differ() {
 }
 
 #[test]
-fn what_is_dropped_changes_with_the_epoch() {
+fn each_epoch_drops_other_records() {
     // A bucket of the two longest would not fill a step: they would be dropped in every epoch.
     let mut lengths = vec![10; 100];
     lengths.extend([900, 901]);
@@ -277,7 +277,7 @@ fn the_order_never_changes() {
     assert_eq!(serde_json::to_string(&state).unwrap(), STATE);
 }
 
-/// An opened split and its two indexes result in the same plan as the lengths themselves.
+/// A plan is the same from an opened split, from its two indexes and from the lengths in memory.
 #[test]
 fn a_split_gives_the_same_plan_as_its_lengths() {
     let lengths: Vec<u64> = (0..200).map(|i| i * 7 % 13).collect(); // what `testing` writes

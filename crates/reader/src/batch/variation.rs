@@ -1,8 +1,8 @@
-//! Variations between cuttings.
+//! Parameters that differ between the cuttings of a plan.
 
 use super::permute::{Purpose, key};
 
-/// The number of a cutting: 0 is the plain one.
+/// The number of a cutting, which determines its parameters. 0 is the plain cutting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Variation(pub(super) u64);
 
@@ -21,7 +21,7 @@ impl Variation {
 
     /// Returns a number between 0 and 1. The numbers of consecutive variations are spread evenly.
     fn unit(self, place: u64) -> f64 {
-        // Steps of the golden ratio, from a start that depends on the place.
+        // A golden-ratio sequence, which is evenly spread, from a start that depends on the place.
         let start = key(0, Purpose::Cuttings, 0, place);
         let mixed = start.wrapping_add(self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         (mixed >> 11) as f64 / (1u64 << 53) as f64

@@ -1,4 +1,4 @@
-//! Decodes the requested part of a stored image into a buffer of the caller.
+//! Decodes the requested part of a stored image into the caller's buffer.
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
 use dsconvert_jpeg::{FastDecoder, FastRequest, Layout, LayoutRequest, PixelFormat};
@@ -22,7 +22,7 @@ const FILTER: FilterType = FilterType::Bilinear;
 pub struct Stored<'a> {
     /// The file, or raw samples.
     pub bytes: &'a [u8],
-    /// Size according to the record.
+    /// Size in the record.
     pub size: Size,
     /// For raw samples (rows from top to bottom), the number of samples per pixel.
     pub raw_channels: Option<usize>,
@@ -102,7 +102,7 @@ impl Decoder {
         let fits =
             |start: u32, length: u32, all: u32| start.checked_add(length).is_some_and(|end| end <= all);
         if !fits(left, size.width, whole.width) || !fits(top, size.height, whole.height) {
-            return Err(corrupt("the part lies outside of the image"));
+            return Err(corrupt("the requested part lies outside the image"));
         }
         if let Some(stored) = image.raw_channels {
             return copy_rect(image.bytes, stored, image.size, rect, channels, out);
@@ -124,7 +124,10 @@ impl Decoder {
             }
             Some(image_type) => self.whole_other(image, image_type)?,
             None => {
-                return Err(Reject::new(RejectCode::UnknownType, "the content is no image of a known type"));
+                return Err(Reject::new(
+                    RejectCode::UnknownType,
+                    "the content is not an image of a known type",
+                ));
             }
         }
         copy_rect(&self.whole.data, self.whole.channels, whole, rect, channels, out)
@@ -205,7 +208,7 @@ fn check_size(image: Stored<'_>, expected: Size, (width, height): (u64, u64)) ->
         return Ok(());
     }
     let Size { width: w, height: h } = image.size;
-    Err(corrupt(format!("it has {width}×{height} pixels, its record says {w}×{h}")))
+    Err(corrupt(format!("it has {width}×{height} pixels, but {w}×{h} in its record")))
 }
 
 /// Copies `rect` of `pixels` to `out`, converting from `from` to `to` samples per pixel. `pixels` has `size`.
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_samples_of_any_depth_are_cut_out() {
+    fn raw_samples_are_cropped_and_converted() {
         for (stored, wanted) in [(1, 1), (1, 3), (3, 1), (3, 3), (4, 1), (4, 3)] {
             let bytes = pixels(stored);
             let image = Stored { bytes: &bytes, size: SIZE, raw_channels: Some(stored) };
@@ -320,7 +323,7 @@ mod tests {
 
     #[test]
     fn large_parts_of_jpegs_are_decoded_at_a_reduced_size() {
-        // A smooth picture, as photographs are at the scale of a few pixels.
+        // A smooth picture: photographs are smooth at the scale of a few pixels.
         let size = Size::new(403, 301);
         let wave = |x: u32, y: u32, c: u32| {
             let phase = f64::from(x * (c + 1)) / 31.0 + f64::from(y) / 23.0;
@@ -350,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_loss_give_their_pixels() {
+    fn lossless_files_decode_to_their_pixels() {
         use image::ImageEncoder;
         use image::codecs::{png::PngEncoder, webp::WebPEncoder};
         for (channels, color) in [
@@ -362,9 +365,9 @@ mod tests {
             let (mut png, mut webp) = (Vec::new(), Vec::new());
             PngEncoder::new(&mut png).write_image(&pixels, 20, 12, color).unwrap();
             WebPEncoder::new_lossless(&mut webp).write_image(&pixels, 20, 12, color).unwrap();
-            let bare = Stored { bytes: &pixels, size: SIZE, raw_channels: Some(channels) };
+            let raw = Stored { bytes: &pixels, size: SIZE, raw_channels: Some(channels) };
             let place = part(2.0, 3.0, 11.0, 6.0);
-            let expected = decode(bare, place, (11, 6), 3).unwrap();
+            let expected = decode(raw, place, (11, 6), 3).unwrap();
             for bytes in [&png, &webp] {
                 let image = Stored { bytes, size: SIZE, raw_channels: None };
                 assert_eq!(decode(image, place, (11, 6), 3).unwrap(), expected, "{channels} channels");
@@ -377,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_resampled_when_they_are_not_of_the_target_size() {
+    fn parts_that_differ_from_the_target_size_are_resampled() {
         let bytes = vec![77; 20 * 12 * 3];
         let image = Stored { bytes: &bytes, size: SIZE, raw_channels: Some(3) };
         assert_eq!(decode(image, part(0.5, 0.25, 19.5, 11.75), (7, 5), 3).unwrap(), vec![77; 7 * 5 * 3]);
@@ -385,8 +388,8 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
-        let image = Stored { bytes: b"no image at all", size: SIZE, raw_channels: None };
+    fn unknown_types_and_parts_outside_the_image_are_refused() {
+        let image = Stored { bytes: b"not an image", size: SIZE, raw_channels: None };
         let error = decode(image, part(0.0, 0.0, 20.0, 12.0), (20, 12), 3).unwrap_err();
         assert_eq!(error.code, RejectCode::UnknownType);
         assert!(decode(image, part(10.0, 0.0, 20.0, 12.0), (20, 12), 3).is_err());

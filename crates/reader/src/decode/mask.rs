@@ -1,4 +1,4 @@
-//! Masks: PNG files whose samples are classes or other values, which must not be mixed or rounded.
+//! Masks: PNG files whose samples are classes or other values, which must not be interpolated or rounded.
 
 use std::io::Cursor;
 
@@ -30,7 +30,7 @@ pub struct Mask {
 pub struct Palette {
     /// Red, green and blue of each index.
     pub colors: Vec<u8>,
-    /// Opacity of the first indexes.
+    /// Alpha of each index, possibly only of the first ones, as in the PNG chunk `tRNS`.
     pub alpha: Option<Vec<u8>>,
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_those_of_the_file() {
+    fn stored_samples_are_not_converted() {
         use png::{BitDepth, ColorType};
         let read = |color, depth, size: (u32, u32), data: &[u8]| {
             Mask::read(&png(color, depth, size, data), Size::new(size.0, size.1)).unwrap()

@@ -1,7 +1,7 @@
-//! Decodes stored images to pixels: the code shared by the converter and the loader.
+//! Image decoding shared by the converter and the loader.
 //!
-//! The converter decodes arbitrary files; this module has the parts that do not depend on conversion options. The
-//! loader uses the [`Decoder`], which decodes the requested part of an image into the array of a batch.
+//! The converter decodes arbitrary files with the parts of this module, none of which depends on conversion options.
+//! The loader uses the [`Decoder`], which decodes the requested part of a stored image into the array of a batch.
 
 mod decoder;
 pub mod jpeg_engine;

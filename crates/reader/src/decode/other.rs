@@ -43,7 +43,7 @@ pub fn open(
 
 /// Returns the reject for output that exceeds the memory limit.
 pub fn too_large() -> Reject {
-    Reject::new(RejectCode::TooLarge, "decoding it would pass the memory limit")
+    Reject::new(RejectCode::TooLarge, "decoding it would exceed the memory limit")
 }
 
 /// Converts an error of the `image` crate into a reject. The input is in memory, so an unexpected end of file means

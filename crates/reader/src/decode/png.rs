@@ -1,7 +1,7 @@
 //! Decodes PNG with the `png` crate, up to the last chunk, and verifies all checksums.
 //!
-//! The decoder of the `image` crate skips the checksum of the compressed data. It would accept a chunk that a broken
-//! tool changed and gave a new chunk checksum, although other readers refuse the file.
+//! The decoder of the `image` crate skips the checksum of the compressed data. It would accept a chunk whose data a
+//! broken tool changed and whose chunk checksum it recomputed, although other readers refuse such a file.
 
 use std::io::Cursor;
 

@@ -32,7 +32,8 @@ impl SourceRegion {
 }
 
 /// Resamples `part` of `source` to `target` pixels in `out`, which has exactly the size needed. RGBA colours are
-/// weighted by their alpha. `source` is mutable only because the library then needs less code; it does not change.
+/// weighted by their alpha. `source` is not modified; it is mutable only to reduce the compiled code, see
+/// `resize_typed`.
 pub fn resize(
     resizer: &mut Resizer,
     filter: FilterType,
@@ -45,7 +46,7 @@ pub fn resize(
         ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter)).use_alpha(source.channels == 4).crop(
             part.left,
             part.top,
-            // Rounding may have passed the edge by a tiny amount.
+            // Rounding may have moved the edge slightly past the end of the image.
             part.width.min(f64::from(source.width) - part.left),
             part.height.min(f64::from(source.height) - part.top),
         );
@@ -56,8 +57,8 @@ pub fn resize(
     }
 }
 
-/// Resamples pixels of one type. `Resizer::resize` would compile the resampling of all 13 types. The source is a
-/// [`TypedImage`] like the intermediate images, because the library compiles all its code again for each type of source.
+/// Resamples pixels of one type. `Resizer::resize` would compile the resampling of all 13 pixel types. The source is a
+/// [`TypedImage`] like the intermediate images, because the library is generic over the type of the source.
 fn resize_typed<P: PixelTrait>(
     resizer: &mut Resizer,
     source: &mut Pixels,

@@ -108,8 +108,8 @@ pub fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Returns whether the content is a photograph of a type that cannot be read, and must not be taken for a file of
-/// another kind.
+/// Returns whether the content is a photograph of a type that cannot be read. Such a file must not be mistaken for
+/// something other than an image.
 pub fn is_unreadable_photo(bytes: &[u8]) -> bool {
     matches!(foreign_format(bytes), Some("AVIF" | "HEIF"))
 }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_decides() {
+    fn types_are_detected_from_content() {
         assert_eq!(sniff(b"\xff\xd8\xff\xe0"), Some(ImageType::Jpeg));
         assert_eq!(sniff(b"\x89PNG\r\n\x1a\n"), Some(ImageType::Png));
         assert_eq!(sniff(b"RIFF\0\0\0\0WEBPVP8 "), Some(ImageType::Webp));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_starts_with_bm_is_no_bitmap() {
+    fn text_that_starts_with_bm_is_not_a_bitmap() {
         assert_eq!(sniff(b"BMW builds cars and motorcycles"), None);
         let mut bmp = b"BM".to_vec();
         bmp.extend([0; 12]);

@@ -28,15 +28,17 @@ pub fn decoder(
     Ok(decoder)
 }
 
-/// Converts an error of the decoder into a reject. A file without an end marker counts as truncated, whatever else is
-/// wrong.
-pub fn reject(error: JpegError, is_ended: bool) -> Reject {
+/// Converts an error of the decoder into a reject. A file without an end-of-image marker counts as truncated, whatever
+/// else is wrong.
+pub fn reject(error: JpegError, has_end_marker: bool) -> Reject {
     match error {
         JpegError::LimitExceeded { .. } | JpegError::AllocationFailed { .. } => {
             Reject::new(RejectCode::TooLarge, error.to_string())
         }
         JpegError::Unsupported(_) => unsupported(error.to_string()),
-        _ if !is_ended => Reject::new(RejectCode::Truncated, format!("the JPEG has no end: {error}")),
+        _ if !has_end_marker => {
+            Reject::new(RejectCode::Truncated, format!("the JPEG has no end-of-image marker: {error}"))
+        }
         JpegError::UnexpectedEof => corrupt("the entropy-coded data ends too early"),
         other => corrupt(other.to_string()),
     }

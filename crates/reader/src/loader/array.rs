@@ -1,7 +1,7 @@
 //! Arrays: the numeric columns of a batch.
 //!
-//! An [`Array`] is the only owner of its numbers, in one block that never moves. A binding may therefore expose its
-//! address without a copy, as long as it keeps the array. When the array is dropped, and not before, its memory returns
+//! An [`Array`] is the only owner of its elements, in one block that never moves. A binding may therefore expose the
+//! block without a copy, as long as it keeps the array. When the array is dropped, and not before, its memory returns
 //! to its [`Pool`] and is reused by a later batch.
 
 use std::fmt;
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_array_shows_its_shape_and_no_more() {
+    fn an_array_exposes_only_the_elements_of_its_shape() {
         let mut array = Array::new(vec![2, 3], vec![1i32, 2, 3, 4, 5, 6, 99], None);
         assert_eq!(array.as_slice::<i32>(), Some(&[1, 2, 3, 4, 5, 6][..]));
         assert_eq!(array.as_slice::<i64>(), None);

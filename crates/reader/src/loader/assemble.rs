@@ -21,11 +21,11 @@ use crate::{Record, Split};
 
 /// Buffers that a thread reuses between batches.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(super) struct AssemblyScratch {
     image: DecodeScratch,
 }
 
-/// Makes batches. Shared by all threads.
+/// Assembles batches. Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Assembler {
     split: Split,
@@ -64,7 +64,7 @@ impl Assembler {
         })
     }
 
-    /// Returns whether making a batch takes little more than copying, because nothing is decoded.
+    /// Returns whether making a batch costs little more than copying, because nothing is decoded.
     pub(super) fn is_light(&self) -> bool {
         !self.fields.parts.iter().any(|(_, part)| part.is_decoded())
     }
@@ -75,11 +75,11 @@ impl Assembler {
         &self,
         id: BatchId,
         batch: &MicroBatch,
-        scratch: &mut Scratch,
+        scratch: &mut AssemblyScratch,
         stop: &AtomicBool,
     ) -> Result<Batch> {
         #[cfg(test)]
-        assert_ne!(Some(id.step), self.panic_at_step, "as the test wants it");
+        assert_ne!(Some(id.step), self.panic_at_step, "deliberate test failure");
         let records = match self.fields.reads_records() {
             true => self.split.get_many(&batch.records)?,
             false => Vec::new(),
@@ -95,18 +95,18 @@ impl Assembler {
         })
     }
 
-    /// Calls `look` with the token ids of the records `ordinals`, taken from `records` if these were already read, and
+    /// Calls `read` with the token ids of the records `ordinals`, taken from `records` if these were already read, and
     /// returns its result. Passes no ids if no column needs them.
     fn with_tokens<T>(
         &self,
         ordinals: &[u64],
         records: &[Record],
-        look: impl FnOnce(&[Tokens<'_>]) -> Result<T>,
+        read: impl FnOnce(&[Tokens<'_>]) -> Result<T>,
     ) -> Result<T> {
         match self.fields.payload.filter(|_| self.fields.reads_tokens()) {
-            None => look(&[]),
-            Some(place) if records.is_empty() => self.split.with_ids(ordinals, place, look)?,
-            Some(place) => look(&Tokens::of(records, place)?),
+            None => read(&[]),
+            Some(place) if records.is_empty() => self.split.with_ids(ordinals, place, read)?,
+            Some(place) => read(&Tokens::of(records, place)?),
         }
     }
 
@@ -116,13 +116,13 @@ impl Assembler {
         id: BatchId,
         text: &TokenRows<'_>,
         records: &[Record],
-        scratch: &mut Scratch,
+        scratch: &mut AssemblyScratch,
         stop: &AtomicBool,
     ) -> Result<Batch> {
         let batch = text.batch;
         let rows = batch.rows() as usize;
         text.check()?;
-        // These come first, because other columns depend on which rows are blank.
+        // Images and masks first, because other columns depend on which rows are blank.
         let mut decoded = VecDeque::new();
         let mut blank: Vec<BlankRow> = Vec::new();
         for (_, part) in &self.fields.parts {
@@ -153,7 +153,7 @@ impl Assembler {
             let column = match *part {
                 BatchField::Image(_) | BatchField::Mask(_) => match decoded.pop_front() {
                     Some(column) => column,
-                    None => continue, // one was made for each
+                    None => continue, // never: each has a decoded column
                 },
                 BatchField::Label(place) => stored::labels(&self.pool, records, rows, place, &blank),
                 BatchField::Stored(place, ty) => stored::column(&self.pool, records, rows, place, ty)?,

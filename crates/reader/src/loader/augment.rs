@@ -43,8 +43,8 @@ impl View {
     }
 }
 
-/// Returns the centre of an image, in the shape of the crop: as large as the crop, or the part that becomes as large
-/// when the image is enlarged.
+/// Returns the centre of an image in the shape of the crop: left, top, width and height. If the image is smaller than
+/// the crop, it is the part that covers the crop when enlarged.
 fn center(width: u32, height: u32, crop_width: u32, crop_height: u32) -> (f64, f64, f64, f64) {
     if crop_width <= width && crop_height <= height {
         // An odd remainder puts the extra pixel on the right and at the bottom.
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_is_not_resized_unless_the_image_is_too_small() {
+    fn center_crops_are_not_resized_unless_the_image_is_too_small() {
         let large = view(Crop::center(224, 200), 301, 256, 0);
         assert_eq!((large.left, large.top, large.width, large.height), (50.0, 16.0, 200.0, 224.0));
         let small = view(Crop::center(200, 200), 100, 50, 0);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn random_parts_have_the_area_and_shape_asked_for() {
+    fn random_parts_have_the_requested_area_and_aspect_ratio() {
         let mut mirrored = 0;
         for ordinal in 0..1000 {
             let view = view(Crop::random_resized(9, 9), 640, 480, ordinal);
@@ -173,7 +173,7 @@ mod tests {
         assert!((420..580).contains(&mirrored), "{mirrored} of 1000");
     }
 
-    /// Augmentations are part of what a seed guarantees: this test never changes.
+    /// The same seed gives the same augmentations in every version, so these numbers never change.
     #[test]
     fn random_numbers_never_change() {
         let mut random = RecordRandom::new(42, 1, 1000);

@@ -41,7 +41,7 @@ pub struct BlankRow {
     pub row: usize,
     /// Ordinal of the record in its split.
     pub record: u64,
-    /// The cause: the error that would otherwise have taken the place of the batch.
+    /// The cause: the error that the loader would otherwise return in place of the batch.
     pub error: Error,
 }
 
@@ -76,7 +76,7 @@ impl Batch {
         self.filler_rows
     }
 
-    /// Returns the rows whose image could not be decoded, in order. Everywhere else, they count like any other record.
+    /// Returns the rows whose image could not be decoded, in order. All other methods count them like any other record.
     pub fn blank_rows(&self) -> &[BlankRow] {
         &self.blank_rows
     }
@@ -115,7 +115,7 @@ impl Batch {
         }
     }
 
-    /// Returns the names and columns by value. Each can be kept independently of the others.
+    /// Converts the batch into its names and columns. Each column can be kept independently of the others.
     pub fn into_columns(self) -> Vec<(String, Column)> {
         self.columns
     }

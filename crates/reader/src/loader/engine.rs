@@ -1,4 +1,4 @@
-//! Prefetch: threads make batches ahead of the caller, and a queue puts them in order.
+//! The prefetch engine: threads make batches ahead of the caller, and a queue puts them in order.
 //!
 //! A thread draws a ticket when there is room, makes its batch, and stores the batch or an error under the ticket, so
 //! waiting for a ticket always ends. A poisoned lock is used like any other. A thread that panics between two batches
@@ -21,7 +21,7 @@ use dsconvert_dataset::panics::caught;
 use dsconvert_dataset::threads;
 
 use super::BatchFinisher;
-use super::assemble::{Assembler, Scratch};
+use super::assemble::{Assembler, AssemblyScratch};
 use super::batch::Batch;
 use super::schedule::{BatchRows, LoaderPlan, Schedule};
 use super::state::LoaderState;
@@ -35,7 +35,7 @@ pub(super) struct BatchEngine {
     shared: Arc<EngineState>,
     threads: Vec<JoinHandle<()>>,
     /// Buffers of the calling thread.
-    own: Box<Scratch>,
+    scratch: Box<AssemblyScratch>,
     /// Whether the caller makes batches instead of waiting. Without threads, it makes all of them.
     helps: bool,
     /// Id of the process that started the threads.
@@ -101,12 +101,12 @@ impl BatchEngine {
         // A finisher may take long, so the caller must not start a later batch while the next one is nearly ready.
         let helps = threads == 0 || (shared.assembler.is_light() && shared.finisher.is_none());
         let mut engine =
-            Self { shared, threads: Vec::new(), own: Box::default(), helps, process: std::process::id() };
+            Self { shared, threads: Vec::new(), scratch: Box::default(), helps, process: std::process::id() };
         engine.threads = threads::start_up_to(threads.min(in_flight), |n| {
             let shared = Arc::clone(&engine.shared);
             threads::named(&format!("dsconvert-{n}")).spawn(move || shared.work_to_end())
         })
-        .map_err(|e| e.help("give the process more threads, or use a loader of 0 threads"))?;
+        .map_err(|e| e.help("raise the thread limit of the process, or set threads to 0"))?;
         Ok(engine)
     }
 
@@ -123,7 +123,7 @@ impl BatchEngine {
 
     /// Returns the next batch of the epoch, in order, or `None` if it is not ready by `deadline`.
     pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<MadeBatch>> {
-        let Self { shared, own: scratch, .. } = self;
+        let Self { shared, scratch, .. } = self;
         let mut queue = shared.lock();
         loop {
             let tickets = &mut queue.current;
@@ -144,7 +144,7 @@ impl BatchEngine {
                 drop(queue);
                 let made = shared.make(&schedule, ticket, scratch);
                 queue = shared.lock();
-                // Always needed: it belongs to the current epoch, which only this thread can leave.
+                // Never returned: the batch belongs to the current epoch, which only this thread can leave.
                 shared.hand_in(&mut queue, &schedule, ticket, made);
                 continue;
             }
@@ -167,10 +167,10 @@ impl BatchEngine {
         let mut queue = self.shared.lock();
         queue.open_next(&self.shared.plan, self.shared.layout);
         let Some(next) = queue.next.take_if(|next| next.schedule.epoch() == epoch) else { return false };
-        let left = std::mem::replace(&mut queue.current, next);
+        let previous = std::mem::replace(&mut queue.current, next);
         drop(queue);
         self.shared.room.notify_all();
-        drop(left);
+        drop(previous);
         true
     }
 
@@ -219,21 +219,21 @@ impl EngineState {
     }
 
     fn work(&self) {
-        let mut scratch = Scratch::default();
+        let mut scratch = AssemblyScratch::default();
         while let Some((schedule, ticket)) = self.draw() {
             let made = self.make(&schedule, ticket, &mut scratch);
             let mut queue = self.lock();
-            let unwanted = self.hand_in(&mut queue, &schedule, ticket, made);
+            let stale = self.hand_in(&mut queue, &schedule, ticket, made);
             let is_next = queue.current.is_over() || queue.current.made.contains_key(&queue.current.taken);
             drop(queue);
-            drop(unwanted);
+            drop(stale);
             if is_next {
                 self.ready.notify_one(); // only one caller can wait: it has exclusive access to the loader
             }
         }
     }
 
-    /// Stores a result under its ticket, or gives it back if its epoch was left.
+    /// Stores a result under its ticket, or returns it if the loader has left its epoch.
     fn hand_in(
         &self,
         queue: &mut Queue,
@@ -252,7 +252,7 @@ impl EngineState {
     /// Waits for room for another batch and draws its ticket. Returns `None` when the engine stops.
     fn draw(&self) -> Option<(Arc<Schedule>, u64)> {
         #[cfg(test)]
-        assert!(!self.assembler.panic_between_batches, "as the test wants it");
+        assert!(!self.assembler.panic_between_batches, "deliberate test failure");
         let mut queue = self.lock();
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -271,7 +271,7 @@ impl EngineState {
     }
 
     /// Makes the batch of `ticket`. A panic, which would be a defect of a decoder, becomes an error.
-    fn make(&self, schedule: &Schedule, ticket: u64, scratch: &mut Scratch) -> Result<MadeBatch> {
+    fn make(&self, schedule: &Schedule, ticket: u64, scratch: &mut AssemblyScratch) -> Result<MadeBatch> {
         let made = caught(|| {
             let Some(task) = schedule.task(ticket)? else { return Ok(None) };
             let batch = match &task.rows {
@@ -287,8 +287,8 @@ impl EngineState {
             Ok(Some((batch, task.after)))
         });
         made.unwrap_or_else(|panic| {
-            *scratch = Scratch::default();
-            Err(panic.into_error(&format!("making the batch {ticket} of a loader")))
+            *scratch = AssemblyScratch::default();
+            Err(panic.into_error(&format!("making batch {ticket} of a loader")))
         })
     }
 }
@@ -316,7 +316,7 @@ impl Queue {
         }
     }
 
-    /// Returns the tickets of `schedule`, or `None` if its epoch was left.
+    /// Returns the tickets of `schedule`, or `None` if the loader has left its epoch.
     fn tickets(&mut self, schedule: &Arc<Schedule>) -> Option<&mut Tickets> {
         self.epochs_mut().find(|tickets| Arc::ptr_eq(&tickets.schedule, schedule))
     }
@@ -330,7 +330,7 @@ impl Queue {
         is_end
     }
 
-    /// Keeps a result until it is taken, or gives it back if its epoch was left.
+    /// Keeps a result until it is taken, or returns it if the loader has left its epoch.
     fn put(
         &mut self,
         schedule: &Arc<Schedule>,

@@ -8,7 +8,7 @@ use super::packed::CU_SEQLENS;
 use crate::Split;
 use crate::batch::{BatchSize, Last};
 
-/// Name of the array that tells rows with a record from rows without one and from blank rows.
+/// Name of the array that is true for rows with a record, and false for filler rows and blank rows.
 pub(super) const VALID: &str = "valid";
 const ATTENTION_MASK: &str = "attention_mask";
 const LABELS: &str = "labels";
@@ -137,7 +137,7 @@ impl Fields {
 
     fn add(&mut self, split: &Split, options: &LoaderOptions, name: &str) -> Result<()> {
         if self.parts.iter().any(|(n, _)| n == name) {
-            return Err(Error::usage(format!("the field {name:?} is asked for twice")));
+            return Err(Error::usage(format!("the field {name:?} is requested twice")));
         }
         let part = self.part(split, options, name)?;
         self.parts.push((name.to_owned(), part));
@@ -188,10 +188,8 @@ impl Fields {
                 .help(format!("the fields of its records are {}", names.join(", ")))
         })?;
         if self.shape == TokenLayout::Packed {
-            let what = format!("{name:?} is a field of records, of which a packed row holds several");
-            return Err(
-                Error::usage(what).help("leave it out; the ordinals of the records come with each batch")
-            );
+            let what = format!("{name:?} is a field of single records, but a packed row holds several");
+            return Err(Error::usage(what).help("leave it out; each batch has the ordinals of its records"));
         }
         let ty = schema.fields.get(place).map_or(FieldType::Binary, |f| f.ty);
         Ok(match (schema.kind, name) {

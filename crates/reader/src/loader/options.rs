@@ -97,8 +97,8 @@ impl LoaderOptions {
                     "seq_len does not apply: the records are packed already, in rows of up to {length} tokens"
                 );
                 return Err(Error::usage(what).help(
-                    "leave out seq_len, and batch_size rows come as they are stored, with position_ids and cu_seqlens; \
-                     or set stored_packing to \"ignore\" to pack each row as if it were one document",
+                    "leave out seq_len to load the rows as they are stored, with position_ids and cu_seqlens; or set \
+                     stored_packing to \"ignore\" to pack each row as if it were one document",
                 ));
             }
         };
@@ -157,7 +157,7 @@ impl Channels {
     }
 }
 
-/// The part of an image that is used. All images of a batch get one size.
+/// The part of an image that is used. All images of a batch have one size.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Crop {
     /// The whole image: the images of a batch must have one size.
@@ -268,17 +268,17 @@ fn check_sides(name: &str, height: u32, width: u32) -> Result<()> {
     if [height, width].iter().all(|side| (1..=MAX_CROP).contains(side)) {
         return Ok(());
     }
-    let what = format!("{name} is {height} × {width} pixels: each side is between 1 and {MAX_CROP}");
+    let what = format!("{name} is {height} × {width} pixels: each side must be between 1 and {MAX_CROP}");
     Err(Error::usage(what))
 }
 
-/// Checks a smallest and a largest number.
+/// Checks a pair of a minimum and a maximum.
 fn check_limits(name: &str, (smallest, largest): (f64, f64), least: f64, most: f64) -> Result<()> {
     if least <= smallest && smallest <= largest && largest <= most {
         return Ok(());
     }
     Err(Error::usage(format!(
-        "{name} is ({smallest}, {largest}): it is the smallest and the largest number, between {least} and {most}"
+        "{name} is ({smallest}, {largest}), not a minimum and a maximum between {least} and {most}"
     )))
 }
 
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_numbers_are_refused_by_the_name_of_the_option() {
+    fn invalid_numbers_are_refused_by_option_name() {
         let random = |scale, ratio| Crop::RandomResized { height: 8, width: 8, scale, ratio };
         for (crop, what) in [
             (Crop::center(0, 8), "center_crop is 0 × 8 pixels"),

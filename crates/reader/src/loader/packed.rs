@@ -60,7 +60,7 @@ impl StoredPieces {
                 || {
                     Error::corrupt(format!("{CU_SEQLENS} does not divide the tokens of the row"))
                         .at_row(record.ordinal())
-                        .help("the shard was altered; `dsconvert inspect --verify` tells which")
+                        .help("the shard was altered; `dsconvert inspect --verify` names it")
                 },
             )
         });

@@ -1,4 +1,4 @@
-//! Reuses the memory of batches.
+//! Pool of memory blocks that batches reuse.
 //!
 //! Returning large blocks to the system and faulting them in again costs more than filling them. A block is in the pool
 //! or in one [`Array`](super::Array), never in both.
@@ -10,7 +10,7 @@ use dsconvert_dataset::error::{Error, Result};
 use super::element::{Element, Elements};
 use dsconvert_dataset::storage::briefly;
 
-/// Blocks that were returned.
+/// The blocks that no array uses at the moment.
 #[derive(Debug)]
 pub(super) struct Pool {
     blocks: Mutex<Vec<Elements>>,
@@ -37,12 +37,12 @@ impl Pool {
     pub(super) fn take_many<T: Element>(&self, len: usize) -> Result<Vec<T>> {
         let mut block = self.reuse::<T>(len).unwrap_or_default();
         if block.len() < len {
-            // If one batch is larger than those before, others will be, too: a little more saves the next growth.
+            // A batch larger than all before is likely to be followed by larger ones, so leave some room to grow.
             let room = if block.is_empty() { len } else { len.saturating_add(len / 4) };
             // Growing would copy the old content, which is not needed.
             block = Vec::new();
             block.try_reserve_exact(room).map_err(|e| {
-                let what = format!("there is no memory for {len} numbers of a batch");
+                let what = format!("not enough memory for {len} elements of a batch");
                 Error::usage(what).caused_by(e).help("use a smaller batch size, budget or crop")
             })?;
             block.resize(room, T::default());
@@ -50,9 +50,9 @@ impl Pool {
         Ok(block)
     }
 
-    /// Takes the smallest block that is large enough, so that small arrays leave large blocks alone. Among equal ones,
-    /// takes the last that was returned, because it is still in the CPU cache. If no block is large enough, takes the
-    /// largest.
+    /// Takes the smallest block that is large enough, so that small arrays do not occupy large blocks. Among blocks of
+    /// one size, takes the most recently returned one, because it is still in the CPU cache. If no block is large
+    /// enough, takes the largest.
     fn reuse<T: Element>(&self, len: usize) -> Option<Vec<T>> {
         let mut blocks = briefly(&self.blocks)?;
         let of_type = || blocks.iter().enumerate().filter(|(_, block)| block.dtype() == T::DTYPE);
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_when_the_array_is_dropped_and_not_before() {
+    fn memory_is_reused_only_after_the_array_is_dropped() {
         let pool = Arc::new(Pool::new(8));
         let array = Array::new(vec![100], pool.take::<i64>(100), Some(Arc::clone(&pool)));
         let address = array.as_ptr();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_keeps_only_so_many() {
+    fn a_pool_keeps_a_limited_number_of_blocks() {
         let pool = Pool::new(1);
         pool.put(Elements::UInt8(vec![1; 10]));
         pool.put(Elements::UInt8(vec![2; 20]));
@@ -103,17 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn small_arrays_leave_large_blocks_alone() {
+    fn small_arrays_do_not_occupy_large_blocks() {
         let pool = Pool::new(8);
         pool.put(Elements::Int64(vec![1; 10]));
         pool.put(Elements::Int64(vec![2; 10]));
         pool.put(Elements::Int64(vec![3; 1000]));
-        assert_eq!(pool.take::<i64>(5)[0], 2, "of equal ones the last");
+        assert_eq!(pool.take::<i64>(5)[0], 2, "the most recent of equally large blocks");
         assert_eq!(pool.take::<i64>(11)[0], 3);
     }
 
     #[test]
-    fn what_is_too_small_grows() {
+    fn blocks_that_are_too_small_grow() {
         let pool = Pool::new(4);
         pool.put(Elements::Int32(vec![3; 4]));
         assert_eq!(pool.take::<i32>(6).len(), 6);

@@ -1,8 +1,7 @@
-//! Assigns micro-batches to threads.
+//! Maps tickets to the batches of an epoch.
 //!
-//! The batches of one rank and epoch are numbered from the position where the loader starts; these numbers are
-//! *tickets*. Threads draw tickets in order and make their batches in any order. [`Schedule::task`] returns the task of
-//! a ticket.
+//! A *ticket* is the number of a batch of one rank and epoch, counted from the position where the loader starts.
+//! Threads draw tickets in order and make the batches concurrently. [`Schedule::task`] returns the task of a ticket.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,8 +15,8 @@ use super::state::{LoaderState, SavedPlan};
 use crate::Split;
 use crate::batch::{BatchPlan, Layout, MicroBatch, PackPlan, PackState, PackedStep, Position};
 
-/// Number of steps that are packed at once. Continuing from a saved cursor packs its window again, so a few steps at a
-/// time cost less than one by one.
+/// Number of steps that are packed at once. Continuing from a saved cursor packs its window again, so packing several
+/// steps at a time costs less.
 const PACK_STEPS: usize = 32;
 
 /// The plan of a loader.
@@ -79,18 +78,18 @@ impl LoaderPlan {
             (LoaderPlan::Records(plan), SavedPlan::Records(saved)) => plan.resume(saved).map(drop),
             (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => plan.steps(saved).map(drop),
             (LoaderPlan::Records(_), SavedPlan::Packed(_)) => {
-                Err(other_batching("packed rows, not of records"))
+                Err(other_batching("packed rows, not for records"))
             }
             (LoaderPlan::Packed(_), SavedPlan::Records(_)) => {
-                Err(other_batching("records, not of packed rows"))
+                Err(other_batching("records, not for packed rows"))
             }
         }
     }
 }
 
 fn other_batching(what: &str) -> Error {
-    Error::usage(format!("the state is one of {what}"))
-        .help("resume with the options of the first start, or start anew")
+    Error::usage(format!("the state was saved for {what}"))
+        .help("resume with the options of the first start, or start over")
 }
 
 /// The tickets of one rank from one state to the end of its epoch.
@@ -159,16 +158,16 @@ impl Schedule {
     }
 
     /// Returns the rows of a step, which are kept until they were requested `uses` times.
-    fn packed_step(&self, plan: &PackPlan<Split>, step: u64, uses: u64) -> Result<Option<Arc<Packed>>> {
+    fn packed_step(&self, plan: &PackPlan<Split>, step: u64, uses: u64) -> Result<Option<Arc<KnownStep>>> {
         let mut packed = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
         while packed.step <= step {
-            // An error ends the epoch: what follows it cannot be known.
+            // An error ends the epoch, because later steps depend on the failed one.
             let Some(from) = packed.next.take() else { return Ok(None) };
             let mut before = from.clone();
             let mut steps = 0;
             for item in plan.steps(&from)?.take(PACK_STEPS) {
                 let (rows, after) = item?;
-                let entry = Packed { rows, before, after: after.clone() };
+                let entry = KnownStep { rows, before, after: after.clone() };
                 let place = packed.step;
                 packed.ready.insert(place, (Arc::new(entry), 0));
                 packed.step += 1;
@@ -187,8 +186,9 @@ impl Schedule {
     }
 }
 
+/// A step of packed rows, with the states before and after it.
 #[derive(Debug)]
-struct Packed {
+struct KnownStep {
     rows: PackedStep,
     before: PackState,
     after: PackState,
@@ -202,5 +202,5 @@ struct PackedSteps {
     /// The step at that position.
     step: u64,
     /// Steps that were not yet requested by all tickets, with the number of requests.
-    ready: BTreeMap<u64, (Arc<Packed>, u64)>,
+    ready: BTreeMap<u64, (Arc<KnownStep>, u64)>,
 }

@@ -23,7 +23,7 @@ use crate::{Record, Split};
 pub fn decode_image(split: &Split, record: &Record) -> Result<Array> {
     check_build()?;
     let missing = || {
-        let error = Error::usage("only records with the fields image, width and height are decoded");
+        let error = Error::usage("decoding needs the fields image, width and height");
         split.at_record(error, record.ordinal())
     };
     let rows = ImageRows {

@@ -50,16 +50,18 @@ impl LoaderState {
     pub(super) fn turns(&self, layout: Layout, micro_batches: u64) -> Result<u64> {
         let done = self.micro_batches_done;
         if done > 0 && done >= micro_batches {
-            let what = format!("the state has {done} of {micro_batches} micro-batches of an open step");
-            return Err(Error::usage(what).help("the state is damaged: take another one"));
+            let what =
+                format!("the state has {done} of {micro_batches} micro-batches done in an unfinished step");
+            return Err(Error::usage(what).help("the state is damaged; restore another one"));
         }
         if !done.is_multiple_of(layout.world_size()) {
             let what = format!(
-                "{done} micro-batches of a step are done, which {} ranks cannot have done together",
+                "{done} micro-batches of the unfinished step are done, which cannot be shared by {} ranks",
                 layout.world_size()
             );
-            return Err(Error::usage(what)
-                .help("go on with as many ranks as saved the state, or save it between two global steps"));
+            return Err(Error::usage(what).help(
+                "resume with the number of ranks that saved the state, or save it between two global steps",
+            ));
         }
         Ok(done / layout.world_size())
     }

@@ -23,7 +23,7 @@ pub(super) fn column(
 ) -> Result<Column> {
     let values = || records.iter().map(move |record| record.values().get(place).unwrap_or(&Value::Null));
     let wrong = |record: &Record| {
-        let what = format!("a value of field {place} is no {}", ty.name());
+        let what = format!("a value of field {place} is not of type {}", ty.name());
         Error::corrupt(what).at_row(record.ordinal())
     };
     // A value whose type differs from its field would be a defect of the reader.
@@ -51,7 +51,7 @@ pub(super) fn column(
         FieldType::Bool => numbers!(bool, Value::Bool(b) => b),
         FieldType::Int32 => numbers!(i32, Value::Int(i) => i32::try_from(i).unwrap_or_default()),
         FieldType::Int64 | FieldType::Label => numbers!(i64, Value::Int(i) => i),
-        // numpy supports unsigned 32-bit numbers, torch hardly does. All of them fit into an i64.
+        // torch barely supports unsigned 32-bit numbers, and all of them fit into an i64.
         FieldType::UInt32 => numbers!(i64, Value::UInt(u) => i64::try_from(u).unwrap_or_default()),
         FieldType::UInt64 => numbers!(u64, Value::UInt(u) => u),
         FieldType::Float32 => numbers!(f32, Value::Float(x) => x as f32),

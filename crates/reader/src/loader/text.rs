@@ -82,7 +82,7 @@ fn copy_ids<T: TokenId>(ids: &Ids<&[u8]>, range: Range<usize>, out: &mut [T]) {
 fn ids_of<'a, T: TokenId>(tokens: &'a Tokens<'_>, length: u64) -> Result<&'a Ids<&'a [u8]>> {
     let Tokens { record, ids } = tokens;
     if (ids.len() as u64) < length {
-        let what = format!("the record has {} tokens, the index says at least {length}", ids.len());
+        let what = format!("the record has {} tokens, but at least {length} in the record index", ids.len());
         return Err(Error::corrupt(what).at_row(*record));
     }
     if T::MAX < u32::MAX && ids.width() == IdWidth::U32 {
@@ -91,7 +91,7 @@ fn ids_of<'a, T: TokenId>(tokens: &'a Tokens<'_>, length: u64) -> Result<&'a Ids
         if largest.is_some_and(|id| id > T::MAX) {
             return Err(Error::usage(format!("the record has ids above {}", T::MAX))
                 .at_row(*record)
-                .help("ask for ids of 64 bits"));
+                .help("use ids of type int64"));
         }
     }
     Ok(ids)
@@ -125,7 +125,7 @@ impl TokenRows<'_> {
                 let masks_first = self.pieces.is_some() || self.options.pad_side == PadSide::Left;
                 self.padded(fill(T::from_i64(IGNORE_LABEL)), |row, out| self.labels(row, masks_first, out))
             }
-            // Padding is one more piece, as in rows that are packed at read time.
+            // The padding is one more piece, as in rows that are packed at read time.
             (BatchField::PositionIds, TokenLayout::Padded) => {
                 self.padded::<T>(number, |row, out| self.positions(row, out))
             }
@@ -232,9 +232,9 @@ impl TokenRows<'_> {
         let mut out = self.pool.take_many::<T>(tokens)?;
         let mut rest = out.as_mut_slice();
         for (row, &length) in self.batch.lengths.iter().enumerate() {
-            let (slots, behind) = std::mem::take(&mut rest).split_at_mut(to_usize(length)?);
+            let (slots, after) = std::mem::take(&mut rest).split_at_mut(to_usize(length)?);
             write(row, slots)?;
-            rest = behind;
+            rest = after;
         }
         Ok(Column::Array(Array::new(vec![tokens], out, Some(Arc::clone(self.pool)))))
     }
@@ -251,7 +251,7 @@ impl TokenRows<'_> {
         let width = if shape == TokenLayout::Padded { self.batch.width } else { 0 };
         let all = if shape == TokenLayout::Padded { self.batch.padded_tokens() } else { self.batch.tokens() };
         if all > MAX_SEQ_LEN {
-            let what = format!("{all} tokens are more than cu_seqlens can count");
+            let what = format!("{all} tokens exceed the range of cu_seqlens");
             return Err(Error::usage(what).help("use a smaller batch size or budget"));
         }
         let mut ends =
@@ -345,9 +345,9 @@ impl PackedRows<'_> {
                 // One more than the inputs, for the label of the last.
                 let ids = ids_of::<T>(tokens, piece.inputs().end + u64::from(!piece.ends))?;
                 let len = to_usize(piece.len)?.min(rest.len());
-                let (places, behind) = std::mem::take(&mut rest).split_at_mut(len);
+                let (places, after) = std::mem::take(&mut rest).split_at_mut(len);
                 write(ids, to_usize(piece.start)?, piece.ends, places)?;
-                rest = behind;
+                rest = after;
             }
             pad(rest);
         }
@@ -382,5 +382,5 @@ fn checked_area(rows: usize, width: usize) -> Result<usize> {
 }
 
 fn too_large() -> Error {
-    Error::usage("the batch is larger than memory can be").help("use a smaller batch size or budget")
+    Error::usage("the batch exceeds the address space").help("use a smaller batch size or budget")
 }

@@ -1,4 +1,4 @@
-// A small dataset of any format and kind. Included by unit tests, doctests and benchmarks.
+// Writes a small dataset of any format and kind. Included by unit tests, doctests and benchmarks.
 
 use std::collections::BTreeMap;
 use std::io::Write;

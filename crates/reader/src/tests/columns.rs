@@ -8,7 +8,7 @@ use crate::testing::{self, write};
 use crate::{Dataset, OpenOptions};
 
 #[test]
-fn selected_columns_come_alone_and_in_the_order_asked_for() {
+fn only_selected_columns_are_returned_in_the_requested_order() {
     for (format, kind) in all() {
         let (_dir, dataset) = dataset(format, kind);
         let train = dataset.split("train").unwrap().select(&["origin", "key"]).unwrap();
@@ -37,7 +37,7 @@ fn selected_columns_are_checked_like_whole_records() {
             bytes[at] ^= 1 << (at % 8);
             std::fs::write(&shard, &bytes).unwrap();
             bytes[at] ^= 1 << (at % 8);
-            for fields in [&["key"][..], &["score", "note"], &[kind_field(kind)]] {
+            for fields in [&["key"][..], &["score", "note"], &[largest_field(kind)]] {
                 let split = open().select(fields).unwrap();
                 let some = split.iter().chain([split.get(7)]).chain(match split.get_many(&rows) {
                     Ok(records) => records.into_iter().map(Ok).collect::<Vec<_>>(),
@@ -60,7 +60,7 @@ fn selected_columns_are_checked_like_whole_records() {
 }
 
 /// Returns the field with most of the bytes.
-fn kind_field(kind: Kind) -> &'static str {
+fn largest_field(kind: Kind) -> &'static str {
     match kind {
         Kind::Images => dsconvert_dataset::schema::IMAGE,
         Kind::Text => INPUT_IDS,
@@ -69,7 +69,7 @@ fn kind_field(kind: Kind) -> &'static str {
 
 /// Damage to a column is detected when it is read, so columns whose damage is not detected were not read.
 #[test]
-fn without_checksums_columns_that_are_left_out_of_parquet_are_not_decoded() {
+fn without_checksums_unselected_parquet_columns_are_not_decoded() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), Format::Parquet, Kind::Text, &[&[200]]).unwrap();
     let open = || {

@@ -79,7 +79,7 @@ fn read_all(dir: &Path, kind: Kind, access: Access) -> Vec<dsconvert_dataset::er
 }
 
 #[test]
-fn a_file_that_is_missing_longer_or_of_another_dataset_is_an_error() {
+fn missing_or_longer_files_are_errors() {
     for (format, kind) in all() {
         let (dir, _) = dataset(format, kind);
         assert!(read_all(dir.path(), kind, Access::Map).is_empty());
@@ -101,7 +101,7 @@ fn a_file_that_is_missing_longer_or_of_another_dataset_is_an_error() {
 }
 
 #[test]
-fn shards_and_indexes_that_changed_places_are_errors() {
+fn swapped_shards_and_indexes_are_errors() {
     for (format, kind) in all() {
         let (dir, _) = dataset(format, kind);
         let (other, _) = dataset(format, kind);
@@ -126,7 +126,7 @@ fn shards_and_indexes_that_changed_places_are_errors() {
 }
 
 #[test]
-fn an_index_of_another_dataset_is_an_error_even_when_its_size_fits() {
+fn an_index_of_another_dataset_is_an_error_even_with_the_right_size() {
     for (format, kind) in all() {
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         write(dir.path(), format, kind, &[&[5, 4]]).unwrap();
@@ -222,7 +222,7 @@ fn lengths_of_an_altered_index_are_errors() {
     let runs = |split: &Split| split.histogram()?.collect::<Result<Vec<_>>>();
     let split = open(true);
     let expected = (all_lengths(&split).unwrap(), ranks(&split).unwrap(), runs(&split).unwrap());
-    let mut unnoticed = 0;
+    let mut undetected = 0;
     for name in ["records-0000", "lengths-0000", "histogram"] {
         let path = dir.path().join(format!("index/train.{name}.arrow"));
         let mut bytes = std::fs::read(&path).unwrap();
@@ -238,16 +238,16 @@ fn lengths_of_an_altered_index_are_errors() {
             // Both files of the length index are opened together.
             assert!(runs(&split).is_err() || name != "histogram", "byte {at}");
             assert!(runs(&split).is_ok() || name != "records-0000", "byte {at}");
-            // Records have their own checksums and need no other.
+            // Records have their own checksums, so the index is not hashed for them.
             assert!(
                 split.get(5).is_ok_and(|r| r.into_inner() == record(Kind::Text, 5)) || name == "records-0000"
             );
             let unchecked = all_lengths(&open(false));
-            unnoticed += u32::from(unchecked.is_ok_and(|lengths| lengths != expected.0));
+            undetected += u32::from(unchecked.is_ok_and(|lengths| lengths != expected.0));
         }
         std::fs::write(&path, &bytes).unwrap();
     }
-    assert!(unnoticed > 0, "without the checksums, wrong lengths are returned");
+    assert!(undetected > 0, "without the checksums, wrong lengths are returned");
     let split = open(true);
     assert_eq!((all_lengths(&split).unwrap(), ranks(&split).unwrap(), runs(&split).unwrap()), expected);
 }

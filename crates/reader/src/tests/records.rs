@@ -10,7 +10,7 @@ use crate::testing::record;
 use crate::{Dataset, OpenOptions, Record, Split};
 
 #[test]
-fn records_come_back_one_by_one_in_batches_and_in_order() {
+fn get_get_many_and_iter_return_the_written_records() {
     for (format, kind) in all() {
         for access in [Access::Map, Access::Read] {
             let (dir, _) = dataset(format, kind);
@@ -41,7 +41,7 @@ fn records_come_back_one_by_one_in_batches_and_in_order() {
 }
 
 #[test]
-fn what_is_not_there_is_out_of_range_or_a_usage_error() {
+fn missing_records_splits_and_fields_are_errors() {
     let (_dir, dataset) = dataset(Format::Msgpack, Kind::Text);
     let train = dataset.split("train").unwrap();
     let kind = |e: dsconvert_dataset::error::Error| e.kind();
@@ -67,14 +67,14 @@ fn what_is_not_there_is_out_of_range_or_a_usage_error() {
 }
 
 #[test]
-fn a_directory_that_is_no_dataset_is_said_to_be_none() {
+fn directories_without_a_dataset_are_io_errors() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(Dataset::open(dir.path()).unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(Dataset::open(dir.path().join("nowhere")).unwrap_err().kind(), ErrorKind::Io);
 }
 
 #[test]
-fn reading_ahead_changes_nothing() {
+fn read_ahead_returns_the_same_records() {
     for (format, kind) in all() {
         let path = pristine(format, kind);
         for bytes in [0, 1, 300, u64::MAX] {

@@ -1,4 +1,4 @@
-//! Tests of datasets in object storage, which read like local ones, on a loopback server that fails on purpose.
+//! Tests of datasets in object storage, on a loopback server that injects faults.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn options(server: &Server) -> OpenOptions {
 const ADDRESS: &str = "s3://bucket/set";
 
 #[test]
-fn records_lengths_and_checks_are_those_of_the_local_dataset() {
+fn remote_datasets_read_like_local_ones() {
     for (number, (format, kind)) in all().enumerate() {
         let dir = pristine(format, kind);
         let local = Dataset::open(&dir).unwrap();
@@ -59,7 +59,7 @@ fn records_lengths_and_checks_are_those_of_the_local_dataset() {
 }
 
 #[test]
-fn what_is_cached_is_not_fetched_again() {
+fn cached_files_are_not_fetched_again() {
     let dir = pristine(Format::Msgpack, Kind::Text);
     let server = Server::start(0, Faults::default()).unwrap();
     upload(&server, &dir);
@@ -76,7 +76,7 @@ fn what_is_cached_is_not_fetched_again() {
 }
 
 #[test]
-fn a_damaged_object_is_an_error_and_no_wrong_record() {
+fn a_damaged_object_is_an_error_never_a_wrong_record() {
     for format in Format::ALL {
         let dir = pristine(format, Kind::Images);
         let server = Server::start(0, Faults::default()).unwrap();
@@ -108,7 +108,7 @@ fn a_damaged_object_is_an_error_and_no_wrong_record() {
 }
 
 #[test]
-fn mistakes_say_what_to_do() {
+fn errors_suggest_a_remedy() {
     let server = Server::start(0, Faults::default()).unwrap();
     let said = |result: dsconvert_dataset::error::Result<Dataset>| {
         let error = result.unwrap_err();
@@ -125,5 +125,5 @@ fn mistakes_say_what_to_do() {
     assert!(kind == ErrorKind::Usage && text.contains("object storage"), "{text}");
     let (kind, text) = said(options(&server).cache_bytes(1).open(ADDRESS));
     assert!(kind == ErrorKind::Usage && text.contains("cache_dir"), "{text}");
-    assert!(!Path::new("x").try_exists().unwrap(), "nothing was made");
+    assert!(!Path::new("x").try_exists().unwrap(), "no directory was created");
 }

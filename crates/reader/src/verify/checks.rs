@@ -96,7 +96,7 @@ impl<'a> Checks<'a> {
         let manifest = self.dataset.manifest();
         let rejected = manifest.reject_codes.values().try_fold(0u64, |sum, &n| sum.checked_add(n));
         if rejected != Some(manifest.counts.rejected) {
-            let what = format!("the rejects by reason do not add up to {}", manifest.counts.rejected);
+            let what = format!("the rejects by reason code do not add up to {}", manifest.counts.rejected);
             problems.push(Error::corrupt(what).at_path(self.common.path().join(MANIFEST_NAME)));
         }
     }
@@ -107,9 +107,8 @@ impl<'a> Checks<'a> {
             check_sha256(&blob, sha256, |bytes| self.hashed(bytes))?;
             let rejected = self.dataset.manifest().counts.rejected;
             if path == REJECTS && lines(&blob)? != rejected {
-                return Err(
-                    Error::corrupt(format!("{rejected} rejects need as many lines")).at_path(blob.path())
-                );
+                let what = format!("the number of lines is not the number of rejects, {rejected}");
+                return Err(Error::corrupt(what).at_path(blob.path()));
             }
             Ok(())
         };
@@ -125,10 +124,8 @@ impl<'a> Checks<'a> {
             let unit = self.common.schema.kind.length_unit();
             let summary = LengthSummary::from_runs(unit, split.len(), lengths.histogram()?)?;
             if split.info().is_none_or(|info| info.length != summary) {
-                let what = format!(
-                    "the distribution of lengths of split {:?} is not the one in the index",
-                    split.name()
-                );
+                let what =
+                    format!("the summary of the lengths of split {:?} differs from the index", split.name());
                 return Err(Error::corrupt(what).at_path(self.common.path().join(MANIFEST_NAME)));
             }
             Ok(())
@@ -145,7 +142,7 @@ impl<'a> Checks<'a> {
             Err(e) => return problems.push(named(e)),
         };
         if let Err(e) = check_sha256(&blob, &shard.sha256, |bytes| self.hashed(bytes)) {
-            // Its records are still checked: they show what is lost.
+            // The records are still checked, to report which of them are damaged.
             problems.push(named(e));
         }
         match format::open(self.common.manifest.format, Arc::clone(&self.common.schema), blob) {
@@ -194,7 +191,7 @@ impl<'a> Checks<'a> {
         }
         self.decoded(rows % REPORT_RECORDS);
         if rows != shard.records {
-            let what = format!("the shard has {rows} records, the shard table says {}", shard.records);
+            let what = format!("the shard has {rows} records, but {} in the shard table", shard.records);
             problems.push(Error::corrupt(what).at_shard(&shard.name));
         }
     }
@@ -210,7 +207,7 @@ impl<'a> Checks<'a> {
         match entry {
             Some(entry) if (entry.shard, entry.placed()) != (shard, placed) => {
                 return Err(format!(
-                    "the record stands at {placed:?} of shard {shard}, the record index says {:?} of shard {}",
+                    "the record is at {placed:?} of shard {shard}, but at {:?} of shard {} in the record index",
                     entry.placed(),
                     entry.shard
                 ));
@@ -253,7 +250,7 @@ impl<'a> Checks<'a> {
             manifest.listed_files().map(|(path, ..)| path.to_owned()).collect();
         listed.extend(self.dataset.shards().shards().map(ShardEntry::path));
         listed.insert(MANIFEST_NAME.to_owned());
-        listed.extend(OF_THE_HUB.map(str::to_owned));
+        listed.extend(HUB_FILES.map(str::to_owned));
         let mut found = BTreeSet::new();
         // Other objects under a prefix do no harm.
         if self.common.location.is_remote() {
@@ -283,10 +280,10 @@ impl<'a> Checks<'a> {
 }
 
 /// Files that a dataset may contain without listing them: the dataset card, and what the Hugging Face Hub adds.
-const OF_THE_HUB: [&str; 2] = ["README.md", ".gitattributes"];
+const HUB_FILES: [&str; 2] = ["README.md", ".gitattributes"];
 
-/// Returns what was read from an index. A damaged index is reported by the check of its split. A failure to read it is
-/// reported here, because it may be temporary and escape that check.
+/// Returns what was read from an index, if it could be read. A damaged index is reported by the check of its split. An
+/// I/O error is reported here, because it may be temporary and not occur in that check.
 fn readable<T>(result: Result<T>, problems: &mut Problems) -> Option<T> {
     match result {
         Ok(value) => Some(value),

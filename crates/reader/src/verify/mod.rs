@@ -127,7 +127,7 @@ pub fn verify(dataset: &Dataset, options: &VerifyOptions<'_>) -> VerifyReport {
     // In list order, whichever thread finishes first.
     let found: Vec<Problems> = match pool {
         Ok(pool) => pool.install(|| list.into_par_iter().with_max_len(1).map(run).collect()),
-        // No threads can be started.
+        // If no threads can be started, the calling thread runs the checks.
         Err(_) => list.into_iter().map(run).collect(),
     };
     let mut all = Problems::new(options.max_problems);

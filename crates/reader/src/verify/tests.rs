@@ -1,4 +1,4 @@
-//! Verification of intact, damaged and forged datasets.
+//! Tests of verification on intact, damaged and forged datasets.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ fn check(dir: &Path) -> VerifyReport {
 }
 
 #[test]
-fn a_whole_dataset_has_no_problem_and_all_of_it_is_looked_at() {
+fn an_intact_dataset_has_no_problems_and_is_read_completely() {
     for (format, kind) in all() {
         let dir = copy(&pristine(format, kind));
         std::fs::write(dir.path().join("train/train-000009-00.pb"), "a leftover").unwrap();
@@ -49,7 +49,7 @@ fn a_whole_dataset_has_no_problem_and_all_of_it_is_looked_at() {
 }
 
 #[test]
-fn files_not_of_the_dataset_are_found_at_any_depth() {
+fn unlisted_files_are_found_at_any_depth() {
     let dir = copy(&pristine(dsconvert_dataset::format::Format::Msgpack, Kind::Text));
     for folder in [".dsconvert/units", "train/deep/er"] {
         std::fs::create_dir_all(dir.path().join(folder)).unwrap();
@@ -70,24 +70,24 @@ fn files_not_of_the_dataset_are_found_at_any_depth() {
 }
 
 #[test]
-fn a_panic_is_a_problem_of_what_was_checked() {
+fn a_panic_in_a_check_is_a_problem() {
     let (format, kind) = all().next().unwrap();
     let dataset = Dataset::open(pristine(format, kind)).unwrap();
     for threads in [1, 3] {
         let decode = |record: &Record| {
-            assert_ne!(record.ordinal(), 1, "as the test wants it");
+            assert_ne!(record.ordinal(), 1, "deliberate test failure");
             Ok(())
         };
         let options = VerifyOptions { threads, decode: Some(&decode), ..VerifyOptions::default() };
         let report = verify(&dataset, &options);
         assert!(!report.is_ok());
         assert!(report.problems.iter().all(|e| e.kind() == ErrorKind::Internal), "{report:?}");
-        assert!(report.problems[0].to_string().contains("as the test wants it"), "{report:?}");
+        assert!(report.problems[0].to_string().contains("deliberate test failure"), "{report:?}");
     }
 }
 
 #[test]
-fn any_altered_byte_of_any_file_is_found() {
+fn altered_and_missing_files_are_found() {
     for (format, kind) in all() {
         let dir = copy(&pristine(format, kind));
         for path in files(dir.path()) {
@@ -138,7 +138,7 @@ fn forge(dir: &Path, path: &str, new: &[u8]) {
 }
 
 #[test]
-fn indexes_that_disagree_are_found_though_their_hashes_are_right() {
+fn inconsistent_indexes_are_found_even_if_their_hashes_match() {
     for (format, kind) in all() {
         for name in ["lengths-0000", "records-0000", "histogram"] {
             let dir = copy(&pristine(format, kind));
@@ -182,11 +182,11 @@ fn counts_that_do_not_add_up_are_found() {
 }
 
 #[test]
-fn problems_are_the_same_for_any_number_of_threads_and_counted_beyond_the_limit() {
+fn problems_do_not_depend_on_threads_and_are_counted_beyond_the_limit() {
     let dataset = Dataset::open(pristine(dsconvert_dataset::format::Format::Msgpack, Kind::Images)).unwrap();
     let decode: &DecodeFn<'_> = &|record| match record.ordinal() % 2 {
         0 => Ok(()),
-        _ => Err("this is no image".to_owned()),
+        _ => Err("not an image".to_owned()),
     };
     let run = |threads, max_problems| {
         let options =
@@ -196,7 +196,7 @@ fn problems_are_the_same_for_any_number_of_threads_and_counted_beyond_the_limit(
     };
     let (all, more) = run(1, 100);
     assert_eq!((all.len(), more), (13, 0));
-    assert!(all[0].ends_with("train-000000-00.msgpack, row 1: this is no image"), "{}", all[0]);
+    assert!(all[0].ends_with("train-000000-00.msgpack, row 1: not an image"), "{}", all[0]);
     assert_eq!(run(7, 100), (all.clone(), 0));
     assert_eq!(run(7, 4), (all[..4].to_vec(), 9));
 }

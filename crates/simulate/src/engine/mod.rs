@@ -151,7 +151,7 @@ impl<'a> Simulator<'a> {
                         "batches",
                         "the run takes longer than 1,000,000 s of simulated time",
                     )
-                    .help("ask for fewer batches"));
+                    .help("simulate fewer batches"));
                 }
                 _ => break self.horizon,
             }
@@ -212,10 +212,10 @@ impl<'a> Simulator<'a> {
     }
 
     fn step_to(&mut self, time: u64) -> Result<(), Error> {
-        let passed = time - self.now;
+        let elapsed = time - self.now;
         self.work += match self.sharing() {
-            (active, Some(cores)) => passed * cores / active,
-            _ => passed,
+            (active, Some(cores)) => elapsed * cores / active,
+            _ => elapsed,
         };
         self.now = time;
         let was_active = self.active();

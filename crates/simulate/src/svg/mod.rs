@@ -105,9 +105,9 @@ impl Canvas {
     }
 }
 
-/// Returns a round step size that divides `range` into at most `most` parts.
-fn nice_step(range: f64, most: f64) -> f64 {
-    let raw = range / most;
+/// Returns a round step size that divides `range` into at most `max_steps` parts.
+fn nice_step(range: f64, max_steps: f64) -> f64 {
+    let raw = range / max_steps;
     let power = 10f64.powf(raw.log10().floor());
     for factor in [1.0, 2.0, 5.0] {
         if factor * power >= raw {

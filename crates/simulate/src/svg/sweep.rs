@@ -12,8 +12,8 @@ const TOP: f64 = 60.0;
 const BOTTOM: f64 = 76.0;
 
 impl Sweep {
-    /// Draws throughput against the parameter as SVG, with `title`. Dashed lines show the most that the model could
-    /// consume and that the workers could load.
+    /// Draws throughput against the parameter as SVG, with `title`. Dashed lines show the limits of the model and of
+    /// the workers.
     ///
     /// ```
     /// use dsconvert_simulate::{Options, Sweep};
@@ -25,13 +25,12 @@ impl Sweep {
     /// ```
     pub fn to_svg(&self, title: &str) -> String {
         let mut canvas = Canvas::new();
-        let least = self.points.iter().map(|p| p.value).min().unwrap_or(0);
-        let most = self.points.iter().map(|p| p.value).max().unwrap_or(1).max(least + 1);
+        let min = self.points.iter().map(|p| p.value).min().unwrap_or(0);
+        let max = self.points.iter().map(|p| p.value).max().unwrap_or(1).max(min + 1);
         let model = self.points.first().map_or(0.0, |p| p.report.model_limit);
         let highest =
             self.points.iter().map(|p| p.report.batches_per_second).fold(model, f64::max).max(1e-9) * 1.08;
-        let x =
-            |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * (value - f64::from(least)) / f64::from(most - least);
+        let x = |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * (value - f64::from(min)) / f64::from(max - min);
         let y = |rate: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (rate / highest);
 
         canvas.text(LEFT, 26.0, "class=\"title\"", title);
@@ -43,8 +42,8 @@ impl Sweep {
             canvas.text(LEFT - 8.0, at + 4.0, "class=\"small\" text-anchor=\"end\"", &number(i * step));
             i += 1.0;
         }
-        let step = nice_step(f64::from(most - least), 16.0).max(1.0) as u32;
-        for value in (least..=most).filter(|value| value % step == 0 || *value == least) {
+        let step = nice_step(f64::from(max - min), 16.0).max(1.0) as u32;
+        for value in (min..=max).filter(|value| value % step == 0 || *value == min) {
             let at = x(f64::from(value));
             canvas.text(
                 at,
@@ -110,8 +109,8 @@ impl Sweep {
         let legend = HEIGHT - 14.0;
         for (at, class, text) in [
             (0.0, "line", "simulated"),
-            (130.0, "limit", "most that the model consumes"),
-            (350.0, "limit2", "most that the workers load"),
+            (130.0, "limit", "limit of the model"),
+            (350.0, "limit2", "limit of the workers"),
         ] {
             let left = LEFT + at;
             canvas.add(format_args!("<path class=\"{class}\" d=\"M{left:.1} {:.1}h24\"/>", legend - 4.0));

@@ -11,9 +11,9 @@ const TOP: f64 = 66.0;
 const GAP: f64 = 4.0;
 const QUEUE_HEIGHT: f64 = 56.0;
 const MODEL_HEIGHT: f64 = 32.0;
-const MOST_WORKERS: u32 = 64;
+const MAX_DRAWN_WORKERS: u32 = 64;
 /// Longer runs are drawn only up to the start of this batch.
-const MOST_BATCHES: usize = 2_000;
+const MAX_DRAWN_BATCHES: usize = 2_000;
 
 struct Timeline<'a> {
     run: &'a Run,
@@ -37,12 +37,12 @@ struct Timeline<'a> {
 /// # Ok::<(), dsconvert_simulate::Error>(())
 /// ```
 pub fn timeline_svg(run: &Run, title: &str) -> String {
-    let cut = run.batches().get(MOST_BATCHES).and_then(|b| b.start_ns);
-    let rows = run.options().workers.min(MOST_WORKERS);
+    let cut = run.batches().get(MAX_DRAWN_BATCHES).and_then(|b| b.start_ns);
+    let rows = run.options().workers.min(MAX_DRAWN_WORKERS);
     let timeline = Timeline {
         run,
         shown_ns: cut.unwrap_or(run.end_ns()).max(1),
-        batches: &run.batches()[..run.batches().len().min(MOST_BATCHES)],
+        batches: &run.batches()[..run.batches().len().min(MAX_DRAWN_BATCHES)],
         rows,
         row_height: (280.0 / f64::from(rows)).clamp(8.0, 26.0),
     };

@@ -1,4 +1,4 @@
-//! Random simulation options, and detection of the programs that tests need.
+//! Random simulation options, and detection of programs that tests require.
 
 #![allow(dead_code, unreachable_pub, clippy::print_stdout, reason = "each test uses a part")]
 

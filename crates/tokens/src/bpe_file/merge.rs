@@ -8,22 +8,22 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, SeqAccess, Vis
 
 use super::vocab::BpeVocab;
 
-/// A merge. Its tokens are numbers in the [`BpeVocab`].
+/// A merge of two tokens into a third, as numbers in the [`BpeVocab`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Merge {
     pub(crate) left: u32,
     pub(crate) right: u32,
-    pub(crate) made: u32,
+    pub(crate) result: u32,
 }
 
-/// Resolves the strings of merges.
-pub(super) struct Resolver<'v> {
+/// Resolves the strings of merges to the numbers of tokens.
+pub(super) struct MergeResolver<'v> {
     vocab: &'v BpeVocab,
     merges: Vec<Merge>,
     joined: String,
 }
 
-impl<'v> Resolver<'v> {
+impl<'v> MergeResolver<'v> {
     pub(super) fn new(vocab: &'v BpeVocab) -> Self {
         Self { vocab, merges: Vec::new(), joined: String::new() }
     }
@@ -39,23 +39,24 @@ impl<'v> Resolver<'v> {
                 None => return Ok(()),
             },
         };
-        let (left, right, made) = (self.vocab.number(left), self.vocab.number(right), self.made(left, right));
-        match (left, right, made) {
-            (Some(left), Some(right), Some(made)) => self.merges.push(Merge { left, right, made }),
+        let (left, right, result) =
+            (self.vocab.number(left), self.vocab.number(right), self.find_result(left, right));
+        match (left, right, result) {
+            (Some(left), Some(right), Some(result)) => self.merges.push(Merge { left, right, result }),
             _ => return Err("a merge names a token that does not exist"),
         }
         Ok(())
     }
 
     /// Returns the number of the token that a merge produces.
-    fn made(&mut self, left: &str, right: &str) -> Option<u32> {
-        let is_made = |number: &u32| {
+    fn find_result(&mut self, left: &str, right: &str) -> Option<u32> {
+        let is_result = |number: &u32| {
             *number < self.vocab.len()
                 && self.vocab.token(*number).strip_prefix(left).is_some_and(|rest| rest == right)
         };
         // In most files, merges are in the order of the tokens they produce. This saves most lookups.
-        let last = self.merges.last().map_or(0, |merge| merge.made);
-        if let Some(number) = [last, last.saturating_add(1)].into_iter().find(is_made) {
+        let last = self.merges.last().map_or(0, |merge| merge.result);
+        if let Some(number) = [last, last.saturating_add(1)].into_iter().find(is_result) {
             return Some(number);
         }
         self.joined.clear();
@@ -69,7 +70,7 @@ impl<'v> Resolver<'v> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Resolver<'_> {
+impl<'de> DeserializeSeed<'de> for MergeResolver<'_> {
     type Value = Vec<Merge>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -77,7 +78,7 @@ impl<'de> DeserializeSeed<'de> for Resolver<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Resolver<'_> {
+impl<'de> Visitor<'de> for MergeResolver<'_> {
     type Value = Vec<Merge>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,15 +96,15 @@ impl<'de> Visitor<'de> for Resolver<'_> {
 /// The strings of a merge, written as a list or as a line. There are hundreds of thousands, so the form is detected
 /// without trial parsing.
 pub(crate) enum MergeStrings<'a> {
-    Pair(Part<'a>, Part<'a>),
+    Pair(TokenString<'a>, TokenString<'a>),
     Line(Cow<'a, str>),
 }
 
 /// A string that is borrowed from the file unless it contains an escape sequence.
 #[derive(Deserialize)]
-pub(crate) struct Part<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(crate) struct TokenString<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-impl Part<'_> {
+impl TokenString<'_> {
     pub(crate) fn into_string(self) -> String {
         self.0.into_owned()
     }
@@ -135,7 +136,7 @@ impl<'de> Visitor<'de> for MergeVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
         match (parts.next_element()?, parts.next_element()?, parts.next_element::<IgnoredAny>()?) {
             (Some(left), Some(right), None) => Ok(MergeStrings::Pair(left, right)),
-            _ => Err(A::Error::custom("a merge is not of two tokens")),
+            _ => Err(A::Error::custom("a merge does not have two tokens")),
         }
     }
 }

@@ -15,8 +15,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokenizers::models::bpe::{BPE, Vocab};
 
-use self::merge::Resolver;
-pub(crate) use self::merge::{Merge, MergeStrings, Part};
+use self::merge::MergeResolver;
+pub(crate) use self::merge::{Merge, MergeStrings, TokenString};
 pub(crate) use self::vocab::BpeVocab;
 
 /// The parsed file.
@@ -81,13 +81,13 @@ impl<'a> BpeFile<'a> {
         serde_json::from_slice(json).map_err(|e| format!("the model is malformed: {e}"))
     }
 
-    /// Parses a part of the file. `None` if it is not there or of another type.
+    /// Parses a part of the file. `None` if it is missing or has another type.
     pub(crate) fn part<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let (_, part) = self.parts.iter().rev().find(|(other, _)| other == name)?;
         serde_json::from_str(part.get()).ok()
     }
 
-    /// Returns the value of a part, null if it is not there.
+    /// Returns the value of a part, or null if it is missing.
     pub(crate) fn value(&self, name: &str) -> Value {
         self.part(name).unwrap_or_default()
     }
@@ -169,7 +169,7 @@ impl<'de> Visitor<'de> for ModelVisitor {
                 "ignore_merges" => settings.ignore_merges = members.next_value()?,
                 "vocab" => vocab = Some(members.next_value::<BpeVocab>()?),
                 "merges" => match &vocab {
-                    Some(vocab) => merges = Some(members.next_value_seed(Resolver::new(vocab))?),
+                    Some(vocab) => merges = Some(members.next_value_seed(MergeResolver::new(vocab))?),
                     None => unresolved = Some(members.next_value()?),
                 },
                 _ => {
@@ -181,7 +181,7 @@ impl<'de> Visitor<'de> for ModelVisitor {
         }
         let vocab = vocab.ok_or_else(|| A::Error::missing_field("vocab"))?;
         if let Some(strings) = unresolved {
-            let mut resolver = Resolver::new(&vocab);
+            let mut resolver = MergeResolver::new(&vocab);
             strings.iter().try_for_each(|merge| resolver.push(merge)).map_err(A::Error::custom)?;
             merges = Some(resolver.finish());
         }
@@ -207,7 +207,7 @@ impl<'de> Visitor<'de> for VocabVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut tokens: A) -> Result<Self::Value, A::Error> {
         let mut vocab = BpeVocab::new();
-        while let Some((token, id)) = tokens.next_entry::<Part<'de>, u32>()? {
+        while let Some((token, id)) = tokens.next_entry::<TokenString<'de>, u32>()? {
             vocab.insert(&token.0, id).ok_or_else(|| A::Error::custom("the vocabulary is too large"))?;
         }
         Ok(vocab)
@@ -225,9 +225,9 @@ impl ParsedBpe {
         for (token, id) in tokens {
             vocab.insert(token.as_ref(), id).unwrap();
         }
-        let mut resolver = Resolver::new(&vocab);
+        let mut resolver = MergeResolver::new(&vocab);
         for (left, right) in merges {
-            resolver.push(&MergeStrings::Pair(Part(left.into()), Part(right.into())))?;
+            resolver.push(&MergeStrings::Pair(TokenString(left.into()), TokenString(right.into())))?;
         }
         let merges = resolver.finish();
         Ok(Self { vocab, merges, settings: BpeSettings::default(), is_plain: true })
@@ -247,7 +247,7 @@ mod tests {
         let json = serde_json::to_vec(json).unwrap();
         let ParsedBpe { vocab, merges, .. } = BpeFile::parse(&json)?.model;
         let token = |number| vocab.token(number).to_owned();
-        let merges = merges.iter().map(|m| [token(m.left), token(m.right), token(m.made)]).collect();
+        let merges = merges.iter().map(|m| [token(m.left), token(m.right), token(m.result)]).collect();
         Ok((vocab.iter().map(|(token, id)| (token.to_owned(), id)).collect(), merges))
     }
 
@@ -264,8 +264,8 @@ mod tests {
             let ParsedBpe { vocab, merges, .. } = &file.model;
             let tokens: Vec<(&str, u32)> = vocab.iter().collect();
             assert_eq!(tokens, [("a", 0), ("\"b", 3), ("a\"b", 4), ("a\"ba", 1)]);
-            let first = Merge { left: 0, right: 1, made: 2 };
-            assert_eq!(*merges, [first, Merge { left: 2, right: 0, made: 3 }, first]);
+            let first = Merge { left: 0, right: 1, result: 2 };
+            assert_eq!(*merges, [first, Merge { left: 2, right: 0, result: 3 }, first]);
         }
     }
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_plain_file_is_called_so() {
+    fn files_with_unknown_or_repeated_members_are_not_plain() {
         let is_plain = |json: &str| BpeFile::parse(json.as_bytes()).unwrap().is_plain;
         assert!(is_plain(r#"{"version":"1.0","model":{"type":"BPE","vocab":{},"merges":[]}}"#));
         assert!(!is_plain(r#"{"model":{"vocab":{},"merges":[]}}"#));

@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn strings_of_all_lengths_are_told_apart(
+        fn strings_of_all_lengths_are_distinguished(
             tokens in prop::collection::vec("[ab\u{0}\u{e9}]{0,14}", 0..2000),
             others in prop::collection::vec("[ab\u{0}\u{e9}]{0,14}", 0..200),
         ) {

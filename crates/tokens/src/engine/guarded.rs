@@ -1,9 +1,9 @@
-//! Guarded calls of the reference, which may fail or panic.
+//! Calls of the reference that turn its errors and panics into an [`EncodeError`].
 
 use crate::error::EncodeError;
 use crate::panics::caught;
 
-/// Calls the reference, and turns its error or panic into an error of the text.
+/// Runs `call`, and turns an error or a panic into an error of the text.
 pub(super) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, EncodeError> {
     match caught(call) {
         Ok(Ok(value)) => Ok(value),

@@ -1,8 +1,8 @@
 //! The proof at load time: a fast engine is used only if it produces the ids of the reference for all of these texts.
 //!
 //! The texts are small and difficult. They contain the characters that split patterns, normalizers and merges
-//! distinguish, in every order that has been a bug somewhere, and the added tokens of the tokenizer.
-//! [`Tokenizer::verify`](crate::Tokenizer::verify) compares the real texts.
+//! distinguish, in orders that have exposed bugs, and the added tokens of the tokenizer.
+//! [`Tokenizer::verify`](crate::Tokenizer::verify) compares the texts that are actually encoded.
 
 use std::mem::discriminant;
 
@@ -15,8 +15,8 @@ use crate::error::EncodeError;
 use crate::options::DEFAULT_MAX_REFERENCE_BYTES;
 use crate::scratch::Scratch;
 
-/// Maximum number of added tokens of a tokenizer to test.
-const ADDED_TRIED: usize = 64;
+/// Maximum number of added tokens that are tested.
+const MAX_ADDED_TOKENS: usize = 64;
 
 /// Texts that are encoded one by one and concatenated.
 const TEXTS: &[&str] = &[
@@ -91,9 +91,9 @@ pub(crate) fn texts(added: &AHashMap<u32, AddedToken>) -> impl Iterator<Item = S
     });
     let mut added: Vec<(u32, &str)> = added.iter().map(|(id, token)| (*id, token.content.as_str())).collect();
     added.sort_unstable();
-    // The first ones, which are control tokens, and the last ones, which were added later.
-    let middle = added.len().saturating_sub(ADDED_TRIED / 2).max(ADDED_TRIED / 2);
-    let tried = added.iter().take(ADDED_TRIED / 2).chain(added.iter().skip(middle));
+    // The first ones, usually control tokens, and the last ones, usually added later.
+    let middle = added.len().saturating_sub(MAX_ADDED_TOKENS / 2).max(MAX_ADDED_TOKENS / 2);
+    let tried = added.iter().take(MAX_ADDED_TOKENS / 2).chain(added.iter().skip(middle));
     let with =
         |token: &str| format!("{token}a {token} b{token}{token}\n{token}  {token}c{}", token.to_lowercase());
     let added: Vec<String> = tried.map(|(_, token)| with(token)).collect();
@@ -102,14 +102,14 @@ pub(crate) fn texts(added: &AHashMap<u32, AddedToken>) -> impl Iterator<Item = S
 
 /// Checks that `fast` produces the ids of `reference`. The error names the first text that differs.
 pub(crate) fn check(fast: &dyn Engine, reference: &Reference, scratch: &mut Scratch) -> Result<(), String> {
-    let mut checked = Checked { fast, reference, scratch, ids: Vec::new(), expected: Vec::new() };
+    let mut comparison = Comparison { fast, reference, scratch, ids: Vec::new(), expected: Vec::new() };
     for text in texts(reference.parts().get_added_vocabulary().get_added_tokens_decoder()) {
-        checked.text(&text)?;
+        comparison.text(&text)?;
     }
     Ok(())
 }
 
-struct Checked<'a> {
+struct Comparison<'a> {
     fast: &'a dyn Engine,
     reference: &'a Reference,
     scratch: &'a mut Scratch,
@@ -117,11 +117,11 @@ struct Checked<'a> {
     expected: Vec<u32>,
 }
 
-impl Checked<'_> {
+impl Comparison<'_> {
     /// Compares the ids of `text` twice: from the model, then from the cache.
     fn text(&mut self, text: &str) -> Result<(), String> {
         self.expected.clear();
-        let expected = self.reference.prove_within(DEFAULT_MAX_REFERENCE_BYTES, text, &mut self.expected);
+        let expected = self.reference.encode_for_proof(DEFAULT_MAX_REFERENCE_BYTES, text, &mut self.expected);
         let is_too_large =
             |error: &EncodeError| matches!(error, EncodeError::TooLarge { .. } | EncodeError::WordTooLong);
         if expected.as_ref().is_err_and(is_too_large) {
@@ -140,7 +140,7 @@ impl Checked<'_> {
             if !same {
                 let shown: String = text.chars().take(40).collect();
                 return Err(format!(
-                    "its ids differ from the reference's for the text that begins {shown:?}"
+                    "its ids differ from those of the reference for the text that starts with {shown:?}"
                 ));
             }
         }

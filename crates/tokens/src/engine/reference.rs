@@ -30,7 +30,7 @@ pub(crate) struct Reference {
     added: AddedVocabulary,
     growth: Growth,
     max_bytes: u64,
-    /// Held while a long text is encoded, because two at once would need twice the memory.
+    /// Held while a long text is encoded, because two at once would need too much memory.
     long_text: Mutex<()>,
 }
 
@@ -108,7 +108,7 @@ impl Reference {
     }
 
     fn fits(&self, text: &str, max_bytes: u64) -> bool {
-        // The encoding call will panic again and report it.
+        // If measuring panics, encoding panics as well and reports it.
         guarded(|| Ok(self.growth.fits(text, self.tokenizer.get_added_vocabulary(), max_bytes)))
             .unwrap_or(true)
     }
@@ -134,7 +134,7 @@ impl Reference {
 
     /// Like [`encode_within`](Self::encode_within), but never loads the complete tokenizer. Only for the texts of the
     /// [proof](super::proof).
-    pub(crate) fn prove_within(
+    pub(crate) fn encode_for_proof(
         &self,
         max_bytes: u64,
         text: &str,
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_the_one_that_is_built() {
+    fn the_version_is_the_pinned_one() {
         let manifest = include_str!("../../Cargo.toml");
         assert!(manifest.contains(&format!("\"={REFERENCE_VERSION}\"")));
     }

@@ -58,7 +58,7 @@ fn every_byte_is_found_at_every_kind_of_position() {
 
 proptest! {
     #[test]
-    fn portable_and_dispatched_masks_are_those_of_single_bytes(
+    fn portable_and_dispatched_masks_equal_the_byte_by_byte_masks(
         window in prop::array::uniform32(any::<[u8; 2]>()),
     ) {
         let window: [u8; WINDOW] = window.concat().try_into().unwrap();

@@ -20,22 +20,22 @@ const GRAM: usize = 4;
 /// Bits of the hash of a sequence; the bitmap has 32 KiB.
 const HASH_BITS: u32 = 18;
 /// Upper bound of the ids of a supported model.
-const MOST_IDS: u32 = 1 << 20;
+const MAX_IDS: u32 = 1 << 20;
 
-/// The model from which an excerpt is made.
+/// Builds excerpts of a model.
 pub(crate) struct Excerpt<'a> {
     model: &'a ParsedBpe,
 }
 
 impl<'a> Excerpt<'a> {
-    /// Returns `None` if the argument above does not hold for `model`.
+    /// Returns `None` if the module's argument does not hold for `model`.
     pub(super) fn new(model: &'a ParsedBpe) -> Option<Self> {
         let is_empty = |part: &Option<String>| part.as_ref().is_none_or(String::is_empty);
         let settings = &model.settings;
         let max_id = model.vocab.max_id();
         if !is_empty(&settings.continuing_subword_prefix)
             || !is_empty(&settings.end_of_word_suffix)
-            || max_id >= MOST_IDS
+            || max_id >= MAX_IDS
         {
             return None;
         }
@@ -60,7 +60,7 @@ impl<'a> Excerpt<'a> {
             }
         }
         let token = |number: u32| vocab.token(number).to_owned();
-        let is_kept = |merge: &&Merge| kept[merge.made as usize];
+        let is_kept = |merge: &&Merge| kept[merge.result as usize];
         let merges = merges.iter().filter(is_kept).map(|merge| (token(merge.left), token(merge.right)));
         let mut model = settings.build(tokens, merges.collect()).ok()?;
         model.dropout = None;
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_word_contains_is_left_out() {
+    fn tokens_that_no_word_contains_are_left_out() {
         let merges =
             [("a", "b"), ("ab", "c"), ("abc", "a"), ("abca", "b"), ("b", "c"), ("a", "a"), ("aa", "aa")];
         let tokens = ["a", "b", "c", "ab", "abc", "abca", "abcab", "bc", "aa", "aaaa", "<unk>", "语"];

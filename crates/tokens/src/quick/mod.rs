@@ -1,10 +1,10 @@
-//! The quick way to load a BPE tokenizer: without the reference's own model, which is built only if a text needs it.
+//! Quick loading of BPE tokenizers: the reference's own model is built only if a text needs it.
 //!
-//! For a large vocabulary, most of the time to load the reference goes into its maps of tokens and merges. The
+//! For a large vocabulary, the reference spends most of its loading time on its maps of tokens and merges. The
 //! [proof](crate::engine::proof) encodes a fixed list of texts, and few tokens and merges can occur in them. So it runs
 //! against the reference with an [`excerpt`](self::excerpt) of its model that gives the same ids for these texts.
 //!
-//! A file that is unusual in any way is loaded as before; the quick way never reports an error itself.
+//! A file that is unusual in any way is loaded completely; quick loading never reports an error itself.
 
 mod excerpt;
 mod skeleton;
@@ -31,12 +31,12 @@ use crate::special::{hide_controls, special_tokens};
 /// Short texts that are encoded to determine the tokens of the post-processor.
 pub(crate) const PROBES: [&str; 5] = ["a", "the", "0", "\u{2581}", " "];
 
-/// Maximum size of a text of the proof after normalization, in bytes. The longest one has a few kilobytes. The words of all
-/// texts are in memory at the same time, so a normalizer that makes them much longer is left to the complete way, which
-/// encodes no text unless an engine supports the normalizer.
-const MOST_NORMALIZED_BYTES: u64 = 256 << 10;
+/// Maximum size in bytes of a text of the proof after normalization; the longest one has a few kilobytes. The words of
+/// all texts are in memory at the same time, so a tokenizer whose normalizer makes them much longer is loaded
+/// completely, which encodes no text unless an engine supports the normalizer.
+const MAX_NORMALIZED_BYTES: u64 = 256 << 10;
 
-/// A tokenizer loaded the quick way.
+/// A quickly loaded tokenizer.
 pub(crate) struct Partial {
     /// The reference with an excerpt of its model. It gives the right ids for the texts of the proof and for
     /// [`PROBES`].
@@ -48,7 +48,7 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// Loads the tokenizer in `file`, whose model has an `excerpt`. Returns `None` if it must be loaded as a whole.
+    /// Loads the tokenizer in `file`, whose model has an `excerpt`. Returns `None` if it must be loaded completely.
     pub(crate) fn load(file: &BpeFile<'_>, excerpt: &Excerpt<'_>, parse_special: bool) -> Option<Self> {
         // The parsers of some parts can panic.
         caught(|| Self::try_load(file, excerpt, parse_special)).ok().flatten()
@@ -84,12 +84,12 @@ impl Partial {
     }
 }
 
-/// Returns the model from which an excerpt is made. Returns `None` if the file must be loaded as a whole.
+/// Returns the model from which an excerpt is made. Returns `None` if the file must be loaded completely.
 pub(crate) fn excerpt<'a>(file: &'a BpeFile<'_>) -> Option<Excerpt<'a>> {
     if file.is_plain && file.model.vocab.len() > 0 { Excerpt::new(&file.model) } else { None }
 }
 
-/// Returns how to load the reference in `json` with its whole model.
+/// Returns a function that loads the reference in `json` with its whole model.
 pub(crate) fn complete(json: Arc<Vec<u8>>, parse_special: bool) -> LoadComplete {
     Box::new(move || {
         let mut loaded = load(&json)?;
@@ -105,8 +105,8 @@ pub(crate) fn complete(json: Arc<Vec<u8>>, parse_special: bool) -> LoadComplete 
 fn words(skeleton: &mut Skeleton, parse_special: bool) -> Option<Vec<String>> {
     let growth = Growth::new(skeleton.get_normalizer());
     let record = |skeleton: &Skeleton, text: &str| {
-        let fits = growth.fits(text, skeleton.get_added_vocabulary(), MOST_NORMALIZED_BYTES);
-        // The model gets no words of a text for which this is an error.
+        let fits = growth.fits(text, skeleton.get_added_vocabulary(), MAX_NORMALIZED_BYTES);
+        // On an error, the model gets no words of this text.
         fits.then(|| _ = skeleton.encode_fast(text, false))
     };
     for probe in PROBES {
@@ -132,7 +132,7 @@ fn hidden(file: &BpeFile<'_>, special: &[SpecialToken]) -> AHashSet<u32> {
     let mut hidden: AHashSet<u32> = special.iter().filter_map(number).collect();
     if !hidden.is_empty() {
         for merge in merges {
-            for number in [merge.left, merge.right, merge.made] {
+            for number in [merge.left, merge.right, merge.result] {
                 hidden.remove(&number);
             }
         }

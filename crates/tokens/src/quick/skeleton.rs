@@ -1,4 +1,5 @@
-//! The reference without a model: a model that contains only the added tokens, and records the words it gets.
+//! The reference without its model: in its place, a model that contains only the added tokens and records the words it
+//! gets.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

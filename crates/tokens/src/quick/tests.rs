@@ -1,4 +1,4 @@
-//! Tests that a tokenizer loaded the quick way is the one loaded as a whole.
+//! Tests that quick and complete loading result in the same tokenizer.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use crate::info::EngineInfo;
 use crate::options::DEFAULT_MAX_REFERENCE_BYTES;
 use crate::scratch::Scratch;
 use crate::testing::{PAGE, add_token, bpe, bpe_with_pattern, bytes, char_bpe, tricky};
-use crate::tokenizer::Base;
+use crate::tokenizer::ReferenceEngine;
 use crate::{SpecialInText, Tokenizer, TokenizerOptions, Verify};
 
-/// Returns the tokenizer in `json` loaded as a whole.
-fn completely(json: &[u8], options: TokenizerOptions) -> Result<Tokenizer, LoadError> {
+/// Loads the tokenizer in `json` completely.
+fn load_complete(json: &[u8], options: TokenizerOptions) -> Result<Tokenizer, LoadError> {
     let json = Arc::new(json.to_vec());
-    Tokenizer::completely(&json, BpeFile::parse(&json), options)
+    Tokenizer::load_complete(&json, BpeFile::parse(&json), options)
 }
 
 fn reference(tokenizer: &Tokenizer) -> &Reference {
-    let Base::Reference(reference) = &tokenizer.reference else { panic!("another kind") };
+    let ReferenceEngine::Reference(reference) = &tokenizer.reference else { panic!("another kind") };
     reference
 }
 
-/// Returns the reference of the tokenizer in `json`, if it can be loaded the quick way.
+/// Returns the reference of the tokenizer in `json`, if it can be loaded quickly.
 fn partial(json: &[u8], parse_special: bool) -> Option<Reference> {
     let file = BpeFile::parse(json).ok()?;
     let Partial { loaded, .. } = Partial::load(&file, &excerpt(&file)?, parse_special)?;
@@ -47,7 +47,7 @@ fn tiktoken() -> Value {
     value
 }
 
-/// Tokenizers that are loaded the quick way, and those that may not be.
+/// Tokenizers that can be loaded quickly, and some that cannot.
 fn tokenizers() -> Vec<(&'static str, Value)> {
     let mut bigbird = char_bpe(false);
     bigbird["model"]["byte_fallback"] = json!(false);
@@ -84,7 +84,7 @@ fn the_excerpt_gives_the_ids_of_the_whole_model_for_the_texts_of_the_proof() {
             for text in proof::texts(added).chain(probes) {
                 let (mut whole, mut excerpt) = (Vec::new(), Vec::new());
                 let expected = reference.encode_within(DEFAULT_MAX_REFERENCE_BYTES, &text, &mut whole);
-                let result = reference.prove_within(DEFAULT_MAX_REFERENCE_BYTES, &text, &mut excerpt);
+                let result = reference.encode_for_proof(DEFAULT_MAX_REFERENCE_BYTES, &text, &mut excerpt);
                 assert_eq!((result, excerpt), (expected, whole), "{name} {text:?}");
             }
         }
@@ -100,7 +100,7 @@ fn the_excerpt_gives_the_ids_of_the_whole_model_for_the_texts_of_the_proof() {
 }
 
 #[test]
-fn a_tokenizer_is_the_same_one_in_both_ways() {
+fn quick_and_complete_loading_give_the_same_tokenizer() {
     let ends = TokenizerOptions { add_bos: true, eos_token: Some("the".to_owned()), ..Default::default() };
     for (name, value) in tokenizers() {
         let json = bytes(&value);
@@ -111,7 +111,7 @@ fn a_tokenizer_is_the_same_one_in_both_ways() {
                 TokenizerOptions { special_in_text, ..ends.clone() },
             ] {
                 let load = Tokenizer::from_json(json.clone(), options.clone());
-                let (quick, whole) = match (load, completely(&json, options)) {
+                let (quick, whole) = match (load, load_complete(&json, options)) {
                     (Ok(quick), Ok(whole)) => (quick, whole),
                     (Err(quick), Err(whole)) => {
                         assert_eq!(quick.to_string(), whole.to_string(), "{name}");
@@ -192,7 +192,7 @@ impl Engine for Faulty<'_> {
 }
 
 #[test]
-fn a_wrong_engine_is_found_with_an_excerpt() {
+fn the_proof_detects_a_wrong_engine_with_an_excerpt() {
     let scratch = || Scratch::new(0);
     let load = |value: &Value| partial(&bytes(value), true).unwrap();
     let mut nfc = bpe();
@@ -217,7 +217,7 @@ proptest! {
 
     /// The result is the same for a damaged file, also if it is an error.
     #[test]
-    fn a_damaged_file_has_the_same_result_in_both_ways(
+    fn quick_and_complete_loading_agree_on_damaged_files(
         number in any::<prop::sample::Index>(),
         at in any::<prop::sample::Index>(),
         len in 0usize..12,
@@ -235,7 +235,7 @@ proptest! {
         let at = at.index(places);
         json.splice(at..(at + len).min(places), by.bytes());
         let quick = Tokenizer::from_json(json.clone(), TokenizerOptions::default());
-        match (quick, completely(&json, TokenizerOptions::default())) {
+        match (quick, load_complete(&json, TokenizerOptions::default())) {
             (Ok(quick), Ok(whole)) => {
                 prop_assert_eq!(quick.info(), whole.info());
                 let ids = |tokenizer: &Tokenizer| {

@@ -16,9 +16,9 @@ use crate::error::EncodeError;
 /// Maximum size of a cached word in bytes.
 const CACHED_BYTES: usize = 48;
 /// Maximum number of words in the cache; a full cache is emptied.
-const MOST_WORDS: usize = 1 << 16;
+const MAX_CACHED_WORDS: usize = 1 << 16;
 /// Index of no symbol.
-const NOBODY: usize = usize::MAX;
+const NO_SYMBOL: usize = usize::MAX;
 
 /// The BPE model; the pieces are in [`Pieces`].
 pub(super) struct Bpe {
@@ -71,7 +71,7 @@ impl Eq for Candidate {}
 
 /// Buffers and word cache of one thread.
 #[derive(Default)]
-pub(super) struct Words {
+pub(super) struct BpeBuffers {
     symbols: Vec<Symbol>,
     candidates: BinaryHeap<Candidate>,
     /// The pieces of a word, with their byte ranges.
@@ -101,19 +101,19 @@ impl Bpe {
         pieces: &Pieces,
         normalizer: &SentencePieceNormalizer,
         max_bytes: u64,
-        words: &mut Words,
+        buffers: &mut BpeBuffers,
         sink: &mut PieceSink<'_>,
     ) -> Result<(), EncodeError> {
         let mut rest = text;
         while !rest.is_empty() {
             let length = if self.is_by_word { word_len(rest) } else { rest.len() };
-            let (word, behind) = rest.split_at(length);
-            rest = behind;
+            let (word, after) = rest.split_at(length);
+            rest = after;
             if length as u64 > max_bytes {
                 return Err(EncodeError::TooLarge { bytes: length as u64, limit: max_bytes });
             }
             if length <= CACHED_BYTES
-                && let Some(cached) = words.cache.get(word)
+                && let Some(cached) = buffers.cache.get(word)
             {
                 let mut start = 0;
                 for &(id, length) in cached {
@@ -123,28 +123,34 @@ impl Bpe {
                 }
                 continue;
             }
-            self.merge(word, pieces, normalizer, words);
-            for (id, range) in &words.pieces {
+            self.merge(word, pieces, normalizer, buffers);
+            for (id, range) in &buffers.pieces {
                 if pieces.get(*id).is_some_and(|piece| piece.kind == PieceType::Control) {
-                    let why = "a part of it is a control symbol of the SentencePiece model";
+                    let why = "it contains a control symbol of the SentencePiece model";
                     return Err(EncodeError::Unsupported(why.to_owned()));
                 }
                 sink.push(*id, &word[range.clone()]);
             }
             if length <= CACHED_BYTES {
-                if words.cache.len() >= MOST_WORDS {
-                    words.cache.clear();
+                if buffers.cache.len() >= MAX_CACHED_WORDS {
+                    buffers.cache.clear();
                 }
-                let found = words.pieces.iter().map(|(id, range)| (*id, range.len() as u8)).collect();
-                words.cache.insert(word.into(), found);
+                let found = buffers.pieces.iter().map(|(id, range)| (*id, range.len() as u8)).collect();
+                buffers.cache.insert(word.into(), found);
             }
         }
         Ok(())
     }
 
-    /// Merges `word` and stores its pieces in `words`.
-    fn merge(&self, word: &[u8], pieces: &Pieces, normalizer: &SentencePieceNormalizer, words: &mut Words) {
-        let Words { symbols, candidates, pieces: found, .. } = words;
+    /// Merges `word` and stores its pieces in `buffers`.
+    fn merge(
+        &self,
+        word: &[u8],
+        pieces: &Pieces,
+        normalizer: &SentencePieceNormalizer,
+        buffers: &mut BpeBuffers,
+    ) {
+        let BpeBuffers { symbols, candidates, pieces: found, .. } = buffers;
         symbols.clear();
         candidates.clear();
         found.clear();
@@ -153,9 +159,9 @@ impl Bpe {
             let symbol = normalizer.symbol(&word[start..]);
             let length = if symbol > 0 { symbol } else { char_len(&word[start..]) };
             let index = symbols.len();
-            let previous = index.checked_sub(1).unwrap_or(NOBODY);
+            let previous = index.checked_sub(1).unwrap_or(NO_SYMBOL);
             start += length;
-            let next = if start < word.len() { index + 1 } else { NOBODY };
+            let next = if start < word.len() { index + 1 } else { NO_SYMBOL };
             symbols.push(Symbol { start: start - length, length, previous, next, is_frozen: symbol > 0 });
         }
         let mut unused = HashMap::new();
@@ -192,14 +198,14 @@ impl Bpe {
         }
         let mut at = 0;
         while let Some(symbol) = symbols.get(at) {
-            divide(word, symbol.start..symbol.start + symbol.length, pieces, &unused, found);
+            push_divided(word, symbol.start..symbol.start + symbol.length, pieces, &unused, found);
             at = symbol.next;
         }
     }
 }
 
 /// Appends the piece `range`. Pieces marked unused are divided again into the parts they were merged from.
-fn divide(
+fn push_divided(
     word: &[u8],
     range: Range<usize>,
     pieces: &Pieces,

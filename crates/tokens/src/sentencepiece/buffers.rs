@@ -1,6 +1,6 @@
 //! Per-thread buffers of SentencePiece models.
 
-use super::bpe::Words;
+use super::bpe::BpeBuffers;
 use super::unigram::Paths;
 
 /// SentencePiece buffers of one thread.
@@ -8,5 +8,5 @@ use super::unigram::Paths;
 pub(crate) struct SentencePieceBuffers {
     pub(super) normalized: Vec<u8>,
     pub(super) paths: Paths,
-    pub(super) words: Words,
+    pub(super) bpe: BpeBuffers,
 }

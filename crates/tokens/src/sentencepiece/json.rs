@@ -1,6 +1,6 @@
 //! Conversion of a SentencePiece model to a `tokenizer.json`.
 //!
-//! In other libraries, the file encodes nearly like the model and decodes its ids. A member that they ignore contains
+//! In other libraries, the file gives nearly the ids of the model, and decodes them. A member that they ignore contains
 //! the model itself.
 
 use std::collections::HashMap;

@@ -5,11 +5,10 @@
 //! text ─▶ normalizer (charsmap) ─▶ unigram or bpe ─▶ pieces ─▶ sink ─▶ ids
 //! ```
 //!
-//! The reference, `tokenizers`, cannot encode exactly like `sentencepiece`. It replaces characters grapheme by
+//! The reference, `tokenizers`, does not encode exactly like `sentencepiece`. It replaces characters grapheme by
 //! grapheme, where `sentencepiece` uses the longest match. It adds the scores of a Unigram model in double precision
-//! and word by word, and splits a text at user-defined symbols before normalization. Therefore this module follows the
-//! rules of `sentencepiece`, as found in its sources. The converted file stores the model in a member that other
-//! libraries ignore.
+//! and word by word, and splits a text at user-defined symbols before normalization. Therefore this module implements
+//! the rules of `sentencepiece` itself. The converted file stores the model in a member that other libraries ignore.
 
 mod bpe;
 pub(crate) mod buffers;
@@ -45,8 +44,8 @@ use crate::scratch::Scratch;
 /// there, but not at the top level.
 const MEMBER: &str = "sentencepiece_model";
 /// Maximum number of pieces: ids are below 2³¹ in the package too.
-const MOST_PIECES: usize = i32::MAX as usize;
-/// Growth factor of normalization above which the size is checked.
+const MAX_PIECES: usize = i32::MAX as usize;
+/// Growth factor of normalization above which the size of the normalized text is limited.
 const USUAL_GROWTH: u64 = 4;
 /// Maximum size in bytes of a buffer that is kept between texts.
 const KEEP_BUFFER: usize = 16 << 20;
@@ -94,7 +93,7 @@ pub(crate) fn embedded(json: &[u8]) -> Result<Option<SentencePiece>> {
 fn parse(model: &[u8]) -> Result<ModelProto> {
     let model = ModelProto::decode(model)
         .map_err(|e| LoadError::malformed("the file is not a SentencePiece model", e))?;
-    if model.pieces.is_empty() || model.pieces.len() > MOST_PIECES {
+    if model.pieces.is_empty() || model.pieces.len() > MAX_PIECES {
         return Err(LoadError::UnusableModel(format!("it has {} pieces", model.pieces.len())));
     }
     Ok(model)
@@ -186,7 +185,7 @@ impl Engine for SentencePiece {
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
     ) -> std::result::Result<Outcome, EncodeError> {
-        let SentencePieceBuffers { normalized, paths, words } = scratch.sentencepiece();
+        let SentencePieceBuffers { normalized, paths, bpe: bpe_buffers } = scratch.sentencepiece();
         self.normalizer.normalize(text, normalized);
         let length = normalized.len() as u64;
         if length > self.max_bytes && length > USUAL_GROWTH * text.len() as u64 {
@@ -200,7 +199,7 @@ impl Engine for SentencePiece {
                 Ok(())
             }
             PieceModel::Bpe(bpe) => {
-                bpe.encode(normalized, &self.pieces, &self.normalizer, self.max_bytes, words, &mut sink)
+                bpe.encode(normalized, &self.pieces, &self.normalizer, self.max_bytes, bpe_buffers, &mut sink)
             }
         };
         if normalized.capacity() > KEEP_BUFFER {

@@ -1,5 +1,5 @@
-//! Tests with small handmade models and damaged ones. `tests/python` compares the ids of trained models with those of
-//! the package `sentencepiece`.
+//! Tests with small handmade models and with damaged ones. `tests/python` compares the ids of trained models with those
+//! of the package `sentencepiece`.
 
 use super::proto::{NormalizerSpec, PieceProto, TrainerSpec};
 use super::*;
@@ -67,7 +67,7 @@ fn a_long_text_is_encoded_as_a_short_one() {
 }
 
 #[test]
-fn pieces_of_bpe_are_merged_by_score_and_unused_ones_divided_again() {
+fn bpe_pieces_are_merged_by_score_and_unused_ones_are_divided_again() {
     let mut pieces = UNIGRAM.to_vec();
     assert_eq!(ids(&proto(&pieces, ModelType::Bpe), "abab"), [7, 5, 6]);
     pieces[7].2 = PieceType::Unused;
@@ -87,7 +87,7 @@ fn unknown_characters_become_bytes() {
 }
 
 #[test]
-fn the_ends_of_a_sequence_are_those_of_the_model() {
+fn bos_and_eos_come_from_the_model() {
     let mut model = proto(UNIGRAM, ModelType::Unigram);
     let options = TokenizerOptions { add_bos: true, add_eos: true, ..TokenizerOptions::default() };
     let made = tokenizer(&model, options.clone());
@@ -148,7 +148,7 @@ fn damaged_and_unsupported_models_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_character_map_of_any_units_is_read_within_its_bounds() {
+fn lookups_in_a_malformed_character_map_stay_in_bounds() {
     // Offsets may point outside the array, and replacements outside the blob.
     for seed in 0..200u32 {
         let mut blob = 64u32.to_le_bytes().to_vec();

@@ -14,9 +14,9 @@ use crate::engine::trie::{NO_PIECE, Trie};
 /// Difference between the lowest score of a piece and the score of an unknown character.
 const UNKNOWN_PENALTY: f32 = 10.0;
 /// Below this sum, SentencePiece 0.2.3 restarts the sum at zero.
-const LEAST_SUM: f32 = -100_000.0;
-/// Number of nodes after which the encoder looks for a position that every path passes through.
-const ENOUGH_NODES: usize = 1 << 12;
+const MIN_SUM: f32 = -100_000.0;
+/// Number of nodes after which the best path is flushed at the next position that every path passes through.
+const FLUSH_NODES: usize = 1 << 12;
 
 /// The Unigram model: the pieces in a trie, and their scores.
 pub(super) struct Unigram {
@@ -96,7 +96,7 @@ impl Unigram {
         nodes.clear();
         nodes.push(UNREACHED);
         while start < text.len() {
-            if start == reached && start - base >= ENOUGH_NODES {
+            if start == reached && start - base >= FLUSH_NODES {
                 let score = nodes[start - base].score;
                 backtrack(nodes, text, base..start, &mut paths.path, sink);
                 nodes.clear();
@@ -104,7 +104,7 @@ impl Unigram {
                 base = start;
             }
             let mut so_far = nodes[start - base].score;
-            if so_far < LEAST_SUM {
+            if so_far < MIN_SUM {
                 nodes[start - base..].iter_mut().for_each(|node| node.score -= so_far);
                 so_far = 0.0;
             }

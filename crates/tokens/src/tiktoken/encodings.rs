@@ -37,27 +37,27 @@ pub enum RankFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SplitPattern {
     pub(super) tiktoken: &'static str,
-    /// Gives the same words, except for the difference that [`is_split_at_the_end`](Self::is_split_at_the_end)
-    /// describes.
+    /// Gives the same words, except for the difference that
+    /// [`splits_final_white_space`](Self::splits_final_white_space) describes.
     pub(super) usual: &'static str,
     /// The usual pattern divides white space at the end of a text after its last line break.
-    pub(super) is_split_at_the_end: bool,
+    pub(super) splits_final_white_space: bool,
 }
 
 const GPT2: SplitPattern = SplitPattern {
     tiktoken: r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
     usual: pattern::GPT2,
-    is_split_at_the_end: false,
+    splits_final_white_space: false,
 };
 
 const CL100K: SplitPattern = SplitPattern {
     tiktoken: r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
     usual: pattern::CL100K,
-    is_split_at_the_end: true,
+    splits_final_white_space: true,
 };
 
 const O200K: SplitPattern =
-    SplitPattern { tiktoken: pattern::O200K, usual: pattern::O200K, is_split_at_the_end: false };
+    SplitPattern { tiktoken: pattern::O200K, usual: pattern::O200K, splits_final_white_space: false };
 
 const END_OF_TEXT: &str = "<|endoftext|>";
 

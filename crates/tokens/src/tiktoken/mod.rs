@@ -103,12 +103,12 @@ struct TiktokenJson {
 /// a token contains white space after a line break.
 fn pattern(encoding: &TiktokenEncoding, ranks: &Ranks) -> &'static str {
     let pattern = encoding.pattern;
-    let begins_space =
+    let starts_space =
         |byte: u8| matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | 0x1c..=0x1f | 0xc2 | 0xe1..=0xe3);
     let crosses = |(token, _): &(Vec<u8>, u32)| {
-        token.windows(2).any(|two| matches!(two[0], b'\r' | b'\n') && begins_space(two[1]))
+        token.windows(2).any(|two| matches!(two[0], b'\r' | b'\n') && starts_space(two[1]))
     };
-    match pattern.is_split_at_the_end && ranks.tokens().iter().any(crosses) {
+    match pattern.splits_final_white_space && ranks.tokens().iter().any(crosses) {
         true => pattern.tiktoken,
         false => pattern.usual,
     }

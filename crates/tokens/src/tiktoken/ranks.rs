@@ -20,7 +20,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::encodings::RankFile;
 
 /// Maximum size of a token in bytes: merging takes quadratic time.
-const MOST_TOKEN_BYTES: usize = 4096;
+const MAX_TOKEN_BYTES: usize = 4096;
 
 /// The two tokens that a merge joins.
 pub(super) type TokenPair<'a> = (&'a [u8], &'a [u8]);
@@ -42,7 +42,7 @@ impl Ranks {
         let mut seen = HashMap::<&[u8], u32, RandomState>::default();
         let mut last = None;
         for (token, rank) in &tokens {
-            if token.is_empty() || token.len() > MOST_TOKEN_BYTES {
+            if token.is_empty() || token.len() > MAX_TOKEN_BYTES {
                 return Err(format!("the token of rank {rank} has {} bytes", token.len()));
             }
             if last.replace(*rank) == Some(*rank) {

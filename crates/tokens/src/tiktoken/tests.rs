@@ -36,7 +36,7 @@ fn tokens_are_merged_by_rank_and_found_as_whole_words() {
 }
 
 #[test]
-fn ranks_without_equal_merges_are_refused() {
+fn ranks_without_equivalent_merges_are_refused() {
     // "abc" can only be merged from "a" and "bc", but its rank is lower than that of "bc": tiktoken produces it after
     // "bc".
     let error = tiktoken_to_json(&file(&["abc", "bc"]), cl100k()).unwrap_err();
@@ -62,7 +62,7 @@ fn damaged_files_are_refused_with_the_reason() {
 }
 
 #[test]
-fn special_tokens_keep_their_ids_and_the_end_is_known() {
+fn special_tokens_keep_their_ids_and_eos_is_detected() {
     let json = tiktoken_to_json(&file(&["ab"]), cl100k()).unwrap();
     let options = TokenizerOptions { add_eos: true, ..TokenizerOptions::default() };
     let tokenizer = Tokenizer::from_json(json, options).unwrap();

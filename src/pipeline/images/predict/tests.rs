@@ -66,7 +66,7 @@ fn totals(report: &Report) -> (f64, f64) {
 }
 
 #[test]
-fn a_sample_of_everything_is_the_run() {
+fn a_complete_sample_predicts_the_run_exactly() {
     let dir = tempfile::tempdir().unwrap();
     folder(dir.path(), 40);
     let (prediction, report) = compare(dir.path(), OutputOptions::default(), 1000);
@@ -94,7 +94,7 @@ fn code(name: &str) -> &'static str {
 }
 
 #[test]
-fn a_part_predicts_the_whole_with_its_spread() {
+fn intervals_of_a_partial_sample_contain_the_result_of_the_run() {
     let dir = tempfile::tempdir().unwrap();
     folder(dir.path(), 300);
     let output = OutputOptions {
@@ -112,13 +112,13 @@ fn a_part_predicts_the_whole_with_its_spread() {
         ("shards", prediction.shards, shards),
     ] {
         assert!(estimate.low <= truth && truth <= estimate.high, "{what}: {estimate:?}, not {truth}");
-        assert!(estimate.high < 2.0 * truth, "{what}: {estimate:?} says little");
+        assert!(estimate.high < 2.0 * truth, "{what}: {estimate:?} is too wide");
     }
     assert!(shards > 3.0);
 }
 
 #[test]
-fn of_tar_files_the_first_samples_stand_for_the_rest() {
+fn the_first_samples_of_tar_files_predict_the_rest() {
     let dir = tempfile::tempdir().unwrap();
     let (images, source) = (dir.path().join("images"), dir.path().join("source"));
     std::fs::create_dir_all(&images).unwrap();
@@ -138,7 +138,7 @@ fn of_tar_files_the_first_samples_stand_for_the_rest() {
 }
 
 #[test]
-fn a_sample_that_says_nothing_is_refused() {
+fn a_sample_that_is_too_small_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     folder(dir.path(), 1);
     let job = job(dir.path(), OutputOptions::default());

@@ -55,7 +55,7 @@ fn predicted(prediction: &Prediction) -> [Estimate; 4] {
 }
 
 #[test]
-fn a_sample_of_everything_is_the_run() {
+fn a_complete_sample_predicts_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let text = json_lines(&documents(300)) + "not json\n";
     std::fs::write(dir.path().join("a.jsonl"), &text).unwrap();
@@ -70,7 +70,7 @@ fn a_sample_of_everything_is_the_run() {
 }
 
 #[test]
-fn a_part_of_every_kind_of_file_predicts_the_whole() {
+fn a_partial_sample_of_every_kind_of_file_predicts_the_run() {
     let all = documents(4000);
     let lines = json_lines(&all);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -108,7 +108,7 @@ fn a_part_of_every_kind_of_file_predicts_the_whole() {
 }
 
 #[test]
-fn rows_of_packed_documents_and_pieces_of_long_ones_are_predicted() {
+fn packed_rows_are_predicted() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.jsonl"), json_lines(&documents(3000))).unwrap();
     let packed = TextShape { pack: Some((1024, Packing::Concat)), ..TextShape::default() };
@@ -124,7 +124,7 @@ fn rows_of_packed_documents_and_pieces_of_long_ones_are_predicted() {
 }
 
 #[test]
-fn samples_that_say_nothing_are_refused() {
+fn samples_that_are_too_small_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.jsonl"), "{\"text\": \"a\"}\n").unwrap();
     let job = job(dir.path(), TextShape::default(), OutputOptions::default());
@@ -133,11 +133,11 @@ fn samples_that_say_nothing_are_refused() {
 }
 
 #[test]
-fn every_place_comes_once() {
+fn every_chunk_comes_once() {
     for count in [0, 1, 7, 1000] {
-        let mut places: Vec<u64> = places_in_order(count).collect();
-        assert!(count < 2 || !places.is_sorted());
-        places.sort_unstable();
-        assert!(places.into_iter().eq(0..count));
+        let mut chunks: Vec<u64> = chunks_in_order(count).collect();
+        assert!(count < 2 || !chunks.is_sorted());
+        chunks.sort_unstable();
+        assert!(chunks.into_iter().eq(0..count));
     }
 }

@@ -24,8 +24,8 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
         let width = u32_le(bytes, 18).ok_or_else(cut)?.cast_signed();
         // A negative height means rows from top to bottom.
         let height = u32_le(bytes, 22).ok_or_else(cut)?.cast_signed().unsigned_abs();
-        let width =
-            u32::try_from(width).map_err(|_| corrupt(format!("the header says {width} pixels of width")))?;
+        let width = u32::try_from(width)
+            .map_err(|_| corrupt(format!("the header declares a width of {width} pixels")))?;
         (width, height, u16_le(bytes, 28).ok_or_else(cut)?)
     };
     let mut structure = Structure::of_size(size(width, height)?);

@@ -54,7 +54,7 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
         }
     }
     if frames == 0 {
-        return Err(structure.damage.unwrap_or_else(|| corrupt("the GIF holds no frame")));
+        return Err(structure.damage.unwrap_or_else(|| corrupt("the GIF has no frames")));
     }
     structure.animated = frames > 1;
     Ok(structure)
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_noticed() {
+    fn every_truncation_is_detected() {
         let whole = gif(1);
         for end in 6..whole.len() {
             let damage = match walk(&whole[..end]) {

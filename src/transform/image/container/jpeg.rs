@@ -173,7 +173,7 @@ fn frame(marker: u8, payload: &[u8]) -> Result<Option<(FrameHeader, super::Size)
     }
     let components = usize::from(*components);
     if !matches!(components, 1 | 3 | 4) || rest.len() < 3 * components {
-        return Err(corrupt(format!("the frame header announces {components} components")));
+        return Err(corrupt(format!("the frame header declares {components} components")));
     }
     // Horizontal and vertical sampling factors.
     let mut max_factor = 1u32;
@@ -219,13 +219,13 @@ pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, Jp
     let mut structure = Structure::of_size(size);
     structure.orientation = exif.and_then(exif::orientation).unwrap_or_default();
     if segments.stray_bytes > 0 {
-        structure.note(corrupt(format!("{} stray bytes stand between segments", segments.stray_bytes)));
+        structure.note(corrupt(format!("there are {} stray bytes between segments", segments.stray_bytes)));
     }
     let first_scan = segments.position();
     Ok((structure, JpegHeader { frame, first_scan, has_metadata, exif, icc_parts }))
 }
 
-/// Searches the end marker from `first_scan` on. Returns the position after it, or `None` if there is none.
+/// Searches for the end marker from `first_scan` on. Returns the position after it, or `None` if there is none.
 pub(in crate::transform::image) fn end(bytes: &[u8], first_scan: usize) -> Option<usize> {
     let mut at = first_scan;
     loop {
@@ -241,7 +241,8 @@ pub(in crate::transform::image) fn end(bytes: &[u8], first_scan: usize) -> Optio
     }
 }
 
-/// Returns whether the file has an end marker. Nearly every complete file ends with it; only the others are searched.
+/// Returns whether the file has an end marker. Nearly every complete file ends with it, so only the others are
+/// searched.
 pub(in crate::transform::image) fn is_ended(bytes: &[u8], first_scan: usize) -> bool {
     bytes.ends_with(&[0xff, EOI]) || end(bytes, first_scan).is_some()
 }

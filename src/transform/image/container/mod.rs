@@ -2,8 +2,8 @@
 //! complete, before any pixel is decoded.
 //!
 //! Pixel decoders disagree on what they accept (a missing end, a wrong checksum, bytes between segments). These walks
-//! apply the rules of dsconvert, cheaply: they read headers and lengths, never pixels, and allocate nothing whose size
-//! the file could make large.
+//! apply the rules of dsconvert, cheaply: they read headers and lengths, never pixels, and make no allocation whose
+//! size the file controls.
 
 pub(super) mod bmp;
 pub(super) mod gif;
@@ -52,14 +52,14 @@ pub(super) fn decoded_bytes(decoded: u64, stored: u64, ratio: u64) -> Result<(),
         return Ok(());
     }
     let message =
-        format!("the header announces {decoded} bytes of samples, but the file has {stored} bytes of data");
+        format!("the header declares {decoded} bytes of samples, but the file has {stored} bytes of data");
     Err(Reject::new(RejectCode::TooLarge, message))
 }
 
 /// Creates a size from header values, both of which must be at least 1.
 pub(super) fn size(width: u32, height: u32) -> Result<Size, Reject> {
     if width == 0 || height == 0 {
-        return Err(corrupt(format!("the header says {width}×{height} pixels")));
+        return Err(corrupt(format!("the header declares {width}×{height} pixels")));
     }
     Ok(Size::new(width, height))
 }

@@ -11,12 +11,12 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
         return Err(truncated("its header"));
     };
     if bytes.get(12..16) != Some(b"IHDR") {
-        return Err(corrupt("the first chunk is no IHDR"));
+        return Err(corrupt("the first chunk is not IHDR"));
     }
     let mut structure = Structure::of_size(size(width, height)?);
     let (mut ended, mut data_bytes, mut headers) = (false, 0u64, 0);
     for chunk in chunks(bytes) {
-        if !chunk.crc_holds() {
+        if !chunk.crc_is_valid() {
             let kind = chunk.kind.escape_ascii();
             structure.note(corrupt(format!("the checksum of chunk {kind} is wrong")));
         }
@@ -31,7 +31,7 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
             }
             _ if chunk.is_critical() => {
                 let kind = chunk.kind.escape_ascii();
-                structure.note(corrupt(format!("the critical chunk {kind} is of no known kind")));
+                structure.note(corrupt(format!("the critical chunk {kind} is unknown")));
             }
             _ => {}
         }

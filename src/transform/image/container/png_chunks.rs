@@ -20,7 +20,7 @@ impl PngChunk<'_> {
         self.kind[0].is_ascii_uppercase()
     }
 
-    pub(super) fn crc_holds(&self) -> bool {
+    pub(super) fn crc_is_valid(&self) -> bool {
         u32_be(self.whole, self.whole.len() - 4)
             == Some(crc32fast::hash(&self.whole[4..self.whole.len() - 4]))
     }

@@ -62,13 +62,12 @@ fn dimensions(first: &RiffChunk<'_>) -> Option<(u32, u32)> {
 /// Reads the structure of the WebP file `bytes`.
 pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
     let cut = || truncated("its chunks");
-    let announced = u64::from(u32_le(bytes, 4).ok_or_else(cut)?) + 8;
-    let is_cut = (bytes.len() as u64) < announced;
-    let first = chunks(bytes)
-        .next()
-        .ok_or_else(|| if is_cut { cut() } else { corrupt("the WebP holds no chunk") })?;
+    let declared = u64::from(u32_le(bytes, 4).ok_or_else(cut)?) + 8;
+    let is_cut = (bytes.len() as u64) < declared;
+    let first =
+        chunks(bytes).next().ok_or_else(|| if is_cut { cut() } else { corrupt("the WebP has no chunks") })?;
     let (width, height) =
-        dimensions(&first).ok_or_else(|| corrupt("the first chunk of the WebP holds no image header"))?;
+        dimensions(&first).ok_or_else(|| corrupt("the first chunk of the WebP has no image header"))?;
     let mut structure = Structure::of_size(size(width, height)?);
     if is_cut {
         structure.note(cut());
@@ -100,16 +99,16 @@ fn check_chunks(bytes: &[u8], first: &RiffChunk<'_>, canvas: (u32, u32)) -> Resu
         return Err(corrupt("the WebP has two VP8X chunks"));
     }
     if first.data.first().is_some_and(|flags| flags & ANIMATION_FLAG != 0) {
-        return if count(&[b"ANMF"]) > 0 { Ok(()) } else { Err(corrupt("the animated WebP holds no frame")) };
+        return if count(&[b"ANMF"]) > 0 { Ok(()) } else { Err(corrupt("the animated WebP has no frames")) };
     }
     let image = chunks(bytes).find(|chunk| matches!(&chunk.kind, b"VP8 " | b"VP8L"));
     match image.as_ref().map(dimensions) {
         _ if count(&[b"VP8 ", b"VP8L"]) > 1 || count(&[b"ALPH"]) > 1 => {
-            Err(corrupt("the WebP holds more than one image"))
+            Err(corrupt("the WebP contains more than one image"))
         }
-        None => Err(corrupt("the WebP holds no image")),
+        None => Err(corrupt("the WebP contains no image")),
         Some(size) if size != Some(canvas) => Err(corrupt(format!(
-            "the image of the WebP is not as large as its canvas, {}×{}",
+            "the size of the image in the WebP differs from its canvas, {}×{}",
             canvas.0, canvas.1
         ))),
         Some(_) => Ok(()),

@@ -1,4 +1,5 @@
-//! Resampling for processors with AVX2: one instruction multiplies sixteen values by their weights and adds neighbours.
+//! Resampling for processors with AVX2: one instruction multiplies sixteen values by their weights and adds adjacent
+//! products.
 //! Integer sums do not depend on their order, so the results equal those of [`Portable`].
 
 use std::arch::x86_64::__m256i;

@@ -1,4 +1,4 @@
-//! The interface of the code for one kind of processor.
+//! The trait of the backends, each of which implements the inner loops for one kind of processor.
 
 use super::weights::Weights;
 

@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use super::super::lanczos::{SUPPORT, lanczos3};
-use super::super::text::Filter;
+use super::super::option_values::Filter;
 
 /// A filter kernel: the weight of a sample by its distance, in samples of the smaller of the two images.
 ///
-/// A row of an image evaluates the kernel some thousand times. Lanczos is therefore interpolated between precomputed
-/// points, so close together that the error is a hundredth of the rounding error of a weight. All operations are
-/// specified exactly by IEEE 754, so every processor computes the same values.
+/// The weights of a row take thousands of evaluations of the kernel. Lanczos is therefore interpolated between
+/// precomputed points, so close together that the error is a hundredth of the rounding error of a weight. All
+/// operations are specified exactly by IEEE 754, so every processor computes the same values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FilterKernel {
     filter: Filter,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn interpolation_is_closer_than_a_weight_is_rounded() {
+    fn interpolation_error_is_below_the_rounding_error_of_a_weight() {
         let kernel = FilterKernel::of(Filter::Lanczos3);
         for n in 0..30_000 {
             let x = n as f64 / 10_000.0;

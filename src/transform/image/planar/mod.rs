@@ -23,9 +23,9 @@ use self::resample::{Plane, resample};
 use self::weights::Weights;
 use super::exif::Orientation;
 use super::geometry::{Size, SizePlan};
+use super::option_values::Filter;
 use super::pixels::{self, Pixels};
 use super::source::CheckedImage;
-use super::text::Filter;
 
 /// Pixels per chroma sample of the output, in each direction.
 const CHROMA_SPREAD: u32 = 2;
@@ -37,13 +37,13 @@ const NO_COLOR: u8 = 128;
 pub(super) struct Planar {
     row: Vec<i16>,
     planes: [Pixels; 3],
-    turned: Pixels,
+    transposed: Pixels,
 }
 
 impl Planar {
     /// Returns the bytes kept for the next image.
     pub(super) fn kept_bytes(&self) -> usize {
-        let planes = self.planes.iter().chain([&self.turned]);
+        let planes = self.planes.iter().chain([&self.transposed]);
         planes.map(|plane| plane.data.capacity()).sum::<usize>() + self.row.capacity() * size_of::<i16>()
     }
 
@@ -74,7 +74,7 @@ impl Planar {
             reads_to_end: true,
         };
         let stored = decoder.decode_planes(source.bytes, request).ok()?;
-        let Self { row, planes, turned } = self;
+        let Self { row, planes, transposed } = self;
         let [luma, chroma @ ..] = planes;
         fill(&[stored.luma], 1, &placement, kernel, row, std::slice::from_mut(luma))?;
         match stored.chroma {
@@ -88,8 +88,8 @@ impl Planar {
         }
         if orientation.transposes() {
             for plane in planes.iter_mut() {
-                pixels::orient(plane, Orientation::Transpose, turned);
-                std::mem::swap(plane, turned);
+                pixels::orient(plane, Orientation::Transpose, transposed);
+                std::mem::swap(plane, transposed);
             }
         }
         encode(planes, quality)

@@ -39,7 +39,7 @@ impl Placement {
     /// Returns the axes for the columns and rows of `plane`, for an output with one sample per `per_sample` pixels in
     /// each direction, before it is transposed.
     pub(super) fn axes(&self, plane: &StoredPlane<'_>, per_sample: u32) -> (SampleAxis, SampleAxis) {
-        let (across, down) = self.lines();
+        let (across, down) = self.axis_placements();
         (
             across.axis(per_sample, plane.spread.0, plane.width),
             down.axis(per_sample, plane.spread.1, plane.height),
@@ -49,16 +49,16 @@ impl Placement {
     /// Returns the region of decoded pixels that a filter of `support` reads, at any chroma resolution. It may contain
     /// a few more pixels.
     pub(super) fn region(&self, support: f64) -> Region {
-        let (across, down) = self.lines();
+        let (across, down) = self.axis_placements();
         let side = |side: u32| side.div_ceil(self.reduction) as usize;
         let (columns, rows) =
             (across.span(support, side(self.source.width)), down.span(support, side(self.source.height)));
         Region { left: columns.start, top: rows.start, width: columns.len(), height: rows.len() }
     }
 
-    fn lines(&self) -> (AxisPlacement, AxisPlacement) {
+    fn axis_placements(&self) -> (AxisPlacement, AxisPlacement) {
         let (mirrors_columns, mirrors_rows) = mirrors(self.orientation);
-        let line = |source: u32, resized: u32, start: u32, length: u32, is_mirrored: bool| AxisPlacement {
+        let axis = |source: u32, resized: u32, start: u32, length: u32, is_mirrored: bool| AxisPlacement {
             scale: f64::from(source) / f64::from(self.reduction) / f64::from(resized),
             start: f64::from(start),
             length,
@@ -66,8 +66,8 @@ impl Placement {
         };
         let Rect { left, top, size } = self.crop;
         (
-            line(self.source.width, self.resized.width, left, size.width, mirrors_columns),
-            line(self.source.height, self.resized.height, top, size.height, mirrors_rows),
+            axis(self.source.width, self.resized.width, left, size.width, mirrors_columns),
+            axis(self.source.height, self.resized.height, top, size.height, mirrors_rows),
         )
     }
 }
@@ -116,7 +116,7 @@ mod tests {
 
     /// The centre of every chroma sample is between the two luma samples that it covers, in the file and in the output.
     #[test]
-    fn chroma_lies_in_the_middle_of_its_pixels() {
+    fn chroma_samples_are_centred_on_their_pixels() {
         for orientation in (1..=8).filter_map(Orientation::from_tag) {
             for (crop, reduction) in [((0, 0, 101, 77), 1), ((13, 6, 50, 41), 2)] {
                 let (left, top, width, height) = crop;

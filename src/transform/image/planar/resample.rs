@@ -34,7 +34,7 @@ pub(super) fn resample(
     resample_with(Portable, plane, across, down, row, out)
 }
 
-/// Implements [`resample`] with the code for one kind of processor.
+/// Implements [`resample`] with one backend.
 pub(super) fn resample_with<B: Backend>(
     backend: B,
     plane: Plane<'_>,

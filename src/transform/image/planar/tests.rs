@@ -1,8 +1,8 @@
-//! Comparison with floating-point sums.
+//! Tests that compare the resampler with floating-point sums.
 
 use proptest::prelude::*;
 
-use super::super::text::Filter;
+use super::super::option_values::Filter;
 use super::portable::Portable;
 use super::resample::{Plane, resample, resample_with};
 use super::weights::{SampleAxis, WEIGHT_BITS, Weights};
@@ -57,7 +57,7 @@ proptest! {
         let mut portable = out.clone();
         resample(plane, &columns, &rows, &mut Vec::new(), &mut out).unwrap();
         resample_with(Portable, plane, &columns, &rows, &mut Vec::new(), &mut portable).unwrap();
-        prop_assert!(out == portable, "two kinds of processor disagree");
+        prop_assert!(out == portable, "the backends disagree");
         let one = f64::from(1 << WEIGHT_BITS);
         let sum = |weights: &Weights, n: usize, of: &dyn Fn(usize) -> f64| -> f64 {
             let weights_of = weights.of(n).iter().enumerate().filter(|(_, weight)| **weight != 0);
@@ -67,7 +67,7 @@ proptest! {
             let (x, y) = (n % across.count, n / across.count);
             let exact =
                 sum(&columns, x, &|x| sum(&rows, y, &|y| samples[y * stride + x].into())).clamp(0.0, 255.0);
-            prop_assert!((exact - f64::from(found)).abs() < 0.55, "{found} and not {exact}");
+            prop_assert!((exact - f64::from(found)).abs() < 0.55, "{found} instead of {exact}");
         }
     }
 

@@ -92,10 +92,10 @@ impl Weights {
 /// leading zeros. The largest weight absorbs the total rounding error.
 fn quantize(exact: &mut [f32], sum: f32, values: &mut [i16]) -> usize {
     let (factor, mut rest, mut largest) = (ONE as f32 / sum, ONE, 0);
-    let mut most = f32::MIN;
+    let mut max_weight = f32::MIN;
     for (n, weight) in exact.iter_mut().enumerate() {
-        if *weight > most {
-            (most, largest) = (*weight, n);
+        if *weight > max_weight {
+            (max_weight, largest) = (*weight, n);
         }
         let rounded = nearest(*weight * factor);
         *weight = rounded as f32;
@@ -111,7 +111,7 @@ fn quantize(exact: &mut [f32], sum: f32, values: &mut [i16]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::text::Filter;
+    use super::super::super::option_values::Filter;
     use super::*;
 
     const FILTERS: [Filter; 4] = [Filter::Lanczos3, Filter::CatmullRom, Filter::Bilinear, Filter::Box];
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_change_each_sample_is_itself() {
+    fn an_identity_resize_copies_each_sample() {
         let axis = SampleAxis { first: 3.5, step: 1.0, count: 5, length: 20 };
         for filter in FILTERS {
             let weights = Weights::new(axis, FilterKernel::of(filter));

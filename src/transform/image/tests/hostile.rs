@@ -118,7 +118,7 @@ fn difficult_files_have_the_outcome_of_their_row() {
         ("end before the scan", [&whole[..2], &[0xff, 0xd9]].concat(), &[], Expected::Reject(Corrupt)),
         ("GIF without frames", gif(0), &[], Expected::Reject(Corrupt)),
         (
-            "TIFF whose directory is nowhere",
+            "TIFF whose directory is outside the file",
             patched(tiff(1, 0), 4, &[0xff; 4]),
             &[],
             Expected::Reject(Truncated),
@@ -134,7 +134,7 @@ fn difficult_files_have_the_outcome_of_their_row() {
         ("1×1 JPEG", jpeg(1, 1), &[], Pixels(1, 1, 0)),
         ("65500×1 JPEG", jpeg(65_500, 1), &[("resize", "longer:8")], Pixels(8, 1, 0)),
         // Unusual but intact files.
-        ("bytes behind the end", [&whole, &b"tail"[..]].concat(), &[], same_as(&whole)),
+        ("bytes after the end", [&whole, &b"tail"[..]].concat(), &[], same_as(&whole)),
         ("progressive", progressive(48, 32), &[], same_as(&whole)),
         (
             "arithmetic coding",
@@ -151,7 +151,7 @@ fn difficult_files_have_the_outcome_of_their_row() {
         ("CMYK of Adobe", cmyk([255, 55, 128, 255], ColorSpace::Cmyk, true), &[], flat(16, [255, 55, 128])),
         ("YCCK of Adobe", cmyk([255, 55, 128, 255], ColorSpace::Ycck, true), &[], Pixels(16, 16, 0)),
         (
-            "CMYK with full inks as 255",
+            "CMYK, not inverted",
             cmyk([0, 200, 127, 0], ColorSpace::Cmyk, false),
             &[],
             flat(16, [255, 55, 128]),
@@ -172,11 +172,21 @@ fn difficult_files_have_the_outcome_of_their_row() {
         ("GIF", gif(1), &[], Pixels(1, 1, 0)),
         ("animated GIF", gif(3), &[], outcome(&gif(1), &[])),
         ("animated GIF, refused", gif(3), &[("animated", "reject")], Expected::Reject(Animated)),
-        ("BMP from the bottom", bmp(1, 2, &[&[1, 2, 3], &[4, 5, 6]]), &[], rgb(1, 2, &[6, 5, 4, 3, 2, 1])),
-        ("BMP from the top", bmp(1, -2, &[&[1, 2, 3], &[4, 5, 6]]), &[], rgb(1, 2, &[3, 2, 1, 6, 5, 4])),
+        (
+            "BMP, rows from bottom to top",
+            bmp(1, 2, &[&[1, 2, 3], &[4, 5, 6]]),
+            &[],
+            rgb(1, 2, &[6, 5, 4, 3, 2, 1]),
+        ),
+        (
+            "BMP, rows from top to bottom",
+            bmp(1, -2, &[&[1, 2, 3], &[4, 5, 6]]),
+            &[],
+            rgb(1, 2, &[3, 2, 1, 6, 5, 4]),
+        ),
         ("TIFF", tiff(1, 0), &[], grays(2, 2, &[10, 20, 30, 40])),
         ("TIFF, turned", tiff(6, 0), &[], grays(2, 2, &[30, 10, 40, 20])),
-        ("TIFF whose directories go round", tiff(1, 8), &[], Expected::Reject(Corrupt)),
+        ("TIFF whose directories form a loop", tiff(1, 8), &[], Expected::Reject(Corrupt)),
         ("broken EXIF", with_segment(&whole, 0xe1, b"Exif\0\0II*\0\xff\xff\xff\xff"), &[], same_as(&whole)),
         ("orientation 9", with_orientation(&whole, 9), &[], same_as(&whole)),
         ("broken profile", with_icc(&whole, b"not a profile"), &[], same_as(&whole)),
@@ -189,14 +199,17 @@ fn difficult_files_have_the_outcome_of_their_row() {
     ];
     let mut wrong = Vec::new();
     for (name, file, texts, expected) in rows {
-        let is = outcome(&file, texts);
-        let fits = match (&is, &expected) {
+        let actual = outcome(&file, texts);
+        let matches = match (&actual, &expected) {
             // A digest of 0 in the table fixes only the size; other tests check the pixels.
             (Pixels(w, h, _), Pixels(x, y, 0)) => (w, h) == (x, y),
-            _ => is == expected,
+            _ => actual == expected,
         };
-        if !fits {
-            wrong.push(format!("{name}: {is:?} instead of {expected:?} {:?}", convert(&file, texts).err()));
+        if !matches {
+            wrong.push(format!(
+                "{name}: {actual:?} instead of {expected:?} {:?}",
+                convert(&file, texts).err()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -30,7 +30,7 @@ fn converted(file: &[u8], mask: &Bytes, texts: &[(&str, &str)]) -> (Converted, R
 }
 
 #[test]
-fn masks_lie_on_their_images_in_every_orientation() {
+fn masks_align_with_their_images_in_every_orientation() {
     let upright = blocks(96, 64);
     let jpeg = Encode::Jpeg { quality: 95, subsampling: Subsampling::S444 };
     let more: [&[(&str, &str)]; 3] = [

@@ -6,7 +6,7 @@ use super::files::*;
 use super::*;
 
 #[test]
-fn a_file_that_is_right_already_keeps_its_scans() {
+fn a_file_that_needs_no_change_keeps_its_scans() {
     let plain = jpeg(40, 30);
     for encode in ["jpeg:50", "keep"] {
         let image = convert(&plain, &[("encode", encode), ("resize", "longer:40")]).unwrap();
@@ -20,7 +20,7 @@ fn a_file_that_is_right_already_keeps_its_scans() {
 }
 
 #[test]
-fn whatever_must_change_is_encoded_anew() {
+fn files_that_must_change_are_encoded_again() {
     let gray = raw_png((2, 1), 8, 0, &[], &[&[1, 2]]);
     let deep = raw_png((1, 1), 16, 2, &[], &[&[0, 0, 0, 0, 0, 0]]);
     let arithmetic = encoder(&picture(8, 8), 8, 8).arithmetic(true).encode().unwrap();
@@ -41,13 +41,13 @@ fn whatever_must_change_is_encoded_anew() {
 }
 
 #[test]
-fn metadata_goes_and_pixels_stay() {
+fn metadata_is_removed_and_pixels_are_unchanged() {
     let srgb = ColorProfile::new_srgb().encode().unwrap();
     let plain = jpeg(40, 30);
     let mut jpeg = with_orientation(&plain, 1);
     jpeg = with_icc(&jpeg, &srgb);
     jpeg = with_segment(&jpeg, 0xfe, b"a comment");
-    jpeg.extend(b"a video behind the end");
+    jpeg.extend(b"a video after the end");
     let mut png = png(20, 10);
     png.splice(33..33, png_chunk(b"tEXt", b"Author\0somebody"));
     let webp = webp(20, 10);
@@ -68,9 +68,9 @@ fn metadata_goes_and_pixels_stay() {
     assert_eq!(convert(&with_segment(&plain, 0xfe, b"x"), &[("encode", "keep")]).unwrap().bytes, plain);
 }
 
-/// Files that pass through, are resized by planes, and are encoded from RGB.
+/// Covers files that pass through, are resized by planes, or are encoded from RGB.
 #[test]
-fn restart_markers_change_no_pixel() {
+fn restart_markers_do_not_change_pixels() {
     let source = jpeg(40, 30);
     let padded = [("resize", "longer:36"), ("pad", "40x40")];
     for texts in
@@ -82,7 +82,7 @@ fn restart_markers_change_no_pixel() {
         assert!(marked.bytes.windows(6).any(|w| w == [0xff, 0xdd, 0, 4, 0, 2]), "{texts:?}");
         assert_eq!(raw(&marked.bytes, &[]).bytes, raw(&plain.bytes, &[]).bytes, "{texts:?}");
         assert_eq!(marked.passthrough, plain.passthrough);
-        // Markers that a file has stay as they are.
+        // Markers that a file already has are unchanged.
         let again = convert(&marked.bytes, &[("restart_interval", "3"), ("encode", "keep")]).unwrap();
         assert!(again.passthrough && again.bytes == marked.bytes, "{texts:?}");
     }
@@ -115,7 +115,7 @@ fn progressive_files_become_baseline_files_with_the_same_pixels() {
         let has_exif = |bytes: &[u8]| bytes.windows(6).any(|w| w == b"Exif\0\0");
         assert_eq!(has_exif(&image.bytes), has_exif(&kept.bytes), "{texts:?}");
     }
-    // Nothing changes for baseline files, for files that are encoded anew, and for those that cannot be baseline.
+    // Nothing changes for baseline files, for files that are encoded again, and for those that cannot be baseline.
     let deep = encoder(&picture(24, 24), 24, 24).quality(5).progressive(true).encode().unwrap();
     for (file, texts) in [
         (&jpeg(40, 30), &[][..]),
@@ -129,7 +129,7 @@ fn progressive_files_become_baseline_files_with_the_same_pixels() {
 }
 
 #[test]
-fn exif_moves_into_a_new_file_upright() {
+fn exif_is_copied_into_a_new_file_as_upright() {
     let source = with_orientation(&jpeg(40, 30), 6);
     for encode in ["jpeg:90", "png", "webp:90", "webp-lossless"] {
         let texts = [("encode", encode), ("resize", "longer:20"), ("keep_metadata", "true")];

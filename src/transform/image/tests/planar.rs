@@ -1,4 +1,4 @@
-//! Compares resizing from JPEG to JPEG without RGB with the path through RGB.
+//! Tests that compare resizing JPEG to JPEG by planes with the path through RGB.
 
 use libjpeg_turbo_rs::{Decoder, Encoder, PixelFormat, Subsampling};
 
@@ -30,7 +30,7 @@ fn decoded(file: &[u8]) -> Vec<u8> {
     decoder.decode_image().unwrap().into_vec()
 }
 
-/// Converts the same way, but through RGB.
+/// Converts `file` through RGB.
 fn through_rgb(file: &[u8], texts: &[(&str, &str)]) -> Vec<u8> {
     let image = raw(file, texts);
     let pixels = Pixels { data: image.bytes.to_vec(), width: image.width, height: image.height, channels: 3 };
@@ -38,7 +38,7 @@ fn through_rgb(file: &[u8], texts: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn colours_and_places_are_those_of_the_way_through_rgb() {
+fn colours_and_positions_match_the_path_through_rgb() {
     let mut converted = 0;
     for (width, height) in [(320, 240), (201, 333), (64, 65), (17, 90)] {
         for subsampling in [Subsampling::S420, Subsampling::S422, Subsampling::S444, Subsampling::S440] {
@@ -97,25 +97,25 @@ fn grayscale_files_stay_without_colour() {
     assert!(found.as_chunks::<3>().0.iter().all(|[r, g, b]| r == g && g == b));
 }
 
-/// Correct pixels do not show which path produced them.
+/// Checked here because both paths produce correct pixels.
 #[test]
-fn common_files_go_this_way_and_others_do_not() {
+fn only_common_files_are_resized_by_planes() {
     let picture = waves(60, 40);
     let encoder = || Encoder::new(&picture, 60, 40, PixelFormat::Rgb).quality(90);
     let plain = encoder().subsampling(Subsampling::S420).encode().unwrap();
     let progressive = encoder().progressive(true).encode().unwrap();
-    let goes = |file: &[u8], texts: &[(&str, &str)]| {
+    let is_planar = |file: &[u8], texts: &[(&str, &str)]| {
         let options = options(texts);
         let source = CheckedImage::read(file, &options).unwrap();
         let plan = SizePlan::new(&options, source.oriented_size());
         let transform = ImageTransform::new(options).unwrap();
         transform.convert_planar(&source, &plan, &mut ImageScratch::new()).unwrap().is_some()
     };
-    assert!(goes(&plain, &[("resize", "shorter:20")]));
-    assert!(goes(&progressive, &[("resize", "shorter:20")]));
-    assert!(!goes(&plain, &[("crop", "center:20x20")]), "nothing is resized");
+    assert!(is_planar(&plain, &[("resize", "shorter:20")]));
+    assert!(is_planar(&progressive, &[("resize", "shorter:20")]));
+    assert!(!is_planar(&plain, &[("crop", "center:20x20")]), "nothing is resized");
     for other in [("encode", "jpeg:90:444"), ("encode", "png"), ("color", "gray"), ("pad", "99x99")] {
-        assert!(!goes(&plain, &[("resize", "shorter:20"), other]), "{other:?}");
+        assert!(!is_planar(&plain, &[("resize", "shorter:20"), other]), "{other:?}");
     }
-    assert!(!goes(&plain[..plain.len() - 20], &[("resize", "shorter:20")]), "damage");
+    assert!(!is_planar(&plain[..plain.len() - 20], &[("resize", "shorter:20")]), "damage");
 }

@@ -7,7 +7,7 @@ use super::files::{jpeg, picture, png, with_orientation};
 use super::*;
 
 #[test]
-fn a_jpeg_becomes_the_size_asked_for() {
+fn a_jpeg_gets_the_requested_size() {
     let image = convert(&jpeg(500, 375), &[("resize", "shorter:256")]).unwrap();
     assert_eq!((image.width, image.height, image.encoding), (341, 256, ImageType::Jpeg));
     assert_eq!(sniff(&image.bytes), Some(ImageType::Jpeg));
@@ -59,7 +59,7 @@ fn png_of(image: &Converted) -> Vec<u8> {
 }
 
 #[test]
-fn cut_files_are_rejected_wherever_they_are_cut() {
+fn files_truncated_anywhere_are_rejected() {
     for whole in [jpeg(120, 90), png(60, 45)] {
         for end in (8..whole.len()).step_by(7).chain([whole.len() - 1, whole.len() - 2]) {
             let code = code(&whole[..end], &[("encode", "raw")]);
@@ -90,14 +90,14 @@ fn a_jpeg_damaged_in_the_middle_is_kept_only_when_lenient() {
 }
 
 #[test]
-fn bytes_after_the_end_of_a_jpeg_are_no_damage() {
+fn bytes_after_the_end_of_a_jpeg_are_not_damage() {
     let mut bytes = jpeg(40, 30);
     bytes.extend(b"a second image, or a video, as phones append them");
     assert!(convert(&bytes, &[]).is_ok());
 }
 
 #[test]
-fn nothing_and_text_are_named() {
+fn empty_files_and_html_are_rejected() {
     assert_eq!(code(b"", &[]), RejectCode::Empty);
     assert_eq!(code(b"<!DOCTYPE html><html>404</html>", &[]), RejectCode::UnknownType);
 }
@@ -115,7 +115,7 @@ fn pixels_are_counted_before_any_is_decoded() {
 }
 
 #[test]
-fn keep_gives_back_the_very_bytes() {
+fn keep_returns_the_same_bytes() {
     for file in [jpeg(40, 30), png(40, 30)] {
         let source = Bytes::from(file);
         let transform =
@@ -135,7 +135,7 @@ fn keep_gives_back_the_very_bytes() {
 }
 
 #[test]
-fn transparency_is_laid_onto_the_background() {
+fn transparency_is_blended_with_the_background() {
     let data = [255, 0, 0, 255, 0, 255, 0, 0, 0, 0, 255, 128].to_vec();
     let rgba = pixels::Pixels { data, width: 3, height: 1, channels: 4 };
     let file = encode::encode(&rgba, Encode::Png).unwrap();
@@ -147,7 +147,7 @@ fn transparency_is_laid_onto_the_background() {
 }
 
 #[test]
-fn crop_and_pad_give_the_size_asked_for() {
+fn crop_and_pad_give_the_requested_size() {
     let texts = [("resize", "shorter:32"), ("crop", "center:24x40"), ("pad", "64x48:#ff0000")];
     let image = raw(&jpeg(80, 60), &texts);
     assert_eq!((image.width, image.height), (64, 48));
@@ -157,7 +157,7 @@ fn crop_and_pad_give_the_size_asked_for() {
 }
 
 #[test]
-fn selection_looks_at_the_source() {
+fn selection_applies_to_the_source_size() {
     let outcome = |file: &[u8], texts: &[(&str, &str)]| {
         let transform = ImageTransform::new(options(texts)).unwrap();
         transform.convert(&Bytes::copy_from_slice(file), &mut ImageScratch::new()).unwrap()

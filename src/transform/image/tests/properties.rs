@@ -23,7 +23,7 @@ fn samples() -> Vec<Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Nothing panics, a result has the size it declares, and the same bytes give the same outcome.
+    /// No input causes a panic, a result has the size it declares, and the same bytes give the same outcome.
     #[test]
     fn damaged_files_have_an_outcome(
         which in 0usize..9,
@@ -54,7 +54,7 @@ proptest! {
 
     /// Only the part of a photograph that the result needs is decoded: earlier content of the buffers never shows.
     #[test]
-    fn the_image_before_does_not_show(
+    fn the_previous_image_does_not_affect_the_next(
         size in (17u32..200, 17u32..200),
         subsampling in prop_oneof![Just(Subsampling::S444), Just(Subsampling::S422), Just(Subsampling::S420)],
         orientation in 1u16..=8,

@@ -1,4 +1,4 @@
-//! Quality of resized images, and detection of damage whatever the options.
+//! Tests of the quality of resized images, and of the detection of damage while resizing.
 
 use libjpeg_turbo_rs::Subsampling;
 
@@ -27,17 +27,17 @@ fn a_crop_is_the_middle_of_the_uncropped_image() {
 fn subsampling_of_the_source_does_not_move_colours() {
     let picture = busy_picture(300, 200);
     let truth = raw(&encoded(picture.clone(), 300, 200, 3, Encode::Png), &[("resize", "shorter:100")]);
-    for (subsampling, least) in
+    for (subsampling, min_psnr) in
         [(Subsampling::S444, 30.0), (Subsampling::S422, 20.0), (Subsampling::S420, 20.0)]
     {
         let file = encoder(&picture, 300, 200).subsampling(subsampling).encode().unwrap();
         let psnr = psnr(&raw(&file, &[("resize", "shorter:100")]).bytes, &truth.bytes);
-        assert!(psnr > least, "{subsampling:?}: {psnr}");
+        assert!(psnr > min_psnr, "{subsampling:?}: {psnr}");
     }
 }
 
 #[test]
-fn damage_is_found_when_resizing_too() {
+fn damage_is_detected_while_resizing() {
     let file = encoder(&busy_picture(900, 600), 900, 600).encode().unwrap();
     for resize in ["shorter:400", "shorter:100", "shorter:20"] {
         let texts = [("resize", resize)];

@@ -1,5 +1,5 @@
-//! Files that libjpeg, libpng or libwebp reject are rejected, and small files cannot make the converter use much
-//! memory.
+//! Tests that files that libjpeg, libpng or libwebp reject are rejected, and that small files cannot make the converter
+//! allocate much memory.
 
 use libjpeg_turbo_rs::ColorSpace;
 
@@ -22,7 +22,7 @@ fn inserted(file: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_fatal_to_libjpeg_is_a_reject() {
+fn files_that_libjpeg_refuses_are_rejected() {
     let baseline = jpeg(48, 32);
     let progressive = progressive(48, 32);
     let huffman = marker(&baseline, 0xc4);
@@ -41,7 +41,7 @@ fn what_is_fatal_to_libjpeg_is_a_reject() {
         ("two frame headers", inserted(&progressive, last_scan, frame)),
         ("an unknown marker", inserted(&progressive, last_scan, &[0xff, 0x02, 0, 2])),
         ("a reserved marker", inserted(&baseline, huffman, &[0xff, 0xf0, 0, 2])),
-        ("a table in place 4", with(&baseline, huffman + 4, &[4])),
+        ("a Huffman table with the id 4", with(&baseline, huffman + 4, &[4])),
         ("no quantization table", with(&progressive, marker(&progressive, 0xdb) + 4, &[3])),
         ("a component twice", with(&progressive, marker(&progressive, 0xda) + 7, &[1])),
     ];
@@ -67,7 +67,7 @@ fn a_component_without_a_scan_is_a_reject() {
 }
 
 #[test]
-fn inks_of_any_sampling_are_converted() {
+fn cmyk_of_any_subsampling_is_converted() {
     for (subsampling, space) in [
         (libjpeg_turbo_rs::Subsampling::S420, ColorSpace::Ycck),
         (libjpeg_turbo_rs::Subsampling::S422, ColorSpace::Ycck),
@@ -88,7 +88,7 @@ fn inks_of_any_sampling_are_converted() {
 }
 
 #[test]
-fn png_data_is_checked_behind_a_repaired_checksum() {
+fn png_data_is_checked_even_if_its_checksum_is_right() {
     let file = png(20, 15);
     let data = file.windows(4).position(|w| w == b"IDAT").unwrap();
     let length = u32::from_be_bytes(file[data - 4..data].try_into().unwrap()) as usize;

@@ -1,7 +1,7 @@
-//! Whole datasets: one of their files is altered, and reading must return what was written, or an error.
+//! Datasets of which one file is mutated: reading must return the data that was written, or an error.
 //!
 //! A record is wrong if its values are not those that were written under its ordinal in its split. The same holds for a
-//! length, a rank or an image in a batch. A manifest protects itself: an altered one must not open.
+//! length, a rank or an image in a batch. A manifest has a digest of its own content: an altered one must not open.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -130,15 +130,15 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    fn same<T: PartialEq>(
+    fn check_equal<T: PartialEq>(
         &mut self,
         what: &str,
         ordinal: u64,
         found: Result<T, Error>,
-        right: Option<&T>,
+        expected: Option<&T>,
     ) -> Result<(), String> {
         match found {
-            Ok(found) if right == Some(&found) => Ok(()),
+            Ok(found) if expected == Some(&found) => Ok(()),
             Ok(_) => Err(format!("{what} {ordinal} of split {} is wrong", self.split.name())),
             Err(_) => {
                 self.errors += 1;
@@ -154,16 +154,31 @@ impl Comparison<'_> {
             return Err(format!("split {} has {} records", split.name(), split.len()));
         }
         for i in 0..count {
-            self.same("record", i, split.get(i).map(|r| r.values().to_vec()), records.get(i as usize))?;
+            self.check_equal(
+                "record",
+                i,
+                split.get(i).map(|r| r.values().to_vec()),
+                records.get(i as usize),
+            )?;
         }
         for (i, record) in (0..).zip(split.iter()) {
-            self.same("iterated record", i, record.map(|r| r.values().to_vec()), records.get(i as usize))?;
+            self.check_equal(
+                "iterated record",
+                i,
+                record.map(|r| r.values().to_vec()),
+                records.get(i as usize),
+            )?;
         }
         let some: Vec<u64> = (0..count).rev().step_by(2).chain(0..count.min(1)).collect();
         match split.get_many(&some) {
             Ok(found) => {
                 for (record, i) in found.iter().zip(some) {
-                    self.same("record in a slice", i, Ok(record.values().to_vec()), records.get(i as usize))?;
+                    self.check_equal(
+                        "record in a slice",
+                        i,
+                        Ok(record.values().to_vec()),
+                        records.get(i as usize),
+                    )?;
                 }
             }
             Err(_) => self.errors += 1,
@@ -172,9 +187,14 @@ impl Comparison<'_> {
         match split.select(&[&last]) {
             Ok(selected) => {
                 for i in 0..count.min(2) {
-                    let right = records.get(i as usize).and_then(|values| values.last());
+                    let expected = records.get(i as usize).and_then(|values| values.last());
                     let found = selected.get(i).map(|r| r.values().to_vec());
-                    self.same("projected record", i, found, right.map(|v| vec![v.clone()]).as_ref())?;
+                    self.check_equal(
+                        "projected record",
+                        i,
+                        found,
+                        expected.map(|v| vec![v.clone()]).as_ref(),
+                    )?;
                 }
             }
             Err(_) => self.errors += 1,
@@ -185,16 +205,16 @@ impl Comparison<'_> {
     fn lengths(&mut self) -> Result<(), String> {
         let (split, written) = (self.split, self.written);
         for (i, length) in (0..).zip(&written.lengths) {
-            self.same("length", i, split.length(i), Some(length))?;
+            self.check_equal("length", i, split.length(i), Some(length))?;
         }
         for (rank, record) in (0..).zip(&written.by_length) {
-            self.same("rank", rank, split.by_length(rank), Some(record))?;
+            self.check_equal("rank", rank, split.by_length(rank), Some(record))?;
         }
         let bucket = split.bucket(0..u64::MAX).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        self.same("bucket", 0, bucket, Some(&written.by_length))?;
+        self.check_equal("bucket", 0, bucket, Some(&written.by_length))?;
         let runs = split.histogram().and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let counted = runs.map(|runs| runs.iter().map(|run| run.count).sum::<u64>());
-        self.same("histogram", 0, counted, Some(&(written.lengths.len() as u64)))
+        self.check_equal("histogram", 0, counted, Some(&(written.lengths.len() as u64)))
     }
 
     fn batches(&mut self) -> Result<(), String> {
@@ -222,15 +242,15 @@ impl Comparison<'_> {
 
     fn batch(&mut self, batch: &Batch) -> Result<(), String> {
         let schema = self.split.schema();
-        let place = |name| schema.index_of(name);
+        let column = |name| schema.index_of(name);
         for (row, &ordinal) in batch.records().iter().enumerate() {
             let written = self.written.records.get(ordinal as usize);
-            let right = if let Some(image) = place(IMAGE)
+            let is_right = if let Some(image) = column(IMAGE)
                 && let Some(Column::Bytes(images)) = batch.get(IMAGE)
             {
                 let found = images.get(row).and_then(|image| image.clone()).map(Value::Bytes);
                 written.and_then(|values| values.get(image)) == found.as_ref()
-            } else if let Some(ids) = place(INPUT_IDS) {
+            } else if let Some(ids) = column(INPUT_IDS) {
                 match written.and_then(|values| values.get(ids)) {
                     Some(Value::Ids(ids)) => row_of(batch, row) == Some(ids.iter().map(i64::from).collect()),
                     _ => false,
@@ -238,7 +258,7 @@ impl Comparison<'_> {
             } else {
                 true
             };
-            if !right {
+            if !is_right {
                 return Err(format!("record {ordinal} in a batch of split {} is wrong", self.split.name()));
             }
         }

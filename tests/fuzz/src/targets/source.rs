@@ -74,7 +74,9 @@ impl Target for Sources {
                     let report = verify(&dataset, &VerifyOptions::default());
                     match report.problems.first() {
                         None => Verdict::Accepted,
-                        Some(problem) => Verdict::Wrong(format!("the dataset is not whole: {problem}")),
+                        Some(problem) => {
+                            Verdict::Wrong(format!("the dataset does not pass its verification: {problem}"))
+                        }
                     }
                 }
                 Err(e) => Verdict::Wrong(format!("the dataset cannot be opened: {e}")),

@@ -90,7 +90,7 @@ pub(super) fn arrow_stream(first: &str, value: impl Fn(usize) -> String) -> Resu
     Ok(writer.into_inner()?)
 }
 
-/// Compresses `bytes` in each way, with the file extension of each.
+/// Compresses `bytes` with every codec, and returns file extensions with the compressed data.
 pub(super) fn compressed(bytes: &[u8]) -> Result<Vec<(&'static str, Vec<u8>)>> {
     let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gz.write_all(bytes)?;

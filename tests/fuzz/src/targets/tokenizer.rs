@@ -85,7 +85,7 @@ impl Target for Tokenizers {
             let slow = tokenizer.encode_reference(text, &mut scratch, &mut reference);
             match (fast, slow) {
                 (Ok(_), Ok(_)) if ids != reference => {
-                    return Verdict::Wrong(format!("other ids for {text:?}"));
+                    return Verdict::Wrong(format!("the engines give different ids for {text:?}"));
                 }
                 (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
                 _ => return Verdict::Wrong(format!("one engine rejects {text:?}")),

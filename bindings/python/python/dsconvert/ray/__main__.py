@@ -29,45 +29,45 @@ All nodes must see the sources and the output directory under the same paths.
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends the conversion as Ctrl-C does."""
+    """Raised for SIGTERM, which ends the conversion as Ctrl-C does."""
 
 
 class ProgressDisplay:
-    """Shows progress: a rewritten line on a terminal, elsewhere a line every ten seconds."""
+    """Shows progress: one line that is updated on a terminal, otherwise a new line every ten seconds."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._next = time.monotonic() + LINE_SECONDS
 
-    def show(self, now: ConversionProgress) -> None:
+    def show(self, progress: ConversionProgress) -> None:
         if self._terminal:
-            sys.stderr.write(f"\r\x1b[K{text(now)}")
+            sys.stderr.write(f"\r\x1b[K{progress_text(progress)}")
             sys.stderr.flush()
         elif time.monotonic() >= self._next:
             self._next += LINE_SECONDS
-            print(text(now), file=sys.stderr, flush=True)
+            print(progress_text(progress), file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         if self._terminal:
             sys.stderr.write("\r\x1b[K")
 
 
-def text(now: ConversionProgress) -> str:
+def progress_text(progress: ConversionProgress) -> str:
     """Formats progress as `12 of 40 units · 98.3 MB/s · 8 tasks · 35 s left`."""
     parts = [
-        f"{now.done} of {now.units} units",
-        f"{now.bytes_per_second / 1e6:.1f} MB/s",
-        f"{now.tasks} task{'' if now.tasks == 1 else 's'}",
+        f"{progress.done} of {progress.units} units",
+        f"{progress.bytes_per_second / 1e6:.1f} MB/s",
+        f"{progress.tasks} task{'' if progress.tasks == 1 else 's'}",
     ]
-    if now.seconds_left is not None:
-        parts.append(f"{now.seconds_left:.0f} s left")
-    if now.failed:
-        parts.append(f"{now.failed} units failed")
+    if progress.seconds_left is not None:
+        parts.append(f"{progress.seconds_left:.0f} s left")
+    if progress.failed:
+        parts.append(f"{progress.failed} units failed")
     return " · ".join(parts)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Returns a parser of the options that `dsconvert images` and `text` lack, and of those that the commit needs."""
+    """Returns a parser for the options that `dsconvert images` and `text` lack, and for those that the commit needs."""
     result = argparse.ArgumentParser(
         prog="python -m dsconvert.ray images|text",
         description=DESCRIPTION,
@@ -78,20 +78,20 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("-o", "--out", required=True, metavar="DIR", help="output directory")
     result.add_argument(
         "--resume", nargs="?", const="size", choices=["size", "verify"], metavar="CHECK",
-        help="continue a conversion that did not finish; --resume=verify also compares checksums",
+        help="continue an unfinished conversion; --resume=verify also compares checksums",
     )  # fmt: skip
     result.add_argument("--max-rejects", default="10%", metavar="N|P%", help="commit nothing with more rejects [10%%]")
-    result.add_argument("--strict", action="store_true", help="exit with status 1 when anything was rejected")
-    result.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    result.add_argument("--strict", action="store_true", help="exit with status 1 if any item was rejected")
+    result.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     cluster = result.add_argument_group("Ray")
-    cluster.add_argument("--address", help="address of the cluster, as of ray.init [a running one, or a new local one]")
+    cluster.add_argument("--address", help="cluster address, as for ray.init [a running one, or a new local one]")
     cluster.add_argument("--ship", metavar="package|WHEEL", help="send the installed package, or a wheel, to the nodes")
     cluster.add_argument("--num-cpus", type=int, metavar="N", help="CPUs and threads of a task [smallest node, at most 8]")
-    cluster.add_argument("--memory", default="1GiB", metavar="SIZE", help="memory limit of the command of a task [1GiB]")
+    cluster.add_argument("--memory", default="1GiB", metavar="SIZE", help="memory limit of dsconvert per task [1GiB]")
     cluster.add_argument("--reserve-memory", type=int, metavar="BYTES", help="memory that Ray reserves for a task")
-    cluster.add_argument("--task-seconds", type=float, default=45.0, metavar="S", help="time that a task should take [45]")
-    cluster.add_argument("--max-tasks", type=int, metavar="N", help="submitted tasks at a time [two per running task]")
-    cluster.add_argument("--max-retries", type=int, default=3, metavar="N", help="retries of a task by Ray [3]")
+    cluster.add_argument("--task-seconds", type=float, default=45.0, metavar="S", help="target duration of a task [45]")
+    cluster.add_argument("--max-tasks", type=int, metavar="N", help="tasks submitted at a time [two per running one]")
+    cluster.add_argument("--max-retries", type=int, default=3, metavar="N", help="limit on the retries of a task [3]")
     return result
 
 
@@ -105,7 +105,7 @@ def convert(arguments: Sequence[str]) -> int:
     for name, remedy in NOT_FOR_A_PLAN.items():
         flag = "--" + name.replace("_", "-")
         if any(argument.split("=")[0] == flag for argument in plan):
-            raise UsageError(f"{flag}: not with Ray", remedy=remedy)
+            raise UsageError(f"{flag} is not supported with Ray", remedy=remedy)
     display = ProgressDisplay()
     try:
         report = convert_with(

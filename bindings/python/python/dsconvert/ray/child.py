@@ -1,4 +1,4 @@
-"""`python -m dsconvert.ray.child PARENT …`: a dsconvert command that stops when the process PARENT dies.
+"""`python -m dsconvert.ray.child PARENT …`: runs a dsconvert command that stops when the process PARENT dies.
 
 Ray kills worker processes without warning. A command that outlived its worker would compete with the retry for the
 cores of the machine.

@@ -19,12 +19,12 @@ EXIT_USAGE = 2
 # Seconds between checks of the child. A task is cancelled at one of these checks: Ray raises KeyboardInterrupt in the
 # main thread, which must be executing Python.
 POLL_SECONDS = 0.2
-# Seconds for a stopped command to end on its own; it needs less than two.
+# Seconds that a terminated command gets to exit before it is killed; it needs less than two.
 STOP_SECONDS = 10.0
 
 
-class Finished(NamedTuple):
-    """A command that ended without an error."""
+class CommandOutput(NamedTuple):
+    """Output of a command that succeeded."""
 
     output: str
     """Standard output."""
@@ -32,7 +32,7 @@ class Finished(NamedTuple):
     """Standard error: warnings."""
 
 
-def run(*arguments: str | os.PathLike[str]) -> Finished:
+def run(*arguments: str | os.PathLike[str]) -> CommandOutput:
     """Runs `dsconvert` with `arguments`.
 
     Raises `UsageError` for exit status 2, and `NotCommittedError` for every other failure. When the wait is interrupted,
@@ -56,7 +56,7 @@ def run(*arguments: str | os.PathLike[str]) -> Finished:
         _stop(child)
         raise
     if child.returncode in (0, EXIT_REJECTS):
-        return Finished(output, errors)
+        return CommandOutput(output, errors)
     raise _error(arguments, child.returncode, errors)
 
 

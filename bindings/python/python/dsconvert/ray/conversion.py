@@ -1,4 +1,4 @@
-"""`dsconvert.ray.convert`: plan, units as Ray tasks, commit."""
+"""`dsconvert.ray.convert`: plans a conversion, runs its units as Ray tasks, and commits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOT_FOR_A_PLAN = {
     "sample": "use the command without Ray",
     "report": "a conversion by several processes has no run report",
     "quiet": "leave it out",
-    "threads": "num_cpus is the number of threads of a task",
+    "threads": "set num_cpus, the number of threads of a task",
 }
 
 
@@ -65,7 +65,7 @@ def convert(
     `options` are the options of `dsconvert images` or `dsconvert text` without dashes: `resize="shorter:256"`,
     `shuffle=True`, `overwrite=True`. The bytes of the dataset depend only on them and on the sources.
 
-    * `resume` continues a conversion that did not finish; `"verify"` also compares the SHA-256 of finished shards.
+    * `resume` continues an unfinished conversion; `"verify"` also compares the SHA-256 of finished shards.
     * `max_rejects` and `strict` are checked at the commit. With `strict`, check `ConversionReport.rejected`: the
       dataset is committed, as with the command.
     * `num_cpus` is the number of CPUs and threads of a task [default: those of the smallest node, at most 8]. `memory`
@@ -126,7 +126,7 @@ def convert_with(
     _at_least("max_retries", max_retries, 0)
     if not task_seconds > 0:
         raise UsageError(f"task_seconds: {task_seconds!r} is not a positive number of seconds")
-    # Nodes have other working directories.
+    # Worker processes have other working directories.
     target = Path(out).absolute()
     resumed = [] if resume is False else ["--resume=verify" if resume == "verify" else "--resume"]
     with _connected(address, ship):
@@ -192,7 +192,7 @@ def _convert_units(
 
 
 def _convert_damaged(out: Path, finished: Sequence[int], memory: str) -> None:
-    """Checks the sizes of the files of finished units, and converts the damaged ones again, which are few if any."""
+    """Checks the file sizes of finished units, and converts damaged units again. There are usually none."""
     for start in range(0, len(finished), UNITS_PER_CHECK):
         units = finished[start : start + UNITS_PER_CHECK]
         run("run", out, "--units", ranges(units), "--memory", memory, "--quiet")
@@ -206,8 +206,8 @@ def _connected(address: str | None, ship: PathLike | None) -> Iterator[None]:
         if ship is not None or address is not None:
             name = "address" if ship is None else "ship"
             raise UsageError(
-                f"{name}: this process is connected to Ray already",
-                remedy="give ray.init the address, and what to ship as runtime_env={'py_modules': [dsconvert]}",
+                f"{name} does not apply: this process is already connected to Ray",
+                remedy="pass the address to ray.init, and runtime_env={'py_modules': [dsconvert]} to ship the package",
             )
         yield
         return
@@ -231,7 +231,7 @@ def _flags(options: dict[str, object]) -> list[str]:
     arguments = []
     for name, value in options.items():
         if name in NOT_FOR_A_PLAN:
-            raise UsageError(f"{name}: not with Ray", remedy=NOT_FOR_A_PLAN[name])
+            raise UsageError(f"{name} is not supported with Ray", remedy=NOT_FOR_A_PLAN[name])
         flag = "--" + name.replace("_", "-")
         if value is True:
             arguments.append(flag)
@@ -246,6 +246,6 @@ def _text(value: object) -> str:
     return os.fspath(value) if isinstance(value, (str, os.PathLike)) else str(value)
 
 
-def _at_least(name: str, value: int | None, least: int) -> None:
-    if value is not None and value < least:
-        raise UsageError(f"{name}: {value} is below the minimum of {least}")
+def _at_least(name: str, value: int | None, minimum: int) -> None:
+    if value is not None and value < minimum:
+        raise UsageError(f"{name}: {value} is below the minimum of {minimum}")

@@ -1,4 +1,4 @@
-"""Nodes of the cluster, and a check that each of them can do the work."""
+"""Nodes of the cluster, and a check that each of them can convert."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ..errors import UsageError
 from .requirement import import_optional
 from .shared_directory import Nonce
 
-# Time for a node to start a worker process, install what `ship` provides, and answer.
+# Seconds for a node to start a worker process, install what `ship` provides, and answer.
 ANSWER_SECONDS = 180.0
 # Upper limit of the default of `num_cpus`.
-MOST_DEFAULT_CPUS = 8
+MAX_DEFAULT_CPUS = 8
 
 
 class Node(NamedTuple):
@@ -24,7 +24,7 @@ class Node(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Answer of a node. `problem` is set if the node cannot work."""
+    """Answer of a node. `problem` is set if the node cannot convert."""
 
     build: str | None
     problem: str | None
@@ -46,7 +46,7 @@ def nodes() -> list[Node]:
 
 def default_cpus(found: Sequence[Node]) -> int:
     """Returns the CPUs of a task: those of the smallest node, at most 8."""
-    return max(1, min([MOST_DEFAULT_CPUS, *(int(node.cpus) for node in found)]))
+    return max(1, min([MAX_DEFAULT_CPUS, *(int(node.cpus) for node in found)]))
 
 
 def slots(found: Sequence[Node], num_cpus: float) -> int:
@@ -57,31 +57,31 @@ def slots(found: Sequence[Node], num_cpus: float) -> int:
 def check_nodes(nonce: Nonce, build: str, num_cpus: float) -> None:
     """Makes every node that could get a task read the nonce and report its build of dsconvert.
 
-    Raises a `UsageError` that names the first node that cannot work.
+    Raises a `UsageError` that names the first node that cannot convert.
     """
     ray = import_optional("ray")
     strategies = import_optional("ray.util.scheduling_strategies")
     probe = ray.remote(num_cpus=0, max_retries=1)(_probe())
-    asked = {}
+    node_of = {}
     for node in nodes():
         if node.cpus >= num_cpus:
             here = strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
-            asked[probe.options(scheduling_strategy=here).remote(nonce.path, nonce.value)] = node
-    done, late = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_SECONDS) if asked else ([], [])
+            node_of[probe.options(scheduling_strategy=here).remote(nonce.path, nonce.value)] = node
+    done, late = ray.wait(list(node_of), num_returns=len(node_of), timeout=ANSWER_SECONDS) if node_of else ([], [])
     alive = {node.id for node in nodes()}
     for answer in late:
         ray.cancel(answer)
-        if asked[answer].id in alive:
-            raise _unfit(asked[answer], f"it did not answer within {ANSWER_SECONDS:.0f} s")
+        if node_of[answer].id in alive:
+            raise _unfit(node_of[answer], f"it did not answer within {ANSWER_SECONDS:.0f} s")
     for answer in done:
         try:
             found = Answer(*ray.get(answer))
         except ray.exceptions.RayError as error:
-            if asked[answer].id not in alive:
+            if node_of[answer].id not in alive:
                 # The node has left the cluster in the meantime.
                 continue
-            raise _unfit(asked[answer], str(error)) from error
-        _check(asked[answer].name, found, build)
+            raise _unfit(node_of[answer], str(error)) from error
+        _check(node_of[answer].name, found, build)
 
 
 def _probe() -> Callable[[str, str], tuple[str | None, str | None]]:
@@ -107,7 +107,7 @@ def _check(name: str, found: Answer, build: str) -> None:
     if found.build != build:
         raise _unfit(
             node,
-            f"it has another build of dsconvert ({found.build[:12]}) than the driver ({build[:12]})",
+            f"its build of dsconvert ({found.build[:12]}) differs from that of the driver ({build[:12]})",
             "install the same wheel on every node, or ship it with ship='package'",
         )
     if found.problem is not None:
@@ -119,7 +119,7 @@ def _check(name: str, found: Answer, build: str) -> None:
 
 
 def check_this_node(nonce: Nonce, build: str) -> None:
-    """Checks the node of the running task in the same way, because it may have joined after the check."""
+    """Checks the node of the running task in the same way, because it may have joined after `check_nodes`."""
     from .build_id import build_id
 
     here: Any = import_optional("ray").get_runtime_context()

@@ -17,7 +17,7 @@ PACKAGE = "dsconvert"
 @contextmanager
 def shipped(ship: str | os.PathLike[str] | None) -> Iterator[dict[str, list[str]]]:
     """Yields the `runtime_env` for `ray.init` that ships `ship`: `"package"` is the installed package, anything else
-    the path of a wheel. The directory that it names exists until the end of the block; Ray has copied it by then.
+    the path of a wheel. The directory in it exists until the end of the block; by then, Ray has copied it.
 
     A wheel is unpacked here. Ray would install it with `pip`, which resolves its dependencies on every node.
     """

@@ -33,11 +33,11 @@ TYPES: dict[str, str | tuple[str, str]] = {
     "ids<u16>": ("list_", "uint16"),
     "ids<u32>": ("list_", "uint32"),
 }
-"""Types of fields, and the functions of pyarrow that make the types of columns."""
+"""Field types, and the pyarrow functions that create the types of their columns."""
 
 
 class ShardRows(NamedTuple):
-    """The records of one shard in its split."""
+    """The range of records that one shard holds, in its split, and its size."""
 
     first: int
     records: int
@@ -123,7 +123,7 @@ def _schema(split: Split) -> Any:
 
 
 def _blocks(split: Split, shard: ShardRows) -> Iterator[Any]:
-    """Yields the records of a shard as `pyarrow.Table`s. Executed by Ray."""
+    """Yields the records of a shard as `pyarrow.Table`s. Ray calls this in a task."""
     pa = import_optional("pyarrow")
 
     schema = _schema(split)

@@ -1,4 +1,4 @@
-"""Proof that a process sees the output directory of the driver: a file with random content."""
+"""Check that a process shares the output directory of the driver, by a file with random content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 # The working directory of a conversion; the commit removes it.
 WORK = ".dsconvert"
-# A network file system may show a new file late.
+# A new file may appear late on a network file system.
 TRIES = 6
 TRY_SECONDS = 0.5
 
@@ -35,13 +35,13 @@ class Nonce(NamedTuple):
                 continue
             if found == self.value:
                 return None
-            problem = f"{self.path} has another content than the driver wrote"
+            problem = f"{self.path} does not have the content that the driver wrote"
         return problem
 
 
 @contextmanager
 def nonce(out: Path) -> Iterator[Nonce]:
-    """Writes a nonce below `out`, which must hold a plan, and removes it at the end."""
+    """Writes a nonce below `out`, which must contain a plan, and removes it at the end."""
     path = out / WORK / f"ray-{secrets.token_hex(16)}"
     value = secrets.token_hex(16)
     path.write_text(value, "ascii")

@@ -1,4 +1,4 @@
-"""Number of units per task: as many as take about `seconds`."""
+"""Chooses the number of units per task, so that a task takes about `seconds`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 # Source bytes per second and core that are assumed until tasks have finished. Most machines are faster, so the first
-# tasks are small, and soon replace the assumption.
+# tasks are short, and measured rates soon replace the assumption.
 FIRST_RATE = {"images": 30e6, "text": 60e6}
 # Share of `seconds` that the first tasks should take.
 FIRST_SHARE = 0.5
@@ -19,7 +19,7 @@ class TaskSize:
     seconds: float
     """Time that a task should take."""
     unit_seconds: float
-    """Time that a unit takes in a task; at first, an assumption."""
+    """Time that a unit takes in a task; assumed until it is measured."""
     _first_done: float | None = None
     _units_since: int = 0
     _tasks_done: int = 0
@@ -32,8 +32,8 @@ class TaskSize:
     def finished(self, units: int, now: float, slots: int) -> None:
         """Records that a task with `units` units finished at `now`, while the cluster executed `slots` tasks at a time.
 
-        The rate is measured from the first finished task on, so that the start of worker processes does not count. It
-        is used once each slot has finished a task, because it is too low before.
+        The rate is measured from the first finished task on, so that starting worker processes does not count. It is
+        used once each slot has finished a task, because it is too low before.
         """
         self._tasks_done += 1
         if self._first_done is None:

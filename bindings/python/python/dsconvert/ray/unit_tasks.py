@@ -1,4 +1,4 @@
-"""Conversion of the units of a plan as Ray tasks."""
+"""Converts the units of a plan as Ray tasks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .task_size import TaskSize
 logger = logging.getLogger("dsconvert")
 
 # Seconds between progress reports while no task finishes.
-LOOK_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 # Seconds between checks of the nodes, which may join and leave.
 NODES_SECONDS = 5.0
 # Seconds for cancelled tasks to stop their commands.
 CANCEL_SECONDS = 2.0
-# Submitted tasks per task that can run: the next one is ready when one finishes, and the sizes of later tasks are not
-# decided long before they start.
+# Submitted tasks per task that can run. The next one is then ready when one finishes, but its size is still chosen
+# shortly before it starts.
 TASKS_PER_SLOT = 2
 
 
@@ -37,7 +37,7 @@ class UnitJob(NamedTuple):
     threads: int
     memory: str
     verify: bool
-    """Units that are finished are compared with their SHA-256, and converted again if they are damaged."""
+    """Whether finished units are compared with their SHA-256, and converted again if they are damaged."""
 
 
 class TaskLimits(NamedTuple):
@@ -45,7 +45,7 @@ class TaskLimits(NamedTuple):
 
     num_cpus: float
     max_tasks: int | None
-    """Submitted tasks at a time; `None` is two for each that can be executed."""
+    """Maximum number of submitted tasks at a time; `None` is two for each that can run."""
     max_retries: int
     ray_memory: int | None
     """Memory in bytes that Ray reserves for a task."""
@@ -133,15 +133,15 @@ class UnitTasks:
         return TaskTotals(self._done, self._tasks)
 
     def _slots(self) -> int:
-        """Returns the number of tasks that the cluster can execute at the same time; at least one, for which an
-        autoscaler would start a node."""
+        """Returns the number of tasks that the cluster can execute at the same time; at least one, so that an
+        autoscaler starts a node."""
         now = time.monotonic()
         if now >= self._slots_until:
             self._slots_known = slots(nodes(), self._limits.num_cpus)
             self._slots_until = now + NODES_SECONDS
             if not self._slots_known:
                 logger.warning(
-                    "no node of the Ray cluster has %s CPUs; the tasks wait for one", self._limits.num_cpus
+                    "no node of the Ray cluster has %s CPUs: the tasks wait until one joins", self._limits.num_cpus
                 )
         return max(self._slots_known, 1)
 
@@ -156,7 +156,7 @@ class UnitTasks:
             self._tasks += 1
 
     def _wait(self) -> None:
-        done, _ = self._ray.wait(list(self._running), num_returns=1, timeout=LOOK_SECONDS)
+        done, _ = self._ray.wait(list(self._running), num_returns=1, timeout=REPORT_SECONDS)
         for task in done:
             units = self._running.pop(task)
             try:
@@ -170,7 +170,7 @@ class UnitTasks:
     def _note_failure(self, units: list[int], error: Exception) -> None:
         cause = getattr(error, "cause", None)
         if isinstance(cause, UsageError):
-            # The node cannot work, or the request is invalid: other tasks would end in the same way.
+            # The node cannot convert, or the request is invalid: other tasks would fail in the same way.
             raise cause from None
         self._failed += units
         if self._first_failure is None:
@@ -181,7 +181,7 @@ class UnitTasks:
         return NotCommittedError(
             f"{count} of {len(self._units)} units failed after {self._limits.max_retries} retries: "
             f"{ranges(sorted(self._failed))}; the first failure: {self._first_failure}",
-            remedy="the finished units are kept: remove the cause, then convert again with the same options and resume",
+            remedy="the finished units are kept: fix the cause, then convert again with the same options and resume",
         )
 
     def _report(self) -> None:
@@ -203,7 +203,7 @@ class UnitTasks:
         if not tasks:
             return
         for task in tasks:
-            # Not by force: with Ray 2.60, the driver has ended when the result of such a task arrived late. A task that
+            # Without `force`: with Ray 2.60, the driver exited when the result of such a task arrived late. A task that
             # does not stop ends when the driver disconnects, and its command ends with its worker.
             self._ray.cancel(task)
         self._ray.wait(tasks, num_returns=len(tasks), timeout=CANCEL_SECONDS, fetch_local=False)

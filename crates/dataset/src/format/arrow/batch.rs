@@ -36,16 +36,14 @@ struct ArrowColumn {
     values: Values,
 }
 
+/// Buffers with the values of one column.
 enum Values {
+    /// One bit per value.
     Bits(Range),
     /// Fixed-size values, with the bytes per value.
     Fixed(Range, u64),
     /// Variable-size values between 32-bit offsets, which count items of `item_bytes` bytes each.
-    Slices {
-        offsets: Range,
-        data: Range,
-        item_bytes: u64,
-    },
+    Slices { offsets: Range, data: Range, item_bytes: u64 },
 }
 
 impl ArrowBatch {
@@ -56,21 +54,22 @@ impl ArrowBatch {
 
     /// Parses the header of a batch whose body has `body_bytes` bytes. The error is one sentence.
     pub(super) fn parse(schema: &Arc<Schema>, header: &Bytes, body_bytes: u64) -> Result<Self, String> {
-        let (mark, rest) = header.split_first_chunk::<4>().ok_or("a record batch without header")?;
-        let (size, rest) = rest.split_first_chunk::<4>().ok_or("a record batch without header")?;
-        let size = usize::try_from(u32::from_le_bytes(*size)).map_err(|_| "a header that is too long")?;
+        let (mark, rest) = header.split_first_chunk::<4>().ok_or("the record batch has no header")?;
+        let (size, rest) = rest.split_first_chunk::<4>().ok_or("the record batch has no header")?;
+        let size = usize::try_from(u32::from_le_bytes(*size))
+            .map_err(|_| "the header of the record batch is too long")?;
         let message = rest
             .get(..size)
             .filter(|_| *mark == CONTINUATION)
-            .ok_or("a record batch with a damaged header")?;
+            .ok_or("the header of the record batch is damaged")?;
         let message = root_as_message_with_opts(&flatbuffer_limits(message), message)
             .map_err(|e| format!("the header of the record batch is damaged: {e}"))?;
         if message.header_type() != MessageHeader::RecordBatch {
-            return Err("a message that is no record batch".to_owned());
+            return Err("the message is not a record batch".to_owned());
         }
-        let batch = message.header_as_record_batch().ok_or("a record batch without header")?;
+        let batch = message.header_as_record_batch().ok_or("the record batch has no header")?;
         if batch.compression().is_some() {
-            return Err("a compressed record batch, which dsconvert does not write".to_owned());
+            return Err("the record batch is compressed, which dsconvert never writes".to_owned());
         }
         let mut parts = Parts::new(batch, body_bytes)?;
         let rows = parts.rows;
@@ -78,26 +77,26 @@ impl ArrowBatch {
         for field in &schema.fields {
             columns.push(
                 parts.column(field).ok_or_else(|| {
-                    format!("the buffers of column {:?} do not fit {rows} rows", field.name)
+                    format!("the buffers of column {:?} do not match {rows} rows", field.name)
                 })?,
             );
         }
-        parts.end().ok_or("a record batch with more buffers than columns")?;
+        parts.end().ok_or("the record batch has more buffers than its columns need")?;
         Ok(Self { rows, columns, schema: schema.clone() })
     }
 
-    /// Returns the value of the field at `place` in `row`, which must be less than [`ArrowBatch::rows`]; null if there
-    /// is no such field. The body starts at `base` in `blob`; `read` returns bytes given an offset in `blob` and a
-    /// length.
+    /// Returns the value in `row` of the field with schema index `index`, or null if there is no such field. `row` must
+    /// be less than [`ArrowBatch::rows`]. The body starts at `base` in `blob`; `read` returns bytes given an offset in
+    /// `blob` and a length.
     pub(super) fn value<B: AsRef<[u8]>>(
         &self,
         blob: &Blob,
         base: u64,
         row: u64,
-        place: usize,
+        index: usize,
         read: impl Fn(u64, u64) -> Result<B>,
     ) -> Result<Value<B>> {
-        let (Some(field), Some(column)) = (self.schema.fields.get(place), self.columns.get(place)) else {
+        let (Some(field), Some(column)) = (self.schema.fields.get(index), self.columns.get(index)) else {
             return Ok(Value::Null);
         };
         let body = Body { blob, base, read };
@@ -109,7 +108,7 @@ impl ArrowBatch {
 
     /// Returns the record in `row` as views of `blob`.
     pub(super) fn record(&self, blob: &Blob, base: u64, row: u64) -> Result<Record> {
-        let value = |place| self.value(blob, base, row, place, |at, len| blob.read(at, len));
+        let value = |index| self.value(blob, base, row, index, |at, len| blob.read(at, len));
         Ok(Record { values: (0..self.columns.len()).map(value).collect::<Result<_>>()? })
     }
 }
@@ -132,14 +131,15 @@ struct Parts {
 
 impl Parts {
     fn new(batch: RecordBatch<'_>, body_bytes: u64) -> Result<Self, String> {
-        let rows = u64::try_from(batch.length()).map_err(|_| "a record batch of negative length")?;
+        let rows =
+            u64::try_from(batch.length()).map_err(|_| "the record batch has a negative number of rows")?;
         let inside = |b: &Buffer| {
             let range = Range { at: u64::try_from(b.offset()).ok()?, len: u64::try_from(b.length()).ok()? };
             range.at.checked_add(range.len).filter(|&end| end <= body_bytes)?;
             Some(range)
         };
         let buffers = batch.buffers().into_iter().flatten().map(inside).collect::<Option<Vec<_>>>();
-        let buffers = buffers.ok_or("a buffer outside its record batch")?;
+        let buffers = buffers.ok_or("a buffer lies outside the body of the record batch")?;
         let nodes: Vec<FieldNode> = batch.nodes().into_iter().flatten().copied().collect();
         Ok(Self { rows, nodes: nodes.into_iter(), buffers: buffers.into_iter() })
     }
@@ -258,7 +258,8 @@ impl<B: AsRef<[u8]>, R: Fn(u64, u64) -> Result<B>> Body<'_, R> {
                         Text::new(bytes).map_err(|_| self.corrupt(data.at, "the text is not UTF-8"))?,
                     ),
                     (_, Some(width)) => {
-                        Value::Ids(Ids::new(width, bytes).ok_or_else(|| self.corrupt(data.at, "half an id"))?)
+                        let partial = || self.corrupt(data.at, "the id list ends in the middle of an id");
+                        Value::Ids(Ids::new(width, bytes).ok_or_else(partial)?)
                     }
                     _ => Value::Bytes(bytes),
                 }
@@ -273,7 +274,7 @@ impl<B: AsRef<[u8]>, R: Fn(u64, u64) -> Result<B>> Body<'_, R> {
         let begin = u64::from(u32::from_le_bytes([a, b, c, d])) * item_bytes;
         let end = u64::from(u32::from_le_bytes([e, f, g, h])) * item_bytes;
         if begin > end || end > data.len {
-            return Err(self.corrupt(at, "an offset outside its buffer"));
+            return Err(self.corrupt(at, "a value offset is out of range"));
         }
         (self.read)(self.base + data.at + begin, end - begin)
     }

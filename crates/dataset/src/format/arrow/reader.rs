@@ -52,7 +52,7 @@ impl Reader {
             });
             blocks
                 .collect::<Option<Vec<_>>>()
-                .ok_or_else(|| Error::corrupt("a record batch before the file begins"))
+                .ok_or_else(|| Error::corrupt("a record batch has a negative offset or size"))
         })?;
         let batches = blocks.iter().map(|_| OnceLock::new()).collect();
         Ok(Self { schema, blob, blocks, batches })
@@ -78,7 +78,7 @@ impl Reader {
         let begin = block.offset.checked_add(block.header_bytes);
         let end = begin.and_then(|begin| begin.checked_add(block.body_bytes));
         begin.zip(end).filter(|&(_, end)| end <= self.blob.len()).map(|(begin, _)| begin).ok_or_else(|| {
-            Error::corrupt("a record batch that ends after the file")
+            Error::corrupt("the record batch extends past the end of the file")
                 .at_path(self.blob.path())
                 .at_offset(block.offset)
         })
@@ -121,7 +121,8 @@ impl ShardReader for Reader {
     }
 
     fn lend<'a>(&'a self, at: &[Placed], values: &mut Vec<Value<&'a [u8]>>) -> bool {
-        let read = |at, len| self.blob.lend(at, len).ok_or_else(|| Error::corrupt("it is not in memory"));
+        // The message is never shown: the caller only learns that the values cannot be borrowed.
+        let read = |at, len| self.blob.lend(at, len).ok_or_else(|| Error::corrupt("not in memory"));
         at.iter().all(|&at| {
             let Ok((batch, base, row)) = self.row(at) else { return false };
             (0..self.schema.fields.len()).all(|field| {
@@ -149,9 +150,9 @@ fn with_footer<T>(blob: &Blob, read: impl FnOnce(Footer<'_>, &ArrowSchema) -> Re
     let ends = blob.len().checked_sub(tail_bytes).filter(|&end| end >= ARROW_MAGIC.len() as u64);
     let Some(end) = ends else { return Err(bad("the file is too short for an Arrow file")) };
     let tail = blob.read(end, tail_bytes)?;
-    let Some((size, magic)) = tail.split_first_chunk::<4>() else { return Err(bad("the file has no end")) };
+    let Some((size, magic)) = tail.split_first_chunk::<4>() else { return Err(bad("the file is truncated")) };
     if magic != TAIL || blob.read(0, ARROW_MAGIC.len() as u64)? != ARROW_MAGIC.as_slice() {
-        return Err(bad("the file is no Arrow file, or it is cut short"));
+        return Err(bad("the file is not an Arrow file, or it is truncated"));
     }
     let size = u64::from(u32::from_le_bytes(*size));
     let begin = end.checked_sub(size).ok_or_else(|| bad("the Arrow footer is longer than the file"))?;

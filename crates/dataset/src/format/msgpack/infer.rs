@@ -27,28 +27,28 @@ type RecordShape = Vec<(String, Option<FieldType>)>;
 /// and fields that are always null are inferred as string, and all fields that are not built in as nullable. Class
 /// names are not stored in the shard.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
-    let mut told: RecordShape = Vec::new();
+    let mut inferred: RecordShape = Vec::new();
     for shape in frames(blob, shape) {
         let (placed, shape) = shape?;
-        if told.is_empty() {
-            told = shape;
-        } else if told.len() == shape.len() {
-            for ((_, told), (_, ty)) in told.iter_mut().zip(shape) {
-                *told = told.or(ty);
+        if inferred.is_empty() {
+            inferred = shape;
+        } else if inferred.len() == shape.len() {
+            for ((_, inferred), (_, ty)) in inferred.iter_mut().zip(shape) {
+                *inferred = inferred.or(ty);
             }
         } else {
-            let why = "a record with another number of fields than the first";
+            let why = "the record and the first record differ in their number of fields";
             return Err(Fault::bad(0, why).into_error(blob, placed.position));
         }
-        if told.iter().all(|(_, ty)| ty.is_some()) {
+        if inferred.iter().all(|(_, ty)| ty.is_some()) {
             break;
         }
     }
-    if told.is_empty() {
-        return Err(Error::corrupt("an empty shard does not tell its schema").at_path(blob.path()));
+    if inferred.is_empty() {
+        return Err(Error::corrupt("the schema of an empty shard cannot be inferred").at_path(blob.path()));
     }
-    let kind = if told.iter().any(|(name, _)| name == INPUT_IDS) { Kind::Text } else { Kind::Images };
-    let fields = told.into_iter().map(|(name, ty)| {
+    let kind = if inferred.iter().any(|(name, _)| name == INPUT_IDS) { Kind::Text } else { Kind::Images };
+    let fields = inferred.into_iter().map(|(name, ty)| {
         let ty = match ty {
             Some(FieldType::Int64) if kind == Kind::Images && name == LABEL => FieldType::Label,
             Some(FieldType::Binary) if kind == Kind::Images && name == IMAGE => FieldType::Image,
@@ -76,13 +76,13 @@ fn shape(bytes: &Bytes) -> Result<(RecordShape, usize), Fault> {
         Marker::FixMap(keys) => u32::from(keys),
         Marker::Map16 => u32::from(u16::from_be_bytes(cursor.array()?)),
         Marker::Map32 => u32::from_be_bytes(cursor.array()?),
-        _ => return Err(Fault::bad(0, "a record must begin here, as a map")),
+        _ => return Err(Fault::bad(0, "expected a record, which is a map")),
     };
     let mut shape: RecordShape = Vec::new();
     for _ in 0..keys {
         let at = cursor.at;
         let marker = cursor.marker()?;
-        let name = cursor.text(marker)?.ok_or_else(|| Fault::bad(at, "a key must be here"))?;
+        let name = cursor.text(marker)?.ok_or_else(|| Fault::bad(at, "expected a key, which is a string"))?;
         let at = cursor.at;
         let ty = match cursor.marker()? {
             Marker::Null => None,
@@ -94,18 +94,18 @@ fn shape(bytes: &Bytes) -> Result<(RecordShape, usize), Fault> {
             Marker::F32 => cursor.array::<4>().map(|_| Some(FieldType::Float32))?,
             Marker::F64 => cursor.array::<8>().map(|_| Some(FieldType::Float64))?,
             Marker::FixPos(width) => {
-                let of = shape.last_mut().filter(|(last, _)| width_key(last) == name.as_str());
+                let ids = shape.last_mut().filter(|(last, _)| width_key(last) == name.as_str());
                 let width = IdWidth::from_bytes(width.into());
-                let (Some((_, ty)), Some(width)) = (of, width) else {
-                    return Err(Fault::bad(at, "a small number that is no id width"));
+                let (Some((_, ty)), Some(width)) = (ids, width) else {
+                    return Err(Fault::bad(at, "a one-byte integer that is not an id width"));
                 };
                 *ty = Some(FieldType::ids(width));
                 continue;
             }
             marker => {
-                cursor
-                    .payload(marker)?
-                    .ok_or_else(|| Fault::bad(at, format!("a {marker:?}, which no field holds")))?;
+                cursor.payload(marker)?.ok_or_else(|| {
+                    Fault::bad(at, format!("unexpected {marker:?}: no field has this type"))
+                })?;
                 Some(if is_str(marker) { FieldType::String } else { FieldType::Binary })
             }
         };

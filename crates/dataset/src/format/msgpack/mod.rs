@@ -34,7 +34,8 @@ pub(super) struct Msgpack {
     schema: Arc<Schema>,
     /// Header of the map.
     head: Vec<u8>,
-    /// For each field: its encoded key, and the bytes after its value (for ids, the key and value of the id width).
+    /// For each field, the bytes before its value (its encoded key) and after it (for ids, the key and value of the id
+    /// width).
     around: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -45,24 +46,24 @@ impl FrameCodec for Msgpack {
         for field in &schema.fields {
             let mut key = Vec::new();
             let mut after = Vec::new();
-            put::write_str(&mut key, &field.name).map_err(refused)?;
+            put::write_str(&mut key, &field.name).map_err(encode_error)?;
             if let Some(width) = field.ty.id_width() {
                 let name = width_key(&field.name);
                 if schema.index_of(&name).is_some() {
                     return Err(Error::usage(format!(
-                        "msgpack records need the field name {name:?} for themselves"
+                        "the field name {name:?} is reserved in msgpack records"
                     ))
-                    .help("rename that field, do not keep it, or choose another format"));
+                    .help("rename or drop this field, or choose another format"));
                 }
                 keys += 1;
-                put::write_str(&mut after, &name).map_err(refused)?;
-                put::write_uint(&mut after, width.bytes() as u64).map_err(refused)?;
+                put::write_str(&mut after, &name).map_err(encode_error)?;
+                put::write_uint(&mut after, width.bytes() as u64).map_err(encode_error)?;
             }
             around.push((key, after));
         }
         let keys = u32::try_from(keys).map_err(|_| Error::usage("the schema has too many fields"))?;
         let mut head = Vec::new();
-        put::write_map_len(&mut head, keys).map_err(refused)?;
+        put::write_map_len(&mut head, keys).map_err(encode_error)?;
         Ok(Self { schema, head, around })
     }
 
@@ -71,7 +72,7 @@ impl FrameCodec for Msgpack {
         for ((field, (key, after)), value) in self.schema.fields.iter().zip(&self.around).zip(&record.values)
         {
             frame.extend_from_slice(key);
-            encode_value(field.ty, value, frame).map_err(refused)?;
+            encode_value(field.ty, value, frame).map_err(encode_error)?;
             frame.extend_from_slice(after);
         }
         Ok(())
@@ -100,12 +101,12 @@ impl Msgpack {
     ) -> Result<usize, Fault> {
         let mut cursor = Cursor { bytes, at: 0, cut };
         if !cursor.skip(&self.head)? {
-            return Err(Fault::bad(0, "a record must begin here, as a map with one key per field"));
+            return Err(Fault::bad(0, "expected a record, which is a map with one key per field"));
         }
         for (field, (key, after)) in self.schema.fields.iter().zip(&self.around) {
             let at = cursor.at;
             if !cursor.skip(key)? {
-                return Err(Fault::bad(at, format!("the key {:?} must be here", field.name)));
+                return Err(Fault::bad(at, format!("expected the key {:?}", field.name)));
             }
             let at = cursor.at;
             let value = cursor.value(field)?;
@@ -113,7 +114,7 @@ impl Msgpack {
             values.push(value);
             let at = cursor.at;
             if !cursor.skip(after)? {
-                return Err(Fault::bad(at, format!("the id width of {:?} must be here", field.name)));
+                return Err(Fault::bad(at, format!("expected the id width of field {:?}", field.name)));
             }
         }
         Ok(cursor.at)
@@ -139,7 +140,7 @@ fn encode_value(ty: FieldType, value: &Value, out: &mut Vec<u8>) -> Result<(), p
 }
 
 /// Converts an encoding error. Writing to memory fails only for lengths that exceed 32 bits.
-fn refused(e: impl std::error::Error + Send + Sync + 'static) -> Error {
+fn encode_error(e: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::internal("the record cannot be written as msgpack").caused_by(e)
 }
 
@@ -229,7 +230,8 @@ impl<B: AsRef<[u8]>, C: Fn(Range<usize>) -> B> Cursor<'_, C> {
             (FieldType::IdsU16 | FieldType::IdsU32, Marker::Bin8 | Marker::Bin16 | Marker::Bin32) => {
                 let bytes = self.payload(marker)?.ok_or_else(|| wrong(marker))?;
                 let width = field.ty.id_width().ok_or_else(|| wrong(marker))?;
-                Value::Ids(Ids::new(width, bytes).ok_or_else(|| Fault::bad(at, "half an id"))?)
+                let partial = || Fault::bad(at, "the id list ends in the middle of an id");
+                Value::Ids(Ids::new(width, bytes).ok_or_else(partial)?)
             }
             _ => return Err(wrong(marker)),
         })
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_may_not_be_called_like_a_width() {
+    fn field_names_must_not_collide_with_id_width_keys() {
         let extra = |names: &[&str]| names.iter().map(|n| Field::nullable(n, FieldType::IdsU32)).collect();
         let text = |names: &[&str]| Msgpack::new(Arc::new(Schema::text(IdWidth::U16, extra(names)).unwrap()));
         assert!(text(&["cu_seqlens"]).is_ok());

@@ -81,25 +81,25 @@ enum Leaf {
 
 impl Writer {
     pub(super) fn new(schema: Arc<Schema>, file: NewFile) -> Result<Self> {
-        let unfit = |e| Error::usage("parquet cannot hold this schema").caused_by(e);
+        let unfit = |e| Error::usage("parquet cannot represent this schema").caused_by(e);
         let arrow = to_arrow(&schema)?;
         let properties = Arc::new(properties(&schema)?);
         let converter = ArrowSchemaConverter::new().with_coerce_types(properties.coerce_types());
         let descriptor = converter.convert(&arrow).map_err(unfit)?;
         let mut leaves = Vec::with_capacity(descriptor.num_columns());
         for (leaf, column) in descriptor.columns().iter().enumerate() {
-            let place = descriptor.get_column_root_idx(leaf);
-            let (ty, field) = (schema.fields[place].ty, &arrow.fields()[place]);
+            let index = descriptor.get_column_root_idx(leaf);
+            let (ty, field) = (schema.fields[index].ty, &arrow.fields()[index]);
             leaves.push(match leaves.last() {
-                Some(Leaf::Payload(image, _)) if *image == place => Leaf::ImagePath(field.clone()),
+                Some(Leaf::Payload(image, _)) if *image == index => Leaf::ImagePath(field.clone()),
                 _ if !Payload::holds(ty) => Leaf::Column(field.clone()),
                 _ => {
                     let compression = properties.compression(column.path());
-                    Leaf::Payload(place, Box::new(Payload::new(ty, column.clone(), compression)?))
+                    Leaf::Payload(index, Box::new(Payload::new(ty, column.clone(), compression)?))
                 }
             });
         }
-        let columns = ColumnBuilders::of(&schema, |field| !Payload::holds(field.ty))?;
+        let columns = ColumnBuilders::for_fields(&schema, |field| !Payload::holds(field.ty))?;
         let path = file.path().to_owned();
         let (file, failure) = WatchedFile::new(file);
         let file = SerializedFileWriter::new(file, descriptor.root_schema_ptr(), properties)
@@ -182,8 +182,8 @@ impl ShardWriter for Writer {
         let placed = Placed::in_group(self.group, self.rows as u32, bytes);
         self.columns.push(record, bytes)?;
         for leaf in &mut self.leaves {
-            if let Leaf::Payload(place, payload) = leaf {
-                payload.push(record.values.get(*place).unwrap_or(&Value::Null))?;
+            if let Leaf::Payload(index, payload) = leaf {
+                payload.push(record.values.get(*index).unwrap_or(&Value::Null))?;
             }
         }
         self.rows += 1;
@@ -230,8 +230,8 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
             _ => vec![field.name.clone()],
         };
         let leaf = ColumnPath::new(leaf);
-        // A dictionary does not help values that never repeat, and statistics do not help values that are never
-        // compared.
+        // Values that never repeat gain nothing from a dictionary, and values that are never compared gain nothing from
+        // statistics.
         let payload = Payload::holds(field.ty);
         if payload {
             properties = properties.set_column_statistics_enabled(leaf.clone(), EnabledStatistics::None);
@@ -239,7 +239,7 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         if payload || field.name == KEY || field.name == ORIGIN {
             properties = properties.set_column_dictionary_enabled(leaf.clone(), false);
         }
-        // The upper bytes of ids are nearly all equal. zstd is three times as fast if they are stored together.
+        // The upper bytes of ids are nearly all equal. Storing them together makes zstd three times as fast.
         if field.ty.id_width().is_some() {
             properties = properties.set_column_encoding(leaf.clone(), Encoding::BYTE_STREAM_SPLIT);
         }

@@ -31,7 +31,7 @@ use crate::storage::Blob;
 const BATCH_ROWS: usize = 1024;
 /// Maximum bytes of the values in a batch if every value were the largest entry of a dictionary.
 const BATCH_BYTES: u64 = 64 << 20;
-/// Bytes per read where the length of the following data is unknown (page headers).
+/// Read size where the length of the data is unknown (page headers).
 const HEADER_BYTES: usize = 512;
 
 /// Reads one Parquet shard.
@@ -123,7 +123,7 @@ impl Reader {
 
     /// Iterates over all records of one row group. Ends with an error if it has fewer rows than the footer claims.
     fn scan_group(&self, group: usize) -> Result<impl Iterator<Item = Result<(Placed, Record)>>> {
-        let promised = self.group_rows(group).unwrap_or_default();
+        let expected = self.group_rows(group).unwrap_or_default();
         let mut records = chain_until_error(self.batches(group, None, &self.all)?.map(move |rows| {
             let rows = rows?;
             Ok((0..rows.len())
@@ -137,8 +137,8 @@ impl Reader {
                 Some(Ok((placed, record)))
             }
             Some(Err(e)) => Some(Err(e)),
-            None if row == promised => None,
-            None => Some(Err(self.corrupt(group, format!("{row} rows instead of {promised}")))),
+            None if row == expected => None,
+            None => Some(Err(self.corrupt(group, format!("{row} rows instead of {expected}")))),
         }))
     }
 
@@ -156,7 +156,7 @@ impl Reader {
             let total =
                 self.group_rows(g).ok_or_else(|| self.corrupt(g, "the shard has no such row group"))?;
             if let Some(row) = rows.iter().find(|&&row| u64::from(row) >= total) {
-                return Err(self.corrupt(g, format!("there is no row {row}, only {total}")));
+                return Err(self.corrupt(g, format!("row {row} does not exist, there are only {total} rows")));
             }
             let ranges = guard::ranges(self.file(), g, &rows, &columns.mask);
             let mut decoded_rows = ranges.iter().cloned().flatten();
@@ -175,9 +175,8 @@ impl Reader {
         at.iter()
             .map(|at| {
                 let record = found.get(&at.position).cloned();
-                record.ok_or_else(|| {
-                    self.corrupt(at.group() as usize, format!("row {} is not there", at.row()))
-                })
+                record
+                    .ok_or_else(|| self.corrupt(at.group() as usize, format!("row {} is missing", at.row())))
             })
             .collect()
     }

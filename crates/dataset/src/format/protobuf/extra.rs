@@ -73,10 +73,11 @@ pub(super) fn extra_type(value: &Extra) -> Result<FieldType, String> {
 
 /// Returns the width for ids of `bytes` bytes each.
 pub(super) fn width(bytes: u32) -> Result<IdWidth, String> {
-    IdWidth::from_bytes(bytes.into()).ok_or_else(|| format!("ids of {bytes} bytes each"))
+    IdWidth::from_bytes(bytes.into()).ok_or_else(|| format!("unsupported id width of {bytes} bytes"))
 }
 
 /// Creates a list of ids from little-endian `bytes`.
 pub(super) fn ids(bytes: Bytes, id_width: u32) -> Result<Value, String> {
-    Ids::new(width(id_width)?, bytes).map(Value::Ids).ok_or_else(|| "half an id".to_owned())
+    let partial = || "the id list ends in the middle of an id".to_owned();
+    Ids::new(width(id_width)?, bytes).map(Value::Ids).ok_or_else(partial)
 }

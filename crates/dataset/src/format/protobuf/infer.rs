@@ -19,35 +19,38 @@ pub(in crate::format) fn sniff(blob: &Blob) -> bool {
     frames(blob, shape).next().is_some_and(|first| first.is_ok())
 }
 
-/// Kind of a record, the type of its ids or whether it has a label, and its extra fields.
+/// What one record reveals about the schema.
 struct InferredShape {
     kind: Kind,
+    /// Type of `input_ids`; unused for images.
     ids: FieldType,
+    /// Whether an image has a label.
     label: bool,
+    /// Name and type of each extra field. The type is `None` if the value is null.
     extra: Vec<(String, Option<FieldType>)>,
 }
 
 /// Infers the schema from the records. A field that is always null is inferred as string, and all fields that are not
 /// built in as nullable. Class names are not stored in the shard.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
-    let mut told: Option<InferredShape> = None;
+    let mut inferred: Option<InferredShape> = None;
     for shape in frames(blob, shape) {
         let (placed, shape) = shape?;
-        let Some(told) = &mut told else {
-            told = Some(shape);
+        let Some(inferred) = &mut inferred else {
+            inferred = Some(shape);
             continue;
         };
-        if told.extra.len() != shape.extra.len() {
-            let why = "a record with another number of fields than the first";
+        if inferred.extra.len() != shape.extra.len() {
+            let why = "the record and the first record differ in their number of fields";
             return Err(Fault::bad(0, why).into_error(blob, placed.position));
         }
-        told.label |= shape.label;
-        for ((_, told), (_, ty)) in told.extra.iter_mut().zip(shape.extra) {
-            *told = told.or(ty);
+        inferred.label |= shape.label;
+        for ((_, inferred), (_, ty)) in inferred.extra.iter_mut().zip(shape.extra) {
+            *inferred = inferred.or(ty);
         }
     }
-    let Some(InferredShape { kind, ids, label, extra }) = told else {
-        return Err(Error::corrupt("an empty shard does not tell its schema").at_path(blob.path()));
+    let Some(InferredShape { kind, ids, label, extra }) = inferred else {
+        return Err(Error::corrupt("the schema of an empty shard cannot be inferred").at_path(blob.path()));
     };
     let extra = extra.into_iter().map(|(name, ty)| Field {
         name,
@@ -73,7 +76,7 @@ fn shape(bytes: &Bytes) -> Result<(InferredShape, usize), Fault> {
     let (kind, ids, label) = match message.payload {
         Some(Payload::Image(image)) => (Kind::Images, FieldType::IdsU32, image.label.is_some()),
         Some(Payload::Text(text)) => (Kind::Text, FieldType::ids(width(text.id_width).map_err(bad)?), false),
-        None => return Err(bad("a record without image or text".to_owned())),
+        None => return Err(bad("the record has neither an image nor text".to_owned())),
     };
     Ok((InferredShape { kind, ids, label, extra }, size))
 }

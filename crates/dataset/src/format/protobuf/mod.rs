@@ -92,8 +92,9 @@ impl FrameCodec for Protobuf {
         for (field, slot) in schema.fields.iter().zip(&slots) {
             if !slot.holds(field) {
                 return Err(Error::usage(format!(
-                    "protobuf records cannot hold {:?} of this type",
-                    field.name
+                    "protobuf records cannot represent field {:?} with type {}",
+                    field.name,
+                    field.ty.name()
                 )));
             }
         }
@@ -141,7 +142,12 @@ impl Protobuf {
                         .extra
                         .push(proto::Field { name: field.name.clone(), value: extra(field.ty, value) });
                 }
-                _ => return Err(Error::internal(format!("field {:?} does not fit its type", field.name))),
+                _ => {
+                    return Err(Error::internal(format!(
+                        "field {:?} has a value of another type",
+                        field.name
+                    )));
+                }
             }
         }
         message.payload = Some(match self.schema.kind {
@@ -157,7 +163,7 @@ impl Protobuf {
         let (image, text) = match (payload, self.schema.kind) {
             (Some(Payload::Image(image)), Kind::Images) => (image, proto::Text::default()),
             (Some(Payload::Text(text)), Kind::Text) => (proto::Image::default(), text),
-            _ => return Err(format!("a record that is not of kind {}", self.schema.kind.name())),
+            _ => return Err(format!("the record is not of kind {}", self.schema.kind.name())),
         };
         let mut strings = (Some(key), Some(origin));
         let mut extra = extra.into_iter();
@@ -174,8 +180,7 @@ impl Protobuf {
                 FieldSlot::Length => Value::UInt(text.length.into()),
                 FieldSlot::Extra => {
                     let next = extra.next().filter(|found| found.name == field.name);
-                    let found =
-                        next.ok_or_else(|| format!("the field {:?} is not where it must be", field.name))?;
+                    let found = next.ok_or_else(|| format!("expected field {:?}", field.name))?;
                     extra_value(field, found.value)?
                 }
             };
@@ -192,14 +197,18 @@ impl Protobuf {
 fn message(bytes: &Bytes, max_extras: usize) -> Result<(usize, proto::Record), Fault> {
     let (len, prefix) = varint(bytes)?;
     if prefix > MAX_PREFIX_BYTES || len > MAX_MESSAGE_BYTES {
-        return Err(Fault::bad(0, format!("a record of {len} bytes must begin here, which is too long")));
+        return Err(Fault::bad(
+            0,
+            format!("the record has {len} bytes, but the limit is {MAX_MESSAGE_BYTES}"),
+        ));
     }
     // Below 2³¹, so it fits.
     let len = len as usize;
     let body = bytes.get(prefix..).and_then(|rest| rest.get(..len)).ok_or(Fault::Short)?;
-    let extras = count_extras(body).ok_or_else(|| Fault::bad(prefix, "a record with an unknown field"))?;
+    let extras = count_extras(body).ok_or_else(|| Fault::bad(prefix, "the record has an unknown field"))?;
     if extras > max_extras {
-        return Err(Fault::bad(prefix, format!("a record with {extras} fields that are not built in")));
+        let why = format!("the record has {extras} fields that are not built in, expected {max_extras}");
+        return Err(Fault::bad(prefix, why));
     }
     let message = proto::Record::decode(bytes.slice_ref(body))
         .map_err(|e| Fault::bad(prefix, format!("the record cannot be decoded: {e}")))?;
@@ -231,7 +240,7 @@ fn varint(bytes: &[u8]) -> Result<(u64, usize), Fault> {
     for (i, byte) in bytes.iter().enumerate().take(2 * MAX_PREFIX_BYTES) {
         let bits = u64::from(byte & 0x7f);
         if (i == 9 && bits > 1) || (i > 0 && *byte == 0) {
-            return Err(Fault::bad(0, "a varint that is not in its shortest form"));
+            return Err(Fault::bad(0, "a varint is not in its shortest form"));
         }
         value |= bits << (7 * i);
         if byte & 0x80 == 0 {
@@ -241,7 +250,7 @@ fn varint(bytes: &[u8]) -> Result<(u64, usize), Fault> {
     if bytes.len() < 2 * MAX_PREFIX_BYTES {
         Err(Fault::Short)
     } else {
-        Err(Fault::bad(0, "a varint without end"))
+        Err(Fault::bad(0, "a varint is longer than 10 bytes"))
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Bucket {
 }
 
 impl LengthIndex {
-    /// Opens the files of the permutation, given in manifest order, and the histogram.
+    /// Opens the permutation, whose files are given in manifest order, and the histogram.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl LengthIndex {
             None => Some(0),
         };
         if counted != Some(index.len()) {
-            let what = format!("the histogram does not count the {} records of the permutation", index.len());
+            let what = format!("the histogram does not cover the {} records of the permutation", index.len());
             return Err(index.histogram.corrupt(what));
         }
         Ok(index)
@@ -118,9 +118,9 @@ impl LengthIndex {
             return Err(Error::new(ErrorKind::OutOfRange, format!("there are only {} records", self.len())));
         }
         // The run before the first one that starts after `rank`.
-        let behind = self.partition(FIRST_RANK, |first_rank| first_rank <= rank)?;
+        let after = self.partition(FIRST_RANK, |first_rank| first_rank <= rank)?;
         let run =
-            behind.checked_sub(1).ok_or_else(|| self.histogram.corrupt("the first run is missing".into()))?;
+            after.checked_sub(1).ok_or_else(|| self.histogram.corrupt("the first run is missing".into()))?;
         self.histogram.value(run, LENGTH)
     }
 
@@ -146,7 +146,7 @@ impl LengthIndex {
         }
         let rank = self.histogram.value(run, FIRST_RANK)?;
         if rank > self.len() {
-            return Err(self.histogram.corrupt(format!("run {run} starts behind the last record")));
+            return Err(self.histogram.corrupt(format!("run {run} starts after the last record")));
         }
         Ok(rank)
     }
@@ -181,7 +181,8 @@ impl LengthIndex {
     /// [`ErrorKind::Corrupt`] at the first mismatch.
     pub fn verify(&self, records: &RecordIndex) -> Result<()> {
         if records.len() != self.len() {
-            let what = format!("{} records are sorted, the record index has {}", self.len(), records.len());
+            let (sorted, indexed) = (self.len(), records.len());
+            let what = format!("the permutation has {sorted} records, but the record index has {indexed}");
             return Err(self.permutation.corrupt(what));
         }
         let mut next_rank = 0;
@@ -194,7 +195,7 @@ impl LengthIndex {
             else {
                 return Err(self
                     .histogram
-                    .corrupt(format!("the run of length {} is out of place", run.length)));
+                    .corrupt(format!("the run of length {} does not follow the previous run", run.length)));
             };
             self.verify_run(run.length, next_rank..end, records)?;
             next_rank = end;
@@ -211,8 +212,9 @@ impl LengthIndex {
         for (rank, record) in ranks.clone().zip(self.records_at(ranks)?) {
             let record = record?;
             if record < first_allowed || records.length(record)? != length {
-                let what =
-                    format!("rank {rank} holds record {record}, which is not the next of length {length}");
+                let what = format!(
+                    "rank {rank} holds record {record}, which is not the next one of length {length}"
+                );
                 return Err(self.permutation.corrupt(what));
             }
             first_allowed = record + 1; // below the number of records
@@ -226,7 +228,8 @@ impl LengthIndex {
 
     fn check_record(&self, record: u64) -> Result<u64> {
         if record >= self.len() {
-            return Err(self.permutation.corrupt(format!("it names record {record} of {}", self.len())));
+            let what = format!("it refers to record {record}, but there are only {}", self.len());
+            return Err(self.permutation.corrupt(what));
         }
         Ok(record)
     }

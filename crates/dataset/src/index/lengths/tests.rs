@@ -8,7 +8,7 @@ use super::*;
 use crate::error::{ErrorKind, Result};
 use crate::index::table::Geometry;
 use crate::index::testing::{
-    CASES_WITH_FILES, SMALL, any_alteration, is_of_the_file, segment, segment_of, segments,
+    CASES_WITH_FILES, SMALL, any_alteration, reports_damaged_file, segment, segment_of, segments,
 };
 use crate::index::{IndexEntry, IndexFile, LengthSummary, MAX_LENGTH, RecordIndex, RecordIndexWriter};
 use crate::schema::Kind;
@@ -52,7 +52,7 @@ fn naive(lengths: &[u64]) -> Vec<u64> {
     order
 }
 
-fn lengths_of_all_sorts(max: usize) -> impl Strategy<Value = Vec<u64>> {
+fn varied_lengths(max: usize) -> impl Strategy<Value = Vec<u64>> {
     let length = prop_oneof![0u64..6, 0u64..1 << 40, Just(0)];
     prop::collection::vec(length, 0..max)
 }
@@ -61,8 +61,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES_WITH_FILES))]
 
     #[test]
-    fn the_permutation_is_that_of_a_plain_sort(
-        lengths in lengths_of_all_sorts(80),
+    fn the_permutation_matches_a_plain_sort(
+        lengths in varied_lengths(80),
         batch_rows in 1u64..9,
         batches in 1u64..4,
         mapped: bool,
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn ranks_and_buckets_hold_what_a_count_finds(
+    fn ranks_and_buckets_match_a_count(
         lengths in prop::collection::vec(0u64..20, 0..60),
         start in 0u64..22,
         end in 0u64..22,
@@ -114,14 +114,14 @@ proptest! {
 }
 
 #[test]
-fn an_altered_index_is_an_error_or_still_in_bounds() {
+fn an_altered_index_is_an_error_or_stays_in_bounds() {
     let dir = tempfile::tempdir().unwrap();
     let (files, _) = build(dir.path(), &[5, 3, 9, 5, 5, 1, 2], 0, SMALL);
     let whole = segments(dir.path(), &files, Access::Map);
     let bytes = [0, 1].map(|i| std::fs::read(dir.path().join(&files[i].path)).unwrap());
     proptest!(ProptestConfig::with_cases(1000), |(alteration in any_alteration(), victim in 0usize..2)| {
         let mut both = whole.clone();
-        both[victim] = segment_of(alteration.of(&bytes[victim]), files[victim].records);
+        both[victim] = segment_of(alteration.apply(&bytes[victim]), files[victim].records);
         let histogram = both.pop().unwrap();
         let read = LengthIndex::with_geometry(both, histogram, TOKENS, SMALL).and_then(|index| {
             let ranks = index.ranks_of(3..6)?;
@@ -136,13 +136,13 @@ fn an_altered_index_is_an_error_or_still_in_bounds() {
             index.histogram()?.collect::<Result<Vec<_>>>()
         });
         if let Err(e) = read {
-            prop_assert!(is_of_the_file(&e), "{e}");
+            prop_assert!(reports_damaged_file(&e), "{e}");
         }
     });
 }
 
 #[test]
-fn more_lengths_than_memory_are_sorted_the_same() {
+fn spilling_does_not_change_the_index() {
     // The minimum memory holds 65,536 rows, so this makes four runs.
     let lengths: Vec<u64> = (0..200_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48).collect();
     let dir = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn verification_finds_every_wrong_rank() {
 }
 
 #[test]
-fn a_histogram_of_other_records_is_refused() {
+fn a_histogram_of_other_records_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let (files, _) = build(dir.path(), &[1, 2, 3], 0, SMALL);
     let other = tempfile::tempdir().unwrap();
@@ -214,7 +214,7 @@ fn a_split_without_records_has_an_index() {
 }
 
 #[test]
-fn lengths_past_the_limit_are_refused() {
+fn lengths_beyond_the_limit_are_rejected() {
     let mut builder = LengthIndexBuilder::new("unused", 0);
     builder.push(MAX_LENGTH).unwrap();
     assert_eq!(builder.push(1).unwrap_err().kind(), ErrorKind::Usage);

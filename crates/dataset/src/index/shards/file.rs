@@ -60,7 +60,7 @@ pub fn write_shard_table(out_dir: &Path, entries: &[ShardEntry]) -> Result<Index
     let mut writer = FileWriter::try_new(NewFile::create(&path)?, &schema).map_err(fail)?;
     for rows in entries.chunks(BATCH_ROWS as usize) {
         let hash = |e: &ShardEntry| {
-            sha256_bytes(&e.sha256).ok_or_else(|| Error::usage(format!("{:?} is not a SHA-256", e.sha256)))
+            sha256_bytes(&e.sha256).ok_or_else(|| Error::usage(format!("invalid SHA-256 {:?}", e.sha256)))
         };
         let hashes = rows.iter().map(hash).collect::<Result<Vec<_>>>()?.concat();
         let numbers = |of: fn(&ShardEntry) -> u64| -> ArrayRef {
@@ -93,7 +93,7 @@ impl ShardTable {
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) if the file is not a shard table, does not have as many shards
-    /// as the manifest says, or has contradictory rows; `Unsupported` if it has a newer version.
+    /// as the manifest lists, or has contradictory rows; `Unsupported` if it has a newer version.
     pub fn read(file: Segment) -> Result<Self> {
         let Segment { blob, records: shards } = file;
         let path = blob.path().to_owned();
@@ -108,15 +108,14 @@ impl ShardTable {
             read = read
                 .checked_add(columns.rows)
                 .filter(|&read| read <= shards)
-                .ok_or_else(|| corrupt(format!("it has more than the {shards} shards of the manifest")))?;
+                .ok_or_else(|| corrupt(format!("it has more shards than the {shards} in the manifest")))?;
             for row in 0..columns.rows as usize {
-                let entry =
-                    columns.entry(row).ok_or_else(|| corrupt("the name of a shard cannot be read".into()))?;
+                let entry = columns.entry(row).ok_or_else(|| corrupt(format!("row {row} cannot be read")))?;
                 table.push(entry, &mut paths).map_err(corrupt)?;
             }
         }
         if read != shards {
-            return Err(corrupt(format!("it has {read} shards, the manifest says {shards}")));
+            return Err(corrupt(format!("it has {read} shards, but the manifest lists {shards}")));
         }
         Ok(table)
     }
@@ -142,8 +141,9 @@ struct Strings {
 impl ShardColumns {
     fn read(ipc: &IpcFile, index: usize) -> Result<Self> {
         let batch = ipc.batch(index, COLUMNS)?;
-        let cut = || Error::corrupt(format!("record batch {index} is cut short")).at_path(ipc.blob().path());
-        let buffers: [Range<u64>; BUFFERS] = batch.buffers.try_into().map_err(|_| cut())?;
+        let truncated =
+            || Error::corrupt(format!("record batch {index} is truncated")).at_path(ipc.blob().path());
+        let buffers: [Range<u64>; BUFFERS] = batch.buffers.try_into().map_err(|_| truncated())?;
         let [
             _,
             name_offsets,
@@ -163,7 +163,7 @@ impl ShardColumns {
         let column = |range: Range<u64>, width: u64, count: u64| {
             // A product that overflows u64 exceeds the file as well.
             let enough = width.checked_mul(count).is_some_and(|need| range.end - range.start >= need);
-            if enough { ipc.bytes(range) } else { Err(cut()) }
+            if enough { ipc.bytes(range) } else { Err(truncated()) }
         };
         let rows = batch.rows;
         Ok(Self {
@@ -225,7 +225,9 @@ mod tests {
     use super::super::tests::entry;
     use super::*;
     use crate::error::ErrorKind;
-    use crate::index::testing::{CASES_WITH_FILES, any_alteration, is_of_the_file, segment, segment_of};
+    use crate::index::testing::{
+        CASES_WITH_FILES, any_alteration, reports_damaged_file, segment, segment_of,
+    };
 
     /// Existing datasets depend on these columns, so this test never changes.
     #[test]
@@ -268,7 +270,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(CASES_WITH_FILES))]
 
         #[test]
-        fn a_table_survives_its_file(sizes in prop::collection::vec(0u64..1 << 40, 0..40)) {
+        fn tables_round_trip(sizes in prop::collection::vec(0u64..1 << 40, 0..40)) {
             let dir = tempfile::tempdir().unwrap();
             let entries = entries(&sizes);
             let file = write_shard_table(dir.path(), &entries).unwrap();
@@ -278,19 +280,19 @@ mod tests {
     }
 
     #[test]
-    fn an_altered_table_is_an_error_or_still_a_table() {
+    fn an_altered_table_is_an_error_or_stays_readable() {
         let dir = tempfile::tempdir().unwrap();
         let file = write_shard_table(dir.path(), &entries(&[5, 7, 0, 9])).unwrap();
         let bytes = std::fs::read(dir.path().join(&file.path)).unwrap();
         proptest!(ProptestConfig::with_cases(1000), |(alteration in any_alteration())| {
-            match ShardTable::read(segment_of(alteration.of(&bytes), file.records)) {
+            match ShardTable::read(segment_of(alteration.apply(&bytes), file.records)) {
                 Ok(table) => {
                     prop_assert_eq!(table.shards().count(), 4);
                     for split in table.splits() {
                         prop_assert!(split.of_record(split.records()).is_err());
                     }
                 }
-                Err(e) => prop_assert!(is_of_the_file(&e), "{e}"),
+                Err(e) => prop_assert!(reports_damaged_file(&e), "{e}"),
             }
         });
     }
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manifest_has_the_last_word_on_the_number_of_shards() {
+    fn the_number_of_shards_must_match_the_manifest() {
         let dir = tempfile::tempdir().unwrap();
         let mut file = write_shard_table(dir.path(), &entries(&[1, 2])).unwrap();
         for wrong in [0, 1, 3] {
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_that_is_none_is_refused() {
+    fn invalid_hashes_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         for bad in ["", "0f", &"0F".repeat(32), &"0g".repeat(32), &"0f".repeat(33)] {
             let entry = ShardEntry { sha256: bad.to_owned(), ..entry("train", "a", 0, 1) };

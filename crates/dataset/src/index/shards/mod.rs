@@ -71,18 +71,18 @@ impl ShardTable {
         let path = entry.path();
         check_split_name(&entry.split).map_err(|e| e.to_string())?;
         if !is_shard_name(&entry.name) {
-            return Err(format!("{:?} cannot be the name of a shard", entry.name));
+            return Err(format!("invalid shard name {:?}", entry.name));
         }
         if self.splits.last().is_none_or(|last| last.name() != entry.split) {
             if self.split(&entry.split).is_some() {
-                return Err(format!("the shards of split {:?} are not together", entry.split));
+                return Err(format!("the shards of split {:?} are not adjacent", entry.split));
             }
             self.splits.push(SplitShards { name: entry.split.clone(), shards: Vec::new(), records: 0 });
         }
         if let Some(split) = self.splits.last_mut() {
             if entry.first_record != split.records {
                 let (first, before) = (entry.first_record, split.records);
-                return Err(format!("{path} starts at record {first}, but {before} come before it"));
+                return Err(format!("{path} starts at record {first}, but {before} records precede it"));
             }
             if split.shards.len() > u32::MAX as usize {
                 return Err(format!("split {:?} has too many shards", entry.split));
@@ -94,7 +94,7 @@ impl ShardTable {
             split.shards.push(entry);
         }
         if paths.contains(&path) {
-            return Err(format!("{path} is there twice"));
+            return Err(format!("{path} is listed twice"));
         }
         paths.insert(path);
         Ok(())
@@ -134,7 +134,7 @@ impl SplitShards {
         self.shards.get(shard as usize).ok_or_else(|| {
             let shards = self.shards.len();
             Error::corrupt(format!(
-                "the record index names shard {shard} of {shards} of split {:?}",
+                "the record index refers to shard {shard}, but there are only {shards} in split {:?}",
                 self.name
             ))
         })
@@ -146,8 +146,8 @@ impl SplitShards {
     ///
     /// [`ErrorKind::OutOfRange`] if the split does not have that many records.
     pub fn of_record(&self, record: u64) -> Result<(u32, &ShardEntry, u64)> {
-        let behind = self.shards.partition_point(|shard| shard.first_record <= record);
-        behind
+        let after = self.shards.partition_point(|shard| shard.first_record <= record);
+        after
             .checked_sub(1)
             .and_then(|shard| Some((u32::try_from(shard).ok()?, self.shards.get(shard)?)))
             .map(|(shard, entry)| (shard, entry, record - entry.first_record))
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_contradict_each_other_are_refused() {
+    fn contradictory_rows_are_rejected() {
         let bad = [
             vec![entry("a", "x", 1, 1)],
             vec![entry("a", "x", 0, 2), entry("a", "y", 1, 1)],

@@ -21,7 +21,7 @@ pub(super) struct Spill<const N: usize> {
 
 impl<const N: usize> Spill<N> {
     pub(super) fn create(dir: &Path) -> Result<Self> {
-        let file = nameless_file(dir).map_err(|e| Error::io("create a temporary file in", dir, e))?;
+        let file = unlinked_file(dir).map_err(|e| Error::io("create a temporary file in", dir, e))?;
         Ok(Self { file: Arc::new(file), dir: Arc::new(dir.to_owned()), runs: Vec::new() })
     }
 
@@ -115,7 +115,7 @@ impl<const N: usize> RunReader<N> {
 }
 
 /// Creates a file in `dir` for reading and writing, and unlinks it.
-fn nameless_file(dir: &Path) -> io::Result<File> {
+fn unlinked_file(dir: &Path) -> io::Result<File> {
     // Names collide only until the file is unlinked: with another process, or with a leftover of a dead one.
     for number in 0u32.. {
         let path = dir.join(format!("sort-{number}.tmp"));
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_come_back_as_they_went() {
+    fn runs_are_read_back_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         // Leftover of a process that died between creating and unlinking the file.
         std::fs::write(dir.path().join("sort-0.tmp"), "leftover").unwrap();

@@ -122,15 +122,15 @@ pub(super) fn check_schema(found: &Schema, expected: &Schema, table: &str) -> Re
             if version.parse().is_ok_and(|v: u32| v > VERSION) {
                 return Err(Error::new(
                     ErrorKind::Unsupported,
-                    format!("version {version} of this index is newer"),
+                    format!("the index has version {version}; this build reads versions up to {VERSION}"),
                 )
-                .help("use the dsconvert that wrote the dataset, or a later one"));
+                .help("install the dsconvert that wrote the dataset, or a newer one"));
             }
         }
-        _ => return Err(Error::corrupt(format!("this is not the index {table:?} but {label:?}"))),
+        _ => return Err(Error::corrupt(format!("expected the index {table:?}, found {label:?}"))),
     }
     if found != expected {
-        return Err(Error::corrupt(format!("the columns are not those of the index {table:?}")));
+        return Err(Error::corrupt(format!("unexpected columns in the index {table:?}")));
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_from_another_table() {
+    fn newer_versions_and_other_tables_are_different_errors() {
         const COLUMNS: [TableColumn; 1] = [u64_column("x")];
         let spec = Spec { table: "a", columns: &COLUMNS, unit: None, segmented: false };
         let expected = spec.schema();

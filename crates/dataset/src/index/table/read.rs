@@ -43,7 +43,7 @@ impl IndexTable {
         let expected = spec.schema();
         let file_rows = geometry.file_rows(&spec);
         let last = segments.len().checked_sub(1).ok_or_else(|| {
-            Error::corrupt(format!("the manifest names no file of the index {:?}", spec.table))
+            Error::corrupt(format!("the manifest lists no files for the index {:?}", spec.table))
         })?;
         let mut files = Vec::with_capacity(segments.len());
         let mut rows = 0u64;
@@ -51,14 +51,16 @@ impl IndexTable {
             let path = blob.path().to_owned();
             let shape_fits = if i < last { records == file_rows } else { records <= file_rows };
             if !shape_fits || (records == 0 && last > 0) {
-                return Err(Error::corrupt(format!("the manifest gives it {records} rows")).at_path(path));
+                let what = format!("the manifest lists an impossible number of rows: {records}");
+                return Err(Error::corrupt(what).at_path(path));
             }
             rows = rows.checked_add(records).ok_or_else(|| Error::corrupt("too many rows").at_path(&path))?;
             let ipc = IpcFile::open(blob)?;
             check_schema(ipc.schema(), &expected, spec.table).map_err(|e| e.at_path(&path))?;
             let batches = ipc.batch_count();
             if batches as u64 != records.div_ceil(geometry.batch_rows) {
-                let what = format!("{batches} record batches cannot hold the {records} rows of the manifest");
+                let what =
+                    format!("{batches} record batches do not match the {records} rows in the manifest");
                 return Err(Error::corrupt(what).at_path(path));
             }
             let batches = std::iter::repeat_with(OnceLock::new).take(batches).collect();
@@ -118,7 +120,7 @@ impl IndexTable {
     }
 
     fn out_of_range(&self, row: u64) -> Error {
-        Error::new(ErrorKind::OutOfRange, format!("there are only {}", self.rows)).at_row(row)
+        Error::new(ErrorKind::OutOfRange, format!("there are only {} rows", self.rows)).at_row(row)
     }
 
     fn locate(&self, row: u64) -> Result<RowLocation<'_>> {
@@ -153,10 +155,10 @@ impl IndexTable {
         let batch = file.ipc.batch(index, self.spec.columns.len())?;
         let before = index as u64 * self.geometry.batch_rows;
         if batch.rows != (file.rows - before).min(self.geometry.batch_rows) {
-            return Err(corrupt("has another number of rows than its place demands"));
+            return Err(corrupt("has an unexpected number of rows"));
         }
         if batch.buffers.len() != 2 * self.spec.columns.len() {
-            return Err(corrupt("has buffers missing"));
+            return Err(corrupt("lacks buffers"));
         }
         let values = batch.buffers.iter().skip(1).step_by(2);
         let offset = |(values, column): (&Range<u64>, &super::TableColumn)| {
@@ -166,7 +168,7 @@ impl IndexTable {
             .zip(self.spec.columns)
             .map(offset)
             .collect::<Option<_>>()
-            .ok_or_else(|| corrupt("is cut short"))
+            .ok_or_else(|| corrupt("is truncated"))
     }
 
     fn number(&self, location: &RowLocation<'_>, column: usize) -> Result<u64> {

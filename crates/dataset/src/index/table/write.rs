@@ -13,7 +13,7 @@ use crate::index::ipc::write_error;
 use crate::index::{INDEX_DIR, IndexFile, check_split_name};
 use crate::storage::{NewFile, create_dir};
 
-/// Writes a table row by row. The last file appears only in [`TableWriter::finish`].
+/// Writes a table row by row. The last file is committed only in [`TableWriter::finish`].
 pub(in crate::index) struct TableWriter {
     dataset: PathBuf,
     split: String,

@@ -12,14 +12,14 @@ use object_store::{
 };
 
 use super::super::object_url::ObjectUrl;
-use super::client::{Client, ListingClient, Settings, again, connect};
+use super::client::{Client, ListingClient, Settings, connect, retry_truncated};
 use super::failure::{changed, failure, is_bucket_missing};
 use super::runtime;
 use super::upload::Upload;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Maximum concurrent requests per call.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT: usize = 16;
 
 /// Metadata of an object, as reported by the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Bucket {
         Ok(self.connected()?.store)
     }
 
-    /// Returns the client for paginated listing; `None` for web servers.
+    /// Returns the client for paginated listing, or `None` for web servers.
     pub(super) fn pages(&self) -> Result<Option<ListingClient>> {
         Ok(self.connected()?.pages)
     }
@@ -114,7 +114,7 @@ impl Bucket {
                 let client = Arc::clone(&client);
                 async move { head(client.as_ref(), &key).await }
             });
-            futures_util::stream::iter(requests).buffered(AT_ONCE).collect::<Vec<_>>().await
+            futures_util::stream::iter(requests).buffered(MAX_CONCURRENT).collect::<Vec<_>>().await
         })?;
         let found = found.into_iter().zip(urls).map(|(found, url)| match found {
             Ok(meta) => Ok(Some(object(url.clone(), &meta))),
@@ -128,9 +128,11 @@ impl Bucket {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if it cannot be read or has more than `most` bytes.
-    pub fn get(&self, url: &ObjectUrl, most: u64) -> Result<(Bytes, Object)> {
-        self.read(url, most)?.map_err(|e| failure("read", url, e)).and_then(|read| within(url, most, read))
+    /// [`ErrorKind::Io`] if it cannot be read or has more than `max_bytes` bytes.
+    pub fn get(&self, url: &ObjectUrl, max_bytes: u64) -> Result<(Bytes, Object)> {
+        self.read(url, max_bytes)?
+            .map_err(|e| failure("read", url, e))
+            .and_then(|read| check_size(url, max_bytes, read))
     }
 
     /// Like [`Self::get`], but returns `None` if the object does not exist.
@@ -138,22 +140,23 @@ impl Bucket {
     /// # Errors
     ///
     /// Same as [`Self::get`].
-    pub fn find(&self, url: &ObjectUrl, most: u64) -> Result<Option<(Bytes, Object)>> {
-        match self.read(url, most)? {
+    pub fn find(&self, url: &ObjectUrl, max_bytes: u64) -> Result<Option<(Bytes, Object)>> {
+        match self.read(url, max_bytes)? {
             Err(e @ Failure::NotFound { .. }) if url.is_server() || !is_bucket_missing(&e) => Ok(None),
-            read => {
-                read.map_err(|e| failure("read", url, e)).and_then(|read| within(url, most, read)).map(Some)
-            }
+            read => read
+                .map_err(|e| failure("read", url, e))
+                .and_then(|read| check_size(url, max_bytes, read))
+                .map(Some),
         }
     }
 
-    /// Reads an object; omits its content if it is larger than `most` bytes.
-    fn read(&self, url: &ObjectUrl, most: u64) -> Result<Result<(Bytes, ObjectMeta), Failure>> {
+    /// Reads an object; omits its content if it is larger than `max_bytes` bytes.
+    fn read(&self, url: &ObjectUrl, max_bytes: u64) -> Result<Result<(Bytes, ObjectMeta), Failure>> {
         let (client, key) = (self.client()?, key(url)?);
         runtime::current()?.wait(async move {
-            let got = again(|| client.get(&key)).await?;
+            let got = retry_truncated(|| client.get(&key)).await?;
             let meta = got.meta.clone();
-            let bytes = if meta.size > most { Bytes::new() } else { got.bytes().await? };
+            let bytes = if meta.size > max_bytes { Bytes::new() } else { got.bytes().await? };
             Ok((bytes, meta))
         })
     }
@@ -181,12 +184,12 @@ impl Bucket {
                 async move {
                     let range = Some(GetRange::Bounded(range));
                     let options = GetOptions { range, if_match, ..GetOptions::default() };
-                    let got = again(|| client.get_opts(&key, options.clone())).await?;
+                    let got = retry_truncated(|| client.get_opts(&key, options.clone())).await?;
                     let (size, etag) = (got.meta.size, got.meta.e_tag.clone());
                     Ok::<_, Failure>((got.bytes().await?, size, etag))
                 }
             });
-            let mut stream = futures_util::stream::iter(requests).buffered(AT_ONCE);
+            let mut stream = futures_util::stream::iter(requests).buffered(MAX_CONCURRENT);
             let mut parts = Vec::new();
             while let Some(part) = stream.next().await {
                 parts.push(part?);
@@ -198,20 +201,17 @@ impl Bucket {
         let mut all = Vec::with_capacity(parts.len());
         for ((part, size, tag), range) in parts.into_iter().zip(ranges) {
             if size != bytes {
-                return Err(Error::corrupt(format!("the object has {size} bytes, {bytes} are expected"))
+                return Err(Error::corrupt(format!("the object has {size} bytes, expected {bytes}"))
                     .at_path(url.as_path())
-                    .help("it was altered or cut short; restore it or convert again"));
+                    .help("it was altered or truncated; restore it or convert again"));
             }
             if tag != found {
                 return Err(changed(url));
             }
-            if part.len() as u64 != range.end - range.start {
-                return Err(Error::new(
-                    ErrorKind::Io,
-                    "the store sent another number of bytes than was asked for",
-                )
-                .at_path(url.as_path())
-                .at_offset(range.start));
+            let requested = range.end - range.start;
+            if part.len() as u64 != requested {
+                let message = format!("the store sent {} bytes instead of {requested}", part.len());
+                return Err(Error::new(ErrorKind::Io, message).at_path(url.as_path()).at_offset(range.start));
             }
             all.push(part);
         }
@@ -227,17 +227,17 @@ impl Bucket {
         let (client, key) = (self.client()?, key(url)?);
         let payload = content.clone();
         let put = runtime::current()?.wait(async move {
-            again(|| client.put_opts(&key, payload.clone().into(), PutMode::Create.into())).await
+            retry_truncated(|| client.put_opts(&key, payload.clone().into(), PutMode::Create.into())).await
         })?;
         match put {
             Ok(_) => Ok(Created::New),
             Err(Failure::AlreadyExists { .. } | Failure::Precondition { .. }) => {
-                let (there, _) = self.get(url, u64::MAX)?;
-                Ok(if there == content { Created::Same } else { Created::Other })
+                let (existing, _) = self.get(url, u64::MAX)?;
+                Ok(if existing == content { Created::Same } else { Created::Other })
             }
             // The response may have been lost after the object was created.
             Err(e) => match self.get(url, content.len() as u64) {
-                Ok((there, _)) if there == content => Ok(Created::Same),
+                Ok((existing, _)) if existing == content => Ok(Created::Same),
                 _ => Err(failure("write", url, e)),
             },
         }
@@ -251,7 +251,7 @@ impl Bucket {
     pub fn put(&self, url: &ObjectUrl, content: Bytes) -> Result<()> {
         let (client, key) = (self.client()?, key(url)?);
         let put = runtime::current()?
-            .wait(async move { again(|| client.put(&key, content.clone().into())).await })?;
+            .wait(async move { retry_truncated(|| client.put(&key, content.clone().into())).await })?;
         put.map(|_| ()).map_err(|e| failure("write", url, e))
     }
 
@@ -272,7 +272,7 @@ impl Bucket {
     /// [`ErrorKind::Io`] if the store refuses.
     pub fn delete(&self, url: &ObjectUrl) -> Result<()> {
         let (client, key) = (self.client()?, key(url)?);
-        match runtime::current()?.wait(async move { again(|| client.delete(&key)).await })? {
+        match runtime::current()?.wait(async move { retry_truncated(|| client.delete(&key)).await })? {
             Ok(()) | Err(Failure::NotFound { .. }) => Ok(()),
             Err(e) => Err(failure("delete", url, e)),
         }
@@ -282,7 +282,7 @@ impl Bucket {
 /// Requests the metadata of an object. Responses to HEAD have no body, so a refusal is repeated as GET to learn the
 /// reason.
 async fn head(client: &dyn ObjectStore, key: &Key) -> Result<ObjectMeta, Failure> {
-    let refused = match again(|| client.head(key)).await {
+    let refused = match retry_truncated(|| client.head(key)).await {
         Err(e @ (Failure::PermissionDenied { .. } | Failure::Unauthenticated { .. })) => e,
         answer => return answer,
     };
@@ -300,10 +300,14 @@ impl fmt::Debug for Bucket {
     }
 }
 
-/// Fails if the object is larger than `most` bytes.
-fn within(url: &ObjectUrl, most: u64, (bytes, meta): (Bytes, ObjectMeta)) -> Result<(Bytes, Object)> {
-    if meta.size > most {
-        let message = format!("the object has {} bytes, more than it should", meta.size);
+/// Fails if the object is larger than `max_bytes` bytes.
+fn check_size(
+    url: &ObjectUrl,
+    max_bytes: u64,
+    (bytes, meta): (Bytes, ObjectMeta),
+) -> Result<(Bytes, Object)> {
+    if meta.size > max_bytes {
+        let message = format!("the object has {} bytes, but the limit is {max_bytes}", meta.size);
         return Err(Error::new(ErrorKind::Io, message).at_path(url.as_path()));
     }
     Ok((bytes, object(url.clone(), &meta)))
@@ -315,7 +319,7 @@ pub(super) fn key(url: &ObjectUrl) -> Result<Key> {
         true => Key::from_url_path(url.key()),
         false => Key::parse(url.key()),
     };
-    parsed.map_err(|e| Error::usage("no object can have this address").at_path(url.as_path()).caused_by(e))
+    parsed.map_err(|e| Error::usage("the URL is not a valid object key").at_path(url.as_path()).caused_by(e))
 }
 
 pub(super) fn object(url: ObjectUrl, meta: &ObjectMeta) -> Object {

@@ -51,7 +51,7 @@ pub struct Cache {
 #[derive(Debug)]
 struct CacheState {
     dir: PathBuf,
-    most: u64,
+    max_bytes: u64,
     /// Bytes written by this process since it last measured the used space.
     uncounted: AtomicU64,
     /// Files that this process may have open.
@@ -81,15 +81,19 @@ pub(super) struct OpenFile {
 }
 
 impl Cache {
-    /// Opens the cache in `dir`, which is created if missing, with a limit of `most` bytes.
+    /// Opens the cache in `dir`, which is created if missing, with a limit of `max_bytes` bytes.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`](crate::error::ErrorKind) if the directory cannot be created or read.
-    pub fn open(dir: &Path, most: u64) -> Result<Self> {
+    pub fn open(dir: &Path, max_bytes: u64) -> Result<Self> {
         create_dir(dir)?;
-        let shared =
-            CacheState { dir: dir.to_owned(), most, uncounted: AtomicU64::new(0), slots: Mutex::default() };
+        let shared = CacheState {
+            dir: dir.to_owned(),
+            max_bytes,
+            uncounted: AtomicU64::new(0),
+            slots: Mutex::default(),
+        };
         let cache = Self { shared: Arc::new(shared) };
         cache.make_room()?;
         Ok(cache)
@@ -103,7 +107,7 @@ impl Cache {
     /// Returns the object of `bytes` bytes whose content has the hash `sha256`.
     pub(super) fn file(&self, sha256: &str, bytes: u64) -> Result<CachedFile> {
         if sha256.len() != NAME_BYTES || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(Error::corrupt("a SHA-256 of the manifest is not one"));
+            return Err(Error::corrupt(format!("the manifest contains an invalid SHA-256: {sha256:?}")));
         }
         let slot = Arc::new(FileSlot::default());
         if let Some(mut slots) = briefly(&self.shared.slots) {
@@ -115,7 +119,7 @@ impl Cache {
 
     /// Counts written bytes and, from time to time, removes objects that exceed the limit.
     fn wrote(&self, bytes: u64) -> Result<()> {
-        let limit = COUNT_AFTER_BYTES.min(self.shared.most / 8).max(1);
+        let limit = COUNT_AFTER_BYTES.min(self.shared.max_bytes / 8).max(1);
         if self.shared.uncounted.fetch_add(bytes, Ordering::Relaxed) + bytes < limit {
             return Ok(());
         }
@@ -145,7 +149,7 @@ impl Cache {
         }
         objects.sort();
         for (_, bytes, data, hashes) in objects {
-            if sum <= self.shared.most {
+            if sum <= self.shared.max_bytes {
                 break;
             }
             // Hashes first: without them, all blocks count as missing.
@@ -244,9 +248,8 @@ impl OpenFile {
 
     fn keep(&self, block: u64, bytes: &[u8]) -> Result<()> {
         let fail = |e| {
-            Error::io("write the cache", &self.path, e).help(
-                "free space, or give the cache less with cache_bytes; another directory is named by cache_dir",
-            )
+            Error::io("write the cache", &self.path, e)
+                .help("free disk space, reduce cache_bytes, or choose another cache_dir")
         };
         self.data.write_all_at(bytes, block * BLOCK_BYTES).map_err(fail)?;
         self.hashes.write_all_at(&hash_of(bytes).to_le_bytes(), block * 8).map_err(fail)?;

@@ -20,11 +20,11 @@ use crate::error::{Error, Result};
 /// Time limit for retrying a request, unless `DSCONVERT_RETRY_SECONDS` sets another.
 const RETRY_SECONDS: u64 = 180;
 /// Maximum retries per request. The delay between them grows to 15 seconds.
-const RETRIES: usize = 20;
+const MAX_RETRIES: usize = 20;
 /// Timeout for a server that sends nothing.
-const SILENCE: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for connecting.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Store settings that complement the environment, such as `endpoint_url` or `aws_access_key_id`. The names are those
 /// of the environment variables in lower case.
@@ -47,19 +47,19 @@ impl Client {
 
 /// Creates a client with the credentials from the environment.
 pub(super) fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
-    // `reqwest` takes the provider of the process. An error means that a program that uses this library has chosen one.
+    // `reqwest` uses the default provider of the process. An error means that the program has already installed one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let seconds = std::env::var("DSCONVERT_RETRY_SECONDS").ok().and_then(|text| text.parse().ok());
     let retry = RetryConfig {
-        max_retries: RETRIES,
+        max_retries: MAX_RETRIES,
         retry_timeout: Duration::from_secs(seconds.unwrap_or(RETRY_SECONDS)),
         ..RetryConfig::default()
     };
     let options = ClientOptions::new()
         .with_allow_http(url.scheme() == "http" || has_plain_endpoint(settings))
         .with_timeout_disabled()
-        .with_read_timeout(SILENCE)
-        .with_connect_timeout(CONNECT);
+        .with_read_timeout(READ_TIMEOUT)
+        .with_connect_timeout(CONNECT_TIMEOUT);
     // Fails for names that the store does not support.
     macro_rules! with_settings {
         ($builder:expr) => {{
@@ -86,13 +86,14 @@ pub(super) fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
             .and_then(|builder| Ok(Client::listing(builder.with_url(root).with_retry(retry).build()?))),
     };
     made.map_err(|e| {
-        Error::usage("the store cannot be used as it is described").at_path(url.as_path()).caused_by(e).help(
-            "the page \"Use object storage\" of the documentation lists the variables of the environment",
-        )
+        Error::usage("invalid settings for the store")
+            .at_path(url.as_path())
+            .caused_by(e)
+            .help("\"Use object storage\" in the documentation lists the environment variables")
     })
 }
 
-/// Returns whether a configured endpoint has no TLS. Naming such an endpoint counts as permission.
+/// Returns whether a configured endpoint has no TLS. Configuring one counts as permission to use it.
 fn has_plain_endpoint(settings: &Settings) -> bool {
     let is_plain = |name: &str, value: &str| {
         let name = name.to_ascii_lowercase();
@@ -108,18 +109,18 @@ fn has_plain_endpoint(settings: &Settings) -> bool {
 /// Client for paginated listing.
 pub(super) type ListingClient = Arc<dyn PaginatedListStore>;
 
-/// Repeats a request while its response breaks off. The client does this itself only for object content. Otherwise it
+/// Repeats a request while its response is truncated. The client itself does this only for object content. Otherwise it
 /// retries only if there is no response, or one that reports a server error.
-pub(super) async fn again<T, F: Future<Output = Result<T, Failure>>>(
+pub(super) async fn retry_truncated<T, F: Future<Output = Result<T, Failure>>>(
     mut request: impl FnMut() -> F,
 ) -> Result<T, Failure> {
-    let mut cut_short = 0;
+    let mut failed = 0;
     loop {
         match request().await {
-            Err(e) if is_cut_short(&e) && cut_short < RETRIES => {
-                cut_short += 1;
+            Err(e) if is_cut_short(&e) && failed < MAX_RETRIES => {
+                failed += 1;
                 count_repeated_request();
-                pause(cut_short).await;
+                pause(failed).await;
             }
             result => return result,
         }

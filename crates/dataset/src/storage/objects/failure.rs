@@ -13,16 +13,16 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
         Failure::InvalidPath { source } => {
             Error::usage(format!("cannot {doing}: a key cannot be used as a path: {source}"))
                 .at_path(url.as_path())
-                .help("rename or delete that object, or name a prefix that it is not under")
+                .help("rename or delete that object, or choose a prefix that does not contain it")
         }
         missing if is_bucket_missing(&missing) => at(format!("cannot {doing}: there is no such bucket"))
             .help("check the name of the bucket, and the region and the endpoint in the environment"),
         missing if is_missing(&missing) => {
-            at(format!("cannot {doing}: there is no such object or bucket")).help("check the address")
+            at(format!("cannot {doing}: there is no such object or bucket")).help("check the URL")
         }
         refused if is_refused(&refused) && is_skewed(&refused) => {
             at(format!("cannot {doing}: the clock of this machine differs from that of the store"))
-                .help("set the clock, for example with NTP, and repeat the command")
+                .help("set the clock, for example with NTP, and run the command again")
         }
         refused if is_refused(&refused) => {
             at(format!("cannot {doing}: the store refuses these credentials ({})", reason(&refused)))
@@ -33,9 +33,9 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
             let help = if text.contains("metadata/instance") || text.contains("169.254.") {
                 credentials(url.scheme())
             } else if reason.contains("certificate") {
-                "check the address; name a file with the certificates of a private authority in SSL_CERT_FILE"
+                "check the URL; for a private certificate authority, set SSL_CERT_FILE to its certificates"
             } else {
-                "check the address, the credentials and the network; the same command goes on with --resume"
+                "check the URL, the credentials and the network, then run the same command with --resume"
             };
             // The client does not show why a connection failed.
             let message = match text.contains(&reason) {
@@ -71,7 +71,7 @@ pub fn is_cut_short(failure: &impl std::error::Error) -> bool {
 pub(super) fn changed(url: &ObjectUrl) -> Error {
     Error::new(ErrorKind::Io, "the object was replaced while it was read")
         .at_path(url.as_path())
-        .help("leave sources and datasets alone while they are read; start again")
+        .help("do not modify sources and datasets while they are read; start again")
 }
 
 fn credentials(scheme: &str) -> &'static str {

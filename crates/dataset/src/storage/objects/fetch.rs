@@ -12,8 +12,8 @@ use super::repeated::count_repeated_request;
 use super::runtime::PerProcess;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Maximum requests for a body that breaks off. If an object has an entity tag, the client itself requests the rest.
-const TRIES: u32 = 3;
+/// Maximum requests for a body that is truncated. If the object has an entity tag, the client itself requests the rest.
+const MAX_ATTEMPTS: u32 = 3;
 
 /// Fetches the non-empty `range` of `object`, which must not have changed since it was listed.
 ///
@@ -28,33 +28,33 @@ pub(super) async fn fetch(
     range: Range<u64>,
 ) -> Result<Bytes> {
     let (url, root) = (&object.url, object.url.root());
-    // The semaphore is open as long as the process runs.
+    // The semaphore is never closed, so this is always a permit.
     let _permit = runtime.permit().await;
     if let Some(error) = runtime.outages.check(root) {
         return Err(error.at_path(url.as_path()));
     }
-    let mut tries = 0;
+    let mut attempts = 0;
     loop {
-        tries += 1;
+        attempts += 1;
         return match get(client, key, object, range.clone()).await {
             Ok(Some(bytes)) => {
                 runtime.outages.end(root);
                 Ok(bytes)
             }
             Ok(None) => Err(changed(url)),
-            Err(Broken::Body(_)) if object.etag.is_none() && tries < TRIES => {
+            Err(FailedStage::Body(_)) if object.etag.is_none() && attempts < MAX_ATTEMPTS => {
                 count_repeated_request();
                 continue;
             }
-            // The client requested the rest of a body that broke off, but the object had been replaced.
-            Err(Broken::Body(e)) if is_precondition(&e) => Err(changed(url)),
-            Err(Broken::Request(e @ Failure::NotSupported { .. })) => {
-                Err(Error::new(ErrorKind::Io, "the server does not send parts of files")
+            // The client requested the rest of a truncated body, but the object had been replaced.
+            Err(FailedStage::Body(e)) if is_precondition(&e) => Err(changed(url)),
+            Err(FailedStage::Request(e @ Failure::NotSupported { .. })) => {
+                Err(Error::new(ErrorKind::Io, "the server does not support range requests")
                     .at_path(url.as_path())
                     .caused_by(e)
-                    .help("download the file first, and name the local file"))
+                    .help("download the file first and use the local copy"))
             }
-            Err(Broken::Request(e) | Broken::Body(e)) => {
+            Err(FailedStage::Request(e) | FailedStage::Body(e)) => {
                 let is_outage = matches!(e, Failure::Generic { .. });
                 let error = failure("read", url, e).at_offset(range.start);
                 if is_outage {
@@ -67,7 +67,7 @@ pub(super) async fn fetch(
 }
 
 /// Stage at which a request failed.
-enum Broken {
+enum FailedStage {
     Request(Failure),
     Body(Failure),
 }
@@ -78,7 +78,7 @@ async fn get(
     key: &Key,
     object: &Object,
     range: Range<u64>,
-) -> Result<Option<Bytes>, Broken> {
+) -> Result<Option<Bytes>, FailedStage> {
     let is_whole = range == (0..object.bytes);
     let length = range.end - range.start;
     let options = GetOptions {
@@ -89,7 +89,7 @@ async fn get(
     };
     let got = match client.get_opts(key, options).await {
         Err(Failure::Precondition { .. }) => return Ok(None),
-        got => got.map_err(Broken::Request)?,
+        got => got.map_err(FailedStage::Request)?,
     };
     let is_same = match (&object.etag, &got.meta.e_tag) {
         (Some(then), Some(now)) => bare(then) == bare(now),
@@ -98,7 +98,7 @@ async fn get(
     if !is_same || got.meta.size != object.bytes {
         return Ok(None);
     }
-    let bytes = got.bytes().await.map_err(Broken::Body)?;
+    let bytes = got.bytes().await.map_err(FailedStage::Body)?;
     Ok((bytes.len() as u64 == length).then_some(bytes))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Two kinds of keys do not fit a file tree. First, tools represent folders as empty objects whose key ends with a
 //! slash. Second, a key may have empty parts, `..` or control characters. The client rejects a listing page that
-//! contains such a key. Such pages are requested again in smaller ones until the key is alone and can be skipped.
+//! contains such a key. It is requested again in smaller pages until the key is alone on its page and can be skipped.
 
 use object_store::list::PaginatedListOptions;
 use object_store::path::Error as PathError;
@@ -10,14 +10,14 @@ use object_store::{Error as Failure, ObjectMeta};
 
 use super::super::object_url::ObjectUrl;
 use super::bucket::{Bucket, Object, object};
-use super::client::{ListingClient, again};
+use super::client::{ListingClient, retry_truncated};
 use super::failure::failure;
 use super::runtime;
 use crate::error::{Error, Result};
 
 /// Keys per page after a page of the default size was rejected. Stores send up to 1,000.
 const SMALLER_PAGE: usize = 100;
-/// Factor by which a page is smaller than the rejected one before it.
+/// Factor by which the page size shrinks after a rejected page and grows after an accepted one.
 const STEP: usize = 10;
 
 /// Objects under an address.
@@ -25,7 +25,7 @@ const STEP: usize = 10;
 pub struct FileListing {
     /// Objects in byte order of their keys.
     pub objects: Vec<Object>,
-    /// Keys that are not valid paths and were left out.
+    /// Keys that are not valid paths and were skipped.
     pub unusable: Vec<String>,
 }
 
@@ -58,8 +58,9 @@ impl Bucket {
     pub fn holds(&self, folder: &ObjectUrl) -> Result<bool> {
         let (store, prefix) = (self.listing_client(folder)?, prefix(folder));
         let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
-        let page = runtime::current()?
-            .wait(async move { again(|| store.list_paginated(prefix.as_deref(), options.clone())).await })?;
+        let page = runtime::current()?.wait(async move {
+            retry_truncated(|| store.list_paginated(prefix.as_deref(), options.clone())).await
+        })?;
         match page {
             Ok(page) => Ok(!page.result.objects.is_empty()),
             // There is a key, although it is not a valid path.
@@ -128,27 +129,29 @@ async fn list(
     prefix: Option<&str>,
 ) -> Result<(Vec<ObjectMeta>, Vec<String>), Failure> {
     let (mut objects, mut unusable): (Vec<ObjectMeta>, Vec<String>) = (Vec::new(), Vec::new());
-    // `None` leaves the page size to the store.
-    let mut most: Option<usize> = None;
+    // Maximum keys per page; `None` leaves it to the store.
+    let mut page_keys: Option<usize> = None;
     let mut page_token = None;
     loop {
         let options = PaginatedListOptions {
             offset: unusable.last().cloned(),
-            max_keys: most,
+            max_keys: page_keys,
             page_token: page_token.clone(),
             ..PaginatedListOptions::default()
         };
-        match again(|| store.list_paginated(prefix, options.clone())).await {
+        match retry_truncated(|| store.list_paginated(prefix, options.clone())).await {
             Ok(page) => {
                 objects.extend(page.result.objects);
                 if page.page_token.is_none() {
                     return Ok((objects, unusable));
                 }
                 page_token = page.page_token;
-                most = most.map(|most| most * STEP).filter(|&most| most <= SMALLER_PAGE);
+                page_keys = page_keys
+                    .map(|page_keys| page_keys * STEP)
+                    .filter(|&page_keys| page_keys <= SMALLER_PAGE);
             }
-            Err(Failure::InvalidPath { .. }) if most != Some(1) => {
-                most = Some(most.map_or(SMALLER_PAGE, |most| most / STEP).max(1));
+            Err(Failure::InvalidPath { .. }) if page_keys != Some(1) => {
+                page_keys = Some(page_keys.map_or(SMALLER_PAGE, |page_keys| page_keys / STEP).max(1));
             }
             Err(Failure::InvalidPath { source }) => {
                 let key = raw_key(&source).filter(|key| unusable.last() != Some(key));

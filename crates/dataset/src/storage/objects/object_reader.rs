@@ -17,11 +17,11 @@ use crate::error::{Error, Result};
 /// Maximum bytes per request.
 const PIECE_BYTES: u64 = 4 << 20;
 /// Minimum bytes of a request outside the announced range.
-const LEAST_BYTES: u64 = 64 << 10;
+const MIN_REQUEST_BYTES: u64 = 64 << 10;
 /// Growth factor of sequential requests: a request is this much larger than the one that ends where it starts.
 const GROWTH: u64 = 4;
-/// Number of announced pieces to request before they are read.
-const AHEAD: usize = 2;
+/// Number of announced pieces that are requested before they are read.
+const PREFETCHED_PIECES: usize = 2;
 /// Default limit for bytes held in memory; see [`ObjectReader::hold`].
 const HELD_BYTES: u64 = 4 * PIECE_BYTES;
 
@@ -56,8 +56,9 @@ struct ObjectPiece {
 }
 
 enum Content {
-    Here(Bytes),
-    UnderWay(Receiver<Result<Bytes>>),
+    Received(Bytes),
+    /// Receives the response.
+    Pending(Receiver<Result<Bytes>>),
 }
 
 impl ObjectReader {
@@ -124,10 +125,10 @@ impl ObjectReader {
         let now = state.time;
         let piece = &mut state.pieces[at];
         piece.used = now;
-        if let Content::UnderWay(receiver) = &piece.content {
+        if let Content::Pending(receiver) = &piece.content {
             let lost = |_| Err(Error::internal("a request to object storage ended without a result"));
             match receiver.recv().unwrap_or_else(lost) {
-                Ok(bytes) => piece.content = Content::Here(bytes),
+                Ok(bytes) => piece.content = Content::Received(bytes),
                 Err(error) => {
                     state.pieces.swap_remove(at);
                     return Err(error);
@@ -135,8 +136,8 @@ impl ObjectReader {
             }
         }
         let (start, bytes) = match &piece.content {
-            Content::Here(bytes) => (piece.range.start, bytes.clone()),
-            Content::UnderWay(_) => return Err(Error::internal("a piece of an object is not here")),
+            Content::Received(bytes) => (piece.range.start, bytes.clone()),
+            Content::Pending(_) => return Err(Error::internal("a piece of an object was not received")),
         };
         state.drop_old(offset);
         let from = (offset - start) as usize;
@@ -183,7 +184,7 @@ impl ObjectReader {
         });
         state.time += 1;
         let used = state.time;
-        state.pieces.push(ObjectPiece { range, content: Content::UnderWay(receiver), used });
+        state.pieces.push(ObjectPiece { range, content: Content::Pending(receiver), used });
         Ok(())
     }
 
@@ -199,7 +200,7 @@ impl ObjectReader {
         let is_ahead =
             |piece: &&ObjectPiece| piece.range.start > offset && state.announced.contains(&piece.range.start);
         let mut ahead = state.pieces.iter().filter(is_ahead).count();
-        let most = if current.is_some() { AHEAD } else { AHEAD + 1 };
+        let most = if current.is_some() { PREFETCHED_PIECES } else { PREFETCHED_PIECES + 1 };
         while ahead < most && state.requested < state.announced.end {
             if let Some(at) = state.find(state.requested) {
                 state.requested = state.pieces[at].range.end;
@@ -239,11 +240,11 @@ impl ReadState {
         }
         let before = self.pieces.iter().find(|piece| piece.range.end == offset);
         let grown = before.map_or(0, |piece| (piece.range.end - piece.range.start) * GROWTH);
-        let end = (offset + grown.clamp(LEAST_BYTES, PIECE_BYTES).max(most)).min(total);
+        let end = (offset + grown.clamp(MIN_REQUEST_BYTES, PIECE_BYTES).max(most)).min(total);
         // A read at the end of the object is a footer, whose start is not yet known.
         let passed = self.pieces.iter().map(|piece| piece.range.end).filter(|&passed| passed <= offset);
         let start = if end == total {
-            offset.min(total.saturating_sub(LEAST_BYTES)).max(passed.max().unwrap_or(0))
+            offset.min(total.saturating_sub(MIN_REQUEST_BYTES)).max(passed.max().unwrap_or(0))
         } else {
             offset
         };

@@ -33,9 +33,9 @@ impl Outages {
         (outage.failures >= FAILURES && outage.last.elapsed() < PAUSE).then(|| {
             let failures = outage.failures;
             let message =
-                format!("{store} has failed {failures} requests in a row, the last one: {}", outage.why);
+                format!("the last {failures} requests to {store} failed, most recently: {}", outage.why);
             Error::new(ErrorKind::Io, message)
-                .help("when it answers again, the same command goes on with --resume")
+                .help("once the store responds again, run the same command with --resume")
         })
     }
 
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_in_a_row_are_an_outage_until_an_answer() {
+    fn consecutive_failures_are_an_outage_until_a_response() {
         let outages = Outages::default();
         let error = Error::new(ErrorKind::Io, "refused");
         for _ in 0..FAILURES {

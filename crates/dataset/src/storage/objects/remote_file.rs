@@ -12,14 +12,14 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::super::object_url::ObjectUrl;
 use super::bucket::Bucket;
 use super::cache::{BLOCK_BYTES, Cache, CachedFile};
-use super::held::Held;
 use super::in_flight::InFlight;
+use super::memory_cache::MemoryCache;
 use crate::error::Result;
 
 /// Maximum bytes per request.
 const REQUEST_BYTES: u64 = 8 << 20;
 /// Interval for checking on a block that another thread is fetching.
-const WAIT: Duration = Duration::from_micros(500);
+const POLL_INTERVAL: Duration = Duration::from_micros(500);
 
 /// An object of known size, opened for random access. Bytes that were read are kept in the cache or, without one, in
 /// memory while there is room.
@@ -30,16 +30,16 @@ pub struct RemoteFile {
     bytes: u64,
     /// Entity tag of the first response. Later responses must have the same one.
     etag: OnceLock<Option<String>>,
-    kept: Kept,
+    store: BlockStore,
     in_flight: Arc<InFlight>,
     /// Hash of the address.
     id: u128,
 }
 
 #[derive(Debug)]
-enum Kept {
-    Cached(CachedFile),
-    Held(Arc<Held>),
+enum BlockStore {
+    Disk(CachedFile),
+    Memory(Arc<MemoryCache>),
 }
 
 impl RemoteFile {
@@ -57,24 +57,30 @@ impl RemoteFile {
         cache: &Cache,
         sha256: &str,
     ) -> Result<Self> {
-        Ok(Self::new(bucket, url, bytes, in_flight, Kept::Cached(cache.file(sha256, bytes)?)))
+        Ok(Self::new(bucket, url, bytes, in_flight, BlockStore::Disk(cache.file(sha256, bytes)?)))
     }
 
-    /// Opens the object of `bytes` bytes at `url` and keeps what is read in memory. Sends no request.
-    pub fn held(
+    /// Opens the object of `bytes` bytes at `url` and keeps what is read in `memory`. Sends no request.
+    pub fn in_memory(
         bucket: &Bucket,
         url: ObjectUrl,
         bytes: u64,
         in_flight: &Arc<InFlight>,
-        held: &Arc<Held>,
+        memory: &Arc<MemoryCache>,
     ) -> Self {
-        Self::new(bucket, url, bytes, in_flight, Kept::Held(Arc::clone(held)))
+        Self::new(bucket, url, bytes, in_flight, BlockStore::Memory(Arc::clone(memory)))
     }
 
-    fn new(bucket: &Bucket, url: ObjectUrl, bytes: u64, in_flight: &Arc<InFlight>, kept: Kept) -> Self {
+    fn new(
+        bucket: &Bucket,
+        url: ObjectUrl,
+        bytes: u64,
+        in_flight: &Arc<InFlight>,
+        store: BlockStore,
+    ) -> Self {
         let id = xxh3_128(url.as_str().as_bytes());
         let (bucket, in_flight) = (bucket.clone(), Arc::clone(in_flight));
-        Self { bucket, url, bytes, etag: OnceLock::new(), kept, in_flight, id }
+        Self { bucket, url, bytes, etag: OnceLock::new(), store, in_flight, id }
     }
 
     /// Returns the address, for messages.
@@ -96,8 +102,8 @@ impl RemoteFile {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        match &self.kept {
-            Kept::Cached(cached) => {
+        match &self.store {
+            BlockStore::Disk(cached) => {
                 let file = cached.opened()?;
                 self.fetch(
                     &range,
@@ -106,24 +112,25 @@ impl RemoteFile {
                 )?;
                 Ok(file.map().slice(range.start as usize..range.end as usize))
             }
-            Kept::Held(held) => self.read_held(held, &range),
+            BlockStore::Memory(memory) => self.read_in_memory(memory, &range),
         }
     }
 
-    /// Implements [`Self::read`] without a cache, where blocks just fetched may already have been evicted.
-    fn read_held(&self, held: &Held, range: &Range<u64>) -> Result<Bytes> {
+    /// Implements [`Self::read`] without a disk cache. Collects the blocks itself, because blocks that were just fetched
+    /// may already be evicted from memory.
+    fn read_in_memory(&self, memory: &MemoryCache, range: &Range<u64>) -> Result<Bytes> {
         let first = blocks(range).start;
         let found: RefCell<Vec<Option<Bytes>>> = RefCell::new(vec![None; blocks(range).count()]);
         let has = |block: u64| {
             let mut found = found.borrow_mut();
             let slot = &mut found[(block - first) as usize];
             if slot.is_none() {
-                *slot = held.get((self.id, block));
+                *slot = memory.get((self.id, block));
             }
             Ok(slot.is_some())
         };
         self.fetch(range, has, |block, bytes| {
-            held.keep((self.id, block), bytes.clone());
+            memory.keep((self.id, block), bytes.clone());
             found.borrow_mut()[(block - first) as usize] = Some(bytes);
             Ok(())
         })?;
@@ -172,7 +179,7 @@ impl RemoteFile {
             }
             self.request(&mine, &mut keep)?;
             if claim.blocks.len() < missing.len() {
-                std::thread::sleep(WAIT);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }
@@ -182,11 +189,11 @@ impl RemoteFile {
         if missing.is_empty() {
             return Ok(());
         }
-        let most = REQUEST_BYTES / BLOCK_BYTES;
+        let max_blocks = REQUEST_BYTES / BLOCK_BYTES;
         let mut runs: Vec<Range<u64>> = Vec::new();
         for &block in missing {
             match runs.last_mut() {
-                Some(run) if run.end == block && run.end - run.start < most => run.end += 1,
+                Some(run) if run.end == block && run.end - run.start < max_blocks => run.end += 1,
                 _ => runs.push(block..block + 1),
             }
         }

@@ -20,8 +20,8 @@ use crate::error::{Error, Result};
 
 /// Number of threads for connections. They only move bytes.
 const THREADS: usize = 2;
-/// Number of attempts before a lock counts as taken by a thread that does not exist in this process.
-const TRIES: u32 = 1000;
+/// Number of attempts before a lock counts as held by a thread that does not exist in this process.
+const LOCK_ATTEMPTS: u32 = 1000;
 /// Maximum concurrent requests for bytes of sources.
 const READS_AT_ONCE: usize = 128;
 
@@ -56,7 +56,7 @@ pub(super) fn current() -> Result<&'static PerProcess> {
     }
     // The lock may have been held during the fork; this thread then proceeds without it.
     let mut shared = None;
-    for _ in 0..TRIES {
+    for _ in 0..LOCK_ATTEMPTS {
         match SHARED.try_lock() {
             Ok(lock) => shared = Some(lock),
             Err(std::sync::TryLockError::Poisoned(lock)) => shared = Some(lock.into_inner()),

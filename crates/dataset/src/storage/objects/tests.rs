@@ -45,7 +45,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn objects_are_written_read_listed_and_deleted_under_faults() {
+fn objects_are_written_read_listed_and_deleted_despite_faults() {
     let (server, bucket) = started(Faults { page: 3, ..Faults::usual(4, 1) });
     for (name, len) in [("a/b.bin", 10), ("a-b", 0), ("a/ä &<ö>", 100_000), ("a/c", 1), ("b", 5), ("a/d", 2)]
     {
@@ -66,7 +66,7 @@ fn objects_are_written_read_listed_and_deleted_under_faults() {
         list("s3://bucket/set"),
         ["set/a-b", "set/a/b.bin", "set/a/c", "set/a/d", "set/a/ä &<ö>", "set/b"]
     );
-    assert_eq!(list("s3://bucket/set/a").len(), 4, "what only begins alike is not listed");
+    assert_eq!(list("s3://bucket/set/a").len(), 4, "keys that only share the prefix are not listed");
     let gone = url("s3://bucket/set/b");
     bucket.delete(&gone).unwrap();
     bucket.delete(&gone).unwrap();
@@ -76,7 +76,7 @@ fn objects_are_written_read_listed_and_deleted_under_faults() {
 }
 
 #[test]
-fn an_object_in_pieces_appears_when_it_is_whole() {
+fn a_multipart_object_appears_when_it_is_complete() {
     for faults in [Faults::default(), Faults::usual(5, 3)] {
         let (server, bucket) = started(faults);
         let bytes = content((20 << 20) + 17);
@@ -108,7 +108,7 @@ fn files_are_read_in_blocks_with_and_without_a_cache() {
         server.set_faults(Faults::usual(if seed == 0 { 0 } else { 4 }, seed));
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::open(dir.path(), 1 << 30).unwrap();
-        let held = Arc::new(Held::new(1 << 30));
+        let memory = Arc::new(MemoryCache::new(1 << 30));
         let in_flight = Arc::default();
         for cached in [None, Some(&cache)] {
             let open = || match cached {
@@ -116,7 +116,7 @@ fn files_are_read_in_blocks_with_and_without_a_cache() {
                     RemoteFile::cached(&bucket, url("s3://bucket/x"), end, &in_flight, cache, &sha256)
                         .unwrap()
                 }
-                None => RemoteFile::held(&bucket, url("s3://bucket/x"), end, &in_flight, &held),
+                None => RemoteFile::in_memory(&bucket, url("s3://bucket/x"), end, &in_flight, &memory),
             };
             let file = open();
             let mut before = 0;
@@ -127,7 +127,7 @@ fn files_are_read_in_blocks_with_and_without_a_cache() {
                     assert_eq!(file.read(range.clone()).unwrap(), wanted);
                 }
             }
-            assert_eq!(server.counts().requests, before, "what was fetched is kept");
+            assert_eq!(server.counts().requests, before, "fetched blocks are kept");
             for range in &ranges {
                 let wanted = &bytes[range.start as usize..range.end as usize];
                 assert!(file.read(range.clone()).unwrap() == wanted, "{range:?}");
@@ -135,13 +135,13 @@ fn files_are_read_in_blocks_with_and_without_a_cache() {
             let again = open();
             let before = server.counts().requests;
             assert!(again.read(0..end).unwrap() == bytes);
-            assert_eq!(server.counts().requests, before, "another reader of the object finds it");
+            assert_eq!(server.counts().requests, before, "another reader of the object uses the same blocks");
         }
     }
 }
 
 #[test]
-fn a_damaged_cache_costs_a_request_and_no_wrong_byte() {
+fn damaged_cache_blocks_are_fetched_again() {
     let bytes = content(3 << 20);
     let (server, bucket) = started(Faults::default());
     server.put("bucket/x", bytes.clone());
@@ -163,7 +163,7 @@ fn a_damaged_cache_costs_a_request_and_no_wrong_byte() {
 }
 
 #[test]
-fn the_cache_keeps_its_limit() {
+fn the_cache_stays_within_its_limit() {
     let (server, bucket) = started(Faults::default());
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::open(dir.path(), 4 << 20).unwrap();
@@ -184,13 +184,13 @@ fn the_cache_keeps_its_limit() {
 }
 
 #[test]
-fn an_object_that_is_replaced_is_never_mixed() {
+fn bytes_of_a_replaced_object_are_never_mixed() {
     let (server, bucket) = started(Faults::default());
     let bytes = content(3 << 20);
     server.put("bucket/x", bytes.clone());
     let opened = || {
-        let held = Arc::new(Held::new(1 << 30));
-        RemoteFile::held(&bucket, url("s3://bucket/x"), 3 << 20, &Arc::default(), &held)
+        let memory = Arc::new(MemoryCache::new(1 << 30));
+        RemoteFile::in_memory(&bucket, url("s3://bucket/x"), 3 << 20, &Arc::default(), &memory)
     };
     let file = opened();
     file.read(0..1).unwrap();
@@ -204,7 +204,7 @@ fn an_object_that_is_replaced_is_never_mixed() {
 }
 
 #[test]
-fn failures_say_what_to_do() {
+fn failures_have_help_texts() {
     let (server, bucket) = started(Faults { one_in: 1, kinds: vec![Fault::Denied], ..Faults::default() });
     let error = bucket.head(&url("s3://bucket/x")).unwrap_err();
     assert!(error.remedy().unwrap().contains("AWS_ACCESS_KEY_ID"), "{error}");
@@ -217,7 +217,7 @@ fn failures_say_what_to_do() {
 }
 
 #[test]
-fn requests_work_inside_of_another_runtime() {
+fn requests_work_inside_another_runtime() {
     let (server, bucket) = started(Faults::default());
     server.put("bucket/x", b"hello".to_vec());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -232,18 +232,18 @@ fn threads_that_need_the_same_block_send_one_request() {
     server.put("bucket/x", bytes.clone());
     let (dir, sha256) = (tempfile::tempdir().unwrap(), sha256(&bytes));
     let cache = Cache::open(dir.path(), 1 << 30).unwrap();
-    let (in_flight, held) = (Arc::default(), Arc::new(Held::new(1 << 30)));
+    let (in_flight, memory) = (Arc::default(), Arc::new(MemoryCache::new(1 << 30)));
     for cached in [false, true] {
         let before = server.counts().sent;
         std::thread::scope(|scope| {
             for thread in 0..8u64 {
-                let (bytes, sha256, cache, in_flight, held, bucket) =
-                    (&bytes, &sha256, &cache, &in_flight, &held, &bucket);
+                let (bytes, sha256, cache, in_flight, memory, bucket) =
+                    (&bytes, &sha256, &cache, &in_flight, &memory, &bucket);
                 scope.spawn(move || {
                     let at = url("s3://bucket/x");
                     let file = match cached {
                         true => RemoteFile::cached(bucket, at, 3 << 20, in_flight, cache, sha256).unwrap(),
-                        false => RemoteFile::held(bucket, at, 3 << 20, in_flight, held),
+                        false => RemoteFile::in_memory(bucket, at, 3 << 20, in_flight, memory),
                     };
                     for range in [thread * 7..(thread + 1) << 10, 0..3 << 20, thread..(1 << 20) + thread] {
                         assert!(
@@ -265,7 +265,7 @@ fn opened(bucket: &Bucket, name: &str) -> ObjectReader {
 }
 
 #[test]
-fn objects_are_read_as_files_are() {
+fn objects_are_read_like_files() {
     let (server, bucket) = started(Faults::usual(6, 3));
     let all = content((13 << 20) + 7);
     server.put("bucket/big", all.clone());
@@ -299,7 +299,7 @@ fn objects_are_read_as_files_are() {
 }
 
 #[test]
-fn few_requests_read_an_object_and_little_is_read_in_vain() {
+fn reads_need_few_requests_and_few_extra_bytes() {
     let (server, bucket) = started(Faults::default());
     let all = content(9 << 20);
     server.put("bucket/big", all.clone());
@@ -330,7 +330,7 @@ fn few_requests_read_an_object_and_little_is_read_in_vain() {
 }
 
 #[test]
-fn an_object_that_was_replaced_is_not_read() {
+fn a_replaced_object_is_not_read() {
     let (server, bucket) = started(Faults::default());
     server.put("bucket/x", content(6 << 20));
     let reader = opened(&bucket, "x");
@@ -346,7 +346,7 @@ fn an_object_that_was_replaced_is_not_read() {
 }
 
 #[test]
-fn markers_of_folders_are_not_files() {
+fn folder_markers_are_not_files() {
     let (server, bucket) = started(Faults { page: 2, ..Faults::default() });
     for key in ["p/", "p/a-b", "p/a/", "p/a/x", "p/empty", "p/none/", "p/z", "p/z-", "p/z/"] {
         server.put(&format!("bucket/{key}"), if key == "p/a-b" { vec![1] } else { Vec::new() });
@@ -358,7 +358,7 @@ fn markers_of_folders_are_not_files() {
 }
 
 #[test]
-fn keys_that_are_no_paths_are_passed_over() {
+fn keys_that_are_not_valid_paths_are_skipped() {
     let (server, bucket) = started(Faults { page: 400, ..Faults::usual(9, 1) });
     for number in 0..1000 {
         server.put(&format!("bucket/p/{number:04}"), vec![1]);

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::super::new_file::{Written, hex};
 use super::super::object_url::ObjectUrl;
-use super::client::again;
+use super::client::retry_truncated;
 use super::failure::failure;
 use super::runtime;
 use crate::error::Result;
@@ -20,9 +20,9 @@ use crate::error::Result;
 const PIECE_BYTES: usize = 8 << 20;
 /// Number of pieces after which the piece size doubles. 1,000 of 8 MiB, 1,000 of 16 MiB, and so on exceed 5 TiB, the
 /// maximum size of an object.
-const PIECES_OF_A_SIZE: usize = 1000;
+const PIECES_PER_SIZE: usize = 1000;
 /// Maximum pieces being sent at a time. Writing blocks until one of them is done.
-const UNDER_WAY: usize = 4;
+const MAX_IN_FLIGHT: usize = 4;
 
 /// An object being uploaded. It appears, complete, when [`Upload::finish`] returns. If dropped before, it never
 /// appears, and its pieces are removed if the store can be reached.
@@ -40,7 +40,7 @@ pub struct Upload {
 
 struct Pieces {
     upload: Box<dyn MultipartUpload>,
-    under_way: JoinSet<object_store::Result<()>>,
+    in_flight: JoinSet<object_store::Result<()>>,
 }
 
 impl Upload {
@@ -58,10 +58,10 @@ impl Upload {
     }
 
     fn piece_bytes(&self) -> usize {
-        PIECE_BYTES << (self.sent / PIECES_OF_A_SIZE).min(8)
+        PIECE_BYTES << (self.sent / PIECES_PER_SIZE).min(8)
     }
 
-    /// Sends the full piece and waits until there is room for another.
+    /// Sends the current piece. Blocks while the maximum number of pieces is in flight.
     fn send(&mut self) -> Result<()> {
         let payload = PutPayload::from(std::mem::take(&mut self.piece));
         self.sent += 1;
@@ -70,19 +70,20 @@ impl Upload {
         let sent = runtime::current()?.wait(async move {
             let mut pieces = match started {
                 Some(pieces) => pieces,
-                None => {
-                    Pieces { upload: again(|| client.put_multipart(&key)).await?, under_way: JoinSet::new() }
-                }
+                None => Pieces {
+                    upload: retry_truncated(|| client.put_multipart(&key)).await?,
+                    in_flight: JoinSet::new(),
+                },
             };
-            while pieces.under_way.len() >= UNDER_WAY {
-                if let Some(done) = pieces.under_way.join_next().await
+            while pieces.in_flight.len() >= MAX_IN_FLIGHT {
+                if let Some(done) = pieces.in_flight.join_next().await
                     && let Err(e) = flat(done)
                 {
                     pieces.abort().await;
                     return Err(e);
                 }
             }
-            pieces.under_way.spawn(pieces.upload.put_part(payload));
+            pieces.in_flight.spawn(pieces.upload.put_part(payload));
             Ok(pieces)
         })?;
         self.pieces = Some(sent.map_err(|e| failure("upload", &self.url, e))?);
@@ -101,15 +102,15 @@ impl Upload {
         match self.pieces.take() {
             None => {
                 let put = runtime::current()?
-                    .wait(async move { again(|| client.put(&key, last.clone())).await })?;
+                    .wait(async move { retry_truncated(|| client.put(&key, last.clone())).await })?;
                 put.map(drop).map_err(fail)?;
             }
             Some(mut pieces) => {
                 let done = runtime::current()?.wait(async move {
                     if last.content_length() > 0 {
-                        pieces.under_way.spawn(pieces.upload.put_part(last));
+                        pieces.in_flight.spawn(pieces.upload.put_part(last));
                     }
-                    while let Some(done) = pieces.under_way.join_next().await {
+                    while let Some(done) = pieces.in_flight.join_next().await {
                         if let Err(e) = flat(done) {
                             pieces.abort().await;
                             return Err(e);
@@ -126,8 +127,8 @@ impl Upload {
 
 impl Pieces {
     async fn abort(&mut self) {
-        self.under_way.abort_all();
-        // The pieces belong to no object. If this fails, the store's own rules remove them.
+        self.in_flight.abort_all();
+        // The pieces belong to no object. If this fails, the lifecycle rules of the bucket remove them.
         let _ = self.upload.abort().await;
     }
 }
@@ -138,11 +139,11 @@ fn flat(done: Result<object_store::Result<()>, tokio::task::JoinError>) -> objec
 
 impl Write for Upload {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let most = self.piece_bytes();
-        if self.piece.len() >= most {
+        let piece_bytes = self.piece_bytes();
+        if self.piece.len() >= piece_bytes {
             self.send().map_err(io::Error::other)?;
         }
-        let taken = bytes.len().min(most - self.piece.len());
+        let taken = bytes.len().min(piece_bytes - self.piece.len());
         self.piece.extend_from_slice(&bytes[..taken]);
         self.sha256.update(&bytes[..taken]);
         self.bytes += taken as u64;

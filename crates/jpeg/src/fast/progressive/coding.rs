@@ -1,4 +1,4 @@
-//! The four codings of a block in a progressive scan (T.81, G.1.2).
+//! Block coding of the four kinds of progressive scan (T.81, G.1.2).
 
 use super::super::bit_reader::BitReader;
 use super::super::coded_blocks::CodedBlock;
@@ -7,16 +7,15 @@ use super::symbols::{take, take_signed, take_symbol};
 use crate::block::ZIGZAG_INDEX;
 use crate::huffman_table::HuffmanTable;
 
-/// Bits that are read after one refill, at most.
+/// Maximum bits read after one refill.
 const TAKEN_BITS: u32 = 32;
 
-/// Reads the blocks of a scan, in their order.
+/// Reads the blocks of a scan in order.
 pub(super) trait BlockCoding {
     /// Starts a segment.
     fn restart(&mut self);
 
-    /// Reads what the scan codes of a block of a component. `nonzero` has a bit for each AC coefficient that is not
-    /// zero.
+    /// Reads the part of a component's block that the scan codes. `nonzero` has a bit for each nonzero AC coefficient.
     fn block(
         &mut self,
         reader: &mut BitReader<'_>,
@@ -25,7 +24,7 @@ pub(super) trait BlockCoding {
         nonzero: &mut u64,
     ) -> Result<(), Declined>;
 
-    /// Returns whether a segment may end here: no run of ended blocks goes on.
+    /// Returns whether a segment may end here: no EOB run is in progress.
     fn may_end(&self) -> bool;
 }
 
@@ -71,7 +70,7 @@ impl BlockCoding for DcFirst<'_> {
     }
 }
 
-/// A scan that adds one bit to DC coefficients.
+/// A refinement scan of DC coefficients: adds one bit to each.
 pub(super) struct DcRefined {
     bit: i16,
 }
@@ -164,10 +163,10 @@ impl BlockCoding for AcFirst<'_> {
     }
 }
 
-/// A scan that adds one bit to a band of AC coefficients.
+/// A refinement scan of a band of AC coefficients: adds one bit to each.
 ///
-/// Coefficients that are not zero get a bit each, in their order; zeros between them are counted by runs. Both are found
-/// in the bits of `nonzero`, without looking at the coefficients.
+/// Nonzero coefficients get one bit each, in order; the zeros between them are counted by runs. The bits of `nonzero`
+/// locate both without reading the coefficients.
 pub(super) struct AcRefined<'a> {
     table: HuffmanTable<'a>,
     /// The coefficients of the band, as bits.
@@ -237,8 +236,8 @@ impl BlockCoding for AcRefined<'_> {
     }
 }
 
-/// Clears the lowest `run` bits that are set in `zeros`. Short runs, which are most, take no branch: their length cannot
-/// be predicted.
+/// Clears the lowest `run` bits that are set in `zeros`. Short runs, the most common ones, take no branch, because
+/// their length is unpredictable.
 #[inline(always)]
 fn after_run(zeros: u64, run: u8) -> u64 {
     let without_lowest = |bits: u64| bits & bits.wrapping_sub(1);
@@ -251,7 +250,7 @@ fn after_run(zeros: u64, run: u8) -> u64 {
     rest
 }
 
-/// Reads a bit for each of `coefficients`, which are not zero. If it is set, the coefficient moves away from zero by
+/// Reads a bit for each of `coefficients`, all of them nonzero. If it is set, the coefficient moves away from zero by
 /// `bit`.
 #[inline(always)]
 fn refine(

@@ -31,12 +31,12 @@ pub(super) struct ProgressiveImage {
 struct ComponentBlocks {
     /// Row by row, including blocks that only complete MCUs.
     blocks: Vec<CodedBlock>,
-    /// For each block, a bit for each AC coefficient that is not zero, by its zigzag index.
+    /// For each block, a bit for each nonzero AC coefficient, by zigzag index.
     nonzero: Vec<u64>,
     /// Blocks per row.
     stride: usize,
     /// Columns and rows of blocks with pixels of the image.
-    own: (usize, usize),
+    in_image: (usize, usize),
     /// Columns and rows of blocks per MCU.
     per_mcu: (usize, usize),
 }
@@ -57,7 +57,7 @@ impl ProgressiveImage {
         }
     }
 
-    /// Reads all scans of `layout`, which has one or three components. `data` is a buffer.
+    /// Reads all scans of `layout`, which has one or three components. `data` is a reusable buffer.
     pub(super) fn read(
         &mut self,
         backend: impl Backend,
@@ -69,7 +69,7 @@ impl ProgressiveImage {
             let (across, down) = (component.horizontal, component.vertical);
             blocks.stride = mcus.0 * across;
             blocks.per_mcu = (across, down);
-            blocks.own = layout.blocks_with_pixels(component);
+            blocks.in_image = layout.blocks_with_pixels(component);
             let count = blocks.stride * mcus.1 * down;
             blocks.blocks.clear();
             blocks.nonzero.clear();
@@ -128,7 +128,7 @@ impl ProgressiveImage {
         })
     }
 
-    /// Returns the blocks that are needed, as [`McuSource`]. `parts` are those of each component.
+    /// Returns a source of the needed blocks. `parts` is the needed part of the blocks, per component.
     pub(super) fn blocks(&self, columns: usize, parts: [BlockPart; 3]) -> ProgressiveBlocks<'_> {
         ProgressiveBlocks { image: self, columns, parts }
     }

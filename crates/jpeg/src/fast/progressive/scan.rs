@@ -26,13 +26,13 @@ impl<C: BlockCoding> NullaryFnOnce for ReadScan<'_, C> {
     fn call(self) -> Self::Output {
         let Self { mut coding, scan, mcus, mut segments, components } = self;
         let restart = if scan.restart == 0 { usize::MAX } else { scan.restart };
-        // A component that is alone in its scan has only the blocks with pixels of the image, one per MCU.
+        // A scan of a single component contains only blocks with pixels of the image, one per MCU.
         let alone = match &scan.components[..] {
             [component] => Some(component.index),
             _ => None,
         };
         let (columns, rows) = match alone {
-            Some(index) => components.get(index).ok_or(Declined)?.own,
+            Some(index) => components.get(index).ok_or(Declined)?.in_image,
             None => mcus,
         };
         // Starts in the state at the end of a segment.

@@ -1,4 +1,4 @@
-//! The rows of an epoch, window by window.
+//! Packs the documents of an epoch into rows, window by window.
 
 use dsconvert_dataset::error::Result;
 use dsconvert_dataset::packing::{Document, Row, Window};
@@ -8,7 +8,7 @@ use super::super::options::Shuffle;
 use super::super::order::{Epoch, Order};
 use super::{PackCursor, PackOptions};
 
-/// The rows of an epoch, one after another.
+/// Produces the rows of an epoch in order, from a cursor on.
 #[derive(Debug)]
 pub(super) struct RowSource<'a, L> {
     lengths: &'a L,
@@ -23,9 +23,9 @@ pub(super) struct RowSource<'a, L> {
 #[derive(Debug)]
 struct OpenWindow {
     window: Window,
-    /// Order of its rows.
+    /// Order of the rows in the window.
     order: Order,
-    /// The position of the next window.
+    /// Where the next window starts.
     next: PackCursor,
 }
 
@@ -74,7 +74,7 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         left
     }
 
-    /// Moves on to the next window when all rows of this one are done.
+    /// Moves the cursor to the next window when all rows of this one are done.
     fn leave_when_done(&mut self) {
         if let Some(open) = &self.open
             && self.cursor.row >= open.window.rows()
@@ -91,7 +91,7 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         // Documents that have tokens, and their positions in the order.
         let (mut documents, mut positions) = (Vec::new(), Vec::new());
         let (mut tokens, mut next) = (0u64, start);
-        // Packing a window that does not fill a row would be in vain.
+        // A window of fewer than `seq_len` tokens cannot fill a row, so it is extended.
         while next < records && ((documents.len() as u64) < options.window || tokens < options.seq_len) {
             let id = self.order.at(next);
             let length = lengths.length_of(id)?;

@@ -42,7 +42,7 @@ fn any_options() -> impl Strategy<Value = PackOptions> {
 
 proptest! {
     #[test]
-    fn every_token_comes_once(lengths in any_lengths(), options in any_options(), micro_batches in 1u64..4) {
+    fn every_token_occurs_once(lengths in any_lengths(), options in any_options(), micro_batches in 1u64..4) {
         let plan = plan(&lengths, &options, micro_batches);
         let steps = steps(&plan, &plan.start(2));
         let rows = plan.rows(2).unwrap();
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn resuming_anywhere_goes_on(
+    fn resuming_anywhere_yields_the_same_steps(
         lengths in any_lengths(), options in any_options(), micro_batches in 1u64..4, stop: prop::sample::Index,
     ) {
         let all = {
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn a_state_that_lies_never_panics(
+    fn a_forged_state_never_panics(
         lengths in any_lengths(), options in any_options(), document in 0u64..200, token: u64, row: u64,
     ) {
         let plan = plan(&lengths, &options, 1);
@@ -131,7 +131,7 @@ fn best_fit_fills_rows_and_concat_fills_all_but_one() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_options_and_states_are_refused() {
     let lengths = || LengthsInMemory::new(vec![5, 6]);
     let good = PackOptions::new(8, 2);
     for (options, what) in [
@@ -149,6 +149,6 @@ fn what_cannot_be_is_refused() {
     let plan = |seed| PackPlan::new("data", lengths(), good.clone(), seed, 1).unwrap();
     let saved = plan(1).start(0);
     assert_eq!(plan(2).steps(&saved).err().unwrap().kind(), ErrorKind::Usage);
-    let behind = PackState { cursor: PackCursor { document: 3, ..saved.cursor }, ..saved };
-    assert_eq!(plan(1).steps(&behind).err().unwrap().kind(), ErrorKind::OutOfRange);
+    let beyond = PackState { cursor: PackCursor { document: 3, ..saved.cursor }, ..saved };
+    assert_eq!(plan(1).steps(&beyond).err().unwrap().kind(), ErrorKind::OutOfRange);
 }

@@ -12,7 +12,7 @@ use super::super::state::Position;
 use super::super::window::Item;
 use super::BatchPlan;
 
-/// The bucket of a step and the position of the step in it.
+/// The bucket that holds a step, and the step's position in it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepPlace<'a> {
     pub(super) index: usize,
@@ -22,23 +22,23 @@ pub(super) struct StepPlace<'a> {
 }
 
 impl<L: Lengths> BatchPlan<L> {
-    /// Returns the bucket of a step and the position of the step in it.
+    /// Returns the bucket that holds a step, and the step's position in it.
     pub(super) fn place(&self, at: Position) -> Result<StepPlace<'_>> {
         let (buckets, full_steps) = (self.buckets(at.epoch), self.full_steps(at.epoch));
         let step = if at.step < full_steps {
             self.order_of_steps(at.epoch).at(at.step)
         } else {
-            // The step that is not full is last, also in its bucket.
+            // The short step stays last, in the epoch and in its bucket.
             at.step
         };
-        let behind = buckets.partition_point(|b| b.first_step <= step);
-        let found = behind.checked_sub(1).and_then(|index| Some((index, buckets.get(index)?)));
+        let next_bucket = buckets.partition_point(|b| b.first_step <= step);
+        let found = next_bucket.checked_sub(1).and_then(|index| Some((index, buckets.get(index)?)));
         match found {
             Some((index, bucket)) if at.step < self.steps() => {
                 Ok(StepPlace { index, bucket, step: step - bucket.first_step })
             }
             _ => {
-                let what = format!("an epoch has {} steps, not {}", self.steps(), at.step);
+                let what = format!("there is no step {} in an epoch of {} steps", at.step, self.steps());
                 Err(Error::new(ErrorKind::OutOfRange, what))
             }
         }
@@ -88,18 +88,18 @@ impl<L: Lengths> BatchPlan<L> {
         let length = self.options.used(self.lengths.length_of(record)?);
         if length < bucket.shortest || length > bucket.longest {
             let what = format!(
-                "the record index gives it length {length}, the length index {} to {}",
+                "the record has length {length} in the record index, but {} to {} in the length index",
                 bucket.shortest, bucket.longest
             );
             return Err(Error::corrupt(what)
                 .at_row(record)
-                .help("an index was altered; `dsconvert inspect --verify` tells which"));
+                .help("an index was altered; `dsconvert inspect --verify` names it"));
         }
         Ok(Item { record, length })
     }
 
     /// Returns whether the numbers of an order are record ordinals. Otherwise they are ranks, which exclude records
-    /// over the budget. For a full shuffle, it makes no difference.
+    /// over the budget. A full shuffle uses ranks, as it does not depend on the stored order.
     fn in_record_order(&self) -> bool {
         !matches!(self.options.bucket, BucketBy::Length(_)) && self.options.shuffle != Shuffle::Full
     }
@@ -157,8 +157,8 @@ impl<L: Lengths> BatchPlan<L> {
         for bucket in self.cuttings.iter().flat_map(|cutting| &cutting.buckets) {
             let window = self.window_records(bucket).unwrap_or(0).min(bucket.records);
             if window > MAX_WINDOW_RECORDS {
-                let what = format!("a window of {window} records is more than {MAX_WINDOW_RECORDS}");
-                return Err(Error::usage(what).help("sort fewer steps together"));
+                let what = format!("a window of {window} records exceeds the limit of {MAX_WINDOW_RECORDS}");
+                return Err(Error::usage(what).help("lower window_steps"));
             }
         }
         Ok(())

@@ -30,7 +30,7 @@ fn random_padding(lengths: &[u64], budget: u64) -> f64 {
 }
 
 #[test]
-fn buckets_waste_little_where_random_batches_waste_much() {
+fn buckets_need_little_padding_where_random_batches_need_much() {
     let lengths = text_lengths(60_000, 8192);
     let random = random_padding(&lengths, 16_384);
     assert!(random > 0.4, "random batches: {random}");
@@ -47,7 +47,7 @@ fn buckets_waste_little_where_random_batches_waste_much() {
 
 /// Few records and eight micro-batches per step: lengths are so sparse that most steps are graded.
 #[test]
-fn small_datasets_on_many_ranks_waste_little() {
+fn small_datasets_on_many_ranks_need_little_padding() {
     let lengths = text_lengths(8_000, 8192);
     let plan = plan(&lengths, &BatchOptions::new(BatchSize::MaxTokens(16_384)), 8).unwrap();
     assert!(plan.buckets(0).iter().any(|bucket| bucket.graded.is_some()));
@@ -65,7 +65,7 @@ fn geometric_buckets_are_nearly_as_good() {
 }
 
 #[test]
-fn windows_of_block_shuffled_records_are_read_from_few_places() {
+fn windows_of_block_shuffled_records_read_few_blocks() {
     let lengths = text_lengths(20_000, 8192);
     let options = BatchOptions {
         bucket: BucketBy::Windows { steps: 8 },
@@ -81,7 +81,7 @@ fn windows_of_block_shuffled_records_are_read_from_few_places() {
 }
 
 #[test]
-fn sorted_windows_save_padding_of_fixed_batches() {
+fn sorted_windows_reduce_the_padding_of_fixed_size_batches() {
     let lengths = text_lengths(30_000, 8192);
     let measure = |bucket| {
         let options = BatchOptions { bucket, ..BatchOptions::new(BatchSize::BatchSize(32)) };
@@ -125,9 +125,9 @@ fn repeated(plan: &BatchPlan<LengthsInMemory>, epochs: u64) -> (f64, f64, f64) {
     (identical as f64 / batches as f64, met as f64 / pairs as f64, padding)
 }
 
-/// Few batches recur in the next epoch, at the padding of buckets that are the same in every epoch.
+/// Few batches recur in the next epoch, and the padding is that of buckets that are the same in every epoch.
 #[test]
-fn epochs_mix_though_records_are_few() {
+fn cuttings_regroup_small_datasets_between_epochs() {
     for (records, budget, micro_batches) in [
         (1_000, 4_096, 1),
         (4_000, 16_384, 1),
@@ -166,7 +166,7 @@ fn corpus_lengths() -> Vec<u64> {
 }
 
 #[test]
-fn documents_of_a_corpus_are_padded_little() {
+fn documents_of_a_corpus_need_little_padding() {
     let lengths = corpus_lengths();
     assert!(lengths.len() > 4_000);
     let random = random_padding(&lengths, 16_384);

@@ -1,4 +1,4 @@
-//! Replaces `decoded` in builds without a decoder.
+//! Stub of `decoded.rs` for builds without the feature `decode`.
 
 use std::sync::atomic::AtomicBool;
 
@@ -31,5 +31,5 @@ pub(in crate::loader) fn check_build() -> Result<()> {
 
 fn no_decoder() -> Error {
     Error::new(ErrorKind::Unsupported, "this build of dsconvert cannot decode images")
-        .help("build it with the feature `decode`, or ask for encoded images")
+        .help("build it with the feature `decode`, or set decode to false to load encoded images")
 }

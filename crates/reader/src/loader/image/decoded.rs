@@ -38,7 +38,7 @@ impl ImageRows<'_> {
         let bytes = height * width * channels;
         let total = bytes.checked_mul(self.rows).filter(|total| *total <= isize::MAX as usize);
         let total = total.ok_or_else(|| {
-            Error::usage("the batch is larger than memory can be").help("use a smaller batch size or crop")
+            Error::usage("the batch exceeds the address space").help("use a smaller batch size or crop")
         })?;
         let mut out = self.pool.take_many::<u8>(total)?;
         let mut blank = Vec::new();
@@ -105,7 +105,7 @@ impl ImageRows<'_> {
             Ok(Ok(())) => {}
             Ok(Err(reject)) => return Ok(Err(reject)),
             Err(panic) => {
-                // Its buffers may be inconsistent.
+                // The panic may have left the buffers inconsistent.
                 *scratch = DecodeScratch::default();
                 return Ok(Err(panic.into_reject()));
             }
@@ -114,7 +114,7 @@ impl ImageRows<'_> {
             mirror(pixels, width, channels);
         }
         if separate {
-            take_apart(interleaved, row);
+            deinterleave(interleaved, row);
         }
         Ok(Ok(()))
     }
@@ -127,11 +127,11 @@ impl ImageRows<'_> {
         let view = View::of(self.options, size.width, size.height, &mut random);
         if (view.out_height as usize, view.out_width as usize) != (height, width) {
             let what = format!(
-                "the image has {}×{} pixels, the first of its batch {width}×{height}",
+                "the image has {}×{} pixels, but the first image of its batch has {width}×{height}",
                 size.width, size.height
             );
             return Err(Error::usage(what).at_row(record.ordinal()).help(
-                "give the loader a crop (center_crop or random_resized_crop), use batches of 1, or convert with --resize and --crop to one size",
+                "set center_crop or random_resized_crop, use batches of 1, or convert to one size with resize and crop",
             ));
         }
         Ok((size, view))
@@ -200,7 +200,7 @@ fn mirror(pixels: &mut [u8], width: usize, channels: usize) {
 }
 
 /// Separates RGBRGB… into R…G…B….
-fn take_apart(interleaved: &[u8], planes: &mut [u8]) {
+fn deinterleave(interleaved: &[u8], planes: &mut [u8]) {
     let area = interleaved.len() / 3;
     let (red, rest) = planes.split_at_mut(area);
     let (green, blue) = rest.split_at_mut(area);
@@ -215,12 +215,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pixels_are_mirrored_and_taken_apart() {
+    fn pixels_are_mirrored_and_deinterleaved() {
         let mut pixels = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
         mirror(&mut pixels, 2, 3);
         assert_eq!(pixels, [4, 5, 6, 1, 2, 3, 10, 11, 12, 7, 8, 9]);
         let mut planes = [0; 12];
-        take_apart(&pixels, &mut planes);
+        deinterleave(&pixels, &mut planes);
         assert_eq!(planes, [4, 1, 10, 7, 5, 2, 11, 8, 6, 3, 12, 9]);
         let mut grey = [1, 2, 3, 4];
         mirror(&mut grey, 2, 1);

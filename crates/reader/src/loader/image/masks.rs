@@ -1,4 +1,5 @@
-//! Masks of a batch, with the view of their images, by nearest neighbour.
+//! Decodes masks into the array of a batch. They are cropped and flipped like their images, and resized by nearest
+//! neighbour.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +54,7 @@ impl ImageRows<'_> {
                 none => {
                     let total = area.checked_mul(self.rows).filter(|total| *total <= isize::MAX as usize);
                     let total = total.ok_or_else(|| {
-                        Error::usage("the batch is larger than memory can be")
+                        Error::usage("the batch exceeds the address space")
                             .help("use a smaller batch size or crop")
                     })?;
                     let mut bytes = self.pool.take_many::<u8>(total)?;
@@ -63,7 +64,7 @@ impl ImageRows<'_> {
             };
             if (samples.channels, samples.sample_bytes) != (mask.channels, mask.sample_bytes) {
                 let what = format!(
-                    "the mask has {} samples of {} bits per pixel, the first of its batch {} of {}",
+                    "the mask has {} samples of {} bits per pixel, but the first mask of its batch has {} of {}",
                     mask.channels,
                     mask.sample_bytes * 8,
                     samples.channels,
@@ -71,7 +72,7 @@ impl ImageRows<'_> {
                 );
                 return Err(Error::usage(what)
                     .at_row(record.ordinal())
-                    .help("use batches of 1, or convert masks of one kind"));
+                    .help("use batches of 1, or convert masks with one sample format"));
             }
             if let Some(out) = samples.bytes.chunks_exact_mut(area.max(1)).nth(row) {
                 let [rows, columns] = nearest(&view, size.width as usize, size.height as usize);

@@ -1,4 +1,4 @@
-//! Images as one array. The half that decodes is compiled only with the feature `decode`.
+//! Image columns of a batch. Decoding is compiled only with the feature `decode`.
 
 #[cfg_attr(not(feature = "decode"), path = "absent.rs")]
 mod decoded;
@@ -13,9 +13,9 @@ use super::pool::Pool;
 use crate::{Record, Split};
 
 /// The images of a batch.
-#[cfg_attr(not(feature = "decode"), expect(dead_code, reason = "there is nobody who decodes them"))]
+#[cfg_attr(not(feature = "decode"), expect(dead_code, reason = "only the decoder reads them"))]
 pub(super) struct ImageRows<'a> {
-    /// Names the records in errors.
+    /// Used to name the records in errors.
     pub(super) split: &'a Split,
     pub(super) records: &'a [Record],
     pub(super) rows: usize,

@@ -43,7 +43,7 @@ fn batches_do_not_depend_on_threads_or_prefetch() {
 }
 
 #[test]
-fn a_state_counts_what_was_handed_out_and_fits_other_layouts() {
+fn a_state_counts_returned_batches_and_fits_other_layouts() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Msgpack);
     let batchings: [Batching; 2] =
@@ -58,11 +58,11 @@ fn a_state_counts_what_was_handed_out_and_fits_other_layouts() {
             all(&mut Loader::new(split.clone(), of(0, 1)).unwrap()).iter().map(ids).collect();
         whole.sort();
         // Two ranks do one and a half steps. Then one or two ranks continue in the middle of the step.
-        let mut begun = Vec::new();
+        let mut done = Vec::new();
         let states: Vec<LoaderState> = (0..2)
             .map(|rank| {
                 let mut loader = Loader::new(split.clone(), of(rank, 2)).unwrap();
-                begun.extend(loader.by_ref().take(3).map(|batch| ids(&batch.unwrap())));
+                done.extend(loader.by_ref().take(3).map(|batch| ids(&batch.unwrap())));
                 assert_eq!(loader.remaining().unwrap(), loader.len().unwrap() - 3);
                 loader.state()
             })
@@ -72,7 +72,7 @@ fn a_state_counts_what_was_handed_out_and_fits_other_layouts() {
         let state: LoaderState = serde_json::from_str(&json).unwrap();
         assert_eq!((state.step(), state.micro_batches_done), (1, 2));
         for world in [1, 2] {
-            let mut found = begun.clone();
+            let mut found = done.clone();
             for rank in 0..world {
                 let mut loader = Loader::new(split.clone(), of(rank, world)).unwrap();
                 loader.restore(&state).unwrap();
@@ -88,7 +88,7 @@ fn a_state_counts_what_was_handed_out_and_fits_other_layouts() {
 }
 
 #[test]
-fn states_and_options_of_something_else_are_refused() {
+fn states_of_other_runs_and_invalid_options_are_refused() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let split = text_split(dir.path(), Format::Arrow);
     testing::write(other.path(), Format::Arrow, Kind::Text, &[&[49], &[50]]).unwrap();
@@ -159,7 +159,7 @@ fn ready(loader: &Loader, batches: usize) -> Vec<(u64, usize)> {
 }
 
 #[test]
-fn threads_go_on_with_the_next_epoch() {
+fn threads_continue_with_the_next_epoch() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
     let batchings: [Batching; 2] =
@@ -187,7 +187,7 @@ fn threads_go_on_with_the_next_epoch() {
                 assert!(loader.next_batch().unwrap().is_none());
                 assert_eq!(loader.state(), state);
             }
-            // Any epoch other than the next one starts anew, and the next one may be left halfway.
+            // An epoch other than the next one starts new threads, and an epoch may be left halfway.
             for epoch in [0, 1, 2, 2, 0] {
                 loader.set_epoch(epoch).unwrap();
                 let found: Vec<_> = loader.by_ref().take(2).map(|batch| ids(&batch.unwrap())).collect();
@@ -215,7 +215,7 @@ fn a_batch_keeps_its_memory_until_it_is_dropped() {
             held.push((batch, copy));
             if held.len() > 3 {
                 let (batch, copy) = held.remove(0);
-                assert_eq!(ids(&batch).2, copy, "it was written while it was held");
+                assert_eq!(ids(&batch).2, copy, "overwritten while it was held");
             }
         }
     }
@@ -237,7 +237,7 @@ fn columns_outlive_batch_and_loader() {
 }
 
 #[test]
-fn a_loader_ends_whatever_was_consumed() {
+fn an_epoch_can_be_left_at_any_batch() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
     for taken in [0, 1, 3, 100] {
@@ -253,7 +253,7 @@ fn a_loader_ends_whatever_was_consumed() {
 }
 
 #[test]
-fn waiting_has_an_end() {
+fn next_within_returns_at_its_deadline() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
     let mut loader = Loader::new(split, batches_of(10)).unwrap();
@@ -269,7 +269,7 @@ fn waiting_has_an_end() {
 }
 
 #[test]
-fn an_error_takes_the_place_of_its_batch_and_names_the_record() {
+fn an_error_replaces_its_batch_and_names_the_record() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Msgpack);
     // Alter a byte in the middle of the first shard.
@@ -292,7 +292,7 @@ fn an_error_takes_the_place_of_its_batch_and_names_the_record() {
                     assert_eq!(error.kind(), ErrorKind::Corrupt);
                     let place = error.place();
                     assert!(place.shard.is_some() && place.row.is_some(), "{error}");
-                    assert_eq!(loader.state(), before, "a batch that failed was not handed out");
+                    assert_eq!(loader.state(), before, "a failed batch is not counted");
                 }
             }
         }
@@ -301,7 +301,7 @@ fn an_error_takes_the_place_of_its_batch_and_names_the_record() {
 }
 
 #[test]
-fn a_thread_that_fails_is_an_error_and_not_the_end() {
+fn a_panic_while_making_a_batch_is_an_error_and_the_loader_continues() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
     for threads in [0, 1, 3] {
@@ -315,24 +315,24 @@ fn a_thread_that_fails_is_an_error_and_not_the_end() {
 }
 
 #[test]
-fn threads_that_fail_between_batches_are_an_error_for_every_caller() {
+fn a_panic_between_batches_is_an_error_of_every_later_call() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
     let mut loader = Loader::new(split, LoaderOptions { threads: 2, ..batches_of(5) }).unwrap();
     Arc::get_mut(&mut loader.assembler).unwrap().panic_between_batches = true;
-    // The caller makes batches as well, so the first ones may come before the threads have failed.
+    // The caller makes batches as well, so the first ones may be returned before the threads have failed.
     let failed = std::iter::from_fn(|| {
         std::thread::sleep(std::time::Duration::from_millis(100));
         Some(loader.next_batch())
     });
     let error = failed.take(8).find_map(Result::err).unwrap();
     assert_eq!(error.kind(), ErrorKind::Internal);
-    assert!(error.to_string().contains("as the test wants it"), "{error}");
+    assert!(error.to_string().contains("deliberate test failure"), "{error}");
     assert!(loader.next_batch().is_err());
 }
 
 #[test]
-fn a_loader_leaves_the_threads_of_another_process_alone() {
+fn a_forked_loader_continues_with_its_own_threads() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
     let expected: Vec<_> =
@@ -345,7 +345,7 @@ fn a_loader_leaves_the_threads_of_another_process_alone() {
 }
 
 #[test]
-fn a_last_short_step_gives_every_rank_as_many_batches() {
+fn every_rank_has_as_many_batches_in_the_last_step() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
     for last in [Last::Short, Last::Pad, Last::Drop, Last::Wrap] {
@@ -445,7 +445,7 @@ proptest! {
 }
 
 #[test]
-fn a_finisher_gets_each_batch_once_and_changes_no_order_or_state() {
+fn a_finisher_gets_each_batch_once_and_changes_neither_order_nor_state() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
     let batching: Batching = BatchOptions::new(BatchSize::BatchSize(4)).into();
@@ -454,7 +454,7 @@ fn a_finisher_gets_each_batch_once_and_changes_no_order_or_state() {
     for threads in [0, 3] {
         let finisher = |mut batch: Batch| {
             if batch.id().step == 2 {
-                return Err(Error::usage("as the test wants it"));
+                return Err(Error::usage("deliberate test failure"));
             }
             let sum: i64 = ids(&batch).2.iter().sum();
             batch.take_columns();
@@ -466,7 +466,7 @@ fn a_finisher_gets_each_batch_once_and_changes_no_order_or_state() {
         for (step, expected) in plain.iter().enumerate() {
             let made = loader.next_batch();
             if step == 2 {
-                assert_eq!(made.unwrap_err().to_string(), "as the test wants it");
+                assert_eq!(made.unwrap_err().to_string(), "deliberate test failure");
                 assert_eq!(loader.state().step(), 2, "an error is not counted");
                 continue;
             }

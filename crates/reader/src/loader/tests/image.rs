@@ -63,7 +63,7 @@ fn with(image: ImageOptions) -> LoaderOptions {
 }
 
 #[test]
-fn the_middle_is_what_a_whole_decode_has_there() {
+fn center_crops_match_a_whole_decode() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 20, false, None);
     let (h, w) = (18, 26);
@@ -126,7 +126,7 @@ fn random_crops_depend_on_seed_epoch_and_record_only() {
 }
 
 #[test]
-fn mirrored_images_are_mirrored() {
+fn hflip_mirrors_images() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 6, true, None);
     let pixels = |hflip| {
@@ -143,7 +143,7 @@ fn mirrored_images_are_mirrored() {
 }
 
 #[test]
-fn grey_is_one_channel_when_asked_for() {
+fn gray_images_have_one_channel() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 4, true, None);
     let image =
@@ -156,7 +156,7 @@ fn grey_is_one_channel_when_asked_for() {
 }
 
 #[test]
-fn images_smaller_than_the_crop_cover_it() {
+fn images_smaller_than_the_crop_are_enlarged() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 4, true, None);
     let image = ImageOptions { crop: Crop::center(100, 100), ..ImageOptions::default() };
@@ -250,7 +250,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     /// Altering any byte of any file results in the right pixels or in an error. It never results in a blank row, which
-    /// is only for broken images that were stored as they were.
+    /// is only for images that were already broken when they were stored.
     #[test]
     fn altered_files_never_give_wrong_pixels(
         format in prop::sample::select(Format::ALL.to_vec()),
@@ -292,7 +292,7 @@ proptest! {
 }
 
 #[test]
-fn empty_and_filled_up_batches_have_the_shape_of_the_crop() {
+fn empty_and_padded_batches_have_the_shape_of_the_crop() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 5, true, None);
     let image = ImageOptions { crop: Crop::center(8, 9), ..ImageOptions::default() };

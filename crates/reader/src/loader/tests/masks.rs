@@ -1,4 +1,4 @@
-//! Tests of masks and further images in batches, with the view of their image.
+//! Tests of masks and further images in batches: they are cropped and flipped like their image.
 
 use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::sample::{Record, Value};
@@ -68,7 +68,7 @@ fn with(image: ImageOptions) -> LoaderOptions {
 }
 
 #[test]
-fn masks_lie_on_their_images_in_every_view() {
+fn masks_align_with_their_images_for_every_crop() {
     let dir = tempfile::tempdir().unwrap();
     let split = split(dir.path(), None);
     for crop in [Crop::None, Crop::center(20, 30), Crop::center(96, 128), Crop::random_resized(24, 40)] {
@@ -104,7 +104,7 @@ fn masks_lie_on_their_images_in_every_view() {
                         let (x, y) = (at % width, at / width);
                         let expected = if valid[row] { mask[at] } else { 0 };
                         assert_eq!(mask[at], expected);
-                        assert!(!valid[row] || known.contains(&mask[at]), "values are not mixed");
+                        assert!(!valid[row] || known.contains(&mask[at]), "values are not interpolated");
                         let value = (deep[row * area + at] / 256) as u8;
                         assert!(known.contains(&value) && (!valid[row] || value == mask[at]));
                         let inside = (3..width - 3).contains(&x) && (3..height - 3).contains(&y);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn kept_fields_become_arrays_and_lists() {
+fn stored_fields_become_arrays_and_lists() {
     for format in Format::ALL {
         let dir = tempfile::tempdir().unwrap();
         let split = text_split(dir.path(), format);
@@ -55,7 +55,7 @@ fn images_can_stay_encoded_and_labels_may_be_missing() {
 }
 
 #[test]
-fn a_selection_is_all_that_is_read() {
+fn only_selected_fields_can_be_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Parquet).select(&["score"]).unwrap();
     let mut loader = Loader::new(split.clone(), batches_of(5)).unwrap();

@@ -82,7 +82,7 @@ fn packed_rows_hold_every_token_once() {
 /// A model that shifts labels itself computes its loss on each token except the first of a piece, predicted from the
 /// one before it.
 #[test]
-fn labels_for_models_that_shift_are_the_ids_but_the_first() {
+fn labels_for_models_that_shift_are_all_ids_but_the_first() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
     let batchings: [Batching; 2] =

@@ -13,11 +13,11 @@ use super::stop::EngineStop;
 use crate::outline::METASPACE;
 
 /// Maximum total size in bytes of the tokens of a stage. A normalizer may make them long.
-const MOST_BYTES: usize = 2 << 20;
+const MAX_BYTES: usize = 2 << 20;
 
 /// Maximum total size in bytes of tokens that are searched for with a DFA, which is faster than an NFA and needs up to a
 /// kilobyte per byte. By default, only up to 100 tokens get a DFA.
-const MOST_DFA_BYTES: usize = 4 << 10;
+const MAX_DFA_BYTES: usize = 4 << 10;
 
 /// Action for a matched string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,12 +96,12 @@ impl AddedTokens {
             return Err("an added token is empty after normalization".to_owned());
         }
         let bytes: usize = patterns.iter().map(|(string, _)| string.len()).sum();
-        if bytes > MOST_BYTES {
+        if bytes > MAX_BYTES {
             return Err("the added tokens are too long".to_owned());
         }
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
-            .kind((bytes <= MOST_DFA_BYTES).then_some(AhoCorasickKind::DFA))
+            .kind((bytes <= MAX_DFA_BYTES).then_some(AhoCorasickKind::DFA))
             .build(patterns.iter().map(|(string, _)| string.as_bytes()))
             .map_err(|e| format!("the added tokens cannot be searched for: {e}"))?;
         let is_letter = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphabetic());

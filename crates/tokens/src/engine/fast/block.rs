@@ -7,7 +7,7 @@
 use crate::masks::{ByteMasks, HIGH_BITS, WINDOW};
 
 /// Minimum number of ASCII bytes for which a block is worthwhile.
-const FEWEST: usize = 8;
+const MIN_BLOCK_BYTES: usize = 8;
 
 /// The bytes of a block and their classes. Bit `i` is for byte `i`; a byte in no class is any other character.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl<'a> AsciiBlock<'a> {
     #[inline(always)]
     pub(super) fn at(masks: impl ByteMasks, bytes: &'a [u8], at: usize) -> Option<Self> {
         let rest = bytes.get(at..)?;
-        let head = rest.first_chunk::<FEWEST>()?;
+        let head = rest.first_chunk::<MIN_BLOCK_BYTES>()?;
         if u64::from_ne_bytes(*head) & HIGH_BITS != 0 {
             return None;
         }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_in_its_class_everywhere() {
+    fn every_byte_is_in_its_class_at_every_position() {
         for byte in 0..=255u8 {
             for at in [0, 7, 8, 15, 16, 63] {
                 let mut window = [b'!'; WINDOW];
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_bytes_are_in_their_classes(window in prop::array::uniform32(any::<[u8; 2]>()), ascii: bool) {
+        fn random_bytes_are_in_their_classes(window in prop::array::uniform32(any::<[u8; 2]>()), ascii: bool) {
             let mut window: [u8; WINDOW] = window.concat().try_into().unwrap();
             if ascii {
                 window = window.map(|byte| byte & 0x7f);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_ends_before_what_is_not_ascii_and_at_the_end() {
+    fn a_block_ends_before_non_ascii_and_at_the_end_of_the_text() {
         let text = "0123456789 abcdefé!".repeat(9);
         let block = |at| AsciiBlock::at(Portable, text.as_bytes(), at);
         assert_eq!(block(0).unwrap().bytes, b"0123456789 abcdef");

@@ -3,7 +3,7 @@
 use super::byte_pairs::BytePairs;
 use super::bytemap::ByteMap;
 use super::cache::WordEncoder;
-use super::merges::{Merges, NONE, SMALL};
+use super::merges::{Merges, NO_MERGE, SMALL};
 use crate::bpe_file::{BpeVocab, ParsedBpe};
 use crate::error::EncodeError;
 
@@ -30,8 +30,8 @@ struct LastByte {
 }
 
 impl Bpe {
-    /// Creates a model from the one in a `tokenizer.json`, written in the alphabet of byte-level models. The error states
-    /// why the engine does not support the model.
+    /// Creates a model from the one in a `tokenizer.json`, which writes bytes in the [`byte_alphabet`]. The error
+    /// states why the engine does not support the model.
     pub(super) fn new(model: &ParsedBpe) -> Result<Self, String> {
         let vocab = &model.vocab;
         let ignore_merges = model.settings.ignore_merges == Some(true);
@@ -50,7 +50,7 @@ impl Bpe {
             Ok(bytes)
         };
         let bytes = tokens("")?;
-        let byte_of = Inverse::new(&alphabet);
+        let byte_of = InverseAlphabet::new(&alphabet);
         let mut merges = Merges::new(model)?;
         let ranks = |merges: &Merges, last: &[u32; 256]| -> Vec<u32> {
             (0..1 << 16).map(|i: usize| merges.rank(bytes[i >> 8], last[i & 0xff])).collect()
@@ -60,7 +60,7 @@ impl Bpe {
             None
         } else {
             if ignore_merges {
-                return Err("words that are tokens are not merged, and their ends are marked".to_owned());
+                return Err("the model has both ignore_merges and an end_of_word_suffix".to_owned());
             }
             merges.forget_lengths();
             let bytes = tokens(suffix)?;
@@ -73,7 +73,7 @@ impl Bpe {
 
     /// Merges a part of a word whose ends no merge crosses. `ends`: whether it is the last part of the word.
     fn merge_small(&self, word: &[u8], ends: bool, out: &mut Vec<u32>) {
-        let (mut ids, mut ranks) = ([0; _], [NONE; _]);
+        let (mut ids, mut ranks) = ([0; _], [NO_MERGE; _]);
         for (i, &byte) in word.iter().enumerate() {
             ids[i] = self.bytes[byte as usize];
         }
@@ -139,7 +139,7 @@ impl WordEncoder for Bpe {
 }
 
 /// Returns the pairs of bytes that a merge may join.
-fn joints(model: &ParsedBpe, byte_of: &Inverse) -> BytePairs {
+fn joints(model: &ParsedBpe, byte_of: &InverseAlphabet) -> BytePairs {
     // The first and the last byte of each token.
     let edges = |token: &str| (byte_of.get(token.chars().next()), byte_of.get(token.chars().next_back()));
     let edges: Vec<_> = model.vocab.iter().map(|(token, _)| edges(token)).collect();
@@ -154,7 +154,7 @@ fn joints(model: &ParsedBpe, byte_of: &Inverse) -> BytePairs {
 }
 
 /// Maps the bytes of each token to its id. A token with a character outside the alphabet matches no word.
-fn whole_words(vocab: &BpeVocab, byte_of: &Inverse) -> ByteMap {
+fn whole_words(vocab: &BpeVocab, byte_of: &InverseAlphabet) -> ByteMap {
     ByteMap::written(vocab.iter(), |(token, id), bytes| {
         for c in token.chars() {
             bytes.push(byte_of.get(Some(c))?);
@@ -164,9 +164,9 @@ fn whole_words(vocab: &BpeVocab, byte_of: &Inverse) -> ByteMap {
 }
 
 /// Inverse of an alphabet: the byte that each character represents.
-pub(super) struct Inverse(Vec<Option<u8>>);
+pub(super) struct InverseAlphabet(Vec<Option<u8>>);
 
-impl Inverse {
+impl InverseAlphabet {
     pub(super) fn new(alphabet: &[char; 256]) -> Self {
         let last = alphabet.iter().copied().max().map_or(0, |c| c as usize);
         let mut bytes = vec![None; last + 1];
@@ -200,7 +200,7 @@ mod tests {
     use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
     use super::*;
-    use crate::engine::fast::merges::{NOBODY, vocabulary};
+    use crate::engine::fast::merges::{NO_TOKEN, vocabulary};
 
     #[test]
     fn the_alphabet_is_that_of_the_reference() {
@@ -215,20 +215,20 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_do_not_fit_an_entry_are_refused() {
+    fn ids_that_do_not_fit_the_pair_table_are_refused() {
         let build = |id| {
             let bytes = byte_alphabet().map(String::from).into_iter().zip(0..);
             Bpe::new(&ParsedBpe::of(bytes.chain([("ab".to_owned(), id)]), [("a", "b")]).unwrap())
         };
-        let bpe = build(NOBODY - 1).unwrap();
+        let bpe = build(NO_TOKEN - 1).unwrap();
         let mut out = Vec::new();
         bpe.merge_small(b"ab", true, &mut out);
-        assert_eq!(out, [NOBODY - 1]);
-        assert!(build(NOBODY).is_err());
+        assert_eq!(out, [NO_TOKEN - 1]);
+        assert!(build(NO_TOKEN).is_err());
     }
 
     #[test]
-    fn a_hidden_id_is_that_of_no_word() {
+    fn hidden_ids_are_not_looked_up() {
         let bytes = byte_alphabet().map(String::from).into_iter().zip(0..);
         let tokens = bytes.chain([("ab".to_owned(), 256), ("ba".to_owned(), 257)]);
         let mut model = ParsedBpe::of(tokens, []).unwrap();
@@ -248,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_heap_and_the_array_agree(
+        fn heap_and_array_merge_alike(
             merges in prop::collection::vec(("[abc]{1,3}", "[abc]{1,3}"), 0..40),
             word in "[abc]{1,48}",
         ) {

@@ -46,10 +46,10 @@ impl ByteLevel {
     pub(super) fn new(parts: &EngineParts<'_>, bpe: Bpe) -> Result<Self, String> {
         let normalizer = Normalizer::new(parts.reference.parts().get_normalizer());
         if !normalizer.is_bounded() {
-            return Err("the normalizer is not a known one".to_owned());
+            return Err("the normalizer is not supported".to_owned());
         }
         let mut pre_tokenizer =
-            PreTokenizer::read(&parts.outline.pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
+            PreTokenizer::read(&parts.outline.pre_tokenizer).ok_or("the pre-tokenizer is not supported")?;
         let words = ByteWords::new(bpe, std::mem::take(&mut pre_tokenizer.cuts_of_bytes));
         let (raw, normalized) = AddedTokens::both(parts.reference.parts(), parts.parse_special)?;
         let classes = Classes::get(pre_tokenizer.table).ok_or("the Unicode tables cannot be built")?;
@@ -163,17 +163,17 @@ impl Engine for ByteLevel {
     }
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
-        if !self.pre_tokenizer.splits_behind_letters() || !self.normalizer.is_nfc() {
+        if !self.pre_tokenizer.splits_after_letters() || !self.normalizer.is_nfc() {
             return None;
         }
         let bytes = text.as_bytes();
         let mut at = (from..text.len()).find(|&at| text.is_char_boundary(at))?;
-        let mut is_behind_letter = false;
+        let mut is_after_letter = false;
         while let Some((class, more, len)) = self.classes.both_at(bytes, at) {
-            if is_behind_letter && self.begins_word(class, more, bytes[at - 1], bytes[at]) {
+            if is_after_letter && self.starts_word(class, more, bytes[at - 1], bytes[at]) {
                 return Some(at..at);
             }
-            is_behind_letter = class == LETTER;
+            is_after_letter = class == LETTER;
             at += len;
         }
         None
@@ -185,7 +185,7 @@ impl ByteLevel {
     /// depend on the other side. This holds if the character is neither a letter nor attached to one, and no added
     /// token contains both. `class` and `more` are the character's class and flags; `left` and `right` are the bytes
     /// before and after the position.
-    fn begins_word(&self, class: u8, more: u8, left: u8, right: u8) -> bool {
+    fn starts_word(&self, class: u8, more: u8, left: u8, right: u8) -> bool {
         let is_mark = more & (AS_UPPER | AS_LOWER) != 0;
         // A normal form does not change ASCII; other characters may be normalized into a part of a token.
         let is_as_written =

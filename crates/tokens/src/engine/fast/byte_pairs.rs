@@ -1,6 +1,6 @@
-//! A set of byte pairs, with one bit per pair.
+//! A set of byte pairs, as a bitmap.
 
-/// A set of byte pairs.
+/// A set of byte pairs, with one bit per pair.
 #[derive(Default)]
 pub(super) struct BytePairs {
     /// A bitmap of right bytes for each left byte. Empty until the first insertion.
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_is_there_once_it_was_put_in_and_no_other_is() {
+    fn exactly_the_inserted_pairs_are_contained() {
         let mut pairs = BytePairs::default();
         assert!(!pairs.contains(0, 0));
         for (left, right) in [(0, 63), (255, 64), (7, 255)] {

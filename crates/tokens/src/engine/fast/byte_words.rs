@@ -1,6 +1,6 @@
 //! Byte-level BPE of words that may be cut again after the conversion to bytes (Falcon).
 
-use super::bpe::{Bpe, Inverse, byte_alphabet};
+use super::bpe::{Bpe, InverseAlphabet, byte_alphabet};
 use super::cache::WordEncoder;
 use super::pre_tokenizer::{PatternCut, cut};
 use super::stop::EngineStop;
@@ -12,13 +12,13 @@ pub(super) struct ByteWords {
     /// Cuts of a word whose bytes are written as printable characters. Empty for most tokenizers.
     cuts: Vec<PatternCut>,
     alphabet: [char; 256],
-    byte_of: Inverse,
+    byte_of: InverseAlphabet,
 }
 
 impl ByteWords {
     pub(super) fn new(bpe: Bpe, cuts: Vec<PatternCut>) -> Self {
         let alphabet = byte_alphabet();
-        Self { bpe, cuts, byte_of: Inverse::new(&alphabet), alphabet }
+        Self { bpe, cuts, byte_of: InverseAlphabet::new(&alphabet), alphabet }
     }
 }
 

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_is_found_and_nothing_else() {
+    fn exactly_the_inserted_keys_are_found() {
         let map = ByteMap::new((0..5000u32).map(|i| (format!("{i}"), i)));
         for i in 0..10_000 {
             assert_eq!(map.get(format!("{i}").as_bytes()), (i < 5000).then_some(i));

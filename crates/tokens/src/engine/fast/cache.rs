@@ -42,7 +42,7 @@ pub(super) trait WordEncoder {
 /// The two possible slots of a word, on one cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
-struct Pair([ShortSlot; 2]);
+struct SlotPair([ShortSlot; 2]);
 
 #[derive(Clone, Copy, Default)]
 struct ShortSlot {
@@ -56,7 +56,7 @@ struct ShortSlot {
 /// The slot of a word of up to [`TINY`] bytes with one or two ids.
 #[derive(Clone, Copy, Default)]
 #[repr(align(16))]
-struct Tiny {
+struct TinySlot {
     /// The bytes of the word, with its length in the highest byte; 0 if the slot is empty.
     key: u64,
     /// The second is [`NO_ID`] if there is only one.
@@ -72,8 +72,8 @@ struct LongSlot {
 
 /// The word cache.
 pub(crate) struct WordCache {
-    tiny: Box<[Tiny; TINY_SLOTS]>,
-    short: Vec<Pair>,
+    tiny: Box<[TinySlot; TINY_SLOTS]>,
+    short: Vec<SlotPair>,
     long: Vec<LongSlot>,
     bytes: Vec<u8>,
     ids: Vec<u32>,
@@ -83,8 +83,8 @@ impl WordCache {
     /// Creates an empty cache of about 6 MiB, which grows to at most 16 MiB.
     pub(crate) fn new() -> Self {
         Self {
-            tiny: Box::new([Tiny::default(); TINY_SLOTS]),
-            short: vec![Pair::default(); SHORT_PAIRS],
+            tiny: Box::new([TinySlot::default(); TINY_SLOTS]),
+            short: vec![SlotPair::default(); SHORT_PAIRS],
             long: vec![LongSlot::default(); LONG_SLOTS],
             bytes: Vec::new(),
             ids: Vec::new(),
@@ -110,7 +110,7 @@ impl WordCache {
                 && let Some(window) = text.get(at..at + 8).and_then(|window| window.first_chunk::<8>())
             {
                 let key = tiny_key(*window, end - at);
-                let Tiny { key: found, ids } = self.tiny[tiny_home(key)];
+                let TinySlot { key: found, ids } = self.tiny[tiny_home(key)];
                 if found == key {
                     let len = out.len() + 1 + usize::from(ids[1] != NO_ID);
                     out.extend_from_slice(&ids);
@@ -143,7 +143,7 @@ impl WordCache {
             [one, two] => [one, two],
             _ => return Ok(()),
         };
-        self.tiny[tiny_home(key)] = Tiny { key, ids };
+        self.tiny[tiny_home(key)] = TinySlot { key, ids };
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl WordCache {
             slot.ids = [at, count, 0];
         }
         // The first word moves to the second slot, and the second word is evicted.
-        let Pair([first, second]) = &mut self.short[home];
+        let SlotPair([first, second]) = &mut self.short[home];
         (*first, *second) = (slot, *first);
         Ok(())
     }
@@ -251,7 +251,7 @@ impl WordCache {
     }
 
     fn clear(&mut self) {
-        self.short.fill(Pair::default());
+        self.short.fill(SlotPair::default());
         self.long.fill(LongSlot::default());
         self.bytes.clear();
         self.ids.clear();
@@ -342,7 +342,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_in_a_row_are_told_apart(words in prop::collection::vec(prop::collection::vec(b'a'..b'd', 1..10), 1..60)) {
+        fn consecutive_words_are_distinguished(
+            words in prop::collection::vec(prop::collection::vec(b'a'..b'd', 1..10), 1..60),
+        ) {
             let (text, mut cache) = (words.concat(), WordCache::new());
             for _ in 0..2 {
                 let (mut out, mut start, mut at, mut ends) = (Vec::new(), 0, 0, 0u64);
@@ -361,7 +363,7 @@ mod tests {
         }
 
         #[test]
-        fn the_answer_is_that_of_this_word(words in prop::collection::vec(prop::collection::vec(0u8..3, 1..40), 1..200)) {
+        fn every_word_has_its_own_ids(words in prop::collection::vec(prop::collection::vec(0u8..3, 1..40), 1..200)) {
             let mut cache = WordCache::new();
             for word in words.iter().chain(&words) {
                 prop_assert_eq!(append(&mut cache, word), word.iter().map(|&b| u32::from(b)).collect::<Vec<_>>());
@@ -370,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn words_in_a_row_are_those_one_by_one() {
+    fn consecutive_words_have_the_same_ids_as_single_words() {
         let text = b"one three a incomprehensibilities twenty one three fourth ";
         let lengths = [3, 6, 2, 23, 7, 4, 6, 7];
         let ends = lengths.iter().scan(0, |at, len| {
@@ -387,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn more_words_than_fit_are_forgotten_not_mixed_up() {
+    fn words_that_do_not_fit_are_evicted_not_mixed_up() {
         let mut cache = WordCache::new();
         for round in 0..2u32 {
             for i in 0..200_000u32 {

@@ -8,7 +8,7 @@
 use super::cache::WordEncoder;
 use super::char_tokens::CharTokens;
 use super::classes::decode;
-use super::merges::{Merges, NOBODY, Symbols};
+use super::merges::{Merges, NO_TOKEN, Symbols};
 use crate::bpe_file::{Merge, ParsedBpe};
 use crate::error::EncodeError;
 use crate::outline::METASPACE;
@@ -31,7 +31,7 @@ impl CharBpe {
     /// Creates a model from the one in a `tokenizer.json`. The error states why the engine does not support the model.
     pub(super) fn new(model: &ParsedBpe) -> Result<Self, String> {
         let vocab = &model.vocab;
-        let mut bytes = [NOBODY; 256];
+        let mut bytes = [NO_TOKEN; 256];
         for (byte, token) in bytes.iter_mut().enumerate() {
             let id = vocab.get(&byte_token(byte as u8));
             *token = id.ok_or("a byte has no token, so a character may have none")?;
@@ -39,14 +39,14 @@ impl CharBpe {
         let is_byte = |(token, id): (&str, u32)| token.starts_with("<0x") && bytes.contains(&id);
         let is_byte: Vec<bool> = vocab.iter().map(is_byte).collect();
         let names_byte = |merge: &Merge| {
-            [merge.left, merge.right, merge.made].iter().any(|&token| is_byte[token as usize])
+            [merge.left, merge.right, merge.result].iter().any(|&token| is_byte[token as usize])
         };
         if model.merges.iter().any(names_byte) {
             return Err("a merge names the token of a byte".to_owned());
         }
         let mut chars = CharTokens::new(vocab, "");
         match chars.get(METASPACE) {
-            NOBODY => return Err("a space has no token".to_owned()),
+            NO_TOKEN => return Err("a space has no token".to_owned()),
             id => chars.set(' ', id),
         }
         Ok(Self { chars, bytes, merges: Merges::new(model)?, neighbours: Neighbours::new(model) })
@@ -67,7 +67,7 @@ impl Symbols for CharBpe {
     fn symbols(&self, word: &str, mut each: impl FnMut(u32)) {
         for char in word.chars() {
             let token = self.chars.get(char);
-            if token == NOBODY {
+            if token == NO_TOKEN {
                 let mut utf8 = [0; 4];
                 char.encode_utf8(&mut utf8).bytes().for_each(|byte| each(self.bytes[byte as usize]));
             } else {
@@ -96,13 +96,13 @@ pub(super) struct Neighbours {
     /// Bitmap of hashes of pairs with a non-ASCII character, so a pair may be included by a hash collision.
     others: Vec<u64>,
     /// Whether characters are never joined with the space after them.
-    spaces_begin: bool,
+    cuts_before_spaces: bool,
 }
 
 impl Neighbours {
     fn new(model: &ParsedBpe) -> Self {
         let mut neighbours =
-            Self { ascii: vec![0; 128], others: vec![0; (1 << HASH_BITS) / 64], spaces_begin: false };
+            Self { ascii: vec![0; 128], others: vec![0; (1 << HASH_BITS) / 64], cuts_before_spaces: false };
         // Characters adjacent inside one half are joined by other merges.
         for merge in &model.merges {
             let (left, right) = (model.vocab.token(merge.left), model.vocab.token(merge.right));
@@ -111,7 +111,7 @@ impl Neighbours {
             };
             let (left, right) = (plain(u32::from(left)), plain(u32::from(right)));
             match neighbours.ascii.get_mut(left as usize) {
-                Some(behind) if right < 128 => *behind |= 1 << right,
+                Some(followers) if right < 128 => *followers |= 1 << right,
                 _ => {
                     let (word, bit) = place(left, right);
                     neighbours.others[word] |= bit;
@@ -122,8 +122,8 @@ impl Neighbours {
     }
 
     fn cut_before_spaces(&mut self) {
-        self.spaces_begin = true;
-        self.ascii.iter_mut().for_each(|behind| *behind &= !(1 << SPACE));
+        self.cuts_before_spaces = true;
+        self.ascii.iter_mut().for_each(|followers| *followers &= !(1 << SPACE));
     }
 
     /// Returns whether a merge may join two adjacent characters, given as returned by [`next`](Self::next).
@@ -133,7 +133,7 @@ impl Neighbours {
             return self.ascii[left as usize] >> right & 1 != 0;
         }
         let (word, bit) = place(left, right);
-        self.others[word] & bit != 0 && !(self.spaces_begin && right == SPACE)
+        self.others[word] & bit != 0 && !(self.cuts_before_spaces && right == SPACE)
     }
 
     /// Returns the character at `at`, which must not be the end of the text, and its length in bytes.
@@ -199,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_not_joined_can_be_cut(
+        fn cuts_between_unjoined_characters_keep_the_ids(
             merges in prop::collection::vec(("[abcé\u{2581}]{1,3}", "[abcé\u{2581}]{1,3}"), 0..60),
             text in "[abcéx \u{2581}]{1,70}",
         ) {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_cut_where_no_token_goes_across() {
+    fn a_text_is_cut_where_no_merge_joins_characters() {
         let merges = [("a", "b"), ("\u{2581}", "ab"), ("é", "a"), ("\u{2581}", "\u{2581}")]
             .map(|(left, right)| (left.to_owned(), right.to_owned()));
         let mut model = CharBpe::new(&vocabulary(symbols(), &merges)).unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_characters_doubtful_is_refused() {
+    fn models_without_byte_and_space_tokens_are_refused() {
         let why = |merges: &[(&str, &str)], without: &str| {
             let tokens = symbols().zip(0..).chain([("<0x41>a".to_owned(), 300), ("aa".to_owned(), 301)]);
             let tokens = tokens.filter(|(token, _)| token != without);

@@ -120,19 +120,19 @@ impl CachedChunks {
         let tokenizer = parts.reference.parts();
         let (raw, normalized) = AddedTokens::both(tokenizer, parts.parse_special)?;
         if !normalized.are_in_words() {
-            return Err("added tokens in the normalized text depend on what is around them".to_owned());
+            return Err("added tokens in the normalized text depend on their neighbours".to_owned());
         }
         let (normalizer, pre_tokenizer) = (&parts.outline.normalizer, &parts.outline.pre_tokenizer);
-        let words = Words::read(pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
+        let words = Words::read(pre_tokenizer).ok_or("the pre-tokenizer is not supported")?;
         if !normalizers(normalizer).iter().all(keeps_spaces) {
-            return Err("the normalizer is not a known one".to_owned());
+            return Err("the normalizer is not supported".to_owned());
         }
         // Normalized tokens may contain punctuation, at which `CutRule::Bert` cuts.
         let is_bert = type_of(pre_tokenizer) == Some("BertPreTokenizer") && normalized.is_empty();
         let cut = match type_of(normalizer) {
             Some("BertNormalizer") if is_bert => {
                 let chinese = normalizer.get("handle_chinese_chars").and_then(Value::as_bool);
-                CutRule::Bert { chinese: chinese.ok_or("the normalizer is not a known one")? }
+                CutRule::Bert { chinese: chinese.ok_or("the normalizer is not supported")? }
             }
             None if is_bert => CutRule::Bert { chinese: false },
             _ => CutRule::Spaces(Spaces::new(Arc::clone(parts.reference), &words)),
@@ -176,7 +176,7 @@ impl CachedChunks {
             Ok(words.append(&self.encoder, text.as_bytes(), start, end, out)?)
         };
         match &self.cut {
-            CutRule::Bert { chinese } => bert(text.as_bytes(), *chinese, chunk),
+            CutRule::Bert { chinese } => cut_for_bert(text.as_bytes(), *chinese, chunk),
             CutRule::Spaces(spaces) => spaces.cut(text, chunk),
         }
     }
@@ -210,7 +210,8 @@ impl Engine for CachedChunks {
     }
 }
 
-/// Returns whether a normalizer step does not look across or change a single space between two ordinary characters.
+/// Returns whether a normalizer step keeps a single space between two ordinary characters, and treats the text on each
+/// side of it separately.
 fn keeps_spaces(value: &Value) -> bool {
     let has_space = |text: &str| text.contains(|c: char| c.is_whitespace() || c == METASPACE);
     match type_of(value) {
@@ -241,7 +242,7 @@ fn keeps_spaces(value: &Value) -> bool {
 }
 
 /// Calls `chunk` with the bounds of each chunk for a `BertPreTokenizer`.
-fn bert(
+fn cut_for_bert(
     bytes: &[u8],
     chinese: bool,
     mut chunk: impl FnMut(usize, usize) -> Result<(), EngineStop>,

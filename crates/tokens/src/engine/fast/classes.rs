@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eight_bytes_at_once_are_the_same_letters() {
+    fn letters_are_found_eight_bytes_at_a_time() {
         let classes = Classes::get(ClassTable::Plain).unwrap();
         for byte in 0..=255u8 {
             for place in 0..8 {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_decoded_and_classed() {
+    fn characters_are_decoded_and_classified() {
         let classes = Classes::get(ClassTable::Plain).unwrap();
         for c in
             ['a', 'é', 'я', '語', '𝔸', '😀', '٣', '½', ' ', '\u{a0}', '\u{2028}', '\u{10FFFF}', '\u{300}']

@@ -19,12 +19,12 @@ use crate::error::EncodeError;
 
 /// Maximum number of symbols of a word that is merged in an array.
 pub(super) const SMALL: usize = 48;
-/// Number of elements that are moved at a time.
-const ROOM: usize = 16;
+/// Number of elements that [`shift`] moves at a time.
+const SHIFT_WIDTH: usize = 16;
 /// An id that is in no pair.
-pub(super) const NOBODY: u32 = (1 << ID_BITS) - 1;
+pub(super) const NO_TOKEN: u32 = (1 << ID_BITS) - 1;
 /// Rank of no merge, larger than every rank.
-pub(super) const NONE: u32 = u32::MAX;
+pub(super) const NO_MERGE: u32 = u32::MAX;
 /// Bits of an id in an entry of the [`PairTable`].
 const ID_BITS: u32 = 20;
 /// Bits of a rank in an entry of the [`PairTable`].
@@ -33,19 +33,19 @@ const RANK_BITS: u32 = u64::BITS - 2 * ID_BITS;
 const FILTER_BITS: usize = 8;
 /// Number of symbols per window of a very long word.
 const WINDOW: usize = 1 << 14;
-/// Maximum length, in windows, of the part that is merged again at a boundary.
-const MOST_WINDOWS: usize = 4;
+/// Maximum size, in windows, of the part that is merged again at a boundary.
+const MAX_REMERGED_WINDOWS: usize = 4;
 /// Index of no symbol, at the ends of a linked list.
 const END: u32 = u32::MAX;
 
 /// One number per symbol of a short word, with padding.
-pub(super) type SymbolArray = [u32; SMALL + ROOM];
+pub(super) type SymbolArray = [u32; SMALL + SHIFT_WIDTH];
 
 /// The merges of a model.
 pub(super) struct Merges {
     /// The rank of the merge of each pair of tokens.
     pairs: PairTable,
-    made: MergedIds,
+    merged_ids: MergedIds,
     /// Number of symbols of each token. `None` if it may be smaller than the number of characters.
     lengths: Option<Vec<u32>>,
 }
@@ -86,11 +86,11 @@ impl Merges {
     pub(super) fn new(model: &ParsedBpe) -> Result<Self, String> {
         let ParsedBpe { vocab, merges, .. } = model;
         let max_id = vocab.max_id();
-        if max_id >= NOBODY {
-            return Err(format!("an id is not below {NOBODY}"));
+        if max_id >= NO_TOKEN {
+            return Err(format!("the largest id is not below {NO_TOKEN}"));
         }
         if merges.len() >> RANK_BITS != 0 {
-            return Err(format!("there are not less than {} merges", 1 << RANK_BITS));
+            return Err(format!("the model has {} merges or more", 1 << RANK_BITS));
         }
         // 0 for an id that no token has.
         let mut lengths = vec![0; max_id as usize + 1];
@@ -102,18 +102,22 @@ impl Merges {
             }
         }
         let mut list = Vec::with_capacity(merges.len());
-        let mut made = Vec::with_capacity(merges.len());
+        let mut merged_ids = Vec::with_capacity(merges.len());
         let mut last = None;
         for merge in merges {
-            let new = vocab.id(merge.made);
+            let new = vocab.id(merge.result);
             list.push((vocab.id(merge.left), vocab.id(merge.right)));
-            made.push(new);
+            merged_ids.push(new);
             // Several merges in a row often produce the same token.
-            if last.replace(merge.made) != Some(merge.made) {
-                lengths[new as usize] = vocab.token(merge.made).chars().count() as u32;
+            if last.replace(merge.result) != Some(merge.result) {
+                lengths[new as usize] = vocab.token(merge.result).chars().count() as u32;
             }
         }
-        Ok(Self { pairs: PairTable::new(&list), made: MergedIds::new(made), lengths: Some(lengths) })
+        Ok(Self {
+            pairs: PairTable::new(&list),
+            merged_ids: MergedIds::new(merged_ids),
+            lengths: Some(lengths),
+        })
     }
 
     /// Discards the lengths of tokens, because the string of a token may have more characters than symbols.
@@ -121,7 +125,7 @@ impl Merges {
         self.lengths = None;
     }
 
-    /// Returns the rank of the merge of two tokens, or [`NONE`].
+    /// Returns the rank of the merge of two tokens, or [`NO_MERGE`].
     #[inline(always)]
     pub(super) fn rank(&self, left: u32, right: u32) -> u32 {
         self.pairs.get(left, right)
@@ -144,7 +148,7 @@ impl Merges {
             model.symbols(word, |id| ids.push(id));
             return self.merge_large(ids, out);
         }
-        let (mut ids, mut ranks, mut len) = ([0; _], [NONE; _], 0);
+        let (mut ids, mut ranks, mut len) = ([0; _], [NO_MERGE; _], 0);
         model.symbols(word, |id| {
             ids[len] = id;
             len += 1;
@@ -157,7 +161,7 @@ impl Merges {
     }
 
     /// Merges the tokens `ids[..len]` and appends the result. `ranks` contains the rank of the merge of each token with
-    /// the next one, and [`NONE`] at the end.
+    /// the next one, and [`NO_MERGE`] at the end.
     #[inline(always)]
     pub(super) fn merge_small(
         &self,
@@ -167,22 +171,22 @@ impl Merges {
         out: &mut Vec<u32>,
     ) {
         while len > 1 {
-            let (mut best, mut at) = (NONE, 0);
+            let (mut best, mut at) = (NO_MERGE, 0);
             for (i, &rank) in ranks[..len - 1].iter().enumerate() {
                 // A strictly lower rank is required, so the leftmost wins on ties.
                 if rank < best {
                     (best, at) = (rank, i);
                 }
             }
-            if best == NONE {
+            if best == NO_MERGE {
                 break;
             }
-            let new = self.made.by(best);
+            let new = self.merged_ids.by(best);
             ids[at] = new;
             shift(ids, at + 1, len);
             shift(ranks, at, len);
             len -= 1;
-            let right = if at + 1 < len { ids[at + 1] } else { NOBODY };
+            let right = if at + 1 < len { ids[at + 1] } else { NO_TOKEN };
             ranks[at] = self.rank(new, right);
             if at > 0 {
                 ranks[at - 1] = self.rank(ids[at - 1], new);
@@ -197,11 +201,11 @@ impl Merges {
     ///
     /// [`EncodeError::WordTooLong`] for more than 2³² - 1 tokens.
     pub(super) fn merge_large(&self, symbols: Vec<u32>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
-        let begin = out.len();
+        let start = out.len();
         if symbols.len() > WINDOW && self.merge_windows(&symbols, WINDOW, out)? {
             return Ok(());
         }
-        out.truncate(begin);
+        out.truncate(start);
         self.merge_heap(symbols, out)
     }
 
@@ -209,12 +213,18 @@ impl Merges {
     /// caller then truncates `out`.
     fn merge_windows(&self, symbols: &[u32], window: usize, out: &mut Vec<u32>) -> Result<bool, EncodeError> {
         let Some(lengths) = &self.lengths else { return Ok(false) };
-        let begin = out.len();
+        let start = out.len();
         for (number, part) in symbols.chunks(window).enumerate() {
-            let meeting =
-                Meeting { merges: self, lengths, symbols, begin, seam: out.len(), at: number * window };
+            let boundary = WindowBoundary {
+                merges: self,
+                lengths,
+                symbols,
+                first_token: start,
+                token: out.len(),
+                symbol: number * window,
+            };
             self.merge_heap(part.to_vec(), out)?;
-            if meeting.seam > begin && !meeting.mend(MOST_WINDOWS * window, out)? {
+            if boundary.token > start && !boundary.reconcile(MAX_REMERGED_WINDOWS * window, out)? {
                 return Ok(false);
             }
         }
@@ -232,7 +242,7 @@ impl Merges {
         let entry = |rank: u32, at: u32| Reverse(u64::from(rank) << 32 | u64::from(at));
         let pairs = (0..).zip(ids.windows(2)).map(|(at, pair)| (self.rank(pair[0], pair[1]), at));
         let mut heap: BinaryHeap<Reverse<u64>> =
-            pairs.filter(|(rank, _)| *rank != NONE).map(|(rank, at)| entry(rank, at)).collect();
+            pairs.filter(|(rank, _)| *rank != NO_MERGE).map(|(rank, at)| entry(rank, at)).collect();
         while let Some(Reverse(lowest)) = heap.pop() {
             let (rank, place) = ((lowest >> 32) as u32, lowest as u32);
             let at = place as usize;
@@ -241,61 +251,63 @@ impl Merges {
             if next[at] == END || self.rank(ids[at], ids[right]) != rank {
                 continue;
             }
-            let new = self.made.by(rank);
-            (ids[at], ids[right]) = (new, NOBODY);
+            let new = self.merged_ids.by(rank);
+            (ids[at], ids[right]) = (new, NO_TOKEN);
             let after = next[right];
             next[at] = after;
             if after != END {
                 previous[after as usize] = place;
                 let rank = self.rank(new, ids[after as usize]);
-                if rank != NONE {
+                if rank != NO_MERGE {
                     heap.push(entry(rank, place));
                 }
             }
             let before = previous[at];
             if before != END {
                 let rank = self.rank(ids[before as usize], new);
-                if rank != NONE {
+                if rank != NO_MERGE {
                     heap.push(entry(rank, before));
                 }
             }
         }
-        out.extend(ids.into_iter().filter(|&id| id != NOBODY));
+        out.extend(ids.into_iter().filter(|&id| id != NO_TOKEN));
         Ok(())
     }
 }
 
 /// The boundary of two windows of a word.
-struct Meeting<'a> {
+struct WindowBoundary<'a> {
     merges: &'a Merges,
     lengths: &'a [u32],
     symbols: &'a [u32],
-    /// Start of the word's tokens in the output.
-    begin: usize,
-    /// Start of the second window's tokens in the output.
-    seam: usize,
-    /// The first symbol of the second window.
-    at: usize,
+    /// Index of the word's first token in the output.
+    first_token: usize,
+    /// Index of the second window's first token in the output.
+    token: usize,
+    /// Index of the second window's first symbol.
+    symbol: usize,
 }
 
-impl Meeting<'_> {
-    /// Merges as few tokens as needed on both sides of the boundary again; returns false if that takes more than `most`
-    /// symbols.
-    fn mend(&self, most: usize, out: &mut Vec<u32>) -> Result<bool, EncodeError> {
+impl WindowBoundary<'_> {
+    /// Merges the tokens on both sides of the boundary again, as few as needed. Returns false if that takes more than
+    /// `most` symbols.
+    fn reconcile(&self, most: usize, out: &mut Vec<u32>) -> Result<bool, EncodeError> {
         let mut count = 1;
         loop {
-            let from = self.seam.saturating_sub(count).max(self.begin);
-            let to = (self.seam + count).min(out.len());
-            let (first, last) =
-                (self.at - self.len(&out[from..self.seam]), self.at + self.len(&out[self.seam..to]));
+            let from = self.token.saturating_sub(count).max(self.first_token);
+            let to = (self.token + count).min(out.len());
+            let (first, last) = (
+                self.symbol - self.len(&out[from..self.token]),
+                self.symbol + self.len(&out[self.token..to]),
+            );
             if last - first > most {
                 return Ok(false);
             }
             let mut merged = Vec::new();
             self.merges.merge_heap(self.symbols[first..last].to_vec(), &mut merged)?;
-            let (before, behind) = (&out[self.begin..from], &out[to..]);
+            let (before, after) = (&out[self.first_token..from], &out[to..]);
             if self.fits(before.last(), first, merged.first())?
-                && self.fits(merged.last(), last, behind.first())?
+                && self.fits(merged.last(), last, after.first())?
             {
                 out.splice(from..to, merged);
                 return Ok(true);
@@ -325,8 +337,8 @@ impl Meeting<'_> {
 fn shift(numbers: &mut SymbolArray, mut at: usize, len: usize) {
     while at < len {
         // Moves a constant number of elements, so that this compiles to no call.
-        numbers.copy_within(at + 1..at + 1 + ROOM, at);
-        at += ROOM;
+        numbers.copy_within(at + 1..at + 1 + SHIFT_WIDTH, at);
+        at += SHIFT_WIDTH;
     }
 }
 
@@ -382,20 +394,20 @@ impl PairTable {
         key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
     }
 
-    /// Returns the rank of a pair, or [`NONE`].
+    /// Returns the rank of a pair, or [`NO_MERGE`].
     #[inline(always)]
     fn get(&self, left: u32, right: u32) -> u32 {
         let key = Self::key(left, right);
         let hash = Self::hash(key);
         let bit = (hash >> self.filter_shift) as usize;
         if self.filter[bit / 64] >> (bit % 64) & 1 == 0 {
-            return NONE;
+            return NO_MERGE;
         }
         let mut at = (hash >> self.shift) as usize;
         loop {
             let entry = self.entries[at];
             if entry == Self::EMPTY {
-                return NONE;
+                return NO_MERGE;
             }
             if entry >> RANK_BITS == key {
                 return (entry & ((1 << RANK_BITS) - 1)) as u32;
@@ -439,7 +451,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2048))]
 
         #[test]
-        fn windows_make_the_tokens_of_the_whole(
+        fn windows_have_the_tokens_of_the_whole_word(
             rules in prop::collection::vec(("[abc]{1,4}", "[abc]{1,4}"), 0..80),
             order in any::<u64>(),
             symbols in prop_oneof![
@@ -458,7 +470,7 @@ mod tests {
             if merges.merge_windows(&symbols, window, &mut parts).unwrap() {
                 prop_assert_eq!(&parts, &whole);
             } else {
-                prop_assert!(symbols.len() > MOST_WINDOWS * window);
+                prop_assert!(symbols.len() > MAX_REMERGED_WINDOWS * window);
             }
         }
     }
@@ -488,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_many_windows_is_merged_as_a_whole_or_in_windows() {
+    fn a_word_of_many_windows_has_the_same_tokens_as_a_whole() {
         let rule = |left: &str, right: &str| (left.to_owned(), right.to_owned());
         let merges =
             merges(&[rule("a", "b"), rule("b", "c"), rule("ab", "c"), rule("a", "a"), rule("aa", "a")]);

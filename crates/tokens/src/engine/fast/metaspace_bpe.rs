@@ -1,5 +1,5 @@
-//! The fast engine for BPE over characters (Llama 2, Mistral, Gemma). It cuts a text where no merge can join, and
-//! caches the ids of the parts.
+//! The fast engine for BPE over characters (Llama 2, Mistral, Gemma). It cuts a text where no merge joins two
+//! characters, and caches the ids of the parts.
 
 use std::ops::Range;
 
@@ -20,21 +20,21 @@ use crate::outline::{METASPACE, normalizers, type_of};
 use crate::scratch::Scratch;
 
 /// Maximum size in bytes of a group of words that are looked up together, with one bit per possible end.
-const ENDS: usize = u64::BITS as usize;
+const MAX_GROUP_BYTES: usize = u64::BITS as usize;
 
-/// Metaspace options equivalent to no pre-tokenizer.
-const NOTHING: Metaspace = Metaspace { prefix: Prefix::Never, splits: false };
+/// Metaspace options that have no effect.
+const NO_METASPACE: Metaspace = Metaspace { prefix: Prefix::Never, splits: false };
 
 /// The engine for character BPE.
 pub(super) struct MetaspaceBpe {
     raw: AddedTokens,
     normalized: AddedTokens,
-    spaces: Spaces,
+    spaces: SpaceHandling,
     bpe: CharBpe,
 }
 
 /// Treatment of spaces by the normalizer and the pre-tokenizer.
-struct Spaces {
+struct SpaceHandling {
     by_normalizer: Option<MetaspaceNormalizer>,
     by_pre_tokenizer: Metaspace,
 }
@@ -48,8 +48,8 @@ struct MetaspaceNormalizer {
 impl MetaspaceBpe {
     /// Creates an engine for the tokenizer. The error states why there is none.
     pub(super) fn new(parts: &EngineParts<'_>, mut bpe: CharBpe) -> Result<Self, String> {
-        let spaces = Spaces::new(&parts.outline.normalizer, &parts.outline.pre_tokenizer)
-            .ok_or("the normalizer and the pre-tokenizer are not known ones")?;
+        let spaces = SpaceHandling::new(&parts.outline.normalizer, &parts.outline.pre_tokenizer)
+            .ok_or("this combination of normalizer and pre-tokenizer is not supported")?;
         let written = |normalized: &str| match spaces.by_normalizer {
             Some(_) => normalized.replace(METASPACE, " "),
             None => normalized.to_owned(),
@@ -62,12 +62,12 @@ impl MetaspaceBpe {
         Ok(Self { raw, normalized, spaces, bpe })
     }
 
-    /// Appends the ids of a part of the raw text between added tokens. The ids of the whole text start at `begin` in
+    /// Appends the ids of a part of the raw text between added tokens. The ids of the whole text start at `start` in
     /// `out`.
     fn piece(
         &self,
         piece: &str,
-        begin: usize,
+        start: usize,
         buffers: &mut Buffers,
         out: &mut Vec<u32>,
     ) -> Result<(), EngineStop> {
@@ -75,7 +75,7 @@ impl MetaspaceBpe {
         let piece = self.spaces.normalized(piece, normalized);
         self.normalized.encode(piece, out, |text, out| {
             // True at the start of the text: an added token before it would have appended its id.
-            let is_first = out.len() == begin;
+            let is_first = out.len() == start;
             self.words(self.spaces.prefixed(text, is_first, prefixed).as_bytes(), words, out)
         })
     }
@@ -85,17 +85,17 @@ impl MetaspaceBpe {
             return Ok(());
         }
         let neighbours = self.bpe.neighbours();
-        // Words begin at `start`, and the bits of `ends` are their ends relative to `start`.
+        // The bits of `ends` are the ends of consecutive words that start at `start`, relative to it.
         let (mut start, mut ends) = (0, 0u64);
         let (mut before, mut at) = Neighbours::next(bytes, 0);
         loop {
             let next = (at < bytes.len()).then(|| Neighbours::next(bytes, at));
             if next.is_none_or(|(char, _)| !neighbours.may_join(before, char)) {
-                if at - start >= ENDS && ends != 0 {
+                if at - start >= MAX_GROUP_BYTES && ends != 0 {
                     start = words.append_words(&self.bpe, bytes, start, ends, out)?;
                     ends = 0;
                 }
-                if at - start >= ENDS {
+                if at - start >= MAX_GROUP_BYTES {
                     words.append(&self.bpe, bytes, start, at, out)?;
                     start = at;
                 } else {
@@ -130,7 +130,7 @@ impl Engine for MetaspaceBpe {
             return None;
         }
         let stages = [&self.raw, &self.normalized];
-        match self.spaces.begins_with_one() {
+        match self.spaces.prepends_space() {
             false => stages.iter().all(|stage| !stage.is_across_words()).then_some(at..at),
             // The next part gets a prepended space, which replaces the one between the parts.
             true => stages.iter().all(|stage| !stage.is_at_spaces()).then_some(at..at + 1),
@@ -138,7 +138,7 @@ impl Engine for MetaspaceBpe {
     }
 }
 
-impl Spaces {
+impl SpaceHandling {
     /// Parses the normalizer and the pre-tokenizer. `None` if they do anything else.
     fn new(normalizer: &Value, pre_tokenizer: &Value) -> Option<Self> {
         let parts = normalizers(normalizer);
@@ -155,21 +155,21 @@ impl Spaces {
         }
         let by_normalizer = replaces.then_some(MetaspaceNormalizer { prepends });
         let by_pre_tokenizer = match type_of(pre_tokenizer) {
-            None if pre_tokenizer.is_null() && replaces => NOTHING,
+            None if pre_tokenizer.is_null() && replaces => NO_METASPACE,
             // The normalizer leaves no spaces to split at.
-            Some("Split") if is_space_pattern(pre_tokenizer) && replaces => NOTHING,
+            Some("Split") if is_space_pattern(pre_tokenizer) && replaces => NO_METASPACE,
             _ => Metaspace::read(pre_tokenizer)?,
         };
         Some(Self { by_normalizer, by_pre_tokenizer })
     }
 
     /// Returns whether a document that starts with a letter gets a space before it.
-    fn begins_with_one(&self) -> bool {
+    fn prepends_space(&self) -> bool {
         self.by_normalizer.as_ref().is_some_and(|normalizer| normalizer.prepends)
             || self.by_pre_tokenizer.prefix != Prefix::Never
     }
 
-    /// Normalizes a piece, but writes every [`METASPACE`] as a space; the two are equivalent after normalization.
+    /// Normalizes a piece, but writes every [`METASPACE`] as a space: the tables treat both alike.
     fn normalized<'a>(&self, piece: &'a str, buffer: &'a mut String) -> &'a str {
         let Some(MetaspaceNormalizer { prepends }) = self.by_normalizer else { return piece };
         let is_written = piece.contains(METASPACE);
@@ -181,10 +181,10 @@ impl Spaces {
             buffer.push(' ');
         }
         let mut rest = piece;
-        while let Some((before, behind)) = rest.split_once(METASPACE) {
+        while let Some((before, after)) = rest.split_once(METASPACE) {
             buffer.push_str(before);
             buffer.push(' ');
-            rest = behind;
+            rest = after;
         }
         buffer.push_str(rest);
         buffer
@@ -192,12 +192,12 @@ impl Spaces {
 
     /// Applies Metaspace to a text between added tokens, but does not replace its spaces.
     fn prefixed<'a>(&self, text: &'a str, is_first: bool, buffer: &'a mut String) -> &'a str {
-        let wants = match self.by_pre_tokenizer.prefix {
+        let needs_prefix = match self.by_pre_tokenizer.prefix {
             Prefix::Never => false,
             Prefix::Missing => true,
             Prefix::MissingFirst => is_first,
         };
-        if !wants || text.starts_with([' ', METASPACE]) {
+        if !needs_prefix || text.starts_with([' ', METASPACE]) {
             return text;
         }
         buffer.clear();

@@ -5,8 +5,8 @@
 //! * [`byte_level`]: byte-level BPE. Known split patterns (GPT-2, Llama 3, GPT-4o, Qwen, StarCoder, …) are
 //!   hand-written; others use the regular expressions of the reference.
 //! * [`metaspace_bpe`]: BPE over characters with spaces written as `▁` (Llama 2, Mistral, Gemma).
-//! * [`chunks`]: any model whose pre-tokenizer never looks across certain spaces (BERT's WordPiece, T5's Unigram). The
-//!   ids of the chunks between such spaces are cached.
+//! * [`chunks`]: any model for which the words on both sides of certain spaces are independent (BERT's WordPiece, T5's
+//!   Unigram). The ids of the chunks between such spaces are cached.
 //!
 //! An engine is used only if it passes [`super::proof`].
 //!
@@ -19,6 +19,7 @@ mod added;
 pub(crate) mod between_words;
 mod block;
 mod bpe;
+pub(crate) mod bpe_tables;
 pub(crate) mod buffers;
 mod byte_level;
 mod byte_pairs;
@@ -30,7 +31,6 @@ mod char_tokens;
 mod chinese;
 mod chunks;
 mod classes;
-pub(crate) mod draft;
 mod merges;
 mod metaspace;
 mod metaspace_bpe;
@@ -51,24 +51,26 @@ mod words;
 
 use tokenizers::ModelWrapper;
 
-use self::draft::{Draft, Tables};
+use self::bpe_tables::{BpeTables, FastBpe};
 use self::parts::EngineParts;
 use super::Engine;
 
-/// Builds the engine for a tokenizer. The error states why there is none. `draft` is used for BPE models.
+/// Builds the engine for a tokenizer; `tables` are those of a BPE model. The error states why there is no engine.
 pub(crate) fn build(
     parts: &EngineParts<'_>,
-    draft: Result<Draft, String>,
+    tables: Result<BpeTables, String>,
 ) -> Result<Box<dyn Engine>, String> {
     let chunks =
         |words| chunks::CachedChunks::new(parts, words).map(|engine| Box::new(engine) as Box<dyn Engine>);
     if !matches!(parts.reference.parts().get_model(), ModelWrapper::BPE(_)) {
         return chunks(None);
     }
-    let engine: Result<Box<dyn Engine>, String> = match draft.map(|draft| draft.tables) {
-        Ok(Tables::Words(words)) => return chunks(Some(words)),
-        Ok(Tables::Bytes(bpe)) => byte_level::ByteLevel::new(parts, *bpe).map(|engine| Box::new(engine) as _),
-        Ok(Tables::Chars(bpe)) => {
+    let engine: Result<Box<dyn Engine>, String> = match tables.map(|tables| tables.model) {
+        Ok(FastBpe::Words(words)) => return chunks(Some(words)),
+        Ok(FastBpe::Bytes(bpe)) => {
+            byte_level::ByteLevel::new(parts, *bpe).map(|engine| Box::new(engine) as _)
+        }
+        Ok(FastBpe::Chars(bpe)) => {
             metaspace_bpe::MetaspaceBpe::new(parts, *bpe).map(|engine| Box::new(engine) as _)
         }
         Err(why) => Err(why),

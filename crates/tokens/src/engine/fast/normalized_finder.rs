@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn most_families_have_a_finder_that_searches_a_text() {
+    fn most_tokenizers_are_searched_without_the_reference() {
         let mut names = Vec::new();
         for (name, reference, finder) in finders(false) {
             let text = "the <Dog>s quick<dog> x½ É...- <s>";
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_may_become_too_long_is_left_to_the_reference() {
+    fn texts_that_may_grow_too_much_are_left_to_the_reference() {
         let finders = finders(false);
         let (_, _, finder) = finders.iter().find(|(name, ..)| *name == "longer").unwrap();
         let found = |most: u64| finder.find(most, "the baa").unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_across_words_are_noticed_in_both_forms() {
+    fn tokens_across_words_are_detected_raw_and_normalized() {
         let is_within = |token: &str, normalized: bool, normalizer: Value| {
             let mut value = crate::testing::bpe();
             value["normalizer"] = normalizer;
@@ -167,7 +167,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn the_tokens_are_those_that_the_reference_finds(
+        fn the_finder_and_the_reference_find_the_same_tokens(
             texts in prop::collection::vec(tricky(), 1..3),
             added in prop::collection::vec(prop::sample::select(TOKENS.map(|(token, ..)| token).to_vec()), 0..3),
             most in prop_oneof![0u64..400, Just(DEFAULT_MAX_REFERENCE_BYTES)],

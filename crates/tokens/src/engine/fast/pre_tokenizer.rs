@@ -1,8 +1,8 @@
 //! Pre-tokenizers with `ByteLevel`: cuts before the split into words, the split pattern, and cuts of the resulting
 //! words as bytes.
 //!
-//! Cuts that no hand-written splitter supports use the reference's regular expressions, but avoid what makes them slow
-//! there: copying each piece together with the origin of each of its bytes.
+//! Cuts that no hand-written splitter supports use the reference's regular expressions, but do not copy each piece and
+//! the origin of each of its bytes, which makes the reference slow.
 
 use std::ops::Range;
 
@@ -22,23 +22,23 @@ const NUMBER: &str = r"\p{N}";
 
 /// A pre-tokenizer, which splits texts into words.
 pub(super) struct PreTokenizer {
-    /// Cut the text into pieces, one after the other; each piece is then split independently.
+    /// Cuts of the text into pieces, applied one after the other. Each piece is then split independently.
     cuts: Vec<PatternCut>,
-    /// The split pattern of pieces.
+    /// The split pattern of the pieces.
     pub(super) pattern: Pattern,
     /// The class table for the pattern.
     pub(super) table: ClassTable,
-    /// Whether a piece that does not start with a space gets one.
+    /// Whether a space is prepended to a piece that does not start with one.
     pub(super) add_prefix_space: bool,
-    /// Cut words whose bytes are written as printable characters.
+    /// Cuts of words whose bytes are written as printable characters.
     pub(super) cuts_of_bytes: Vec<PatternCut>,
 }
 
-/// Cuts a text into matches and the parts between them.
+/// A step that cuts a text into matches and the parts between them.
 pub(super) struct PatternCut {
     matches: Matches,
     keeps: Keeps,
-    /// Whether it cuts out only numbers or punctuation.
+    /// Whether it cuts out only numbers or punctuation, so that runs of letters stay whole.
     keeps_letters: bool,
 }
 
@@ -100,7 +100,7 @@ impl PreTokenizer {
     }
 
     /// Returns whether a word always ends after a letter that is not followed by a letter, mark or apostrophe.
-    pub(super) fn splits_behind_letters(&self) -> bool {
+    pub(super) fn splits_after_letters(&self) -> bool {
         self.pattern != Pattern::Whole && self.cuts.iter().all(|cut| cut.keeps_letters)
     }
 

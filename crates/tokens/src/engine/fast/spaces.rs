@@ -1,7 +1,8 @@
-//! Finds the spaces at which a text may be cut, because no part of the tokenizer looks across them. For pre-tokenizers
-//! that cut at spaces.
+//! Cuts at spaces, for pre-tokenizers that split there: finds the spaces at which the two sides are independent in
+//! every step of the tokenizer.
 //!
-//! The reference's normalizer determines, once per character, whether the character is stable.
+//! A space is such a position if it is between two stable characters. The reference's normalizer determines, once per
+//! character, whether it is stable.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use crate::engine::reference::Reference;
 use crate::outline::METASPACE;
 
 const UNKNOWN: u8 = 0;
-const STAYS: u8 = 1;
-const MOVES: u8 = 2;
+const STABLE: u8 = 1;
+const UNSTABLE: u8 = 2;
 
 /// ASCII white space that may separate two words.
 const BLANKS: [char; 4] = [' ', '\n', '\t', '\r'];
@@ -87,19 +88,19 @@ impl Spaces {
         Some(text.get().to_owned())
     }
 
-    fn stays(&self, code: u32) -> bool {
+    fn is_stable(&self, code: u32) -> bool {
         let Some(known) = self.known.get(code as usize) else { return false };
         match known.load(Ordering::Relaxed) {
             UNKNOWN => {
-                let stays = char::from_u32(code).is_some_and(|c| self.find_out(c));
-                known.store(if stays { STAYS } else { MOVES }, Ordering::Relaxed);
-                stays
+                let stable = char::from_u32(code).is_some_and(|c| self.classify(c));
+                known.store(if stable { STABLE } else { UNSTABLE }, Ordering::Relaxed);
+                stable
             }
-            known => known == STAYS,
+            known => known == STABLE,
         }
     }
 
-    fn find_out(&self, c: char) -> bool {
+    fn classify(&self, c: char) -> bool {
         let apart = |text: String| text.graphemes(true).count() == 2;
         let edge = |c: Option<char>| c.is_none_or(|c| c.is_whitespace() || c == METASPACE);
         let Some(text) = self.normalized(c.into()) else { return false };
@@ -119,28 +120,28 @@ impl Spaces {
         let bytes = text.as_bytes();
         let (mut start, mut at) = (0, 0);
         // Whether the character before `at` is stable.
-        let mut stays = false;
+        let mut stable = false;
         while let Some(&first) = bytes.get(at) {
             if first < 0x80 {
-                if stays && self.is_blank(first) {
+                if stable && self.is_blank(first) {
                     let mut next = at + 1;
                     while self.collapse && bytes.get(next).is_some_and(|&b| self.is_blank(b)) {
                         next += 1;
                     }
-                    if self.stays_at(bytes, next) {
+                    if self.is_stable_at(bytes, next) {
                         chunk(start, at)?;
                         start = next;
                     }
                     at = next;
-                    stays = false;
+                    stable = false;
                     continue;
                 }
-                stays = self.stays(u32::from(first));
+                stable = self.is_stable(u32::from(first));
                 at += 1;
             } else {
                 let (code, len) = decode(bytes, at, first);
                 // Needed only at the end of a word, where the next byte is ASCII.
-                stays = bytes.get(at + len).is_some_and(u8::is_ascii) && self.stays(code);
+                stable = bytes.get(at + len).is_some_and(u8::is_ascii) && self.is_stable(code);
                 at += len;
             }
         }
@@ -151,15 +152,15 @@ impl Spaces {
     pub(super) fn is_cut(&self, text: &str, space: &Range<usize>) -> bool {
         let bytes = text.as_bytes();
         self.is_blank(b' ')
-            && space.start.checked_sub(1).is_some_and(|before| self.stays_at(bytes, before))
-            && self.stays_at(bytes, space.end)
+            && space.start.checked_sub(1).is_some_and(|before| self.is_stable_at(bytes, before))
+            && self.is_stable_at(bytes, space.end)
     }
 
-    fn stays_at(&self, bytes: &[u8], at: usize) -> bool {
+    fn is_stable_at(&self, bytes: &[u8], at: usize) -> bool {
         match bytes.get(at) {
             None => false,
-            Some(&first) if first < 0x80 => self.stays(u32::from(first)),
-            Some(&first) => self.stays(decode(bytes, at, first).0),
+            Some(&first) if first < 0x80 => self.is_stable(u32::from(first)),
+            Some(&first) => self.is_stable(decode(bytes, at, first).0),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! BPE of words over characters, for models in which a character may have no token (BigBird, NLLB, GPT-1).
 
 use super::char_tokens::CharTokens;
-use super::merges::{Merges, NOBODY, Symbols};
+use super::merges::{Merges, NO_TOKEN, Symbols};
 use crate::bpe_file::ParsedBpe;
 use crate::error::EncodeError;
 
@@ -63,9 +63,9 @@ impl Symbols for WordBpe {
                 _ => &self.inner,
             };
             match (tokens.get(char), self.unk) {
-                (NOBODY, Unk::Drop) => {}
-                (NOBODY, Unk::Fused(_)) if is_after_unk => {}
-                (NOBODY, Unk::Token(unk) | Unk::Fused(unk)) => {
+                (NO_TOKEN, Unk::Drop) => {}
+                (NO_TOKEN, Unk::Fused(_)) if is_after_unk => {}
+                (NO_TOKEN, Unk::Token(unk) | Unk::Fused(unk)) => {
                     each(unk);
                     is_after_unk = true;
                 }
@@ -91,7 +91,7 @@ mod tests {
 
         /// Merges may join the unknown token, and produce strings with and without the suffix.
         #[test]
-        fn the_ids_are_those_of_the_reference(
+        fn words_have_the_ids_of_the_reference(
             rules in prop::collection::vec(("([abé<]|<u>|)[abé]{0,3}", "([abé]{0,3}|<u>)(</w>|[abé]|[u>]{1,2})"), 0..80),
             unk in prop::sample::select(vec![None, Some("<u>"), Some("a")]),
             fuse_unk: Option<bool>,

@@ -37,7 +37,8 @@ enum PreTokenizerStep {
 type Each<'a> = &'a mut dyn FnMut(&str) -> Result<(), EncodeError>;
 
 impl Words {
-    /// Parses a pre-tokenizer of a `tokenizer.json`; `None` if a part is not supported or looks across spaces.
+    /// Parses a pre-tokenizer of a `tokenizer.json`; `None` if a part is not supported, or if its words extend across
+    /// spaces.
     pub(super) fn read(value: &Value) -> Option<Self> {
         let mut words = Self { steps: Vec::new(), drops: false };
         words.push(value)?;
@@ -195,7 +196,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(512))]
 
         #[test]
-        fn the_words_are_those_of_the_reference(text in tricky()) {
+        fn texts_have_the_words_of_the_reference(text in tricky()) {
             let whitespace = || json!({"type": "WhitespaceSplit"});
             let punctuation = |behavior: &str| json!({"type": "Punctuation", "behavior": behavior});
             for value in [
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_across_spaces_is_not_known() {
+    fn pre_tokenizers_with_words_across_spaces_are_refused() {
         let whitespace = json!({"type": "WhitespaceSplit"});
         let punctuation = json!({"type": "Punctuation", "behavior": "Isolated"});
         for value in [

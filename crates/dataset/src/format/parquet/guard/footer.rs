@@ -23,9 +23,9 @@ pub(in crate::format::parquet) fn check_footer_bytes(blob: &Blob) -> Result<()> 
         return Err(bad("the file is too short for a Parquet file"));
     };
     let tail = blob.read(end, tail_bytes)?;
-    let Some((size, magic)) = tail.split_first_chunk::<4>() else { return Err(bad("the file has no end")) };
+    let Some((size, magic)) = tail.split_first_chunk::<4>() else { return Err(bad("the file is truncated")) };
     if magic != MAGIC || blob.read(0, MAGIC.len() as u64)? != MAGIC.as_slice() {
-        return Err(bad("the file is not a Parquet file, or it is cut short"));
+        return Err(bad("the file is not a Parquet file, or it is truncated"));
     }
     let size = u64::from(u32::from_le_bytes(*size));
     let start = end.checked_sub(size).filter(|&start| start >= MAGIC.len() as u64);
@@ -52,7 +52,7 @@ fn walk_schema(thrift: &mut Thrift<'_>) -> Option<()> {
     if item != STRUCT {
         return None;
     }
-    // Number of children that each open group still needs.
+    // Remaining children of each group that is still open.
     let mut open: Vec<u64> = Vec::new();
     for _ in 0..elements {
         while open.last() == Some(&0) {

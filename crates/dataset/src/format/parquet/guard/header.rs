@@ -8,17 +8,15 @@ use crate::format::thrift::{FALSE, STRUCT, TRUE, Thrift};
 /// Upper bound on the size of a header in this form.
 pub(super) const MAX_HEADER_BYTES: u64 = 64;
 
+// Page types.
 const DATA_PAGE: u32 = 0;
 const DICTIONARY_PAGE: u32 = 2;
 
-/// Parquet encoding number.
+// Encodings.
 pub(super) const PLAIN: u32 = 0;
-/// Parquet encoding number.
 pub(super) const PLAIN_DICTIONARY: u32 = 2;
 const RLE: u32 = 3;
-/// Parquet encoding number.
 pub(super) const RLE_DICTIONARY: u32 = 8;
-/// Parquet encoding number.
 pub(super) const BYTE_STREAM_SPLIT: u32 = 9;
 
 /// Header of a dictionary page or a version 1 data page.
@@ -91,7 +89,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_header_is_read_to_its_end() {
+    fn headers_are_parsed_completely() {
         let expected = PageHeader {
             is_dictionary: false,
             header_bytes: 19,
@@ -110,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_are_refused() {
+    fn other_forms_are_rejected() {
         let with = |at: usize, byte: u8| {
             let mut header = DATA;
             header[at] = byte;

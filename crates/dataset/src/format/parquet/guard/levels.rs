@@ -44,19 +44,19 @@ pub(super) fn rows(page: &[u8], levels: u64) -> Option<u64> {
 }
 
 /// Returns whether the values of the decompressed data page `page` are byte strings that fill it exactly, each preceded
-/// by its 32-bit length. The page has no repetition levels; `has_definition` tells whether it has definition levels.
+/// by its 32-bit length. The page has no repetition levels; `has_definition` is set if it has definition levels.
 pub(super) fn are_whole_strings(page: &[u8], has_definition: bool) -> bool {
-    let after = |bytes: &mut &[u8]| -> Option<()> {
+    let skip_prefixed = |bytes: &mut &[u8]| -> Option<()> {
         let (size, rest) = bytes.split_first_chunk::<4>()?;
         *bytes = rest.get(usize::try_from(u32::from_le_bytes(*size)).ok()?..)?;
         Some(())
     };
     let mut rest = page;
-    if has_definition && after(&mut rest).is_none() {
+    if has_definition && skip_prefixed(&mut rest).is_none() {
         return false;
     }
     while !rest.is_empty() {
-        if after(&mut rest).is_none() {
+        if skip_prefixed(&mut rest).is_none() {
             return false;
         }
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_counted_in_runs_and_groups() {
+    fn rows_are_counted_in_runs_and_bit_packed_groups() {
         // One run of 300 zeros, then 8 packed levels, 3 of which are zero.
         let runs = [0xd8, 0x04, 0, 3, 0b1101_0110];
         let page = [&[runs.len() as u8, 0, 0, 0][..], &runs, &[9, 9]].concat();

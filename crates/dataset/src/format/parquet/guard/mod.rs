@@ -42,39 +42,39 @@ pub(super) fn check_footer(file: &ParquetMetaData, file_bytes: u64) -> Result<()
     for (number, group) in file.row_groups().iter().enumerate() {
         let fail = |why: &str| format!("row group {number}: {why}");
         if !usize::try_from(group.num_rows()).is_ok_and(|rows| rows <= GROUP_ROWS) {
-            return Err(fail(&format!("{} rows, the limit is {GROUP_ROWS}", group.num_rows())));
+            return Err(fail(&format!("it has {} rows, but the limit is {GROUP_ROWS}", group.num_rows())));
         }
         let limit = if group.num_rows() > 1 { MAX_GROUP_BYTES } else { MAX_ROW_BYTES };
         let index = file.page_index_for_row_group(number);
         let mut decoded = 0u64;
         for (i, column) in group.columns().iter().enumerate() {
-            let (begin, end) = extent(column).ok_or_else(|| fail("a column at a negative offset"))?;
+            let (begin, end) = extent(column).ok_or_else(|| fail("a column has a negative offset"))?;
             if end > file_bytes {
-                return Err(fail("a column that ends after the file"));
+                return Err(fail("a column extends past the end of the file"));
             }
-            let bytes =
-                u64::try_from(column.uncompressed_size()).map_err(|_| fail("a column of negative size"))?;
+            let bytes = u64::try_from(column.uncompressed_size())
+                .map_err(|_| fail("a column has a negative size"))?;
             decoded = decoded.saturating_add(bytes);
             if !matches!(column.compression(), Compression::UNCOMPRESSED | Compression::ZSTD(_)) {
-                return Err(fail("a column compressed by a codec that dsconvert does not use"));
+                return Err(fail("a column is compressed with a codec that dsconvert does not use"));
             }
-            let pages = index.page_locations(i).ok_or_else(|| fail("a column without a page index"))?;
-            if !in_order(pages, group, begin, end, column.dictionary_page_offset().is_some()) {
-                return Err(fail("a damaged page index"));
+            let pages = index.page_locations(i).ok_or_else(|| fail("a column has no page index"))?;
+            if !are_contiguous(pages, group, begin, end, column.dictionary_page_offset().is_some()) {
+                return Err(fail("the page index is damaged"));
             }
         }
         if decoded > limit {
-            return Err(fail(&format!("{decoded} bytes, the limit is {limit}")));
+            return Err(fail(&format!("it has {decoded} decoded bytes, but the limit is {limit}")));
         }
     }
     Ok(())
 }
 
 /// Runs library code that may panic on damaged bytes. After an error, the state that `decode` was working on must not
-/// be used again. (The program's panic hook still sees the panic; the default hook prints a line to stderr.)
+/// be used again. The panic hook of the program still runs; the default hook prints a line to stderr.
 pub(super) fn caught<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     panics::caught(decode).unwrap_or_else(|panic| {
-        Err(ParquetError::General(format!("the decoder gave up: {}", panic.into_message())))
+        Err(ParquetError::General(format!("the decoder panicked: {}", panic.into_message())))
     })
 }
 
@@ -87,7 +87,7 @@ fn extent(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
 }
 
 /// Returns whether `pages` are contiguous in bytes and rows and fill the column after its dictionary.
-fn in_order(
+fn are_contiguous(
     pages: &[PageLocation],
     group: &RowGroupMetaData,
     begin: u64,
@@ -115,8 +115,8 @@ fn in_order(
 /// Returns the row ranges to decode in order to read `rows` (ascending) of row group `number`. No range splits a page
 /// of a list column in `columns`.
 ///
-/// The crate never returns from skipping rows in a list page with fewer levels than its header claims, but it reports
-/// that damage when it reads the rows.
+/// Skipping rows in a list page with fewer levels than its header claims never returns, but reading them reports the
+/// damage.
 pub(super) fn ranges(
     file: &ParquetMetaData,
     number: usize,
@@ -139,8 +139,8 @@ pub(super) fn ranges(
         loop {
             let before = range.clone();
             for pages in &lists {
-                range.start = begin_of(pages, page_of(pages, range.start), total);
-                range.end = begin_of(pages, page_of(pages, range.end - 1) + 1, total);
+                range.start = first_row_of(pages, page_of(pages, range.start), total);
+                range.end = first_row_of(pages, page_of(pages, range.end - 1) + 1, total);
             }
             if range == before {
                 break;
@@ -157,7 +157,7 @@ fn page_of(pages: &[PageLocation], row: usize) -> usize {
 }
 
 /// Returns the first row of page `page`, which may be one past the last page.
-fn begin_of(pages: &[PageLocation], page: usize, total: usize) -> usize {
+fn first_row_of(pages: &[PageLocation], page: usize, total: usize) -> usize {
     pages.get(page).and_then(|p| usize::try_from(p.first_row_index).ok()).unwrap_or(total)
 }
 
@@ -225,7 +225,7 @@ pub(super) fn check_pages(
         let is_list = column.column_descr().max_rep_level() > 0;
         let check = |page: usize| -> Result<()> {
             let Some(location) = all.get(page) else { return Ok(()) };
-            let rows = begin_of(all, page, total)..begin_of(all, page + 1, total);
+            let rows = first_row_of(all, page, total)..first_row_of(all, page + 1, total);
             let count = (rows.end - rows.start) as u64;
             let header = pages.check_data(location, count, has_dictionary)?;
             if is_list && skips_lists {
@@ -344,6 +344,6 @@ impl PageChecker<'_> {
 
     fn damaged(&self, offset: u64) -> Error {
         let column = self.column.column_path();
-        Error::corrupt(format!("a damaged page of column {column}")).at_offset(offset)
+        Error::corrupt(format!("a page of column {column} is damaged")).at_offset(offset)
     }
 }

@@ -10,7 +10,7 @@
 const GROUP: usize = 8;
 
 /// Maximum groups per header, so that the header fits in one byte.
-const MOST_GROUPS: usize = 63;
+const MAX_GROUPS: usize = 63;
 
 /// Encoder for the levels of one page.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Levels {
 impl Levels {
     /// Creates an encoder for levels of `width` bits, at most 8.
     pub(super) fn new(width: usize) -> Self {
-        let packed = Vec::with_capacity(GROUP * (MOST_GROUPS + 1));
+        let packed = Vec::with_capacity(GROUP * (MAX_GROUPS + 1));
         Self { width, encoded: Vec::new(), packed, level: 0, repeated: 0 }
     }
 
@@ -62,7 +62,7 @@ impl Levels {
             self.end_packed();
         } else {
             self.repeated = 0;
-            if self.packed.len() >= GROUP * MOST_GROUPS {
+            if self.packed.len() >= GROUP * MAX_GROUPS {
                 self.end_packed();
             }
         }
@@ -70,9 +70,9 @@ impl Levels {
 
     /// Appends the encoded levels, prefixed with their size in bytes, to `into` and resets the encoder.
     pub(super) fn take(&mut self, into: &mut Vec<u8>) {
-        let begun = self.packed.len() % GROUP;
-        let only_begun = self.packed.len() == begun;
-        if self.repeated > 0 && only_begun && (self.repeated == begun || begun == 0) {
+        let partial = self.packed.len() % GROUP;
+        let only_partial = self.packed.len() == partial;
+        if self.repeated > 0 && only_partial && (self.repeated == partial || partial == 0) {
             self.end_run();
         } else {
             let filled = self.packed.len().next_multiple_of(GROUP);
@@ -116,7 +116,7 @@ mod tests {
     fn encoded(width: usize, levels: &[(u8, usize)]) -> Vec<u8> {
         let mut encoder = Levels::new(width);
         let mut bytes = Vec::new();
-        // Earlier levels must leave no state behind.
+        // A preceding page must not affect this one.
         encoder.add(1, 5);
         encoder.take(&mut bytes);
         bytes.clear();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_and_groups_are_told_apart() {
+    fn levels_are_split_into_runs_and_bit_packed_groups() {
         assert_eq!(encoded(2, &[]), [0, 0, 0, 0]);
         assert_eq!(encoded(2, &[(3, 300)]), [3, 0, 0, 0, 0xd8, 0x04, 3]);
         assert_eq!(encoded(2, &[(3, 5)]), [2, 0, 0, 0, 10, 3]);

@@ -63,7 +63,7 @@ impl Payload {
         let level = (compression != Compression::UNCOMPRESSED).then_some(ZSTD_LEVEL);
         let layout = ty.id_width().map_or(PageLayout::Plain, PageLayout::ByteStreams);
         let pages = Pages::new(layout, level)
-            .map_err(|e| Error::internal("zstd cannot be used with this level").caused_by(e))?;
+            .map_err(|e| Error::internal("zstd does not support this level").caused_by(e))?;
         let present = descriptor.max_def_level() as u8;
         Ok(Self {
             descriptor,
@@ -147,13 +147,13 @@ impl Payload {
     fn encode_ids(&mut self, rows: &mut [Option<Bytes>], width: IdWidth) -> ParquetResult<()> {
         let alike = rows.iter().all(|row| row.is_none())
             || rows.iter().all(|row| row.as_ref().is_some_and(Bytes::is_empty));
-        let most = if alike { PAGE_ROWS } else { WRITE_BATCH };
-        let mut begun = self.page.levels;
+        let batch_levels = if alike { PAGE_ROWS } else { WRITE_BATCH };
+        let mut batch_start = self.page.levels;
         for row in rows {
             // A row is never split, so the last one may exceed the limit.
-            if self.page.levels - begun >= most {
+            if self.page.levels - batch_start >= batch_levels {
                 self.end_full_page()?;
-                begun = self.page.levels;
+                batch_start = self.page.levels;
             }
             self.add_ids(row.take(), width);
         }
@@ -179,10 +179,10 @@ impl Payload {
     fn encode_bytes(&mut self, rows: &mut [Option<Bytes>]) -> ParquetResult<()> {
         let missing = rows.iter().filter(|row| row.is_none()).count();
         let alike = missing == 0 || missing == rows.len();
-        let most = if alike { PAGE_ROWS } else { WRITE_BATCH };
-        for rows in rows.chunks_mut(most) {
-            let batch = rows_per_page(rows);
-            for rows in rows.chunks_mut(batch) {
+        let batch_rows = if alike { PAGE_ROWS } else { WRITE_BATCH };
+        for rows in rows.chunks_mut(batch_rows) {
+            let page_rows = rows_per_page(rows);
+            for rows in rows.chunks_mut(page_rows) {
                 rows.iter_mut().for_each(|row| self.add_bytes(row.take()));
                 self.end_full_page()?;
             }

@@ -21,7 +21,7 @@ use zstd::bulk::Compressor;
 use crate::schema::IdWidth;
 
 /// Space reserved before the values of a page for its header and, unless they are large, its levels.
-const ROOM: usize = 1 << 10;
+const HEADROOM: usize = 1 << 10;
 
 /// Capacity of value buffers that is kept for the next page, in bytes. Longer lists of ids are not copied into them.
 const KEPT_VALUES: usize = 4 << 20;
@@ -63,7 +63,7 @@ pub(super) struct Pages {
     /// Levels and values of the page being finished, if its layout is [`PageLayout::ByteStreams`].
     streams: Vec<u8>,
     /// Ranges of the pages in `bytes`, in order.
-    places: Vec<Range<usize>>,
+    page_ranges: Vec<Range<usize>>,
     /// Header and levels of the page being finished.
     head: Vec<u8>,
     index: OffsetIndexBuilder,
@@ -103,7 +103,7 @@ impl Pages {
             long: Bytes::new(),
             bytes: Vec::new(),
             streams: Vec::new(),
-            places: Vec::new(),
+            page_ranges: Vec::new(),
             head: Vec::new(),
             index: OffsetIndexBuilder::new(),
             sizes: Sizes::default(),
@@ -119,10 +119,10 @@ impl Pages {
     pub(super) fn values(&mut self) -> &mut Vec<u8> {
         let (buffer, begin) = match self.compressor {
             Some(_) => (&mut self.values, 0),
-            None => (&mut self.bytes, self.places.last().map_or(0, |page| page.end)),
+            None => (&mut self.bytes, self.page_ranges.last().map_or(0, |page| page.end)),
         };
         if buffer.len() == begin {
-            buffer.resize(begin + ROOM, 0);
+            buffer.resize(begin + HEADROOM, 0);
         }
         buffer
     }
@@ -142,10 +142,10 @@ impl Pages {
         self.values();
         self.head.clear();
         write_levels(&mut self.head);
-        let begin = self.places.last().map_or(0, |page| page.end);
+        let begin = self.page_ranges.last().map_or(0, |page| page.end);
         let (page_bytes, header) = match &mut self.compressor {
             None => {
-                let page_bytes = self.head.len() + self.bytes.len() - begin - ROOM;
+                let page_bytes = self.head.len() + self.bytes.len() - begin - HEADROOM;
                 let header = header(page_bytes, page_bytes, counts.levels, Encoding::PLAIN)?;
                 self.head.splice(..0, header.iter().copied());
                 (page_bytes, header)
@@ -157,7 +157,7 @@ impl Pages {
                         &self.values[from..]
                     }
                     PageLayout::ByteStreams(width) => {
-                        let values = [&self.values[ROOM..], &self.long];
+                        let values = [&self.values[HEADROOM..], &self.long];
                         self.streams.clone_from(&self.head);
                         match width {
                             IdWidth::U16 => {
@@ -168,10 +168,10 @@ impl Pages {
                         &self.streams
                     }
                 };
-                self.bytes.resize(begin + ROOM, 0);
+                self.bytes.resize(begin + HEADROOM, 0);
                 self.bytes.reserve(zstd::zstd_safe::compress_bound(page.len()));
                 let mut into = Cursor::new(&mut self.bytes);
-                into.set_position((begin + ROOM) as u64);
+                into.set_position((begin + HEADROOM) as u64);
                 let stored = compressor.compress_to_buffer(page, &mut into)?;
                 let page_bytes = page.len();
                 let header = header(page_bytes, stored, counts.levels, self.layout.encoding())?;
@@ -193,7 +193,7 @@ impl Pages {
         self.sizes.rows += counts.rows as u64;
         self.sizes.levels += counts.levels as u64;
         self.sizes.pages += 1;
-        self.places.push(page);
+        self.page_ranges.push(page);
         Ok(())
     }
 
@@ -205,7 +205,7 @@ impl Pages {
 
     /// Starts the next chunk.
     pub(super) fn clear(&mut self) {
-        self.places.clear();
+        self.page_ranges.clear();
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_PAGES);
     }
@@ -216,7 +216,8 @@ impl<'a> ChunkReader for &'a Pages {
     type T = PagesReader<'a>;
 
     fn get_read(&self, start: u64) -> Result<PagesReader<'a>> {
-        let mut reader = PagesReader { bytes: &self.bytes, rest: &[], places: self.places.iter() };
+        let page_ranges = self.page_ranges.iter();
+        let mut reader = PagesReader { bytes: &self.bytes, rest: &[], page_ranges };
         io::copy(&mut (&mut reader).take(start), &mut io::sink())?;
         Ok(reader)
     }
@@ -230,7 +231,7 @@ impl<'a> ChunkReader for &'a Pages {
 
 impl Length for &Pages {
     fn len(&self) -> u64 {
-        self.places.iter().map(|page| page.len() as u64).sum()
+        self.page_ranges.iter().map(|page| page.len() as u64).sum()
     }
 }
 
@@ -238,13 +239,13 @@ impl Length for &Pages {
 pub(super) struct PagesReader<'a> {
     bytes: &'a [u8],
     rest: &'a [u8],
-    places: std::slice::Iter<'a, Range<usize>>,
+    page_ranges: std::slice::Iter<'a, Range<usize>>,
 }
 
 impl Read for PagesReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.rest.is_empty() {
-            match self.places.next() {
+            match self.page_ranges.next() {
                 Some(page) => self.rest = &self.bytes[page.clone()],
                 None => return Ok(0),
             }
@@ -255,30 +256,30 @@ impl Read for PagesReader<'_> {
 
 /// Copies `head` to the end of the reserved space at `begin`, directly before the values, and returns where it starts.
 fn place_before(buffer: &mut Vec<u8>, begin: usize, head: &[u8]) -> usize {
-    if let Some(missing) = head.len().checked_sub(ROOM) {
+    if let Some(missing) = head.len().checked_sub(HEADROOM) {
         buffer.splice(begin..begin, std::iter::repeat_n(0, missing));
     }
-    let end = begin + head.len().max(ROOM);
+    let end = begin + head.len().max(HEADROOM);
     let at = end - head.len();
     buffer[at..end].copy_from_slice(head);
     at
 }
 
-/// Appends the numbers in `values`, given as `GIVEN` bytes each, in the layout [`PageLayout::ByteStreams`].
+/// Appends the numbers in `values`, given as `WIDTH` bytes each, in the layout [`PageLayout::ByteStreams`].
 ///
 /// The last streams are zero, and so are others if all numbers are small. In a large new buffer, zeros are not written:
 /// pages of an allocation that are never written take no memory.
-fn push_streams<const GIVEN: usize>(
+fn push_streams<const WIDTH: usize>(
     values: [&[u8]; 2],
-    number: impl Fn([u8; GIVEN]) -> u32,
+    number: impl Fn([u8; WIDTH]) -> u32,
     out: &mut Vec<u8>,
 ) {
-    let values = values.map(|values| values.as_chunks::<GIVEN>().0);
+    let values = values.map(|values| values.as_chunks::<WIDTH>().0);
     let count: usize = values.iter().map(|values| values.len()).sum();
     let size = out.len() + size_of::<u32>() * count;
     if size <= KEPT_VALUES {
         out.reserve(size - out.len());
-        for n in 0..GIVEN {
+        for n in 0..WIDTH {
             for values in values {
                 // Converting to numbers lets the compiler vectorize this.
                 out.extend(values.iter().map(|value| (number(*value) >> (8 * n)) as u8));
@@ -290,7 +291,7 @@ fn push_streams<const GIVEN: usize>(
     let mut zeroed = vec![0; size];
     let (head, mut streams) = zeroed.split_at_mut(out.len());
     head.copy_from_slice(out);
-    for n in 0..GIVEN {
+    for n in 0..WIDTH {
         for values in values {
             let stream;
             (stream, streams) = streams.split_at_mut(values.len());

@@ -70,8 +70,8 @@ impl Reference {
 #[track_caller]
 fn assert_same_bytes(schema: &Schema, records: &[Record]) {
     let dir = tempfile::tempdir().unwrap();
-    let (ours, wanted) = (dir.path().join("ours"), dir.path().join("wanted"));
-    let mut reference = Reference::new(schema, NewFile::create(&wanted).unwrap());
+    let (ours, expected) = (dir.path().join("ours"), dir.path().join("expected"));
+    let mut reference = Reference::new(schema, NewFile::create(&expected).unwrap());
     let mut writer =
         Box::new(Writer::new(Arc::new(schema.clone()), NewFile::create(&ours).unwrap()).unwrap());
     for record in records {
@@ -79,9 +79,9 @@ fn assert_same_bytes(schema: &Schema, records: &[Record]) {
     }
     writer.finish().unwrap().commit().unwrap();
     reference.finish().commit().unwrap();
-    let (ours, wanted) = (std::fs::read(ours).unwrap(), std::fs::read(wanted).unwrap());
-    let differs = ours.iter().zip(&wanted).position(|(a, b)| a != b);
-    assert!(ours == wanted, "{} and {} bytes differ at {differs:?}", ours.len(), wanted.len());
+    let (ours, expected) = (std::fs::read(ours).unwrap(), std::fs::read(expected).unwrap());
+    let differs = ours.iter().zip(&expected).position(|(a, b)| a != b);
+    assert!(ours == expected, "{} and {} bytes differ at {differs:?}", ours.len(), expected.len());
 }
 
 /// A linear congruential generator.
@@ -150,7 +150,7 @@ const ALL_PAYLOAD: [FieldType; 4] =
     [FieldType::IdsU16, FieldType::IdsU32, FieldType::Binary, FieldType::Image];
 
 #[test]
-fn columns_of_every_type_stand_side_by_side() {
+fn a_schema_may_contain_every_field_type() {
     use FieldType::*;
     let all = [
         Image, String, Binary, Json, Bool, Int32, IdsU32, Int64, UInt32, Binary, UInt64, Float32, Float64,
@@ -167,7 +167,7 @@ fn columns_of_every_type_stand_side_by_side() {
 }
 
 #[test]
-fn missing_and_empty_values_alike_or_mixed() {
+fn null_and_empty_values_may_be_mixed() {
     let schema = texts(IdWidth::U16, &ALL_PAYLOAD);
     for missing in [0, 1, 8, 15, 16] {
         for size in [1, 2] {
@@ -187,7 +187,7 @@ fn row_groups_end_by_rows_and_by_bytes() {
     let schema = images(&[]);
     let shape = ValueShape { seed: 4, missing: 0, size: 60_000, large: 0 };
     assert_same_bytes(&schema, &records(&schema, 900, shape));
-    // Exactly as many bytes as a row group or a chunk may have.
+    // Record sizes around the exact limits of a row group and of a chunk.
     for limit in [GROUP_BYTES, CHUNK_BYTES] {
         let record = |bytes: u64| Record {
             values: vec![
@@ -224,7 +224,7 @@ fn a_long_list_ends_a_page_of_short_ones() {
         let schema = texts(width, &[]);
         let shape = ValueShape { seed: 7, missing: 0, size: 50, large: 0 };
         let mut records = records(&schema, 40, shape);
-        // All zero but for a few ids, so that chunks of zeros are between others.
+        // Mostly zeros, so that chunks of zeros lie between others.
         let ids: Vec<u32> = (0..3_000_000).map(|i| if i % 9973 < 3 { i % 65_536 } else { 0 }).collect();
         for at in [7, 8, 20] {
             records[at].values[1] = Value::Ids(Ids::pack(width, &ids[at..]).unwrap());
@@ -234,7 +234,7 @@ fn a_long_list_ends_a_page_of_short_ones() {
 }
 
 #[test]
-fn ids_that_another_writer_stored_plain_are_read() {
+fn plain_encoded_ids_are_read() {
     let schema = texts(IdWidth::U16, &[]);
     let records = records(&schema, 500, ValueShape { seed: 6, missing: 0, size: 90, large: 7 });
     let dir = tempfile::tempdir().unwrap();

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_are_composed() {
+    fn changed_stretches_are_composed() {
         for text in [
             "",
             "plain",
@@ -144,7 +144,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1024))]
 
         #[test]
-        fn the_forms_of_stretches_are_those_of_the_whole(
+        fn partial_normalization_equals_whole_normalization(
             text in prop_oneof![
                 any::<String>(),
                 "[ae\u{e9}\u{300}-\u{330}\u{591}-\u{5a0}\u{1100}\u{1161}\u{11a8}\u{ac00}\u{9bc}-\u{9d7}\u{fb1d}\u{958}\u{212b}\u{1d15e}\u{110ba}\u{2126} ]{0,12}",

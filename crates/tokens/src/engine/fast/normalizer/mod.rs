@@ -400,7 +400,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(512))]
 
         #[test]
-        fn the_normal_form_is_that_of_the_reference(text in tricky(), doubled in tricky()) {
+        fn texts_are_normalized_as_by_the_reference(text in tricky(), doubled in tricky()) {
             let mut buffers = NormalizerBuffers::default();
             for wrapper in normalizers() {
                 let normalizer = Normalizer::new(Some(&wrapper));

@@ -1,7 +1,7 @@
 //! The `Precompiled` normalizer, applied only to the parts of a text that its character map may change.
 //!
-//! The reference splits a text into grapheme clusters and looks up each in the map, which takes most of its time.
-//! Nearly all characters are clusters of their own and occur in no mapped string. Each character is classified only
+//! The reference splits a text into grapheme clusters and looks each of them up in the map, which takes most of its
+//! time. Nearly all characters are clusters of their own and start no mapped string. Each character is classified only
 //! once.
 
 use std::ops::ControlFlow;
@@ -12,13 +12,13 @@ use unicode_segmentation::UnicodeSegmentation;
 use crate::charsmap::Charsmap;
 use crate::engine::fast::classes::decode;
 
-/// The other bits have been determined.
+/// Set once the other bits have been determined.
 const KNOWN: u8 = 1;
-/// Next to another such character, it is a grapheme cluster of its own.
+/// The character is a grapheme cluster of its own next to another such character.
 const ALONE: u8 = 2;
-/// The map changes a cluster that starts with it.
+/// The map changes a cluster that starts with the character.
 const CHANGES: u8 = 4;
-/// A mapped string starts with it.
+/// A mapped string starts with the character.
 const STARTS: u8 = 8;
 
 /// A `Precompiled` normalizer.
@@ -52,7 +52,7 @@ impl Precompiled {
         let Some(known) = self.known.get(code as usize) else { return Some((STARTS, len)) };
         let class = match known.load(Ordering::Relaxed) {
             0 => {
-                let class = self.find_out(text.get(at..at + len).unwrap_or_default());
+                let class = self.classify(text.get(at..at + len).unwrap_or_default());
                 known.store(class, Ordering::Relaxed);
                 class
             }
@@ -62,7 +62,7 @@ impl Precompiled {
     }
 
     /// Determines the class bits of the character `c`.
-    fn find_out(&self, c: &str) -> u8 {
+    fn classify(&self, c: &str) -> u8 {
         // A carriage return joins a following line feed. The remaining classes (control characters, Hangul syllables,
         // and characters without a rule) never join each other (UAX #29).
         let apart = |text: String| text.graphemes(true).count() == 2;
@@ -140,7 +140,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2048))]
 
         #[test]
-        fn mapping_stretches_is_mapping_the_whole(
+        fn partial_mapping_equals_whole_mapping(
             text in prop_oneof![
                 tricky(),
                 "[ae\r\n\u{e9}½Ａ\u{300}-\u{303}\u{600}\u{93c}\u{915}\u{94d}\u{1100}\u{1161}\u{11a8}가각\u{200d}👩🇫🇷\u{fe0f}\u{0} ]{0,10}",
@@ -165,7 +165,7 @@ mod tests {
 
     /// Tests a sample of pairs of characters from all classes that determine cluster boundaries.
     #[test]
-    fn characters_that_are_alone_never_join_each_other() {
+    fn single_character_clusters_never_join_each_other() {
         let ours = Precompiled::new(Charsmap::new(&[4, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap());
         let mut alone = Vec::new();
         for c in (0..0x1_0000).filter_map(char::from_u32) {

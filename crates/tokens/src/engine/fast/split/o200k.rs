@@ -19,12 +19,14 @@ impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONT
         if class == NUMBER {
             return end_of_numbers(classes, bytes, next, DIGITS);
         }
-        // Letters after one other character take precedence over letters that start here, possibly with a mark.
+        // Letters after a prefix character take precedence over letters that start here, possibly with a mark.
         let letters =
             |at, may_be: bool| if may_be { Letters::at(classes, bytes, at) } else { Letters::default() };
-        let behind = letters(next, !matches!(class, LETTER | LINE_END));
-        let here = letters(at, behind.small.is_none() && matches!(class, LETTER | OTHER));
-        if let Some(end) = behind.small.or(here.small).or(behind.large).or(here.large) {
+        let after_prefix = letters(next, !matches!(class, LETTER | LINE_END));
+        let here = letters(at, after_prefix.with_lower.is_none() && matches!(class, LETTER | OTHER));
+        if let Some(end) =
+            after_prefix.with_lower.or(here.with_lower).or(after_prefix.all_upper).or(here.all_upper)
+        {
             let is_contraction = CONTRACTIONS && bytes.get(end) == Some(&b'\'');
             return is_contraction.then(|| contraction(bytes, end, true)).flatten().unwrap_or(end);
         }
@@ -62,19 +64,19 @@ impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONT
     }
 }
 
-/// Ends of the two letter alternatives that start at a position.
+/// Ends of the two letter alternatives at a position.
 #[derive(Default)]
 struct Letters {
     /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+`
-    small: Option<usize>,
+    with_lower: Option<usize>,
     /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+`
-    large: Option<usize>,
+    all_upper: Option<usize>,
 }
 
 impl Letters {
     #[inline(always)]
     fn at(classes: Classes, bytes: &[u8], at: usize) -> Self {
-        let (mut end, mut small) = (at, None);
+        let (mut end, mut with_lower) = (at, None);
         // Matches as many uppercase letters as possible. If no lowercase letter follows, the last one that also matches
         // as lowercase is the lowercase part.
         while let Some((_, case, len)) = classes.both_at(bytes, end)
@@ -82,17 +84,17 @@ impl Letters {
         {
             end += len;
             if case & AS_LOWER != 0 {
-                small = Some(end);
+                with_lower = Some(end);
             }
         }
-        let large = (end > at).then_some(end);
+        let all_upper = (end > at).then_some(end);
         while let Some((_, case, len)) = classes.both_at(bytes, end)
             && case & AS_LOWER != 0
         {
             end += len;
-            small = Some(end);
+            with_lower = Some(end);
         }
-        Self { small, large }
+        Self { with_lower, all_upper }
     }
 }
 

@@ -91,11 +91,11 @@ pub(super) fn contractions(
     ignore_case: bool,
     kind: Contraction,
 ) -> u64 {
-    let mut behind = None;
+    let mut last_end = None;
     while apostrophes != 0 {
         let at = apostrophes.trailing_zeros() as usize;
         apostrophes &= apostrophes - 1;
-        if kind == Contraction::Tail && behind == Some(at) {
+        if kind == Contraction::Tail && last_end == Some(at) {
             // The preceding letters are a contraction themselves.
             continue;
         }
@@ -106,7 +106,7 @@ pub(super) fn contractions(
         } else if let Some(end) = contraction(block.bytes, at, ignore_case) {
             let next = 1u64.checked_shl(end as u32).unwrap_or(0) & block.all();
             starts = starts & !(low(end) & !certain) | next;
-            behind = Some(end);
+            last_end = Some(end);
         }
     }
     starts & !1

@@ -98,7 +98,7 @@ fn reference(regex: &str) -> ReferenceSplit {
 }
 
 #[test]
-fn known_patterns_are_known_as_written() {
+fn known_patterns_are_recognized() {
     for (regex, pattern, table) in [
         (GPT2, Pattern::Gpt2, ClassTable::Plain),
         (CL100K, Pattern::Cl100k, ClassTable::Plain),
@@ -146,7 +146,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn words_end_where_the_regular_expression_says(text in tricky()) {
+    fn words_are_those_of_the_regular_expression(text in tricky()) {
         prop_assert_eq!(words::<Gpt2<false>>(&text), expected(&reference(GPT2), &text));
         prop_assert_eq!(words::<Gpt2<false>>(&text), expected(&reference(GPT2_SHORT), &text));
         prop_assert_eq!(words::<Cl100k<3>>(&text), expected(&reference(CL100K), &text));

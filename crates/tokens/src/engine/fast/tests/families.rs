@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use crate::engine::fast::split::pattern::{CL100K, DEEPSEEK, O200K, QWEN2, QWEN35, TEKKEN};
 use crate::testing::{
-    add_token, bpe, bpe_with_pattern, char_bpe, char_bpe_behind_metaspace, precompiled, unigram, wordlevel,
+    add_token, bpe, bpe_with_pattern, char_bpe, char_bpe_with_metaspace, precompiled, unigram, wordlevel,
     wordpiece,
 };
 
 /// [`bpe`] with the pre-tokenizers `steps` before `ByteLevel`.
-pub(super) fn bpe_behind(steps: &[Value], use_regex: bool) -> Value {
+pub(super) fn bpe_after(steps: &[Value], use_regex: bool) -> Value {
     let mut value = bpe();
     let byte_level =
         json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex});
@@ -47,7 +47,7 @@ fn named(name: &str) -> Value {
 }
 
 /// [`unigram`] with the given normalizers and pre-tokenizer.
-fn unigram_behind(normalizers: &[Value], pre_tokenizer: Value) -> Value {
+fn unigram_after(normalizers: &[Value], pre_tokenizer: Value) -> Value {
     let mut value = unigram();
     value["normalizer"] = in_order(normalizers);
     value["pre_tokenizer"] = pre_tokenizer;
@@ -102,7 +102,7 @@ fn chunked() -> Vec<(&'static str, Value)> {
     let albert =
         [open, close, named("NFKD"), named("StripAccents"), named("Lowercase"), map(), collapse(" ")];
     let xlm_r = |metaspace: Value| json!({"type": "Sequence", "pretokenizers": [named("WhitespaceSplit"), metaspace]});
-    let mut bigbird = char_bpe_behind_metaspace("always", true, false);
+    let mut bigbird = char_bpe_with_metaspace("always", true, false);
     bigbird["model"]["byte_fallback"] = json!(false);
     bigbird["normalizer"] = collapse(" ");
     // The same with every unknown character as a token of its own, without an unknown token, and with marked ends.
@@ -143,7 +143,7 @@ fn chunked() -> Vec<(&'static str, Value)> {
         lower,
         &[named("Whitespace"), json!({"type": "Punctuation", "behavior": "Contiguous"}), digits(true)],
     );
-    let mut other = unigram_behind(&[map(), strip(false)], metaspace("always"));
+    let mut other = unigram_after(&[map(), strip(false)], metaspace("always"));
     other["model"]["byte_fallback"] = json!(true);
     // Adds tokens that are searched for in the normalized text.
     let with_tokens = |mut value: Value| {
@@ -152,21 +152,21 @@ fn chunked() -> Vec<(&'static str, Value)> {
         }
         value
     };
-    let first = unigram_behind(&[map(), collapse(" ")], metaspace("first"));
+    let first = unigram_after(&[map(), collapse(" ")], metaspace("first"));
     vec![
-        ("albert with tokens", with_tokens(unigram_behind(&albert, metaspace("always")))),
-        ("xlmr with tokens", with_tokens(unigram_behind(&albert[..4], xlm_r(metaspace("always"))))),
+        ("albert with tokens", with_tokens(unigram_after(&albert, metaspace("always")))),
+        ("xlmr with tokens", with_tokens(unigram_after(&albert[..4], xlm_r(metaspace("always"))))),
         ("first with tokens", with_tokens(first)),
         ("bert with tokens", with_tokens(wordpiece())),
         ("words with tokens", with_tokens(lower.clone())),
-        ("bge-m3", unigram_behind(&[map(), strip(false), collapse("\u{2581}")], metaspace("always"))),
-        ("deberta", unigram_behind(&[strip(true), map(), collapse(" ")], xlm_r(metaspace("always")))),
-        ("albert", unigram_behind(&albert, xlm_r(metaspace("always")))),
-        ("xlnet", unigram_behind(&albert[..4], metaspace("always"))),
-        ("nmt", unigram_behind(&[named("Nmt"), named("NFKC"), collapse(" ")], metaspace("always"))),
-        ("unigram first", unigram_behind(&[map(), collapse(" ")], metaspace("first"))),
-        ("unigram never", unigram_behind(&[map()], metaspace("never"))),
-        ("no prefix", unigram_behind(&[map(), collapse("\u{2581}")], xlm_r(metaspace("never")))),
+        ("bge-m3", unigram_after(&[map(), strip(false), collapse("\u{2581}")], metaspace("always"))),
+        ("deberta", unigram_after(&[strip(true), map(), collapse(" ")], xlm_r(metaspace("always")))),
+        ("albert", unigram_after(&albert, xlm_r(metaspace("always")))),
+        ("xlnet", unigram_after(&albert[..4], metaspace("always"))),
+        ("nmt", unigram_after(&[named("Nmt"), named("NFKC"), collapse(" ")], metaspace("always"))),
+        ("unigram first", unigram_after(&[map(), collapse(" ")], metaspace("first"))),
+        ("unigram never", unigram_after(&[map()], metaspace("never"))),
+        ("no prefix", unigram_after(&[map(), collapse("\u{2581}")], xlm_r(metaspace("never")))),
         ("no fallback", other),
         ("bigbird", bigbird),
         ("bigbird unfused", unfused),
@@ -202,7 +202,7 @@ pub(crate) fn values() -> Vec<(&'static str, Value)> {
     strips["added_tokens"].as_array_mut().unwrap().last_mut().unwrap()["lstrip"] = json!(true);
 
     let punctuation = |behavior: &str| json!({"type": "Punctuation", "behavior": behavior});
-    let mut falcon = bpe_behind(&[punctuation("Contiguous")], true);
+    let mut falcon = bpe_after(&[punctuation("Contiguous")], true);
     let after = [digits(false), split("[0-9][0-9][0-9]", "Isolated", false)];
     falcon["pre_tokenizer"]["pretokenizers"].as_array_mut().unwrap().extend(after);
     let mut lowercase = bpe();
@@ -254,15 +254,15 @@ pub(crate) fn values() -> Vec<(&'static str, Value)> {
     add_token(&mut beside_spaces, "quick", false, false);
     let mut normalized_tokens = char_bpe(false);
     let mut replaced_tokens = replaced(false);
-    let mut behind_tokens = char_bpe_behind_metaspace("first", false, false);
-    for value in [&mut normalized_tokens, &mut replaced_tokens, &mut behind_tokens] {
+    let mut metaspace_tokens = char_bpe_with_metaspace("first", false, false);
+    for value in [&mut normalized_tokens, &mut replaced_tokens, &mut metaspace_tokens] {
         add_token(value, "<dog>", false, true);
         add_token(value, " owner", false, true);
         add_token(value, "\u{2581}the", false, true);
     }
-    let mut first = char_bpe_behind_metaspace("first", false, false);
+    let mut first = char_bpe_with_metaspace("first", false, false);
     add_token(&mut first, "<dog>", false, false);
-    let mut first_across = char_bpe_behind_metaspace("first", false, false);
+    let mut first_across = char_bpe_with_metaspace("first", false, false);
     add_token(&mut first_across, "dog", false, false);
 
     let deepseek = DEEPSEEK.map(|regex| split(regex, "Isolated", false));
@@ -278,15 +278,15 @@ pub(crate) fn values() -> Vec<(&'static str, Value)> {
         ("qwen3.5", bpe_with_pattern(QWEN35, false)),
         ("o200k", bpe_with_pattern(O200K, true)),
         ("tekken", bpe_with_pattern(TEKKEN, true)),
-        ("starcoder", bpe_behind(&[digits(true)], true)),
-        ("refact", bpe_behind(&[split(r"\p{N}", "Isolated", false)], true)),
-        ("runs of digits", bpe_behind(&[digits(false)], true)),
-        ("deepseek", bpe_behind(&deepseek, false)),
-        ("bloom", bpe_behind(&[split(r" ?[^(\s|[.,!?…。，、।۔،])]+", "Isolated", false)], false)),
-        ("words alone", bpe_behind(&[split(r"\w+", "Removed", true), digits(true)], false)),
-        ("all but words", bpe_behind(&[split(r"\w+", "Removed", false)], true)),
-        ("not split", bpe_behind(&[], false)),
-        ("punctuation", bpe_behind(&[punctuation("Isolated")], true)),
+        ("starcoder", bpe_after(&[digits(true)], true)),
+        ("refact", bpe_after(&[split(r"\p{N}", "Isolated", false)], true)),
+        ("runs of digits", bpe_after(&[digits(false)], true)),
+        ("deepseek", bpe_after(&deepseek, false)),
+        ("bloom", bpe_after(&[split(r" ?[^(\s|[.,!?…。，、।۔،])]+", "Isolated", false)], false)),
+        ("words alone", bpe_after(&[split(r"\w+", "Removed", true), digits(true)], false)),
+        ("all but words", bpe_after(&[split(r"\w+", "Removed", false)], true)),
+        ("not split", bpe_after(&[], false)),
+        ("punctuation", bpe_after(&[punctuation("Isolated")], true)),
         ("falcon", falcon),
         ("clip", clip()),
         ("lowercase", lowercase),
@@ -308,12 +308,12 @@ pub(crate) fn values() -> Vec<(&'static str, Value)> {
         ("first across", first_across),
         ("normalized tokens", normalized_tokens),
         ("replaced tokens", replaced_tokens),
-        ("behind tokens", behind_tokens),
-        ("never", char_bpe_behind_metaspace("never", false, false)),
-        ("always", char_bpe_behind_metaspace("always", true, false)),
+        ("metaspace tokens", metaspace_tokens),
+        ("never", char_bpe_with_metaspace("never", false, false)),
+        ("always", char_bpe_with_metaspace("always", true, false)),
         ("spaces inside", char_bpe(true)),
         ("spaces inside and replaced", replaced(true)),
-        ("spaces inside but split", char_bpe_behind_metaspace("always", true, true)),
+        ("spaces inside but split", char_bpe_with_metaspace("always", true, true)),
     ];
     tokenizers.extend(chunked());
     tokenizers

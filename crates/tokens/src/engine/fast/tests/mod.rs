@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use self::families::{bpe_behind, digits, in_order, pre_tokenized, replace, split, values};
+use self::families::{bpe_after, digits, in_order, pre_tokenized, replace, split, values};
 use super::split::pattern::{CL100K, QWEN2};
 use crate::engine::Outcome;
 use crate::segments::SEGMENT_BYTES;
@@ -80,7 +80,7 @@ proptest! {
 }
 
 #[test]
-fn a_long_text_is_divided_where_the_engine_knows_how() {
+fn long_texts_are_divided_without_changing_the_ids() {
     let text = PAGE.repeat(3 * SEGMENT_BYTES / PAGE.len());
     let mut divided = Vec::new();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
@@ -144,7 +144,7 @@ fn a_long_text_is_divided_where_the_engine_knows_how() {
 }
 
 #[test]
-fn a_document_of_which_a_piece_is_declined_goes_to_the_reference() {
+fn a_document_with_a_declined_segment_uses_the_reference() {
     let page = PAGE.repeat(SEGMENT_BYTES / PAGE.len());
     let text = format!("{page} {page} <dog> {page}");
     let (_, tokenizer) = TOKENIZERS.iter().find(|(name, _)| *name == "strips").unwrap();
@@ -157,7 +157,7 @@ fn a_document_of_which_a_piece_is_declined_goes_to_the_reference() {
 }
 
 #[test]
-fn a_page_has_the_ids_of_the_reference_and_hardly_anything_is_declined() {
+fn a_page_is_never_declined_and_has_the_ids_of_the_reference() {
     check(PAGE).unwrap();
     for (name, tokenizer) in &*TOKENIZERS {
         let stats = tokenizer.encode(PAGE, &mut tokenizer.scratch(), &mut Vec::new()).unwrap();
@@ -166,7 +166,7 @@ fn a_page_has_the_ids_of_the_reference_and_hardly_anything_is_declined() {
 }
 
 #[test]
-fn a_token_that_looks_at_its_neighbours_goes_to_the_reference() {
+fn tokens_that_depend_on_their_neighbours_use_the_reference() {
     let (_, tokenizer) = TOKENIZERS.iter().find(|(name, _)| *name == "strips").unwrap();
     let stats = tokenizer.encode("the  <dog>", &mut tokenizer.scratch(), &mut Vec::new()).unwrap();
     assert!(stats.by_reference);
@@ -174,7 +174,7 @@ fn a_token_that_looks_at_its_neighbours_goes_to_the_reference() {
 
 /// From about a million white-space characters on, the reference treats the rest of the text as one word.
 #[test]
-fn a_run_of_spaces_that_the_reference_stumbles_over_goes_to_it() {
+fn very_long_runs_of_spaces_use_the_reference() {
     let (_, tokenizer) = TOKENIZERS.iter().find(|(name, _)| *name == "llama3").unwrap();
     for (run, by_reference) in [(1 << 15, false), (1_200_000, true)] {
         for text in [format!("{}x", " ".repeat(run)), format!("y\n{}x", " ".repeat(run))] {
@@ -202,7 +202,7 @@ fn long_words_have_the_ids_of_the_reference() {
 }
 
 #[test]
-fn what_is_not_known_is_left_to_the_reference_and_says_why() {
+fn unsupported_tokenizers_use_the_reference_and_state_the_reason() {
     let mut dropped = bpe();
     dropped["model"]["vocab"].as_object_mut().unwrap().remove("Ã");
     dropped["model"]["merges"] = json!([]);
@@ -226,13 +226,13 @@ fn what_is_not_known_is_left_to_the_reference_and_says_why() {
     let mut normalized = wordpiece();
     add_token(&mut normalized, "the Dog", false, true);
     let scripts = pre_tokenized(wordlevel(), &[json!({"type": "UnicodeScripts"})]);
-    let merged = bpe_behind(&[json!({"type": "Punctuation", "behavior": "MergedWithPrevious"})], true);
-    let mut prefixed = bpe_behind(&[digits(true)], true);
+    let merged = bpe_after(&[json!({"type": "Punctuation", "behavior": "MergedWithPrevious"})], true);
+    let mut prefixed = bpe_after(&[digits(true)], true);
     prefixed["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = json!(true);
     for value in [
         merged,
         prefixed,
-        bpe_behind(&[split(r"\w+", "MergedWithNext", false)], false),
+        bpe_after(&[split(r"\w+", "MergedWithNext", false)], false),
         dropped,
         same_ids,
         grows,
@@ -251,9 +251,8 @@ fn what_is_not_known_is_left_to_the_reference_and_says_why() {
     }
 }
 
-/// The built-in texts detect a wrong engine.
 #[test]
-fn an_engine_that_is_wrong_is_not_used() {
+fn the_proof_detects_a_wrong_engine() {
     use crate::engine::reference::Reference;
     use crate::engine::{Engine, proof};
     use crate::scratch::Scratch;

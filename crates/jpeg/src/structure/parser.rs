@@ -1,4 +1,4 @@
-//! Reads the structure of a file, from its first marker to its end marker (ITU T.81, annex B).
+//! Parser for the structure of a file, from its first marker to its end marker (ITU T.81, annex B).
 //!
 //! libjpeg rejects files with impossible tables, a second frame header or contradictory scan parameters. Many other
 //! decoders accept them. This module applies libjpeg's rules to the whole file. It decodes no coefficients, so its cost
@@ -31,9 +31,9 @@ impl<'a> Layout<'a> {
         if !bytes.starts_with(&[0xff, segments::SOI]) {
             return Err(Error::corrupt("the file does not start with the start-of-image marker of a JPEG"));
         }
-        let mut walk = Walk::default();
-        let damage = walk.run(bytes).err();
-        match (walk.layout, damage) {
+        let mut parser = Parser::default();
+        let damage = parser.run(bytes).err();
+        match (parser.layout, damage) {
             (Some(layout), damage) if !layout.scans.is_empty() => Ok(Self { damage, ..layout }),
             (_, damage) => Err(damage.unwrap_or_else(|| Error::corrupt("the JPEG has no scan"))),
         }
@@ -52,18 +52,18 @@ impl<'a> Layout<'a> {
 
 /// Parser state.
 #[derive(Default)]
-struct Walk<'a> {
+struct Parser<'a> {
     layout: Option<Layout<'a>>,
     quant: QuantSlots,
     huffman: HuffmanSlots<'a>,
     restart: usize,
     is_jfif: bool,
     adobe_transform: Option<u8>,
-    /// Error of the first scan that does not continue the scans before it. Parsing goes on, to count the scans.
+    /// Error of the first scan that does not continue the scans before it. Parsing continues, to count the scans.
     damage: Option<Error>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Parser<'a> {
     fn run(&mut self, bytes: &'a [u8]) -> Result<(), Error> {
         let mut at = 2;
         loop {
@@ -71,7 +71,7 @@ impl<'a> Walk<'a> {
             at = after;
             match marker {
                 segments::EOI => return self.damage.take().map_or_else(|| self.check_scans(), Err),
-                segments::SOI => return Err(Error::corrupt("the JPEG has a second start of image")),
+                segments::SOI => return Err(Error::corrupt("the JPEG has a second start-of-image marker")),
                 // Standalone markers: TEM and RST.
                 0x01 | 0xd0..=0xd7 => continue,
                 _ => {}
@@ -123,7 +123,7 @@ impl<'a> Walk<'a> {
             return Err(Error::unsupported(format!("a JPEG of {count} components is not supported")));
         }
         if !(1..=MAX_SIDE).contains(&width) || !(1..=MAX_SIDE).contains(&height) {
-            return Err(Error::corrupt(format!("the frame header says {width}×{height} pixels")));
+            return Err(Error::corrupt(format!("the frame header declares {width}×{height} pixels")));
         }
         let mut components = Vec::new();
         for [id, factors, quant] in rest.as_chunks::<3>().0 {
@@ -195,7 +195,7 @@ impl<'a> Walk<'a> {
             let mut found = layout.components.iter().enumerate().filter(|(_, c)| c.id == *id).map(|(n, _)| n);
             let index = found.find(is_new).ok_or_else(|| {
                 Error::corrupt(format!(
-                    "a scan names component {id}, which the frame does not have or the scan has already"
+                    "a scan refers to component {id}, which is not in the frame or already in the scan"
                 ))
             })?;
             let table = |is_needed: bool, is_ac: bool, slot: u8| {
@@ -205,7 +205,7 @@ impl<'a> Walk<'a> {
             let (dc, ac) = (table(needs.dc, false, slots >> 4)?, table(needs.ac, true, slots & 15)?);
             if slots & 0xcc != 0 {
                 // libjpeg checks only the slots that the scan uses.
-                let message = "a scan names a Huffman table slot that does not exist";
+                let message = "a scan refers to a Huffman table slot that does not exist";
                 self.damage.get_or_insert(Error::corrupt(message));
             }
             scan.components.push(ScanComponent { index, dc, ac });
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
             if component.quant.is_none() && layout.process != Process::Lossless {
                 component.quant = Some(self.quant.get(component.quant_slot)?);
             }
-            if let Err(error) = component.note_scan(&scan, layout.process) {
+            if let Err(error) = component.record_scan(&scan, layout.process) {
                 self.damage.get_or_insert(error);
             }
         }
@@ -290,7 +290,7 @@ impl Scan<'_> {
 
 impl Component {
     /// Records what `scan` adds to the component.
-    fn note_scan(&mut self, scan: &Scan<'_>, process: Process) -> Result<(), Error> {
+    fn record_scan(&mut self, scan: &Scan<'_>, process: Process) -> Result<(), Error> {
         let ((first, last), (high, low)) = (scan.spectral, scan.approximation);
         if process != Process::Progressive {
             return match std::mem::replace(&mut self.has_dc, true) {

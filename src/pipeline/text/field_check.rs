@@ -1,4 +1,4 @@
-//! Check of the first rows of files, so that a wrong field name ends a run before it starts.
+//! Check that the first rows of files have the requested fields, so that a run with a misspelled name never starts.
 //!
 //! Tables with a schema are not checked here, because their columns are known when they are listed. Of JSON Lines files
 //! and tables of separated values, the first rows of a few files are examined. A field that none of them has is
@@ -108,15 +108,15 @@ pub(super) fn check(
 impl<'a> FieldSearch<'a> {
     /// Examines the first rows of a file. Returns whether these are all rows.
     fn read(&mut self, stream: &mut Stream, format: Format) -> Result<bool> {
-        let mut most = FIRST_BYTES;
+        let mut limit = FIRST_BYTES;
         loop {
             // Few bytes are read at first, so that a slow pipe does not delay the first messages.
-            let bytes = stream.peek(most)?;
-            let is_end = bytes.len() < most;
-            if is_end || most == FILE_BYTES || bytes.iter().filter(|&&b| b == b'\n').count() >= ROWS {
+            let bytes = stream.peek(limit)?;
+            let is_end = bytes.len() < limit;
+            if is_end || limit == FILE_BYTES || bytes.iter().filter(|&&b| b == b'\n').count() >= ROWS {
                 return Ok(self.rows(bytes, is_end, format));
             }
-            most = (most * 2).min(FILE_BYTES);
+            limit = (limit * 2).min(FILE_BYTES);
         }
     }
 
@@ -184,7 +184,7 @@ impl<'a> FieldSearch<'a> {
             } else {
                 format!("none of the first {} rows", self.rows)
             };
-            let message = format!("{rows} has the field {name:?}; there are {}", quoted(&names));
+            let message = format!("{rows} has the field {name:?}; the fields are {}", quoted(&names));
             let help = help.map_or_else(|| suggestion(name, &names), str::to_owned);
             let error = Error::usage(message).of_option(option).help(help);
             Err(if let Some(path) = first { error.at_path(path) } else { error })
@@ -206,7 +206,8 @@ impl<'a> FieldSearch<'a> {
                 }),
                 _ if self.complete => return refuse("keep_fields", requested.name, None),
                 _ => {
-                    let help = "name fields that rows have; one that only later rows have needs its type, as name:string";
+                    let help = "choose fields that the rows have; a field that only later rows have needs a type, as \
+                                in name:string";
                     return refuse("keep_fields", requested.name, Some(help));
                 }
             }

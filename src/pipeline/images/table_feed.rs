@@ -21,7 +21,7 @@ pub(super) struct TableFeed {
     rows: Option<ImageRows>,
     /// Rows that are not yet in a task.
     pending: Option<ImageBatch>,
-    /// Why the whole file is rejected.
+    /// The reason why the whole file is rejected.
     broken: Option<Reject>,
     /// Number of rows that are already in tasks.
     fed: u64,
@@ -32,9 +32,7 @@ impl TableFeed {
         let file = job.file(ordinal)?;
         let (table, broken) = match ImageTable::open(&job.planned(&file)) {
             Ok(Some(table)) => (Some(table), None),
-            Ok(None) => {
-                (None, Some(Reject::new(RejectCode::MissingField, "the file has no column of images")))
-            }
+            Ok(None) => (None, Some(Reject::new(RejectCode::MissingField, "the file has no image column"))),
             Err(Broken::Damaged(reject)) => (None, Some(reject)),
             Err(Broken::Failed(error)) => return Err(error),
         };

@@ -14,21 +14,21 @@ use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::threads;
 
-/// A shard or unit to finalize. The shards of a unit come before the unit.
-pub(super) enum Closing {
+/// A closed shard or unit that is to be finalized. The shards of a unit come before the unit.
+pub(super) enum Closed {
     Shard(Box<ClosedShard>),
     Unit(Box<ClosedUnit>),
 }
 
-impl Closing {
+impl Closed {
     pub(super) fn shard(shard: ClosedShard) -> Self {
-        Closing::Shard(Box::new(shard))
+        Closed::Shard(Box::new(shard))
     }
 }
 
 /// Finalizer of shards and units.
 #[derive(Clone, Copy)]
-pub(super) struct Close<'a> {
+pub(super) struct Finalizer<'a> {
     pub(super) progress: &'a Progress,
     pub(super) stop: &'a Stop,
 }
@@ -37,17 +37,17 @@ pub(super) struct Close<'a> {
 /// were closed.
 type ShardsByAttempt = BTreeMap<u64, Vec<(usize, UnitShard)>>;
 
-impl Close<'_> {
-    /// Finalizes files one by one, waiting for the disk: more threads would not make it faster.
-    pub(super) fn one_by_one(self, closing: impl Iterator<Item = Closing>) -> Result<()> {
+impl Finalizer<'_> {
+    /// Finalizes files sequentially: the disk is the limit, so more threads would not make it faster.
+    pub(super) fn sequentially(self, closed: impl Iterator<Item = Closed>) -> Result<()> {
         let mut shards = ShardsByAttempt::new();
-        for message in closing {
-            match message {
-                Closing::Shard(shard) => {
+        for next in closed {
+            match next {
+                Closed::Shard(shard) => {
                     let attempt = shard.attempt();
                     shards.entry(attempt).or_default().push(self.shard(*shard)?);
                 }
-                Closing::Unit(unit) => {
+                Closed::Unit(unit) => {
                     let shards = shards.remove(&unit.attempt()).unwrap_or_default();
                     self.unit(*unit, shards)?;
                 }
@@ -58,21 +58,21 @@ impl Close<'_> {
 
     /// Finalizes files in object storage, uploading up to `at_a_time` files concurrently. A request to stop ends it at
     /// once.
-    pub(super) fn several(self, closing: impl Iterator<Item = Closing>, at_a_time: usize) -> Result<()> {
+    pub(super) fn concurrently(self, closed: impl Iterator<Item = Closed>, at_a_time: usize) -> Result<()> {
         std::thread::scope(|scope| {
             let mut uploads =
                 Uploads { scope, stop: self.stop, threads: VecDeque::new(), shards: ShardsByAttempt::new() };
-            for message in closing {
+            for next in closed {
                 self.stop.check()?;
                 uploads.wait_while(|threads| threads.len() >= at_a_time)?;
-                match message {
-                    Closing::Shard(shard) => {
+                match next {
+                    Closed::Shard(shard) => {
                         let attempt = shard.attempt();
                         uploads.start(attempt, move || self.shard(*shard).map(Some))?;
                     }
-                    Closing::Unit(unit) => {
+                    Closed::Unit(unit) => {
                         let attempt = unit.attempt();
-                        uploads.wait_while(|threads| threads.iter().any(|(of, _)| *of == attempt))?;
+                        uploads.wait_while(|threads| threads.iter().any(|(other, _)| *other == attempt))?;
                         let shards = uploads.shards.remove(&attempt).unwrap_or_default();
                         uploads.start(attempt, move || self.unit(*unit, shards).map(|()| None))?;
                     }
@@ -119,12 +119,12 @@ impl<'scope> Uploads<'scope, '_> {
         let stop = self.stop;
         let work = move || {
             caught(work).unwrap_or_else(|panic| {
-                let error = panic.into_error("sending a file");
+                let error = panic.into_error("uploading a file");
                 stop.report_bug(&error);
                 Err(error)
             })
         };
-        let thread = threads::named("send").spawn_scoped(self.scope, work).map_err(threads::refused)?;
+        let thread = threads::named("upload").spawn_scoped(self.scope, work).map_err(threads::refused)?;
         self.threads.push_back((attempt, thread));
         Ok(())
     }
@@ -137,8 +137,8 @@ impl<'scope> Uploads<'scope, '_> {
         while more(&self.threads)
             && let Some((attempt, thread)) = self.threads.pop_front()
         {
-            let sent = thread.join().unwrap_or_else(|_| Err(Error::internal("a thread died")))?;
-            if let Some(shard) = sent {
+            let uploaded = thread.join().unwrap_or_else(|_| Err(Error::internal("a thread died")))?;
+            if let Some(shard) = uploaded {
                 self.shards.entry(attempt).or_default().push(shard);
             }
         }

@@ -1,5 +1,5 @@
-//! Options written as short texts. Each has one parser and one printer, shared by the command line, the manifest and
-//! the Python package.
+//! Values of image options that are written as short strings. Each type has one parser and one printer, shared by the
+//! command line, the manifest and the Python package.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,9 +25,9 @@ macro_rules! serde_as_text {
 }
 pub(super) use serde_as_text;
 
-/// Creates a usage error with the given value and the accepted ones.
+/// Creates the usage error for an invalid value of the option `what`, with the accepted values.
 pub(super) fn not_accepted(what: &str, given: &str, accepted: &str) -> Error {
-    Error::usage(format!("{given:?} is no {what}: expected {accepted}"))
+    Error::usage(format!("invalid {what} {given:?}; expected {accepted}"))
 }
 
 /// Adds a suggestion of the value that was probably meant.
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_texts_are_told_what_is_accepted() {
+    fn errors_list_the_accepted_values() {
         for text in [
             "",
             "shorter",

@@ -162,7 +162,7 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// Reader of consecutive xz streams. The library's own reader drops decoded bytes when it meets damage.
+/// Reader of consecutive xz streams. The library's own reader drops decoded bytes when it finds damage.
 pub(super) struct XzStreams<R> {
     raw: R,
     stream: Option<XzStream>,
@@ -180,7 +180,7 @@ impl<R: BufRead> XzStreams<R> {
     }
 
     /// Skips the zero padding between streams, whose length is a multiple of four.
-    fn padding(&mut self) -> io::Result<()> {
+    fn skip_padding(&mut self) -> io::Result<()> {
         let mut zeros = 0;
         loop {
             let input = self.raw.fill_buf()?;
@@ -189,11 +189,11 @@ impl<R: BufRead> XzStreams<R> {
             self.raw.consume(count);
             zeros += count;
             if !more {
-                let whole = zeros % 4 == 0;
-                return if whole {
+                let is_valid = zeros % 4 == 0;
+                return if is_valid {
                     Ok(())
                 } else {
-                    Err(io::Error::other("the padding of xz streams is odd"))
+                    Err(io::Error::other("the padding between xz streams is not a multiple of 4 bytes"))
                 };
             }
         }
@@ -210,7 +210,7 @@ impl<R: BufRead> Read for XzStreams<R> {
                 return Ok(0);
             }
             if std::mem::take(&mut self.ended) {
-                self.padding()?;
+                self.skip_padding()?;
             }
             let input = self.raw.fill_buf()?;
             let is_end = input.is_empty();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_in_the_middle_is_no_end() {
+    fn truncated_members_are_an_error() {
         let starts = MemberStarts::default();
         for (name, bytes) in [
             ("gz", gzip(&[1; 9000])),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn all_bytes_come_before_a_wrong_checksum_is_met() {
+    fn all_bytes_are_returned_before_a_checksum_error() {
         let text: Vec<u8> = (0..400_000u32).map(|i| (i % 1009 * i % 251) as u8).collect();
         let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
         encoder.include_checksum(true).unwrap();

@@ -8,26 +8,26 @@ use bytes::Bytes;
 use super::in_flight::BlockId;
 use crate::storage::briefly;
 
-/// Memory for blocks of several files; the most recently used ones are kept. A block that cannot be stored is merely
-/// fetched again, so no call blocks.
+/// Least-recently-used cache of blocks of several files. No call waits for a lock: a block that cannot be stored is
+/// fetched again.
 #[derive(Debug)]
-pub struct Held {
-    most: u64,
-    blocks: Mutex<HeldBlocks>,
+pub struct MemoryCache {
+    max_bytes: u64,
+    blocks: Mutex<CachedBlocks>,
 }
 
 #[derive(Debug, Default)]
-struct HeldBlocks {
+struct CachedBlocks {
     /// Blocks, each with the time of its last use.
     by_number: HashMap<BlockId, (Bytes, u64)>,
     bytes: u64,
     time: u64,
 }
 
-impl Held {
-    /// Creates an instance that holds up to `most` bytes.
-    pub fn new(most: u64) -> Self {
-        Self { most, blocks: Mutex::default() }
+impl MemoryCache {
+    /// Creates a cache of up to `max_bytes` bytes.
+    pub fn new(max_bytes: u64) -> Self {
+        Self { max_bytes, blocks: Mutex::default() }
     }
 
     pub(super) fn get(&self, block: BlockId) -> Option<Bytes> {
@@ -46,7 +46,7 @@ impl Held {
         if blocks.by_number.insert(block, (bytes, now)).is_none() {
             blocks.bytes += len;
         }
-        while blocks.bytes > self.most {
+        while blocks.bytes > self.max_bytes {
             let oldest = blocks.by_number.iter().min_by_key(|(_, (_, used))| *used).map(|(block, _)| *block);
             match oldest.and_then(|oldest| blocks.by_number.remove(&oldest)) {
                 Some((bytes, _)) => blocks.bytes -= bytes.len() as u64,
@@ -61,18 +61,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_used_blocks_stay() {
-        let held = Held::new(25);
+    fn the_most_recently_used_blocks_are_kept() {
+        let cache = MemoryCache::new(25);
         let block = |byte: u8| Bytes::from(vec![byte; 10]);
-        held.keep((0, 1), block(1));
-        held.keep((0, 2), block(2));
-        assert_eq!(held.get((0, 1)), Some(block(1)));
-        held.keep((0, 3), block(3));
+        cache.keep((0, 1), block(1));
+        cache.keep((0, 2), block(2));
+        assert_eq!(cache.get((0, 1)), Some(block(1)));
+        cache.keep((0, 3), block(3));
         assert_eq!(
-            [held.get((0, 1)), held.get((0, 2)), held.get((0, 3))],
+            [cache.get((0, 1)), cache.get((0, 2)), cache.get((0, 3))],
             [Some(block(1)), None, Some(block(3))]
         );
-        held.keep((0, 4), Bytes::from(vec![0; 30]));
-        assert_eq!(held.get((0, 4)), None, "what is larger than the room is not held");
+        cache.keep((0, 4), Bytes::from(vec![0; 30]));
+        assert_eq!(cache.get((0, 4)), None, "a block larger than the cache is not kept");
     }
 }

@@ -1,8 +1,8 @@
 //! Read-ahead for loops that request one record after another.
 //!
-//! A single record of a Parquet shard costs one page of each column, which it shares with its neighbours. A caller that
-//! requests consecutive records will need the neighbours, too, so they are decoded together and kept. Random access
-//! does not trigger read-ahead and pays nothing for it.
+//! Reading one record of a Parquet shard decodes a page of each column, and adjacent records share these pages. A
+//! caller that requests consecutive records will need the following ones, too, so they are decoded together and kept.
+//! Random access does not trigger read-ahead and pays nothing for it.
 //!
 //! The lock is non-blocking (see [`shards`](super::shards)).
 
@@ -10,45 +10,45 @@ use std::sync::Mutex;
 
 use super::record::Record;
 
-/// Records that were read ahead.
+/// The read-ahead cache of a split: one block of consecutive records.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
-    state: Mutex<AheadState>,
+pub(super) struct ReadAhead {
+    state: Mutex<ReadAheadState>,
 }
 
 #[derive(Debug, Default)]
-struct AheadState {
+struct ReadAheadState {
     /// The ordinal after that of the last requested record; 0 before the first request.
     next: u64,
     /// Consecutive records that were read ahead.
     block: Vec<Record>,
 }
 
-/// The result of [`Ahead::seek`].
-pub(super) enum Sought {
+/// The result of [`ReadAhead::look_up`].
+pub(super) enum ReadAheadLookup {
     /// The record was read ahead.
-    Found(Record),
+    Hit(Record),
     /// The record follows the last requested one, so the records after it will probably be requested, too.
-    Continues,
+    Sequential,
     /// Neither is the case: the record is read on its own.
-    Alone,
+    Random,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// Looks up `record` and remembers that it was requested.
-    pub(super) fn seek(&self, record: u64) -> Sought {
-        let Ok(mut state) = self.state.try_lock() else { return Sought::Alone };
-        let continues = record > 0 && state.next == record;
+    pub(super) fn look_up(&self, record: u64) -> ReadAheadLookup {
+        let Ok(mut state) = self.state.try_lock() else { return ReadAheadLookup::Random };
+        let sequential = record > 0 && state.next == record;
         state.next = record.saturating_add(1);
         let place = record.checked_sub(state.block.first().map_or(u64::MAX, Record::ordinal));
         match place.and_then(|place| state.block.get(usize::try_from(place).ok()?)) {
-            Some(found) => Sought::Found(found.clone()),
-            None if continues => Sought::Continues,
-            None => Sought::Alone,
+            Some(found) => ReadAheadLookup::Hit(found.clone()),
+            None if sequential => ReadAheadLookup::Sequential,
+            None => ReadAheadLookup::Random,
         }
     }
 
-    /// Keeps consecutive records in place of the previous block.
+    /// Replaces the kept block with these consecutive records.
     pub(super) fn keep(&self, block: Vec<Record>) {
         if let Ok(mut state) = self.state.try_lock() {
             state.block = block;

@@ -1,4 +1,4 @@
-//! The tasks of a unit of files.
+//! The feed of a unit of image files.
 
 use std::ops::Range;
 

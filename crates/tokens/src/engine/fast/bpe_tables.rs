@@ -1,4 +1,4 @@
-//! BPE tables, built from the `tokenizer.json` while the reference loads the same file.
+//! The tables of the BPE engines, built from the `tokenizer.json` while the reference loads the same file.
 
 use serde_json::Value;
 
@@ -10,50 +10,51 @@ use crate::bpe_file::BpeFile;
 use crate::id_set::IdSet;
 use crate::outline::type_of;
 
-/// The BPE tables of a `tokenizer.json`. For a large vocabulary, building them is much of the work of loading. They do
-/// not depend on the reference, so both are loaded in parallel.
-pub(crate) struct Draft {
-    pub(super) tables: Tables,
+/// The tables for the BPE model of a `tokenizer.json`. For a large vocabulary, building them is a large part of the
+/// loading time. They do not depend on the reference, so both are loaded in parallel.
+pub(crate) struct BpeTables {
+    pub(super) model: FastBpe,
     max_id: u32,
 }
 
-/// The tables for merging bytes or characters.
-pub(super) enum Tables {
+/// A BPE model of the fast engines, by its initial symbols.
+pub(super) enum FastBpe {
+    /// Bytes.
     Bytes(Box<Bpe>),
-    /// Every character has tokens.
+    /// Characters, with byte fallback for those without a token.
     Chars(Box<CharBpe>),
-    /// A character may have no token.
+    /// The characters of one word, some of which may have no token.
     Words(Box<WordBpe>),
 }
 
-impl Draft {
-    /// Builds the draft for the BPE model in `file`. The error states why there is none.
+impl BpeTables {
+    /// Builds the tables for the BPE model in `file`. The error states why the engines do not support it.
     pub(crate) fn new(file: &BpeFile<'_>) -> Result<Self, String> {
         let model = &file.model;
         let settings = &model.settings;
         let filled = |part: &Option<String>| part.as_ref().is_some_and(|s| !s.is_empty());
         if filled(&settings.continuing_subword_prefix) {
-            return Err("the model marks the parts of words".to_owned());
+            return Err("the model has a continuing_subword_prefix".to_owned());
         }
-        let tables = if has_byte_level(&file.value("pre_tokenizer")) {
+        let fast = if has_byte_level(&file.value("pre_tokenizer")) {
             // Builds the class table, which is needed in any case.
             Classes::get(ClassTable::Plain);
-            Tables::Bytes(Bpe::new(model)?.into())
+            FastBpe::Bytes(Bpe::new(model)?.into())
         } else if settings.ignore_merges == Some(true) {
-            return Err("a text that is a token is not merged".to_owned());
+            return Err("the model has ignore_merges".to_owned());
         } else if settings.byte_fallback != Some(true) {
-            Tables::Words(WordBpe::new(model)?.into())
+            FastBpe::Words(WordBpe::new(model)?.into())
         } else if filled(&settings.end_of_word_suffix) {
-            return Err("the model marks the ends of words".to_owned());
+            return Err("the model has both byte_fallback and an end_of_word_suffix".to_owned());
         } else {
-            Tables::Chars(CharBpe::new(model)?.into())
+            FastBpe::Chars(CharBpe::new(model)?.into())
         };
-        Ok(Self { tables, max_id: model.vocab.max_id() })
+        Ok(Self { model: fast, max_id: model.vocab.max_id() })
     }
 
-    /// Removes the ids in `hidden`, which no merge produces, from the draft.
+    /// Removes the ids in `hidden`, which no merge produces, from the lookup of whole words.
     pub(crate) fn without(mut self, hidden: &IdSet) -> Self {
-        if let Tables::Bytes(bpe) = &mut self.tables
+        if let FastBpe::Bytes(bpe) = &mut self.model
             && !hidden.is_empty()
         {
             bpe.hide(|id| hidden.contains(id));
