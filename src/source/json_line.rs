@@ -7,7 +7,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
-use super::metadata::from_json;
+use super::typed_values::from_json;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::Field;
 

@@ -33,6 +33,7 @@ mod stored_values;
 pub mod stream;
 pub mod table;
 pub mod text;
+mod typed_values;
 pub mod walk;
 pub mod warning;
 pub mod webdataset;

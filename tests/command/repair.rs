@@ -65,6 +65,32 @@ fn damaged_and_missing_shards_are_rebuilt() {
     verify(&out).exits(0);
 }
 
+/// The parts of shuffled files are in another order than the files.
+#[test]
+fn a_repair_names_the_files_of_a_shuffled_unit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (dir.path().join("in"), dir.path().join("out"));
+    std::fs::create_dir(&source).unwrap();
+    let names: Vec<String> = (0..12).map(|i| format!("part-{i:02}.txt")).collect();
+    for name in &names {
+        std::fs::write(source.join(name), name.repeat(250)).unwrap();
+    }
+    let options = "--tokenizer bytes --documents file --shuffle --unit-bytes 4096 --format msgpack";
+    convert("text", &source, &out, options).exits(0);
+    let shards: Vec<String> = tree(&out).into_keys().filter(|name| name.ends_with(".msgpack")).collect();
+    assert!(shards.len() > 4, "{shards:?}");
+    for shard in &shards {
+        let bytes = std::fs::read(out.join(shard)).unwrap();
+        // The key of a record contains the name of its file.
+        let is_in = |name: &&String| bytes.windows(name.len()).any(|part| part == name.as_bytes());
+        flip(&out.join(shard));
+        let repaired = convert("text", &source, &out, &format!("{options} --resume=repair")).exits(0);
+        let note = repaired.stderr.lines().find(|line| line.contains("is converted again")).unwrap();
+        let named: Vec<&String> = names.iter().filter(|name| note.contains(name.as_str())).collect();
+        assert_eq!(named, names.iter().filter(is_in).collect::<Vec<_>>(), "{note}");
+    }
+}
+
 #[test]
 fn leftovers_of_an_interrupted_repair_do_no_harm() {
     let dir = tempfile::tempdir().unwrap();

@@ -343,6 +343,10 @@ fn the_commands_on_the_reference_page_work() {
 #[allow(clippy::print_stdout, reason = "reports a skipped test")]
 fn is_installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    assert!(
+        found || std::env::var_os("DSCONVERT_TEST_ALL").is_none(),
+        "{program} is not installed; tests/run installs it"
+    );
     if !found {
         println!("{program} is not installed; the test is skipped");
     }

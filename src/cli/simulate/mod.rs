@@ -4,13 +4,11 @@ mod args;
 
 pub(super) use args::{Args, read_trace};
 
-use std::io::{self, Write};
-
 use dsconvert_simulate as sim;
 use sim::{Options, Sweep, SweepRange, Verdict};
 
-use super::Ending;
-use crate::error::{Error, ErrorKind, Result};
+use super::{Ending, print};
+use crate::error::{Error, Result};
 use crate::storage::write_file;
 
 /// Converts an error of the simulator, with its option as a flag.
@@ -24,11 +22,7 @@ fn usage(error: &sim::Error) -> Error {
 
 /// Runs `dsconvert simulate`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
-    let text = output(args)?;
-    io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .map_err(|e| Error::new(ErrorKind::Io, "cannot print").caused_by(e))?;
+    print::out(&output(args)?)?;
     Ok(Ending::Success)
 }
 

@@ -1,6 +1,7 @@
 //! Storage of a planned conversion of text for other processes.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -73,12 +74,9 @@ impl StoredJob for TextJob {
 
     fn files_of_unit(&self, unit: u32) -> Vec<SourceFile> {
         let parts = self.units.get(unit as usize).and_then(|parts| self.parts.get(parts.clone()));
-        match parts {
-            Some([first, .., last] | [first @ last]) => {
-                self.files.get(first.file..=last.file).unwrap_or_default().to_vec()
-            }
-            _ => Vec::new(),
-        }
+        // Shuffled parts are not in the order of their files.
+        let files: BTreeSet<_> = parts.unwrap_or_default().iter().map(|part| part.file).collect();
+        files.into_iter().filter_map(|file| self.files.get(file)).cloned().collect()
     }
 
     fn tokenizer_json(&self) -> Option<&[u8]> {

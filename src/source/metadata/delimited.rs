@@ -1,12 +1,12 @@
 //! Metadata in tables of comma-separated or tab-separated values. An empty cell is a missing value.
 
 use super::columns::WantedMetadata;
-use super::value::from_text;
 use super::{MetadataRow, MetadataTable};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::table::delimited::{DelimitedReader, Dialect};
+use crate::source::typed_values::from_text;
 
 pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &WantedMetadata<'_>) -> Result<MetadataTable> {
     let failed = |e| Error::usage("the table cannot be read").caused_by(e);

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use serde_json::{Map, Value as Json};
 
 use super::columns::WantedMetadata;
-use super::value::from_json;
 use super::{MetadataRow, MetadataTable};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
 use crate::source::json_line::object;
+use crate::source::typed_values::from_json;
 
 struct JsonLine {
     number: u64,

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::value::as_json;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::listing::Detail;
 use crate::source::missing_field::no_column;
 use crate::source::source_file::SourceFile;
+use crate::source::typed_values::as_json;
 
 /// The columns whose values become lists.
 pub(super) struct ListFields {

@@ -11,7 +11,6 @@ mod labels;
 mod lists;
 mod parquet;
 mod placed;
-mod value;
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +22,6 @@ use self::columns::{PathColumn, WantedMetadata};
 pub(super) use self::labels::Labels;
 pub use self::placed::{BESIDE_NAMES, list_beside};
 use self::placed::{PlacedTable, list_tables};
-pub(super) use self::value::{from_json, from_text};
 use super::listing::Detail;
 use super::source_file::SourceFile;
 use super::table::delimited::Dialect;

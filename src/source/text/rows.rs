@@ -4,8 +4,8 @@ use super::columns::DocumentRow;
 use super::cut::Rule;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::Field;
-use crate::source::metadata::from_text;
 use crate::source::table::delimited::{DelimitedReader, DelimitedRow, Dialect};
+use crate::source::typed_values::from_text;
 
 /// The column names of a table, and the positions of the requested columns.
 #[derive(Debug, Clone, PartialEq, Eq)]

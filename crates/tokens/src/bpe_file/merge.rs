@@ -33,10 +33,9 @@ impl<'v> MergeResolver<'v> {
         let (left, right) = match merge {
             MergeStrings::Pair(left, right) => (&*left.0, &*right.0),
             MergeStrings::Line(line) if line.starts_with("#version") => return Ok(()),
-            // The reference refuses lines without a space.
             MergeStrings::Line(line) => match line.split_once(' ') {
-                Some(pair) => pair,
-                None => return Ok(()),
+                Some((left, right)) if !right.contains(' ') => (left, right),
+                _ => return Err("a merge is not two tokens separated by a space"),
             },
         };
         let (left, right, result) =

@@ -293,6 +293,8 @@ mod tests {
             (r#"{"model":{"vocab":{},"merges":[["a","b"]]}}"#, "does not exist"),
             (r#"{"model":{"merges":[["a","b"]],"vocab":{}}}"#, "does not exist"),
             (r#"{"model":{"vocab":{"a":0},"merges":[["a","a","a"]]}}"#, "two tokens"),
+            (r#"{"model":{"vocab":{"a":0,"aa":1},"merges":["aa"]}}"#, "two tokens"),
+            (r#"{"model":{"vocab":{"a":0,"a a":1,"aa a":2},"merges":["a a a"]}}"#, "two tokens"),
             (r#"{"model":{"vocab":{"a":-1},"merges":[]}}"#, "invalid value"),
             (r#"{"model":{"vocab":{},"vocab":{},"merges":[]}}"#, "twice"),
             (r#"{"model":{"type":"Unigram","vocab":[]}}"#, "not BPE"),

@@ -58,7 +58,7 @@ pub(in crate::source) fn from_json(
 }
 
 /// Returns a value of type `ty` as JSON. Numbers that JSON cannot represent become null.
-pub(super) fn as_json(ty: FieldType, value: &Value) -> String {
+pub(in crate::source) fn as_json(ty: FieldType, value: &Value) -> String {
     match value {
         Value::Text(text) if ty == FieldType::Json => text.as_str().to_owned(),
         Value::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
