@@ -71,9 +71,10 @@ fn a_repair_names_the_files_of_a_shuffled_unit() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = (dir.path().join("in"), dir.path().join("out"));
     std::fs::create_dir(&source).unwrap();
-    let names: Vec<String> = (0..12).map(|i| format!("part-{i:02}.txt")).collect();
+    // Three files per unit: a note names up to four.
+    let names: Vec<String> = (0..24).map(|i| format!("part-{i:02}.txt")).collect();
     for name in &names {
-        std::fs::write(source.join(name), name.repeat(250)).unwrap();
+        std::fs::write(source.join(name), name.repeat(120)).unwrap();
     }
     let options = "--tokenizer bytes --documents file --shuffle --unit-bytes 4096 --format msgpack";
     convert("text", &source, &out, options).exits(0);
