@@ -14,6 +14,9 @@ mod image_fields;
 mod images_sources;
 mod images_tar;
 mod inspect;
+#[allow(unreachable_pub, reason = "this is a test, not a library")]
+#[path = "../../crates/simulate/tests/common/installed.rs"]
+mod installed;
 mod lifecycle;
 mod memory;
 mod messages;

@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::html_page::{assert_contains, assert_self_contained, inspect, page};
+use crate::installed::is_installed;
 use crate::support::*;
 
 /// Text that would inject markup or reorder other text if it were not escaped.
@@ -338,19 +339,6 @@ fn the_commands_on_the_reference_page_work() {
         ran += 1;
     }
     assert!(ran >= 10, "{ran}");
-}
-
-#[allow(clippy::print_stdout, reason = "reports a skipped test")]
-fn is_installed(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    assert!(
-        found || std::env::var_os("DSCONVERT_TEST_ALL").is_none(),
-        "{program} is not installed; tests/run installs it"
-    );
-    if !found {
-        println!("{program} is not installed; the test is skipped");
-    }
-    found
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn invalid_options_are_named() {
     simulate(&format!("{good} --workers 7")).exits(2);
     let crowded = "--step-ms 100 --load-ms 100 --workers 100 --html";
     let dir = tempfile::tempdir().unwrap();
-    simulate_with(crowded, &[&dir.path().join("a.html")]).exits(2).says(&["at most 64 workers", "as SVG"]);
+    simulate_with(crowded, &[&dir.path().join("a.html")]).exits(2).says(&["at most 64 workers", "--svg"]);
     simulate_with("--step-ms 1 --load-ms 1 --workers 2 --html", &[&dir.path().join("a.html")])
         .exits(2)
         .says(&["at most 20000 batches"]);

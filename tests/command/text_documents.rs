@@ -311,7 +311,12 @@ fn the_summary_reports_lengths_and_padding() {
     assert!(shares[0] > 30.0 && shares[1] < shares[0] / 2.0, "{line}");
     assert!(run("tokens", "--report-tokens 65536").contains("padding in batches of 65,536 tokens"));
     let printed = run("pack", "--pack 512");
-    assert!(printed.contains("rows are 9") && printed.contains("0.0% of the documents"), "{printed}");
+    assert!(
+        printed.contains("rows are 9")
+            && printed.contains("% full")
+            && printed.contains("0.0% of the documents"),
+        "{printed}"
+    );
     assert_eq!(run("quiet", "--quiet"), "");
     let nothing =
         convert("text", &source, &dir.path().join("none"), "--tokenizer bytes --report-batch 0").exits(2);

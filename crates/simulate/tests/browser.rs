@@ -110,7 +110,7 @@ fn write(dir: &Path) {
 
 #[test]
 fn pages_and_pictures_work_in_a_browser() {
-    if !common::has("node") || !common::has("chromium") {
+    if !common::is_installed("node") || !common::is_installed("chromium") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ fn expected(options: &Options) -> String {
 
 #[test]
 fn event_logs_are_identical_for_1000_random_options() {
-    if !common::has("node") {
+    if !common::is_installed("node") {
         return;
     }
     let mut dice = Dice(2026);

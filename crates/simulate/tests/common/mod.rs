@@ -1,8 +1,10 @@
-//! Random simulation options, and detection of programs that tests require.
+//! Random simulation options, shared by the tests of the simulator.
 
-#![allow(dead_code, unreachable_pub, clippy::print_stdout, reason = "each test uses a part")]
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test uses a part")]
 
-use std::process::{Command, Stdio};
+mod installed;
+
+pub use installed::is_installed;
 
 use dsconvert_simulate::{LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, TimeDistribution};
 
@@ -84,23 +86,4 @@ impl Dice {
         options.step_core = options.cores.is_some() && self.chance(50);
         options
     }
-}
-
-/// Returns whether `program` runs; a test that needs it is skipped otherwise. If `DSCONVERT_TEST_ALL` is set, as in
-/// `tests/run`, a missing program is a failure.
-pub fn has(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    assert!(
-        found || std::env::var_os("DSCONVERT_TEST_ALL").is_none(),
-        "{program} is not installed; tests/run installs it"
-    );
-    if !found {
-        println!("skipped: {program} is not installed");
-    }
-    found
 }

@@ -3,7 +3,8 @@
 use super::byte_pairs::BytePairs;
 use super::bytemap::ByteMap;
 use super::cache::WordEncoder;
-use super::merges::{Merges, NO_MERGE, SMALL};
+use super::merges::{Merges, SMALL};
+use super::pair_table::NO_MERGE;
 use crate::bpe_file::{BpeVocab, ParsedBpe};
 use crate::error::EncodeError;
 

@@ -36,6 +36,7 @@ mod metaspace;
 mod metaspace_bpe;
 pub(crate) mod normalized_finder;
 mod normalizer;
+mod pair_table;
 pub(crate) mod parts;
 mod pre_tokenizer;
 mod spaces;
