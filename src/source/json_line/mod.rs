@@ -1,12 +1,13 @@
 //! Lines of JSON: the requested members of an object, and whole objects.
 
-use std::borrow::Cow;
-use std::fmt;
+mod members;
+mod string;
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
+
 use serde_json::{Map, Value as Json};
 
+use self::members::Members;
 use super::typed_values::from_json;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::Field;
@@ -84,11 +85,13 @@ impl WantedFields {
     /// Returns a [`Reject`] for a line that is empty, not UTF-8 or not a JSON object, or that lacks the text or the
     /// key. A value that does not fit the type of its field is also a reject. A key may be a string or an integer.
     pub fn find<'a>(&self, line: &'a [u8]) -> Result<LineFields<'a>, Reject> {
-        let mut json = serde_json::Deserializer::from_str(text_of(line)?);
-        let mut members = json
-            .deserialize_map(MembersVisitor(self))
-            .and_then(|members| json.end().map(|()| members))
-            .map_err(|e| not_an_object(&e))?;
+        let line = text_of(line)?;
+        let needs = |name: &str| self.needs(name);
+        let mut members = match Members::quick(line, needs) {
+            Some(members) => members,
+            // Also writes the message about a line that is not JSON.
+            None => Members::any(line, needs).map_err(|e| not_an_object(&e))?,
+        };
         let key = self.key.as_ref().map(|path| key_of(&path.whole, members.find(path))).transpose()?;
         let kept = self.kept.iter().map(|(path, field)| {
             let value = members.find(path).unwrap_or(Cow::Owned(Json::Null));
@@ -158,130 +161,6 @@ fn unusable(name: &str, found: Option<&Json>, wanted: &str, flag: &str) -> Rejec
         Some(Json::Object(_)) => "an object",
     };
     Reject::new(RejectCode::WrongType, format!("the field {name:?} is {kind}, not {wanted}"))
-}
-
-/// The members of a line that may be or contain a requested field, each name once.
-#[derive(Default)]
-struct Members<'a>(Vec<(Cow<'a, str>, Member<'a>)>);
-
-/// The value of a member. Only strings are borrowed: texts are long, all else is short.
-enum Member<'a> {
-    Text(Cow<'a, str>),
-    Other(Json),
-}
-
-impl<'a> Members<'a> {
-    fn insert(&mut self, name: Cow<'a, str>, value: Member<'a>) {
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, earlier)) => *earlier = value,
-            None => self.0.push((name, value)),
-        }
-    }
-
-    fn find(&self, path: &MemberPath) -> Option<Cow<'_, Json>> {
-        let member = |name: &str| self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value);
-        match member(&path.whole) {
-            Some(Member::Text(text)) => Some(Cow::Owned(Json::String(text.clone().into_owned()))),
-            Some(Member::Other(value)) => Some(Cow::Borrowed(value)),
-            // A string has no members.
-            None => path
-                .nested(|name| match member(name)? {
-                    Member::Text(_) => None,
-                    Member::Other(value) => Some(value),
-                })
-                .map(Cow::Borrowed),
-        }
-    }
-
-    /// Removes and returns the member `name` if it is a string.
-    fn take_text(&mut self, name: &str) -> Option<Cow<'a, str>> {
-        let at =
-            self.0.iter().position(|(known, value)| known == name && matches!(value, Member::Text(_)))?;
-        match self.0.swap_remove(at).1 {
-            Member::Text(text) => Some(text),
-            Member::Other(_) => None,
-        }
-    }
-}
-
-/// Collects the members that may be or contain a requested field.
-struct MembersVisitor<'w>(&'w WantedFields);
-
-impl<'de> Visitor<'de> for MembersVisitor<'_> {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Members::default();
-        while let Some(Name(name)) = map.next_key()? {
-            if self.0.needs(&name) {
-                members.insert(name, map.next_value()?);
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(members)
-    }
-}
-
-/// A member name, borrowed if it has no escapes.
-#[derive(serde::Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Member<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MemberVisitor)
-    }
-}
-
-/// Like the visitor of [`Json`], but borrows a string that has no escapes.
-struct MemberVisitor;
-
-impl<'de> Visitor<'de> for MemberVisitor {
-    type Value = Member<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON value")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Member::Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Member::Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(Member::Other(value.into()))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
-        Ok(Member::Other(number.into()))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Member::Other(number.into()))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
-        Ok(Member::Other(number.into()))
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Member::Other(Json::Null))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-        Json::deserialize(SeqAccessDeserializer::new(list)).map(Member::Other)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        Json::deserialize(MapAccessDeserializer::new(map)).map(Member::Other)
-    }
 }
 
 #[cfg(test)]
