@@ -23,7 +23,7 @@ const NO_METADATA: &str = "none";
 #[command(mut_arg("sources", |sources| sources.required(false).required_unless_present_any(["files_from", "metadata"])))]
 pub(super) struct Args {
     #[command(flatten)]
-    common: CommonArgs,
+    pub(super) common: CommonArgs,
 
     #[command(flatten)]
     naming: NamingArgs,
@@ -184,14 +184,6 @@ struct SelectionArgs {
     /// Leave out files with the same bytes as another file; the first record is kept
     #[arg(long, value_name = "BY", value_parser = choice::<Dedup>())]
     dedup: Option<Dedup>,
-}
-
-impl Args {
-    /// Returns these arguments with the conversion limited to storing its plan.
-    pub(super) fn planning(mut self) -> Self {
-        self.common.plan_only = true;
-        self
-    }
 }
 
 /// Runs `dsconvert images`.

@@ -130,8 +130,14 @@ pub(super) struct StatusArgs {
 /// Stores a plan.
 pub(super) fn plan(args: PlanArgs) -> Result<Ending> {
     match args.command {
-        PlanCommand::Images(args) => images::exec(args.planning()),
-        PlanCommand::Text(args) => text::exec(args.planning()),
+        PlanCommand::Images(mut args) => {
+            args.common.plan_only = true;
+            images::exec(*args)
+        }
+        PlanCommand::Text(mut args) => {
+            args.common.plan_only = true;
+            text::exec(*args)
+        }
     }
 }
 

@@ -39,7 +39,7 @@ const DEFAULT_REPORT_BATCH: u64 = 32;
                 a file on a web server (https://…).")))]
 pub(super) struct Args {
     #[command(flatten)]
-    common: CommonArgs,
+    pub(super) common: CommonArgs,
 
     #[command(flatten)]
     input: InputArgs,
@@ -262,14 +262,6 @@ enum VerifyArg {
     Sample,
     /// Every document
     All,
-}
-
-impl Args {
-    /// Returns these arguments with the conversion limited to storing its plan.
-    pub(super) fn planning(mut self) -> Self {
-        self.common.plan_only = true;
-        self
-    }
 }
 
 /// Runs `dsconvert text`.

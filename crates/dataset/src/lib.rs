@@ -18,6 +18,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod arrow_footer;
 pub mod error;
 pub mod format;
 pub mod index;
