@@ -213,7 +213,7 @@ pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
     let status = status(&args.out, args.scratch.as_deref())?;
     let again = args.parts.map(|count| ranges(&status.unfinished_parts(count)));
     if args.json {
-        let fail = |e: serde_json::Error| Error::internal("cannot serialize the status").caused_by(e);
+        let fail = |e: serde_json::Error| Error::not_serialized("the status", e);
         let mut json = serde_json::to_value(&status).map_err(fail)?;
         if let Some(again) = again {
             json["submit_again"] = again.into();

@@ -31,7 +31,7 @@ pub(super) fn out(text: &str) -> Result<()> {
 /// See [`failed`].
 pub(super) fn json(result: &impl Serialize) -> Result<()> {
     let json = serde_json::to_string_pretty(result);
-    out(&(json.map_err(|e| Error::internal("cannot serialize the result").caused_by(e))? + "\n"))
+    out(&(json.map_err(|e| Error::not_serialized("the result", e))? + "\n"))
 }
 
 /// Returns the error for results that cannot be printed.

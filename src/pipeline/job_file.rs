@@ -227,8 +227,7 @@ pub(super) struct JobWriter {
 impl JobWriter {
     /// Writes `value` as one line.
     pub(super) fn line(&mut self, value: &impl Serialize) -> Result<()> {
-        let mut json = serde_json::to_vec(value)
-            .map_err(|e| Error::internal("the plan cannot be written as JSON").caused_by(e))?;
+        let mut json = serde_json::to_vec(value).map_err(|e| Error::not_serialized("the plan", e))?;
         json.push(b'\n');
         self.hash.update(&json);
         self.file.write_all(&json).map_err(|e| Error::io("write", &self.path, e))

@@ -97,6 +97,12 @@ impl Error {
     /// Creates an [`ErrorKind::Io`] error at `path`; `doing` completes "cannot {doing}".
     ///
     /// If `source` wraps an [`Error`] that passed through `std::io` traits, returns that error unchanged.
+    /// Creates the [`ErrorKind::Internal`] error for `what` that cannot be written as JSON. Only a bug causes this: the
+    /// library serializes its own types to memory.
+    pub fn not_serialized(what: &str, source: serde_json::Error) -> Self {
+        Self::internal(format!("cannot serialize {what}")).caused_by(source)
+    }
+
     pub fn io(doing: &str, path: &Path, source: std::io::Error) -> Self {
         let source = match source.downcast::<Self>() {
             Ok(error) => return error,
@@ -254,6 +260,33 @@ mod tests {
         assert_eq!(e.to_string(), r"a\nb: x \u{1b}[2J");
         let e = Error::usage("no such field").at_path("a").of_option("text_field");
         assert_eq!(e.to_string(), "a: text_field: no such field");
-        assert_eq!(e.with_option_as(|name| format!("--{name}")), "a: --text_field: no such field");
+        assert_eq!(e.with_options_as(flag), "a: --text-field: no such field");
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_serialized_is_a_bug() {
+        // A key that is not a string.
+        let failed = serde_json::to_string(&std::collections::BTreeMap::from([((), 1)])).unwrap_err();
+        let e = Error::not_serialized("the plan", failed);
+        assert_eq!((e.kind(), e.remedy()), (ErrorKind::Internal, Some(BUG)));
+        assert_eq!(e.to_string(), "cannot serialize the plan: key must be a string");
+    }
+
+    /// Returns the flag of one of two options.
+    fn flag(option: &str) -> Option<String> {
+        ["text_field", "resume"].contains(&option).then(|| format!("--{}", option.replace('_', "-")))
+    }
+
+    #[test]
+    fn options_are_respelled_in_messages_and_in_causes_of_this_type() {
+        let foreign = std::io::Error::other("unknown field `resume`");
+        let inner = Error::corrupt("`resume=verify` failed").at_path("`resume`").caused_by(foreign);
+        let e = Error::usage("use `text_field b`, not `row`").of_option("out").caused_by(inner);
+        let expected =
+            "out: use `text_field b`, not `row`: `resume`: `resume=verify` failed: unknown field `resume`";
+        assert_eq!(e.to_string(), expected);
+        let expected =
+            "out: use --text-field b, not `row`: `resume`: --resume=verify failed: unknown field `resume`";
+        assert_eq!(e.with_options_as(flag), expected);
     }
 }

@@ -70,7 +70,7 @@ impl ClassCounts {
     /// Returns the description as JSON, with `classes`, `unlabelled` and `labels_read` in each split.
     pub(super) fn add_to(&self, description: &Description) -> Result<Json> {
         let json = serde_json::to_value(description);
-        let mut json = json.map_err(|e| Error::internal("cannot serialize the description").caused_by(e))?;
+        let mut json = json.map_err(|e| Error::not_serialized("the description", e))?;
         for (name, found) in &self.splits {
             if let Some(split) = json.pointer_mut(&format!("/splits/{name}")).and_then(Json::as_object_mut) {
                 let classes: Map<String, Json> =

@@ -334,7 +334,7 @@ pub(super) fn describe(
     image_fields: &[ImageField],
 ) -> Result<serde_json::Value> {
     let as_json = |value: serde_json::Result<serde_json::Value>| {
-        value.map_err(|e| Error::usage("the options cannot be written as JSON").caused_by(e))
+        value.map_err(|e| Error::not_serialized("the options", e))
     };
     let mut described = json!({
         "layout": options.layout.to_string(),

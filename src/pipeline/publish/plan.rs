@@ -84,7 +84,7 @@ impl Remote {
         self.store_job(work_dir, id, stop)?;
         self.upload(&work_dir.join(PLAN_NAME), &plan_object(id, PLAN_NAME), None, stop)?;
         let json = serde_json::to_vec(&PlanId { plan: id.to_owned() })
-            .map_err(|e| Error::internal("the plan cannot be written as JSON").caused_by(e))?;
+            .map_err(|e| Error::not_serialized("the id of the plan", e))?;
         let url = self.object(&work_object(PLAN_ID_NAME))?;
         let taken = |what: &str| {
             Error::new(ErrorKind::NotCommitted, what)

@@ -262,7 +262,7 @@ impl TextOptions {
     /// the first datasets are omitted if they have no effect, so that fingerprints stay the same.
     pub(super) fn describe(&self) -> Result<serde_json::Value> {
         let as_json = |value: serde_json::Result<serde_json::Value>| {
-            value.map_err(|e| Error::usage("the options cannot be written as JSON").caused_by(e))
+            value.map_err(|e| Error::not_serialized("the options", e))
         };
         let mut described = json!({
             "text_field": self.text_field,

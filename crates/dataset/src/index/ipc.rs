@@ -134,6 +134,6 @@ fn parse_batch(
 pub(super) fn write_error(path: &std::path::Path, error: ArrowError) -> Error {
     match error {
         ArrowError::IoError(_, io) => Error::io("write", path, io),
-        other => Error::new(ErrorKind::Io, "cannot encode the index").at_path(path).caused_by(other),
+        other => Error::internal("cannot encode the index").at_path(path).caused_by(other),
     }
 }
