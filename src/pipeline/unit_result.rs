@@ -139,7 +139,7 @@ impl UnitState {
             None => Ok(Self::Damaged(format!("{RESULT_NAME} was altered"))),
             Some(result) if result.plan != plan || result.unit != unit => {
                 Err(Error::corrupt("the result of a finished unit belongs to another plan")
-                    .help("start again with --overwrite"))
+                    .help("start again with `overwrite`"))
             }
             Some(result) => Ok(Self::Done(Box::new(result))),
         }

@@ -4,11 +4,14 @@
 //! it, **what to do**. [`ErrorKind`] is for programs: the command maps it to an exit status, the Python package to an
 //! exception class.
 //!
+//! Messages and help texts name options as in the library, in backquotes; see [`option_names`](crate::option_names).
+//!
 //! A defect in the bytes of one item is not an error but a [`Reject`](crate::sample::Reject).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::option_names::respell_options;
 use crate::printable::{printable_path, printable_text};
 
 /// Result of the library's fallible functions.
@@ -67,7 +70,7 @@ struct Inner {
 }
 
 impl Error {
-    /// Creates an error of `kind` with `message` (one sentence, no full stop).
+    /// Creates an error of `kind` with `message` (one sentence, no full stop). Options in it are in backquotes.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -94,15 +97,15 @@ impl Error {
         Self::new(ErrorKind::Internal, message).help(BUG)
     }
 
-    /// Creates an [`ErrorKind::Io`] error at `path`; `doing` completes "cannot {doing}".
-    ///
-    /// If `source` wraps an [`Error`] that passed through `std::io` traits, returns that error unchanged.
     /// Creates the [`ErrorKind::Internal`] error for `what` that cannot be written as JSON. Only a bug causes this: the
     /// library serializes its own types to memory.
     pub fn not_serialized(what: &str, source: serde_json::Error) -> Self {
         Self::internal(format!("cannot serialize {what}")).caused_by(source)
     }
 
+    /// Creates an [`ErrorKind::Io`] error at `path`; `doing` completes "cannot {doing}".
+    ///
+    /// If `source` wraps an [`Error`] that passed through `std::io` traits, returns that error unchanged.
     pub fn io(doing: &str, path: &Path, source: std::io::Error) -> Self {
         let source = match source.downcast::<Self>() {
             Ok(error) => return error,
@@ -146,7 +149,7 @@ impl Error {
         self
     }
 
-    /// Sets the help text.
+    /// Sets the help text. Options in it are in backquotes, as in the message.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.0.help = Some(help.into());
@@ -196,21 +199,27 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, str::to_owned)
+        self.write(f, None)
     }
 }
 
+/// Returns how to write the option with a library name, or `None` if there is no such option.
+type Spelling<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 impl Error {
-    /// Formats the error like [`Display`](fmt::Display), with the option rewritten by `name`, for example as
-    /// `--text-field` on a command line.
-    pub fn with_option_as(&self, name: impl Fn(&str) -> String) -> String {
+    /// Formats the error like [`Display`](fmt::Display), with options written as `spelling` returns them, for example
+    /// `--text-field` on a command line. Options for which it returns `None` keep their library names.
+    ///
+    /// Applies to the option at fault, to the options in the message, and to causes that are themselves an [`Error`].
+    /// Other causes are unchanged, because they may contain any text in backquotes.
+    pub fn with_options_as(&self, spelling: impl Fn(&str) -> Option<String>) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
-        let _ = self.write(&mut text, name);
+        let _ = self.write(&mut text, Some(&spelling));
         text
     }
 
-    fn write(&self, f: &mut dyn fmt::Write, name: impl Fn(&str) -> String) -> fmt::Result {
+    fn write(&self, f: &mut dyn fmt::Write, spelling: Option<Spelling<'_>>) -> fmt::Result {
         let Inner { message, option, place, source, .. } = &*self.0;
         if let Some(path) = &place.path {
             f.write_str(&printable_path(path))?;
@@ -226,12 +235,20 @@ impl Error {
             (None, None) => {}
         }
         if let Some(option) = option {
-            write!(f, "{}: ", name(option))?;
+            let spelled = spelling.and_then(|spelling| spelling(option));
+            write!(f, "{}: ", spelled.as_deref().unwrap_or(option))?;
         }
         // Messages may quote file names and may span several lines.
-        f.write_str(&printable_text(message))?;
+        match spelling {
+            Some(spelling) => f.write_str(&printable_text(&respell_options(message, spelling)))?,
+            None => f.write_str(&printable_text(message))?,
+        }
         if let Some(source) = source {
-            write!(f, ": {}", printable_text(&source.to_string()))?;
+            f.write_str(": ")?;
+            match source.downcast_ref::<Self>() {
+                Some(error) => error.write(f, spelling)?,
+                None => f.write_str(&printable_text(&source.to_string()))?,
+            }
         }
         Ok(())
     }

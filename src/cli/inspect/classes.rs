@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 
 use super::open_dataset;
+use crate::cli::flags::shown;
 use crate::cli::{print, summary};
 use crate::error::{Error, Result};
 use crate::reader::Description;
@@ -34,7 +35,7 @@ impl ClassCounts {
         for split in dataset.splits() {
             let mut first: Option<String> = None;
             let mut note = |error: &Error| {
-                first.get_or_insert_with(|| error.to_string());
+                first.get_or_insert_with(|| shown(error));
             };
             let counts = LabelCounts::of(&dataset, &split, &mut note);
             match counts {

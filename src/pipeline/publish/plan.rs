@@ -89,7 +89,7 @@ impl Remote {
         let taken = |what: &str| {
             Error::new(ErrorKind::NotCommitted, what)
                 .at_path(self.path())
-                .help("choose another prefix for --out")
+                .help("choose another prefix for `out`")
         };
         let created = self.bucket.create(&url, &Bytes::from(json))?;
         if created != Created::Other && self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_none() {
@@ -167,7 +167,7 @@ impl Remote {
             let message = "the store does not support create-only writes: it replaced an existing object";
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .at_path(self.path())
-                .help("use a store with conditional writes (If-None-Match: *), or write to a local --out and copy it"));
+                .help("use a store with conditional writes (If-None-Match: *), or write to a local `out` and copy it"));
         }
         deleted
     }
