@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::batch::ArrowBatch;
 use crate::arrow_footer::{ArrowFooter, BatchLocation};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
 use crate::format::{Placed, Scan, ShardReader, chain_until_error};
 use crate::sample::{Record, Value};
