@@ -13,7 +13,7 @@ pub use dsconvert_reader as reader;
 pub use dsconvert_reader::decode;
 
 #[cfg(feature = "convert")]
-use dsconvert_dataset::{panics, printable, threads};
+use dsconvert_dataset::{option_names, panics, printable, threads};
 
 #[cfg(feature = "bench")]
 pub mod bench;

@@ -130,8 +130,8 @@ impl PaddingTime {
 }
 
 /// Converts an error of the simulator.
-fn usage_error(error: &sim::Error) -> Error {
-    let usage = Error::usage(format!("{}: {}", error.option(), error.message()));
+pub(crate) fn simulator_error(error: &sim::Error) -> Error {
+    let usage = Error::usage(error.message()).of_option(error.option());
     match error.remedy() {
         Some(help) => usage.help(help),
         None => usage,
@@ -155,26 +155,26 @@ impl HeadspaceOptions {
     ///
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) naming the option.
     pub fn check(&self) -> Result<()> {
-        let usage = |what: &str| Err(Error::usage(what.to_owned()));
+        let usage = |option, what: &str| Err(Error::usage(what).of_option(option));
         if self.workers.is_empty() {
-            return usage("workers: at least one worker count is needed");
+            return usage("workers", "at least one worker count is needed");
         }
         if self.cores == 0 {
-            return usage("cores: must be at least 1");
+            return usage("cores", "must be at least 1");
         }
         if self.steps == Some(0) {
-            return usage("steps: must be at least 1");
+            return usage("steps", "must be at least 1");
         }
         // The simulator checks the rest.
         let most = self.workers.iter().max().copied().unwrap_or(1).max(1);
-        self.simulation(LoadTimes::Trace(LoadTrace::new([1]).map_err(|e| usage_error(&e))?), most)?
+        self.simulation(LoadTimes::Trace(LoadTrace::new([1]).map_err(|e| simulator_error(&e))?), most)?
             .check()
-            .map_err(|e| usage_error(&e))
+            .map_err(|e| simulator_error(&e))
     }
 
     fn simulation(&self, load: LoadTimes, workers: u32) -> Result<Options> {
         // The load time is a placeholder for the measured ones.
-        let options = Options::new(1.0, self.step_ms, 1).map_err(|e| usage_error(&e))?;
+        let options = Options::new(1.0, self.step_ms, 1).map_err(|e| simulator_error(&e))?;
         let slowest = match &load {
             LoadTimes::Trace(trace) => trace.ns().iter().max().copied().unwrap_or(1),
             LoadTimes::Drawn(drawn) => drawn.mean_ns,
@@ -197,7 +197,7 @@ impl HeadspaceOptions {
             self.step_ms + summary(trace).mean_ms
         } else {
             let options = self.simulation(LoadTimes::Trace(trace.clone()), workers)?;
-            let report = sim::simulate(&options).map_err(|e| usage_error(&e))?.report();
+            let report = sim::simulate(&options).map_err(|e| simulator_error(&e))?.report();
             let running = report.duration_ns.saturating_sub(report.first_batch_ns.unwrap_or(0));
             running as f64 / NS_PER_MS / report.batches.max(1) as f64
         };
@@ -386,8 +386,8 @@ mod tests {
             change(&mut options);
             Headspace::of(&options, ("a", &trace(10)), None, None).unwrap_err().to_string()
         };
-        assert!(message(|o| o.step_ms = 0.0).contains("step-ms"));
-        assert!(message(|o| o.step_ms = f64::NAN).contains("step-ms"));
+        assert!(message(|o| o.step_ms = 0.0).starts_with("step_ms: "));
+        assert!(message(|o| o.step_ms = f64::NAN).starts_with("step_ms: "));
         assert!(message(|o| o.workers = vec![]).contains("workers"));
         assert!(message(|o| o.workers = vec![1_000_000]).contains("workers"));
         assert!(message(|o| o.cores = 0).contains("cores"));

@@ -60,7 +60,7 @@ impl Jobs {
     pub(super) fn ask(&mut self, request: impl Fn(usize) -> JobRequest) -> Result<Round> {
         for (ordinal, job) in self.0.iter_mut().enumerate() {
             let line = serde_json::to_string(&request(ordinal));
-            let line = line.map_err(|e| Error::internal("cannot serialize a request").caused_by(e))?;
+            let line = line.map_err(|e| Error::not_serialized("a request", e))?;
             let sent = job.requests.as_mut().map(|pipe| writeln!(pipe, "{line}").and_then(|()| pipe.flush()));
             match sent {
                 Some(Ok(())) => {}
@@ -107,7 +107,7 @@ pub fn serve_rounds(
         let request = serde_json::from_str(&line.map_err(broken)?);
         let request = request.map_err(|e| Error::usage("invalid benchmark request").caused_by(e))?;
         let round = serde_json::to_string(&run(request)?);
-        let round = round.map_err(|e| Error::internal("cannot serialize a round").caused_by(e))?;
+        let round = round.map_err(|e| Error::not_serialized("a round", e))?;
         writeln!(answers, "{round}").and_then(|()| answers.flush()).map_err(broken)?;
     }
     Ok(())

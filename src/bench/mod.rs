@@ -65,6 +65,7 @@ mod target;
 mod target_options;
 
 pub use batch::{BenchBatchSize, StageTimes};
+pub(crate) use headspace::simulator_error;
 pub use headspace::{Headspace, HeadspaceOptions, LoadSummary, LoadingOutcome, PaddingTime, WorkerOutcome};
 pub use histogram::LatencyHistogram;
 pub use jobs::{JobRequest, serve_rounds};

@@ -135,7 +135,7 @@ fn check(targets: [&BenchTarget; 2], pairs: &[(u64, u64)]) -> Result<u64> {
                 return Err(not_comparable(
                     targets,
                     what,
-                    "check the dataset with dsconvert inspect --verify",
+                    "check the dataset with `dsconvert inspect --verify`",
                 ));
             }
         }

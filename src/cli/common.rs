@@ -4,6 +4,7 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use super::flags::{shown, with_flags};
 use super::progress::Display;
 use super::run_report::RunReportArgs;
 use super::signals::SignalWatch;
@@ -178,12 +179,12 @@ impl CommonArgs {
         }
         Ok(OutputOptions {
             format: self.format,
-            shard_bytes: size("--shard-bytes", &self.shard_bytes, MIN_SHARD_BYTES)?,
+            shard_bytes: size("shard_bytes", &self.shard_bytes, MIN_SHARD_BYTES)?,
             shard_records: self.shard_records,
             unit_bytes: self
                 .unit_bytes
                 .as_deref()
-                .map(|text| size("--unit-bytes", text, MIN_UNIT_BYTES))
+                .map(|text| size("unit_bytes", text, MIN_UNIT_BYTES))
                 .transpose()?,
             split: self.split.as_deref().map(str::parse::<SplitSpec>).transpose()?,
             shuffle: self.shuffle,
@@ -197,13 +198,13 @@ impl CommonArgs {
             out: self.out.clone().unwrap_or_default(),
             scratch: self.scratch.clone(),
             threads: threads(self.threads)?,
-            memory_bytes: size("--memory", &self.memory, MIN_MEMORY_BYTES)?,
+            memory_bytes: size("memory", &self.memory, MIN_MEMORY_BYTES)?,
             existing: match (self.resume, self.overwrite) {
                 (Some(check), _) => Existing::Resume(check.into()),
                 (None, true) => Existing::Overwrite,
                 (None, false) => Existing::Refuse,
             },
-            max_rejects: parse::<MaxRejects>("--max-rejects", &self.max_rejects)?,
+            max_rejects: parse::<MaxRejects>("max_rejects", &self.max_rejects)?,
         })
     }
 
@@ -282,7 +283,7 @@ impl CommonArgs {
             let more = || if is_remote { Ok(String::new()) } else { more(&report, &options.out) };
             match panics::caught(more) {
                 Ok(Ok(more)) => text.push_str(&more),
-                Ok(Err(error)) => print::warning(format!("the lengths cannot be shown: {error}")),
+                Ok(Err(error)) => print::warning(format!("the lengths cannot be shown: {}", shown(&error))),
                 Err(panic) => print::error(&panic.into_error("summarizing the lengths")),
             }
             text.push_str(&summary::next_step(&options.out));
@@ -290,7 +291,7 @@ impl CommonArgs {
             if let Err(error) = print::out(&text)
                 && !print::is_closed(&error)
             {
-                print::warning(format!("the dataset is committed, but {error}"));
+                print::warning(format!("the dataset is committed, but {}", shown(&error)));
             }
         }
         let rejects = report.manifest.counts.rejected > 0;
@@ -325,7 +326,7 @@ pub(super) fn with_progress<T>(
             // A panic in the thread has already been reported.
             let _ = drawing.join();
         }
-        progress.take_notes().iter().for_each(print::warning);
+        progress.take_notes().iter().map(|note| with_flags(note)).for_each(print::warning);
         result.unwrap_or_else(|panic| {
             let error = panic.into_error("running the conversion");
             stop.report_bug(&error);

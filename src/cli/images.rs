@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use super::common::CommonArgs;
-use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source, with_flag};
+use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec, check_local};
@@ -23,7 +23,7 @@ const NO_METADATA: &str = "none";
 #[command(mut_arg("sources", |sources| sources.required(false).required_unless_present_any(["files_from", "metadata"])))]
 pub(super) struct Args {
     #[command(flatten)]
-    common: CommonArgs,
+    pub(super) common: CommonArgs,
 
     #[command(flatten)]
     naming: NamingArgs,
@@ -186,14 +186,6 @@ struct SelectionArgs {
     dedup: Option<Dedup>,
 }
 
-impl Args {
-    /// Returns these arguments with the conversion limited to storing its plan.
-    pub(super) fn planning(mut self) -> Self {
-        self.common.plan_only = true;
-        self
-    }
-}
-
 /// Runs `dsconvert images`.
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let watch = signals::watch()?;
@@ -203,7 +195,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let dedup = args.selection.dedup;
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;
-    let image_fields: ImageFields = parse("--image-fields", &args.naming.image_fields)?;
+    let image_fields: ImageFields = parse("image_fields", &args.naming.image_fields)?;
     let list_fields = args.naming.list_fields.clone();
     let (naming, sources) = naming(args.naming, args.common.sources()?)?;
     let plan = |sources| {
@@ -234,8 +226,8 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
 /// Returns how files are found, and the sources: by default, the folder that names are relative to.
 fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<SourceSpec>)> {
     let (naming, folder) = if let Some(list) = args.files_from {
-        check_local("--files-from", &list)?;
-        check_not_folder("--files-from", &list, FILES_FROM_HELP)?;
+        check_local("files_from", &list)?;
+        check_not_folder("files_from", &list, FILES_FROM_HELP)?;
         let from = FilesFrom { list, null: args.null };
         let folder = from.folder();
         (Naming::FilesFrom(from), folder)
@@ -248,14 +240,14 @@ fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<Sou
                 (false, None) => Ok((Naming::WalkOnly, sources)),
             };
         }
-        check_local("--metadata", &path)?;
+        check_local("metadata", &path)?;
         check_not_folder(
-            "--metadata",
+            "metadata",
             &path,
             "name a csv, tsv, jsonl or parquet file; a folder of images is SRC",
         )?;
         let keep = args.keep_fields.as_deref().map(parse_keep).transpose();
-        let keep = keep.map_err(|e| with_flag("--keep-fields", &e))?;
+        let keep = keep.map_err(|e| e.of_option("keep_fields"))?;
         let table = MetadataFile { path, path_field: args.path_field, keep };
         let folder = table.folder();
         (Naming::Metadata(table), folder)
@@ -267,16 +259,16 @@ fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<Sou
 
 fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageOptions> {
     Ok(ImageOptions {
-        resize: parse("--resize", &pixels.resize)?,
+        resize: parse("resize", &pixels.resize)?,
         enlarge: pixels.enlarge,
         filter: pixels.filter,
-        crop: pixels.crop.as_deref().map(|text| parse("--crop", text)).transpose()?,
-        pad: pixels.pad.as_deref().map(|text| parse("--pad", text)).transpose()?,
+        crop: pixels.crop.as_deref().map(|text| parse("crop", text)).transpose()?,
+        pad: pixels.pad.as_deref().map(|text| parse("pad", text)).transpose()?,
         color: pixels.color,
-        background: parse("--background", &pixels.background)?,
+        background: parse("background", &pixels.background)?,
         icc: pixels.icc,
         animated: pixels.animated,
-        encode: parse("--encode", &pixels.encode)?,
+        encode: parse("encode", &pixels.encode)?,
         baseline: pixels.baseline,
         restart_interval: pixels.restart_interval,
         keep_metadata: pixels.keep_metadata,
@@ -291,8 +283,8 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
 /// Reads class names, one per line. Trailing empty lines are ignored.
 fn read_classes(path: &Path) -> Result<Vec<String>> {
     let help = "--classes takes a file with one class name per line";
-    check_local("--classes", path)?;
-    check_not_folder("--classes", path, help)?;
+    check_local("classes", path)?;
+    check_not_folder("classes", path, help)?;
     let bytes = read_file(path).map_err(|e| e.help(help))?;
     let text = String::from_utf8(bytes)
         .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;

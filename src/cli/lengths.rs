@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::pipeline::Report;
 use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, padding};
+use crate::report::format::percent;
 
 /// Formats tokens, bytes per token, lengths, and the padding of batches of `size`.
 pub(super) fn text(report: &Report, out: &Path, size: BatchSize) -> Result<String> {
@@ -52,8 +53,4 @@ pub(super) fn text(report: &Report, out: &Path, size: BatchSize) -> Result<Strin
         .map_err(failed)?;
     }
     Ok(String::from_utf8_lossy(&lines).into_owned())
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1}%", share * 100.0)
 }

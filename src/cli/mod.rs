@@ -6,6 +6,7 @@
 mod bench;
 mod common;
 mod examples;
+mod flags;
 mod generate;
 mod headspace;
 mod hook;

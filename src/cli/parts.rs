@@ -8,7 +8,7 @@ use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
 use super::common::with_progress;
 use super::run_report::RunReportArgs;
-use super::values::{parse, size, threads, with_flag};
+use super::values::{parse, size, threads};
 use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
@@ -130,8 +130,14 @@ pub(super) struct StatusArgs {
 /// Stores a plan.
 pub(super) fn plan(args: PlanArgs) -> Result<Ending> {
     match args.command {
-        PlanCommand::Images(args) => images::exec(args.planning()),
-        PlanCommand::Text(args) => text::exec(args.planning()),
+        PlanCommand::Images(mut args) => {
+            args.common.plan_only = true;
+            images::exec(*args)
+        }
+        PlanCommand::Text(mut args) => {
+            args.common.plan_only = true;
+            text::exec(*args)
+        }
     }
 }
 
@@ -143,15 +149,15 @@ fn resume_check(verify: bool) -> ResumeCheck {
 pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     let watch = signals::watch()?;
     let selection = match (&args.part, &args.units) {
-        (Some(part), _) => Selection::part(part).map_err(|e| with_flag("--part", &e))?,
-        (None, Some(units)) => parse::<Selection>("--units", units)?,
+        (Some(part), _) => Selection::part(part).map_err(|e| e.of_option("part"))?,
+        (None, Some(units)) => parse::<Selection>("units", units)?,
         (None, None) => Selection::All,
     };
     let options = RunOptions {
         out: args.out.clone(),
         scratch: args.scratch.clone(),
         threads: threads(args.threads)?,
-        memory_bytes: size("--memory", &args.memory, MIN_MEMORY_BYTES)?,
+        memory_bytes: size("memory", &args.memory, MIN_MEMORY_BYTES)?,
         existing: Existing::Resume(resume_check(args.verify)),
         max_rejects: MaxRejects::default(),
     };
@@ -184,7 +190,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
 /// Commits a plan whose units are all converted.
 pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     let watch = signals::watch()?;
-    let (threads, max_rejects) = (threads(args.threads)?, parse("--max-rejects", &args.max_rejects)?);
+    let (threads, max_rejects) = (threads(args.threads)?, parse("max_rejects", &args.max_rejects)?);
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
     watch.mark_writing();
@@ -207,7 +213,7 @@ pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
     let status = status(&args.out, args.scratch.as_deref())?;
     let again = args.parts.map(|count| ranges(&status.unfinished_parts(count)));
     if args.json {
-        let fail = |e: serde_json::Error| Error::internal("cannot serialize the status").caused_by(e);
+        let fail = |e: serde_json::Error| Error::not_serialized("the status", e);
         let mut json = serde_json::to_value(&status).map_err(fail)?;
         if let Some(again) = again {
             json["submit_again"] = again.into();

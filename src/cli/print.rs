@@ -12,6 +12,7 @@ use clap::builder::styling::{AnsiColor, Style, Styles};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
+use super::flags::{shown, with_flags};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Prints results.
@@ -31,7 +32,7 @@ pub(super) fn out(text: &str) -> Result<()> {
 /// See [`failed`].
 pub(super) fn json(result: &impl Serialize) -> Result<()> {
     let json = serde_json::to_string_pretty(result);
-    out(&(json.map_err(|e| Error::internal("cannot serialize the result").caused_by(e))? + "\n"))
+    out(&(json.map_err(|e| Error::not_serialized("the result", e))? + "\n"))
 }
 
 /// Returns the error for results that cannot be printed.
@@ -79,16 +80,9 @@ fn put(text: &str) {
 fn error_text(error: &Error) -> String {
     let styles = Styles::styled();
     let (bad, good) = (styles.get_error(), styles.get_valid());
-    let help = error.remedy().map(|help| format!("  {good}tip:{good:#} {help}\n")).unwrap_or_default();
-    let error = error.with_option_as(flag);
+    let help = error.remedy().map(|help| format!("  {good}tip:{good:#} {}\n", with_flags(help)));
+    let (error, help) = (shown(error), help.unwrap_or_default());
     format!("{bad}error:{bad:#} {error}\n{help}")
-}
-
-/// Converts an option name of the library to a flag: `text_field` to `--text-field`. Arguments without dashes, such as
-/// `SRC`, stay unchanged.
-fn flag(option: &str) -> String {
-    let is_name = option.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    if is_name { format!("--{}", option.replace('_', "-")) } else { option.to_owned() }
 }
 
 /// Prints an error just before a background thread ends the process. Never blocks: neither on the lock of standard

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::flags::with_flags;
 use super::verbosity::Verbosity;
 use super::{EXIT_FAILED, print};
 use crate::pipeline::{Event, EventLevel, Progress, Snapshot, Stop};
@@ -157,7 +158,7 @@ fn event_text(event: &Event) -> String {
             HumanBytes(*shard_bytes)
         ),
         Event::Rejected { origin, code, message } => {
-            format!("rejected {}: {code}: {}", printable(origin), printable(message))
+            format!("rejected {}: {code}: {}", printable(origin), printable(&with_flags(message)))
         }
         Event::Dropped(count) => format!("and {} that are not shown", plural(*count, "more event")),
     }

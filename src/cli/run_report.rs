@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::flags::shown;
 use super::{inspect, print};
 use crate::error::{Error, Result};
 use crate::options::check_local;
@@ -27,9 +28,9 @@ impl RunReportArgs {
     /// Checks before the run starts that the run report can be written.
     pub(super) fn check(&self, out: Option<&Path>) -> Result<()> {
         let Some(path) = &self.file else { return Ok(()) };
-        check_local("--report", path)?;
+        check_local("report", path)?;
         if let Some(out) = out {
-            inspect::check_outside("--report", path, out)?;
+            inspect::check_outside("report", path, out)?;
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !stat(folder)?.is_some_and(|meta| meta.is_dir()) {
@@ -46,7 +47,7 @@ impl RunReportArgs {
         if let Some(path) = &self.file
             && let Err(error) = report.to_json().and_then(|json| write_file(path, &json))
         {
-            print::warning(format!("{done}, but the run report could not be written: {error}"));
+            print::warning(format!("{done}, but the run report could not be written: {}", shown(&error)));
         }
     }
 }

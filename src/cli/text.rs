@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::common::CommonArgs;
-use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source, with_flag};
+use super::flags::with_flags;
+use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source};
 use super::{Ending, lengths, print, signals, summary};
 use crate::error::Result;
 use crate::options::{RunOptions, SourceSpec, check_local, parse_size};
@@ -39,7 +40,7 @@ const DEFAULT_REPORT_BATCH: u64 = 32;
                 a file on a web server (https://…).")))]
 pub(super) struct Args {
     #[command(flatten)]
-    common: CommonArgs,
+    pub(super) common: CommonArgs,
 
     #[command(flatten)]
     input: InputArgs,
@@ -264,14 +265,6 @@ enum VerifyArg {
     All,
 }
 
-impl Args {
-    /// Returns these arguments with the conversion limited to storing its plan.
-    pub(super) fn planning(mut self) -> Self {
-        self.common.plan_only = true;
-        self
-    }
-}
-
 /// Runs `dsconvert text`.
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let watch = signals::watch()?;
@@ -280,17 +273,17 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     BatchOptions::new(batches).check()?;
     let output = common.output()?;
     let max_document_bytes =
-        parse_size(&documents.max_document_bytes).map_err(|e| with_flag("--max-document-bytes", &e))?;
+        parse_size(&documents.max_document_bytes).map_err(|e| e.of_option("max_document_bytes"))?;
     let keep_fields = documents.keep_fields.as_deref().map(parse_keep).transpose();
-    let keep_fields = keep_fields.map_err(|e| with_flag("--keep-fields", &e))?.unwrap_or_default();
-    let text_documents = parse("--documents", &documents.documents)?;
-    let input_format = input.input_format.as_deref().map(|text| parse("--input-format", text)).transpose()?;
+    let keep_fields = keep_fields.map_err(|e| e.of_option("keep_fields"))?.unwrap_or_default();
+    let text_documents = parse("documents", &documents.documents)?;
+    let input_format = input.input_format.as_deref().map(|text| parse("input_format", text)).transpose()?;
     let layout = input.layout;
     let shape = shape.shape()?;
     let (input, sources) = input.sources(common.sources()?)?;
     let tokenizer = load(&tokens.tokenizer, tokens.options()?)?;
     if let Some(why) = tokenizer.info().engine_note.as_ref().filter(|_| !common.verbosity.is_quiet()) {
-        print::note(format!("using the slow reference tokenizer: {why}"));
+        print::note(format!("using the slow reference tokenizer: {}", with_flags(why)));
     }
     let follow_symlinks = common.follow_symlinks;
     let walked = input == TextInput::Walk;
@@ -333,8 +326,8 @@ impl InputArgs {
     /// Returns how files are found, and the sources: by default, the folder that names are relative to.
     fn sources(&self, mut sources: Vec<SourceSpec>) -> Result<(TextInput, Vec<SourceSpec>)> {
         if let Some(list) = &self.files_from {
-            check_local("--files-from", list)?;
-            check_not_folder("--files-from", list, FILES_FROM_HELP)?;
+            check_local("files_from", list)?;
+            check_not_folder("files_from", list, FILES_FROM_HELP)?;
             let from = FilesFrom { list: list.clone(), null: self.null };
             if sources.is_empty() {
                 sources.push(source(&from.folder())?);
@@ -353,13 +346,13 @@ impl InputArgs {
 
 impl ShapeArgs {
     fn shape(&self) -> Result<TextShape> {
-        let overflow: Overflow = parse("--overflow", &self.overflow)?;
+        let overflow: Overflow = parse("overflow", &self.overflow)?;
         let packing = match self.packing {
             PackingArg::Concat => Packing::Concat,
             PackingArg::BestFit => Packing::BestFit,
         };
         Ok(TextShape {
-            filter_length: self.filter_length.as_deref().map(|t| parse("--filter-length", t)).transpose()?,
+            filter_length: self.filter_length.as_deref().map(|t| parse("filter_length", t)).transpose()?,
             max_length: self.max_length.map(|max| (max, overflow)),
             pack: self.pack.map(|length| (length, packing)),
         })
@@ -389,7 +382,7 @@ impl TokenArgs {
                 VerifyArg::Sample => Verify::Sample,
                 VerifyArg::All => Verify::All,
             },
-            max_reference_bytes: max_reference_bytes.map_err(|e| with_flag("--max-reference-bytes", &e))?,
+            max_reference_bytes: max_reference_bytes.map_err(|e| e.of_option("max_reference_bytes"))?,
         })
     }
 }
@@ -400,7 +393,7 @@ pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
     if name == "bytes" && stat(given)?.is_none() {
         return Tokenizer::bytes(options).map_err(usage_error);
     }
-    check_local("--tokenizer", given)?;
+    check_local("tokenizer", given)?;
     let file = tokenizer_files::find(name)?;
     Tokenizer::from_json(file.json, options).map_err(|e| usage_error(e).at_path(&file.path))
 }

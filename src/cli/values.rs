@@ -12,21 +12,12 @@ use crate::storage::{ObjectUrl, stat};
 pub(super) const FILES_FROM_HELP: &str =
     "name a file with one path per line; to convert everything in a folder, name it as SRC";
 
-/// Rejects a folder as the value of `flag`, which takes a file.
-pub(super) fn check_not_folder(flag: &'static str, path: &Path, help: &str) -> Result<()> {
+/// Rejects a folder as the value of `option`, which takes a file.
+pub(super) fn check_not_folder(option: &'static str, path: &Path, help: &str) -> Result<()> {
     if stat(path)?.is_some_and(|meta| meta.is_dir()) {
-        return Err(Error::usage("this is a folder, not a file").of_option(flag).at_path(path).help(help));
+        return Err(Error::usage("this is a folder, not a file").of_option(option).at_path(path).help(help));
     }
     Ok(())
-}
-
-/// Prefixes an error with the flag it belongs to.
-pub(super) fn with_flag(name: &str, error: &Error) -> Error {
-    let prefixed = Error::usage(format!("{name}: {error}"));
-    match error.remedy() {
-        Some(help) => prefixed.help(help),
-        None => prefixed,
-    }
 }
 
 /// Returns a parser for one of a fixed set of words, which `--help` and completions list.
@@ -34,16 +25,17 @@ pub(super) fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(T::WORDS).try_map(|word| word.parse::<T>())
 }
 
-/// Parses the value of a flag.
-pub(super) fn parse<T: std::str::FromStr<Err = Error>>(name: &str, text: &str) -> Result<T> {
-    text.parse().map_err(|e| with_flag(name, &e))
+/// Parses the value of `option`.
+pub(super) fn parse<T: std::str::FromStr<Err = Error>>(option: &'static str, text: &str) -> Result<T> {
+    text.parse().map_err(|e: Error| e.of_option(option))
 }
 
-/// Parses a size of at least `min` bytes.
-pub(super) fn size(name: &str, text: &str, min: u64) -> Result<u64> {
-    let bytes = parse_size(text).map_err(|e| with_flag(name, &e))?;
+/// Parses the value of `option`, a size of at least `min` bytes.
+pub(super) fn size(option: &'static str, text: &str, min: u64) -> Result<u64> {
+    let bytes = parse_size(text).map_err(|e| e.of_option(option))?;
     if bytes < min {
-        return Err(Error::usage(format!("{name}: {text} is below the minimum of {min} bytes")));
+        let message = format!("{text} is below the minimum of {min} bytes");
+        return Err(Error::usage(message).of_option(option));
     }
     Ok(bytes)
 }
@@ -58,7 +50,7 @@ pub(super) fn threads(given: Option<usize>) -> Result<usize> {
 
 /// Parses `PATH`, or `LABEL=PATH` if no file has that whole name. A path may be an address in object storage.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
-    let is_address = ObjectUrl::parse(text).map_err(|e| with_flag("SRC", &e))?.is_some();
+    let is_address = ObjectUrl::parse(text).map_err(|e| e.of_option("SRC"))?.is_some();
     if !is_address
         && let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
         && stat(text)?.is_none()
@@ -67,7 +59,7 @@ pub(super) fn source(text: &Path) -> Result<SourceSpec> {
             return Err(Error::usage(format!("{label:?} is not a valid label of a source"))
                 .help("a label must not be empty or contain / or #"));
         }
-        ObjectUrl::parse(Path::new(path)).map_err(|e| with_flag("SRC", &e))?;
+        ObjectUrl::parse(Path::new(path)).map_err(|e| e.of_option("SRC"))?;
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }
     // `.` and `..` have no file name.

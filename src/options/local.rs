@@ -14,12 +14,12 @@ use crate::storage::ObjectUrl;
 ///
 /// Returns [`ErrorKind::Usage`](crate::error::ErrorKind) if `path` starts with a scheme and `://`.
 pub fn check_local(option: &'static str, path: &Path) -> Result<()> {
-    match path.to_str().and_then(scheme) {
-        None => Ok(()),
-        Some(_) => Err(Error::usage(format!("{:?} is a URL, not a local path", path.to_string_lossy()))
-            .of_option(option)
-            .help("name a local file or folder")),
+    if !ObjectUrl::is_url(path) {
+        return Ok(());
     }
+    Err(Error::usage(format!("{:?} is a URL, not a local path", path.to_string_lossy()))
+        .of_option(option)
+        .help("name a local file or folder"))
 }
 
 /// Returns an error if a source is a URL of an unsupported store.
@@ -32,15 +32,6 @@ pub(crate) fn check_sources(sources: &[SourceSpec]) -> Result<()> {
 /// Returns whether any source is in object storage.
 pub(crate) fn is_remote(sources: &[SourceSpec]) -> bool {
     sources.iter().any(|source| ObjectUrl::is_url(&source.path))
-}
-
-/// Returns the URL scheme of `text`, such as `s3` for `s3://bucket/x`, by the rules of RFC 3986.
-fn scheme(text: &str) -> Option<&str> {
-    let (scheme, _) = text.split_once("://")?;
-    let mut bytes = scheme.bytes();
-    let is_scheme = bytes.next()?.is_ascii_alphabetic()
-        && bytes.all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
-    is_scheme.then_some(scheme)
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ impl Commit<'_> {
                 counts.rejected, counts.filtered, counts.duplicates
             ),
             found => format!(
-                "{} of {found} items were rejected, which is more than --max-rejects {}",
+                "{} of {found} items were rejected, which is more than `max_rejects {}`",
                 counts.rejected, self.max_rejects
             ),
         };
@@ -200,7 +200,7 @@ impl Commit<'_> {
             0 => totals.skipped.advice(self.schema.kind),
             _ if records == 0 => Some("check the sources and options against these messages".to_owned()),
             _ => Some(
-                "fix the sources, or accept the rejects with a larger --max-rejects and --resume".to_owned(),
+                "fix the sources, or accept the rejects with a larger `max_rejects` and `resume`".to_owned(),
             ),
         };
         let help = help.unwrap_or_else(|| "check the sources and their file types".to_owned());

@@ -161,7 +161,7 @@ pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
         let message = format!("the plan was made by dsconvert {version}, but this is dsconvert {here}");
         return Err(Error::new(ErrorKind::Unsupported, message)
             .at_path(&reader.path)
-            .help("use the version that made the plan, or plan again with --overwrite"));
+            .help("use the version that made the plan, or plan again with `overwrite`"));
     }
     let header: JobHeader = serde_json::from_value(first).map_err(|e| reader.damaged().caused_by(e))?;
     let mut files = FileList::default();
@@ -184,7 +184,7 @@ fn stored_tokenizer(work: &Path, sha256: &str) -> Result<Vec<u8>> {
     if hex(&Sha256::digest(&json)) != sha256 {
         return Err(Error::corrupt("this is not the tokenizer that was stored with the plan")
             .at_path(&path)
-            .help("plan again with --overwrite"));
+            .help("plan again with `overwrite`"));
     }
     Ok(json)
 }
@@ -214,7 +214,7 @@ fn digest_line(hash: Sha256) -> String {
 }
 
 fn damaged(path: &Path) -> Error {
-    Error::corrupt("the stored plan is damaged").at_path(path).help("plan again with --overwrite")
+    Error::corrupt("the stored plan is damaged").at_path(path).help("plan again with `overwrite`")
 }
 
 /// Writer of the lines of a stored job.
@@ -227,8 +227,7 @@ pub(super) struct JobWriter {
 impl JobWriter {
     /// Writes `value` as one line.
     pub(super) fn line(&mut self, value: &impl Serialize) -> Result<()> {
-        let mut json = serde_json::to_vec(value)
-            .map_err(|e| Error::internal("the plan cannot be written as JSON").caused_by(e))?;
+        let mut json = serde_json::to_vec(value).map_err(|e| Error::not_serialized("the plan", e))?;
         json.push(b'\n');
         self.hash.update(&json);
         self.file.write_all(&json).map_err(|e| Error::io("write", &self.path, e))

@@ -99,7 +99,7 @@ impl KeyCheck<'_> {
             return Ok(());
         }
         Err(Error::usage(format!("two items have the key {key:?}: {first} and {second}"))
-            .help("keys must be unique in a dataset: choose another --key-field, or leave it out"))
+            .help("keys must be unique in a dataset: choose another `key_field`, or leave it out"))
     }
 
     /// Returns the key and the origin of a record.

@@ -35,8 +35,7 @@ pub(super) struct FilteredLine<'a> {
 
 /// Appends `line` as a line of JSON.
 pub(super) fn json_line(file: &mut NewFile, line: &impl Serialize) -> Result<()> {
-    let mut json = serde_json::to_vec(line)
-        .map_err(|e| Error::corrupt("a line cannot be written as JSON").caused_by(e))?;
+    let mut json = serde_json::to_vec(line).map_err(|e| Error::not_serialized("a line", e))?;
     json.push(b'\n');
     append(file, &json)
 }

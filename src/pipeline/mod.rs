@@ -119,8 +119,8 @@ fn check_origins(files: SourceFiles<'_>, sources: &[SourceSpec]) -> Result<()> {
 fn splits_twice(given: &Splits, other: &str) -> Error {
     let names = given.names.join(", ");
     Error::usage(format!(
-        "--split cannot be used: the sources already define the splits {names} {}",
+        "`split` cannot be used: the sources already define the splits {names} {}",
         given.by
     ))
-    .help(format!("leave out --split, or ignore the existing splits with --layout {other}"))
+    .help(format!("leave out `split`, or ignore the existing splits with `layout {other}`"))
 }

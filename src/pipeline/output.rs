@@ -281,7 +281,7 @@ impl OutputDir {
             };
             if !json.is_empty() {
                 let manifest = Manifest::parse(&json).map_err(|e| {
-                    e.at_path(&path).help("choose another --out, or remove this directory by hand")
+                    e.at_path(&path).help("choose another `out`, or remove this directory by hand")
                 })?;
                 self.add_files_of(&manifest, &mut to_remove)?;
             }
@@ -340,7 +340,7 @@ impl OutputDir {
         }
         Err(Error::corrupt("the shard table is missing, so the shards of this dataset cannot be listed")
             .at_path(self.out.join(&table.path))
-            .help("choose another --out, or remove this directory by hand"))
+            .help("choose another `out`, or remove this directory by hand"))
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn check(
         refuse_overlap(out, "the output directory", source)?;
     }
     if stat(out)?.is_some_and(|meta| !meta.is_dir()) {
-        return Err(Error::usage("the output is not a directory").at_path(out).help("choose another --out"));
+        return Err(Error::usage("the output is not a directory").at_path(out).help("choose another `out`"));
     }
     if is_empty_dir(out)? {
         return Ok(());
@@ -33,17 +33,17 @@ pub(super) fn check(
     let unfinished = lstat(&out.join(WORK_NAME))?.is_some();
     let (what, help) = match existing {
         Existing::Refuse if dataset => {
-            ("a dataset already exists", "choose another --out, or replace it with --overwrite")
+            ("a dataset already exists", "choose another `out`, or replace it with `overwrite`")
         }
         Existing::Refuse if unfinished => (
             "a run into this directory has not finished",
-            "finish it with --resume, or start again with --overwrite",
+            "finish it with `resume`, or start again with `overwrite`",
         ),
-        Existing::Refuse => ("the output directory is not empty", "choose another --out"),
+        Existing::Refuse => ("the output directory is not empty", "choose another `out`"),
         _ if dataset || unfinished => return refuse_links(out),
         _ => (
             "the output directory contains files that do not belong to a dataset",
-            "choose another --out; only files that a manifest lists are ever removed",
+            "choose another `out`; only files that a manifest lists are ever removed",
         ),
     };
     Err(Error::usage(what).at_path(out).help(help))
@@ -65,7 +65,7 @@ pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &SourceSpec) -> Res
 pub(super) fn overlap(out: &Path, what: &str, source: &SourceSpec) -> Error {
     Error::usage(format!("{what} and the source {} overlap", crate::printable::printable_path(&source.path)))
         .at_path(out)
-        .help("choose an --out that is not inside a source and does not contain one")
+        .help("choose an `out` that is not inside a source and does not contain one")
 }
 
 /// Refuses an output directory that contains a symbolic link: through it, files elsewhere would be written or removed.
@@ -74,7 +74,7 @@ fn refuse_links(out: &Path) -> Result<()> {
         None => Ok(()),
         Some(link) => Err(Error::usage("the output directory contains a symbolic link")
             .at_path(link)
-            .help("remove the link or choose another --out; only the output directory itself may be a link")),
+            .help("remove the link or choose another `out`; only the output directory itself may be a link")),
     }
 }
 

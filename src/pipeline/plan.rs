@@ -188,9 +188,9 @@ fn to_json(line: &impl Serialize) -> String {
 fn refused(what: &str, resumes: bool) -> Error {
     match resumes {
         true => Error::usage(format!("cannot resume: {what}"))
-            .help("repeat the command that was interrupted, or start again with --overwrite"),
+            .help("repeat the command that was interrupted, or start again with `overwrite`"),
         false => Error::usage(format!("another run has started to write here at the same time: {what}"))
-            .help("choose another --out for one of them"),
+            .help("choose another `out` for one of them"),
     }
 }
 

@@ -324,7 +324,7 @@ fn convert<C: Conversion>(
     for task in sample.tasks {
         if conversion.convert(task, scratch, &mut outcomes)? == Converting::RedoUnit {
             let message = "the fast and the reference engine disagreed while the sample was converted";
-            return Err(Error::new(ErrorKind::NotCommitted, message).help("use --engine reference"));
+            return Err(Error::new(ErrorKind::NotCommitted, message).help("use `engine reference`"));
         }
     }
     let seconds = sample.seconds + started.elapsed().as_secs_f64();

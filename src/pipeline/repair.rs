@@ -64,9 +64,9 @@ pub(super) fn refuse_damaged(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> 
     let first = damaged.swap_remove(0);
     let help = match (dir.remote().is_some(), count) {
         (true, _) => "convert again into another prefix, and copy the damaged file from there".to_owned(),
-        (false, 1) => "repair it with --resume=repair, or convert again with --overwrite".to_owned(),
+        (false, 1) => "repair it with `resume=repair`, or convert again with `overwrite`".to_owned(),
         (false, _) => format!(
-            "{count} files are damaged: repair them with --resume=repair, or convert again with --overwrite"
+            "{count} files are damaged: repair them with `resume=repair`, or convert again with `overwrite`"
         ),
     };
     Err(first.into_error().help(help))
@@ -161,7 +161,7 @@ impl Repair<'_> {
                 self.progress.note(format!("{TOKENIZER_NAME} {} and is written again", file.why));
                 write_file(&path, json).map(drop)
             }
-            None => Err(not_reproducible("--tokenizer is not the file that was committed", &file)),
+            None => Err(not_reproducible("`tokenizer` is not the file that was committed", &file)),
         }
     }
 
@@ -260,7 +260,7 @@ impl Repair<'_> {
 fn not_reproducible(why: &str, file: &DamagedFile) -> Error {
     Error::corrupt(format!("{why}, so this file was not replaced")).at_path(&file.path).help(
         "the sources or the build of dsconvert changed since the commit: restore the file, or convert again with \
-         --overwrite",
+         `overwrite`",
     )
 }
 

@@ -152,7 +152,7 @@ fn write_plan<J: StoredJob, C: Conversion>(
         OutputState::Committed(_) => {
             return Err(Error::usage("a committed dataset already exists")
                 .at_path(dir.shown())
-                .help("choose another --out, or replace it with --overwrite"));
+                .help("choose another `out`, or replace it with `overwrite`"));
         }
         // The paths of the sources may differ from those of the first planning.
         OutputState::Planned => {
@@ -313,7 +313,7 @@ fn check_same(dir: &OutputDir, manifest: &Manifest, plan: &Plan<'_>, sources: &S
     let refuse = |what: &str| {
         Err(Error::usage(format!("a committed dataset already exists, but {what}"))
             .at_path(dir.shown())
-            .help("choose another --out, or replace it with --overwrite"))
+            .help("choose another `out`, or replace it with `overwrite`"))
     };
     if let Some(what) = differing_option(&manifest.options, plan.options) {
         return refuse(&what);

@@ -37,7 +37,7 @@ impl Selection {
             .ok_or_else(|| {
                 Error::usage(format!("invalid part {text:?}")).help(
                     "use i/N with 1 ≤ i ≤ N, such as 3/40; in a Slurm array: \
-                     --part $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT with --array=1-N",
+                     `part $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT` with `sbatch --array=1-N`",
                 )
             })
     }

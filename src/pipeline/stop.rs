@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Help for an error caused by a bug.
 const BUG_HELP: &str = "this is a bug in dsconvert: please report it, with this message and the command; the finished \
-                        units are kept, and the same command with --resume continues";
+                        units are kept, and the same command with `resume` continues";
 
 /// Adds help about resuming to an internal error. Other errors are returned unchanged.
 pub(super) fn resumable(error: Error) -> Error {
@@ -57,7 +57,7 @@ impl Stop {
             (Some(bug), _) => Err(bug),
             (None, None) => Ok(()),
             (None, Some(signal)) => Err(Error::new(ErrorKind::Interrupted(signal), "stopped before the end")
-                .help("run the same command with --resume to continue")),
+                .help("run the same command with `resume` to continue")),
         }
     }
 }

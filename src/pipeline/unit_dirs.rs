@@ -139,7 +139,7 @@ impl UnitDirs {
     pub(super) fn unusable(&self, unit: u32, why: &str) -> Error {
         Error::corrupt(format!("unit {unit} cannot be committed: {why}"))
             .at_path(self.done(unit))
-            .help("run the same command with --resume: the unit is converted again")
+            .help("run the same command with `resume`: the unit is converted again")
     }
 
     /// Reads the result of `unit` without checking its other files.

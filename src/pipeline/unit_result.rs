@@ -97,8 +97,8 @@ impl UnitResult {
 
     /// Returns the bytes of `unit.json`: one line of JSON, and a line with its SHA-256.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = serde_json::to_vec(self)
-            .map_err(|e| Error::corrupt("the result of a unit cannot be written as JSON").caused_by(e))?;
+        let mut bytes =
+            serde_json::to_vec(self).map_err(|e| Error::not_serialized("the result of a unit", e))?;
         let digest = digest(&bytes);
         bytes.extend_from_slice(format!("\n{digest}\n").as_bytes());
         Ok(bytes)
@@ -139,7 +139,7 @@ impl UnitState {
             None => Ok(Self::Damaged(format!("{RESULT_NAME} was altered"))),
             Some(result) if result.plan != plan || result.unit != unit => {
                 Err(Error::corrupt("the result of a finished unit belongs to another plan")
-                    .help("start again with --overwrite"))
+                    .help("start again with `overwrite`"))
             }
             Some(result) => Ok(Self::Done(Box::new(result))),
         }

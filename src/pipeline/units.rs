@@ -166,7 +166,7 @@ fn all_failures(failed: FailedUnits, units: usize) -> Option<Error> {
             "{count} of {units} units failed, because sources could not be read; the first failure: {first}"
         ),
     )
-    .help("the finished units are kept: fix the cause, then run the same command with --resume");
+    .help("the finished units are kept: fix the cause, then run the same command with `resume`");
     if let Some(path) = place.path {
         error = error.at_path(path);
     }

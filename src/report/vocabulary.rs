@@ -133,7 +133,7 @@ impl Vocabulary {
         }
         let Some(file) = manifest.files.iter().find(|file| file.path == TOKENIZER_NAME) else {
             return Ok(Err(
-                "the dataset does not contain its tokenizer; name the file with --tokenizer".to_owned()
+                "the dataset does not contain its tokenizer; name the file with `tokenizer`".to_owned()
             ));
         };
         let read = || -> Result<Self> {

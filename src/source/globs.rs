@@ -38,7 +38,7 @@ pub fn expand(sources: &[SourceSpec], keep: &dyn Fn(&str) -> bool) -> Result<Mat
                 return Err(Error::usage(format!(
                     "{pattern:?}: patterns are not supported in object storage"
                 ))
-                .help("name a prefix, or list the files with --files-from"));
+                .help("name a prefix, or list the files with `files_from`"));
             }
             Some(pattern) if stat(&source.path)?.is_none() => all.add(source, pattern, keep)?,
             _ => all.sources.push(source.clone()),

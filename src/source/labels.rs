@@ -58,8 +58,8 @@ impl Folders {
         if is_flat {
             return match classes {
                 None => Ok(self),
-                Some(_) => Err(Error::usage("--classes needs class folders, and this layout has none")
-                    .help("use --layout labels or --layout splits")),
+                Some(_) => Err(Error::usage("`classes` needs class folders, and this layout has none")
+                    .help("use `layout labels` or `layout splits`")),
             };
         }
         self.class_level = Some(level);
@@ -78,7 +78,7 @@ impl Folders {
         for (i, name) in self.class_names.iter().flatten().enumerate() {
             if self.by_name.insert(name.clone(), i as u32).is_some() {
                 return Err(Error::usage(format!("the class {name:?} is listed twice"))
-                    .help("keep one of them in --classes"));
+                    .help("keep one of them in `classes`"));
             }
         }
         Ok(self)

@@ -117,7 +117,7 @@ impl<'a> Resolver<'a> {
         let meta = if self.follow_links {
             retried(|| std::fs::metadata(&path))
         } else if self.is_through_link(&relative)? {
-            let message = "the path goes through a symbolic link, which only --follow-symlinks allows";
+            let message = "the path goes through a symbolic link, which only `follow_symlinks` allows";
             return Ok((nothing(relative, origin), Some(Reject::new(RejectCode::UnsafePath, message))));
         } else {
             retried(|| std::fs::symlink_metadata(&path))
@@ -137,7 +137,7 @@ impl<'a> Resolver<'a> {
             }
             Ok(meta) if meta.file_type().is_symlink() => Reject::new(
                 RejectCode::UnsafePath,
-                "the file is a symbolic link, which only --follow-symlinks allows",
+                "the file is a symbolic link, which only `follow_symlinks` allows",
             ),
             Ok(meta) if meta.is_dir() => Reject::new(RejectCode::MissingFile, "this is a folder, not a file"),
             Ok(_) => Reject::new(RejectCode::MissingFile, "this is not a regular file"),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Help for a source that changed.
-pub(super) const CHANGED_HELP: &str = "do not change the sources during a run; start again with --overwrite";
+pub(super) const CHANGED_HELP: &str = "do not change the sources during a run; start again with `overwrite`";
 
 /// A source file as it was when the run was planned.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,7 +19,7 @@ const ADVICE_FOR_IMAGES: &[(&[&str], &str)] = &[
     (&[".7z", ".rar"], "unpack archives first; zip and tar files are read as they are"),
     (
         &[".csv", ".tsv", ".jsonl", ".parquet"],
-        "pass a table of image paths with --metadata; text is converted by `dsconvert text`",
+        "pass a table of image paths with `metadata`; text is converted by `dsconvert text`",
     ),
     (&[".txt", ".json"], "text is converted by `dsconvert text`"),
 ];
@@ -36,7 +36,7 @@ const ADVICE_FOR_TEXT: &[(&[&str], &str)] = &[
 ];
 
 const PLAIN_TEXT: &str =
-    "files of other types are read only when a pattern names them: 'DIR/**/*.md' --input-format txt";
+    "files of other types are read only when a pattern names them: 'DIR/**/*.md' `input_format txt`";
 
 /// Number of skipped files by file extension.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ mod tests {
         let images = advice(Kind::Images, &["a.7z", "b.AVIF"]);
         assert!(images.contains("AVIF") && images.contains("unpack"), "{images}");
         assert!(advice(Kind::Text, &["a.jpg", "b.md"]).contains("dsconvert images"));
-        assert!(advice(Kind::Text, &["b.md"]).contains("--input-format txt"));
+        assert!(advice(Kind::Text, &["b.md"]).contains("`input_format txt`"));
         assert_eq!(advice(Kind::Text, &["Makefile"]), "");
         assert_eq!(advice(Kind::Images, &[]), "");
     }

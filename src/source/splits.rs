@@ -135,7 +135,7 @@ impl Splits {
         for name in &found.names {
             check_split_name(name).map_err(|e| {
                 Error::usage(format!("the name of a folder cannot be that of a split: {e}"))
-                    .help("rename the folder, or use another --layout")
+                    .help("rename the folder, or use another `layout`")
             })?;
         }
         if layout == Layout::Auto {

@@ -86,7 +86,7 @@ impl TreeWalk<'_> {
         if depth > MAX_DEPTH || !self.ancestors.insert(id) {
             return Err(Error::usage("symbolic links form a loop, or folders are nested too deeply")
                 .at_path(path)
-                .help("remove the link, or run without --follow-symlinks"));
+                .help("remove the link, or run without `follow_symlinks`"));
         }
         for (name, entry) in self.entries(path)? {
             let text = portable_name(&name);

@@ -93,7 +93,7 @@ fn missing(name: &str, tried: &[PathBuf]) -> Error {
         None if HubCache::is_model(name) && name.contains('/') && !is_file_name(Path::new(name)) => {
             format!("nothing is downloaded; to fill the cache: {}", save_command(name))
         }
-        None => format!("--tokenizer takes {NAMES}"),
+        None => format!("`tokenizer` takes {NAMES}"),
     };
     Error::usage(format!("there is no such tokenizer; looked for {}", tried.join(", "))).help(help)
 }
@@ -102,7 +102,7 @@ fn missing(name: &str, tried: &[PathBuf]) -> Error {
 fn save_command(name: &str) -> String {
     format!(
         "python -c \"from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('{name}').save_pretrained('DIR')\", \
-         then --tokenizer DIR"
+         then `tokenizer DIR`"
     )
 }
 
@@ -119,7 +119,7 @@ fn open(path: &Path, encoding: Option<&'static TiktokenEncoding>) -> Result<Toke
         let help = save_command(&folder.unwrap_or(Path::new(".")).display().to_string());
         return Err(Error::usage(format!("a {name} is only a part of a tokenizer")).at_path(path).help(help));
     }
-    let bytes = read_file(path).map_err(|e| e.help(format!("--tokenizer takes {NAMES}")))?;
+    let bytes = read_file(path).map_err(|e| e.help(format!("`tokenizer` takes {NAMES}")))?;
     let is_ranks = is_rank_file(&bytes);
     if let Some(encoding) = encoding {
         return tiktoken_to_json(&bytes, encoding).map(found).map_err(unusable);
@@ -160,7 +160,7 @@ fn unknown_pattern(path: &Path) -> Error {
     Error::usage("a tiktoken file has no pre-tokenization pattern, and the name of this one is not that of a known encoding")
         .at_path(path)
         .help(format!(
-            "name the encoding whose pattern and special tokens it uses, as in --tokenizer {}:{} ({}); for any other encoding: python -c \"from \
+            "name the encoding whose pattern and special tokens it uses, as in `tokenizer {}:{}` ({}); for any other encoding: python -c \"from \
              transformers.integrations.tiktoken import convert_tiktoken_to_fast; convert_tiktoken_to_fast(ENCODING, 'DIR')\"",
             names[0],
             path.display(),

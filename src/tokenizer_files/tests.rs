@@ -91,7 +91,7 @@ fn a_missing_tokenizer_lists_the_paths_tried() {
     assert!(help.contains("tiktoken.get_encoding('cl100k_base')"), "{help}");
     let (message, help) = error("nothing/at/all.json");
     assert!(
-        message.ends_with("looked for nothing/at/all.json") && help.contains("--tokenizer takes"),
+        message.ends_with("looked for nothing/at/all.json") && help.contains("`tokenizer` takes"),
         "{message}"
     );
 }

@@ -23,6 +23,7 @@ mod messages;
 mod metadata_beside;
 mod mistakes;
 mod open_files;
+mod option_names;
 mod output_directory;
 mod parts;
 mod remote_each_request;

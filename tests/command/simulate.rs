@@ -98,9 +98,9 @@ fn load_times_come_from_a_trace() {
     assert_eq!(found["seconds"], 1.21);
     for (text, message) in [
         ("", "has no load time"),
-        ("1\nx\n", "line 2: `x` is not a number"),
-        ("1\n0\n", "line 2: `0` must be above 0"),
-        ("2 s\n", "line 1: `2 s` is not a number"),
+        ("1\nx\n", "line 2: \"x\" is not a number"),
+        ("1\n0\n", "line 2: \"0\" must be above 0"),
+        ("2 s\n", "line 1: \"2 s\" is not a number"),
         ("\u{1b}[31m\n", "\\u{1b}[31m"),
     ] {
         fs::write(&trace, text).unwrap();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use dsconvert::error::{Error, ErrorKind, Result};
+use dsconvert::error::{Error, Result};
 use dsconvert::reader;
 use dsconvert::report::{DatasetReport, ReportOptions, summary_html};
 use dsconvert::schema::{HEIGHT, IMAGE, WIDTH};
@@ -118,9 +118,7 @@ impl Dataset {
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| {
             let description = self.0.describe()?;
-            serde_json::to_string(&description).map_err(|e| {
-                Error::new(ErrorKind::Corrupt, "the description cannot be written as JSON").caused_by(e)
-            })
+            serde_json::to_string(&description).map_err(|e| Error::not_serialized("the description", e))
         })
         .map_err(raise)
     }

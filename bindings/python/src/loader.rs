@@ -216,8 +216,7 @@ fn info_of(batch: &loader::Batch) -> BatchInfo {
 }
 
 fn json(state: &LoaderState) -> PyResult<String> {
-    serde_json::to_string(state)
-        .map_err(|e| raise(Error::corrupt("the state cannot be written as JSON").caused_by(e)))
+    serde_json::to_string(state).map_err(|e| raise(Error::not_serialized("the state", e)))
 }
 
 impl LoaderInner {

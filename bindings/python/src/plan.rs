@@ -116,8 +116,7 @@ impl Plan {
     fn state(&self, epoch: u64, step: u64, micro_batches_done: u64) -> PyResult<String> {
         let plan = SavedPlan::Records(self.0.state(Position { epoch, step }).map_err(raise)?);
         let state = LoaderState { plan, micro_batches_done };
-        serde_json::to_string(&state)
-            .map_err(|e| raise(Error::corrupt("the state cannot be written as JSON").caused_by(e)))
+        serde_json::to_string(&state).map_err(|e| raise(Error::not_serialized("the state", e)))
     }
 
     /// Returns the epoch and step where a saved state continues, and the number of micro-batches done in that step.

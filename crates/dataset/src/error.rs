@@ -4,11 +4,14 @@
 //! it, **what to do**. [`ErrorKind`] is for programs: the command maps it to an exit status, the Python package to an
 //! exception class.
 //!
+//! Messages and help texts name options as in the library, in backquotes; see [`option_names`](crate::option_names).
+//!
 //! A defect in the bytes of one item is not an error but a [`Reject`](crate::sample::Reject).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::option_names::respell_options;
 use crate::printable::{printable_path, printable_text};
 
 /// Result of the library's fallible functions.
@@ -67,7 +70,7 @@ struct Inner {
 }
 
 impl Error {
-    /// Creates an error of `kind` with `message` (one sentence, no full stop).
+    /// Creates an error of `kind` with `message` (one sentence, no full stop). Options in it are in backquotes.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -92,6 +95,12 @@ impl Error {
     /// Creates an [`ErrorKind::Internal`] error, for an impossible state or a panic.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message).help(BUG)
+    }
+
+    /// Creates the [`ErrorKind::Internal`] error for `what` that cannot be written as JSON. Only a bug causes this: the
+    /// library serializes its own types to memory.
+    pub fn not_serialized(what: &str, source: serde_json::Error) -> Self {
+        Self::internal(format!("cannot serialize {what}")).caused_by(source)
     }
 
     /// Creates an [`ErrorKind::Io`] error at `path`; `doing` completes "cannot {doing}".
@@ -140,7 +149,7 @@ impl Error {
         self
     }
 
-    /// Sets the help text.
+    /// Sets the help text. Options in it are in backquotes, as in the message.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.0.help = Some(help.into());
@@ -190,21 +199,27 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, str::to_owned)
+        self.write(f, None)
     }
 }
 
+/// Returns how to write the option with a library name, or `None` if there is no such option.
+type Spelling<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 impl Error {
-    /// Formats the error like [`Display`](fmt::Display), with the option rewritten by `name`, for example as
-    /// `--text-field` on a command line.
-    pub fn with_option_as(&self, name: impl Fn(&str) -> String) -> String {
+    /// Formats the error like [`Display`](fmt::Display), with options written as `spelling` returns them, for example
+    /// `--text-field` on a command line. Options for which it returns `None` keep their library names.
+    ///
+    /// Applies to the option at fault, to the options in the message, and to causes that are themselves an [`Error`].
+    /// Other causes are unchanged, because they may contain any text in backquotes.
+    pub fn with_options_as(&self, spelling: impl Fn(&str) -> Option<String>) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
-        let _ = self.write(&mut text, name);
+        let _ = self.write(&mut text, Some(&spelling));
         text
     }
 
-    fn write(&self, f: &mut dyn fmt::Write, name: impl Fn(&str) -> String) -> fmt::Result {
+    fn write(&self, f: &mut dyn fmt::Write, spelling: Option<Spelling<'_>>) -> fmt::Result {
         let Inner { message, option, place, source, .. } = &*self.0;
         if let Some(path) = &place.path {
             f.write_str(&printable_path(path))?;
@@ -220,12 +235,20 @@ impl Error {
             (None, None) => {}
         }
         if let Some(option) = option {
-            write!(f, "{}: ", name(option))?;
+            let spelled = spelling.and_then(|spelling| spelling(option));
+            write!(f, "{}: ", spelled.as_deref().unwrap_or(option))?;
         }
         // Messages may quote file names and may span several lines.
-        f.write_str(&printable_text(message))?;
+        match spelling {
+            Some(spelling) => f.write_str(&printable_text(&respell_options(message, spelling)))?,
+            None => f.write_str(&printable_text(message))?,
+        }
         if let Some(source) = source {
-            write!(f, ": {}", printable_text(&source.to_string()))?;
+            f.write_str(": ")?;
+            match source.downcast_ref::<Self>() {
+                Some(error) => error.write(f, spelling)?,
+                None => f.write_str(&printable_text(&source.to_string()))?,
+            }
         }
         Ok(())
     }
@@ -254,6 +277,33 @@ mod tests {
         assert_eq!(e.to_string(), r"a\nb: x \u{1b}[2J");
         let e = Error::usage("no such field").at_path("a").of_option("text_field");
         assert_eq!(e.to_string(), "a: text_field: no such field");
-        assert_eq!(e.with_option_as(|name| format!("--{name}")), "a: --text_field: no such field");
+        assert_eq!(e.with_options_as(flag), "a: --text-field: no such field");
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_serialized_is_a_bug() {
+        // A key that is not a string.
+        let failed = serde_json::to_string(&std::collections::BTreeMap::from([((), 1)])).unwrap_err();
+        let e = Error::not_serialized("the plan", failed);
+        assert_eq!((e.kind(), e.remedy()), (ErrorKind::Internal, Some(BUG)));
+        assert_eq!(e.to_string(), "cannot serialize the plan: key must be a string");
+    }
+
+    /// Returns the flag of one of two options.
+    fn flag(option: &str) -> Option<String> {
+        ["text_field", "resume"].contains(&option).then(|| format!("--{}", option.replace('_', "-")))
+    }
+
+    #[test]
+    fn options_are_respelled_in_messages_and_in_causes_of_this_type() {
+        let foreign = std::io::Error::other("unknown field `resume`");
+        let inner = Error::corrupt("`resume=verify` failed").at_path("`resume`").caused_by(foreign);
+        let e = Error::usage("use `text_field b`, not `row`").of_option("out").caused_by(inner);
+        let expected =
+            "out: use `text_field b`, not `row`: `resume`: `resume=verify` failed: unknown field `resume`";
+        assert_eq!(e.to_string(), expected);
+        let expected =
+            "out: use --text-field b, not `row`: `resume`: --resume=verify failed: unknown field `resume`";
+        assert_eq!(e.with_options_as(flag), expected);
     }
 }

@@ -12,16 +12,18 @@
 //! | [`error`] | the error type of all dsconvert crates |
 //!
 //! Helpers shared with the other crates: [`panics`] contains panics, [`threads`] starts threads where the system may
-//! refuse them, and [`printable`] escapes file names for display.
+//! refuse them, [`printable`] escapes file names for display, and [`option_names`] finds the options in a message.
 //!
 //! Programs that read datasets use `dsconvert-reader`; the converter is `dsconvert`.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod arrow_footer;
 pub mod error;
 pub mod format;
 pub mod index;
 pub mod manifest;
+pub mod option_names;
 pub mod packing;
 pub mod panics;
 pub mod printable;

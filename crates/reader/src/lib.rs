@@ -75,6 +75,7 @@ mod record;
 mod shard_file;
 mod shards;
 mod split;
+mod split_mix;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::fmt;
 
 /// An invalid option or load trace.
 ///
-/// The message names the value and the limit; [`option`](Self::option) names the option in kebab case, so that a
-/// command can turn it into its own flag.
+/// The message names the value and the limit; [`option`](Self::option) returns the name of the option. Options in the message and in the
+/// suggestion are in backquotes, so that a command can replace them with its flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     option: &'static str,
@@ -23,7 +23,7 @@ impl Error {
         self
     }
 
-    /// Returns the option at fault, such as `load-ms` or `workers`.
+    /// Returns the option at fault, such as `load_ms` or `workers`.
     pub fn option(&self) -> &'static str {
         self.option
     }

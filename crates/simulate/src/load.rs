@@ -57,15 +57,15 @@ impl SlowRuns {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         if !(self.share > 0.0 && self.share < 1.0) {
-            return Err(Error::new("slow-share", format!("{} is not between 0 and 1", self.share)));
+            return Err(Error::new("slow_share", format!("{} is not between 0 and 1", self.share)));
         }
         if !(1.0..=1000.0).contains(&self.factor) {
-            return Err(Error::new("slow-factor", format!("{} is not between 1 and 1000", self.factor)));
+            return Err(Error::new("slow_factor", format!("{} is not between 1 and 1000", self.factor)));
         }
         let min_length = (self.share / (1.0 - self.share)).max(1.0);
         if !(self.length >= min_length && self.length <= 1e6) {
             return Err(Error::new(
-                "slow-length",
+                "slow_length",
                 format!("{} is not between {min_length} and 1000000 for this share", self.length),
             ));
         }

@@ -110,9 +110,9 @@ impl Options {
             prefetch: 2,
             order: Order::default(),
             queue: None,
-            load: LoadTimes::Drawn(TimeDistribution::constant(ns_from_ms("load-ms", load_ms)?)),
+            load: LoadTimes::Drawn(TimeDistribution::constant(ns_from_ms("load_ms", load_ms)?)),
             slow: None,
-            step: TimeDistribution::constant(ns_from_ms("step-ms", step_ms)?),
+            step: TimeDistribution::constant(ns_from_ms("step_ms", step_ms)?),
             transfer_ns: 0,
             startup_ns: 0,
             stagger_ns: 0,
@@ -145,28 +145,28 @@ impl Options {
         if let Some(cores) = self.cores {
             check_count("cores", cores, MAX_WORKERS)?;
         } else if self.step_core {
-            return Err(Error::new("step-core", "requires a limited number of cores").help("set cores"));
+            return Err(Error::new("step_core", "requires a limited number of cores").help("set `cores`"));
         }
         match &self.load {
-            LoadTimes::Drawn(load) => load.check("load-ms", "load-cv")?,
+            LoadTimes::Drawn(load) => load.check("load_ms", "load_cv")?,
             LoadTimes::Trace(trace) => trace.check()?,
         }
         if let Some(slow) = &self.slow {
             slow.check()?;
         }
-        self.step.check("step-ms", "step-cv")?;
+        self.step.check("step_ms", "step_cv")?;
         for (option, ns) in [
-            ("transfer-ms", self.transfer_ns),
-            ("startup-ms", self.startup_ns),
+            ("transfer_ms", self.transfer_ns),
+            ("startup_ms", self.startup_ns),
             ("stagger", self.stagger_ns),
-            ("tick-ms", self.tick_ns),
+            ("tick_ms", self.tick_ns),
         ] {
             if ns > MAX_TIME_NS {
                 return Err(Error::new(option, format!("{ns} ns is above the maximum of one hour")));
             }
         }
         if self.tick_ns == 0 {
-            return Err(Error::new("tick-ms", "must be more than 0"));
+            return Err(Error::new("tick_ms", "must be more than 0"));
         }
         match self.stop {
             Stop::AfterNs(0) => Err(Error::new("seconds", "must be more than 0")),
@@ -209,15 +209,15 @@ mod tests {
         assert_eq!(bad(|o| o.prefetch = 0), "prefetch");
         assert_eq!(bad(|o| o.queue = Some(0)), "queue");
         assert_eq!(bad(|o| o.cores = Some(0)), "cores");
-        assert_eq!(bad(|o| o.tick_ns = 0), "tick-ms");
-        assert_eq!(bad(|o| o.step.mean_ns = 0), "step-ms");
-        assert_eq!(bad(|o| o.step.cv = f64::NAN), "step-cv");
+        assert_eq!(bad(|o| o.tick_ns = 0), "tick_ms");
+        assert_eq!(bad(|o| o.step.mean_ns = 0), "step_ms");
+        assert_eq!(bad(|o| o.step.cv = f64::NAN), "step_cv");
         assert_eq!(bad(|o| o.stop = Stop::AfterNs(0)), "seconds");
         assert_eq!(bad(|o| o.stop = Stop::AfterNs(u64::MAX)), "seconds");
         assert_eq!(bad(|o| o.stop = Stop::Batches(0)), "batches");
-        assert_eq!(bad(|o| o.transfer_ns = u64::MAX), "transfer-ms");
+        assert_eq!(bad(|o| o.transfer_ns = u64::MAX), "transfer_ms");
         for ms in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e12, 1e-9] {
-            assert_eq!(Options::new(ms, 1.0, 1).unwrap_err().option(), "load-ms", "{ms}");
+            assert_eq!(Options::new(ms, 1.0, 1).unwrap_err().option(), "load_ms", "{ms}");
         }
     }
 }

@@ -40,7 +40,7 @@ pub fn page_html(run: &Run, title: &str) -> Result<String, Error> {
             "workers",
             format!("a page shows at most {MAX_PAGE_WORKERS} workers, not {workers}"),
         )
-        .help("draw the timeline with --svg instead"));
+        .help("draw the timeline with `svg` instead"));
     }
     let loaded = run.batches().len();
     if loaded > MAX_PAGE_BATCHES {

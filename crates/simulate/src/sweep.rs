@@ -55,26 +55,26 @@ impl FromStr for SweepRange {
         let bad = |why: String| {
             Error::new("sweep", why).help("write workers=1..16, workers=1,2,4,8 or prefetch=1..8")
         };
-        let shown: String = text.chars().take(60).collect::<String>().escape_debug().to_string();
-        let (name, values) = text.split_once('=').ok_or_else(|| bad(format!("`{shown}` has no `=`")))?;
+        let shown: String = text.chars().take(60).collect();
+        let (name, values) = text.split_once('=').ok_or_else(|| bad(format!("{shown:?} has no `=`")))?;
         let (parameter, max) = match name.trim() {
             "workers" => (SweepParameter::Workers, MAX_WORKERS),
             "prefetch" => (SweepParameter::Prefetch, MAX_PREFETCH),
-            _ => return Err(bad(format!("unknown parameter in `{shown}`; expected workers or prefetch"))),
+            _ => return Err(bad(format!("unknown parameter in {shown:?}; expected workers or prefetch"))),
         };
         let parse = |text: &str| match text.trim().parse::<u32>() {
             Ok(n) if (1..=max).contains(&n) => Ok(n),
-            _ => Err(bad(format!("`{}` is not a number from 1 to {max}", text.trim().escape_debug()))),
+            _ => Err(bad(format!("{:?} is not a number from 1 to {max}", text.trim()))),
         };
         let values: Vec<u32> = match values.split_once("..") {
             Some((first, last)) => (parse(first)?..=parse(last.trim_start_matches('='))?).collect(),
             None => values.split(',').map(parse).collect::<Result<_, _>>()?,
         };
         if values.is_empty() {
-            return Err(bad(format!("`{shown}` is an empty range")));
+            return Err(bad(format!("{shown:?} is an empty range")));
         }
         if values.len() > MAX_POINTS {
-            return Err(bad(format!("`{shown}` has more than {MAX_POINTS} values")));
+            return Err(bad(format!("{shown:?} has more than {MAX_POINTS} values")));
         }
         Ok(Self { parameter, values })
     }

@@ -32,11 +32,11 @@ impl LoadTrace {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.0.is_empty() {
-            return Err(Error::new("load-trace", "has no load time"));
+            return Err(Error::new("load_trace", "has no load time"));
         }
         match self.0.iter().position(|&ns| ns == 0 || ns > MAX_TIME_NS) {
             Some(i) => Err(Error::new(
-                "load-trace",
+                "load_trace",
                 format!("load time {} must be above 0 and at most one hour", i + 1),
             )),
             None => Ok(()),
@@ -63,7 +63,7 @@ impl LoadTrace {
     ///
     /// let trace = LoadTrace::parse("# measured on Monday\n12.5\n{\"batch\": 1, \"load_ms\": 80}\n")?;
     /// assert_eq!(trace.ns(), [12_500_000, 80_000_000]);
-    /// assert_eq!(LoadTrace::parse("12 ms").unwrap_err().message(), "line 1: `12 ms` is not a number of milliseconds");
+    /// assert_eq!(LoadTrace::parse("12 ms").unwrap_err().message(), "line 1: \"12 ms\" is not a number of milliseconds");
     /// # Ok::<(), dsconvert_simulate::Error>(())
     /// ```
     ///
@@ -80,20 +80,20 @@ impl LoadTrace {
             let number = if line.starts_with('{') { field(line) } else { Some(line) };
             let bad = |what: &str| {
                 let shown: String = line.chars().take(60).collect();
-                Error::new("load-trace", format!("line {}: `{}` {what}", i + 1, shown.escape_debug()))
-                    .help("a line is a number of milliseconds, or a JSON object with `load_ms`")
+                Error::new("load_trace", format!("line {}: {shown:?} {what}", i + 1))
+                    .help("a line is a number of milliseconds, or a JSON object with the member \"load_ms\"")
             };
             let Some(ms) = number.and_then(parse_number) else {
                 return Err(bad("is not a number of milliseconds"));
             };
-            let ns = match ns_from_ms("load-trace", ms) {
+            let ns = match ns_from_ms("load_trace", ms) {
                 Ok(ns) if ns > 0 => ns,
                 _ => {
                     return Err(bad(&format!("must be above 0 and at most {} ms", MAX_TIME_NS / 1_000_000)));
                 }
             };
             if times.len() == MAX_TRACE {
-                return Err(Error::new("load-trace", format!("has more than {MAX_TRACE} load times")));
+                return Err(Error::new("load_trace", format!("has more than {MAX_TRACE} load times")));
             }
             times.push(ns);
         }
@@ -182,9 +182,9 @@ mod tests {
         for (text, message) in [
             ("", "has no load time"),
             ("# nothing\n", "has no load time"),
-            ("1\nx\n", "line 2: `x` is not a number"),
+            ("1\nx\n", "line 2: \"x\" is not a number"),
             ("1\n2,5\n", "line 2"),
-            ("0\n", "line 1: `0` must be above 0"),
+            ("0\n", "line 1: \"0\" must be above 0"),
             ("-3\n", "line 1"),
             ("nan\n", "line 1"),
             ("inf\n", "line 1"),
@@ -197,7 +197,7 @@ mod tests {
             ("<script>\u{1b}\n", "<script>\\u{1b}"),
         ] {
             let error = LoadTrace::parse(text).unwrap_err();
-            assert_eq!(error.option(), "load-trace");
+            assert_eq!(error.option(), "load_trace");
             assert!(error.message().contains(message), "{text:?}: {}", error.message());
         }
     }

@@ -135,7 +135,7 @@ impl Args {
         };
         let mut orders = Vec::new();
         for name in text.split(',') {
-            let order = super::values::parse("--order", name.trim())?;
+            let order = super::values::parse("order", name.trim())?;
             if !orders.contains(&order) {
                 orders.push(order);
             }

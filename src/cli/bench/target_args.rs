@@ -87,7 +87,7 @@ impl TargetArgs {
     pub(in crate::cli) fn find(&self, path: &Path, against: Option<&Path>) -> Result<Vec<BenchTarget>> {
         check_local("PATH", path)?;
         let Some(against) = against else { return Ok(vec![BenchTarget::find(path, &self.options(None)?)?]) };
-        check_local("--against", against)?;
+        check_local("against", against)?;
         let target = |path, other| BenchTarget::find(path, &self.options(Some(other))?);
         Ok(vec![target(path, against)?, target(against, path)?])
     }
@@ -102,7 +102,7 @@ impl TargetArgs {
         let options = TargetOptions {
             image: self.image()?,
             tokenizer: tokenizer.transpose()?.map(Arc::new),
-            documents: parse("--documents", &self.documents)?,
+            documents: parse("documents", &self.documents)?,
             text_field: self.text_field.clone(),
             split: self.split.clone(),
         };
@@ -121,15 +121,15 @@ impl TargetArgs {
         let defaults = ImageOptions::default();
         Ok(Some(ImageOptions {
             resize: match &self.resize {
-                Some(text) => parse("--resize", text)?,
+                Some(text) => parse("resize", text)?,
                 None => defaults.resize,
             },
             filter: match &self.filter {
-                Some(text) => parse("--filter", text)?,
+                Some(text) => parse("filter", text)?,
                 None => defaults.filter,
             },
-            crop: self.crop.as_deref().map(|text| parse("--crop", text)).transpose()?,
-            pad: self.pad.as_deref().map(|text| parse("--pad", text)).transpose()?,
+            crop: self.crop.as_deref().map(|text| parse("crop", text)).transpose()?,
+            pad: self.pad.as_deref().map(|text| parse("pad", text)).transpose()?,
             enlarge: self.enlarge,
             ..defaults
         }))

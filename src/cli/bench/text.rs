@@ -5,6 +5,7 @@ use std::fmt::Write;
 use indicatif::{HumanCount, HumanDuration};
 
 use crate::bench::{BenchReport, Measurement, Probe, Residency, Spread, TargetReport};
+use crate::cli::flags::with_flags;
 use crate::printable::printable;
 
 /// Residency at or above which plain reads count as reads from the page cache.
@@ -132,7 +133,7 @@ fn describe(target: &TargetReport, text: &mut String) {
     if failures.count > 0 {
         let _ = writeln!(text, "  {} cannot be loaded:", HumanCount(failures.count));
         for (name, why) in &failures.examples {
-            let _ = writeln!(text, "    {}: {}", printable(name), printable(why));
+            let _ = writeln!(text, "    {}: {}", printable(name), printable(&with_flags(why)));
         }
         if failures.count > failures.examples.len() as u64 {
             text.push_str("    …\n");

@@ -138,31 +138,15 @@ fn trace_of(report: &BenchReport, target: usize) -> Result<(String, LoadTrace)> 
     Ok((found.path.clone(), trace.map_err(|e| Error::internal("invalid load times").caused_by(e))?))
 }
 
-/// Converts the option name at the start of an error to a flag.
-fn with_flag(error: Error) -> Error {
-    let text = error.to_string();
-    let is_option = text
-        .split_once(':')
-        .is_some_and(|(name, _)| ["step-ms", "prefetch", "workers", "cores", "steps"].contains(&name));
-    if !is_option {
-        return error;
-    }
-    let flagged = Error::usage(format!("--{text}"));
-    match error.remedy() {
-        Some(help) => flagged.help(help),
-        None => flagged,
-    }
-}
-
 /// Runs `dsconvert headspace`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
     let options = args.options()?;
     // Rejects invalid options before anything is measured.
-    options.check().map_err(with_flag)?;
+    options.check()?;
     let found = match (&args.path, &args.trace) {
         (_, Some(file)) => {
             let name = file.to_string_lossy().into_owned();
-            Headspace::of(&options, (&name, &read_trace("--trace", file)?), None, None)?
+            Headspace::of(&options, (&name, &read_trace("trace", file)?), None, None)?
         }
         (Some(path), None) => {
             let (report, padding) = args.measure(path)?;

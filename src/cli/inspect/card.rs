@@ -1,12 +1,12 @@
 //! `--card`: writes a `README.md` so that the Hugging Face Hub and `datasets.load_dataset` open the directory as is.
 
-use std::fmt::{Display, Write as _};
 use std::io::Write;
 use std::path::Path;
 
 use indicatif::HumanBytes;
 
 use super::{Out, is_shard, open_dataset, print_error};
+use crate::cli::summary::Lines;
 use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::printable::{printable, printable_path};
@@ -36,16 +36,6 @@ pub(super) fn exec(path: &Path, access: Access, out: &mut Out) -> Result<()> {
     writeln!(out, "wrote {}", printable_path(&file)).map_err(print_error)
 }
 
-/// Text that is built line by line.
-struct Lines(String);
-
-impl Lines {
-    fn add(&mut self, line: impl Display) {
-        // Writing to a string never fails.
-        let _ = writeln!(self.0, "{line}");
-    }
-}
-
 fn card(dataset: &Dataset) -> Result<String> {
     let description = dataset.describe()?;
     if !matches!(description.format, Format::Parquet | Format::Arrow) {
@@ -53,7 +43,7 @@ fn card(dataset: &Dataset) -> Result<String> {
             .at_path(dataset.path())
             .help("convert with --format parquet or arrow"));
     }
-    let mut card = Lines(String::new());
+    let mut card = Lines::default();
     card.add("---");
     add_metadata(&mut card, &description);
     card.add("---");

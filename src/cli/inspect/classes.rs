@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 
 use super::open_dataset;
+use crate::cli::flags::shown;
 use crate::cli::{print, summary};
 use crate::error::{Error, Result};
 use crate::reader::Description;
@@ -34,7 +35,7 @@ impl ClassCounts {
         for split in dataset.splits() {
             let mut first: Option<String> = None;
             let mut note = |error: &Error| {
-                first.get_or_insert_with(|| error.to_string());
+                first.get_or_insert_with(|| shown(error));
             };
             let counts = LabelCounts::of(&dataset, &split, &mut note);
             match counts {
@@ -70,7 +71,7 @@ impl ClassCounts {
     /// Returns the description as JSON, with `classes`, `unlabelled` and `labels_read` in each split.
     pub(super) fn add_to(&self, description: &Description) -> Result<Json> {
         let json = serde_json::to_value(description);
-        let mut json = json.map_err(|e| Error::internal("cannot serialize the description").caused_by(e))?;
+        let mut json = json.map_err(|e| Error::not_serialized("the description", e))?;
         for (name, found) in &self.splits {
             if let Some(split) = json.pointer_mut(&format!("/splits/{name}")).and_then(Json::as_object_mut) {
                 let classes: Map<String, Json> =

@@ -16,6 +16,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use self::classes::ClassCounts;
+use super::flags::shown;
 use super::{Ending, print};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::default_threads;
@@ -160,7 +161,7 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
         Ok(_) => {}
         // Without its shard table, a dataset cannot even be opened.
         Err(error) if error.kind() == ErrorKind::Corrupt => {
-            writeln!(out, "{}", printable(&error.to_string())).map_err(print_error)?;
+            writeln!(out, "{}", printable(&shown(&error))).map_err(print_error)?;
         }
         Err(error) => return Err(error),
     }

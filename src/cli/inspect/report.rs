@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Args, Out, is_shard, open_dataset, print_error, split_of};
+use crate::cli::flags::with_flags;
 use crate::cli::print;
 use crate::error::{Error, Result};
 use crate::options::check_local;
@@ -71,36 +72,37 @@ impl ReportArgs {
 
     /// Returns the files to write, with their flags.
     fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        [("--html", &self.html), ("--contact-sheet", &self.contact_sheet), ("--plot", &self.plot)]
+        [("html", &self.html), ("contact_sheet", &self.contact_sheet), ("plot", &self.plot)]
             .into_iter()
-            .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
+            .filter_map(|(option, path)| Some((option, path.as_deref()?)))
     }
 
     /// Rejects files that would overwrite each other or a file that is read, and files inside the dataset.
     fn check(&self, dataset: &Path) -> Result<()> {
-        let files: Vec<(&str, &Path)> = self.files().collect();
-        for (at, (flag, path)) in files.iter().enumerate() {
-            check_local(flag, path)?;
+        let files: Vec<(&'static str, &Path)> = self.files().collect();
+        for (at, (option, path)) in files.iter().enumerate() {
+            check_local(option, path)?;
             let same = files.iter().skip(at + 1).find(|other| other.1 == *path);
             if let Some((other, _)) = same {
-                return Err(Error::usage(format!("{flag} and {other} name the same file")).at_path(*path));
+                return Err(
+                    Error::usage(format!("`{option}` and `{other}` name the same file")).at_path(*path)
+                );
             }
-            let reports = self.report.iter().map(|path| ("--report", path));
-            for (other, read) in reports.chain(self.tokenizer.iter().map(|path| ("--tokenizer", path))) {
+            let reports = self.report.iter().map(|path| ("report", path));
+            for (other, read) in reports.chain(self.tokenizer.iter().map(|path| ("tokenizer", path))) {
                 if read == *path {
-                    return Err(
-                        Error::usage(format!("{flag} would overwrite the file of {other}")).at_path(*path)
-                    );
+                    return Err(Error::usage(format!("`{option}` would overwrite the file of `{other}`"))
+                        .at_path(*path));
                 }
             }
-            check_outside(flag, path, dataset)?;
+            check_outside(option, path, dataset)?;
         }
         Ok(())
     }
 }
 
 /// Rejects a file inside a dataset, whose directory holds only what its manifest lists.
-pub(in crate::cli) fn check_outside(flag: &str, file: &Path, dataset: &Path) -> Result<()> {
+pub(in crate::cli) fn check_outside(option: &'static str, file: &Path, dataset: &Path) -> Result<()> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -108,7 +110,8 @@ pub(in crate::cli) fn check_outside(flag: &str, file: &Path, dataset: &Path) -> 
     // If the folder is missing or inaccessible, writing the file reports it.
     let (Ok(folder), Ok(dataset)) = (folder.canonicalize(), dataset.canonicalize()) else { return Ok(()) };
     if folder.starts_with(&dataset) {
-        return Err(Error::usage(format!("{flag}: the file would be inside the dataset"))
+        return Err(Error::usage("the file would be inside the dataset")
+            .of_option(option)
             .at_path(file)
             .help("name a file outside of it"));
     }
@@ -150,7 +153,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         };
         let report = DatasetReport::of(&dataset, &options)?;
         for problem in &report.problems.listed {
-            print::warning(problem);
+            print::warning(with_flags(problem));
         }
         if let Some(path) = &wanted.html {
             write(path, page_html(&report, &runs).as_bytes())?;
@@ -172,7 +175,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
 
 /// Reads the tokenizer with this path or name, and returns it as the bytes of a `tokenizer.json`.
 fn read_tokenizer(path: &Path) -> Result<Vec<u8>> {
-    check_local("--tokenizer", path)?;
+    check_local("tokenizer", path)?;
     match path.to_str() {
         Some(name) => Ok(tokenizer_files::find(name)?.json),
         None => read_file(path),

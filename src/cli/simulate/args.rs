@@ -9,7 +9,7 @@ use sim::{
     LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, SweepParameter, SweepRange, TimeDistribution,
 };
 
-use super::usage;
+use crate::bench::simulator_error;
 use crate::error::{Error, Result};
 
 /// Maximum size of a file of load times.
@@ -218,29 +218,22 @@ fn distribution(part: &str, mean_ns: u64, shape: Option<Shape>, cv: Option<f64>)
     }
 }
 
-/// Reads the load times in the file that `flag` names.
-pub(in crate::cli) fn read_trace(flag: &str, path: &Path) -> Result<LoadTrace> {
-    let failed = |e: io::Error| Error::usage(format!("{flag}: cannot read")).at_path(path).caused_by(e);
-    let bytes = fs::metadata(path).map_err(failed)?.len();
+/// Reads the load times in the file that `option` names.
+pub(in crate::cli) fn read_trace(option: &'static str, path: &Path) -> Result<LoadTrace> {
+    let failed = |error: Error| error.of_option(option).at_path(path);
+    let unreadable = |e: io::Error| failed(Error::usage("cannot read").caused_by(e));
+    let bytes = fs::metadata(path).map_err(unreadable)?.len();
     if bytes > MAX_TRACE_BYTES {
-        return Err(
-            Error::usage(format!("{flag}: has {bytes} bytes, more than {MAX_TRACE_BYTES}")).at_path(path)
-        );
+        return Err(failed(Error::usage(format!("has {bytes} bytes, more than {MAX_TRACE_BYTES}"))));
     }
-    let text = fs::read_to_string(path).map_err(failed)?;
-    LoadTrace::parse(&text).map_err(|e| {
-        let error = Error::usage(format!("{flag}: {}", e.message())).at_path(path);
-        match e.remedy() {
-            Some(help) => error.help(help),
-            None => error,
-        }
-    })
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    LoadTrace::parse(&text).map_err(|e| failed(simulator_error(&e)))
 }
 
 impl Args {
     pub(super) fn options(&self, sweep: Option<&SweepRange>) -> Result<Options> {
         let load = match (&self.load_trace, self.load_ms) {
-            (Some(path), _) => LoadTimes::Trace(read_trace("--load-trace", path)?),
+            (Some(path), _) => LoadTimes::Trace(read_trace("load_trace", path)?),
             (None, mean) => LoadTimes::Drawn(distribution(
                 "load",
                 mean.unwrap_or(0),
@@ -293,7 +286,7 @@ impl Args {
             seed: self.seed,
             stop,
         };
-        options.check().map_err(|e| usage(&e))?;
+        options.check().map_err(|e| simulator_error(&e))?;
         Ok(options)
     }
 

@@ -8,17 +8,9 @@ use dsconvert_simulate as sim;
 use sim::{Options, Sweep, SweepRange, Verdict};
 
 use super::{Ending, print};
+use crate::bench::simulator_error;
 use crate::error::{Error, Result};
 use crate::storage::write_file;
-
-/// Converts an error of the simulator, with its option as a flag.
-fn usage(error: &sim::Error) -> Error {
-    let usage = Error::usage(format!("--{}: {}", error.option(), error.message()));
-    match error.remedy() {
-        Some(help) => usage.help(help),
-        None => usage,
-    }
-}
 
 /// Runs `dsconvert simulate`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
@@ -31,7 +23,8 @@ pub(super) fn output(args: &Args) -> Result<String> {
     if args.svg.is_some() && args.svg == args.html {
         return Err(Error::usage("--svg and --html name the same file"));
     }
-    let range = args.sweep.as_deref().map(str::parse::<SweepRange>).transpose().map_err(|e| usage(&e))?;
+    let range =
+        args.sweep.as_deref().map(str::parse::<SweepRange>).transpose().map_err(|e| simulator_error(&e))?;
     let options = args.options(range.as_ref())?;
     match &range {
         Some(range) => sweep(args, &options, range),
@@ -40,10 +33,14 @@ pub(super) fn output(args: &Args) -> Result<String> {
 }
 
 fn simulate(args: &Args, options: &Options) -> Result<String> {
-    let run = sim::simulate(options).map_err(|e| usage(&e))?;
+    let run = sim::simulate(options).map_err(|e| simulator_error(&e))?;
     // Built before any file is written, so that a failure writes nothing.
-    let html =
-        args.html.as_ref().map(|_| sim::page_html(&run, &args.title)).transpose().map_err(|e| usage(&e))?;
+    let html = args
+        .html
+        .as_ref()
+        .map(|_| sim::page_html(&run, &args.title))
+        .transpose()
+        .map_err(|e| simulator_error(&e))?;
     if let Some(path) = &args.svg {
         write_file(path, sim::timeline_svg(&run, &args.title).as_bytes())?;
     }
@@ -59,7 +56,7 @@ fn simulate(args: &Args, options: &Options) -> Result<String> {
 }
 
 fn sweep(args: &Args, options: &Options, range: &SweepRange) -> Result<String> {
-    let sweep = Sweep::run(options, range).map_err(|e| usage(&e))?;
+    let sweep = Sweep::run(options, range).map_err(|e| simulator_error(&e))?;
     if let Some(path) = &args.svg {
         write_file(path, sweep.to_svg(&args.title).as_bytes())?;
     }

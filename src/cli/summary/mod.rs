@@ -8,7 +8,7 @@ pub(super) use plan::{plan, stored, warnings};
 pub(super) use prediction::prediction;
 pub(super) use run::{merged, next_step, report, times};
 
-use std::fmt::Display;
+use std::fmt::{Display, Write};
 use std::path::Path;
 
 use crate::pipeline::{PlanSummary, SplitBy};
@@ -21,12 +21,12 @@ const SHOWN_CLASSES: usize = 8;
 
 /// Text that is built line by line.
 #[derive(Default)]
-struct Lines(String);
+pub(super) struct Lines(pub(super) String);
 
 impl Lines {
-    fn add(&mut self, line: impl Display) {
-        self.0.push_str(&line.to_string());
-        self.0.push('\n');
+    pub(super) fn add(&mut self, line: impl Display) {
+        // Writing to a string never fails.
+        let _ = writeln!(self.0, "{line}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use indicatif::{HumanBytes, HumanCount};
 
 use super::{Lines, SHOWN_CLASSES, image_fields, metadata, shell_word, splits};
+use crate::cli::flags::with_flags;
 use crate::pipeline::{PlanSummary, Warning};
 use crate::printable::{printable, printable_path};
 use crate::report::format::plural;
@@ -49,7 +50,7 @@ fn class_names(classes: &[String]) -> String {
 /// Formats the warnings of a plan about decisions that may be unintended, with the flags that change them.
 pub(in crate::cli) fn warnings(warnings: &[Warning]) -> Vec<String> {
     let text = |warning: &Warning| {
-        let mut text = printable(&warning.to_string()).into_owned();
+        let mut text = printable(&with_flags(&warning.to_string())).into_owned();
         for remedy in warning.remedies() {
             let flag = remedy.option.replace('_', "-");
             text.push_str(&format!("\n  --{flag} {} {}", remedy.value, remedy.effect));

@@ -80,13 +80,13 @@ impl FoundImages {
         if self.class_names.is_some() {
             if layout == Layout::Labels {
                 let error =
-                    Error::usage("the metadata has labels, but --layout labels takes labels from folders");
+                    Error::usage("the metadata has labels, but `layout labels` takes labels from folders");
                 if self.image_tables {
-                    return Err(error.help("leave out --layout"));
+                    return Err(error.help("leave out `layout`"));
                 }
                 return Err(match self.metadata_by_walk {
-                    true => error.help("leave out --layout, or ignore the metadata with --metadata none"),
-                    false => error.help("leave out --layout, or rename the column \"label\""),
+                    true => error.help("leave out `layout`, or ignore the metadata with `metadata none`"),
+                    false => error.help("leave out `layout`, or rename the column \"label\""),
                 });
             }
         } else if !self.metadata_by_walk || options.classes.is_some() || layout != Layout::Auto {
@@ -146,7 +146,7 @@ pub(super) fn metadata_help(error: Error) -> Error {
         return error;
     }
     error.help(
-        "--metadata none ignores metadata files beside images; --metadata FILE with --path-field and --keep-fields \
+        "`metadata none` ignores metadata files beside images; `metadata FILE` with `path_field` and `keep_fields` \
          chooses columns",
     )
 }
@@ -334,7 +334,7 @@ pub(super) fn describe(
     image_fields: &[ImageField],
 ) -> Result<serde_json::Value> {
     let as_json = |value: serde_json::Result<serde_json::Value>| {
-        value.map_err(|e| Error::usage("the options cannot be written as JSON").caused_by(e))
+        value.map_err(|e| Error::not_serialized("the options", e))
     };
     let mut described = json!({
         "layout": options.layout.to_string(),

@@ -75,12 +75,12 @@ impl ImagesJob {
         if let (ImageFields::Listed(fields), true) = (&options.image_fields, found.image_fields.is_empty()) {
             let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
             let what =
-                format!("--image-fields lists members of samples ({members}), but no source is a tar file");
-            return Err(Error::usage(what).help("leave out --image-fields"));
+                format!("`image_fields` lists members of samples ({members}), but no source is a tar file");
+            return Err(Error::usage(what).help("leave out `image_fields`"));
         }
         if !options.list_fields.is_empty() && found.tables.is_empty() {
-            let what = "--list-fields lists columns of a table, but no table describes the images";
-            return Err(Error::usage(what).help("give the table with --metadata, or leave out --list-fields"));
+            let what = "`list_fields` lists columns of a table, but no table describes the images";
+            return Err(Error::usage(what).help("give the table with `metadata`, or leave out `list_fields`"));
         }
         let class_names = found.class_names.or_else(|| folders.class_names.clone());
         let extra_fields = found.fields.len();
@@ -97,9 +97,9 @@ impl ImagesJob {
             |f: &SourceFile| walked && (is_tar(&f.origin) || (image_tables && is_parquet(&f.origin)));
         if options.dedup.is_some() && files.iter().any(|file| file.member.is_some() || is_container(&file)) {
             return Err(Error::usage(
-                "--dedup compares whole files, not the contents of tar, Parquet or zip files",
+                "`dedup` compares whole files, not the contents of tar, Parquet or zip files",
             )
-            .help("leave out --dedup, or unpack the files"));
+            .help("leave out `dedup`, or unpack the files"));
         }
         if options.output.shuffle {
             shuffle(&mut files, &mut details, options.output.seed ^ SHUFFLE_SALT);

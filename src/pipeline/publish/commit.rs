@@ -48,7 +48,7 @@ impl Remote {
             &self.object(MANIFEST_NAME)?,
             json,
             "another dataset was committed to this prefix during this run",
-            "choose another prefix for --out",
+            "choose another prefix for `out`",
         )
     }
 

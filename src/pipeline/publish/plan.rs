@@ -84,12 +84,12 @@ impl Remote {
         self.store_job(work_dir, id, stop)?;
         self.upload(&work_dir.join(PLAN_NAME), &plan_object(id, PLAN_NAME), None, stop)?;
         let json = serde_json::to_vec(&PlanId { plan: id.to_owned() })
-            .map_err(|e| Error::internal("the plan cannot be written as JSON").caused_by(e))?;
+            .map_err(|e| Error::not_serialized("the id of the plan", e))?;
         let url = self.object(&work_object(PLAN_ID_NAME))?;
         let taken = |what: &str| {
             Error::new(ErrorKind::NotCommitted, what)
                 .at_path(self.path())
-                .help("choose another prefix for --out")
+                .help("choose another prefix for `out`")
         };
         let created = self.bucket.create(&url, &Bytes::from(json))?;
         if created != Created::Other && self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_none() {
@@ -167,7 +167,7 @@ impl Remote {
             let message = "the store does not support create-only writes: it replaced an existing object";
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .at_path(self.path())
-                .help("use a store with conditional writes (If-None-Match: *), or write to a local --out and copy it"));
+                .help("use a store with conditional writes (If-None-Match: *), or write to a local `out` and copy it"));
         }
         deleted
     }

@@ -84,21 +84,21 @@ impl Remote {
                 }
             } else {
                 refuse_overlap(&ScratchDir::root(scratch), "the scratch directory", source)
-                    .map_err(|e| e.help("choose a directory outside the sources with --scratch"))?;
+                    .map_err(|e| e.help("choose a directory outside the sources with `scratch`"))?;
             }
         }
         let resumed = matches!(existing, Existing::Resume(_));
         let (what, help) = match self.contents()? {
             PrefixContents::Nothing => return Ok(()),
             PrefixContents::Dataset | PrefixContents::Run if resumed => return Ok(()),
-            PrefixContents::Dataset => ("a dataset already exists", "choose another prefix for --out"),
+            PrefixContents::Dataset => ("a dataset already exists", "choose another prefix for `out`"),
             PrefixContents::Run => (
                 "a run into this prefix has not finished",
-                "finish it with --resume, or choose another prefix for --out",
+                "finish it with `resume`, or choose another prefix for `out`",
             ),
             PrefixContents::Other => (
                 "the prefix contains objects that do not belong to a dataset",
-                "choose another prefix for --out",
+                "choose another prefix for `out`",
             ),
         };
         Err(Error::usage(what).at_path(self.path()).help(help))
@@ -109,7 +109,7 @@ impl Remote {
         let (what, help) = match existing {
             Existing::Refuse | Existing::Resume(ResumeCheck::Sizes) => return Ok(()),
             Existing::Overwrite => {
-                ("a dataset in object storage cannot be overwritten", "choose another prefix for --out")
+                ("a dataset in object storage cannot be overwritten", "choose another prefix for `out`")
             }
             Existing::Resume(ResumeCheck::Hashes) => (
                 "shards in object storage can only be checked by size",
@@ -168,9 +168,9 @@ pub(in crate::pipeline) fn may_be_overtaken(error: &Error) -> bool {
 
 /// Adapts the help of an error to the output `out`: object storage has neither `--overwrite` nor `--resume=repair`.
 pub(in crate::pipeline) fn adapt_help(error: Error, out: &Path) -> Error {
-    let replaces = |help: &str| help.contains("--overwrite") || help.contains("--resume=repair");
+    let replaces = |help: &str| help.contains("`overwrite`") || help.contains("`resume=repair`");
     if ObjectUrl::is_url(out) && error.remedy().is_some_and(replaces) {
-        return error.help("repeat the command that was interrupted, or choose another prefix for --out");
+        return error.help("repeat the command that was interrupted, or choose another prefix for `out`");
     }
     error
 }
@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn help_fits_the_output() {
         let help = |out: &str| {
-            let error = Error::usage("x").help("start again with --overwrite");
+            let error = Error::usage("x").help("start again with `overwrite`");
             adapt_help(error, Path::new(out)).remedy().unwrap().to_owned()
         };
-        assert!(help("out").contains("--overwrite"));
+        assert!(help("out").contains("`overwrite`"));
         assert!(help("s3://bucket/out").contains("another prefix"));
     }
 }

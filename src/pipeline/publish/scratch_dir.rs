@@ -76,7 +76,7 @@ fn create_private(root: &Path) -> Result<()> {
     }
 }
 
-const HELP: &str = "choose another scratch directory with --scratch";
+const HELP: &str = "choose another scratch directory with `scratch`";
 
 /// Removes the directories of dead processes on this machine. Locks do not work across machines on every file system.
 fn remove_dead(root: &Path) {
@@ -134,7 +134,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), ScratchDir::root(Some(parent.path()))).unwrap();
         let error = ScratchDir::create(Some(parent.path())).unwrap_err();
-        assert!(error.remedy().is_some_and(|help| help.contains("--scratch")), "{error}");
+        assert!(error.remedy().is_some_and(|help| help.contains("`scratch`")), "{error}");
         assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 }

@@ -67,7 +67,7 @@ impl Remote {
             Some(expected) if *expected != sent => {
                 let message = "the uploaded bytes are not those that were written to this file";
                 Err(Error::new(ErrorKind::Io, message).at_path(from).help(
-                    "check the disk, or choose another folder with --scratch; then continue with --resume",
+                    "check the disk, or choose another folder with `scratch`; then continue with `resume`",
                 ))
             }
             _ => Ok(()),

@@ -168,7 +168,7 @@ impl Remote {
     pub(super) fn unusable(&self, unit: u32, name: &str, why: &str) -> Error {
         Error::corrupt(format!("unit {unit} cannot be committed: {name} {why}"))
             .at_path(self.path())
-            .help("run the same command with --resume: the unit is converted again")
+            .help("run the same command with `resume`: the unit is converted again")
     }
 
     /// Returns the results of all finished units and their modification times in nanoseconds, for callers that only

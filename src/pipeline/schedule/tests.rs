@@ -138,7 +138,7 @@ fn a_panic_anywhere_ends_the_run_with_an_internal_error() {
             assert_eq!(error.kind(), ErrorKind::Internal, "{fails:?}: {error}");
             assert!(error.to_string().contains(message), "{fails:?}: {error}");
             let help = error.remedy().unwrap_or_default();
-            assert!(help.contains("report") && help.contains("--resume"), "{help}");
+            assert!(help.contains("report") && help.contains("`resume`"), "{help}");
             assert!(started.elapsed() < Duration::from_secs(10), "{fails:?}");
         }
     }
@@ -150,7 +150,7 @@ fn invalid_results_are_internal_errors() {
         let error = run_with(fails, 2).0.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Internal, "{fails:?}: {error}");
         assert!(error.to_string().contains(message), "{fails:?}: {error}");
-        assert!(error.remedy().is_some_and(|help| help.contains("--resume")));
+        assert!(error.remedy().is_some_and(|help| help.contains("`resume`")));
     }
     let (failed, records) = run_with(Fails::Never, 2);
     assert!(failed.unwrap().is_empty());

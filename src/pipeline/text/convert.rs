@@ -73,7 +73,7 @@ impl Conversion for TextConversion<'_> {
         if careful && self.job.options.input == TextInput::Stdin {
             let message =
                 "the fast and the reference engine disagreed, and standard input cannot be read again";
-            return Err(Error::new(ErrorKind::NotCommitted, message).help("use --engine reference"));
+            return Err(Error::new(ErrorKind::NotCommitted, message).help("use `engine reference`"));
         }
         let duplicates = self.duplicates.get().map(|file| file.unit(unit)).transpose()?;
         let parts = self.job.units[unit as usize].clone();
@@ -308,7 +308,7 @@ impl DocumentConverter<'_> {
         match overflow {
             Overflow::Reject => Err(Reject::new(
                 RejectCode::TooLong,
-                format!("the document has {} tokens, more than --max-length {limit}", ids.len()),
+                format!("the document has {} tokens, more than `max_length {limit}`", ids.len()),
             )),
             Overflow::Truncate => {
                 out.note("truncated");

@@ -249,7 +249,7 @@ impl TextJob {
         let limit = self.options.max_document_bytes;
         Reject::new(
             RejectCode::TooLarge,
-            format!("the document has {bytes} bytes, more than --max-document-bytes {limit}"),
+            format!("the document has {bytes} bytes, more than `max_document_bytes {limit}`"),
         )
     }
 }

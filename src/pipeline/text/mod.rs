@@ -228,7 +228,7 @@ impl Job for TextJob {
     fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
         if self.options.input == TextInput::Stdin && matches!(options.existing, Existing::Resume(_)) {
             return Err(Error::usage("standard input cannot be read again, so there is nothing to resume")
-                .help("start again with --overwrite, or write it to a file first"));
+                .help("start again with `overwrite`, or write it to a file first"));
         }
         run(self, &TextConversion::new(self), options, progress, stop)
     }

@@ -175,16 +175,16 @@ impl TextShape {
 
     fn check(&self) -> Result<()> {
         match self.max_length {
-            Some((0, _)) => return Err(Error::usage("--max-length 0: a record has at least one token")),
+            Some((0, _)) => return Err(Error::usage("`max_length 0`: a record has at least one token")),
             Some((max, Overflow::Split { stride })) if stride >= max => {
-                return Err(Error::usage(format!("--overflow split:{stride} would never end"))
-                    .help(format!("the stride must be less than --max-length {max}")));
+                return Err(Error::usage(format!("`overflow split:{stride}` would never end"))
+                    .help(format!("the stride must be less than `max_length {max}`")));
             }
             _ => {}
         }
         match self.pack {
             Some((length, _)) if !(1..=MAX_PACK_TOKENS).contains(&u64::from(length)) => {
-                Err(Error::usage(format!("--pack {length}: a row has 1 to {MAX_PACK_TOKENS} tokens")))
+                Err(Error::usage(format!("`pack {length}`: a row has 1 to {MAX_PACK_TOKENS} tokens")))
             }
             _ => Ok(()),
         }
@@ -219,12 +219,12 @@ impl TextOptions {
         check_sources(&self.sources)?;
         self.shape.check()?;
         if self.layout == Layout::Labels {
-            return Err(Error::usage("--layout labels is for images: text has no classes")
+            return Err(Error::usage("`layout labels` is for images: text has no classes")
                 .help("use auto, splits or flat"));
         }
         if self.shape.pack.is_some() && !self.keep_fields.is_empty() {
             return Err(Error::usage(
-                "--keep-fields excludes --pack: a row holds many documents, but a field only one value",
+                "`keep_fields` excludes `pack`: a row holds many documents, but a field only one value",
             )
             .help("leave out one of them"));
         }
@@ -234,7 +234,7 @@ impl TextOptions {
                     return Err(Error::usage(
                         "the format of standard input is unknown, because it has no file name",
                     )
-                    .help("give it with --input-format: jsonl, txt, csv.gz, …"));
+                    .help("give it with `input_format`: jsonl, txt, csv.gz, …"));
                 }
                 Some(Format::Parquet) => {
                     return Err(Error::usage(
@@ -246,7 +246,7 @@ impl TextOptions {
             }
             if self.dedup {
                 return Err(Error::usage(
-                    "--dedup reads the sources twice, but standard input can only be read once",
+                    "`dedup` reads the sources twice, but standard input can only be read once",
                 )
                 .help("write it to a file first"));
             }
@@ -262,7 +262,7 @@ impl TextOptions {
     /// the first datasets are omitted if they have no effect, so that fingerprints stay the same.
     pub(super) fn describe(&self) -> Result<serde_json::Value> {
         let as_json = |value: serde_json::Result<serde_json::Value>| {
-            value.map_err(|e| Error::usage("the options cannot be written as JSON").caused_by(e))
+            value.map_err(|e| Error::not_serialized("the options", e))
         };
         let mut described = json!({
             "text_field": self.text_field,

@@ -136,7 +136,7 @@ impl DelimitedTable<'_> {
                 (DocumentCut::Piece(piece), Some(_)) => return Ok(Some(TaskInput::Piece(piece))),
                 (DocumentCut::Piece(_), None) => {
                     self.ended = true;
-                    let message = "the header line is longer than --max-document-bytes";
+                    let message = "the header line is longer than `max_document_bytes`";
                     return defect(None, Reject::new(RejectCode::TooLarge, message));
                 }
                 (DocumentCut::Broken { offset, reject }, header) => {

@@ -177,7 +177,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
                     return Err(Error::usage("unknown type of text file")
                         .at_path(path)
                         .help(
-                            "to read it as plain text, add --input-format txt; known types are .txt, .jsonl, .json, .csv and \
+                            "to read it as plain text, add `input_format txt`; known types are .txt, .jsonl, .json, .csv and \
                              .tsv, also with .gz, .zst, .xz and .bz2, and .parquet, .arrow and .zip",
                         ));
                 }
@@ -357,7 +357,7 @@ pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Res
         found.name(),
         wanted.name()
     ))
-    .help("a field has one type: leave its type out of --keep-fields, or convert the files separately"))
+    .help("a field has one type: leave its type out of `keep_fields`, or convert the files separately"))
 }
 
 /// Groups adjacent parts into units.

@@ -48,7 +48,7 @@ struct StoredText<'a> {
 impl StoredJob for TextJob {
     fn header(&self) -> Result<JobHeader> {
         let info = serde_json::to_value(self.options.tokenizer.info())
-            .map_err(|e| Error::usage("the tokenizer cannot be described as JSON").caused_by(e))?;
+            .map_err(|e| Error::not_serialized("the description of the tokenizer", e))?;
         Ok(JobHeader {
             dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
             plan: String::new(),

@@ -144,7 +144,7 @@ pub(super) fn split_table(out: &mut String, report: &DatasetReport) {
         add(
             out,
             format_args!(
-                "<p class=\"note\">Details follow for {} of {} splits; <code>--split NAME</code> chooses another.</p>\n",
+                "<p class=\"note\">Details follow for {} of {} splits; <code>dsconvert inspect --html FILE --split NAME</code> chooses another.</p>\n",
                 report.splits.len(),
                 count(manifest.splits.len() as u64)
             ),

@@ -42,7 +42,7 @@ pub fn run_reports(paths: &[PathBuf]) -> Result<Vec<RunReport>> {
     files.iter().map(|file| RunReport::read(file)).collect()
 }
 
-const HELP: &str = "name a file that a command wrote with --report, or a folder of such files";
+const HELP: &str = "name a file that a command wrote with `report`, or a folder of such files";
 
 impl RunReport {
     /// Reads the report in `path`.

@@ -279,8 +279,8 @@ impl RunReport {
     ///
     /// [`ErrorKind::Internal`](crate::error::ErrorKind) if it cannot be serialized.
     pub fn to_json(&self) -> Result<Vec<u8>> {
-        let mut json = serde_json::to_vec_pretty(self)
-            .map_err(|e| Error::internal("cannot serialize the run report").caused_by(e))?;
+        let mut json =
+            serde_json::to_vec_pretty(self).map_err(|e| Error::not_serialized("the run report", e))?;
         json.push(b'\n');
         Ok(json)
     }

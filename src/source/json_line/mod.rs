@@ -103,7 +103,7 @@ impl WantedFields {
             Some(text) => text,
             None => match members.find(&self.text).map(Cow::into_owned) {
                 Some(Json::String(text)) => Cow::Owned(text),
-                other => return Err(unusable(&self.text.whole, other.as_ref(), "a string", "--text-field")),
+                other => return Err(unusable(&self.text.whole, other.as_ref(), "a string", "text_field")),
             },
         };
         Ok(LineFields { text, key, kept })
@@ -144,14 +144,14 @@ fn key_of(name: &str, value: Option<Cow<'_, Json>>) -> Result<String, Reject> {
     match value.map(Cow::into_owned) {
         Some(Json::String(key)) => Ok(key),
         Some(Json::Number(key)) if !key.is_f64() => Ok(key.to_string()),
-        other => Err(unusable(name, other.as_ref(), "a string or an integer", "--key-field")),
+        other => Err(unusable(name, other.as_ref(), "a string or an integer", "key_field")),
     }
 }
 
-fn unusable(name: &str, found: Option<&Json>, wanted: &str, flag: &str) -> Reject {
+fn unusable(name: &str, found: Option<&Json>, wanted: &str, option: &str) -> Reject {
     let missing = |message: String| Reject::new(RejectCode::MissingField, message);
     let kind = match found {
-        None => return missing(format!("there is no field {name:?}; {flag} names the field")),
+        None => return missing(format!("there is no field {name:?}; `{option}` names the field")),
         Some(Json::Null) => return missing(format!("the field {name:?} is null")),
         Some(Json::Bool(_)) => "a boolean",
         Some(Json::Number(number)) if number.is_f64() => "a number with a fraction",

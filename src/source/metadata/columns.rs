@@ -115,7 +115,7 @@ impl WantedMetadata<'_> {
                 .map(|k| match find(&k.name)? {
                     Some(at) if Some(at) == label => {
                         Err(Error::usage("\"label\" is the class of an image already")
-                            .help("leave it out of --keep-fields"))
+                            .help("leave it out of `keep_fields`"))
                     }
                     Some(at) => Ok((at, k.clone())),
                     None => Err(missing("keep_fields", &k.name)),

@@ -49,7 +49,7 @@ impl Labels {
         for (ordinal, name) in names.iter().enumerate() {
             if by_name.insert(name.clone(), ordinal as u32).is_some() {
                 return Err(Error::usage(format!("the class {name:?} is listed twice"))
-                    .help("keep one of them in --classes"));
+                    .help("keep one of them in `classes`"));
             }
         }
         Ok(Self { names, by_name, by_ordinal: numbers.is_some() })

@@ -82,7 +82,7 @@ fn fields(schema: &Schema, columns: &MetadataColumns, path: &str) -> Result<Vec<
     let ty = |at: usize| schema.field(at).data_type();
     if !is_text(ty(columns.path)) {
         return Err(Error::usage(format!("the column {path:?} does not hold strings"))
-            .help("--path-field names the column of paths"));
+            .help("`path_field` names the column of paths"));
     }
     if let Some(label) = columns.label
         && !(is_text(ty(label)) || ty(label).is_integer())
@@ -94,7 +94,7 @@ fn fields(schema: &Schema, columns: &MetadataColumns, path: &str) -> Result<Vec<
     for (at, kept) in &columns.kept {
         let found = field_type(ty(*at)).ok_or_else(|| {
             Error::usage(format!("the column {:?} is {}, which no field can hold", kept.name, ty(*at)))
-                .help("leave it out: --keep-fields names the columns to keep")
+                .help("leave it out: `keep_fields` names the columns to keep")
         })?;
         if let Some(declared) = kept.ty.filter(|&declared| declared != found) {
             return Err(Error::usage(format!(

@@ -280,7 +280,7 @@ impl Groups {
             }
             Some(BadPages::TooLarge(bytes)) => {
                 let message = format!(
-                    "a page has {bytes} bytes, more than the {max_bytes} that --max-document-bytes allows"
+                    "a page has {bytes} bytes, more than the {max_bytes} that `max_document_bytes` allows"
                 );
                 Err(damaged(RejectCode::TooLarge, &message))
             }

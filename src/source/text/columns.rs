@@ -75,7 +75,7 @@ impl WantedColumns {
             let at = find(&keep.name, "keep_fields")?;
             let found = field_type(ty(at)).ok_or_else(|| {
                 Error::usage(format!("the column {:?} is {}, which no field can hold", keep.name, ty(at)))
-                    .help("leave it out of --keep-fields")
+                    .help("leave it out of `keep_fields`")
             })?;
             kept.push(at);
             types.push(found);

@@ -84,31 +84,31 @@ impl Default for ImageOptions {
 }
 
 impl ImageOptions {
-    /// Rejects contradictory options, with an error that names the flags.
+    /// Rejects contradictory options, with an error that names the options.
     pub(super) fn checked(self) -> Result<Self> {
         if self.max_pixels == 0 {
-            return Err(Error::usage("--max-pixels must be at least 1"));
+            return Err(Error::usage("`max_pixels` must be at least 1"));
         }
         if let Some(aspect) = self.max_aspect
             && !(aspect.is_finite() && aspect >= 1.0)
         {
-            return Err(Error::usage(format!("--max-aspect {aspect} would filter every image"))
+            return Err(Error::usage(format!("`max_aspect {aspect}` would filter every image"))
                 .help("give 1 or more"));
         }
         if self.color == Color::Rgba && matches!(self.encode, Encode::Jpeg { .. }) {
-            return Err(Error::usage("JPEG has no alpha channel, so --color rgba cannot be encoded as jpeg")
-                .help("choose --encode png, webp:Q, webp-lossless or raw"));
+            return Err(Error::usage("JPEG has no alpha channel, so `color rgba` cannot be encoded as jpeg")
+                .help("choose `encode png`, webp:Q, webp-lossless or raw"));
         }
         if self.encode == Encode::Raw && self.keep_metadata {
-            return Err(Error::usage("--encode raw cannot store the metadata that --keep-metadata keeps"));
+            return Err(Error::usage("`encode raw` cannot store the metadata that `keep_metadata` keeps"));
         }
         let jpeg_options =
-            [("--baseline", self.baseline), ("--restart-interval", self.restart_interval.is_some())];
+            [("baseline", self.baseline), ("restart_interval", self.restart_interval.is_some())];
         if !matches!(self.encode, Encode::Jpeg { .. } | Encode::Keep)
-            && let Some((flag, _)) = jpeg_options.into_iter().find(|(_, is_given)| *is_given)
+            && let Some((option, _)) = jpeg_options.into_iter().find(|(_, is_given)| *is_given)
         {
             return Err(Error::usage(format!(
-                "{flag} applies only to JPEG, which --encode {} does not produce",
+                "`{option}` applies only to JPEG, which `encode {}` does not produce",
                 self.encode
             )));
         }
@@ -118,12 +118,12 @@ impl ImageOptions {
             Resize::Shorter(n) | Resize::Longer(n) => (n, n),
             Resize::None | Resize::Area(_) => (1, 1),
         };
-        for (flag, side) in
-            [("--resize", w.max(h)), ("--pad", self.pad.map_or(1, |pad| pad.width.max(pad.height)))]
+        for (option, side) in
+            [("resize", w.max(h)), ("pad", self.pad.map_or(1, |pad| pad.width.max(pad.height)))]
         {
             if side > longest {
                 return Err(Error::usage(format!(
-                    "{flag} requests {side} pixels, but {} allows at most {longest} per side",
+                    "`{option}` requests {side} pixels, but {} allows at most {longest} per side",
                     self.encode
                 )));
             }
@@ -153,20 +153,20 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_name_the_flag() {
+    fn contradictions_name_the_option() {
         let refused = |options: ImageOptions| options.checked().unwrap_err().to_string();
         let rgba = ImageOptions { color: Color::Rgba, ..ImageOptions::default() };
-        assert!(refused(rgba).contains("--color"));
+        assert!(refused(rgba).contains("`color rgba`"));
         let aspect = ImageOptions { max_aspect: Some(f64::NAN), ..ImageOptions::default() };
-        assert!(refused(aspect).contains("--max-aspect"));
+        assert!(refused(aspect).contains("`max_aspect NaN`"));
         let webp = Encode::Webp { quality: 90 };
         let pad = Some(Pad { width: 20_000, height: 1, color: Rgb::BLACK });
-        assert!(refused(ImageOptions { encode: webp, pad, ..ImageOptions::default() }).contains("--pad"));
+        assert!(refused(ImageOptions { encode: webp, pad, ..ImageOptions::default() }).contains("`pad`"));
         let restart_interval = NonZeroU16::new(4);
         let interval = ImageOptions { encode: Encode::Png, restart_interval, ..ImageOptions::default() };
-        assert!(refused(interval).contains("--restart-interval"));
+        assert!(refused(interval).contains("`restart_interval`"));
         let baseline = ImageOptions { encode: Encode::Raw, baseline: true, ..ImageOptions::default() };
-        assert!(refused(baseline).contains("--baseline"));
-        assert!(refused(ImageOptions { max_pixels: 0, ..ImageOptions::default() }).contains("--max-pixels"));
+        assert!(refused(baseline).contains("`baseline`"));
+        assert!(refused(ImageOptions { max_pixels: 0, ..ImageOptions::default() }).contains("`max_pixels`"));
     }
 }

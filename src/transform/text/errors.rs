@@ -5,24 +5,13 @@ use dsconvert_tokens::{EncodeError, LoadError};
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
 
-/// Tokenizer options that appear in its messages.
-const OPTIONS: [&str; 7] = [
-    "add_bos",
-    "add_eos",
-    "add_special_tokens",
-    "bos_token",
-    "eos_token",
-    "max_reference_bytes",
-    "special_in_text",
-];
-
 /// Returns the usage error for a tokenizer that cannot be loaded.
 pub fn usage_error(error: LoadError) -> Error {
     let help = match &error {
-        LoadError::NoFastEngine(_) => Some("use --engine auto or --engine reference".to_owned()),
-        error => error.help().map(|help| with_flags(&help)),
+        LoadError::NoFastEngine(_) => Some("use `engine auto` or `engine reference`".to_owned()),
+        error => error.help(),
     };
-    let usage = Error::usage(with_flags(&error.to_string()));
+    let usage = Error::usage(error.to_string());
     let usage = match error {
         LoadError::Malformed { source, .. } => usage.caused_by(source),
         _ => usage,
@@ -45,15 +34,7 @@ pub(crate) fn rejected(error: EncodeError) -> Reject {
         }
         _ => RejectCode::Unsupported,
     };
-    Reject::new(code, with_flags(&error.to_string()))
-}
-
-/// Replaces the tokenizer options in `message` with the flags of the command.
-fn with_flags(message: &str) -> String {
-    let flag = |option: &str| format!("--{}", option.replace('_', "-"));
-    OPTIONS
-        .iter()
-        .fold(message.to_owned(), |message, option| message.replace(&format!("`{option}`"), &flag(option)))
+    Reject::new(code, error.to_string())
 }
 
 #[cfg(test)]
@@ -64,12 +45,12 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn errors_name_the_options_of_the_command() {
+    fn errors_name_the_options_in_backquotes() {
         let error = usage_error(LoadError::ConflictingOptions);
         assert_eq!(error.kind(), ErrorKind::Usage);
-        assert_eq!(error.to_string(), "--add-special-tokens cannot be combined with --add-bos or --add-eos");
+        assert_eq!(error.to_string(), "`add_special_tokens` cannot be combined with `add_bos` or `add_eos`");
         let missing = LoadError::NoSequenceToken { end: SequenceEnd::Eos, special_tokens: Vec::new() };
-        let help = "name it with --eos-token; it has no special tokens";
+        let help = "name it with `eos_token`; it has no special tokens";
         assert_eq!(usage_error(missing).remedy(), Some(help));
         let broken =
             dsconvert_tokens::Tokenizer::from_json(b"[1".to_vec(), Default::default()).err().unwrap();
@@ -86,7 +67,7 @@ mod tests {
             (
                 EncodeError::TooLarge { bytes: 7, limit: 5 },
                 RejectCode::TooLarge,
-                "; --max-reference-bytes is 5,",
+                "; `max_reference_bytes` is 5,",
             ),
             (EncodeError::WordTooLong, RejectCode::TooLarge, "2^32"),
             (EncodeError::SplitCharacter("a word"), RejectCode::InvalidUtf8, "a word was cut"),

@@ -52,7 +52,7 @@ impl Normalize {
         if fits {
             return Ok(Cow::Owned(normal));
         }
-        let message = format!("the document has more than {max_bytes} bytes after --normalize");
+        let message = format!("the document has more than {max_bytes} bytes after `normalize`");
         Err(Reject::new(RejectCode::TooLarge, message))
     }
 }

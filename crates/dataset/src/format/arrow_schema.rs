@@ -63,7 +63,7 @@ pub(super) fn metadata(schema: &Schema) -> Result<String> {
     let nullable = schema.fields.iter().map(|f| f.nullable).collect();
     let own = OwnMetadata { kind: schema.kind, types, nullable };
     serde_json::to_string(&Metadata { info: Info { features }, dsconvert: Some(own) })
-        .map_err(|e| Error::usage("the schema cannot be written").caused_by(e))
+        .map_err(|e| Error::not_serialized("the schema", e))
 }
 
 /// Recovers the dataset schema from the columns and the metadata value of an Arrow or Parquet file.

@@ -55,7 +55,7 @@ const SNIFFED_BYTES: u64 = 64;
 const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
 
 /// First bytes of an Arrow IPC file: six bytes of signature and two of padding.
-const ARROW_MAGIC: &[u8; 8] = b"ARROW1\0\0";
+pub(crate) const ARROW_MAGIC: &[u8; 8] = b"ARROW1\0\0";
 
 /// Shard format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -6,20 +6,15 @@
 
 use std::ops::Range;
 
-use arrow_ipc::{Endianness, Footer, MetadataVersion, root_as_footer_with_opts, root_as_message_with_opts};
+use arrow_ipc::{MetadataVersion, root_as_message_with_opts};
 use arrow_schema::{ArrowError, Schema};
 use bytes::Bytes;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::arrow_footer::{ArrowFooter, BatchLocation};
+use crate::error::{Error, Result};
 use crate::format::flatbuffer_limits;
 use crate::storage::Blob;
 
-/// First and last bytes of an Arrow IPC file.
-const MAGIC: &[u8] = b"ARROW1";
-/// Minimum bytes before the first message: the magic, padded to 8 bytes.
-const HEAD_BYTES: u64 = 8;
-/// Size of the footer (i32) plus the magic.
-const TAIL_BYTES: u64 = 10;
 /// Continuation marker and size (i32) before the flatbuffer of a message.
 const MESSAGE_PREFIX_BYTES: usize = 8;
 
@@ -27,17 +22,7 @@ const MESSAGE_PREFIX_BYTES: usize = 8;
 #[derive(Debug)]
 pub(super) struct IpcFile {
     blob: Blob,
-    schema: Schema,
-    version: MetadataVersion,
-    blocks: Vec<IpcBlock>,
-}
-
-/// Location of a record batch: its header, directly followed by its body.
-#[derive(Debug, Clone, Copy)]
-struct IpcBlock {
-    offset: u64,
-    header_bytes: u64,
-    body_bytes: u64,
+    footer: ArrowFooter,
 }
 
 /// A record batch of flat columns without nulls.
@@ -53,45 +38,16 @@ pub(super) struct IpcBatch {
 impl IpcFile {
     /// Opens `blob` and reads its footer.
     pub(super) fn open(blob: Blob) -> Result<Self> {
-        let corrupt = |what: String| Error::corrupt(what).at_path(blob.path());
-        if blob.len() < HEAD_BYTES + TAIL_BYTES || blob.read(0, 6)?.as_ref() != MAGIC {
-            return Err(corrupt("the file is not an Arrow IPC file".to_owned()));
+        let footer = ArrowFooter::read(&blob)?;
+        let corrupt = |what: &str| Error::corrupt(what).at_path(blob.path());
+        if footer.has_dictionaries {
+            return Err(corrupt("the file has dictionaries, which dsconvert never writes"));
         }
-        let tail_start = blob.len() - TAIL_BYTES;
-        let tail = blob.read(tail_start, TAIL_BYTES)?;
-        let Some((size, MAGIC)) = tail.split_first_chunk().map(|(size, magic)| (*size, magic)) else {
-            return Err(corrupt("the Arrow IPC file is truncated".to_owned()));
-        };
-        let footer_start = u64::try_from(i32::from_le_bytes(size))
-            .ok()
-            .and_then(|size| tail_start.checked_sub(size))
-            .filter(|&start| start >= HEAD_BYTES)
-            .ok_or_else(|| corrupt("the footer has an impossible size".to_owned()))?;
-        let bytes = blob.read(footer_start, tail_start - footer_start)?;
-        let footer = root_as_footer_with_opts(&flatbuffer_limits(&bytes), &bytes)
-            .map_err(|e| corrupt(format!("the footer cannot be read: {e}")))?;
-        let schema = schema_of(&footer).map_err(|e| corrupt(format!("the schema cannot be read: {e}")))?;
-        if footer.dictionaries().is_some_and(|d| !d.is_empty()) {
-            return Err(corrupt("the file has dictionaries, which dsconvert never writes".to_owned()));
+        let end = |b: &BatchLocation| b.offset.checked_add(b.header_bytes)?.checked_add(b.body_bytes);
+        if !footer.batches.iter().all(|batch| end(batch).is_some_and(|end| end <= footer.start)) {
+            return Err(corrupt("a record batch lies outside the file"));
         }
-        let block = |b: &arrow_ipc::Block| {
-            let block = IpcBlock {
-                offset: u64::try_from(b.offset()).ok()?,
-                header_bytes: u64::try_from(b.metaDataLength()).ok()?,
-                body_bytes: u64::try_from(b.bodyLength()).ok()?,
-            };
-            let end = block.offset.checked_add(block.header_bytes)?.checked_add(block.body_bytes)?;
-            (end <= footer_start).then_some(block)
-        };
-        let blocks = footer
-            .recordBatches()
-            .iter()
-            .flatten()
-            .map(block)
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| corrupt("a record batch lies outside the file".to_owned()))?;
-        let version = footer.version();
-        Ok(Self { blob, schema, version, blocks })
+        Ok(Self { blob, footer })
     }
 
     /// Returns the file.
@@ -101,22 +57,22 @@ impl IpcFile {
 
     /// Returns the schema in the footer, which is authoritative.
     pub(super) fn schema(&self) -> &Schema {
-        &self.schema
+        &self.footer.schema
     }
 
     /// Returns the number of record batches.
     pub(super) fn batch_count(&self) -> usize {
-        self.blocks.len()
+        self.footer.batches.len()
     }
 
     /// Reads the header of record batch `index` and checks it: the batch must be uncompressed, have `columns` columns
     /// without nulls, and keep all buffers inside its body.
     pub(super) fn batch(&self, index: usize, columns: usize) -> Result<IpcBatch> {
-        let block = *self.blocks.get(index).ok_or_else(|| {
+        let block = *self.footer.batches.get(index).ok_or_else(|| {
             Error::corrupt(format!("record batch {index} is missing")).at_path(self.blob.path())
         })?;
         let header = self.blob.read(block.offset, block.header_bytes)?;
-        parse_batch(&header, block, self.version, columns).map_err(|what| {
+        parse_batch(&header, block, self.footer.version, columns).map_err(|what| {
             Error::corrupt(format!("record batch {index}: {what}"))
                 .at_path(self.blob.path())
                 .at_offset(block.offset)
@@ -134,17 +90,9 @@ impl IpcFile {
     }
 }
 
-fn schema_of(footer: &Footer<'_>) -> Result<Schema, ArrowError> {
-    let schema = footer.schema().ok_or_else(|| ArrowError::ParseError("there is none".to_owned()))?;
-    if schema.endianness() != Endianness::Little {
-        return Err(ArrowError::ParseError("it is not little-endian".to_owned()));
-    }
-    arrow_ipc::convert::try_fb_to_schema(schema)
-}
-
 fn parse_batch(
     header: &[u8],
-    block: IpcBlock,
+    block: BatchLocation,
     version: MetadataVersion,
     columns: usize,
 ) -> Result<IpcBatch, String> {
@@ -186,6 +134,6 @@ fn parse_batch(
 pub(super) fn write_error(path: &std::path::Path, error: ArrowError) -> Error {
     match error {
         ArrowError::IoError(_, io) => Error::io("write", path, io),
-        other => Error::new(ErrorKind::Io, "cannot encode the index").at_path(path).caused_by(other),
+        other => Error::internal("cannot encode the index").at_path(path).caused_by(other),
     }
 }

@@ -207,7 +207,7 @@ impl Manifest {
         let path = dir.join(MANIFEST_NAME);
         if stat(&path)?.is_none() && stat(dir)?.is_some_and(|meta| meta.is_dir()) {
             let help = if stat(&dir.join(".dsconvert"))?.is_some() {
-                "a conversion into this directory has not finished; run the same command with --resume"
+                "a conversion into this directory has not finished; run the same command with `resume`"
             } else {
                 "name a directory that dsconvert has written"
             };
@@ -268,8 +268,8 @@ impl Manifest {
     /// Fails if the version of the manifest is not [`MANIFEST_VERSION`].
     pub fn seal(&mut self) -> Result<Vec<u8>> {
         self.digest = Some(digest::placeholder());
-        let mut json = serde_json::to_vec_pretty(self)
-            .map_err(|e| Error::corrupt("the manifest cannot be written as JSON").caused_by(e))?;
+        let mut json =
+            serde_json::to_vec_pretty(self).map_err(|e| Error::not_serialized("the manifest", e))?;
         json.push(b'\n');
         self.digest = Some(digest::seal(&mut json)?);
         Ok(json)

@@ -38,7 +38,7 @@ impl DirLock {
             if e == rustix::io::Errno::WOULDBLOCK {
                 Error::usage("another dsconvert is writing to this output directory")
                     .at_path(path)
-                    .help("wait for it to end, or choose another --out")
+                    .help("wait for it to end, or choose another `out`")
             } else {
                 Error::io("lock", path, e.into())
             }

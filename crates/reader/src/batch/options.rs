@@ -316,8 +316,8 @@ impl BatchOptions {
 
     /// Returns the XXH3-128 of the algorithm's version and the options as JSON, in hexadecimal.
     pub(super) fn fingerprint(&self) -> Result<String> {
-        let json = serde_json::to_vec(&(ALGORITHM, self))
-            .map_err(|e| Error::usage("the options cannot be serialized").caused_by(e))?;
+        let json =
+            serde_json::to_vec(&(ALGORITHM, self)).map_err(|e| Error::not_serialized("the options", e))?;
         Ok(format!("{:032x}", xxh3_128(&json)))
     }
 }

@@ -194,7 +194,7 @@ impl<L: Lengths> PackPlan<L> {
         in_range("the number of micro-batches per step", micro_batches, MAX_MICRO_BATCHES)?;
         let (digest, tokens) = digest(&lengths)?;
         let json = serde_json::to_vec(&(ALGORITHM, &options))
-            .map_err(|e| Error::usage("the options cannot be serialized").caused_by(e))?;
+            .map_err(|e| Error::not_serialized("the options", e))?;
         let start = PlanState {
             version: ALGORITHM,
             dataset: dataset.to_owned(),

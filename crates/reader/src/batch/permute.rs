@@ -7,14 +7,13 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::split_mix;
+
 /// Rounds of the network: four for each half.
 const ROUNDS: usize = 8;
 
 /// Largest domain that is shuffled in a table. Its numbers fit into a byte.
 const SMALL: u64 = 256;
-
-/// Increment of the SplitMix64 sequence (Steele, Lea and Flood, 2014), from which the round keys come.
-const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The purpose of a permutation. Permutations with different purposes are unrelated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,8 +88,7 @@ impl SmallPermutation {
         let mut numbers: Box<[u8]> = (0..n).map(|number| number as u8).collect();
         let mut state = key;
         for i in (1..numbers.len()).rev() {
-            state = state.wrapping_add(GOLDEN_GAMMA);
-            numbers.swap(i, scale(mix(state), i as u64 + 1) as usize);
+            numbers.swap(i, scale(split_mix::next(&mut state), i as u64 + 1) as usize);
         }
         let mut positions = numbers.clone();
         for (position, &number) in numbers.iter().enumerate() {
@@ -123,8 +121,7 @@ impl Network {
         let mut keys = [0; ROUNDS];
         let mut state = key;
         for slot in &mut keys {
-            state = state.wrapping_add(GOLDEN_GAMMA);
-            *slot = mix(state);
+            *slot = split_mix::next(&mut state);
         }
         Self { n, left, right: n.div_ceil(left).max(1), keys }
     }
@@ -183,19 +180,12 @@ fn add(a: u64, b: u64, m: u64) -> u64 {
 
 /// Returns a number below `bound` that depends on `x` and `key`.
 fn below(bound: u64, x: u64, key: u64) -> u64 {
-    scale(mix(x.wrapping_add(key)), bound)
+    scale(split_mix::mix(x.wrapping_add(key)), bound)
 }
 
 /// Maps 64 random bits to a number below `bound`.
 fn scale(random: u64, bound: u64) -> u64 {
     ((u128::from(random) * u128::from(bound)) >> 64) as u64
-}
-
-/// The finaliser of SplitMix64: every bit of the result depends on every bit of `z`.
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

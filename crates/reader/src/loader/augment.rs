@@ -3,6 +3,7 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::options::{Crop, ImageOptions};
+use crate::split_mix;
 
 /// Attempts before the random crop falls back to the centre, as in torchvision.
 const TRIES: usize = 10;
@@ -103,11 +104,7 @@ impl RecordRandom {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        split_mix::next(&mut self.0)
     }
 
     /// Returns a uniform number from 0 to 1, without 1.

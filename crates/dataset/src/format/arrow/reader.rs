@@ -7,28 +7,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow_ipc::convert::try_fb_to_schema;
-use arrow_ipc::{Endianness, Footer, root_as_footer_with_opts};
-use arrow_schema::Schema as ArrowSchema;
-
 use super::batch::ArrowBatch;
-use crate::error::{Error, ErrorKind, Result};
+use crate::arrow_footer::{ArrowFooter, BatchLocation};
+use crate::error::{Error, Result};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
-use crate::format::{ARROW_MAGIC, Placed, Scan, ShardReader, chain_until_error, flatbuffer_limits};
+use crate::format::{Placed, Scan, ShardReader, chain_until_error};
 use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::Blob;
-
-/// End of the file, after the 4-byte size of the footer.
-const TAIL: &[u8; 6] = b"ARROW1";
-
-/// Location of a batch in the file.
-#[derive(Debug, Clone, Copy)]
-struct BatchLocation {
-    offset: u64,
-    header_bytes: u64,
-    body_bytes: u64,
-}
 
 /// Reads one Arrow shard.
 pub(in crate::format) struct Reader {
@@ -41,19 +27,9 @@ pub(in crate::format) struct Reader {
 
 impl Reader {
     pub(in crate::format) fn new(schema: Arc<Schema>, blob: Blob) -> Result<Self> {
-        let blocks = with_footer(&blob, |footer, arrow| {
-            expect(&schema, arrow)?;
-            let blocks = footer.recordBatches().into_iter().flatten().map(|block| {
-                Some(BatchLocation {
-                    offset: u64::try_from(block.offset()).ok()?,
-                    header_bytes: u64::try_from(block.metaDataLength()).ok()?,
-                    body_bytes: u64::try_from(block.bodyLength()).ok()?,
-                })
-            });
-            blocks
-                .collect::<Option<Vec<_>>>()
-                .ok_or_else(|| Error::corrupt("a record batch has a negative offset or size"))
-        })?;
+        let footer = ArrowFooter::read(&blob)?;
+        expect(&schema, &footer.schema).map_err(|e| e.at_path(blob.path()))?;
+        let blocks = footer.batches;
         let batches = blocks.iter().map(|_| OnceLock::new()).collect();
         Ok(Self { schema, blob, blocks, batches })
     }
@@ -140,30 +116,7 @@ impl ShardReader for Reader {
 
 /// Infers the schema from the file.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
-    with_footer(blob, |_, arrow| from_arrow(arrow, arrow.metadata().get(METADATA_KEY).map(String::as_str)))
-}
-
-/// Reads and validates the footer of `blob`, then passes it to `read`.
-fn with_footer<T>(blob: &Blob, read: impl FnOnce(Footer<'_>, &ArrowSchema) -> Result<T>) -> Result<T> {
-    let bad = |why: &str| Error::corrupt(why).at_path(blob.path());
-    let tail_bytes = 4 + TAIL.len() as u64;
-    let ends = blob.len().checked_sub(tail_bytes).filter(|&end| end >= ARROW_MAGIC.len() as u64);
-    let Some(end) = ends else { return Err(bad("the file is too short for an Arrow file")) };
-    let tail = blob.read(end, tail_bytes)?;
-    let Some((size, magic)) = tail.split_first_chunk::<4>() else { return Err(bad("the file is truncated")) };
-    if magic != TAIL || blob.read(0, ARROW_MAGIC.len() as u64)? != ARROW_MAGIC.as_slice() {
-        return Err(bad("the file is not an Arrow file, or it is truncated"));
-    }
-    let size = u64::from(u32::from_le_bytes(*size));
-    let begin = end.checked_sub(size).ok_or_else(|| bad("the Arrow footer is longer than the file"))?;
-    let bytes = blob.read(begin, size)?;
-    let limits = flatbuffer_limits(&bytes);
-    let damaged = "the Arrow footer is damaged";
-    let footer = root_as_footer_with_opts(&limits, &bytes).map_err(|e| bad(damaged).caused_by(e))?;
-    let fields = footer.schema().ok_or_else(|| bad("the Arrow footer has no schema"))?;
-    if fields.endianness() != Endianness::Little {
-        return Err(Error::new(ErrorKind::Unsupported, "the Arrow file is big-endian").at_path(blob.path()));
-    }
-    let arrow = try_fb_to_schema(fields).map_err(|e| bad(damaged).caused_by(e))?;
-    read(footer, &arrow).map_err(|e| e.at_path(blob.path()))
+    let arrow = ArrowFooter::read(blob)?.schema;
+    from_arrow(&arrow, arrow.metadata().get(METADATA_KEY).map(String::as_str))
+        .map_err(|e| e.at_path(blob.path()))
 }

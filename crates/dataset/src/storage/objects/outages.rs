@@ -35,7 +35,7 @@ impl Outages {
             let message =
                 format!("the last {failures} requests to {store} failed, most recently: {}", outage.why);
             Error::new(ErrorKind::Io, message)
-                .help("once the store responds again, run the same command with --resume")
+                .help("once the store responds again, run the same command with `resume`")
         })
     }
 

@@ -31,5 +31,5 @@ pub(in crate::loader) fn check_build() -> Result<()> {
 
 fn no_decoder() -> Error {
     Error::new(ErrorKind::Unsupported, "this build of dsconvert cannot decode images")
-        .help("build it with the feature `decode`, or set decode to false to load encoded images")
+        .help("build it with the feature \"decode\", or set `decode` to false to load encoded images")
 }

@@ -185,7 +185,7 @@ fn stored_size(record: &Record) -> Result<Size> {
         (Some(width @ 1..), Some(height @ 1..)) => Ok(Size { width, height }),
         _ => Err(Error::usage("the record has no width and height")
             .at_row(record.ordinal())
-            .help("select the fields `width` and `height`, too")),
+            .help("select the fields \"width\" and \"height\", too")),
     }
 }
 
