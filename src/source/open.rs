@@ -277,6 +277,7 @@ mod tests {
         mknodat(CWD, &planned.path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         fails(planned.read(), "regular file");
         fails(read_file(&planned.path), "regular file");
+        fails(crate::source::begins_as_image(&planned.path), "regular file");
         std::fs::remove_file(&planned.path).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(&planned.path).unwrap();
         fails(planned.read(), "regular file");
