@@ -12,7 +12,7 @@
 //! | [`error`] | the error type of all dsconvert crates |
 //!
 //! Helpers shared with the other crates: [`panics`] contains panics, [`threads`] starts threads where the system may
-//! refuse them, and [`printable`] escapes file names for display.
+//! refuse them, [`printable`] escapes file names for display, and [`suggest`] finds the name that was probably meant.
 //!
 //! Programs that read datasets use `dsconvert-reader`; the converter is `dsconvert`.
 
@@ -28,4 +28,5 @@ pub mod printable;
 pub mod sample;
 pub mod schema;
 pub mod storage;
+pub mod suggest;
 pub mod threads;
