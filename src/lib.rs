@@ -7,7 +7,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, schema, storage};
+pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, schema, storage, suggest};
 pub use dsconvert_reader as reader;
 #[cfg(feature = "decode")]
 pub use dsconvert_reader::decode;

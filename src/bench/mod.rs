@@ -39,7 +39,7 @@
 //! * **residency**: share of the pages of the files that are in the page cache just before a round, as reported by
 //!   `fincore` of util-linux ([`Residency`]). It is unknown without `fincore`, and never estimated from timings.
 //! * **device limit**: throughput of plain reads of the same files with as many threads and the same residency: blocks
-//!   of 1 MiB in order, and blocks of the mean item size at random offsets ([`Probe`]).
+//!   of 1 MiB in order, and blocks of the mean item size in random order, each once per pass ([`Probe`]).
 //!
 //! Items that do not decode are counted and named, but do not end a run. The time spent on them counts.
 

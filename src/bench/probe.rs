@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use xxhash_rust::xxh3::xxh3_64;
 
-use super::raw_file::RawFile;
+use super::permutation::Permutation;
+use super::raw_file::{RawFile, open};
 use super::residency::Residency;
 use crate::error::Result;
 use crate::threads;
@@ -38,28 +38,36 @@ pub struct Probe {
     pub residency: [Option<Residency>; 2],
 }
 
-/// The files of a target, addressed as if concatenated.
-struct ConcatenatedFiles<'a> {
-    files: &'a [RawFile],
-    /// Position of the first byte of each file.
+/// The files of a target, divided into blocks of one size. The last block of a file may be shorter.
+struct FileBlocks {
+    block_bytes: u64,
+    /// Number of blocks before each file.
     starts: Vec<u64>,
-    total: u64,
+    count: u64,
 }
 
-impl<'a> ConcatenatedFiles<'a> {
-    fn new(files: &'a [RawFile]) -> Self {
-        let mut total = 0;
+impl FileBlocks {
+    fn new(files: &[RawFile], block_bytes: u64) -> Self {
+        let mut count = 0;
         let starts = files.iter().map(|file| {
-            total += file.bytes;
-            total - file.bytes
+            let start = count;
+            count += file.bytes.div_ceil(block_bytes);
+            start
         });
-        Self { starts: starts.collect(), files, total }
+        Self { starts: starts.collect(), block_bytes, count }
     }
 
-    /// Returns the file and the offset of the byte at a position.
-    fn find(&self, at: u64) -> Option<(usize, u64)> {
-        let file = self.starts.partition_point(|start| *start <= at).checked_sub(1)?;
-        Some((file, at - self.starts.get(file)?))
+    /// Returns the file and the offset of a block.
+    fn find(&self, block: u64) -> Option<(usize, u64)> {
+        let file = self.starts.partition_point(|start| *start <= block).checked_sub(1)?;
+        Some((file, (block - self.starts.get(file)?) * self.block_bytes))
+    }
+
+    /// Returns the block of a random read. Each run of `count` reads is a pass over all blocks, each once and in an
+    /// order of its own.
+    fn shuffled(&self, read: u64) -> Option<u64> {
+        let (pass, at) = (read.checked_div(self.count)?, read.checked_rem(self.count)?);
+        Some(Permutation::new(self.count, pass).of(at))
     }
 }
 
@@ -77,7 +85,7 @@ impl ProbeReader {
             if self.open.len() >= OPEN_FILES {
                 self.open.pop_first();
             }
-            let Some(Ok(opened)) = files.get(file).map(|raw| File::open(&raw.path)) else { return 0 };
+            let Some(Ok(opened)) = files.get(file).map(|raw| open(&raw.path)) else { return 0 };
             self.open.insert(file, opened);
         }
         self.buffer.resize(bytes as usize, 0);
@@ -90,7 +98,7 @@ impl ProbeReader {
 /// Returns the bytes and reads per second of `threads` threads that call `next` for `time`. `next` returns file, offset
 /// and size of the read with the given number, or `None` to end.
 fn measure(
-    concatenated: &ConcatenatedFiles<'_>,
+    files: &[RawFile],
     threads: usize,
     time: Duration,
     next: impl Fn(u64) -> Option<(usize, u64, u64)> + Sync,
@@ -101,7 +109,7 @@ fn measure(
         let work = || {
             let mut reader = ProbeReader::default();
             while let Some((file, offset, size)) = next(claims.fetch_add(1, Relaxed)) {
-                bytes.fetch_add(reader.read(concatenated.files, file, offset, size), Relaxed);
+                bytes.fetch_add(reader.read(files, file, offset, size), Relaxed);
                 reads.fetch_add(1, Relaxed);
                 if start.elapsed() >= time {
                     return;
@@ -115,9 +123,10 @@ fn measure(
 }
 
 impl Probe {
-    /// Reads `files` with `threads` threads, first sequentially and then at random, each for `time`. With
-    /// `single_pass`, neither phase reads more bytes than the files have. `prepare` is called before each phase, and
-    /// returns the residency.
+    /// Reads `files` with `threads` threads, each phase for `time`: first in order, in blocks of 1 MiB, then in random
+    /// order, in blocks of about the mean item. Both phases pass over all blocks of all files, each block once, and
+    /// start again at the end; with `single_pass`, they end there. `prepare` is called before each phase, and returns
+    /// the residency.
     pub(super) fn run(
         files: &[RawFile],
         item_bytes: f64,
@@ -126,30 +135,25 @@ impl Probe {
         single_pass: bool,
         mut prepare: impl FnMut() -> Option<Residency>,
     ) -> Result<Option<Self>> {
-        let concatenated = ConcatenatedFiles::new(files);
-        if concatenated.total == 0 {
+        let blocks = FileBlocks::new(files, BLOCK_BYTES);
+        if blocks.count == 0 {
             return Ok(None);
         }
         let before = prepare();
-        let mut offsets = Vec::new();
-        for (file, raw) in files.iter().enumerate() {
-            offsets.extend((0..raw.bytes.div_ceil(BLOCK_BYTES)).map(|block| (file, block * BLOCK_BYTES)));
-        }
-        let (sequential, _) = measure(&concatenated, threads, time, |claim| {
-            let count = offsets.len() as u64;
+        let (sequential, _) = measure(files, threads, time, |claim| {
             let (file, offset) =
-                *offsets.get((claim % count) as usize).filter(|_| !single_pass || claim < count)?;
+                blocks.find(claim % blocks.count).filter(|_| !single_pass || claim < blocks.count)?;
             Some((file, offset, BLOCK_BYTES))
         })?;
         let before_random = prepare();
-        let size = (item_bytes.ceil() as u64).next_multiple_of(ALIGNMENT).clamp(ALIGNMENT, BLOCK_BYTES);
-        let most = concatenated.total.div_ceil(size);
-        let (random, reads) = measure(&concatenated, threads, time, |claim| {
-            if single_pass && claim >= most {
+        let size = (item_bytes.ceil() as u64).clamp(1, BLOCK_BYTES).next_multiple_of(ALIGNMENT);
+        let blocks = FileBlocks::new(files, size);
+        let (random, reads) = measure(files, threads, time, |claim| {
+            if single_pass && claim >= blocks.count {
                 return None;
             }
-            let (file, offset) = concatenated.find(xxh3_64(&claim.to_le_bytes()) % concatenated.total)?;
-            Some((file, offset / ALIGNMENT * ALIGNMENT, size))
+            let (file, offset) = blocks.find(blocks.shuffled(claim)?)?;
+            Some((file, offset, size))
         })?;
         Ok(Some(Self {
             threads,
@@ -166,15 +170,36 @@ impl Probe {
 mod tests {
     use super::*;
 
+    fn file(bytes: u64) -> RawFile {
+        RawFile { path: "x".into(), name: String::new(), bytes }
+    }
+
     #[test]
-    fn positions_map_to_files_and_offsets() {
-        let file = |bytes| RawFile { path: "x".into(), name: String::new(), bytes };
-        let files = [file(10), file(0), file(5)];
-        let concatenated = ConcatenatedFiles::new(&files);
+    fn blocks_cover_every_file() {
+        let files = [file(0), file(10), file(0), file(5), file(8)];
+        let blocks = FileBlocks::new(&files, 4);
+        assert_eq!(blocks.count, 7);
         assert_eq!(
-            [0, 9, 10, 14].map(|at| concatenated.find(at)),
-            [(0, 0), (0, 9), (2, 0), (2, 4)].map(Some)
+            (0..7).map(|block| blocks.find(block).unwrap()).collect::<Vec<_>>(),
+            [(1, 0), (1, 4), (1, 8), (3, 0), (3, 4), (4, 0), (4, 4)]
         );
+    }
+
+    #[test]
+    fn a_random_pass_reads_every_block_once() {
+        let files = [file(100_000), file(1), file(0), file(4096 * 40)];
+        let blocks = FileBlocks::new(&files, 4096);
+        let pass = |number: u64| {
+            let reads = number * blocks.count..(number + 1) * blocks.count;
+            reads.map(|read| blocks.shuffled(read).unwrap()).collect::<Vec<_>>()
+        };
+        let (first, second) = (pass(0), pass(1));
+        assert_ne!(first, second);
+        for mut read in [first, second] {
+            assert!(!read.is_sorted());
+            read.sort_unstable();
+            assert!(read.iter().copied().eq(0..66));
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::batch::{BatchWorker, DeliveredShape, IdRows, LoadedBatch, Stopwatch};
-use super::raw_file::RawFile;
+use super::raw_file::{RawFile, open};
 use crate::error::{Error, Result};
 use crate::sample::Reject;
 use crate::source::PlannedFile;
@@ -211,7 +211,7 @@ impl RawTextWorker<'_> {
                 if self.open.len() >= OPEN_FILES {
                     self.open.pop_first();
                 }
-                let opened = File::open(&file.path).map_err(|e| format!("cannot be opened: {e}"))?;
+                let opened = open(&file.path).map_err(|e| format!("cannot be opened: {e}"))?;
                 self.open.insert(place.file, opened);
             }
             out.stages.open += lap.ns();

@@ -3,12 +3,13 @@
 //! The system calls `mincore` and `cachestat` need `unsafe` code, which this crate does not have. The program `fincore`
 //! of util-linux makes them instead. Without it, residency is unknown.
 
-use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
+
+use super::raw_file::open;
 
 /// Maximum number of files to examine, evenly spaced.
 const MAX_FILES: usize = 2000;
@@ -83,7 +84,7 @@ impl Residency {
 /// Asks the kernel to drop `files` from the page cache. Pages that are mapped or not yet written stay, so only
 /// [`Residency`] shows what was dropped.
 pub(super) fn evict<'a>(files: impl Iterator<Item = &'a Path>) {
-    for file in files.filter_map(|path| File::open(path).ok()) {
+    for file in files.filter_map(|path| open(path).ok()) {
         // Newly written pages are dropped only once they are on the disk.
         let _ = rustix::fs::fdatasync(&file);
         let _ = fadvise(&file, 0, None, Advice::DontNeed);

@@ -39,8 +39,7 @@ pub mod warning;
 pub mod webdataset;
 pub mod zip;
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -127,7 +126,7 @@ const SNIFFED_BYTES: u64 = 4096;
 ///
 /// Returns an error if the file cannot be read.
 pub fn begins_as_image(path: &Path) -> Result<bool> {
-    Ok(sniff(&start_of(path)?).is_some())
+    Ok(sniff(&PlannedFile::now(path)?.start(SNIFFED_BYTES)?).is_some())
 }
 
 /// As [`begins_as_image`], but also accepts AVIF and HEIC images, although they cannot be decoded.
@@ -138,15 +137,6 @@ pub fn begins_as_image(path: &Path) -> Result<bool> {
 pub fn begins_as_any_image(file: &PlannedFile) -> Result<bool> {
     let start = file.start(SNIFFED_BYTES)?;
     Ok(sniff(&start).is_some() || is_unreadable_photo(&start))
-}
-
-/// Reads the first [`SNIFFED_BYTES`] bytes of a file.
-fn start_of(path: &Path) -> Result<Vec<u8>> {
-    let mut start = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut start))
-        .map_err(|e| Error::io("read", path, e))?;
-    Ok(start)
 }
 
 /// Returns the folder that contains a file.

@@ -3,7 +3,7 @@
 //! Only regular files are read, and opening a FIFO or a device never blocks.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -94,7 +94,9 @@ impl PlannedFile {
     pub fn read_opened(&self, opened: &OpenedFile) -> Result<Vec<u8>> {
         let fail = |e| with_help(Error::io("read", &self.path, e));
         // One byte more than planned, so that the read at the end of the file does not grow the buffer.
-        let mut bytes = Vec::with_capacity(usize::try_from(self.bytes).unwrap_or(0).saturating_add(1));
+        let mut bytes = Vec::new();
+        let capacity = usize::try_from(self.bytes).unwrap_or(usize::MAX).saturating_add(1);
+        bytes.try_reserve_exact(capacity).map_err(|_| fail(io::ErrorKind::OutOfMemory.into()))?;
         let limit = self.bytes.saturating_add(1);
         while (bytes.len() as u64) < limit {
             let left = limit - bytes.len() as u64;
@@ -277,6 +279,7 @@ mod tests {
         mknodat(CWD, &planned.path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         fails(planned.read(), "regular file");
         fails(read_file(&planned.path), "regular file");
+        fails(crate::source::begins_as_image(&planned.path), "regular file");
         std::fs::remove_file(&planned.path).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(&planned.path).unwrap();
         fails(planned.read(), "regular file");

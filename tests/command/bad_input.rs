@@ -68,6 +68,20 @@ fn images_that_cannot_be_converted_are_rejected_with_a_reason() {
 }
 
 #[test]
+fn image_files_of_terabytes_are_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("photos");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("good.jpg"), photo()).unwrap();
+    // A sparse file, which takes no space.
+    std::fs::File::create(source.join("huge.jpg")).unwrap().set_len(8 << 40).unwrap();
+    let out = dir.path().join("out");
+    convert("images", &source, &out, "--max-rejects 100%").exits(0);
+    assert_outcomes(&out, [1, 0, 0, 1]);
+    assert_eq!(rejects(&out), [("photos/huge.jpg".to_owned(), "too-large".to_owned())]);
+}
+
+#[test]
 fn a_source_without_items_makes_no_dataset() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("empty");

@@ -196,6 +196,7 @@ fn a_dataset_is_compared_with_its_source() {
     assert_eq!((reads(0), reads(1)), (4, 4));
     let text = run("bench", &both, "--items 8 --repeat 1 --threads 1").exits(0).stdout;
     assert!(text.contains("times as fast as") && text.contains("plain reads of"), "{text}");
+    assert!(text.contains("\none round; after a warm-up\n") && !text.contains('±'), "{text}");
 
     run("bench", &both, "--resize shorter:32").exits(2).says(&["cannot be compared", "pixels in the"]);
     fs::remove_file(photos.raw.join("dunes/ridge.jpg")).unwrap();

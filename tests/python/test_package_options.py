@@ -54,6 +54,23 @@ def test_the_signatures_have_the_options_in_the_order_of_the_table():
     assert [sampler[name] for name in of_samplers] == [loader[name] for name in of_samplers]
 
 
+@pytest.mark.parametrize(("options", "meant"), [
+    ({"bucket": "lenght"}, "length"),
+    ({"bucket": "Windows"}, "windows"),
+    ({"shuffle": "blocks"}, "block"),
+    ({"last": "dorp"}, "drop"),
+    ({"oversize": "eror"}, "error"),
+    ({"bucket": "random"}, None),
+    ({"seed": "zero"}, None),
+])
+@pytest.mark.parametrize("kind", CLASSES)
+def test_the_help_names_the_word_that_was_probably_meant(text, kind, options, meant):
+    with pytest.raises(dsconvert.UsageError, match="cannot be") as caught:
+        kind(text, max_tokens=100, **options)
+    assert caught.value.remedy == (f'did you mean "{meant}"?' if meant else None)
+    assert getattr(caught.value, "__notes__", []) == ([caught.value.remedy] if meant else [])
+
+
 def test_the_type_hints_allow_what_the_table_allows():
     def parts(hint):
         inner = typing.get_args(hint)

@@ -14,7 +14,7 @@ import pytest
 import dsconvert as package
 from conftest import FIXTURES, ROOT
 from dsconvert import ray as dsconvert_ray
-from dsconvert.ray import conversion
+from dsconvert.ray import commands, conversion
 from dsconvert.ray.package_shipping import shipped
 from dsconvert.ray.task_size import TaskSize
 from dsconvert.ray.unit_tasks import ranges
@@ -241,6 +241,16 @@ def test_invalid_commands_have_a_message(cluster, tmp_path, arguments, status, m
     )
     _, errors = process.communicate(timeout=120)
     assert process.returncode == status and message in errors and "Traceback" not in errors, errors
+
+
+@pytest.mark.parametrize(("errors", "message", "remedy"), [
+    ("warning: slow\nerror: stopped\n  tip: run it again\n", "stopped", "run it again"),
+    ("error: no value\n\nUsage: dsconvert\n", "no value", None),
+    ("", "dsconvert images ended with exit status 3", None),
+])
+def test_the_help_of_a_command_becomes_the_remedy_without_its_label(errors, message, remedy):
+    error = commands._error(["images"], 3, errors)
+    assert (str(error), error.remedy) == (message, remedy)
 
 
 def test_options_become_arguments(monkeypatch):

@@ -3,6 +3,7 @@
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::Split;
 use dsconvert::schema::Kind;
+use dsconvert::suggest::nearest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -81,7 +82,10 @@ impl<'a> Given<'a> {
     /// Rejects options that are not among `names`.
     pub(crate) fn check_names(&self, names: &[&str]) -> Result<()> {
         match self.values.keys().find(|name| !names.contains(&name.as_str())) {
-            Some(name) => Err(Error::usage(format!("unknown option {name}"))),
+            Some(name) => {
+                let error = Error::usage(format!("unknown option {name}"));
+                Err(with_suggestion(error, nearest(name, names)))
+            }
             None => Ok(()),
         }
     }
@@ -102,8 +106,12 @@ impl<'a> Given<'a> {
                 None => error,
             });
         }
-        let wrong = |_| Error::usage(format!("{name} cannot be {value}: expected {}", expected::<T>()));
-        T::deserialize(value).map_err(wrong)
+        T::deserialize(value).map_err(|_| {
+            let expected = expected::<T>();
+            let words: Vec<&str> = expected.split('"').skip(1).step_by(2).collect();
+            let error = Error::usage(format!("{name} cannot be {value}: expected {expected}"));
+            with_suggestion(error, value.as_str().and_then(|word| nearest(word, &words)))
+        })
     }
 
     /// Returns the definition of an option, for the table.
@@ -127,6 +135,13 @@ impl<'a> Given<'a> {
 
     fn kind(&self) -> Option<Kind> {
         self.split.map(|split| split.schema().kind)
+    }
+}
+
+fn with_suggestion(error: Error, meant: Option<&str>) -> Error {
+    match meant {
+        Some(name) => error.help(format!("did you mean {name:?}?")),
+        None => error,
     }
 }
 

@@ -254,6 +254,18 @@ impl Error {
     }
 }
 
+/// Ends an iterator after its first error.
+pub fn until_error<T>(results: impl Iterator<Item = Result<T>>) -> impl Iterator<Item = Result<T>> {
+    let mut left = Some(results);
+    std::iter::from_fn(move || {
+        let next = left.as_mut()?.next();
+        if !matches!(next, Some(Ok(_))) {
+            left = None;
+        }
+        next
+    })
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|e| e as &(dyn std::error::Error + 'static))

@@ -12,7 +12,8 @@
 //! | [`error`] | the error type of all dsconvert crates |
 //!
 //! Helpers shared with the other crates: [`panics`] contains panics, [`threads`] starts threads where the system may
-//! refuse them, [`printable`] escapes file names for display, and [`option_names`] finds the options in a message.
+//! refuse them, [`printable`] escapes file names for display, [`option_names`] finds the options in a message, and
+//! [`suggest`] finds the name that was probably meant.
 //!
 //! Programs that read datasets use `dsconvert-reader`; the converter is `dsconvert`.
 
@@ -30,4 +31,5 @@ pub mod printable;
 pub mod sample;
 pub mod schema;
 pub mod storage;
+pub mod suggest;
 pub mod threads;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::error::{Error, Result, until_error};
 use dsconvert_dataset::index::{LengthIndex, LengthRun};
 
 use super::split::Split;
@@ -76,7 +76,7 @@ impl Split {
     }
 
     /// Returns the ordinals of all records whose length is in `lengths`: shortest first, records of equal length in
-    /// record order. Stop at the first error: the ordinals after it are unreliable.
+    /// record order. The iterator ends after the first error, because the ordinals after it are unreliable.
     ///
     /// # Errors
     ///
@@ -85,14 +85,14 @@ impl Split {
         let index = self.length_index()?;
         let records = index.records_at(index.ranks_of(lengths.clone())?)?;
         let mut before = None;
-        Ok(records.map(move |record| {
+        Ok(until_error(records.map(move |record| {
             let record = record?;
             let found = (self.length(record)?, record);
             if before.replace(found).is_some_and(|before| before >= found) {
                 return Err(self.indexes_disagree().at_row(record));
             }
             self.check_length(record, lengths.clone())
-        }))
+        })))
     }
 
     /// Returns the distinct lengths in ascending order, each with its number of records.

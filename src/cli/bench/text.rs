@@ -34,9 +34,12 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Formats the median and `±` half the range, as a share of the median.
-fn spread(found: &Spread) -> String {
-    format!("{} ±{}", number(found.median), percent(found.spread / 2.0))
+/// Formats the median of `rounds` values and, for several, `±` half the range, as a share of the median.
+fn spread(found: &Spread, rounds: usize) -> String {
+    match rounds {
+        0 | 1 => number(found.median),
+        _ => format!("{} ±{}", number(found.median), percent(found.spread / 2.0)),
+    }
 }
 
 fn residency(found: Option<&Residency>) -> String {
@@ -86,10 +89,10 @@ pub(super) fn report(report: &BenchReport) -> String {
     }
     let _ = writeln!(
         text,
-        "{} ± half the spread; {}\n",
+        "{}; {}\n",
         match report.repeat {
             1 => "one round".to_owned(),
-            n => format!("median of {n} interleaved rounds"),
+            n => format!("median of {n} interleaved rounds ± half the spread"),
         },
         if report.cold {
             "cold: files are dropped from the page cache before each round"
@@ -172,7 +175,7 @@ fn rates(report: &BenchReport, several: bool) -> String {
     let mut rows = vec![header(several, &names)];
     for m in &report.measurements {
         let mut row = key(m, several);
-        row.extend([spread(&m.items_per_second), megabytes(m.bytes_per_second.median)]);
+        row.extend([spread(&m.items_per_second, report.repeat), megabytes(m.bytes_per_second.median)]);
         if tokens {
             row.push(m.tokens_per_second.as_ref().map_or_else(String::new, |t| number(t.median)));
             row.push(m.padding.map_or_else(String::new, percent));
@@ -255,6 +258,13 @@ mod tests {
             ["12,346", "123", "12.3", "1.23", "0.012"]
         );
         assert_eq!([0.0, 0.5, 0.0123, 0.0001].map(percent), ["0%", "50%", "1.2%", "<0.1%"]);
+    }
+
+    #[test]
+    fn one_round_has_no_spread() {
+        let found = Spread::of([90.0, 100.0, 120.0]).unwrap();
+        assert_eq!(spread(&found, 3), "100 ±15%");
+        assert_eq!(spread(&Spread::of([100.0]).unwrap(), 1), "100");
     }
 
     #[test]

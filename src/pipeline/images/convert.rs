@@ -36,6 +36,10 @@ use crate::source::webdataset::is_tar;
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Header, ImageScratch};
 
+/// Maximum size of an image file that is read, in bytes. Records have 32-bit offsets, and a larger file, possibly a
+/// sparse one, could exhaust memory.
+const MAX_FILE_BYTES: u64 = i32::MAX as u64;
+
 /// An image with its metadata.
 pub(super) struct ImageItem {
     pub(super) origin: String,
@@ -132,6 +136,23 @@ impl<'a> ImageConversion<'a> {
                 out.list.push(Outcome::Rejected { split, origin, reject: defect.clone() });
                 continue;
             }
+            let path = file.path(&self.job.options.sources);
+            let name = if file.member.is_some() { file.relative.file_name() } else { path.file_name() };
+            let name = name.map(crate::source::portable_name).unwrap_or_default();
+            // A file named by a list or by rows is an item, whatever its content.
+            let is_item = detail.is_some() || transform::has_image_extension(&name);
+            if file.member.is_none() && file.bytes > MAX_FILE_BYTES {
+                if is_item {
+                    let message =
+                        format!("the file has {} bytes, more than the limit of {MAX_FILE_BYTES}", file.bytes);
+                    let reject = Reject::new(RejectCode::TooLarge, message);
+                    let (split, origin) = (self.job.split_of(file), file.origin.clone());
+                    out.list.push(Outcome::Rejected { split, origin, reject });
+                } else {
+                    out.skipped.add(&file.origin);
+                }
+                continue;
+            }
             let started = Instant::now();
             let options = &self.job.options;
             let read = file.read_opened(&options.sources, options.follow_symlinks, opened.as_ref());
@@ -147,15 +168,7 @@ impl<'a> ImageConversion<'a> {
                 }
             };
             out.add_content(&bytes);
-            let path = file.path(&self.job.options.sources);
-            let name = if file.member.is_some() { file.relative.file_name() } else { path.file_name() };
-            let name = name.map(crate::source::portable_name).unwrap_or_default();
-            // A file named by a list or by rows is an item, whatever its content.
-            if detail.is_none()
-                && transform::sniff(&bytes).is_none()
-                && !transform::is_unreadable_photo(&bytes)
-                && !transform::has_image_extension(&name)
-            {
+            if !is_item && transform::sniff(&bytes).is_none() && !transform::is_unreadable_photo(&bytes) {
                 out.skipped.add(&file.origin);
                 continue;
             }

@@ -234,7 +234,7 @@ impl<'a> PartReader<'a> {
                     return Ok(Self::Once(None));
                 };
                 let (roots, columns) = columns.alone();
-                let groups = Groups::new(table, roots, groups, max_bytes);
+                let groups = Groups::new(table, roots, groups, max_bytes).limited_by("max_document_bytes");
                 Ok(Self::batches(BatchSource::Parquet(groups, part.source_bytes), columns))
             }
             Format::Arrow => {

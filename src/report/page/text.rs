@@ -1,5 +1,7 @@
 //! Page sections for tokens and documents.
 
+use unicode_normalization_alignments::char::is_combining_mark;
+
 use super::parts::{add, bar};
 use crate::report::escape::{clipped, push_escaped};
 use crate::report::format::{count, percent, plural, three_digits};
@@ -92,9 +94,34 @@ fn shown(token: &ShownToken) -> String {
     let Some(bytes) = &token.bytes else { return "–".to_owned() };
     let special = if token.special { " special" } else { "" };
     let mut out = format!("<bdi class=\"token{special}\">");
-    push_bytes(&mut out, bytes.get(..TOKEN_CHARACTERS * 4).unwrap_or(bytes), false);
+    let start = clipped_token(bytes, TOKEN_CHARACTERS);
+    push_bytes(&mut out, start, false);
+    if start.len() < bytes.len() {
+        out.push('…');
+    }
     out.push_str("</bdi>");
     out
+}
+
+/// Returns at most `max` characters from the start of a token. A byte that is not valid UTF-8 counts as a character. The
+/// cut is neither in a character nor before a combining mark.
+fn clipped_token(bytes: &[u8], max: usize) -> &[u8] {
+    let mut start = 0;
+    let characters = bytes.utf8_chunks().flat_map(|chunk| {
+        let (valid, invalid) = (chunk.valid(), start + chunk.valid().len());
+        let of_text = valid.char_indices().map({
+            let start = start;
+            move |(at, c)| (start + at, is_combining_mark(c))
+        });
+        start = invalid + chunk.invalid().len();
+        of_text.chain((invalid..start).map(|at| (at, false)))
+    });
+    let places: Vec<(usize, bool)> = characters.take(max + 1).collect();
+    if places.len() <= max {
+        return bytes;
+    }
+    let cut = places.iter().rev().find(|(at, is_mark)| *at > 0 && !is_mark).or(places.last());
+    cut.and_then(|(at, _)| bytes.get(..*at)).unwrap_or(bytes)
 }
 
 /// Appends the text of a token. Line ends, tabs and bytes that are not valid UTF-8 are marked. With `breaks`, line ends
@@ -141,6 +168,22 @@ pub(super) fn padding_data(out: &mut String, points: &[(u64, [f64; 3])], unit: &
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_tokens_are_clipped_between_characters() {
+        let clip = |text: &str, max| clipped_token(text.as_bytes(), max).to_vec();
+        assert_eq!(clip("日本語", 3), "日本語".as_bytes());
+        assert_eq!(clip("日本語", 2), "日本".as_bytes());
+        assert_eq!(clip("ae\u{301}o", 2), b"a");
+        assert_eq!(clip("ae\u{301}o", 3), "ae\u{301}".as_bytes());
+        assert_eq!(clip("e\u{301}\u{302}\u{303}", 2), "e\u{301}".as_bytes());
+        assert_eq!(clipped_token(b"a\xff\xe2\x82b", 3), b"a\xff\xe2");
+        let token = |text: &str| ShownToken { bytes: Some(text.as_bytes().into()), special: false };
+        assert_eq!(shown(&token(&"x".repeat(40))), format!("<bdi class=\"token\">{}</bdi>", "x".repeat(40)));
+        // Two bytes per character: the cut was once in the middle of a character.
+        let long = format!("a{}", "日".repeat(100));
+        assert_eq!(shown(&token(&long)), format!("<bdi class=\"token\">a{}…</bdi>", "日".repeat(39)));
+    }
 
     #[test]
     fn bytes_of_tokens_become_text_marks_or_hexadecimal() {

@@ -153,6 +153,8 @@ pub struct Groups {
     /// First row of the next group.
     next_row: u64,
     max_page_bytes: u64,
+    /// The option that sets the limit of a value, for messages.
+    value_limit: Option<&'static str>,
     open: Option<OpenRowGroup>,
 }
 
@@ -174,9 +176,16 @@ impl Groups {
             pending: groups,
             next_row,
             max_page_bytes: max_value_bytes.saturating_mul(2).max(MIN_PAGE_LIMIT),
+            value_limit: None,
             open: None,
             file,
         }
+    }
+
+    /// Names the option that sets `max_value_bytes`, for the message about a page that is too large.
+    #[must_use]
+    pub fn limited_by(self, option: &'static str) -> Self {
+        Self { value_limit: Some(option), ..self }
     }
 
     /// Checks, after the last row, that the file has not changed since it was planned.
@@ -279,9 +288,11 @@ impl Groups {
                 Err(damaged(RejectCode::Truncated, "a column extends beyond the end of the file"))
             }
             Some(BadPages::TooLarge(bytes)) => {
-                let message = format!(
-                    "a page has {bytes} bytes, more than the {max_bytes} that `max_document_bytes` allows"
-                );
+                let limit = match self.value_limit {
+                    Some(option) => format!("{max_bytes} that `{option}` allows"),
+                    None => format!("limit of {max_bytes}"),
+                };
+                let message = format!("a page has {bytes} bytes, more than the {limit}");
                 Err(damaged(RejectCode::TooLarge, &message))
             }
         }

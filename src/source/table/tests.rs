@@ -144,6 +144,33 @@ fn whole_files_are_read() {
 }
 
 #[test]
+fn a_page_that_is_too_large_names_an_option_only_if_one_sets_the_limit() {
+    use ::parquet::arrow::ArrowWriter;
+    use ::parquet::basic::Compression;
+    use ::parquet::file::properties::WriterProperties;
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(65 << 20)]));
+    let batch = RecordBatch::try_from_iter([("text", text)]).unwrap();
+    let properties =
+        WriterProperties::builder().set_compression(Compression::SNAPPY).set_dictionary_enabled(false);
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties.build())).unwrap();
+    writer.write(&batch).unwrap();
+    let bytes: bytes::Bytes = writer.into_inner().unwrap().into();
+    let message = |limit: &dyn Fn(Groups) -> Groups| {
+        let Ok(file) = ParquetFile::in_memory(bytes.clone()) else { panic!() };
+        match limit(Groups::new(file, vec![0], 0..1, 1 << 20)).read().unwrap() {
+            Some(NextRows::Broken { reject, .. }) => {
+                assert_eq!(reject.code, RejectCode::TooLarge);
+                reject.message
+            }
+            _ => panic!(),
+        }
+    };
+    let message_of_texts = message(&|groups| groups.limited_by("max_document_bytes"));
+    assert!(message_of_texts.ends_with("more than the 67108864 that `max_document_bytes` allows"));
+    assert!(message(&|groups| groups).ends_with("more than the limit of 67108864"));
+}
+
+#[test]
 fn arrow_files_are_read_without_their_footer() {
     let bytes = arrow_bytes(false);
     let footer = bytes.len() - 200;

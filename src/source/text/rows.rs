@@ -4,6 +4,7 @@ use super::columns::DocumentRow;
 use super::cut::Rule;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::Field;
+use crate::source::missing_field::quoted;
 use crate::source::table::delimited::{DelimitedReader, DelimitedRow, Dialect};
 use crate::source::typed_values::from_text;
 
@@ -64,7 +65,7 @@ impl TableHeader {
                 (Some(at), None) => Ok(at),
                 (None, _) => Err(Reject::new(
                     RejectCode::MissingField,
-                    format!("there is no column {name:?}; there are {}", names.join(", ")),
+                    format!("there is no column {name:?}; there are {}", quoted(&names)),
                 )),
                 _ => Err(Reject::new(RejectCode::Corrupt, format!("two columns are called {name:?}"))),
             }
@@ -165,7 +166,10 @@ mod tests {
         let wanted = RequestedColumns { text: "text", key: None, fields: &[] };
         let defect = |table: &str| TableHeader::read(Dialect::Tsv, table.as_bytes(), wanted).unwrap_err();
         assert_eq!(defect("").code, RejectCode::Empty);
-        assert_eq!(defect("a\tb\n").message, "there is no column \"text\"; there are a, b");
+        assert_eq!(defect("a\tb\n").message, "there is no column \"text\"; there are \"a\", \"b\"");
+        let wide = (0..52).map(|n| format!("c{n}")).collect::<Vec<_>>().join("\t");
+        assert!(defect(&wide).message.ends_with("\"c18\", \"c19\" and 32 more"));
+        assert!(defect(&"x".repeat(10_000)).message.len() < 200);
         assert_eq!(defect("text\ttext\n").code, RejectCode::Corrupt);
     }
 }

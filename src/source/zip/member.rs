@@ -21,10 +21,15 @@ pub(super) const LOCAL_HEADER_BYTES: usize = 30;
 pub(super) const MAX_MEMBER_BYTES: u64 = 256 << 20;
 /// Usual size limit of the name and the extra fields, in bytes.
 const USUAL_NAME_BYTES: u64 = 512;
-/// Decompressed bytes allowed per stored byte if a file is read in pieces, in addition to [`FREE_BYTES`].
+/// Decompressed bytes allowed per stored byte, in addition to [`FREE_BYTES`] if a file is read in pieces. DEFLATE
+/// reaches at most 1032.
 const MAX_RATIO: u64 = 1100;
 /// Decompressed bytes allowed for any file.
 const FREE_BYTES: u64 = 64 << 20;
+/// Decompressed bytes per stored byte for which memory is allocated at first. Images and most text need no more.
+const FIRST_RATIO: usize = 8;
+/// Minimum size of that memory, in bytes.
+const MIN_STEP_BYTES: usize = 4096;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
@@ -140,7 +145,11 @@ impl ZipMember {
             );
             return Err(rejected(RejectCode::TooLarge, message));
         }
-        Ok(())
+        let is_possible = match self.method {
+            STORED => self.size == self.compressed,
+            _ => self.size <= self.compressed.saturating_mul(MAX_RATIO),
+        };
+        if is_possible { Ok(()) } else { Err(wrong_size()) }
     }
 
     fn check_method(&self) -> Result<(), Broken> {
@@ -160,25 +169,10 @@ impl ZipMember {
     fn decompressed(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Broken> {
         let bytes = match self.method {
             STORED => bytes,
-            _ => {
-                let mut out = Vec::with_capacity(self.size as usize);
-                // One byte more than declared, to detect excess bytes.
-                DeflateDecoder::new(bytes.as_slice()).take(self.size + 1).read_to_end(&mut out).map_err(
-                    |e| {
-                        rejected(
-                            RejectCode::Corrupt,
-                            format!("the compressed data in the zip archive is damaged ({e})"),
-                        )
-                    },
-                )?;
-                out
-            }
+            _ => self.inflated(&bytes)?,
         };
         if bytes.len() as u64 != self.size {
-            return Err(rejected(
-                RejectCode::Corrupt,
-                "the file does not have the size that the zip archive declares",
-            ));
+            return Err(wrong_size());
         }
         let mut crc = Crc::new();
         crc.update(&bytes);
@@ -190,8 +184,102 @@ impl ZipMember {
         }
         Ok(bytes)
     }
+
+    /// Decompresses `bytes`, up to one byte more than declared, to detect excess bytes. The buffer is never more than
+    /// about twice as large as the data so far, because the declared size may be wrong.
+    fn inflated(&self, bytes: &[u8]) -> Result<Vec<u8>, Broken> {
+        let limit = self.size.saturating_add(1);
+        let mut decoder = DeflateDecoder::new(bytes);
+        let mut out = Vec::new();
+        loop {
+            let left = limit.saturating_sub(out.len() as u64);
+            let first = bytes.len().saturating_mul(FIRST_RATIO).max(MIN_STEP_BYTES);
+            let step = left.min(out.len().max(first) as u64);
+            out.reserve_exact(step as usize);
+            let read = decoder.by_ref().take(step).read_to_end(&mut out).map_err(|e| {
+                rejected(
+                    RejectCode::Corrupt,
+                    format!("the compressed data in the zip archive is damaged ({e})"),
+                )
+            })?;
+            if (read as u64) < step || step == left {
+                return Ok(out);
+            }
+        }
+    }
+}
+
+fn wrong_size() -> Broken {
+    rejected(RejectCode::Corrupt, "the file does not have the size that the zip archive declares")
 }
 
 fn rejected(code: RejectCode, message: impl Into<String>) -> Broken {
     Broken::Damaged(Reject::new(code, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::path::Path;
+
+    use flate2::Compression;
+    use flate2::write::DeflateEncoder;
+
+    use super::*;
+
+    fn deflated(content: &[u8]) -> Vec<u8> {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn member(method: u16, compressed: u64, size: u64) -> ZipMember {
+        ZipMember {
+            archive_parts: 0,
+            in_root: false,
+            archive_bytes: 1 << 20,
+            offset: 0,
+            compressed,
+            size,
+            crc: 0,
+            method,
+            is_encrypted: false,
+        }
+    }
+
+    #[test]
+    fn an_impossible_size_is_found_before_the_archive_is_read() {
+        let archive = PlannedFile {
+            path: Path::new("/nonexistent/archive.zip").into(),
+            bytes: 1 << 20,
+            modified_ns: 0,
+            etag: None,
+            follow_links: true,
+        };
+        for (method, compressed, size) in [(DEFLATED, 1000, 200 << 20), (STORED, 1000, 1001), (STORED, 9, 0)]
+        {
+            match member(method, compressed, size).read(&archive) {
+                Err(Broken::Damaged(reject)) => assert!(reject.message.contains("does not have the size")),
+                other => panic!("{other:?}"),
+            }
+        }
+        for (method, compressed, size) in [(DEFLATED, 1000, 1 << 20), (DEFLATED, 2, 0), (STORED, 9, 9)] {
+            assert!(matches!(member(method, compressed, size).read(&archive), Err(Broken::Failed(_))));
+        }
+    }
+
+    #[test]
+    fn memory_grows_with_the_data_and_not_with_the_declared_size() {
+        let bytes = deflated(&[7; 100_000]);
+        let found = member(DEFLATED, bytes.len() as u64, 1 << 24).inflated(&bytes).unwrap();
+        assert_eq!(found.len(), 100_000);
+        assert!(found.capacity() < 300_000, "{}", found.capacity());
+        for size in [0usize, 1, 4095, 4096, 4097, 8191, 8192, 8193, 70_000, 99_999, 100_000, 100_001] {
+            let found = member(DEFLATED, bytes.len() as u64, size as u64).inflated(&bytes).unwrap();
+            // One byte more than declared shows that there is more.
+            assert_eq!(found.len(), (size + 1).min(100_000));
+            assert!(found.iter().all(|byte| *byte == 7) && found.capacity() <= 2 * found.len().max(4096));
+        }
+        assert!(member(DEFLATED, 3, 100).inflated(&[0xff; 3]).is_err());
+    }
 }

@@ -264,6 +264,11 @@ impl<L: Lengths> PackPlan<L> {
             );
             return Err(Error::new(ErrorKind::OutOfRange, what));
         }
+        // Every step has at least one token.
+        if from.plan.step > self.tokens {
+            let what = format!("the state has {} steps of {} tokens done", from.plan.step, self.tokens);
+            return Err(Error::new(ErrorKind::OutOfRange, what));
+        }
         let mut at = Position { epoch: from.plan.epoch, step: from.plan.step };
         let mut rows = self.rows_from(at.epoch, from.cursor);
         let mut done = false;

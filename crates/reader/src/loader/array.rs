@@ -22,7 +22,12 @@ pub struct Array {
 impl Array {
     /// Creates an array of `shape` from `block`, which has at least as many elements.
     pub(super) fn new<T: Element>(shape: Vec<usize>, block: Vec<T>, pool: Option<Arc<Pool>>) -> Self {
-        let len = shape.iter().product::<usize>().min(block.len());
+        let len = shape.iter().try_fold(1usize, |len, &side| len.checked_mul(side));
+        // Callers lend the memory that the shape describes, so it must never exceed the block.
+        let (shape, len) = match len.filter(|&len| len <= block.len()) {
+            Some(len) => (shape, len),
+            None => (vec![0; shape.len()], 0),
+        };
         Self { shape, block: T::wrap(block), len, pool }
     }
 
@@ -110,5 +115,9 @@ mod tests {
         array.as_mut_slice::<i32>().unwrap()[0] = 7;
         assert_eq!(array.as_slice::<i32>().unwrap()[0], 7);
         assert_eq!(format!("{array:?}"), "int32[2, 3]");
+        for shape in [vec![2, 4], vec![1 << 32, 1 << 32]] {
+            let array = Array::new(shape, vec![0u8; 7], None);
+            assert_eq!((array.shape(), array.len()), (&[0, 0][..], 0));
+        }
     }
 }

@@ -61,7 +61,7 @@ pub use options::{
 pub use single::decode_image;
 pub use state::{LoaderState, SavedPlan};
 
-use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
 use self::assemble::Assembler;
 use self::engine::{BatchEngine, MadeBatch};
@@ -247,8 +247,8 @@ impl Loader {
     ///
     /// Same as [`Loader::len`].
     pub fn remaining(&self) -> Result<u64> {
-        let done =
-            self.at.step() * self.per_step() + self.at.micro_batches_done / self.options.layout.world_size();
+        let turns = self.at.micro_batches_done / self.options.layout.world_size();
+        let done = self.at.step().saturating_mul(self.per_step()).saturating_add(turns);
         Ok(self.len()?.saturating_sub(done))
     }
 
@@ -306,10 +306,14 @@ impl Loader {
     ///
     /// # Errors
     ///
-    /// Same as [`Loader::len`].
+    /// Same as [`Loader::len`]; [`ErrorKind::OutOfRange`](dsconvert_dataset::error::ErrorKind) after the last possible
+    /// epoch, `u64::MAX`.
     pub fn next_epoch(&mut self) -> Result<()> {
+        let next = self.epoch().checked_add(1).ok_or_else(|| {
+            Error::new(ErrorKind::OutOfRange, format!("there is no epoch after {}", self.epoch()))
+        })?;
         self.restored = false;
-        self.set_epoch(self.epoch() + 1)
+        self.set_epoch(next)
     }
 
     /// Ends the threads and discards the batches they have prepared. Requesting the next batch starts new threads.

@@ -208,6 +208,31 @@ proptest! {
     }
 }
 
+#[test]
+fn a_bucket_ends_after_its_first_error() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), Format::Msgpack, Kind::Text, &[&[30]]).unwrap();
+    let path = dir.path().join("index/train.lengths-0000.arrow");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let mut failed = 0;
+    for at in (0..bytes.len()).step_by(8) {
+        for bit in [1, 0x80] {
+            bytes[at] ^= bit;
+            std::fs::write(&path, &bytes).unwrap();
+            bytes[at] ^= bit;
+            let dataset = OpenOptions::new().verify_checksums(false).open(dir.path()).unwrap();
+            let Ok(split) = dataset.split("train") else { continue };
+            let Ok(bucket) = split.bucket(0..u64::MAX) else { continue };
+            let found: Vec<Result<u64>> = bucket.collect();
+            if let Some(first) = found.iter().position(Result::is_err) {
+                assert_eq!(first + 1, found.len(), "byte {at}");
+                failed += 1;
+            }
+        }
+    }
+    assert!(failed > 20, "{failed}");
+}
+
 /// Lengths have no checksum of their own, so the index files are hashed before one is returned.
 #[test]
 fn lengths_of_an_altered_index_are_errors() {

@@ -95,14 +95,14 @@ def _error(arguments: Sequence[str | os.PathLike[str]], status: int, errors: str
 
 
 def _last_message(errors: str) -> tuple[str | None, str | None]:
-    """Returns the last `dsconvert: message` of standard error, and the indented line of help after it. Messages of the
-    argument parser start with `error: `."""
+    """Returns the last `error: message` of standard error, and the help in the indented line after it, without its
+    label `tip:`."""
     message: str | None = None
     remedy: str | None = None
     for line in errors.splitlines():
         start, colon, text = line.partition(": ")
-        if colon and start in ("dsconvert", "error"):
+        if colon and start == "error":
             message, remedy = text, None
         elif message is not None and remedy is None and line.startswith("  "):
-            remedy = line.strip()
+            remedy = line.strip().removeprefix("tip: ")
     return message, remedy

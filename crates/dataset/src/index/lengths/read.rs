@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{LengthRun, PERMUTATION, histogram};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, until_error};
 use crate::index::table::{Geometry, IndexTable};
 use crate::index::{RecordIndex, Segment};
 use crate::schema::LengthUnit;
@@ -105,7 +105,7 @@ impl LengthIndex {
     /// [`ErrorKind::OutOfRange`] if there are not that many records.
     pub fn records_at(&self, ranks: Range<u64>) -> Result<impl Iterator<Item = Result<u64>> + '_> {
         let rows = self.permutation.iter(ranks, [RECORD])?;
-        Ok(rows.map(|row| row.and_then(|[record]| self.check_record(record))))
+        Ok(until_error(rows.map(|row| row.and_then(|[record]| self.check_record(record)))))
     }
 
     /// Returns the length of the record at `rank`.

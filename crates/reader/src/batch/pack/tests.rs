@@ -149,6 +149,13 @@ fn invalid_options_and_states_are_refused() {
     let plan = |seed| PackPlan::new("data", lengths(), good.clone(), seed, 1).unwrap();
     let saved = plan(1).start(0);
     assert_eq!(plan(2).steps(&saved).err().unwrap().kind(), ErrorKind::Usage);
-    let beyond = PackState { cursor: PackCursor { document: 3, ..saved.cursor }, ..saved };
+    let beyond = PackState { cursor: PackCursor { document: 3, ..saved.cursor }, ..saved.clone() };
     assert_eq!(plan(1).steps(&beyond).err().unwrap().kind(), ErrorKind::OutOfRange);
+    for step in [12, u64::MAX] {
+        let beyond = PackState { plan: PlanState { step, ..saved.plan.clone() }, ..saved.clone() };
+        assert_eq!(plan(1).steps(&beyond).err().unwrap().kind(), ErrorKind::OutOfRange);
+    }
+    // No position in a document or window is too large.
+    let far = PackCursor { document: 1, token: u64::MAX, row: u64::MAX };
+    assert_eq!(plan(1).steps(&PackState { cursor: far, ..saved }).unwrap().count(), 0);
 }

@@ -35,11 +35,7 @@ impl ImageRows<'_> {
     ) -> Result<(Column, Vec<BlankRow>)> {
         let channels = self.options.channels.count();
         let (height, width) = self.size()?;
-        let bytes = height * width * channels;
-        let total = bytes.checked_mul(self.rows).filter(|total| *total <= isize::MAX as usize);
-        let total = total.ok_or_else(|| {
-            Error::usage("the batch exceeds the address space").help("use a smaller batch size or crop")
-        })?;
+        let (bytes, total) = self.bytes(height, width, channels)?;
         let mut out = self.pool.take_many::<u8>(total)?;
         let mut blank = Vec::new();
         for (row, (record, pixels)) in self.records.iter().zip(out.chunks_exact_mut(bytes.max(1))).enumerate()
@@ -62,6 +58,20 @@ impl ImageRows<'_> {
             ImageLayout::Chw => vec![self.rows, channels, height, width],
         };
         Ok((Column::Array(Array::new(shape, out, Some(Arc::clone(self.pool)))), blank))
+    }
+
+    /// Returns the number of bytes of one image and of the whole batch, with `pixel` bytes per pixel. The sizes come
+    /// from records, so their product may be any number.
+    pub(super) fn bytes(&self, height: usize, width: usize, pixel: usize) -> Result<(usize, usize)> {
+        let bytes = height.checked_mul(width).and_then(|area| area.checked_mul(pixel));
+        let total = bytes.and_then(|bytes| bytes.checked_mul(self.rows));
+        match bytes.zip(total) {
+            Some((bytes, total)) if bytes.max(total) <= isize::MAX as usize => Ok((bytes, total)),
+            _ => {
+                Err(Error::usage("the batch exceeds the address space")
+                    .help("use a smaller batch size or crop"))
+            }
+        }
     }
 
     /// Returns the height and width of every image of the batch.

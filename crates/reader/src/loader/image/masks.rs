@@ -48,15 +48,10 @@ impl ImageRows<'_> {
                 }
             };
             let pixel = mask.pixel_bytes();
-            let area = height * width * pixel;
+            let (area, total) = self.bytes(height, width, pixel)?;
             let samples = match &mut samples {
                 Some(samples) => samples,
                 none => {
-                    let total = area.checked_mul(self.rows).filter(|total| *total <= isize::MAX as usize);
-                    let total = total.ok_or_else(|| {
-                        Error::usage("the batch exceeds the address space")
-                            .help("use a smaller batch size or crop")
-                    })?;
                     let mut bytes = self.pool.take_many::<u8>(total)?;
                     bytes.fill(0);
                     none.insert(Samples { bytes, channels: mask.channels, sample_bytes: mask.sample_bytes })
@@ -82,7 +77,7 @@ impl ImageRows<'_> {
         let samples = match samples {
             Some(samples) => samples,
             None => {
-                let mut bytes = self.pool.take_many::<u8>(self.rows * height * width)?;
+                let mut bytes = self.pool.take_many::<u8>(self.bytes(height, width, 1)?.1)?;
                 bytes.fill(0);
                 Samples { bytes, channels: 1, sample_bytes: 1 }
             }

@@ -159,6 +159,20 @@ fn ready(loader: &Loader, batches: usize) -> Vec<(u64, usize)> {
 }
 
 #[test]
+fn the_last_possible_epoch_has_no_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Msgpack);
+    let batching = BatchOptions::new(BatchSize::BatchSize(4));
+    let mut loader = Loader::new(split.clone(), options(batching.clone(), 2)).unwrap();
+    loader.set_epoch(u64::MAX).unwrap();
+    let state = loader.state();
+    let mut loader = Loader::new(split, options(batching, 2)).unwrap();
+    loader.restore(&state).unwrap();
+    assert_eq!(loader.next_epoch().unwrap_err().kind(), ErrorKind::OutOfRange);
+    assert_eq!((loader.epoch(), all(&mut loader).len() as u64), (u64::MAX, loader.len().unwrap()));
+}
+
+#[test]
 fn threads_continue_with_the_next_epoch() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);

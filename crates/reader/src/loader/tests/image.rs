@@ -63,6 +63,20 @@ fn with(image: ImageOptions) -> LoaderOptions {
 }
 
 #[test]
+fn sizes_of_records_never_overflow() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = photos(dir.path(), 4, true, None);
+    let schema = std::sync::Arc::new(split.schema().clone());
+    for (width, height) in [(u32::MAX, u32::MAX), (1 << 31, 1 << 31), (1 << 16, 1 << 31)] {
+        let mut values = split.get(0).unwrap().into_inner().values;
+        (values[2], values[3]) = (Value::UInt(width.into()), Value::UInt(height.into()));
+        let record = crate::Record::new(std::sync::Arc::clone(&schema), 0, values);
+        let error = decode_image(&split, &record).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
+    }
+}
+
+#[test]
 fn center_crops_match_a_whole_decode() {
     let dir = tempfile::tempdir().unwrap();
     let split = photos(dir.path(), 20, false, None);
