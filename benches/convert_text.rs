@@ -1,4 +1,4 @@
-//! Benchmark of a whole text conversion against the tokenizer alone, and of the two ways in which lines of JSON are read.
+//! Benchmark of a whole text conversion against the tokenizer alone.
 //!
 //! ```text
 //! DSCONVERT_BENCH_CORPUS=corpus.jsonl DSCONVERT_BENCH_TOKENIZER=tokenizer.json cargo bench --bench convert_text
@@ -10,7 +10,7 @@
 
 mod common;
 
-use common::{best, best_in_turns, convert_text, path_or_fixture, source, tokenizer};
+use common::{best, convert_text, path_or_fixture, source, tokenizer};
 use dsconvert::format::Format;
 use dsconvert::source::json_line::WantedFields;
 use dsconvert::source::walk::list;
@@ -60,15 +60,5 @@ fn main() {
                 megabytes / seconds
             );
         }
-    }
-    if path.extension().is_some_and(|extension| extension == "jsonl") {
-        // A member name with an escape makes `serde_json` read the whole line.
-        let escaped = dir.path().join("escaped.jsonl");
-        let lines = std::fs::read_to_string(&path).unwrap().replace("\"text\": \"", "\"\\u0074ext\": \"");
-        std::fs::write(&escaped, lines).unwrap();
-        let convert =
-            |path| drop(convert_text(path, tokenizer(&json), Format::Parquet, &dir.path().join("out"), 1));
-        let (quick, general) = best_in_turns(|| convert(&path), || convert(&escaped));
-        println!("{:24} {:>8.2} times the speed of serde_json alone", "lines read quickly", general / quick);
     }
 }

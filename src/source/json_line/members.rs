@@ -3,8 +3,8 @@
 //!
 //! The text is most of a line, and removing its escapes is most of the work. `serde_json` copies a string with escapes
 //! twice, first into memory that grows. [`Members::quick`] reads requested strings by itself (see [`string`]) and leaves
-//! all other values to `serde_json`. The whole conversion of source code is then 1.09 times as fast to Parquet, and 1.12
-//! times to msgpack (`cargo bench --bench convert_text`).
+//! all other values to `serde_json`. The whole conversion of source code is then 1.09 times as fast to Parquet, and 1.14
+//! times to msgpack (`benches/python/json_strings.py`).
 
 use std::borrow::Cow;
 use std::fmt;
