@@ -7,10 +7,9 @@ serde_json. The same documents become the same ids, and the runs alternate as in
 """
 
 import argparse
-import statistics
 import tempfile
 
-from versions import in_turn, lower_bound, seconds
+from versions import compare, seconds
 
 NAME, ESCAPED = b'"text": "', b'"\\u0074ext": "'
 
@@ -30,17 +29,12 @@ def main():
                     raise SystemExit(f"{args.corpus} has a line without {NAME.decode()}")
                 escaped.write(line.replace(NAME, ESCAPED, 1))
         escaped.flush()
-        runs = [
+        general, quick = (
             lambda corpus=corpus: seconds(args.binary, ["text", corpus, *args.arguments], args.core)
             for corpus in (escaped.name, args.corpus)
-        ]
-        (general, quick), ratios = in_turn(*runs, args.pairs)
-    print(" ".join(args.arguments))
-    print(f"serde_json {general:.3f} s, dsconvert {quick:.3f} s of CPU time (medians of {args.pairs} pairs)")
-    print(f"speed: median {statistics.median(ratios):.3f}, {ratios[0]:.3f} to {ratios[-1]:.3f}")
-    bound = lower_bound(ratios)
-    if bound:
-        print(f"95 %: at least {bound:.3f}")
+        )
+        print(" ".join(args.arguments))
+        compare("serde_json", general, "dsconvert", quick, args.pairs)
 
 
 if __name__ == "__main__":

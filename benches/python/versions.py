@@ -58,6 +58,17 @@ def lower_bound(ratios):
     return ratios[rank - 1] if rank else None
 
 
+def compare(first_name, first, second_name, second, pairs):
+    """Measures `first` and `second` in turn, and prints their CPU times and the speed of `second`."""
+    (one, other), ratios = in_turn(first, second, pairs)
+    print(f"{first_name} {one:.3f} s, {second_name} {other:.3f} s of CPU time (medians of {pairs} pairs)")
+    median = statistics.median(ratios)
+    print(f"speed {second_name} / {first_name}: median {median:.3f}, {ratios[0]:.3f} to {ratios[-1]:.3f}")
+    bound = lower_bound(ratios)
+    if bound:
+        print(f"95 %: at least {bound:.3f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("binaries", nargs=2, metavar="BINARY")
@@ -65,14 +76,11 @@ def main():
     parser.add_argument("--core", type=int, default=1)
     parser.add_argument("arguments", nargs="+")
     args = parser.parse_args()
-    runs = [lambda binary=binary: seconds(binary, args.arguments, args.core) for binary in args.binaries]
-    (before, after), ratios = in_turn(*runs, args.pairs)
+    before, after = (
+        lambda binary=binary: seconds(binary, args.arguments, args.core) for binary in args.binaries
+    )
     print(" ".join(args.arguments))
-    print(f"before {before:.3f} s, after {after:.3f} s of CPU time (medians of {args.pairs} pairs)")
-    print(f"speed after / before: median {statistics.median(ratios):.3f}, {ratios[0]:.3f} to {ratios[-1]:.3f}")
-    bound = lower_bound(ratios)
-    if bound:
-        print(f"95 %: at least {bound:.3f}")
+    compare("before", before, "after", after, args.pairs)
 
 
 if __name__ == "__main__":
