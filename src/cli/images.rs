@@ -125,15 +125,15 @@ struct PixelArgs {
     #[arg(long, value_name = "WxH:COLOR")]
     pad: Option<String>,
 
-    /// Colour channels of the output
+    /// Color channels of the output
     #[arg(long, value_name = "COLOR", value_parser = choice::<Color>(), default_value = "rgb")]
     color: Color,
 
-    /// Background colour for transparent pixels, if the output has no alpha
+    /// Background color for transparent pixels, if the output has no alpha
     #[arg(long, value_name = "COLOR", default_value = "white")]
     background: String,
 
-    /// Embedded colour profiles: convert pixels to sRGB, or ignore the profile
+    /// Embedded color profiles: convert pixels to sRGB, or ignore the profile
     #[arg(long, value_name = "POLICY", value_parser = choice::<Icc>(), default_value = "convert")]
     icc: Icc,
 

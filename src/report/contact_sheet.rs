@@ -17,7 +17,7 @@ const COLUMNS: u32 = 12;
 const SIDE: u32 = 160;
 /// Pixels between images.
 const GAP: u32 = 8;
-/// Background: a grey on which neither dark nor light images vanish.
+/// Background: a gray on which neither dark nor light images vanish.
 const BACKGROUND: u8 = 0x8a;
 
 /// Returns a PNG of up to 96 images of `split`, chosen by `seed`, in record order from left to right. Also returns the

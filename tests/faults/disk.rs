@@ -1,12 +1,12 @@
 //! Model of a disk that loses power.
 //!
-//! The model guarantees what a file system promises (POSIX and the documented behaviour of Linux file systems), and
+//! The model guarantees what a file system promises (POSIX and the documented behavior of Linux file systems), and
 //! nothing more:
 //!
 //! * The content of a file is durable as of its last `fsync` or `fdatasync`. Each block of 512 bytes that was written
 //!   later may be on the disk or not. The size may be the old one, the new one, or a multiple of 512 between them;
 //!   bytes that were never written read as zeros. If a block was written several times since the last sync, only the
-//!   last write is modelled.
+//!   last write is modeled.
 //! * A change of a directory (a created, renamed or removed entry) is durable after an `fsync` of this directory. A
 //!   rename is one change of two directories: both have it or neither does, and an `fsync` of either makes it durable.
 //! * An `fsync` of a file does not make its name durable, and an `fsync` of a directory does not do so for its own name
@@ -15,7 +15,7 @@
 //!   from some change on ([`Loss::Journal`]). There, any sync makes all earlier changes of directories durable, but not
 //!   the content of other files.
 //!
-//! Not modelled: disks that lose or alter what they have confirmed, and an `fsync` that fails.
+//! Not modeled: disks that lose or alter what they have confirmed, and an `fsync` that fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -136,7 +136,7 @@ pub enum FieldType {
     Float64,
     /// One encoded image (JPEG, PNG, …).
     Image,
-    /// One PNG file with the size of the record's image; its samples are classes or other values, not colours.
+    /// One PNG file with the size of the record's image; its samples are classes or other values, not colors.
     Mask,
     /// Index into [`Schema::class_names`].
     Label,

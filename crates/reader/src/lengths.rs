@@ -58,7 +58,7 @@ impl Split {
         self.check_length(record, length..length.saturating_add(1))
     }
 
-    /// Returns the record at `rank` after comparing it with its neighbours. The order is strict, by length and then by
+    /// Returns the record at `rank` after comparing it with its neighbors. The order is strict, by length and then by
     /// ordinal, so only the right record fits there: an altered index neither repeats nor omits a record.
     pub(super) fn ranked(&self, rank: u64) -> Result<u64> {
         self.check_range(rank)?;

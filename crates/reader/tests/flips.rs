@@ -129,7 +129,7 @@ fn flip_all(format: Format, kind: Kind, report: &Path) -> Vec<String> {
     for at in (0..len).filter(|&at| at < END_BYTES || at + END_BYTES >= len) {
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
-        // Neighbouring bytes get different bits flipped, so that all bits of lengths are covered.
+        // Neighboring bytes get different bits flipped, so that all bits of lengths are covered.
         let flipped = [byte[0] ^ 1 << (at * 5 % 8)];
         file.write_all_at(&flipped, at).unwrap();
         report.write_all_at(format!("byte {at:8}").as_bytes(), 0).unwrap();

@@ -11,7 +11,7 @@ use crate::report::svg::{self, plots_of};
 /// Maximum number of splits, fields and problems to list.
 const MAX_ROWS: usize = 20;
 
-/// Style of the summary. Colours derive from the text colour of the notebook, whose theme may differ from the system's.
+/// Style of the summary. Colors derive from the text color of the notebook, whose theme may differ from the system's.
 const STYLE: &str = include_str!("summary.css");
 
 /// Returns a compact description of a dataset as an HTML fragment, for `_repr_html_` in notebooks.

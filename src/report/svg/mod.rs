@@ -1,7 +1,7 @@
 //! SVG plots with axes, units and titles.
 //!
 //! All plots of a page have the same size, so that they fit side by side on a desktop and below each other on a phone.
-//! Colours are CSS classes with a dark variant.
+//! Colors are CSS classes with a dark variant.
 
 mod bars;
 mod curves;

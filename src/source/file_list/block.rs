@@ -48,7 +48,7 @@ impl OpenBlock {
         put(names, shared as u64);
         put_bytes(names, &file.origin.as_bytes()[shared..]);
         if in_origin {
-            // Counted from the start, so that it is the same for neighbours whose names differ in length.
+            // Counted from the start, so that it is the same for neighbors whose names differ in length.
             put(names, (file.origin.len() - relative.len()) as u64);
         } else {
             put_bytes(names, relative);

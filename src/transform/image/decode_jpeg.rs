@@ -51,7 +51,7 @@ pub(super) struct JpegRequest<'a> {
 }
 
 impl JpegRequest<'_> {
-    /// Decodes the file into `scratch.decoded`: as grey if grey is requested and the profile does not need colours,
+    /// Decodes the file into `scratch.decoded`: as gray if gray is requested and the profile does not need colors,
     /// otherwise as RGB. Returns true if damage was concealed, which only happens with the lenient option.
     ///
     /// CMYK is the exception: it is converted to RGB here, by the profile if that is a CMYK profile.

@@ -74,7 +74,7 @@ fn jpeg(pixels: &Pixels, quality: u8, subsampling: Subsampling) -> Result<Vec<u8
 }
 
 fn webp(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, Reject> {
-    // libwebp does not support grey images.
+    // libwebp does not support gray images.
     let widened: Vec<u8>;
     let encoder = match pixels.channels {
         1 => {

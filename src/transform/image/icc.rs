@@ -1,11 +1,11 @@
-//! Colour management: conversion of images with an embedded ICC profile to sRGB.
+//! Color management: conversion of images with an embedded ICC profile to sRGB.
 //!
 //! This module uses the crate `moxcms`, built without its SIMD code. That code uses fused multiply-add if the processor
 //! supports it, so pixels would depend on the machine. Files repeat the same few profiles, so the scratch of each
 //! thread caches the most recent ones in parsed form.
 //!
 //! A profile that cannot be read, or is for other channels than those of the image, is ignored, as in image viewers:
-//! the pixels are intact, only their colours are uncertain.
+//! the pixels are intact, only their colors are uncertain.
 
 use std::sync::Arc;
 
@@ -34,10 +34,10 @@ pub(super) enum ColorSpace {
 
 type Executor = Arc<dyn TransformExecutor<u8> + Send + Sync>;
 
-/// A conversion from the colours of a profile to sRGB.
+/// A conversion from the colors of a profile to sRGB.
 #[derive(Clone)]
 pub(super) enum ProfileConversion {
-    /// For grey: the sRGB level of each level.
+    /// For gray: the sRGB level of each level.
     Table(Arc<[u8; 256]>),
     /// For RGB, and for RGBA.
     Rgb(Executor, Executor),
@@ -137,7 +137,7 @@ impl ProfileConversion {
     }
 }
 
-/// Returns whether a conversion leaves a grid of sample colours unchanged.
+/// Returns whether a conversion leaves a grid of sample colors unchanged.
 fn is_identity(executor: &Executor) -> bool {
     const STEPS: [u8; 9] = [0, 32, 64, 96, 128, 160, 192, 224, 255];
     let mut colors = Vec::new();

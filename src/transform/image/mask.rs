@@ -14,7 +14,7 @@ use crate::sample::{Reject, RejectCode};
 
 impl ImageTransform {
     /// Converts the mask `file` of an image with `geometry`. The result is a PNG file with the same values, resized by
-    /// nearest neighbour, and with 0 in the padding.
+    /// nearest neighbor, and with 0 in the padding.
     ///
     /// # Errors
     ///

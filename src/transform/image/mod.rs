@@ -8,7 +8,7 @@
 //!           sniff, container, source   decode_*  resize    pixels          pixels  pixels  encode
 //! ```
 //!
-//! When a JPEG is resized to a JPEG without a change of colours, each component passes through these steps separately
+//! When a JPEG is resized to a JPEG without a change of colors, each component passes through these steps separately
 //! (`planar`).
 //!
 //! ```
@@ -17,7 +17,7 @@
 //!
 //! let options = ImageOptions { resize: "shorter:2".parse()?, ..ImageOptions::default() };
 //! let transform = ImageTransform::new(options)?;
-//! // A grey 4×3 bitmap of 24 bits per pixel.
+//! // A gray 4×3 bitmap of 24 bits per pixel.
 //! let mut bmp = b"BM\x5a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x04\0\0\0\x03\0\0\0\x01\0\x18\0".to_vec();
 //! bmp.resize(54, 0);
 //! bmp.resize(54 + 4 * 3 * 3, 128);

@@ -109,7 +109,7 @@ impl fmt::Display for Resize {
     }
 }
 
-/// A rectangle cropped from the centre of the resized image: `center:WxH`.
+/// A rectangle cropped from the center of the resized image: `center:WxH`.
 ///
 /// A side that is already shorter than requested is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl fmt::Display for Crop {
     }
 }
 
-/// An opaque colour, 8 bits per channel, sRGB.
+/// An opaque color, 8 bits per channel, sRGB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rgb(pub [u8; 3]);
 
@@ -185,7 +185,7 @@ impl fmt::Display for Rgb {
     }
 }
 
-/// A canvas on which the image is centred, as the last step: `WxH` or `WxH:COLOR` (black by default).
+/// A canvas on which the image is centerd, as the last step: `WxH` or `WxH:COLOR` (black by default).
 ///
 /// A side that is already longer than the canvas is unchanged: padding never crops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,7 +194,7 @@ pub struct Pad {
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// Colour of the area that the image does not cover.
+    /// Color of the area that the image does not cover.
     pub color: Rgb,
 }
 
@@ -268,9 +268,9 @@ word_choice! {
 }
 
 word_choice! {
-    /// The colour channels of the output.
+    /// The color channels of the output.
     Color, "colour mode", "rgb, gray or rgba":
-    /// Red, green and blue; transparency is blended with the background colour.
+    /// Red, green and blue; transparency is blended with the background color.
     #[default]
     Rgb = "rgb",
     /// One channel, BT.601 luma.
@@ -280,7 +280,7 @@ word_choice! {
 }
 
 word_choice! {
-    /// The handling of an embedded colour profile.
+    /// The handling of an embedded color profile.
     Icc, "profile policy", "convert or drop":
     /// Pixels are converted to sRGB.
     #[default]

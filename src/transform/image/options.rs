@@ -1,6 +1,6 @@
 //! The semantic options of the image transform: everything that affects pixels or filters images.
 //!
-//! They are serialised into the manifest and are part of the fingerprint; nothing operational belongs here.
+//! They are serialized into the manifest and are part of the fingerprint; nothing operational belongs here.
 
 use std::num::NonZeroU16;
 
@@ -27,11 +27,11 @@ pub struct ImageOptions {
     pub crop: Option<Crop>,
     /// Canvas for the image after the crop.
     pub pad: Option<Pad>,
-    /// Colour channels of the output.
+    /// Color channels of the output.
     pub color: Color,
-    /// Colour with which transparency is blended if the output has no alpha.
+    /// Color with which transparency is blended if the output has no alpha.
     pub background: Rgb,
-    /// Handling of an embedded colour profile.
+    /// Handling of an embedded color profile.
     pub icc: Icc,
     /// Handling of an animated file.
     pub animated: Animated,

@@ -64,7 +64,7 @@ pub(super) fn crop(source: &Pixels, rect: Rect, out: &mut Pixels) {
     }
 }
 
-/// Centres `source` on a canvas of `size`, filled with `color` (one value per channel).
+/// Centers `source` on a canvas of `size`, filled with `color` (one value per channel).
 pub(super) fn pad(source: &Pixels, size: Size, color: &[u8], out: &mut Pixels) {
     out.reshape(size, source.channels);
     for pixel in out.data.chunks_exact_mut(source.channels) {

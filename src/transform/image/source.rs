@@ -22,7 +22,7 @@ pub struct Header {
 }
 
 /// Maximum number of pixels per byte of a file. LZW reaches this ratio, and real pictures stay below it. Lossless WebP
-/// could exceed it, but only for an image of a single colour.
+/// could exceed it, but only for an image of a single color.
 const MAX_PIXELS_PER_BYTE: u64 = 4096;
 
 /// The same limit for TIFF, where an empty fax page takes one bit per row.

@@ -25,7 +25,7 @@ use crate::sample::{Reject, RejectCode};
 struct DecodedImage {
     /// The pixels are 1/`reduction` of the size of the file.
     reduction: u32,
-    /// Whether the colours of the file's pixels are already those of the output.
+    /// Whether the colors of the file's pixels are already those of the output.
     is_unchanged: bool,
     /// A profile that still has to be applied to the pixels.
     profile: Option<ProfileConversion>,
@@ -294,7 +294,7 @@ impl ImageTransform {
             Icc::Convert => file.icc.and_then(|icc| profiles.conversion(&icc, file.space)),
             Icc::Drop => None,
         };
-        // Before blending transparency, because the background colour is in sRGB.
+        // Before blending transparency, because the background color is in sRGB.
         if let Some(profile) = &profile {
             profile.apply(decoded);
         }
@@ -339,7 +339,7 @@ impl ImageTransform {
         Ok(())
     }
 
-    /// Returns the colour of the padding, in the channels of the output.
+    /// Returns the color of the padding, in the channels of the output.
     fn pad_color(&self, pixels: &Pixels) -> [u8; 4] {
         let Rgb(rgb) = self.options.pad.map_or(Rgb::BLACK, |pad| pad.color);
         let [r, g, b] = if pixels.channels == 1 { [luma(rgb); 3] } else { rgb };

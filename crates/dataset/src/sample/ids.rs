@@ -76,7 +76,7 @@ const SHARED_BYTES: usize = 1 << 16;
 /// Builder for the ids of consecutive documents, packed piece by piece.
 ///
 /// Short documents share a buffer of 64 KiB, which stays allocated as long as any of their ids are in use. Copy ids
-/// that live much longer than their neighbours ([`Ids::copy_of`]).
+/// that live much longer than their neighbors ([`Ids::copy_of`]).
 #[derive(Debug)]
 pub struct PackedIds {
     width: IdWidth,

@@ -84,7 +84,7 @@ fn equally_long(mut tried: Vec<Cutting>, last: Last) -> Vec<Cutting> {
     tried
 }
 
-/// Arranges up to [`CUTTINGS`] of them in a ring whose neighbours share few batches. The last is a neighbour of the
+/// Arranges up to [`CUTTINGS`] of them in a ring whose neighbors share few batches. The last is a neighbor of the
 /// first.
 fn ring(found: Vec<Cutting>) -> Vec<Cutting> {
     let fixed: Vec<Vec<(u64, u64)>> = found.iter().map(|cutting| fixed_batches(&cutting.buckets)).collect();
@@ -99,7 +99,7 @@ fn ring(found: Vec<Cutting>) -> Vec<Cutting> {
 }
 
 /// Builds a ring that starts with `first`. The next cutting is always the one that shares the fewest batches with its
-/// predecessor (and, if it is the last, with `first`). Also returns the number of batches that neighbours share in
+/// predecessor (and, if it is the last, with `first`). Also returns the number of batches that neighbors share in
 /// total.
 fn greedy_ring(first: usize, count: usize, shared: impl Fn(usize, usize) -> usize) -> (Vec<usize>, usize) {
     let (mut ring, mut at, mut total) = (vec![first], first, 0);

@@ -37,7 +37,7 @@ impl MicroBatch {
     }
 }
 
-/// Totals over the micro-batches of one step, for example to normalise a loss.
+/// Totals over the micro-batches of one step, for example to normalize a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StepTotals {
     /// Number of records, including repetitions.

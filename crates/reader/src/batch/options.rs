@@ -24,7 +24,7 @@ pub const DEFAULT_FIRST_BOUND: u64 = 16;
 /// Default number of global steps whose records are sorted together with [`BucketBy::Windows`].
 pub const DEFAULT_WINDOW_STEPS: u64 = 50;
 
-/// Default number of neighbouring records that a block shuffle keeps together.
+/// Default number of neighboring records that a block shuffle keeps together.
 pub const DEFAULT_BLOCK_RECORDS: u64 = 256;
 
 /// Default number of blocks whose records are mixed.
@@ -114,7 +114,7 @@ pub enum Shuffle {
     None,
     /// A full shuffle: any order is possible, a different one in each epoch.
     Full,
-    /// Keeps neighbouring records near each other, for disks and object stores: whole blocks are shuffled, then the
+    /// Keeps neighboring records near each other, for disks and object stores: whole blocks are shuffled, then the
     /// records of each group of blocks.
     Block {
         /// Records per block.

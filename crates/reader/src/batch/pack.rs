@@ -136,7 +136,7 @@ impl PackedStep {
         self.rows.iter().map(Row::tokens).sum()
     }
 
-    /// Returns the number of positions with a label when labels are next tokens, for example to normalise a loss.
+    /// Returns the number of positions with a label when labels are next tokens, for example to normalize a loss.
     pub fn labels(&self) -> u64 {
         self.rows.iter().map(Row::labels).sum()
     }

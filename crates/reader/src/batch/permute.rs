@@ -22,7 +22,7 @@ pub(super) enum Purpose {
     Steps = 1,
     /// Records of a bucket.
     Records = 2,
-    /// Blocks of neighbouring records.
+    /// Blocks of neighboring records.
     Blocks = 3,
     /// Records inside a group of blocks.
     Group = 4,
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Neighbours are separated: in a random order of `n`, two neighbours are on average `n / 3` apart.
+    /// Neighbors are separated: in a random order of `n`, two neighbors are on average `n / 3` apart.
     #[test]
     fn neighbours_are_separated() {
         for n in [100, 1000, 65_537, 10_000_000_019] {

@@ -1,4 +1,4 @@
-//! Sorted windows: several steps of the shuffled order, sorted by length so that neighbours have similar lengths.
+//! Sorted windows: several steps of the shuffled order, sorted by length so that neighbors have similar lengths.
 
 use std::cmp::Reverse;
 use std::ops::Range;

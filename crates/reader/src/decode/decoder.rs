@@ -48,7 +48,7 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// Decodes `part` of `image` into `out`, as `target` pixels of `channels` samples (1: grey, 3: RGB). A part of
+    /// Decodes `part` of `image` into `out`, as `target` pixels of `channels` samples (1: gray, 3: RGB). A part of
     /// whole pixels with the size of the target is not resampled. A JPEG is decoded at a reduced size if at least twice
     /// the target size remains in each direction.
     ///
@@ -194,7 +194,7 @@ impl Decoder {
     }
 }
 
-/// Returns the pixel format for grey or RGB output.
+/// Returns the pixel format for gray or RGB output.
 fn jpeg_format(channels: usize) -> PixelFormat {
     if channels == 1 { PixelFormat::Gray } else { PixelFormat::Rgb }
 }
@@ -249,7 +249,7 @@ fn copy_rect(
     Ok(())
 }
 
-/// Expands grey samples to three equal samples.
+/// Expands gray samples to three equal samples.
 fn spread(out: &mut [u8], row: &[u8]) {
     for (pixel, &v) in out.as_chunks_mut::<3>().0.iter_mut().zip(row) {
         *pixel = [v; 3];

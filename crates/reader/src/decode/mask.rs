@@ -35,7 +35,7 @@ pub struct Palette {
 }
 
 impl Mask {
-    /// Decodes the PNG file `bytes` completely and verifies its checksums. Grey samples of fewer than 8 bits are scaled
+    /// Decodes the PNG file `bytes` completely and verifies its checksums. Gray samples of fewer than 8 bits are scaled
     /// to 0 to 255.
     ///
     /// # Errors

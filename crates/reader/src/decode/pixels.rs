@@ -69,7 +69,7 @@ pub struct Pixels {
     pub width: u32,
     /// Number of rows.
     pub height: u32,
-    /// Samples per pixel: 1 for grey, 3 for RGB, 4 for RGBA.
+    /// Samples per pixel: 1 for gray, 3 for RGB, 4 for RGBA.
     pub channels: usize,
 }
 

@@ -31,7 +31,7 @@ impl SourceRegion {
     }
 }
 
-/// Resamples `part` of `source` to `target` pixels in `out`, which has exactly the size needed. RGBA colours are
+/// Resamples `part` of `source` to `target` pixels in `out`, which has exactly the size needed. RGBA colors are
 /// weighted by their alpha. `source` is not modified; it is mutable only to reduce the compiled code, see
 /// `resize_typed`.
 pub fn resize(

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::options::{Crop, ImageOptions};
 use crate::split_mix;
 
-/// Attempts before the random crop falls back to the centre, as in torchvision.
+/// Attempts before the random crop falls back to the center, as in torchvision.
 const TRIES: usize = 10;
 /// Separates these random numbers from others that are derived from the same seed.
 const PURPOSE: u64 = 0x696d_6167_6573;
@@ -44,7 +44,7 @@ impl View {
     }
 }
 
-/// Returns the centre of an image in the shape of the crop: left, top, width and height. If the image is smaller than
+/// Returns the center of an image in the shape of the crop: left, top, width and height. If the image is smaller than
 /// the crop, it is the part that covers the crop when enlarged.
 fn center(width: u32, height: u32, crop_width: u32, crop_height: u32) -> (f64, f64, f64, f64) {
     if crop_width <= width && crop_height <= height {

@@ -362,7 +362,7 @@ impl Loader {
         self.micro_batches
     }
 
-    /// Returns the batch plan, which has the content of any step on any rank, for example to normalise a loss. `None`
+    /// Returns the batch plan, which has the content of any step on any rank, for example to normalize a loss. `None`
     /// for packed rows.
     pub fn batch_plan(&self) -> Option<&BatchPlan<Split>> {
         match &*self.plan {

@@ -140,7 +140,7 @@ pub enum ImageLayout {
 /// Samples per pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Channels {
-    /// 3: red, green, blue. Grey images have three equal samples; an alpha channel is dropped.
+    /// 3: red, green, blue. Gray images have three equal samples; an alpha channel is dropped.
     #[default]
     Rgb,
     /// 1: luma (BT.601).
@@ -163,7 +163,7 @@ pub enum Crop {
     /// The whole image: the images of a batch must have one size.
     #[default]
     None,
-    /// The centre. An image that is smaller in one direction is first enlarged, just enough to cover the crop.
+    /// The center. An image that is smaller in one direction is first enlarged, just enough to cover the crop.
     Center {
         /// Pixels.
         height: u32,
@@ -189,7 +189,7 @@ impl Crop {
     /// torchvision's default ratio.
     pub const RATIO: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
 
-    /// Returns a centre crop of `height` × `width`.
+    /// Returns a center crop of `height` × `width`.
     pub fn center(height: u32, width: u32) -> Self {
         Crop::Center { height, width }
     }

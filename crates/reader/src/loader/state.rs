@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::batch::{Layout, PackState, PlanState};
 
 /// State of a [`Loader`](super::Loader): the batches that were returned, not those that are prepared. Equal on all
-/// ranks that have returned the same number of batches; threads and prefetch are not part of it. It serialises to a few
+/// ranks that have returned the same number of batches; threads and prefetch are not part of it. It serializes to a few
 /// hundred bytes of JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,6 +1,6 @@
 //! SVG pictures: the timeline of a run and the curve of a sweep.
 //!
-//! Colours are CSS classes with a dark variant, so the same file suits light and dark pages.
+//! Colors are CSS classes with a dark variant, so the same file suits light and dark pages.
 
 mod sweep;
 mod timeline;
@@ -27,7 +27,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// Hues and lightnesses of workers: distinct for neighbours, dark enough for white text. `page/view.js` has the same
+/// Hues and lightnesses of workers: distinct for neighbors, dark enough for white text. `page/view.js` has the same
 /// list.
 const COLOURS: [(u32, u32); 10] = [
     (212, 50),
@@ -42,7 +42,7 @@ const COLOURS: [(u32, u32); 10] = [
     (4, 52),
 ];
 
-/// Fill colour for everything that belongs to a worker.
+/// Fill color for everything that belongs to a worker.
 pub(crate) fn worker_fill(worker: u32) -> String {
     let (hue, lightness) = COLOURS[worker as usize % COLOURS.len()];
     let lightness = lightness - 8 * (worker / COLOURS.len() as u32 % 3);

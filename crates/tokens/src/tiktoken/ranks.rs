@@ -8,7 +8,7 @@
 //!
 //! Proof: assume that the merges so far were in the order of their ranks. Before a merge to T, all merges of lower rank
 //! inside its bytes are done, and none crossed its ends. So the merge joins what the bytes of T become in isolation: A
-//! and B. The next merge also has a higher rank. If it produced a token U, and U and a neighbour formed a token V of
+//! and B. The next merge also has a higher rank. If it produced a token U, and U and a neighbor formed a token V of
 //! lower rank than U, then V would already have been joined from *its* two tokens.
 
 use std::collections::HashMap;

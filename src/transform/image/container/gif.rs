@@ -7,7 +7,7 @@ const EXTENSION: u8 = 0x21;
 const IMAGE: u8 = 0x2c;
 const TRAILER: u8 = 0x3b;
 
-/// Returns the size of a colour table in bytes, from the flags byte that declares it.
+/// Returns the size of a color table in bytes, from the flags byte that declares it.
 fn color_table_bytes(flags: u8) -> usize {
     if flags & 0x80 == 0 { 0 } else { 3 << ((flags & 7) + 1) }
 }

@@ -90,7 +90,7 @@ pub(in crate::transform::image) struct MarkerSegment<'a> {
 
 impl MarkerSegment<'_> {
     /// Returns whether the segment can be removed without changing pixels. JFIF and Adobe segments cannot: they
-    /// determine the interpretation of colours.
+    /// determine the interpretation of colors.
     pub(in crate::transform::image) fn is_metadata(&self) -> bool {
         match self.marker {
             APP0 => !self.payload.starts_with(b"JFIF\0"),

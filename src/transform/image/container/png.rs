@@ -53,7 +53,7 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
 /// Maximum expansion ratio of deflate.
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
-/// Returns the bits per pixel, from the depth and the colour type in the header.
+/// Returns the bits per pixel, from the depth and the color type in the header.
 fn bits_per_pixel(bytes: &[u8]) -> u64 {
     let (depth, color_type) = (bytes.get(24).copied().unwrap_or(1), bytes.get(25).copied().unwrap_or(0));
     let channels = match color_type {

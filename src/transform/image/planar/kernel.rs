@@ -54,7 +54,7 @@ impl FilterKernel {
         match self.filter {
             Filter::Lanczos3 => {
                 let at = distance * RESOLUTION as f32;
-                // The point below `at`. If `at` is itself a point, either neighbour interval is correct.
+                // The point below `at`. If `at` is itself a point, either neighbor interval is correct.
                 let n = nearest(at - 0.5);
                 match self.points.get(n as usize..n as usize + 2) {
                     Some(points) => points[0] + (points[1] - points[0]) * (at - n as f32),

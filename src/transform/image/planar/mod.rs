@@ -29,7 +29,7 @@ use super::source::CheckedImage;
 
 /// Pixels per chroma sample of the output, in each direction.
 const CHROMA_SPREAD: u32 = 2;
-/// The value of a chroma sample without colour.
+/// The value of a chroma sample without color.
 const NO_COLOR: u8 = 128;
 
 /// Buffers that are reused from one image to the next.

@@ -1,7 +1,7 @@
 //! Positions of the output samples in the components of the file.
 //!
-//! A sample represents the pixels that it covers, and its centre is their centre. Decoders interpret half-resolution
-//! chroma the same way. Colours therefore do not shift: neither relative to luma nor by the resize, the crop or the
+//! A sample represents the pixels that it covers, and its center is their center. Decoders interpret half-resolution
+//! chroma the same way. Colors therefore do not shift: neither relative to luma nor by the resize, the crop or the
 //! rotation.
 
 use dsconvert_jpeg::{Region, StoredPlane};
@@ -114,7 +114,7 @@ mod tests {
         StoredPlane { samples: &[], stride: width, left: 0, top: 0, width, height, spread }
     }
 
-    /// The centre of every chroma sample is between the two luma samples that it covers, in the file and in the output.
+    /// The center of every chroma sample is between the two luma samples that it covers, in the file and in the output.
     #[test]
     fn chroma_samples_are_centred_on_their_pixels() {
         for orientation in (1..=8).filter_map(Orientation::from_tag) {

@@ -11,7 +11,7 @@ pub(super) const GROUP: usize = 16;
 
 const ONE: i32 = 1 << WEIGHT_BITS;
 
-/// Positions of the samples of a resampled row or column in its source. The centre of sample `n` of `count` is at
+/// Positions of the samples of a resampled row or column in its source. The center of sample `n` of `count` is at
 /// `first + n × step`. Source sample `i` of `length` spans `i` to `i + 1`. A negative step mirrors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct SampleAxis {
@@ -54,7 +54,7 @@ impl Weights {
         let mut exact = vec![0.0; stride];
         for (n, values) in weights.values.chunks_exact_mut(stride).enumerate() {
             let center = axis.first + n as f64 * axis.step;
-            // Samples whose centre is inside the kernel. The conversion saturates negative numbers to zero.
+            // Samples whose center is inside the kernel. The conversion saturates negative numbers to zero.
             let start = ((center - reach + 0.5) as usize).min(axis.length.saturating_sub(1));
             let end =
                 ((center + reach + 0.5) as usize).clamp(start + 1, axis.length.max(1)).min(start + stride);

@@ -43,7 +43,7 @@ pub(super) fn progressive(width: u32, height: u32) -> Vec<u8> {
     encoder(&picture(width, height), width, height).progressive(true).encode().unwrap()
 }
 
-/// Creates a CMYK or YCCK file of one colour.
+/// Creates a CMYK or YCCK file of one color.
 pub(super) fn cmyk(inks: [u8; 4], space: ColorSpace, adobe: bool) -> Vec<u8> {
     let data = inks.repeat(16 * 16);
     Encoder::new(&data, 16, 16, PixelFormat::Cmyk)
@@ -159,7 +159,7 @@ pub(super) fn bmp(width: u32, height: i32, rows: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// Creates a little-endian grey TIFF of 2×2 pixels whose first directory links to a next one at `next`.
+/// Creates a little-endian gray TIFF of 2×2 pixels whose first directory links to a next one at `next`.
 pub(super) fn tiff(orientation: u16, next: u32) -> Vec<u8> {
     let entries: [(u16, u16, u32, u32); 9] = [
         (0x0100, 3, 1, 2),

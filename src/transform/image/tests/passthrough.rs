@@ -191,7 +191,7 @@ fn profiles_are_converted_unless_dropped() {
     let converted = pixel(&raw(&tagged, &[]), 4, 4);
     assert!(converted[0] < 90, "{converted:?}");
     assert!(near(pixel(&raw(&tagged, &[("icc", "drop")]), 4, 4), [100, 180, 100], 3));
-    // A resize gives the same colours.
+    // A resize gives the same colors.
     let resized = raw(&tagged, &[("resize", "longer:4")]);
     assert!(near(pixel(&resized, 2, 2), converted, 2));
 }

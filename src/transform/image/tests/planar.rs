@@ -9,7 +9,7 @@ use super::super::source::CheckedImage;
 use super::files::*;
 use super::*;
 
-/// Creates a picture of slow waves in all colours: any shift, even by half a chroma pixel, changes colours.
+/// Creates a picture of slow waves in all colors: any shift, even by half a chroma pixel, changes colors.
 fn waves(width: u32, height: u32) -> Vec<u8> {
     let mut out = Vec::new();
     for y in 0..height {

@@ -1,5 +1,5 @@
 //! Decodes masks into the array of a batch. They are cropped and flipped like their images, and resized by nearest
-//! neighbour.
+//! neighbor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -19,7 +19,7 @@ fn size(i: u64, equal: bool) -> (u32, u32) {
     if equal { (40, 30) } else { (30 + (i * 7 % 40) as u32, 20 + (i * 11 % 50) as u32) }
 }
 
-/// Returns a split of `count` photographs, every fourth of them grey. Image `broken` is truncated.
+/// Returns a split of `count` photographs, every fourth of them gray. Image `broken` is truncated.
 fn photos(dir: &Path, count: u64, equal: bool, broken: Option<u64>) -> Split {
     photos_in(dir, Format::Arrow, count, equal, broken)
 }

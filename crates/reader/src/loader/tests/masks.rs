@@ -26,7 +26,7 @@ fn classes(i: u64) -> Vec<u8> {
     (0..SIZE.1).flat_map(|y| (0..SIZE.0).map(move |x| class(x, y))).collect()
 }
 
-/// Returns a split whose images show the classes in grey, with the masks `seg` (missing in every third record) and
+/// Returns a split whose images show the classes in gray, with the masks `seg` (missing in every third record) and
 /// `deep` (16 bits), and the image `twin`. The mask `seg` of record `broken` is truncated.
 fn split(dir: &Path, broken: Option<u64>) -> Split {
     let extra = vec![

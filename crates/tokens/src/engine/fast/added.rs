@@ -3,7 +3,7 @@
 //! As in the reference, tokens that are not `normalized` are first searched for in the raw text, then the others in
 //! each normalized piece between them. Among several matches, the leftmost wins, then the longest. A special token that
 //! is not parsed still counts as a match, so that no shorter token inside it matches. Tokens that depend on their
-//! neighbours (`single_word`, `lstrip`, `rstrip`) are rare; the reference encodes documents that contain one.
+//! neighbors (`single_word`, `lstrip`, `rstrip`) are rare; the reference encodes documents that contain one.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use tokenizers::{NormalizedString, Normalizer};
@@ -141,7 +141,7 @@ impl AddedTokens {
         self.tokens.is_none()
     }
 
-    /// Returns whether every token lies inside a word and does not depend on its neighbours.
+    /// Returns whether every token lies inside a word and does not depend on its neighbors.
     pub(super) fn are_in_words(&self) -> bool {
         let declines = |actions: &[Action]| actions.contains(&Action::Decline);
         self.tokens.as_ref().is_none_or(|(_, actions)| !self.has_spaces && !declines(actions))

@@ -72,7 +72,7 @@ impl ByteLevel {
         })
     }
 
-    /// Appends the ids of a piece, which is split independently of its neighbours.
+    /// Appends the ids of a piece, which is split independently of its neighbors.
     fn split(&self, piece: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), EngineStop> {
         match self.pre_tokenizer.pattern {
             Pattern::Gpt2 => self.words::<Gpt2<false>>(piece, words, out),

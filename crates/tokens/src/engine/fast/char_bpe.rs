@@ -15,7 +15,7 @@ use crate::outline::METASPACE;
 
 /// A space, which also represents [`METASPACE`] in [`Neighbours`].
 const SPACE: u32 = b' ' as u32;
-/// Bits of the hash of a pair of neighbours beyond ASCII; the bitmap has 32 KiB.
+/// Bits of the hash of a pair of neighbors beyond ASCII; the bitmap has 32 KiB.
 const HASH_BITS: u32 = 18;
 
 /// A character-level BPE model.

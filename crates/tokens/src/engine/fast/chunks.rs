@@ -9,7 +9,7 @@
 //!   decomposition, which reorders marks but never across one of these.
 //! * **Metaspace** (SentencePiece models: T5, XLM-R) and pre-tokenizers that drop white space: at a single space
 //!   between two stable characters, or at several spaces if they are collapsed or dropped. A stable character joins no
-//!   neighbour in a grapheme cluster (the unit of the `Precompiled` normalizer), and its normalized form neither starts
+//!   neighbor in a grapheme cluster (the unit of the `Precompiled` normalizer), and its normalized form neither starts
 //!   nor ends with a space. The text after the space starts a word, as the start of a text usually does; if the latter
 //!   does not, the first chunk is not cached.
 //!
@@ -89,7 +89,7 @@ impl ChunkEncoder {
         });
         match result {
             Err(EngineStop::Failed(error)) => Err(error),
-            // Cannot occur, because no token depends on its neighbours.
+            // Cannot occur, because no token depends on its neighbors.
             Ok(()) | Err(EngineStop::NeedsReference) => Ok(()),
         }
     }

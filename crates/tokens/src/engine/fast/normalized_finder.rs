@@ -35,7 +35,7 @@ impl NormalizedFinder {
     }
 
     /// Returns the special tokens that the reference would parse in `text`. Returns `None` if the reference has to
-    /// search for them: a token in the text depends on its neighbours, or a step of the normalizer might produce more
+    /// search for them: a token in the text depends on its neighbors, or a step of the normalizer might produce more
     /// than `most` bytes.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ mod tests {
     ];
 
     /// Tokenizers of all families with special tokens of every kind. `neighbours`: also those that depend on their
-    /// neighbours.
+    /// neighbors.
     fn finders(neighbours: bool) -> Vec<(&'static str, Reference, NormalizedFinder)> {
         let mut values = families::values();
         // Normalizers that make texts longer, and one that the fast engines do not implement.
