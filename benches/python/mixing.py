@@ -54,7 +54,7 @@ def main():
     parser.add_argument("--max-tokens", type=int, default=16_384)
     parser.add_argument("--micro-batches", type=int, default=1)
     args = parser.parse_args()
-    print("| records | `max_waste` | batches | padding | identical batches | neighbours that meet again |")
+    print("| records | `max_waste` | batches | padding | identical batches | neighbors that meet again |")
     print("|---|---|---|---|---|---|")
     for records in (4_000, 40_000):
         lengths = lengths_of(args, records)

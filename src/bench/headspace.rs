@@ -321,7 +321,7 @@ impl Headspace {
     fn model_summary(&self) -> String {
         let best = &self.loading.best;
         let mut text = format!(
-            "stop here: optimise the model; with {}, free loading would save only {}",
+            "stop here: optimize the model; with {}, free loading would save only {}",
             workers(best.workers),
             percent(best.gain)
         );
@@ -375,7 +375,7 @@ mod tests {
     fn fast_loading_yields_the_verdict_model() {
         let found = Headspace::of(&options(100.0, 4), ("a", &trace(10)), None, None).unwrap();
         assert_eq!((found.verdict, found.loading.workers_enough), ("model", 1));
-        assert!(found.summary.starts_with("stop here: optimise the model"), "{}", found.summary);
+        assert!(found.summary.starts_with("stop here: optimize the model"), "{}", found.summary);
         assert!((found.loading.workers[0].gain - 10.0 / 110.0).abs() < 1e-9);
     }
 

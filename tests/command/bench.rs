@@ -399,7 +399,7 @@ fn headspace_reports_the_bottleneck() {
         (&fast["verdict"], &fast["against"], &fast["padding"]),
         (&"model".into(), &Value::Null, &Value::Null)
     );
-    assert!(fast["summary"].as_str().unwrap().starts_with("stop here: optimise the model"));
+    assert!(fast["summary"].as_str().unwrap().starts_with("stop here: optimize the model"));
     let text = run("headspace", &paths, &format!("{options} --step-ms 0.001")).exits(0).stdout;
     assert!(text.contains("free loading would save") && text.contains("verdict"), "{text}");
 }

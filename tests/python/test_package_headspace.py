@@ -74,7 +74,7 @@ def test_loading_that_overlaps_the_device_costs_nothing(clock):
     # next() takes 100 ms in each step, and the device is busy all the time.
     report = measure(clock, 0.1, 0.12, waits=False)
     assert report.wait_ms == pytest.approx(100) and report.gain == pytest.approx(0)
-    assert report.verdict == "loading is not the bottleneck: optimise the model instead"
+    assert report.verdict == "loading is not the bottleneck: optimize the model instead"
     report = measure(clock, 0.24, 0.12, waits=False)
     assert report.gain == pytest.approx(0.5)
 

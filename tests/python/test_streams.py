@@ -29,7 +29,7 @@ def test_keys_are_in_schema_order(corpus_in, photos_in):
 
 
 def test_protobuf_messages_are_canonical(kind, photos_in, corpus_in, protobuf):
-    """Python's own serialisation of each message gives back the bytes of the shard: nothing unknown, nothing extra."""
+    """Python's own serialization of each message gives back the bytes of the shard: nothing unknown, nothing extra."""
     from google.protobuf import proto
 
     dataset = (photos_in if kind == "images" else corpus_in)("protobuf")

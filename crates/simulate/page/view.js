@@ -29,7 +29,7 @@
       options: presetOptions({ load: constant(350) }) },
     { name: "High variance", about: "The mean is still 2 s. The regular stall is gone, the bottleneck is not: a slow batch holds back finished ones, and the model waits even longer.",
       options: presetOptions({ load: { shape: "lognormal", mean_ns: 2000 * MS, cv: 0.5 } }) },
-    { name: "Desynchronised", about: "The workers start one after another. The long stall becomes a short one before every batch; the total is the same.",
+    { name: "Desynchronized", about: "The workers start one after another. The long stall becomes a short one before every batch; the total is the same.",
       options: presetOptions({ stagger_ns: Math.round(2000 * MS / 7) }) },
     { name: "Converted dataset", about: "Decoding and resizing were done once, offline: loading is 20 times faster, and two workers are enough.",
       options: presetOptions({ load: constant(100), workers: 2 }) },

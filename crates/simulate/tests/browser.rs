@@ -101,7 +101,7 @@ fn write(dir: &Path) {
         "Balanced": 293,
         "Twice as fast": 296,
         "High variance": count(&seed(Options { load: drawn(2000, Shape::Lognormal, 0.5), ..base(1.0) })),
-        "Desynchronised": count(&seed(Options { stagger_ns: 285_714_286, ..base(2000.0) })),
+        "Desynchronized": count(&seed(Options { stagger_ns: 285_714_286, ..base(2000.0) })),
         "Converted dataset": count(&Options::new(100.0, 100.0, 2).unwrap()),
     });
     let expected = json!({ "pages": found, "pictures": pictures, "presets": presets });

@@ -173,7 +173,7 @@ impl FromStr for Rgb {
             _ => hex(text.strip_prefix('#').unwrap_or(text)),
         }
         .ok_or_else(|| {
-            not_accepted("colour", text, "white, black, gray or six hexadecimal digits such as #7f7f7f")
+            not_accepted("color", text, "white, black, gray or six hexadecimal digits such as #7f7f7f")
         })
     }
 }
@@ -269,7 +269,7 @@ word_choice! {
 
 word_choice! {
     /// The color channels of the output.
-    Color, "colour mode", "rgb, gray or rgba":
+    Color, "color mode", "rgb, gray or rgba":
     /// Red, green and blue; transparency is blended with the background color.
     #[default]
     Rgb = "rgb",

@@ -131,14 +131,14 @@ class HeadspaceReport:
         low = self.gain if self.gain_interval is None else self.gain_interval[0]
         high = self.gain if self.gain_interval is None else self.gain_interval[1]
         if high < SMALL_GAIN:
-            return "loading is not the bottleneck: optimise the model instead"
+            return "loading is not the bottleneck: optimize the model instead"
         if low <= 0:
             return (
                 f"unclear: loading costs between nothing and {high:.1%} of the training time; measure more steps, or "
                 "measure on an otherwise idle machine"
             )
         if self.gain < SMALL_GAIN:
-            return f"loading costs little, {self.gain:.1%} of the training time: optimise the model instead"
+            return f"loading costs little, {self.gain:.1%} of the training time: optimize the model instead"
         return f"loading costs {self.gain:.1%} of the training time{self._remedy()}"
 
     def _remedy(self) -> str:

@@ -278,7 +278,7 @@ class Loader(Epochs):
         return None if last is None else BatchInfo(*last)
 
     def totals(self) -> StepTotals | None:
-        """Returns the totals of all ranks in the step of the last batch, for example to normalise a loss."""
+        """Returns the totals of all ranks in the step of the last batch, for example to normalize a loss."""
         totals = self._handle().totals()
         return None if totals is None else StepTotals(*totals)
 

@@ -234,7 +234,7 @@ impl BatchOptions {
         match &self.bucket {
             BucketBy::Length(_) if matches!(self.shuffle, Shuffle::Block { .. }) => {
                 return Err(Error::usage(
-                    "a block shuffle keeps neighbouring records together, but buckets by length separate them",
+                    "a block shuffle keeps neighboring records together, but buckets by length separate them",
                 )
                 .help("use sorted windows with a block shuffle, or a full shuffle with buckets by length"));
             }

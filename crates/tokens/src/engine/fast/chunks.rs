@@ -120,7 +120,7 @@ impl CachedChunks {
         let tokenizer = parts.reference.parts();
         let (raw, normalized) = AddedTokens::both(tokenizer, parts.parse_special)?;
         if !normalized.are_in_words() {
-            return Err("added tokens in the normalized text depend on their neighbours".to_owned());
+            return Err("added tokens in the normalized text depend on their neighbors".to_owned());
         }
         let (normalizer, pre_tokenizer) = (&parts.outline.normalizer, &parts.outline.pre_tokenizer);
         let words = Words::read(pre_tokenizer).ok_or("the pre-tokenizer is not supported")?;
