@@ -3,7 +3,7 @@
 //!
 //! The text is most of a line, and removing its escapes is most of the work. `serde_json` copies a string with escapes
 //! twice, first into memory that grows. [`Members::quick`] reads requested strings by itself (see [`string`]) and leaves
-//! all other values to `serde_json`. The whole conversion of source code is then 1.09 times as fast to Parquet, and 1.14
+//! all other values to `serde_json`. The whole conversion of source code is then 1.09 times as fast to Parquet, and 1.18
 //! times to msgpack (`benches/python/json_strings.py`).
 
 use std::borrow::Cow;

@@ -26,6 +26,10 @@ mod avx2 {
     /// Bytes that are examined at once.
     const WINDOW: usize = 64;
 
+    /// Maximum number of bytes allocated at first for what follows the first escape of a string. The rest of the line may
+    /// be much longer than the string.
+    const FIRST_BYTES: usize = 16 << 10;
+
     pub(super) struct ReadString<'a> {
         pub(super) v3: V3,
         pub(super) line: &'a str,
@@ -49,28 +53,37 @@ mod avx2 {
             if *bytes.get(at)? == b'"' {
                 return Some((Cow::Borrowed(&line[..at]), &line[at + 1..]));
             }
-            // An escape sequence is longer than its character, so this memory never grows.
-            let mut text = Vec::with_capacity(bytes.len() + WINDOW);
-            text.extend_from_slice(&bytes[..at]);
+            let mut text = vec![0; bytes.len().min(at + FIRST_BYTES) + 2 * WINDOW];
+            let mut len = at;
+            text[..len].copy_from_slice(&bytes[..at]);
             loop {
                 match *bytes.get(at)? {
                     b'"' => break,
-                    b'\\' => at += 1 + unescape(&line[at + 1..], &mut text)?,
+                    b'\\' => {
+                        let (sequence, char) = unescape(&line[at + 1..], text.get_mut(len..)?)?;
+                        at += 1 + sequence;
+                        len += char;
+                    }
                     // A control character, or the end of the line.
                     _ => return None,
                 }
                 loop {
-                    // Copying a whole window, then removing the rest, is faster than copying a number of bytes.
+                    // Copying a whole window, of which only the plain bytes count, is faster than copying a number of
+                    // bytes.
+                    if text.len() < len + 2 * WINDOW {
+                        text.resize(2 * text.len(), 0);
+                    }
                     let window = window(bytes, at);
                     let plain = plain_bytes(v3, &window);
-                    text.extend_from_slice(&window);
-                    text.truncate(text.len() - WINDOW + plain);
+                    *text.get_mut(len..)?.first_chunk_mut()? = window;
                     at += plain;
+                    len += plain;
                     if plain < WINDOW {
                         break;
                     }
                 }
             }
+            text.truncate(len);
             Some((Cow::Owned(String::from_utf8(text).ok()?), &line[at + 1..]))
         }
     }
@@ -118,21 +131,21 @@ mod avx2 {
         escapes
     };
 
-    /// Appends the character of the escape sequence at the start of `rest`, after its backslash. Returns the size of
-    /// the sequence in bytes.
+    /// Writes the character of the escape sequence at the start of `rest`, after its backslash, to the start of `text`.
+    /// Returns the sizes of the sequence and of the character in bytes.
     #[inline(always)]
-    fn unescape(rest: &str, text: &mut Vec<u8>) -> Option<usize> {
+    fn unescape(rest: &str, text: &mut [u8]) -> Option<(usize, usize)> {
         let kind = *rest.as_bytes().first()?;
         match ESCAPES[usize::from(kind)] {
             0 if kind == b'u' => {
                 let (char, bytes) = unescape_unicode(&rest[1..])?;
-                text.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
-                Some(1 + bytes)
+                let char = char.encode_utf8(text.get_mut(..4)?).len();
+                Some((1 + bytes, char))
             }
             0 => None,
             char => {
-                text.push(char);
-                Some(1)
+                *text.first_mut()? = char;
+                Some((1, 1))
             }
         }
     }
