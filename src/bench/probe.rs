@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::permutation::Permutation;
-use super::raw_file::{RawFile, open};
+use super::raw_file::RawFile;
 use super::residency::Residency;
 use crate::error::Result;
+use crate::storage::open_file;
 use crate::threads;
 
 /// Size of a sequential read, in bytes.
@@ -85,7 +86,7 @@ impl ProbeReader {
             if self.open.len() >= OPEN_FILES {
                 self.open.pop_first();
             }
-            let Some(Ok(opened)) = files.get(file).map(|raw| open(&raw.path)) else { return 0 };
+            let Some(Ok(opened)) = files.get(file).map(|raw| open_file(&raw.path, true)) else { return 0 };
             self.open.insert(file, opened);
         }
         self.buffer.resize(bytes as usize, 0);

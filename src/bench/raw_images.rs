@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::batch::{BatchWorker, DeliveredShape, LoadedBatch, Stopwatch};
-use super::raw_file::{RawFile, open};
+use super::raw_file::RawFile;
+use crate::storage::open_file;
 use crate::transform::image::{ImageScratch, ImageTransform};
 
 /// A folder of images.
@@ -32,7 +33,7 @@ pub(super) struct RawImageWorker<'a> {
 
 /// Reads a whole file into `bytes`, and returns the nanoseconds spent on opening and on reading it.
 fn read(path: &Path, bytes: &mut Vec<u8>, lap: &mut Stopwatch) -> Result<(u64, u64), String> {
-    let mut file = open(path).map_err(|e| format!("cannot be opened: {e}"))?;
+    let mut file = open_file(path, true).map_err(|e| format!("cannot be opened: {e}"))?;
     let open = lap.ns();
     bytes.clear();
     file.read_to_end(bytes).map_err(|e| format!("cannot be read: {e}"))?;

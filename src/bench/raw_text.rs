@@ -12,7 +12,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::batch::{BatchWorker, DeliveredShape, IdRows, LoadedBatch, Stopwatch};
-use super::raw_file::{RawFile, open};
+use super::raw_file::RawFile;
 use crate::error::{Error, Result};
 use crate::sample::Reject;
 use crate::source::PlannedFile;
@@ -21,6 +21,7 @@ use crate::source::json_line::WantedFields;
 use crate::source::stream::{Broken, Stream};
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, FileKind, Format};
+use crate::storage::open_file;
 use crate::transform::text::{Scratch, Tokenizer};
 
 /// Number of bytes to read at a time while locating documents.
@@ -211,7 +212,7 @@ impl RawTextWorker<'_> {
                 if self.open.len() >= OPEN_FILES {
                     self.open.pop_first();
                 }
-                let opened = open(&file.path).map_err(|e| format!("cannot be opened: {e}"))?;
+                let opened = open_file(&file.path, true).map_err(|e| format!("cannot be opened: {e}"))?;
                 self.open.insert(place.file, opened);
             }
             out.stages.open += lap.ns();

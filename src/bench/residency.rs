@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 
-use super::raw_file::open;
+use crate::storage::open_file;
 
 /// Maximum number of files to examine, evenly spaced.
 const MAX_FILES: usize = 2000;
@@ -84,7 +84,7 @@ impl Residency {
 /// Asks the kernel to drop `files` from the page cache. Pages that are mapped or not yet written stay, so only
 /// [`Residency`] shows what was dropped.
 pub(super) fn evict<'a>(files: impl Iterator<Item = &'a Path>) {
-    for file in files.filter_map(|path| open(path).ok()) {
+    for file in files.filter_map(|path| open_file(path, true).ok()) {
         // Newly written pages are dropped only once they are on the disk.
         let _ = rustix::fs::fdatasync(&file);
         let _ = fadvise(&file, 0, None, Advice::DontNeed);

@@ -1,7 +1,7 @@
 //! Errors about missing fields and columns.
 
 use crate::error::Error;
-use crate::suggest::nearest;
+use crate::suggest::did_you_mean;
 
 /// Maximum number of names that a message lists.
 const SHOWN_NAMES: usize = 20;
@@ -31,10 +31,7 @@ pub(crate) fn quoted(names: &[impl AsRef<str>]) -> String {
 
 /// Returns a suggestion of the name in `there` that was probably meant.
 pub(crate) fn suggestion(wanted: &str, there: &[&str]) -> String {
-    match nearest(wanted, there) {
-        Some(name) => format!("did you mean {name:?}?"),
-        None => "name one of these".to_owned(),
-    }
+    did_you_mean(wanted, there).unwrap_or_else(|| "name one of these".to_owned())
 }
 
 #[cfg(test)]

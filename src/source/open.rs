@@ -2,13 +2,11 @@
 //!
 //! Only regular files are read, and opening a FIFO or a device never blocks.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -16,7 +14,7 @@ use super::opened::OpenedFile;
 use super::planned::{PlannedFile, changed, modified_ns};
 use super::{remote, retried};
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::ObjectUrl;
+use crate::storage::{ObjectUrl, open_file};
 
 /// Buffer size for reading a file in pieces, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -178,13 +176,7 @@ fn with_help(error: Error) -> Error {
 }
 
 fn open(path: &Path, follow_links: bool) -> Result<File> {
-    // Without this flag, opening a FIFO would wait for a writer.
-    let mut flags = OFlags::NONBLOCK;
-    if !follow_links {
-        flags |= OFlags::NOFOLLOW;
-    }
-    let open = || OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
-    retried(open).map_err(|e| {
+    retried(|| open_file(path, follow_links)).map_err(|e| {
         let is_link = !follow_links && e.raw_os_error() == Some(Errno::LOOP.raw_os_error());
         let is_device = e.raw_os_error() == Some(Errno::NXIO.raw_os_error());
         match (is_link, is_device) {

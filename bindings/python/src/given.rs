@@ -3,7 +3,7 @@
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::Split;
 use dsconvert::schema::Kind;
-use dsconvert::suggest::nearest;
+use dsconvert::suggest::did_you_mean;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -84,7 +84,7 @@ impl<'a> Given<'a> {
         match self.values.keys().find(|name| !names.contains(&name.as_str())) {
             Some(name) => {
                 let error = Error::usage(format!("unknown option {name}"));
-                Err(with_suggestion(error, nearest(name, names)))
+                Err(with_help(error, did_you_mean(name, names)))
             }
             None => Ok(()),
         }
@@ -110,7 +110,7 @@ impl<'a> Given<'a> {
             let expected = expected::<T>();
             let words: Vec<&str> = expected.split('"').skip(1).step_by(2).collect();
             let error = Error::usage(format!("{name} cannot be {value}: expected {expected}"));
-            with_suggestion(error, value.as_str().and_then(|word| nearest(word, &words)))
+            with_help(error, value.as_str().and_then(|word| did_you_mean(word, &words)))
         })
     }
 
@@ -138,9 +138,9 @@ impl<'a> Given<'a> {
     }
 }
 
-fn with_suggestion(error: Error, meant: Option<&str>) -> Error {
-    match meant {
-        Some(name) => error.help(format!("did you mean {name:?}?")),
+fn with_help(error: Error, help: Option<String>) -> Error {
+    match help {
+        Some(help) => error.help(help),
         None => error,
     }
 }

@@ -256,13 +256,30 @@ impl Error {
 
 /// Ends an iterator after its first error.
 pub fn until_error<T>(results: impl Iterator<Item = Result<T>>) -> impl Iterator<Item = Result<T>> {
-    let mut left = Some(results);
+    chain_until_error(std::iter::once(Ok(results)))
+}
+
+/// Chains the items of all groups in order, up to and including the first error.
+pub(crate) fn chain_until_error<T, G: Iterator<Item = Result<T>>>(
+    mut groups: impl Iterator<Item = Result<G>>,
+) -> impl Iterator<Item = Result<T>> {
+    let mut current: Option<G> = None;
+    let mut failed = false;
     std::iter::from_fn(move || {
-        let next = left.as_mut()?.next();
-        if !matches!(next, Some(Ok(_))) {
-            left = None;
+        while !failed {
+            if let Some(item) = current.as_mut().and_then(Iterator::next) {
+                failed = item.is_err();
+                return Some(item);
+            }
+            match groups.next()? {
+                Ok(group) => current = Some(group),
+                Err(e) => {
+                    failed = true;
+                    return Some(Err(e));
+                }
+            }
         }
-        next
+        None
     })
 }
 

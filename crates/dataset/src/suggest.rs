@@ -6,6 +6,11 @@ pub fn nearest<'a>(wanted: &str, there: &[&'a str]) -> Option<&'a str> {
     (near.0 <= 1 + wanted.chars().count() / 4).then_some(near.1)
 }
 
+/// Asks whether the name in `there` was meant that [`nearest`] finds.
+pub fn did_you_mean(wanted: &str, there: &[&str]) -> Option<String> {
+    nearest(wanted, there).map(|name| format!("did you mean {name:?}?"))
+}
+
 /// Returns the Levenshtein distance between `a` and `b`, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().collect();

@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(clipped_token(b"a\xff\xe2\x82b", 3), b"a\xff\xe2");
         let token = |text: &str| ShownToken { bytes: Some(text.as_bytes().into()), special: false };
         assert_eq!(shown(&token(&"x".repeat(40))), format!("<bdi class=\"token\">{}</bdi>", "x".repeat(40)));
-        // Two bytes per character: the cut was once in the middle of a character.
+        // The cut counts characters, not bytes.
         let long = format!("a{}", "日".repeat(100));
         assert_eq!(shown(&token(&long)), format!("<bdi class=\"token\">a{}…</bdi>", "日".repeat(39)));
     }

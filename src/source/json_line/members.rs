@@ -15,8 +15,8 @@ use serde_json::Value as Json;
 
 use super::{MemberPath, string};
 
-/// Maximum number of brackets and braces that open in a value that [`Members::quick`] reads. `serde_json` limits the
-/// nesting of a line to 128, but here it sees only the value.
+/// Maximum number of brackets and braces that open in a list or object that [`Members::quick`] reads. `serde_json`
+/// limits the nesting of a line to 128, but here it sees only the value.
 const QUICK_OPENINGS: usize = 100;
 
 /// The members of a line that may be or contain a requested field, each name once: of several values, the last counts.
@@ -126,9 +126,11 @@ impl<'a> Rest<'a> {
         let mut values = serde_json::Deserializer::from_str(self.0).into_iter();
         let value = values.next()?.ok()?;
         let (json, rest) = self.0.split_at_checked(values.byte_offset())?;
-        let openings = json.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
         self.0 = rest;
-        (openings <= QUICK_OPENINGS).then_some(value)
+        // Strings may be long, and have no nesting.
+        let is_nested = json.starts_with(['[', '{']);
+        let openings = || json.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
+        (!is_nested || openings() <= QUICK_OPENINGS).then_some(value)
     }
 
     /// Reads the content of a string and its closing quote.
@@ -359,6 +361,12 @@ mod tests {
             }
             assert_quick(&format!("{{\"id\": 7, \"text\": {written}, \"other\": 1}}"));
         }
+    }
+
+    #[test]
+    fn brackets_in_a_string_are_no_nesting() {
+        let brackets = "[{".repeat(QUICK_OPENINGS);
+        assert_quick(&format!("{{\"other\": \"{brackets}\", \"id\": 1, \"text\": \"{brackets}\"}}"));
     }
 
     #[test]

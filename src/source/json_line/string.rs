@@ -119,7 +119,7 @@ mod avx2 {
         (stops(first) | stops(second) << 32).trailing_zeros() as usize
     }
 
-    /// The character that an escape sequence of two bytes stands for, by its second byte; otherwise 0.
+    /// The characters of escape sequences of two bytes, by the second byte. All other entries are 0.
     const ESCAPES: [u8; 256] = {
         let mut escapes = [0; 256];
         let pairs = *b"\"\"\\\\//b\x08f\x0cn\nr\rt\t";

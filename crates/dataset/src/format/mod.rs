@@ -297,28 +297,3 @@ pub fn flatbuffer_limits(bytes: &[u8]) -> VerifierOptions {
         ..VerifierOptions::default()
     }
 }
-
-/// Chains the items of all groups in order, up to and including the first error.
-#[cfg(any(feature = "arrow", feature = "parquet"))]
-fn chain_until_error<T, G: Iterator<Item = Result<T>>>(
-    mut groups: impl Iterator<Item = Result<G>>,
-) -> impl Iterator<Item = Result<T>> {
-    let mut current: Option<G> = None;
-    let mut failed = false;
-    std::iter::from_fn(move || {
-        while !failed {
-            if let Some(item) = current.as_mut().and_then(Iterator::next) {
-                failed = item.is_err();
-                return Some(item);
-            }
-            match groups.next()? {
-                Ok(group) => current = Some(group),
-                Err(e) => {
-                    failed = true;
-                    return Some(Err(e));
-                }
-            }
-        }
-        None
-    })
-}

@@ -1,16 +1,16 @@
 //! Random access to the bytes of a committed file.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::OFlags;
 
 use super::map::map;
 #[cfg(feature = "remote")]
 use super::objects::RemoteFile;
+use super::paths::open_file;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Access method for dataset files.
@@ -44,11 +44,7 @@ impl Blob {
     /// is a symbolic link, because no file listed by a dataset is one.
     pub fn open(path: &Path, access: Access, expected_bytes: Option<u64>) -> Result<Self> {
         let fail = |e| Error::io("open", path, e);
-        // Opening a FIFO would otherwise block until there is a writer.
-        let mut flags = OFlags::NONBLOCK;
-        flags.set(OFlags::NOFOLLOW, expected_bytes.is_some());
-        let flags = flags.bits().cast_signed();
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(fail)?;
+        let file = open_file(path, expected_bytes.is_none()).map_err(fail)?;
         let meta = file.metadata().map_err(fail)?;
         if !meta.is_file() {
             return Err(Error::new(ErrorKind::Io, "this is not a regular file")

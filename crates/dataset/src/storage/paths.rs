@@ -1,9 +1,12 @@
 //! Paths inside a dataset, and durable operations on them.
 
 use std::ffi::OsString;
-use std::fs::{File, FileType, Metadata};
+use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::dirs::{contained, for_each_entry, remove_tree};
 use crate::error::{Error, ErrorKind, Result};
@@ -44,6 +47,14 @@ pub fn stat(path: &Path) -> Result<Option<Metadata>> {
 /// Returns the metadata of `path` itself, without following symbolic links, or `None` if it does not exist.
 pub fn lstat(path: &Path) -> Result<Option<Metadata>> {
     found(path, std::fs::symlink_metadata(path))
+}
+
+/// Opens a file to read. A FIFO is opened without waiting for a writer; callers check what they opened. Without
+/// `follow_links`, the last component must not be a symbolic link.
+pub fn open_file(path: &Path, follow_links: bool) -> io::Result<File> {
+    let mut flags = OFlags::NONBLOCK;
+    flags.set(OFlags::NOFOLLOW, !follow_links);
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
 fn found(path: &Path, metadata: io::Result<Metadata>) -> Result<Option<Metadata>> {
@@ -212,7 +223,19 @@ pub fn is_empty_dir(dir: &Path) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
+    use rustix::fs::{CWD, Mode, mknodat};
+
     use super::*;
+
+    #[test]
+    fn a_fifo_does_not_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jpg");
+        mknodat(CWD, &path, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert_eq!(open_file(&path, true).unwrap().read(&mut [0; 8]).unwrap(), 0);
+    }
 
     #[test]
     fn a_directory_created_concurrently_can_be_listed() {

@@ -186,9 +186,7 @@ impl Decoder {
         decoder.set_limits(other::limits(decoded)).map_err(other::reject)?;
         let color_type = decoder.color_type();
         let decoded = usize::try_from(decoded).map_err(|_| other::too_large())?;
-        self.samples.clear();
-        self.samples.try_reserve_exact(decoded).map_err(|_| other::too_large())?;
-        self.samples.resize(decoded, 0);
+        other::fill_zeros(&mut self.samples, decoded)?;
         decoder.read_image(&mut self.samples).map_err(other::reject)?;
         to_8_bits(&self.samples, color_type, image.size, &mut self.whole)
     }

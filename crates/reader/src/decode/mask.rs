@@ -68,8 +68,7 @@ impl Mask {
             .transpose()?;
         let bytes = reader.output_buffer_size().ok_or_else(super::other::too_large)?;
         let mut data = Vec::new();
-        data.try_reserve_exact(bytes).map_err(|_| super::other::too_large())?;
-        data.resize(bytes, 0);
+        super::other::fill_zeros(&mut data, bytes)?;
         reader.next_frame(&mut data).map_err(|e| reject(error(e)))?;
         reader.finish().map_err(|e| reject(error(e)))?;
         let bits = depth as usize;

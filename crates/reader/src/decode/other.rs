@@ -41,6 +41,14 @@ pub fn open(
     })
 }
 
+/// Replaces the content of `buffer` with `bytes` zeros. The size may come from a hostile file.
+pub fn fill_zeros(buffer: &mut Vec<u8>, bytes: usize) -> Result<(), Reject> {
+    buffer.clear();
+    buffer.try_reserve_exact(bytes).map_err(|_| too_large())?;
+    buffer.resize(bytes, 0);
+    Ok(())
+}
+
 /// Returns the reject for output that exceeds the memory limit.
 pub fn too_large() -> Reject {
     Reject::new(RejectCode::TooLarge, "decoding it would exceed the memory limit")

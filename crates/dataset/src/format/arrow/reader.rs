@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 
 use super::batch::ArrowBatch;
 use crate::arrow_footer::{ArrowFooter, BatchLocation};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, chain_until_error};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
-use crate::format::{Placed, Scan, ShardReader, chain_until_error};
+use crate::format::{Placed, Scan, ShardReader};
 use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::Blob;

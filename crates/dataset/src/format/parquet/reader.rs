@@ -19,10 +19,10 @@ use ::parquet::file::reader::{ChunkReader, Length};
 use bytes::Bytes;
 
 use super::guard;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, chain_until_error};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
 use crate::format::rows::DecodedRows;
-use crate::format::{Placed, Scan, ShardReader, chain_until_error};
+use crate::format::{Placed, Scan, ShardReader};
 use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::Blob;
