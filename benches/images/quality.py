@@ -34,8 +34,8 @@ def lanczos(length, target):
     """Returns the matrix that resizes `length` samples to `target`."""
     scale = length / target
     stretch = max(scale, 1.0)
-    centres = (np.arange(target) + 0.5) * scale
-    x = (np.arange(length)[None, :] + 0.5 - centres[:, None]) / stretch
+    centers = (np.arange(target) + 0.5) * scale
+    x = (np.arange(length)[None, :] + 0.5 - centers[:, None]) / stretch
     weights = np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
     return weights / weights.sum(1, keepdims=True)
 

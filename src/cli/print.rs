@@ -49,12 +49,12 @@ pub(super) fn is_closed(error: &Error) -> bool {
 
 /// Prints a note.
 pub(super) fn note(message: impl Display) {
-    labelled(&Style::new().bold(), "note:", message);
+    labeled(&Style::new().bold(), "note:", message);
 }
 
 /// Prints a warning: something may be unintended, or failed without ending the command.
 pub(super) fn warning(message: impl Display) {
-    labelled(&AnsiColor::Yellow.on_default().bold(), "warning:", message);
+    labeled(&AnsiColor::Yellow.on_default().bold(), "warning:", message);
 }
 
 /// Prints an error and its remedy.
@@ -67,7 +67,7 @@ pub(super) fn progress(line: impl Display) {
     put(&format!("{line}\n"));
 }
 
-fn labelled(style: &Style, label: &str, message: impl Display) {
+fn labeled(style: &Style, label: &str, message: impl Display) {
     put(&format!("{style}{label}{style:#} {message}\n"));
 }
 

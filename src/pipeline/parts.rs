@@ -18,7 +18,7 @@ use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
 use super::run::{Report, commit};
 use super::selection::{Selection, ranges_of};
-use super::stop::Stop;
+use super::stop::{Stop, replace_resume};
 use super::text::{TextConversion, TextJob};
 use super::timing::Phase;
 use super::unit_dirs::{CheckLevel, UnitDirs};
@@ -128,7 +128,7 @@ fn convert_units(
                 remote.remove_work()?;
                 return Ok(PartReport::committed(manifest));
             }
-            return Err(with_part_help(error));
+            return Err(replace_resume(error, "run the same part again"));
         }
     }
     if let Some(remote) = place.remote()
@@ -149,16 +149,6 @@ fn convert_units(
     })
 }
 
-/// Replaces the help of errors, which mentions `--resume`: parts do not have this option.
-fn with_part_help(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::NotCommitted | ErrorKind::Interrupted(_) => {
-            error.help("the finished units are kept: run the same part again")
-        }
-        _ => error,
-    }
-}
-
 /// Commits the dataset if all units of the plan in `out` are finished.
 ///
 /// # Errors
@@ -176,7 +166,7 @@ pub fn merge(
 ) -> Result<Report> {
     let existing = Existing::Resume(resume);
     commit_units(out, scratch, max_rejects, threads, existing, progress, stop)
-        .map_err(|error| adapt_help(error, out))
+        .map_err(|error| adapt_help(replace_resume(error, "merge again"), out))
 }
 
 fn commit_units(

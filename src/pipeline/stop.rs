@@ -5,13 +5,32 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use crate::error::{Error, ErrorKind, Result};
 
+/// Says in a help text how to continue a run. Commands without the option `resume` replace it with
+/// [`replace_resume`].
+pub(super) const RESUME: &str = "run the same command with `resume`";
 /// Help for an error caused by a bug.
 const BUG_HELP: &str = "this is a bug in dsconvert: please report it, with this message and the command; the finished \
-                        units are kept, and the same command with `resume` continues";
+                        units are kept: run the same command with `resume`";
 
-/// Adds help about resuming to an internal error. Other errors are returned unchanged.
+/// Adds help about resuming to an error of a run that keeps its finished units.
 pub(super) fn resumable(error: Error) -> Error {
-    if error.kind() == ErrorKind::Internal { error.help(BUG_HELP) } else { error }
+    match (error.kind(), error.remedy()) {
+        (ErrorKind::Internal, _) => error.help(BUG_HELP),
+        (ErrorKind::Io, None) => error.help(format!("the finished units are kept: {RESUME}")),
+        (ErrorKind::Io, Some(help)) if !help.contains("`resume`") => {
+            let help = format!("{help}; then {RESUME}");
+            error.help(help)
+        }
+        _ => error,
+    }
+}
+
+/// Replaces [`RESUME`] in the help of an error.
+pub(super) fn replace_resume(error: Error, how: &str) -> Error {
+    match error.remedy().map(|help| help.replace(RESUME, how)) {
+        Some(help) => error.help(help),
+        None => error,
+    }
 }
 
 /// A request to stop a run early, because of a signal or a bug. Finished work is kept.
@@ -57,7 +76,39 @@ impl Stop {
             (Some(bug), _) => Err(bug),
             (None, None) => Ok(()),
             (None, Some(signal)) => Err(Error::new(ErrorKind::Interrupted(signal), "stopped before the end")
-                .help("run the same command with `resume` to continue")),
+                .help(format!("{RESUME} to continue"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_writing_say_how_to_continue() {
+        let help = |error: Error| error.remedy().map(str::to_owned);
+        let io = |help: Option<&str>| {
+            let error = Error::new(ErrorKind::Io, "no space");
+            resumable(match help {
+                Some(help) => error.help(help),
+                None => error,
+            })
+        };
+        assert_eq!(
+            help(io(None)).unwrap(),
+            "the finished units are kept: run the same command with `resume`"
+        );
+        let other = Some("choose another `scratch`");
+        assert_eq!(
+            help(io(other)).unwrap(),
+            "choose another `scratch`; then run the same command with `resume`"
+        );
+        assert_eq!(
+            help(replace_resume(io(other), "merge again")).unwrap(),
+            "choose another `scratch`; then merge again"
+        );
+        assert_eq!(help(io(Some("start with `resume`"))).unwrap(), "start with `resume`");
+        assert_eq!(help(resumable(Error::new(ErrorKind::Corrupt, "x"))), None);
     }
 }

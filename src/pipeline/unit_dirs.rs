@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::stop::Stop;
+use super::stop::{RESUME, Stop};
 use super::unit_result::{RESULT_NAME, UnitResult, UnitShard, UnitSplit, UnitState, shard_path};
 use super::workers::{FILE_THREADS, Workers, for_all};
 use crate::error::{Error, Result};
@@ -139,7 +139,7 @@ impl UnitDirs {
     pub(super) fn unusable(&self, unit: u32, why: &str) -> Error {
         Error::corrupt(format!("unit {unit} cannot be committed: {why}"))
             .at_path(self.done(unit))
-            .help("run the same command with `resume`: the unit is converted again")
+            .help(format!("{RESUME}: the unit counts as unfinished"))
     }
 
     /// Reads the result of `unit` without checking its other files.

@@ -11,7 +11,7 @@ use super::memory::Shares;
 use super::progress::Progress;
 use super::publish::{Remote, UPLOADS};
 use super::schedule::{FailedUnits, SchedulerContext, run};
-use super::stop::Stop;
+use super::stop::{RESUME, Stop};
 use super::timing::Phase;
 use super::unit::UnitSink;
 use super::unit_dirs::{CheckLevel, UnitDirs};
@@ -166,7 +166,7 @@ fn all_failures(failed: FailedUnits, units: usize) -> Option<Error> {
             "{count} of {units} units failed, because sources could not be read; the first failure: {first}"
         ),
     )
-    .help("the finished units are kept: fix the cause, then run the same command with `resume`");
+    .help(format!("the finished units are kept: fix the cause, then {RESUME}"));
     if let Some(path) = place.path {
         error = error.at_path(path);
     }

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn matches_are_labelled_from_the_first_wildcard_on() {
+    fn matches_are_labeled_from_the_first_wildcard_on() {
         let dir = tempfile::tempdir().unwrap();
         for file in ["b/x.txt", "a/x.txt", "a/notes.md", "a/.hidden.txt", "a/deep/y.txt", "[z].txt"] {
             let path = dir.path().join(file);

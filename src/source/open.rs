@@ -19,7 +19,7 @@ use crate::storage::{ObjectUrl, open_file};
 /// Buffer size for reading a file in pieces, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
 /// Help for a source that cannot be read.
-const READ_HELP: &str = "make the file readable, then run the same command with `resume`";
+const READ_HELP: &str = "make the file readable";
 /// Paths of inherited files, which may be pipes that a shell has opened.
 const INHERITED: [&str; 3] = ["/dev/stdin", "/dev/fd", "/proc/self/fd"];
 

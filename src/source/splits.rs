@@ -178,11 +178,11 @@ impl Splits {
         warnings: &mut Vec<Warning>,
     ) {
         if self.by != SplitBy::SourceLabel && labels.len() > 1 && of_labels.iter().any(Option::is_some) {
-            let labelled = |is_split: bool| {
+            let labeled = |is_split: bool| {
                 let of_kind = labels.iter().zip(of_labels).filter(|(_, split)| split.is_some() == is_split);
                 of_kind.map(|(label, _)| label.clone()).collect()
             };
-            warnings.push(Warning::MixedSourceLabels { splits: labelled(true), others: labelled(false) });
+            warnings.push(Warning::MixedSourceLabels { splits: labeled(true), others: labeled(false) });
         }
         let mut unusual = BTreeMap::new();
         let mut strays = BTreeSet::new();

@@ -182,7 +182,7 @@ fn samples_are_seeded_and_classes_are_counted() {
         assert_eq!(train["classes"][name], count);
         assert!(text.contains(&format!("{name} {count}")), "{name} {count}: {text}");
     }
-    assert_eq!((&train["unlabelled"], &train["labels_read"]), (&0.into(), &29.into()));
+    assert_eq!((&train["unlabeled"], &train["labels_read"]), (&0.into(), &29.into()));
 }
 
 #[test]

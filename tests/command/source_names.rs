@@ -84,7 +84,7 @@ fn splits_of_text_come_from_the_names_of_folders_and_files() {
 }
 
 #[test]
-fn sources_labelled_as_splits_become_splits() {
+fn sources_labeled_as_splits_become_splits() {
     let dir = tempfile::tempdir().unwrap();
     documents(dir.path(), &["a.jsonl", "b.jsonl", "c/x.jsonl"]);
     run_text(dir.path(), &["train=a.jsonl", "validation=b.jsonl", "test=c", "--out", "out"]).exits(0);

@@ -142,7 +142,7 @@ fn a_damaged_file_keeps_the_documents_before_the_damage_and_is_one_reject() {
 }
 
 #[test]
-fn mislabelled_damaged_and_bomb_files_are_one_reject_each() {
+fn mislabeled_damaged_and_bomb_files_are_one_reject_each() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("t");
     std::fs::create_dir(&source).unwrap();
@@ -246,7 +246,7 @@ fn unsuitable_columns_and_options_are_refused_before_anything_is_written() {
 }
 
 #[test]
-fn sources_can_be_patterns_lists_and_labelled_paths() {
+fn sources_can_be_patterns_lists_and_labeled_paths() {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in
         [("b/2.txt", "b2"), ("a/1.txt", "a1"), ("a/3.txt", "a3"), ("a/skip.md", "no"), ("odd", "odd")]

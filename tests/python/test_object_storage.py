@@ -175,5 +175,5 @@ def test_options_that_do_not_apply_are_refused(tmp_path):
     assert os.listdir(tmp_path) == []
     with pytest.raises(dsconvert.UsageError, match="cache_dir"):
         dsconvert.open("s3://bucket/x", cache_bytes=1)
-    with pytest.raises(dsconvert.UsageError, match="colour"):
-        dsconvert.open("s3://bucket/x", storage_options={"colour": "red"})
+    with pytest.raises(dsconvert.UsageError, match="color"):
+        dsconvert.open("s3://bucket/x", storage_options={"color": "red"})

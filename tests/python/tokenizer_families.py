@@ -59,7 +59,7 @@ NORMALIZED = [
     AddedToken("<Dog>", special=False, normalized=True),
     AddedToken("caf\u00e9", special=False, normalized=True),
 ]
-NEIGHBOURS = [
+NEIGHBORS = [
     AddedToken("<mask>", special=True, normalized=False, lstrip=True),
     AddedToken("<right>", special=False, normalized=False, rstrip=True),
     AddedToken("quick", special=False, normalized=True, single_word=True),
@@ -338,7 +338,7 @@ FAMILIES = {
     # Byte-level BPE.
     "gpt2": lambda: byte_level(use_regex=True),
     "gpt-neox": lambda: byte_level(use_regex=True, normalizer=N.NFC(), more=NORMALIZED),
-    "roberta": lambda: byte_level(use_regex=True, prefix_space=True, more=NEIGHBOURS),
+    "roberta": lambda: byte_level(use_regex=True, prefix_space=True, more=NEIGHBORS),
     "starcoder": lambda: byte_level([Digits(individual_digits=True)], use_regex=True),
     "smollm": lambda: byte_level([Digits(individual_digits=True)], use_regex=True, normalizer=N.NFC()),
     "numbers": lambda: byte_level([r"\p{N}"], use_regex=True),
@@ -354,7 +354,7 @@ FAMILIES = {
     "llama2-added": lambda: char_bpe(PREPEND, added=[*PLAIN, *NORMALIZED]),
     "gemma": lambda: char_bpe(N.Replace(" ", META), Split(" ", "merged_with_previous"), splits=False, added=PLAIN[:3]),
     "mistral": lambda: char_bpe(None, Metaspace(prepend_scheme="first", split=False), splits=False),
-    "metaspace-always": lambda: char_bpe(None, Metaspace(), added=[*PLAIN, *NEIGHBOURS]),
+    "metaspace-always": lambda: char_bpe(None, Metaspace(), added=[*PLAIN, *NEIGHBORS]),
     "bigbird": bigbird,
     "bigbird-unfused": lambda: bigbird(fuse_unk=False),
     "bigbird-no-unknown": lambda: bigbird(unk_token=None, fuse_unk=False),
@@ -365,7 +365,7 @@ FAMILIES = {
     # WordPiece.
     "bert-uncased": lambda: wordpiece(N.BertNormalizer()),
     "bert-cased": lambda: wordpiece(N.BertNormalizer(lowercase=False), added=PLAIN),
-    "bert-accents": lambda: wordpiece(N.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False), added=NEIGHBOURS),
+    "bert-accents": lambda: wordpiece(N.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False), added=NEIGHBORS),
     "bert-other": lambda: wordpiece(N.Sequence([N.NFKC(), N.Lowercase(), N.Strip()]), pre_tokenizers.Whitespace(), added=NORMALIZED),
     # Unigram.
     "unigram": unigram,
@@ -373,7 +373,7 @@ FAMILIES = {
     "unigram-by-length": lambda: unigram(score=by_length, added=PLAIN),
     "t5": lambda: unigram(in_order(nmt_nfkc(), replace({"Regex": " {2,}"}, " ")), added=PLAIN),
     "xlm-r": lambda: unigram(trained_charsmap(), Sequence(XLM_R), added=MASK),
-    "xlm-r-neighbours": lambda: unigram(nmt_nfkc(), Sequence(XLM_R), added=NEIGHBOURS),
+    "xlm-r-neighbors": lambda: unigram(nmt_nfkc(), Sequence(XLM_R), added=NEIGHBORS),
     "camembert": lambda: unigram(trained_charsmap(), Sequence(XLM_R), added=MASK),
     "pegasus": lambda: unigram(trained_charsmap(), Sequence(XLM_R), added=PLAIN),
     "nllb": lambda: unigram(in_order(trained_charsmap(), collapse(" ")), added=MASK, score=tied),
@@ -402,4 +402,4 @@ FAMILIES = {
 }
 
 # Families without a fast engine, which the reference encodes.
-WITHOUT_ENGINE = {"bert-accents", "unigram-sentence", "xlm-r-neighbours"}
+WITHOUT_ENGINE = {"bert-accents", "unigram-sentence", "xlm-r-neighbors"}

@@ -6,10 +6,10 @@
   const MAX_PAGE_BATCHES = 20000;
   const SVG = "http://www.w3.org/2000/svg";
   const byId = (id) => document.getElementById(id);
-  const COLOURS = [[212, 50], [24, 46], [152, 36], [268, 56], [340, 50], [190, 38], [46, 38], [300, 42], [100, 34], [4, 52]];
+  const COLORS = [[212, 50], [24, 46], [152, 36], [268, 56], [340, 50], [190, 38], [46, 38], [300, 42], [100, 34], [4, 52]];
   const fillOf = (worker) => {
-    const [hue, lightness] = COLOURS[worker % COLOURS.length];
-    return `hsl(${hue} 62% ${lightness - 8 * (Math.floor(worker / COLOURS.length) % 3)}%)`;
+    const [hue, lightness] = COLORS[worker % COLORS.length];
+    return `hsl(${hue} 62% ${lightness - 8 * (Math.floor(worker / COLORS.length) % 3)}%)`;
   };
 
   const given = JSON.parse(byId("options").textContent);

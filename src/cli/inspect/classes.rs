@@ -54,13 +54,13 @@ impl ClassCounts {
     /// Prints the classes of a split.
     pub(super) fn print(&self, split: &str, records: u64, out: &mut impl Write) -> io::Result<()> {
         let Some(found) = self.splits.get(split).filter(|found| found.read > 0) else { return Ok(()) };
-        let LabelCounts { counts, unlabelled, read } = found;
+        let LabelCounts { counts, unlabeled, read } = found;
         if !self.names.is_empty() {
             let text = summary::class_counts(&self.names, |label| counts.get(label).copied().unwrap_or(0));
             writeln!(out, "  {text}")?;
         }
-        if *unlabelled > 0 {
-            writeln!(out, "  {} without a label", plural(*unlabelled, "record"))?;
+        if *unlabeled > 0 {
+            writeln!(out, "  {} without a label", plural(*unlabeled, "record"))?;
         }
         if *read < records {
             writeln!(out, "  (counted in {})", plural(*read, "evenly spaced record"))?;
@@ -68,7 +68,7 @@ impl ClassCounts {
         Ok(())
     }
 
-    /// Returns the description as JSON, with `classes`, `unlabelled` and `labels_read` in each split.
+    /// Returns the description as JSON, with `classes`, `unlabeled` and `labels_read` in each split.
     pub(super) fn add_to(&self, description: &Description) -> Result<Json> {
         let json = serde_json::to_value(description);
         let mut json = json.map_err(|e| Error::not_serialized("the description", e))?;
@@ -77,7 +77,7 @@ impl ClassCounts {
                 let classes: Map<String, Json> =
                     self.names.iter().cloned().zip(found.counts.iter().map(|count| json!(count))).collect();
                 split.insert("classes".to_owned(), Json::Object(classes));
-                split.insert("unlabelled".to_owned(), json!(found.unlabelled));
+                split.insert("unlabeled".to_owned(), json!(found.unlabeled));
                 split.insert("labels_read".to_owned(), json!(found.read));
             }
         }

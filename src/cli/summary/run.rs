@@ -110,9 +110,9 @@ fn add_classes(lines: &mut Lines, manifest: &Manifest, totals: &Totals) {
         ));
     }
     let all: u64 = manifest.splits.values().map(|split| split.records).sum();
-    let unlabelled = all.saturating_sub(totals.labels.values().sum());
-    if unlabelled > 0 {
-        lines.add(format!("  {} without a label", plural(unlabelled, "record")));
+    let unlabeled = all.saturating_sub(totals.labels.values().sum());
+    if unlabeled > 0 {
+        lines.add(format!("  {} without a label", plural(unlabeled, "record")));
     }
 }
 

@@ -204,10 +204,10 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     if tables.is_empty() {
         let (files, skipped) = (listing.files, listing.skipped);
         // Without folders that could be classes, `--classes` names the classes of samples.
-        let is_labelled = tars
+        let is_labeled = tars
             && options.layout != Layout::Labels
             && images_among(&files, options, false).iter().all(|f| is_tar(&f.origin));
-        let class_names = options.classes.clone().filter(|_| is_labelled);
+        let class_names = options.classes.clone().filter(|_| is_labeled);
         let (image_fields, mut fields) = match tars {
             true => (image_fields(&files, options)?, tar_fields(class_names.is_some())),
             false => (Vec::new(), Vec::new()),

@@ -12,7 +12,7 @@ pub(super) struct ImageRecord {
     pub(super) image: Bytes,
     pub(super) width: u32,
     pub(super) height: u32,
-    /// The class, or null for an unlabelled image; `None` if the dataset has no labels.
+    /// The class, or null for an unlabeled image; `None` if the dataset has no labels.
     pub(super) label: Option<Value>,
     /// Fields that only some datasets have, in the order of the schema.
     pub(super) extra_values: Vec<Value>,

@@ -8,7 +8,7 @@ use super::remote::Remote;
 use super::transfer::for_all;
 use crate::error::{Error, Result};
 use crate::pipeline::output::WORK_NAME;
-use crate::pipeline::stop::Stop;
+use crate::pipeline::stop::{RESUME, Stop};
 use crate::pipeline::unit_dirs::{UnitDirs, difference};
 use crate::pipeline::unit_result::shard_path;
 use crate::pipeline::unit_result::{RESULT_NAME, UnitFile, UnitResult, UnitState};
@@ -168,7 +168,7 @@ impl Remote {
     pub(super) fn unusable(&self, unit: u32, name: &str, why: &str) -> Error {
         Error::corrupt(format!("unit {unit} cannot be committed: {name} {why}"))
             .at_path(self.path())
-            .help("run the same command with `resume`: the unit is converted again")
+            .help(format!("{RESUME}: the unit counts as unfinished"))
     }
 
     /// Returns the results of all finished units and their modification times in nanoseconds, for callers that only

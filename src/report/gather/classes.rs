@@ -27,7 +27,7 @@ pub struct Classes {
     /// Records of the median class among those that are not empty.
     pub median: u64,
     /// Records without a label.
-    pub unlabelled: u64,
+    pub unlabeled: u64,
     /// Records whose label was read: all, or a sample.
     pub read: u64,
 }
@@ -38,7 +38,7 @@ pub(crate) struct LabelCounts {
     /// Number of records by label.
     pub(crate) counts: Vec<u64>,
     /// Records without a label.
-    pub(crate) unlabelled: u64,
+    pub(crate) unlabeled: u64,
     /// Records whose label was read.
     pub(crate) read: u64,
 }
@@ -75,7 +75,7 @@ impl LabelCounts {
         self.read += 1;
         match label.and_then(|label| self.counts.get_mut(label)) {
             Some(count) => *count += 1,
-            None => self.unlabelled += 1,
+            None => self.unlabeled += 1,
         }
     }
 }
@@ -86,8 +86,8 @@ pub(super) fn gather(dataset: &Dataset, split: &Split, problems: &mut Problems) 
     let names = dataset.class_names();
     dataset.schema().index_of(LABEL)?;
     let found = LabelCounts::of(dataset, split, &mut |error| problems.add_unreadable(error));
-    let LabelCounts { counts, unlabelled, read } = problems.ok_or_add("labels cannot be read", found)?;
-    let mut classes = Classes { classes: names.len() as u64, unlabelled, read, ..Classes::default() };
+    let LabelCounts { counts, unlabeled, read } = problems.ok_or_add("labels cannot be read", found)?;
+    let mut classes = Classes { classes: names.len() as u64, unlabeled, read, ..Classes::default() };
     let mut order: Vec<usize> = (0..counts.len()).collect();
     let of = |label: &usize| counts.get(*label).copied().unwrap_or(0);
     order.sort_by_key(|label| (std::cmp::Reverse(of(label)), *label));

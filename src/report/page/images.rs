@@ -83,8 +83,8 @@ fn balance(out: &mut String, classes: &Classes) {
     if classes.empty > 0 {
         facts.push(format!("{} without a record", count(classes.empty)));
     }
-    if classes.unlabelled > 0 {
-        facts.push(format!("{} without a label", plural(classes.unlabelled, "record")));
+    if classes.unlabeled > 0 {
+        facts.push(format!("{} without a label", plural(classes.unlabeled, "record")));
     }
     add(
         out,
@@ -122,7 +122,7 @@ fn balance(out: &mut String, classes: &Classes) {
                 classes.top.len(),
                 count(hidden),
                 percent(
-                    1.0 - (listed + classes.unlabelled).min(classes.read) as f64 / classes.read.max(1) as f64
+                    1.0 - (listed + classes.unlabeled).min(classes.read) as f64 / classes.read.max(1) as f64
                 )
             ),
         );

@@ -36,7 +36,7 @@ pub(super) struct PlotAxis {
     from: f64,
     to: f64,
     logarithmic: bool,
-    /// Labelled values and their labels.
+    /// Labeled values and their labels.
     ticks: Vec<(f64, String)>,
 }
 

@@ -218,8 +218,8 @@ mod tests {
     fn common_files_go_through_the_faster_decoder() {
         let options = ImageOptions::default();
         for (subsampling, is_progressive) in [(Subsampling::S420, false), (Subsampling::S444, true)] {
-            let grey = [90; 3 * 40 * 30];
-            let encoder = Encoder::new(&grey, 40, 30, PixelFormat::Rgb).progressive(is_progressive);
+            let gray = [90; 3 * 40 * 30];
+            let encoder = Encoder::new(&gray, 40, 30, PixelFormat::Rgb).progressive(is_progressive);
             let bytes = encoder.quality(90).subsampling(subsampling).encode().unwrap();
             let source = CheckedImage::read(&bytes, &options).unwrap();
             let header = source.jpeg.as_ref().unwrap();

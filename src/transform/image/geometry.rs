@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn crop_is_centred_and_pad_never_crops() {
+    fn crop_is_centered_and_pad_never_crops() {
         let options = ImageOptions {
             resize: Resize::Shorter(256),
             crop: Some(Crop { width: 224, height: 300 }),

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_colours_become_stronger_and_grey_stays_grey() {
+    fn wide_colors_become_stronger_and_gray_stays_gray() {
         let out = converted(&ColorProfile::new_adobe_rgb(), ColorSpace::Rgb, &[100, 180, 100, 128, 128, 128])
             .unwrap();
         assert!(out[0] < 90 && out[1].abs_diff(180) <= 3, "{out:?}");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn grey_follows_its_curve() {
+    fn gray_follows_its_curve() {
         let linear = ColorProfile::new_gray_with_gamma(1.0);
         let out = converted(&linear, ColorSpace::Gray, &[0, 55, 255]).unwrap();
         assert!(out[0] == 0 && out[1].abs_diff(127) <= 3 && out[2] == 255, "{out:?}");

@@ -86,7 +86,7 @@ class Loader(Epochs):
         id_dtype: Text only. Type of ids, labels and masks: `"int64"` or `"int32"`. Default: `"int64"`.
 
         decode: Images only. `False` returns encoded images as `bytes`. Default: `True`.
-        center_crop: Images only. Crops the centre: a side, or (height, width), in pixels. Default: no crop; then the
+        center_crop: Images only. Crops the center: a side, or (height, width), in pixels. Default: no crop; then the
             images of a batch must have the same size.
         random_resized_crop: Images only. Random crop, resized to a side, or (height, width), in pixels, like
             torchvision's `RandomResizedCrop`. Default: no crop.
@@ -94,7 +94,7 @@ class Loader(Epochs):
         crop_ratio: With `random_resized_crop`: smallest and largest width ÷ height. Default: (3/4, 4/3).
         hflip: Images only. Probability of a horizontal flip, from 0 to 1; `True` is 0.5. Default: 0.
         layout: Images only. Order of dimensions: `"hwc"` or `"chw"`. Default: `"hwc"`.
-        channels: Images only. 3 is RGB, 1 is grey. Default: 3.
+        channels: Images only. 3 is RGB, 1 is gray. Default: 3.
         undecodable: Images only. An image that does not decode: `"error"` raises, `"blank"` keeps its row with pixels of 0,
             label −100 and `valid` false. Default: `"error"`.
 

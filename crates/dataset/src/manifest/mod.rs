@@ -207,7 +207,7 @@ impl Manifest {
         let path = dir.join(MANIFEST_NAME);
         if stat(&path)?.is_none() && stat(dir)?.is_some_and(|meta| meta.is_dir()) {
             let help = if stat(&dir.join(".dsconvert"))?.is_some() {
-                "a conversion into this directory has not finished; run the same command with `resume`"
+                "a conversion into this directory has not finished: run the conversion again with `resume`"
             } else {
                 "name a directory that dsconvert has written"
             };

@@ -72,7 +72,7 @@ impl Metrics {
             padding: 1.0 - ratio(sums.tokens as f64, sums.padded_tokens as f64),
             fill: ratio(used as f64, budget as f64 * sums.micro_batches as f64),
             skew: ratio(waited, worked),
-            length_correlation: neighbour_correlation(&means),
+            length_correlation: neighbor_correlation(&means),
             ..sums
         })
     }
@@ -90,7 +90,7 @@ fn ratio(part: f64, whole: f64) -> f64 {
 }
 
 /// Returns the correlation of each number with the next.
-fn neighbour_correlation(numbers: &[f64]) -> f64 {
+fn neighbor_correlation(numbers: &[f64]) -> f64 {
     if numbers.len() < 3 {
         return 0.0;
     }
@@ -108,10 +108,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_correlate() {
-        assert!((neighbour_correlation(&[1.0, 2.0, 3.0, 4.0]) - 1.0).abs() < 1e-9);
-        assert!((neighbour_correlation(&[1.0, 2.0, 1.0, 2.0, 1.0]) + 1.0).abs() < 1e-9);
-        assert_eq!(neighbour_correlation(&[3.0, 3.0, 3.0]), 0.0);
-        assert_eq!(neighbour_correlation(&[1.0, 2.0]), 0.0);
+    fn neighbors_correlate() {
+        assert!((neighbor_correlation(&[1.0, 2.0, 3.0, 4.0]) - 1.0).abs() < 1e-9);
+        assert!((neighbor_correlation(&[1.0, 2.0, 1.0, 2.0, 1.0]) + 1.0).abs() < 1e-9);
+        assert_eq!(neighbor_correlation(&[3.0, 3.0, 3.0]), 0.0);
+        assert_eq!(neighbor_correlation(&[1.0, 2.0]), 0.0);
     }
 }

@@ -245,7 +245,7 @@ mod tests {
     /// On both sides of the bound between table and network, every number is equally likely at every position, and so
     /// is every pair at two adjacent positions.
     #[test]
-    fn places_and_neighbours_are_unbiased() {
+    fn places_and_neighbors_are_unbiased() {
         for n in [16, SMALL, SMALL + 1, 300] {
             let (mut places, mut pairs) = (vec![0u64; (n * n) as usize], vec![0u64; (n * n) as usize]);
             let keys = 2_000;
@@ -271,7 +271,7 @@ mod tests {
 
     /// Neighbors are separated: in a random order of `n`, two neighbors are on average `n / 3` apart.
     #[test]
-    fn neighbours_are_separated() {
+    fn neighbors_are_separated() {
         for n in [100, 1000, 65_537, 10_000_000_019] {
             let permutation = Permutation::new(n, key(n, Purpose::Steps, 1, 2));
             let count = n.min(10_000) - 1;

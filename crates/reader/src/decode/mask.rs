@@ -107,9 +107,9 @@ impl Mask {
 }
 
 /// Unpacks samples of `bits` bits into one byte each.
-fn unpacked(packed: &[u8], size: Size, bits: usize, is_grey: bool) -> Vec<u8> {
+fn unpacked(packed: &[u8], size: Size, bits: usize, is_gray: bool) -> Vec<u8> {
     let most = (1u16 << bits) - 1;
-    let scale = if is_grey { (255 / most) as u8 } else { 1 };
+    let scale = if is_gray { (255 / most) as u8 } else { 1 };
     let width = size.width as usize;
     let mut data = Vec::with_capacity(width * size.height as usize);
     for row in packed.chunks_exact((width * bits).div_ceil(8).max(1)) {

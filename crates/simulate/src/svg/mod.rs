@@ -29,7 +29,7 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// Hues and lightnesses of workers: distinct for neighbors, dark enough for white text. `page/view.js` has the same
 /// list.
-const COLOURS: [(u32, u32); 10] = [
+const COLORS: [(u32, u32); 10] = [
     (212, 50),
     (24, 46),
     (152, 36),
@@ -44,8 +44,8 @@ const COLOURS: [(u32, u32); 10] = [
 
 /// Fill color for everything that belongs to a worker.
 pub(crate) fn worker_fill(worker: u32) -> String {
-    let (hue, lightness) = COLOURS[worker as usize % COLOURS.len()];
-    let lightness = lightness - 8 * (worker / COLOURS.len() as u32 % 3);
+    let (hue, lightness) = COLORS[worker as usize % COLORS.len()];
+    let lightness = lightness - 8 * (worker / COLORS.len() as u32 % 3);
     format!("hsl({hue} 62% {lightness}%)")
 }
 

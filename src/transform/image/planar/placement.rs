@@ -116,7 +116,7 @@ mod tests {
 
     /// The center of every chroma sample is between the two luma samples that it covers, in the file and in the output.
     #[test]
-    fn chroma_samples_are_centred_on_their_pixels() {
+    fn chroma_samples_are_centered_on_their_pixels() {
         for orientation in (1..=8).filter_map(Orientation::from_tag) {
             for (crop, reduction) in [((0, 0, 101, 77), 1), ((13, 6, 50, 41), 2)] {
                 let (left, top, width, height) = crop;

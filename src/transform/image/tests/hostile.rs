@@ -156,7 +156,7 @@ fn difficult_files_have_the_outcome_of_their_row() {
             &[],
             flat(16, [255, 55, 128]),
         ),
-        ("16-bit grey PNG", gray(), &[], rgb(2, 1, &[0x12, 0x12, 0x12, 0xff, 0xff, 0xff])),
+        ("16-bit gray PNG", gray(), &[], rgb(2, 1, &[0x12, 0x12, 0x12, 0xff, 0xff, 0xff])),
         (
             "palette and alpha",
             palette_with_alpha(),

@@ -27,7 +27,7 @@ fn files_that_must_change_are_encoded_again() {
     let cases: [(&str, Vec<u8>, &str); 9] = [
         ("a coding few can read", arithmetic, "jpeg"),
         ("another type", png(8, 8), "jpeg"),
-        ("grey to colour", gray, "png"),
+        ("gray to color", gray, "png"),
         ("16 bits", deep, "png"),
         ("lossless to lossy", encoded(picture(8, 8), 8, 8, 3, Encode::WebpLossless), "webp:90"),
         ("turned", with_orientation(&jpeg(8, 8), 2), "keep"),

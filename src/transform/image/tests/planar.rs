@@ -38,7 +38,7 @@ fn through_rgb(file: &[u8], texts: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn colours_and_positions_match_the_path_through_rgb() {
+fn colors_and_positions_match_the_path_through_rgb() {
     let mut converted = 0;
     for (width, height) in [(320, 240), (201, 333), (64, 65), (17, 90)] {
         for subsampling in [Subsampling::S420, Subsampling::S422, Subsampling::S444, Subsampling::S440] {
@@ -88,7 +88,7 @@ fn the_smallest_images_are_converted() {
 }
 
 #[test]
-fn grayscale_files_stay_without_colour() {
+fn grayscale_files_stay_without_color() {
     let picture: Vec<u8> = waves(90, 70).into_iter().step_by(3).collect();
     let file = Encoder::new(&picture, 90, 70, PixelFormat::Grayscale).quality(95).encode().unwrap();
     let found = decoded(&convert(&file, &[("resize", "shorter:31")]).unwrap().bytes);

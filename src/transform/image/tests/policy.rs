@@ -171,7 +171,7 @@ fn selection_applies_to_the_source_size() {
 }
 
 #[test]
-fn greyscale_and_colour_modes() {
+fn grayscale_and_color_modes() {
     let gray = libjpeg_turbo_rs::compress(
         &[90; 16 * 16],
         16,

@@ -24,7 +24,7 @@ fn a_crop_is_the_middle_of_the_uncropped_image() {
 }
 
 #[test]
-fn subsampling_of_the_source_does_not_move_colours() {
+fn subsampling_of_the_source_does_not_move_colors() {
     let picture = busy_picture(300, 200);
     let truth = raw(&encoded(picture.clone(), 300, 200, 3, Encode::Png), &[("resize", "shorter:100")]);
     for (subsampling, min_psnr) in
@@ -50,7 +50,7 @@ fn damage_is_detected_while_resizing() {
 }
 
 #[test]
-fn a_jpeg_of_rgb_components_keeps_its_colours() {
+fn a_jpeg_of_rgb_components_keeps_its_colors() {
     let rgb = encoder(&busy_picture(60, 40), 60, 40)
         .subsampling(Subsampling::S444)
         .colorspace(libjpeg_turbo_rs::ColorSpace::Rgb)

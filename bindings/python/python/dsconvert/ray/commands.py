@@ -16,7 +16,7 @@ from ..errors import Error, NotCommittedError, UsageError
 
 EXIT_REJECTS = 1
 EXIT_USAGE = 2
-# Seconds between checks of the child. A task is cancelled at one of these checks: Ray raises KeyboardInterrupt in the
+# Seconds between checks of the child. A task is canceled at one of these checks: Ray raises KeyboardInterrupt in the
 # main thread, which must be executing Python.
 POLL_SECONDS = 0.2
 # Seconds that a terminated command gets to exit before it is killed; it needs less than two.

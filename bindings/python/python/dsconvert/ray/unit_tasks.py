@@ -21,7 +21,7 @@ logger = logging.getLogger("dsconvert")
 REPORT_SECONDS = 1.0
 # Seconds between checks of the nodes, which may join and leave.
 NODES_SECONDS = 5.0
-# Seconds for cancelled tasks to stop their commands.
+# Seconds for canceled tasks to stop their commands.
 CANCEL_SECONDS = 2.0
 # Submitted tasks per task that can run. The next one is then ready when one finishes, but its size is still chosen
 # shortly before it starts.

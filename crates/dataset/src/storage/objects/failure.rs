@@ -35,7 +35,7 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
             } else if reason.contains("certificate") {
                 "check the URL; for a private certificate authority, set SSL_CERT_FILE to its certificates"
             } else {
-                "check the URL, the credentials and the network, then run the same command with `resume`"
+                "check the URL, the credentials and the network"
             };
             // The client does not show why a connection failed.
             let message = match text.contains(&reason) {

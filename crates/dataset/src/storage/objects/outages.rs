@@ -34,8 +34,7 @@ impl Outages {
             let failures = outage.failures;
             let message =
                 format!("the last {failures} requests to {store} failed, most recently: {}", outage.why);
-            Error::new(ErrorKind::Io, message)
-                .help("once the store responds again, run the same command with `resume`")
+            Error::new(ErrorKind::Io, message).help("wait until the store responds again")
         })
     }
 

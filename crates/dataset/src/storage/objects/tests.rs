@@ -211,8 +211,7 @@ fn failures_have_help_texts() {
     server.set_faults(Faults { latency: Duration::ZERO, ..Faults::default() });
     let error = bucket.get(&url("s3://bucket/x"), 1).unwrap_err();
     assert!(error.to_string().contains("no such object"), "{error}");
-    let unknown =
-        [("endpoint".to_owned(), server.endpoint()), ("colour".to_owned(), "red".to_owned())].into();
+    let unknown = [("endpoint".to_owned(), server.endpoint()), ("color".to_owned(), "red".to_owned())].into();
     assert_eq!(Bucket::with(&url("s3://bucket"), &unknown).unwrap_err().kind(), ErrorKind::Usage);
 }
 

@@ -232,8 +232,8 @@ mod tests {
         let mut planes = [0; 12];
         deinterleave(&pixels, &mut planes);
         assert_eq!(planes, [4, 1, 10, 7, 5, 2, 11, 8, 6, 3, 12, 9]);
-        let mut grey = [1, 2, 3, 4];
-        mirror(&mut grey, 2, 1);
-        assert_eq!(grey, [2, 1, 4, 3]);
+        let mut gray = [1, 2, 3, 4];
+        mirror(&mut gray, 2, 1);
+        assert_eq!(gray, [2, 1, 4, 3]);
     }
 }

@@ -129,7 +129,7 @@ fn states_of_other_runs_and_invalid_options_are_refused() {
         bad(&|o| (o.layout, o.micro_batches) = (Layout::new(1, 3).unwrap(), Some(4))),
         bad(&|o| o.threads = MAX_THREADS + 1),
         bad(&|o| o.prefetch = Some(0)),
-        bad(&|o| o.fields = Some(vec!["colour".to_owned()])),
+        bad(&|o| o.fields = Some(vec!["color".to_owned()])),
         bad(&|o| o.fields = Some(vec!["key".to_owned(), "key".to_owned()])),
         bad(&|o| (o.text.ids, o.text.pad_id) = (IdType::Int32, u32::MAX)),
         bad(&|o| o.image.hflip = f64::NAN),

@@ -165,8 +165,8 @@ fn gray_images_have_one_channel() {
     let batch = Loader::new(split.clone(), with(image)).unwrap().next_batch().unwrap().unwrap();
     assert_eq!(batch.array("image").unwrap().shape(), [4, 1, 30, 40]);
     let record = split.get(batch.records()[0]).unwrap();
-    let grey = libjpeg_turbo_rs::Decoder::decode_to(record.image().unwrap(), PixelFormat::Grayscale).unwrap();
-    assert_eq!(batch.array("image").unwrap().as_slice::<u8>().unwrap()[..1200], grey.as_bytes()[..]);
+    let gray = libjpeg_turbo_rs::Decoder::decode_to(record.image().unwrap(), PixelFormat::Grayscale).unwrap();
+    assert_eq!(batch.array("image").unwrap().as_slice::<u8>().unwrap()[..1200], gray.as_bytes()[..]);
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn labels_for_models_that_shift_are_all_ids_but_the_first() {
         };
         let options = LoaderOptions { text, ..LoaderOptions::new(batching) };
         let mut loader = Loader::new(split.clone(), options).unwrap();
-        let mut labelled = 0;
+        let mut labeled = 0;
         for batch in all(&mut loader) {
             let column = |name| batch.array(name).unwrap().as_slice::<i64>().unwrap();
             let ends = batch.array("cu_seqlens").unwrap().as_slice::<i32>().unwrap();
@@ -106,11 +106,11 @@ fn labels_for_models_that_shift_are_all_ids_but_the_first() {
                     assert!(labels.iter().all(|&label| label == IGNORE_LABEL));
                 } else if let ([_, ids @ ..], [first, labels @ ..]) = (ids, labels) {
                     assert_eq!((*first, labels), (IGNORE_LABEL, ids));
-                    labelled += labels.len();
+                    labeled += labels.len();
                 }
             }
         }
         // No document is cut here: each has a label for every token but its first.
-        assert_eq!(labelled as u64, (0..50u64).map(|i| (i * 7 % 13).saturating_sub(1)).sum::<u64>());
+        assert_eq!(labeled as u64, (0..50u64).map(|i| (i * 7 % 13).saturating_sub(1)).sum::<u64>());
     }
 }

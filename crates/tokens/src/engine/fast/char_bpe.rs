@@ -13,7 +13,7 @@ use crate::bpe_file::{Merge, ParsedBpe};
 use crate::error::EncodeError;
 use crate::outline::METASPACE;
 
-/// A space, which also represents [`METASPACE`] in [`Neighbours`].
+/// A space, which also represents [`METASPACE`] in [`Neighbors`].
 const SPACE: u32 = b' ' as u32;
 /// Bits of the hash of a pair of neighbors beyond ASCII; the bitmap has 32 KiB.
 const HASH_BITS: u32 = 18;
@@ -24,7 +24,7 @@ pub(super) struct CharBpe {
     /// The tokens of bytes.
     bytes: [u32; 256],
     merges: Merges,
-    neighbours: Neighbours,
+    neighbors: Neighbors,
 }
 
 impl CharBpe {
@@ -49,17 +49,17 @@ impl CharBpe {
             NO_TOKEN => return Err("a space has no token".to_owned()),
             id => chars.set(' ', id),
         }
-        Ok(Self { chars, bytes, merges: Merges::new(model)?, neighbours: Neighbours::new(model) })
+        Ok(Self { chars, bytes, merges: Merges::new(model)?, neighbors: Neighbors::new(model) })
     }
 
     /// Prevents merges of a character with the space after it, because the pre-tokenizer cuts before every space.
     pub(super) fn cut_before_spaces(&mut self) {
-        self.neighbours.cut_before_spaces();
+        self.neighbors.cut_before_spaces();
     }
 
     /// Returns which characters may be joined.
-    pub(super) fn neighbours(&self) -> &Neighbours {
-        &self.neighbours
+    pub(super) fn neighbors(&self) -> &Neighbors {
+        &self.neighbors
     }
 }
 
@@ -90,7 +90,7 @@ fn byte_token(byte: u8) -> String {
 }
 
 /// The pairs of characters that merges may join.
-pub(super) struct Neighbours {
+pub(super) struct Neighbors {
     /// For each ASCII character, the ASCII characters that may follow it.
     ascii: Vec<u128>,
     /// Bitmap of hashes of pairs with a non-ASCII character, so a pair may be included by a hash collision.
@@ -99,9 +99,9 @@ pub(super) struct Neighbours {
     cuts_before_spaces: bool,
 }
 
-impl Neighbours {
+impl Neighbors {
     fn new(model: &ParsedBpe) -> Self {
-        let mut neighbours =
+        let mut neighbors =
             Self { ascii: vec![0; 128], others: vec![0; (1 << HASH_BITS) / 64], cuts_before_spaces: false };
         // Characters adjacent inside one half are joined by other merges.
         for merge in &model.merges {
@@ -110,15 +110,15 @@ impl Neighbours {
                 continue;
             };
             let (left, right) = (plain(u32::from(left)), plain(u32::from(right)));
-            match neighbours.ascii.get_mut(left as usize) {
+            match neighbors.ascii.get_mut(left as usize) {
                 Some(followers) if right < 128 => *followers |= 1 << right,
                 _ => {
                     let (word, bit) = place(left, right);
-                    neighbours.others[word] |= bit;
+                    neighbors.others[word] |= bit;
                 }
             }
         }
-        neighbours
+        neighbors
     }
 
     fn cut_before_spaces(&mut self) {
@@ -185,8 +185,8 @@ mod tests {
         let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
         let (mut parts, mut rest) = (Vec::new(), text);
         for pair in places.windows(2).rev() {
-            let char = |at| Neighbours::next(text.as_bytes(), at).0;
-            if !model.neighbours().may_join(char(pair[0]), char(pair[1])) {
+            let char = |at| Neighbors::next(text.as_bytes(), at).0;
+            if !model.neighbors().may_join(char(pair[0]), char(pair[1])) {
                 let (before, part) = rest.split_at(pair[1]);
                 parts.push(part);
                 rest = before;

@@ -9,7 +9,7 @@ use super::added::AddedTokens;
 use super::between_words::between_words;
 use super::buffers::Buffers;
 use super::cache::WordCache;
-use super::char_bpe::{CharBpe, Neighbours};
+use super::char_bpe::{CharBpe, Neighbors};
 use super::metaspace::{Metaspace, Prefix, is_metaspace};
 use super::parts::EngineParts;
 use super::stop::{EngineStop, finish};
@@ -84,13 +84,13 @@ impl MetaspaceBpe {
         if bytes.is_empty() {
             return Ok(());
         }
-        let neighbours = self.bpe.neighbours();
+        let neighbors = self.bpe.neighbors();
         // The bits of `ends` are the ends of consecutive words that start at `start`, relative to it.
         let (mut start, mut ends) = (0, 0u64);
-        let (mut before, mut at) = Neighbours::next(bytes, 0);
+        let (mut before, mut at) = Neighbors::next(bytes, 0);
         loop {
-            let next = (at < bytes.len()).then(|| Neighbours::next(bytes, at));
-            if next.is_none_or(|(char, _)| !neighbours.may_join(before, char)) {
+            let next = (at < bytes.len()).then(|| Neighbors::next(bytes, at));
+            if next.is_none_or(|(char, _)| !neighbors.may_join(before, char)) {
                 if at - start >= MAX_GROUP_BYTES && ends != 0 {
                     start = words.append_words(&self.bpe, bytes, start, ends, out)?;
                     ends = 0;
@@ -126,7 +126,7 @@ impl Engine for MetaspaceBpe {
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let at = between_words(text, from)?;
-        if self.bpe.neighbours().may_join(u32::from(text.as_bytes()[at - 1]), u32::from(b' ')) {
+        if self.bpe.neighbors().may_join(u32::from(text.as_bytes()[at - 1]), u32::from(b' ')) {
             return None;
         }
         let stages = [&self.raw, &self.normalized];

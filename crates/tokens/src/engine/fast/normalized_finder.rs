@@ -86,9 +86,9 @@ mod tests {
         ("...-", true, true),
     ];
 
-    /// Tokenizers of all families with special tokens of every kind. `neighbours`: also those that depend on their
+    /// Tokenizers of all families with special tokens of every kind. `neighbors`: also those that depend on their
     /// neighbors.
-    fn finders(neighbours: bool) -> Vec<(&'static str, Reference, NormalizedFinder)> {
+    fn finders(neighbors: bool) -> Vec<(&'static str, Reference, NormalizedFinder)> {
         let mut values = families::values();
         // Normalizers that make texts longer, and one that the fast engines do not implement.
         let (_, bare) = values.iter().find(|(name, _)| *name == "bert bare").cloned().unwrap();
@@ -109,7 +109,7 @@ mod tests {
             }
             let added = value["added_tokens"].as_array_mut().unwrap();
             added.iter_mut().take(2).for_each(|token| token["normalized"] = json!(true));
-            if neighbours {
+            if neighbors {
                 for (at, flag) in [(0, "lstrip"), (2, "single_word"), (4, "single_word"), (6, "rstrip")] {
                     added[before + at][flag] = json!(true);
                 }

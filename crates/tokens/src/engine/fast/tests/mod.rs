@@ -166,7 +166,7 @@ fn a_page_is_never_declined_and_has_the_ids_of_the_reference() {
 }
 
 #[test]
-fn tokens_that_depend_on_their_neighbours_use_the_reference() {
+fn tokens_that_depend_on_their_neighbors_use_the_reference() {
     let (_, tokenizer) = TOKENIZERS.iter().find(|(name, _)| *name == "strips").unwrap();
     let stats = tokenizer.encode("the  <dog>", &mut tokenizer.scratch(), &mut Vec::new()).unwrap();
     assert!(stats.by_reference);
