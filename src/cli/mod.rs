@@ -13,6 +13,7 @@ mod hook;
 mod images;
 mod inspect;
 mod lengths;
+mod output_file;
 mod parts;
 mod print;
 mod progress;

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::flags::shown;
-use super::{inspect, print};
-use crate::error::{Error, Result};
-use crate::options::check_local;
+use super::output_file::{check_output, write_output};
+use super::print;
+use crate::error::Result;
 use crate::report::RunReport;
-use crate::storage::{stat, write_file};
 
 /// `--report` of the commands that convert or commit.
 #[derive(Debug, clap::Args)]
@@ -27,25 +26,13 @@ impl RunReportArgs {
 
     /// Checks before the run starts that the run report can be written.
     pub(super) fn check(&self, out: Option<&Path>) -> Result<()> {
-        let Some(path) = &self.file else { return Ok(()) };
-        check_local("report", path)?;
-        if let Some(out) = out {
-            inspect::check_outside("report", path, out)?;
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if !stat(folder)?.is_some_and(|meta| meta.is_dir()) {
-            return Err(Error::usage("--report: there is no such folder").at_path(folder));
-        }
-        if stat(path)?.is_some_and(|meta| meta.is_dir()) {
-            return Err(Error::usage("--report names a folder").at_path(path).help("name a file"));
-        }
-        Ok(())
+        self.file.as_deref().map_or(Ok(()), |file| check_output("report", file, out))
     }
 
     /// Writes `report`. A failure is only a warning, because the work is already done; `done` says what it was.
     pub(super) fn write(&self, report: &RunReport, done: &str) {
         if let Some(path) = &self.file
-            && let Err(error) = report.to_json().and_then(|json| write_file(path, &json))
+            && let Err(error) = report.to_json().and_then(|json| write_output(path, &json))
         {
             print::warning(format!("{done}, but the run report could not be written: {}", shown(&error)));
         }

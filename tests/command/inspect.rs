@@ -82,6 +82,56 @@ fn records_are_shown_and_extracted() {
 }
 
 #[test]
+fn no_output_file_changes_the_dataset() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    convert("text", &fixture("corpus"), &out, "--tokenizer bytes").exits(0);
+    let before = tree(&out);
+    let shard = before.keys().find(|name| name.starts_with("train/")).unwrap();
+    let path = out.to_str().unwrap();
+    std::os::unix::fs::symlink(out.join("manifest.json"), dir.path().join("link")).unwrap();
+    for file in [out.join(shard), out.join("manifest.json"), out.join("new"), dir.path().join("link")] {
+        let file = file.to_str().unwrap();
+        inspect(&[path, "--record", "0", "--extract", file])
+            .exits(2)
+            .says(&["--extract", "inside the dataset"]);
+        inspect(&[path, "--html", file]).exits(2).says(&["--html", "inside the dataset"]);
+        let traced = command(["bench", path, "--trace", file]).output().unwrap();
+        Ran::of(traced).exits(2).says(&["--trace", "inside the dataset"]);
+    }
+    let shard_path = out.join(shard);
+    let shard_path = shard_path.to_str().unwrap();
+    inspect(&[shard_path, "--record", "0", "--extract", shard_path]).exits(2);
+    assert_same(&tree(&out), &before);
+}
+
+#[test]
+fn a_split_without_records_to_show_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    convert("text", &fixture("corpus"), &out, "--tokenizer bytes").exits(0);
+    let path = out.to_str().unwrap();
+    for args in [&["--json"][..], &["--verify"], &["--card"], &[]] {
+        let args = [&[path, "--split", "train"][..], args].concat();
+        inspect(&args).exits(2).says(&["--split", "--head"]);
+    }
+}
+
+#[test]
+fn a_dataset_of_symbolic_links_is_refused_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, linked) = (dir.path().join("out"), dir.path().join("linked"));
+    convert("text", &fixture("corpus"), &out, "--tokenizer bytes").exits(0);
+    std::fs::create_dir(&linked).unwrap();
+    std::os::unix::fs::symlink(out.join("manifest.json"), linked.join("manifest.json")).unwrap();
+    for args in [&[][..], &["--verify"]] {
+        inspect(&[&[linked.to_str().unwrap()][..], args].concat())
+            .exits(3)
+            .says(&["symbolic link", "local_dir"]);
+    }
+}
+
+#[test]
 fn text_is_decoded_by_the_stored_tokenizer_with_special_tokens() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
@@ -131,7 +181,7 @@ fn a_card_describes_the_dataset_to_the_hub() {
     for part in [
         "license: other",
         "- image-classification",
-        "  - split: validation\n    path: validation/*.parquet\n",
+        "  - split: \"validation\"\n    path: \"validation/*.parquet\"\n",
         "  - name: \"image\"\n    dtype: image\n",
         "          '4': \"signs\"\n",
         "    num_examples: ",

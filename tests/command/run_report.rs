@@ -113,7 +113,7 @@ fn a_run_report_that_cannot_be_written_is_refused_before_the_run() {
     for (path, why) in [
         (inside.to_str().unwrap(), "inside the dataset"),
         (dir.path().join("no/run.json").to_str().unwrap(), "no such folder"),
-        (dir.path().to_str().unwrap(), "names a folder"),
+        (dir.path().to_str().unwrap(), "this is a folder"),
         ("s3://bucket/run.json", "is a URL"),
     ] {
         let options = format!("--tokenizer bytes --report {path}");
@@ -243,7 +243,7 @@ fn reports_that_cannot_be_written_or_read_are_refused_before_anything_is_done() 
     for (path, why) in [
         (out.join("run.json"), "inside the dataset"),
         (dir.path().join("no/run.json"), "no such folder"),
-        (dir.path().to_owned(), "names a folder"),
+        (dir.path().to_owned(), "this is a folder"),
         ("s3://bucket/run.json".into(), "is a URL"),
     ] {
         for subcommand in ["run", "merge"] {

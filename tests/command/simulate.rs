@@ -151,7 +151,7 @@ fn plots_and_pages_are_escaped_and_leave_no_temporary_files() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no temporary file is left");
     simulate_with(run, &[&svg, Path::new("--html"), &svg]).exits(2).says(&["same file"]);
     let nowhere = dir.path().join("missing/a.svg");
-    simulate_with(run, &[&nowhere]).exits(3).says(&["missing"]);
+    simulate_with(run, &[&nowhere]).exits(2).says(&["--svg", "missing", "no such folder"]);
 }
 
 #[test]

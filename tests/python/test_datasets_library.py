@@ -63,3 +63,20 @@ def test_a_directory_with_a_card_opens_as_it_is(dsconvert, columnar, tmp_path):
     for split in columnar.splits:
         assert theirs[split].features == plain[split].features
         assert theirs[split]["key"][:] == [record["key"] for record in columnar.records(split)]
+
+
+def test_split_names_that_yaml_reads_as_other_types_are_strings(dsconvert, tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(f'{{"text": "document {i}"}}\n' for i in range(40)))
+    splits = ["no", "null", "1", "on"]
+    shares = ",".join(f"{name}=0.25" for name in splits)
+    options = ["--tokenizer", "bytes", "--format", "parquet"]
+    dsconvert("text", corpus, "--out", tmp_path / "names", "--split", shares, *options)
+    dsconvert("inspect", tmp_path / "names", "--card")
+    theirs = datasets.load_dataset(str(tmp_path / "names"), cache_dir=str(tmp_path / "cache"))
+    assert sorted(theirs) == sorted(splits)
+
+    dsconvert("text", corpus, "--out", tmp_path / "dates", "--split", "train=0.5,2024-01=0.5", *options)
+    refused = dsconvert("inspect", tmp_path / "dates", "--card", status=2)
+    assert "the Hub does not allow the split name" in refused.stderr
+    assert not (tmp_path / "dates" / "README.md").exists()

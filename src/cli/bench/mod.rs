@@ -11,11 +11,11 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::output_file::{check_output, write_output};
 use super::{Ending, print};
 use crate::bench::{Bench, BenchOptions, ReadOrder, TargetKind, serve_rounds};
 use crate::error::{Error, Result};
 use crate::options::{DEFAULT_SEED, default_threads};
-use crate::storage::write_file;
 
 /// Hidden flag of a child process that serves requests for rounds.
 const JOB_FLAG: &str = "--serve-rounds";
@@ -156,6 +156,10 @@ impl Args {
     /// Finds the targets and checks the options.
     fn bench(&self) -> Result<Bench> {
         let targets = self.target.find(&self.path, self.against.as_deref())?;
+        for target in &targets {
+            let dataset = target.kind().is_dataset().then(|| target.path());
+            self.trace.as_deref().map_or(Ok(()), |file| check_output("trace", file, dataset))?;
+        }
         let kinds: Vec<TargetKind> = targets.iter().map(|target| target.kind()).collect();
         let compressed = targets.iter().any(|target| target.is_compressed());
         let options = BenchOptions {
@@ -196,7 +200,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
     announce(&bench);
     let report = bench.run(job)?;
     if let (Some(path), Some(measurement)) = (&args.trace, report.trace_source()) {
-        write_file(path, measurement.trace().as_bytes())?;
+        write_output(path, measurement.trace().as_bytes())?;
     }
     if args.json {
         print::json(&report)?

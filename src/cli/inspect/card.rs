@@ -43,6 +43,11 @@ fn card(dataset: &Dataset) -> Result<String> {
             .at_path(dataset.path())
             .help("convert with --format parquet or arrow"));
     }
+    if let Some(name) = description.splits.keys().find(|name| !is_hub_split(name)) {
+        return Err(Error::usage(format!("the Hub does not allow the split name {name:?}"))
+            .at_path(dataset.path())
+            .help("convert with a split name of letters, digits and underscores, other than \"all\""));
+    }
     let mut card = Lines::default();
     card.add("---");
     add_metadata(&mut card, &description);
@@ -70,7 +75,11 @@ fn add_metadata(card: &mut Lines, d: &DatasetDescription) {
     // Splits without records have no shards, and `datasets` rejects patterns that match nothing.
     let splits = || d.splits.iter().filter(|(_, split)| split.records > 0);
     for (name, _) in splits() {
-        card.add(format_args!("  - split: {name}\n    path: {name}/*.{}", d.format.extension()));
+        card.add(format_args!(
+            "  - split: {}\n    path: {}",
+            quoted(name),
+            quoted(&format!("{name}/*.{}", d.format.extension()))
+        ));
     }
     card.add("dataset_info:\n  features:");
     for field in &d.schema.fields {
@@ -79,8 +88,10 @@ fn add_metadata(card: &mut Lines, d: &DatasetDescription) {
     card.add("  splits:");
     for (name, split) in splits() {
         card.add(format_args!(
-            "  - name: {name}\n    num_bytes: {}\n    num_examples: {}",
-            split.bytes, split.records
+            "  - name: {}\n    num_bytes: {}\n    num_examples: {}",
+            quoted(name),
+            split.bytes,
+            split.records
         ));
     }
     card.add(format_args!("  download_size: {}\n  dataset_size: {}", d.bytes, d.bytes));
@@ -141,6 +152,12 @@ fn feature(ty: FieldType, schema: &Schema) -> String {
     }
 }
 
+/// Returns whether `datasets` accepts the name of a split: it reads "all" as every split, and "-" as an expression.
+fn is_hub_split(name: &str) -> bool {
+    let is_word = |part: &str| !part.is_empty() && part.chars().all(|c| c == '_' || c.is_alphanumeric());
+    name != "all" && name.split('.').all(is_word)
+}
+
 /// Quotes text as a YAML string. Every JSON string is a YAML string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
@@ -175,6 +192,12 @@ mod tests {
         assert_eq!(quoted("no"), "\"no\"");
         assert_eq!(quoted("a: \"b\"\n#"), r#""a: \"b\"\n#""#);
         assert_eq!(markdown("a_b <i>"), r"a\_b \<i\>");
+    }
+
+    #[test]
+    fn only_split_names_of_datasets_are_accepted() {
+        assert!(["train", "no", "0", "fold_1.a", "größe"].into_iter().all(is_hub_split));
+        assert!(!["all", "2024-01", "a.", ".a", "a b"].into_iter().any(is_hub_split));
     }
 
     #[test]

@@ -10,7 +10,6 @@ mod report;
 mod verify;
 
 pub(super) use describe::print_histogram;
-pub(super) use report::check_outside;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -118,6 +117,10 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
         crate::options::check_local("PATH", &args.path)?;
     }
     args.report.check_tokenizer(args.text)?;
+    if args.split.is_some() && !args.shows_records() && !args.report.is_requested() {
+        return Err(Error::usage("`split` selects the records to show, and none are shown")
+            .help("add `head`, `sample`, `record`, `text` or `html`"));
+    }
     let access = if args.no_mmap { Access::Read } else { Access::Map };
     let mut out = BufWriter::new(io::stdout().lock());
     let ending = if args.verify {

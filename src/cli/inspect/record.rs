@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::cli::output_file::{check_output, write_output};
 use crate::error::{Error, Result};
 use crate::printable::printable;
 use crate::reader::Record;
@@ -102,14 +103,15 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
     Json::Object(fields)
 }
 
-/// Writes the image, or the ids as a JSON list, to `file`.
-pub(super) fn extract(record: &Record, file: &Path) -> Result<()> {
+/// Writes the image, or the ids as a JSON list, to `file`, which must not be part of `dataset`.
+pub(super) fn extract(record: &Record, file: &Path, dataset: &Path) -> Result<()> {
+    check_output("extract", file, Some(dataset))?;
     let content = match (record.get(IMAGE), record.get(INPUT_IDS)) {
         (Some(Value::Bytes(bytes)), _) => bytes.to_vec(),
         (_, Some(Value::Ids(ids))) => format!("{}\n", ids.iter().collect::<Json>()).into_bytes(),
         _ => return Err(Error::usage("the record has neither an image nor token ids")),
     };
-    std::fs::write(file, content).map_err(|e| Error::io("write", file, e))
+    write_output(file, &content)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     if let Some(ordinal) = args.record {
         let record = split.get(ordinal)?;
         if let Some(file) = &args.extract {
-            record::extract(&record, file)?;
+            record::extract(&record, file, dataset.path())?;
         }
         return printer.record(&record, out);
     }
@@ -63,7 +63,7 @@ fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         Error::new(ErrorKind::OutOfRange, "the shard has fewer records").at_path(&args.path).at_row(wanted)
     })??;
     if let Some(file) = &args.extract {
-        record::extract(&record, file)?;
+        record::extract(&record, file, &args.path)?;
     }
     printer.record(&record, out)
 }

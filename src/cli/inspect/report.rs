@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Args, Out, is_shard, open_dataset, print_error, split_of};
 use crate::cli::flags::with_flags;
+use crate::cli::output_file::{check_output, write_output};
 use crate::cli::print;
 use crate::error::{Error, Result};
 use crate::options::check_local;
@@ -12,7 +13,7 @@ use crate::printable::printable_path;
 use crate::report::format::plural;
 use crate::report::{DatasetReport, ReportOptions, contact_sheet, page_html, plots_svg, run_reports};
 use crate::source::read_file;
-use crate::storage::{Access, write_file};
+use crate::storage::Access;
 use crate::tokenizer_files;
 
 /// Arguments for the files of a report, and for what it shows.
@@ -81,7 +82,6 @@ impl ReportArgs {
     fn check(&self, dataset: &Path) -> Result<()> {
         let files: Vec<(&'static str, &Path)> = self.files().collect();
         for (at, (option, path)) in files.iter().enumerate() {
-            check_local(option, path)?;
             let same = files.iter().skip(at + 1).find(|other| other.1 == *path);
             if let Some((other, _)) = same {
                 return Err(
@@ -95,27 +95,10 @@ impl ReportArgs {
                         .at_path(*path));
                 }
             }
-            check_outside(option, path, dataset)?;
+            check_output(option, path, Some(dataset))?;
         }
         Ok(())
     }
-}
-
-/// Rejects a file inside a dataset, whose directory holds only what its manifest lists.
-pub(in crate::cli) fn check_outside(option: &'static str, file: &Path, dataset: &Path) -> Result<()> {
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    // If the folder is missing or inaccessible, writing the file reports it.
-    let (Ok(folder), Ok(dataset)) = (folder.canonicalize(), dataset.canonicalize()) else { return Ok(()) };
-    if folder.starts_with(&dataset) {
-        return Err(Error::usage("the file would be inside the dataset")
-            .of_option(option)
-            .at_path(file)
-            .help("name a file outside of it"));
-    }
-    Ok(())
 }
 
 /// Gathers the report and writes the requested files.
@@ -132,7 +115,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     let tokenizer = wanted.tokenizer()?;
     let mut written = Vec::new();
     let mut write = |path: &Path, bytes: &[u8]| -> Result<()> {
-        write_file(path, bytes)?;
+        write_output(path, bytes)?;
         written.push(format!(
             "wrote {} ({})",
             printable_path(path),

@@ -7,10 +7,10 @@ pub(super) use args::{Args, read_trace};
 use dsconvert_simulate as sim;
 use sim::{Options, Sweep, SweepRange, Verdict};
 
+use super::output_file::{check_output, write_output};
 use super::{Ending, print};
 use crate::bench::simulator_error;
 use crate::error::{Error, Result};
-use crate::storage::write_file;
 
 /// Runs `dsconvert simulate`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
@@ -22,6 +22,9 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
 pub(super) fn output(args: &Args) -> Result<String> {
     if args.svg.is_some() && args.svg == args.html {
         return Err(Error::usage("--svg and --html name the same file"));
+    }
+    for (option, file) in [("svg", &args.svg), ("html", &args.html)] {
+        file.as_deref().map_or(Ok(()), |file| check_output(option, file, None))?;
     }
     let range =
         args.sweep.as_deref().map(str::parse::<SweepRange>).transpose().map_err(|e| simulator_error(&e))?;
@@ -42,10 +45,10 @@ fn simulate(args: &Args, options: &Options) -> Result<String> {
         .transpose()
         .map_err(|e| simulator_error(&e))?;
     if let Some(path) = &args.svg {
-        write_file(path, sim::timeline_svg(&run, &args.title).as_bytes())?;
+        write_output(path, sim::timeline_svg(&run, &args.title).as_bytes())?;
     }
     if let (Some(path), Some(html)) = (&args.html, html) {
-        write_file(path, html.as_bytes())?;
+        write_output(path, html.as_bytes())?;
     }
     let (report, verdict) = (run.report(), Verdict::of(&run));
     Ok(if args.json {
@@ -58,7 +61,7 @@ fn simulate(args: &Args, options: &Options) -> Result<String> {
 fn sweep(args: &Args, options: &Options, range: &SweepRange) -> Result<String> {
     let sweep = Sweep::run(options, range).map_err(|e| simulator_error(&e))?;
     if let Some(path) = &args.svg {
-        write_file(path, sweep.to_svg(&args.title).as_bytes())?;
+        write_output(path, sweep.to_svg(&args.title).as_bytes())?;
     }
     Ok(if args.json { format!("{}\n", sweep.to_json()) } else { sweep.to_string() })
 }

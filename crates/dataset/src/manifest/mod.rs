@@ -220,7 +220,7 @@ impl Manifest {
             return Err(Error::io("find the dataset", dir, missing)
                 .help("name a directory that dsconvert has written"));
         }
-        let blob = Blob::open(&path, Access::Read, None)?;
+        let blob = Blob::open(&resolve(dir, MANIFEST_NAME)?, Access::Read, None)?;
         if blob.len() > MAX_MANIFEST_BYTES {
             let what =
                 format!("the manifest has {} bytes, but the limit is {MAX_MANIFEST_BYTES}", blob.len());

@@ -87,7 +87,7 @@ impl NewFile {
             .write(true)
             .create_new(true)
             .open(&temporary)
-            .map_err(|e| Error::io("create the file", &temporary, e))?;
+            .map_err(|e| Error::io("create the file", path, e))?;
         Ok(Self::new(Some(file), path.to_owned(), temporary))
     }
 

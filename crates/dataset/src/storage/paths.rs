@@ -21,6 +21,11 @@ pub fn resolve(root: &Path, relative: &str) -> Result<PathBuf> {
             .at_path(root)
             .help("the dataset was altered; convert it again")
     };
+    let refuse_link = || {
+        refuse("passes through a symbolic link").help(
+            "copy the files themselves, without links (from the Hugging Face Hub: download with `local_dir`)",
+        )
+    };
     if relative.is_empty() || relative.contains(['\\', '\0']) {
         return Err(refuse("is not a relative path"));
     }
@@ -31,7 +36,7 @@ pub fn resolve(root: &Path, relative: &str) -> Result<PathBuf> {
             _ => return Err(refuse("is not a plain relative path")),
         }
         if lstat(&path)?.is_some_and(|meta| meta.file_type().is_symlink()) {
-            return Err(refuse("passes through a symbolic link"));
+            return Err(refuse_link());
         }
     }
     Ok(path)

@@ -1,0 +1,112 @@
+//! Files that options such as `--html` name for the output of a command.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::options::check_local;
+use crate::storage::{lstat, stat, write_file};
+
+/// Checks, before the work starts, that `file` can be written for `option`. A `dataset` must not contain it, because the
+/// directory of a dataset holds only what its manifest lists.
+pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&Path>) -> Result<()> {
+    check_local(option, file)?;
+    let refuse = |what: &str| Error::usage(what).of_option(option).at_path(file);
+    if file == Path::new("-") {
+        return Err(refuse("the output needs a file").help("for standard output, name /dev/stdout"));
+    }
+    let folder = folder_of(file);
+    if !stat(folder)?.is_some_and(|meta| meta.is_dir()) {
+        return Err(Error::usage("there is no such folder").of_option(option).at_path(folder));
+    }
+    if stat(file)?.is_some_and(|meta| meta.is_dir()) {
+        return Err(refuse("this is a folder").help("name a file"));
+    }
+    match dataset {
+        Some(dataset) if is_inside(file, dataset) => {
+            Err(refuse("the file would be inside the dataset").help("name a file outside of it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes `bytes` to `file`.
+///
+/// A regular file appears complete or not at all. The target of a symbolic link is written, and so is the device or FIFO
+/// itself: none of them is replaced.
+pub(super) fn write_output(file: &Path, bytes: &[u8]) -> Result<()> {
+    let fail = |e: io::Error| Error::io("write", file, e);
+    match (stat(file)?, lstat(file)?) {
+        (Some(meta), _) if meta.is_file() => {
+            let target = file.canonicalize().map_err(fail)?;
+            write_file(&target, bytes).map(drop)
+        }
+        (None, None) => write_file(file, bytes).map(drop),
+        // A device, a FIFO, or a link to a file that does not exist yet.
+        _ => {
+            let mut options = OpenOptions::new();
+            let mut opened = options.write(true).create(true).open(file).map_err(fail)?;
+            opened.write_all(bytes).map_err(fail)
+        }
+    }
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Returns whether `file`, or the target of the link that it is, is inside the directory `dataset`.
+fn is_inside(file: &Path, dataset: &Path) -> bool {
+    // If a path cannot be resolved, opening or writing it reports the reason.
+    let Ok(dataset) = dataset.canonicalize() else { return false };
+    let folder = folder_of(file).canonicalize();
+    [folder, file.canonicalize()].into_iter().flatten().any(|path| path.starts_with(&dataset))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn links_and_fifos_are_written_and_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("old"), "old content").unwrap();
+        symlink("old", at("link")).unwrap();
+        symlink("new", at("dangling")).unwrap();
+        for (name, target) in [("link", "old"), ("dangling", "new"), ("file", "file")] {
+            write_output(&at(name), name.as_bytes()).unwrap();
+            assert_eq!(std::fs::read_to_string(at(target)).unwrap(), name);
+        }
+        assert!(lstat(&at("link")).unwrap().unwrap().is_symlink());
+
+        mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let reader = std::thread::spawn({
+            let fifo = at("fifo");
+            move || std::fs::read(fifo).unwrap()
+        });
+        write_output(&at("fifo"), b"page").unwrap();
+        assert_eq!(reader.join().unwrap(), b"page");
+        assert!(!lstat(&at("fifo")).unwrap().unwrap().is_file());
+    }
+
+    #[test]
+    fn unusable_names_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let dataset = at("dataset");
+        std::fs::create_dir(&dataset).unwrap();
+        std::fs::write(dataset.join("manifest.json"), "").unwrap();
+        symlink("dataset/manifest.json", at("link")).unwrap();
+        let check = |file: &Path| check_output("html", file, Some(&dataset));
+        for refused in [Path::new("-"), &at("none/file"), &dataset, &dataset.join("page"), &at("link")] {
+            check(refused).unwrap_err();
+        }
+        check(&at("page")).unwrap();
+    }
+}
