@@ -321,3 +321,97 @@ fn samples_from_a_damaged_gzip_member_or_zstd_frame_are_counted() {
         }
     }
 }
+
+/// A pax header with `records` before the next member.
+fn pax(tar: &mut Tar, records: &[(&str, &[u8])]) {
+    let mut body = Vec::new();
+    for (key, value) in records {
+        let rest = key.len() + value.len() + 3;
+        // The length counts its own digits.
+        let length = (rest..).find(|length| length.to_string().len() + rest == *length).unwrap();
+        body.extend_from_slice(format!("{length} {key}=").as_bytes());
+        body.extend_from_slice(value);
+        body.push(b'\n');
+    }
+    tar.entry(EntryType::XHeader, b"pax", &body);
+}
+
+#[test]
+fn values_of_pax_headers_are_arbitrary_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let photo = small();
+    let mut tar = Tar::default();
+    tar.file("0.jpg", &photo);
+    pax(
+        &mut tar,
+        &[
+            ("SCHILY.xattr.user.note", b"line 1\nline 2\n9 path=no\n\xff\0"),
+            ("path", b"folder/long=1.jpg"),
+            ("comment", b""),
+        ],
+    );
+    tar.file("short.jpg", &photo).file("2.jpg", &photo);
+    put(dir.path(), "t.tar", &tar.end());
+    run(dir.path(), b"", &["t.tar", "--out", "out"]).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(texts(&out, "train", "key"), ["t.tar#0", "t.tar#folder/long=1", "t.tar#2"]);
+
+    // The length of a record is wrong.
+    let mut tar = Tar::default();
+    tar.file("0.jpg", &photo).entry(EntryType::XHeader, b"pax", b"99 path=x\n").file("1.jpg", &photo);
+    put(dir.path(), "t.tar", &tar.end());
+    run(dir.path(), b"", &["t.tar", "--out", "damaged", "--max-rejects", "100%"]).exits(0);
+    assert_outcomes(&dir.path().join("damaged"), [1, 0, 0, 1]);
+}
+
+#[test]
+fn sparse_members_are_skipped_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let photo = small();
+    let mut tar = Tar::default();
+    tar.file("0.jpg", &photo);
+    // The old GNU format: further segments are in blocks after the header.
+    let start = tar.0.len();
+    tar.entry(EntryType::GNUSparse, b"old.npy", &[7; 100]);
+    let mut header = Header::from_byte_slice(&tar.0[start..start + 512]).clone();
+    header.as_mut_bytes()[482] = 1;
+    header.set_cksum();
+    tar.0[start..start + 512].copy_from_slice(header.as_bytes());
+    let mut blocks = vec![1; 1024];
+    blocks[1023 - 7] = 0;
+    tar.0.splice(start + 512..start + 512, blocks);
+    tar.file("1.jpg", &photo);
+    // The pax format: the member starts with the list of its segments.
+    pax(
+        &mut tar,
+        &[("GNU.sparse.major", b"1"), ("GNU.sparse.name", b"new.jpg"), ("path", b"GNUSparse/new.jpg")],
+    );
+    tar.file("GNUSparse/new.jpg", &[0; 600]).file("2.jpg", &photo);
+    put(dir.path(), "t.tar", &tar.end());
+    run(dir.path(), b"", &["t.tar", "--out", "out"]).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(texts(&out, "train", "key"), ["t.tar#0", "t.tar#1", "t.tar#2"]);
+    assert_eq!(manifest(&out)["sources"]["skipped"], 2);
+}
+
+#[test]
+fn joined_archives_are_read_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let photo = small();
+    let archive = |name: &str| Tar::default().file(name, &photo).end();
+    let joined = [archive("0.jpg"), vec![0; 10 << 10], archive("1.jpg"), archive("2.jpg")].concat();
+    let compressed = [gzip(&archive("0.jpg")), gzip(&archive("1.jpg")), gzip(&archive("2.jpg"))].concat();
+    for (name, bytes) in [("t.tar", joined), ("t.tar.gz", compressed)] {
+        put(dir.path(), name, &bytes);
+        let out = format!("out-{name}");
+        run(dir.path(), b"", &[name, "--out", &out]).exits(0);
+        let keys = [0, 1, 2].map(|number| format!("{name}#{number}"));
+        assert_eq!(texts(&dir.path().join(out), "train", "key"), keys);
+    }
+    let followed = [archive("0.jpg"), b"something else".repeat(100)].concat();
+    put(dir.path(), "t.tar", &followed);
+    run(dir.path(), b"", &["t.tar", "--out", "followed", "--max-rejects", "100%", "-vv"])
+        .exits(0)
+        .says(&["there is data after its end"]);
+    assert_outcomes(&dir.path().join("followed"), [1, 0, 0, 1]);
+}

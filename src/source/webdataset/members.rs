@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use ::tar::{EntryType, Header, PaxExtensions};
+use ::tar::{EntryType, Header};
 
 use crate::sample::RejectCode;
 use crate::source::stream::{Broken, Stream};
@@ -15,7 +15,8 @@ const BLOCK: usize = 512;
 const MAX_EXTENSION_BYTES: u64 = 1 << 20;
 /// Maximum number of bytes allocated before any of them is read.
 const RESERVED_BYTES: u64 = 1 << 20;
-/// Maximum number of bytes read after the end of the archive to verify the checksums of compressed data.
+/// Maximum number of bytes read after the end of an archive to find another one, and to verify the checksums of
+/// compressed data.
 const MAX_TRAILER_BYTES: u64 = 64 << 20;
 
 /// The content that a header describes.
@@ -31,6 +32,8 @@ pub(super) enum MemberBody {
 }
 
 pub(super) struct TarMember {
+    /// Position of its first header in the decompressed data.
+    pub(super) start: u64,
     pub(super) name: Vec<u8>,
     pub(super) body: MemberBody,
 }
@@ -72,21 +75,22 @@ impl NoMember {
     }
 }
 
-/// Returns the next member. Files of more than `max_bytes` bytes are skipped.
+/// Returns the next member. Files of more than `max_bytes` bytes are skipped. Archives that were joined with `cat` are read
+/// as one, as with `tar --ignore-zeros`.
 pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<TarMember, NoMember> {
-    let (mut long_name, mut long_size) = (None, None);
+    let mut start = stream.position();
+    let mut pax = Pax::default();
     loop {
         let mut block = [0; BLOCK];
-        let filled = stream.fill(&mut block)?;
-        if filled < BLOCK {
+        if stream.fill(&mut block)? < BLOCK {
             return Err(NoMember::damaged("it has no end-of-archive marker"));
         }
         if block == [0; BLOCK] {
-            drain(stream)?;
-            return Err(NoMember::End);
+            block = next_archive(stream)?;
+            start = stream.position() - BLOCK as u64;
         }
         let header = Header::from_byte_slice(&block);
-        let size = match (long_size, header.entry_size()) {
+        let size = match (pax.size, header.entry_size()) {
             (Some(size), _) | (None, Ok(size)) if is_whole(&block, header) => size,
             _ => return Err(NoMember::damaged("one of its headers is damaged")),
         };
@@ -94,25 +98,21 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<TarMember, NoM
             EntryType::GNULongName => {
                 let mut name = read_extension(stream, size)?;
                 name.truncate(name.iter().position(|&b| b == 0).unwrap_or(name.len()));
-                long_name = Some(name);
+                pax.name = Some(name);
             }
             EntryType::XHeader => {
                 let body = read_extension(stream, size)?;
-                for pair in PaxExtensions::new(&body) {
-                    let pair =
-                        pair.map_err(|_| NoMember::damaged("one of its extended headers is damaged"))?;
-                    match pair.key_bytes() {
-                        b"path" => long_name = Some(pair.value_bytes().to_vec()),
-                        b"size" => long_size = pair.value().ok().and_then(|v| v.parse().ok()),
-                        _ => {}
-                    }
-                }
+                pax.read(&body).ok_or_else(|| NoMember::damaged("one of its extended headers is damaged"))?;
             }
             EntryType::GNULongLink | EntryType::XGlobalHeader => skip(stream, size)?,
             kind => {
-                let name = long_name.take().map_or_else(|| header.path_bytes(), Cow::Owned).into_owned();
+                let name = pax.name.take().map_or_else(|| header.path_bytes(), Cow::Owned).into_owned();
+                if kind == EntryType::GNUSparse {
+                    skip_sparse_headers(stream, &block)?;
+                }
+                let kind = if pax.is_sparse { EntryType::GNUSparse } else { kind };
                 return body(stream, kind, size, max_bytes)
-                    .map(|body| TarMember { name: name.clone(), body })
+                    .map(|body| TarMember { start, name: name.clone(), body })
                     .map_err(|stop| match stop {
                         NoMember::Damaged(damage) => {
                             NoMember::Damaged(TarDamage { member: Some(name), ..damage })
@@ -122,6 +122,52 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<TarMember, NoM
             }
         }
     }
+}
+
+/// What the extended headers before a member say about it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Pax {
+    name: Option<Vec<u8>>,
+    size: Option<u64>,
+    is_sparse: bool,
+}
+
+impl Pax {
+    /// Reads the records of a pax header, `LENGTH KEY=VALUE` and a line feed, where the length counts the whole record.
+    /// Values are arbitrary bytes. Returns `None` if a record is damaged.
+    fn read(&mut self, mut body: &[u8]) -> Option<()> {
+        while !body.is_empty() {
+            let space = body.iter().position(|&byte| byte == b' ')?;
+            let length: usize = std::str::from_utf8(&body[..space]).ok()?.parse().ok()?;
+            let record = body.get(space + 1..length)?.strip_suffix(b"\n")?;
+            let equals = record.iter().position(|&byte| byte == b'=')?;
+            let (key, value) = (&record[..equals], &record[equals + 1..]);
+            match key {
+                b"path" if !self.is_sparse => self.name = Some(value.to_vec()),
+                b"size" => self.size = Some(std::str::from_utf8(value).ok()?.parse().ok()?),
+                b"GNU.sparse.name" => (self.name, self.is_sparse) = (Some(value.to_vec()), true),
+                _ => self.is_sparse |= key.starts_with(b"GNU.sparse."),
+            }
+            body = &body[length..];
+        }
+        Some(())
+    }
+}
+
+/// Skips the blocks with further segments of a sparse member in the old GNU format, which follow its `header`.
+fn skip_sparse_headers(stream: &mut Stream, header: &[u8; BLOCK]) -> Result<(), NoMember> {
+    /// Positions of the byte that tells whether such a block follows, in the header and in these blocks.
+    const IN_HEADER: usize = 482;
+    const IN_BLOCK: usize = 504;
+    let mut follows = header[IN_HEADER] != 0;
+    while follows {
+        let mut block = [0; BLOCK];
+        if stream.fill(&mut block)? < BLOCK {
+            return Err(cut_off());
+        }
+        follows = block[IN_BLOCK] != 0;
+    }
+    Ok(())
 }
 
 /// Returns whether the header matches its checksum.
@@ -195,7 +241,25 @@ fn cut_off() -> NoMember {
     NoMember::damaged("it ends in the middle of a member")
 }
 
-/// Reads the bytes after the end of the archive, because the checksum of compressed data comes last.
+/// Skips the zeros after the end of an archive, and returns the first header of the next archive.
+fn next_archive(stream: &mut Stream) -> Result<[u8; BLOCK], NoMember> {
+    let mut block = [0; BLOCK];
+    for _ in 0..MAX_TRAILER_BYTES / BLOCK as u64 {
+        let filled = stream.fill(&mut block)?;
+        if block[..filled].iter().any(|&byte| byte != 0) {
+            return match filled == BLOCK && is_whole(&block, Header::from_byte_slice(&block)) {
+                true => Ok(block),
+                false => Err(NoMember::damaged("there is data after its end that is not another archive")),
+            };
+        }
+        if filled < BLOCK {
+            break;
+        }
+    }
+    Err(NoMember::End)
+}
+
+/// Reads the bytes after damage, because the checksum of compressed data comes last.
 pub(super) fn drain(stream: &mut Stream) -> Result<(), NoMember> {
     let mut buffer = [0; 8 * BLOCK];
     let mut drained = 0;

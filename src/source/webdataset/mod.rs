@@ -129,7 +129,7 @@ impl Samples {
             }
             let start = self.stream.position();
             match members::next(&mut self.stream, MAX_SAMPLE_BYTES) {
-                Ok(member) => self.member(start, member),
+                Ok(member) => self.member(member),
                 Err(NoMember::Failed(error)) => return Err(error),
                 Err(NoMember::End) => {
                     self.stream.check_unchanged()?;
@@ -166,7 +166,8 @@ impl Samples {
         self.ready.push_back((start, NextSample::Rejected(name, reject)));
     }
 
-    fn member(&mut self, start: u64, member: TarMember) {
+    fn member(&mut self, member: TarMember) {
+        let start = member.start;
         if matches!(member.body, MemberBody::Folder) {
             return;
         }
