@@ -80,8 +80,10 @@ impl Labels {
     }
 }
 
-/// Parses an integer in its canonical form, so that `007` stays a name.
+/// Parses an integer in its canonical form, so that `007` stays a name. `7.0` is one too, because pandas writes a column
+/// of integers as floats if a value is missing.
 fn integer(text: &str) -> Option<i64> {
+    let text = text.strip_suffix(".0").unwrap_or(text);
     text.parse().ok().filter(|n: &i64| n.to_string() == text)
 }
 
@@ -111,6 +113,13 @@ mod tests {
         assert_eq!(ordinals(&["3", "0"], Some(&["7", "3"])).unwrap().1, [Some(1), None]);
         assert_eq!(ordinals(&["b", "x"], Some(&["b", "a"])).unwrap().1, [Some(0), None]);
         assert_eq!(ordinals(&["007"], None).unwrap().0, ["007"]);
+        assert_eq!(
+            ordinals(&["10.0", "2.0", "1"], None).unwrap().1,
+            [Some(10), Some(2), Some(1)],
+            "pandas writes integers as floats"
+        );
+        assert_eq!(ordinals(&["1.0", "1.5"], None).unwrap().0, ["1.0", "1.5"]);
+        assert_eq!(ordinals(&["2.0", "1.0"], Some(&["2.0", "1.0"])).unwrap().1, [Some(0), Some(1)]);
         assert_eq!(ordinals(&[], None).unwrap().0, names(&[]));
         assert!(ordinals(&["1048576"], None).is_err());
         assert!(ordinals(&["a"], Some(&["a", "a"])).is_err());

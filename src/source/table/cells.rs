@@ -58,7 +58,8 @@ fn is_json(ty: &DataType, depth: usize) -> bool {
 
 /// Returns the value of a cell. `ty` must be the type returned by [`field_type`].
 pub fn cell(column: &ArrayRef, row: usize, ty: FieldType) -> Value {
-    if column.is_null(row) {
+    // An array of type Null has no validity buffer.
+    if column.is_null(row) || *column.data_type() == DataType::Null {
         return Value::Null;
     }
     if let Some(bytes) = bytes(column, row) {
@@ -81,6 +82,12 @@ pub fn cell(column: &ArrayRef, row: usize, ty: FieldType) -> Value {
     }
 }
 
+/// Returns the number that JSON writes with the digits that identify `value` among 32-bit numbers: 0.1, not
+/// 0.10000000149011612.
+fn shortest(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or(f64::from(value))
+}
+
 /// Returns the value of a cell as JSON. Numbers that JSON cannot represent become null.
 pub fn json(column: &ArrayRef, row: usize) -> Json {
     if column.is_null(row) {
@@ -100,7 +107,7 @@ pub fn json(column: &ArrayRef, row: usize) -> Json {
         DataType::UInt16 => column.as_primitive::<UInt16Type>().value(row).into(),
         DataType::UInt32 => column.as_primitive::<UInt32Type>().value(row).into(),
         DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).into(),
-        DataType::Float32 => column.as_primitive::<Float32Type>().value(row).into(),
+        DataType::Float32 => shortest(column.as_primitive::<Float32Type>().value(row)).into(),
         DataType::Float64 => column.as_primitive::<Float64Type>().value(row).into(),
         DataType::List(_) => list(column.as_list::<i32>().value(row)),
         DataType::LargeList(_) => list(column.as_list::<i64>().value(row)),
@@ -136,5 +143,31 @@ pub fn bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
         DataType::LargeBinary => Some(column.as_binary::<i64>().value(row)),
         DataType::BinaryView => Some(column.as_binary_view().value(row)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Float32Array, ListArray, NullArray};
+
+    use super::*;
+
+    #[test]
+    fn a_column_without_values_is_null_and_not_text() {
+        let column: ArrayRef = Arc::new(NullArray::new(2));
+        assert_eq!(cell(&column, 1, FieldType::Json), Value::Null);
+        assert_eq!(json(&column, 1), Json::Null);
+    }
+
+    #[test]
+    fn short_floats_in_lists_keep_their_digits() {
+        let values = [Some(0.1), Some(3.0), Some(f32::NAN), None, Some(1e-20), Some(16_777_216.0)];
+        let list: ArrayRef =
+            Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>([Some(values.to_vec())]));
+        assert_eq!(json(&list, 0).to_string(), "[0.1,3.0,null,null,1e-20,16777216.0]");
+        let plain: ArrayRef = Arc::new(Float32Array::from(vec![0.1]));
+        assert_eq!(cell(&plain, 0, FieldType::Float64), Value::Float(f64::from(0.1_f32)));
     }
 }
