@@ -28,8 +28,9 @@ pub(super) trait Conversion: Sync {
         Ok(())
     }
 
-    /// Returns the stages that the records of a unit pass through before they are written.
-    fn stages(&self) -> Stages;
+    /// Returns the stages that the records of a unit pass through before they are written. `work` is a folder for
+    /// temporary files.
+    fn stages(&self, work: &Path) -> Stages;
 
     /// Opens `unit` and returns its tasks, in order. `careful` is set if an earlier attempt requested to redo the unit
     /// with the reference engine.

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use super::conversion::{Conversion, Converting};
 use super::estimate::{Estimate, MIN_SAMPLE, Population};
-use super::outcome::{Outcome, Outcomes};
-use super::stage::Stages;
+use super::outcome::{ConvertedRecord, Outcome, Outcomes};
+use super::stage::{Finished, Stages};
 use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
@@ -153,7 +153,7 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
             conversion,
             workers,
             splits,
-            stages: conversion.stages(),
+            stages: conversion.stages(&std::env::temp_dir()),
             empty_shard: writer()?.finish()?.position(),
             writer: writer()?,
             written: 0,
@@ -245,10 +245,11 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
     ) -> Result<Prediction> {
         let started = Instant::now();
         let (writer, written) = (&mut self.writer, &mut self.written);
-        self.stages.finish(&mut |converted| {
+        let mut write = |converted: ConvertedRecord| {
             *written += 1;
             writer.push(&converted.record).map(drop)
-        })?;
+        };
+        while self.stages.finish(&mut write)? == Finished::NotYet {}
         let encoded = self.writer.finish()?.position() - self.empty_shard;
         self.write_seconds += started.elapsed().as_secs_f64();
         let seen = || strata.iter().flat_map(|stratum| &stratum.seen);

@@ -6,14 +6,23 @@ use crate::error::Result;
 /// Receiver of the records of a stage: the next stage, or the shards.
 pub(super) type NextStage<'a> = dyn FnMut(ConvertedRecord) -> Result<()> + 'a;
 
+/// Result of a call of [`Stage::finish`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Finished {
+    /// All records were passed on.
+    Yes,
+    /// Some records were passed on, and others are left. A run can stop between the calls.
+    NotYet,
+}
+
 /// A stage that processes the records of one unit in order. It may hold records back, reorder them, or combine them
 /// into other records. Its output depends only on these records.
 pub(super) trait Stage: Send {
     /// Takes a record, and passes on the records that are ready.
     fn push(&mut self, converted: ConvertedRecord, next: &mut NextStage<'_>) -> Result<()>;
 
-    /// Passes on the records that were held back, after the last record.
-    fn finish(&mut self, next: &mut NextStage<'_>) -> Result<()>;
+    /// Passes on records that were held back, after the last record. Called until all of them were passed on.
+    fn finish(&mut self, next: &mut NextStage<'_>) -> Result<Finished>;
 
     /// Returns counts for the manifest, after [`Stage::finish`].
     fn notes(&self) -> Vec<(&'static str, u64)> {
@@ -23,33 +32,38 @@ pub(super) trait Stage: Send {
 
 /// The stages of a unit, one after another; usually none.
 #[derive(Default)]
-pub(super) struct Stages(Vec<Box<dyn Stage>>);
+pub(super) struct Stages {
+    stages: Vec<Box<dyn Stage>>,
+    /// Number of stages, from the first one, that have passed on all records.
+    finished: usize,
+}
 
 impl Stages {
     /// Appends `stage`, if there is one.
     pub(super) fn and(mut self, stage: Option<impl Stage + 'static>) -> Self {
-        self.0.extend(stage.map(|stage| Box::new(stage) as Box<dyn Stage>));
+        self.stages.extend(stage.map(|stage| Box::new(stage) as Box<dyn Stage>));
         self
     }
 
     /// Passes a record through the stages.
     pub(super) fn push(&mut self, converted: ConvertedRecord, out: &mut NextStage<'_>) -> Result<()> {
-        pass(&mut self.0, converted, out)
+        pass(&mut self.stages, converted, out)
     }
 
-    /// Passes on all records that were held back.
-    pub(super) fn finish(&mut self, out: &mut NextStage<'_>) -> Result<()> {
-        let mut stages = &mut self.0[..];
-        while let Some((stage, later)) = stages.split_first_mut() {
-            stage.finish(&mut |converted| pass(later, converted, out))?;
-            stages = later;
+    /// Passes on records that were held back, as [`Stage::finish`] does.
+    pub(super) fn finish(&mut self, out: &mut NextStage<'_>) -> Result<Finished> {
+        while let Some((stage, later)) = self.stages[self.finished..].split_first_mut() {
+            if stage.finish(&mut |converted| pass(later, converted, out))? == Finished::NotYet {
+                return Ok(Finished::NotYet);
+            }
+            self.finished += 1;
         }
-        Ok(())
+        Ok(Finished::Yes)
     }
 
     /// Returns the counts of all stages.
     pub(super) fn notes(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.0.iter().flat_map(|stage| stage.notes())
+        self.stages.iter().flat_map(|stage| stage.notes())
     }
 }
 
@@ -74,8 +88,13 @@ mod tests {
             if self.1.len() > self.0 { next(self.1.remove(0)) } else { Ok(()) }
         }
 
-        fn finish(&mut self, next: &mut NextStage<'_>) -> Result<()> {
-            self.1.drain(..).try_for_each(next)
+        // One record at a time.
+        fn finish(&mut self, next: &mut NextStage<'_>) -> Result<Finished> {
+            if self.1.is_empty() {
+                return Ok(Finished::Yes);
+            }
+            next(self.1.remove(0))?;
+            Ok(Finished::NotYet)
         }
 
         fn notes(&self) -> Vec<(&'static str, u64)> {
@@ -99,7 +118,7 @@ mod tests {
                 let record = Record { values: vec![Value::UInt(length)] };
                 stages.push(ConvertedRecord::new(0, record, length), &mut out).unwrap();
             }
-            stages.finish(&mut out).unwrap();
+            while stages.finish(&mut out).unwrap() == Finished::NotYet {}
             assert_eq!(seen, (0..10).collect::<Vec<_>>(), "{delays:?}");
             assert_eq!(stages.notes().count(), delays.len());
         }

@@ -23,7 +23,7 @@ use super::closed_unit::{ClosedShard, ClosedUnit};
 use super::lines::{DuplicateLine, FilteredLine, RejectLine, append, json_line};
 use super::outcome::{ContentHash, ConvertedRecord, Outcome, Outcomes};
 use super::rows::{RowEntry, rows_name};
-use super::stage::{NextStage, Stages};
+use super::stage::{Finished, NextStage, Stages};
 use super::unit_dirs::UnitDirs;
 use super::unit_options::UnitOptions;
 use super::unit_result::{UnitResult, UnitSplit};
@@ -199,11 +199,11 @@ impl UnitSink {
     }
 
     /// Runs the stages, and writes the records they return.
-    fn run_stages(
+    fn run_stages<T>(
         &mut self,
         closed: &mut Vec<ClosedShard>,
-        run: impl FnOnce(&mut Stages, &mut NextStage<'_>) -> Result<()>,
-    ) -> Result<()> {
+        run: impl FnOnce(&mut Stages, &mut NextStage<'_>) -> Result<T>,
+    ) -> Result<T> {
         let mut stages = std::mem::take(&mut self.stages);
         let result = run(&mut stages, &mut |converted| self.write_record(&converted, closed));
         self.stages = stages;
@@ -283,9 +283,15 @@ impl UnitSink {
         Ok(())
     }
 
-    /// Ends the unit. The last shards are appended to `closed`; the returned [`ClosedUnit`] is finished after them.
+    /// Writes records that the stages have held back, after the last task. Called until all of them are written. Full
+    /// shards are appended to `closed`.
+    pub(super) fn finish_stages(&mut self, closed: &mut Vec<ClosedShard>) -> Result<Finished> {
+        self.run_stages(closed, Stages::finish)
+    }
+
+    /// Ends the unit, after [`UnitSink::finish_stages`]. The last shards are appended to `closed`; the returned
+    /// [`ClosedUnit`] is finished after them.
     pub(super) fn close(mut self, closed: &mut Vec<ClosedShard>) -> Result<ClosedUnit> {
-        self.run_stages(closed, Stages::finish)?;
         for (name, count) in self.stages.notes() {
             *self.notes.entry(name.to_owned()).or_default() += count;
         }

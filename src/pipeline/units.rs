@@ -143,7 +143,8 @@ impl Units<'_> {
             writeback: writeback.clone(),
             remote: self.remote.cloned(),
         });
-        let sink = |unit| UnitSink::create(unit, self.dirs, &unit_options, conversion.stages());
+        let sink =
+            |unit| UnitSink::create(unit, self.dirs, &unit_options, conversion.stages(self.dirs.work()));
         let memory = Shares::of(options.memory_bytes).tasks();
         let uploads = self.remote.map(|_| UPLOADS);
         let failed = run(

@@ -84,8 +84,8 @@ impl Conversion for ImageConversion<'_> {
         Ok(())
     }
 
-    fn stages(&self) -> Stages {
-        Stages::new(&self.job.options.output)
+    fn stages(&self, work: &Path) -> Stages {
+        Stages::new(&self.job.options.output, work)
     }
 
     fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<ImageTask> + '_>> {

@@ -1,5 +1,6 @@
 //! Tests that panics and invalid results of a conversion end the run instead of hanging it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,7 +65,7 @@ impl Conversion for FaultyConversion<'_> {
         assert_ne!(self.fails, Fails::InScratch, "the scratch fails");
     }
 
-    fn stages(&self) -> Stages {
+    fn stages(&self, _: &Path) -> Stages {
         Stages::default()
     }
 

@@ -15,6 +15,7 @@ use crate::pipeline::events::{Event, EventLevel};
 use crate::pipeline::finalizer::Closed;
 use crate::pipeline::memory::Reservation;
 use crate::pipeline::outcome::{Outcome, Outcomes};
+use crate::pipeline::stage::Finished;
 use crate::pipeline::testing::panic_point;
 use crate::pipeline::timing::{Activity, Timing};
 use crate::pipeline::unit::UnitSink;
@@ -227,16 +228,26 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         let Some(at) = state.open.iter().position(|u| u.unit == unit) else { return Ok(()) };
         let open = &mut state.open[at];
         open.written += tasks;
-        if finished && open.failure.is_none() {
-            state.open.remove(at);
-            drop(state);
-            let timer = self.timing().start();
-            let unit = sink.close(&mut closed)?;
-            self.timing().end_activity(Activity::Write, timer);
-            self.hand_over(closed.into_iter().map(Closed::shard).chain([Closed::Unit(Box::new(unit))]));
-        } else {
+        if !finished || open.failure.is_some() {
             open.sink = Some(sink);
+            return Ok(());
         }
+        drop(state);
+        let timer = self.timing().start();
+        let records = sink.finish_stages(&mut closed)?;
+        self.hand_over(closed.drain(..).map(Closed::shard));
+        if records == Finished::NotYet {
+            self.timing().end_activity(Activity::Write, timer);
+            // Shards may have to be finalized before this unit continues, and the run may have to stop.
+            if let Some(open) = self.lock().open.iter_mut().find(|u| u.unit == unit) {
+                open.sink = Some(sink);
+            }
+            return Ok(());
+        }
+        self.lock().open.retain(|u| u.unit != unit);
+        let unit = sink.close(&mut closed)?;
+        self.timing().end_activity(Activity::Write, timer);
+        self.hand_over(closed.into_iter().map(Closed::shard).chain([Closed::Unit(Box::new(unit))]));
         Ok(())
     }
 

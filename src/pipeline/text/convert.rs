@@ -64,9 +64,9 @@ impl Conversion for TextConversion<'_> {
         Ok(())
     }
 
-    fn stages(&self) -> Stages {
+    fn stages(&self, work: &Path) -> Stages {
         let TextOptions { output, shape, .. } = &self.job.options;
-        Stages::new(output).and(shape.pack.map(PackDocuments::new))
+        Stages::new(output, work).and(shape.pack.map(PackDocuments::new))
     }
 
     fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<TextTask> + '_>> {

@@ -11,7 +11,7 @@ use super::record::{TextRecord, piece_name};
 use crate::error::{Error, Result};
 use crate::packing::{Document, Packing, Row, Window};
 use crate::pipeline::outcome::ConvertedRecord;
-use crate::pipeline::stage::{NextStage, Stage};
+use crate::pipeline::stage::{Finished, NextStage, Stage};
 use crate::sample::{Ids, Value};
 use crate::schema::IdWidth;
 
@@ -43,8 +43,11 @@ impl Stage for PackDocuments {
         packer.push(converted)?.into_iter().try_for_each(next)
     }
 
-    fn finish(&mut self, next: &mut NextStage<'_>) -> Result<()> {
-        self.packers.values_mut().try_for_each(|packer| packer.finish()?.into_iter().try_for_each(&mut *next))
+    fn finish(&mut self, next: &mut NextStage<'_>) -> Result<Finished> {
+        for packer in self.packers.values_mut() {
+            packer.finish()?.into_iter().try_for_each(&mut *next)?;
+        }
+        Ok(Finished::Yes)
     }
 
     fn notes(&self) -> Vec<(&'static str, u64)> {

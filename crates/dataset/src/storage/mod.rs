@@ -18,6 +18,7 @@ mod paths;
 #[cfg(feature = "remote")]
 mod remote;
 mod remote_options;
+mod unlinked;
 mod writeback;
 
 pub use blob::{Access, Blob};
@@ -34,4 +35,5 @@ pub use paths::{
     remove_empty_dir, remove_file, rename, resolve, stat, sync_dir,
 };
 pub use remote_options::RemoteOptions;
+pub use unlinked::unlinked_file;
 pub use writeback::Writeback;

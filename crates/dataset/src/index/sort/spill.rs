@@ -1,13 +1,14 @@
 //! Temporary files of sorted runs that are deleted with the process.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::storage::unlinked_file;
 
 /// An unlinked file of concatenated sorted runs of `N`-byte rows.
 #[derive(Debug)]
@@ -112,23 +113,6 @@ impl<const N: usize> RunReader<N> {
         self.next += usize::from(row.is_some());
         Ok(row)
     }
-}
-
-/// Creates a file in `dir` for reading and writing, and unlinks it.
-fn unlinked_file(dir: &Path) -> io::Result<File> {
-    // Names collide only until the file is unlinked: with another process, or with a leftover of a dead one.
-    for number in 0u32.. {
-        let path = dir.join(format!("sort-{number}.tmp"));
-        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
-            Ok(file) => {
-                std::fs::remove_file(&path)?;
-                return Ok(file);
-            }
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 #[cfg(test)]

@@ -1,0 +1,150 @@
+//! Bytes of a converted record in a temporary file, which only the same process reads.
+
+use bytes::{Buf, BufMut, Bytes};
+
+use crate::pipeline::outcome::ConvertedRecord;
+use crate::sample::{Ids, Record, Text, Value};
+use crate::schema::IdWidth;
+
+const NULL: u8 = 0;
+const BOOL: u8 = 1;
+const INT: u8 = 2;
+const UINT: u8 = 3;
+const FLOAT: u8 = 4;
+const TEXT: u8 = 5;
+const BYTES: u8 = 6;
+const IDS_U16: u8 = 7;
+const IDS_U32: u8 = 8;
+
+/// Appends the bytes of `converted` to `out`.
+pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
+    let ConvertedRecord {
+        split,
+        record,
+        length,
+        width,
+        height,
+        canonical_bytes,
+        crc32c,
+        key_hash,
+        continues,
+    } = converted;
+    out.put_u16_le(*split);
+    out.put_u64_le(*length);
+    out.put_u32_le(*width);
+    out.put_u32_le(*height);
+    out.put_u64_le(*canonical_bytes);
+    out.put_u32_le(*crc32c);
+    out.put_u8(u8::from(key_hash.is_some()));
+    out.put_u128_le(key_hash.unwrap_or_default());
+    out.put_u8(u8::from(*continues));
+    for value in &record.values {
+        let counted = |tag: u8, bytes: &[u8], out: &mut Vec<u8>| {
+            out.put_u8(tag);
+            out.put_u64_le(bytes.len() as u64);
+            out.put_slice(bytes);
+        };
+        let scalar = |tag: u8, bits: u64, out: &mut Vec<u8>| {
+            out.put_u8(tag);
+            out.put_u64_le(bits);
+        };
+        match value {
+            Value::Null => out.put_u8(NULL),
+            Value::Bool(b) => scalar(BOOL, u64::from(*b), out),
+            Value::Int(i) => scalar(INT, i.cast_unsigned(), out),
+            Value::UInt(u) => scalar(UINT, *u, out),
+            Value::Float(x) => scalar(FLOAT, x.to_bits(), out),
+            Value::Text(text) => counted(TEXT, text.as_bytes(), out),
+            Value::Bytes(bytes) => counted(BYTES, bytes, out),
+            Value::Ids(ids) => match ids.width() {
+                IdWidth::U16 => counted(IDS_U16, ids.as_bytes(), out),
+                IdWidth::U32 => counted(IDS_U32, ids.as_bytes(), out),
+            },
+        }
+    }
+}
+
+/// Reads what [`encode`] wrote; `None` for other bytes.
+pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
+    let split = bytes.try_get_u16_le().ok()?;
+    let length = bytes.try_get_u64_le().ok()?;
+    let width = bytes.try_get_u32_le().ok()?;
+    let height = bytes.try_get_u32_le().ok()?;
+    let canonical_bytes = bytes.try_get_u64_le().ok()?;
+    let crc32c = bytes.try_get_u32_le().ok()?;
+    let has_hash = bytes.try_get_u8().ok()? != 0;
+    let key_hash = Some(bytes.try_get_u128_le().ok()?).filter(|_| has_hash);
+    let continues = bytes.try_get_u8().ok()? != 0;
+    let mut values = Vec::new();
+    while bytes.has_remaining() {
+        let tag = bytes.try_get_u8().ok()?;
+        if tag == NULL {
+            values.push(Value::Null);
+            continue;
+        }
+        let bits = bytes.try_get_u64_le().ok()?;
+        let mut content = || {
+            let length = usize::try_from(bits).ok().filter(|&length| length <= bytes.len())?;
+            Some(bytes.split_to(length))
+        };
+        values.push(match tag {
+            BOOL => Value::Bool(bits != 0),
+            INT => Value::Int(bits.cast_signed()),
+            UINT => Value::UInt(bits),
+            FLOAT => Value::Float(f64::from_bits(bits)),
+            TEXT => Value::Text(Text::new(content()?).ok()?),
+            BYTES => Value::Bytes(content()?),
+            IDS_U16 => Value::Ids(Ids::new(IdWidth::U16, content()?)?),
+            IDS_U32 => Value::Ids(Ids::new(IdWidth::U32, content()?)?),
+            _ => return None,
+        });
+    }
+    let record = Record { values };
+    Some(ConvertedRecord {
+        split,
+        record,
+        length,
+        width,
+        height,
+        canonical_bytes,
+        crc32c,
+        key_hash,
+        continues,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_back_unchanged() {
+        let ids = |width, ids: &[u32]| Value::Ids(Ids::pack(width, ids).unwrap());
+        let values = vec![
+            Value::Text("kéy".into()),
+            Value::Null,
+            Value::Bool(true),
+            Value::Int(i64::MIN),
+            Value::UInt(u64::MAX),
+            Value::Float(-0.0),
+            Value::Bytes(Bytes::from_static(b"\xff\0")),
+            Value::Text("".into()),
+            ids(IdWidth::U16, &[1, 65_535]),
+            ids(IdWidth::U32, &[]),
+        ];
+        let mut converted = ConvertedRecord::new(3, Record { values }, 7);
+        (converted.width, converted.height, converted.continues) = (640, 480, true);
+        for key_hash in [None, Some(u128::MAX - 1)] {
+            converted.key_hash = key_hash;
+            let mut bytes = Vec::new();
+            encode(&converted, &mut bytes);
+            let read = decode(bytes.clone().into()).unwrap();
+            assert_eq!(format!("{read:?}"), format!("{converted:?}"));
+            // Truncation is detected, here or by the checksum.
+            for cut in 0..bytes.len() {
+                let read = decode(Bytes::copy_from_slice(&bytes[..cut]));
+                assert!(read.is_none_or(|read| read.record.crc32c() != read.crc32c), "{cut}");
+            }
+        }
+    }
+}
