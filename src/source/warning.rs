@@ -67,6 +67,13 @@ pub enum Warning {
         /// Path of the metadata file.
         path: PathBuf,
     },
+    /// A tar file looks like an archive of image folders, but its folders are neither classes nor splits.
+    TarFoldersUnused {
+        /// Path of the tar file.
+        path: PathBuf,
+        /// One of the folders.
+        example: String,
+    },
     /// Zip archives in a folder with images or text are not read, because these may have been unpacked from them.
     ArchivesSkipped {
         /// Kind of the files next to them.
@@ -141,6 +148,11 @@ impl Warning {
             Remedy { option: "metadata", value: "FILE", effect: "reads images and fields from its rows" },
             Remedy { option: "metadata", value: "none", effect: "leaves it out without a warning" },
         ];
+        const IGNORED: [Remedy; 1] = [Remedy {
+            option: "layout",
+            value: "flat",
+            effect: "puts everything into train without a warning",
+        }];
         const UNUSED: Remedy = Remedy {
             option: "metadata",
             value: "none",
@@ -154,6 +166,7 @@ impl Warning {
             Self::SplitNamedClass { .. } => &[SPLITS],
             Self::MetadataSkipped { .. } => &SKIPPED,
             Self::ImagesWithoutRow { .. } => &[UNUSED],
+            Self::TarFoldersUnused { .. } => &IGNORED,
             Self::FolderClassesUnused { in_splits: false, .. } => &[LABELS],
             Self::FolderClassesUnused { in_splits: true, .. } => &[SPLITS_AND_LABELS],
             Self::MixedSourceLabels { .. }
@@ -212,6 +225,13 @@ impl fmt::Display for Warning {
                     printable_path(path)
                 )
             }
+            Self::TarFoldersUnused { path, example } => write!(
+                f,
+                "{} is read as WebDataset: its folders, such as {:?}, are neither classes nor splits; to use them, \
+                 unpack it, or make a zip archive",
+                printable_path(path),
+                printable(example)
+            ),
             Self::ArchivesSkipped { kind, example } => write!(
                 f,
                 "zip archives next to {} are not read, such as {}; name one as a source to convert it",

@@ -415,3 +415,29 @@ fn joined_archives_are_read_as_one() {
         .says(&["there is data after its end"]);
     assert_outcomes(&dir.path().join("followed"), [1, 0, 0, 1]);
 }
+
+#[test]
+fn a_tar_of_image_folders_causes_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let photo = small();
+    let mut folders = Tar::default();
+    for name in ["ifd/train/c0/0.jpg", "ifd/train/c1/1.jpg", "ifd/val/c0/2.jpg"] {
+        folders.file(name, &photo);
+    }
+    put(dir.path(), "ifd.tar.gz", &gzip(&folders.end()));
+    let ran = run(dir.path(), b"", &["ifd.tar.gz", "--out", "out"]).exits(0);
+    ran.says(&["ifd.tar.gz is read as WebDataset", "ifd/train/c0", "zip archive", "--layout flat"]);
+    let mut classes = Tar::default();
+    for i in 0..3 {
+        classes.file(&format!("train/{i}.jpg"), &photo).file(&format!("train/{i}.cls"), b"1");
+    }
+    put(dir.path(), "classes.tar", &classes.end());
+    put(dir.path(), "photos.tar", &Tar::default().file("./photos/0.jpg", &photo).end());
+    put(dir.path(), "plain.tar", &Tar::default().file("0.jpg", &photo).file("notes/a.txt", b"x").end());
+    let cases =
+        [("ifd.tar.gz", "flat"), ("classes.tar", "auto"), ("photos.tar", "auto"), ("plain.tar", "auto")];
+    for (source, layout) in cases {
+        let ran = run(dir.path(), b"", &[source, "--dry-run", "--layout", layout]).exits(0);
+        assert!(!ran.stderr.contains("WebDataset"), "{source}: {}", ran.stderr);
+    }
+}

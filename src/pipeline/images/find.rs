@@ -7,7 +7,7 @@ use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::find_tables::{FoundTables, find_tables};
-use super::image_fields::{ImageField, ImageFields, detect_image_fields};
+use super::image_fields::{ImageField, ImageFields, InspectedTar, inspect_tar};
 use super::options::{ImagesOptions, Naming};
 use super::tar_fields::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
@@ -209,7 +209,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
             && images_among(&files, options, false).iter().all(|f| is_tar(&f.origin));
         let class_names = options.classes.clone().filter(|_| is_labeled);
         let (image_fields, mut fields) = match tars {
-            true => (image_fields(&files, options)?, tar_fields(class_names.is_some())),
+            true => (image_fields(&files, options, &mut warnings)?, tar_fields(class_names.is_some())),
             false => (Vec::new(), Vec::new()),
         };
         fields.extend(image_fields.iter().map(ImageField::field));
@@ -233,13 +233,24 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     Ok(FoundImages { skipped, tables, warnings, metadata_by_walk: true, ..FoundImages::of(named) })
 }
 
-/// Returns the further images of samples in tar files.
-fn image_fields(files: &FileList, options: &ImagesOptions) -> Result<Vec<ImageField>> {
+/// Returns the further images of samples in tar files. Adds a warning if the first tar file looks like an archive of
+/// image folders.
+fn image_fields(
+    files: &FileList,
+    options: &ImagesOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<ImageField>> {
     let mut tars = files.iter().filter(|f| is_tar(&f.origin));
     match (&options.image_fields, tars.next()) {
         (ImageFields::Listed(fields), _) => Ok(fields.clone()),
         (ImageFields::Auto, Some(tar)) => {
-            detect_image_fields(&tar.planned(&options.sources, options.follow_symlinks))
+            let planned = tar.planned(&options.sources, options.follow_symlinks);
+            let InspectedTar { fields, folder } = inspect_tar(&planned)?;
+            let folder = folder.filter(|_| options.layout != Layout::Flat);
+            warnings.extend(
+                folder.map(|example| Warning::TarFoldersUnused { path: tar.path(&options.sources), example }),
+            );
+            Ok(fields)
         }
         _ => Ok(Vec::new()),
     }

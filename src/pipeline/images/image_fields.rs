@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::schema::{Field, FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
-use crate::source::PlannedFile;
-use crate::source::webdataset::{NextSample, Sample, Samples};
+use crate::source::webdataset::{NextSample, Sample, Samples, tar_stem};
+use crate::source::{PlannedFile, portable_name};
 use crate::transform::image::{self as transform, ImageType};
 
 /// Number of samples that are inspected for further images.
@@ -121,20 +121,40 @@ impl fmt::Display for ImageFields {
     }
 }
 
-/// Returns the further images of the first samples of a tar file. A damaged file is reported when it is converted.
+/// What the first samples of a tar file show.
+#[derive(Default)]
+pub(super) struct InspectedTar {
+    /// Further images of the samples.
+    pub(super) fields: Vec<ImageField>,
+    /// Folder of an image, if the file looks like an archive of image folders rather than a WebDataset: images are in
+    /// folders, and have no class, text or further image of their own.
+    pub(super) folder: Option<String>,
+}
+
+/// Inspects the first samples of a tar file. A damaged file is reported when it is converted.
 ///
 /// # Errors
 ///
 /// Fails if the file cannot be read.
-pub(super) fn detect_image_fields(tar: &PlannedFile) -> Result<Vec<ImageField>> {
+pub(super) fn inspect_tar(tar: &PlannedFile) -> Result<InspectedTar> {
     let mut samples = Samples::open(tar)?;
+    let root = tar.path.file_name().map(portable_name).unwrap_or_default();
+    let root = tar_stem(&root);
     let mut fields: Vec<ImageField> = Vec::new();
+    let (mut folder, mut has_members) = (None, false);
     let mut inspected = 0;
     while inspected < INSPECTED_SAMPLES
         && let Some((_, found)) = samples.read()?
     {
         let NextSample::Sample(sample) = found else { continue };
         inspected += 1;
+        let images = sample.members.iter().filter(|(member, _)| is_image(member)).count();
+        has_members |= images > 0 && sample.members.len() > 1;
+        let parent = sample.name.rsplit_once('/').map(|(parent, _)| parent);
+        // An archive of one folder usually has its name.
+        if let Some(parent) = parent.filter(|parent| images > 0 && *parent != root) {
+            folder.get_or_insert_with(|| parent.to_owned());
+        }
         for field in further_images(&sample) {
             if fields.iter().all(|f| f.member != field.member && f.name != field.name) {
                 fields.push(field);
@@ -143,13 +163,16 @@ pub(super) fn detect_image_fields(tar: &PlannedFile) -> Result<Vec<ImageField>> 
     }
     // Sorted by name, because the order of the members may differ between samples.
     fields.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(fields)
+    Ok(InspectedTar { fields, folder: folder.filter(|_| !has_members) })
+}
+
+fn is_image(member: &str) -> bool {
+    transform::has_image_extension(&format!("x.{member}"))
 }
 
 /// Returns the further images of a sample: all except the main image, which is the only one with a plain extension or
 /// with a usual name. Returns none if that is ambiguous.
 fn further_images(sample: &Sample) -> Vec<ImageField> {
-    let is_image = |member: &str| transform::has_image_extension(&format!("x.{member}"));
     let stem = |member: &str| member.rsplit_once('.').map(|(stem, _)| stem.to_owned());
     let images = || sample.members.iter().map(|(member, _)| member).filter(|member| is_image(member));
     let plain = images().filter(|member| stem(member).is_none()).count();

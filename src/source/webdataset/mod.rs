@@ -23,10 +23,21 @@ use crate::sample::{Reject, RejectCode};
 /// Maximum total size of the members of one sample, in bytes.
 const MAX_SAMPLE_BYTES: u64 = 256 << 20;
 
+/// Extensions of tar files.
+const EXTENSIONS: [&str; 4] = [".tar", ".tar.gz", ".tgz", ".tar.zst"];
+
 /// Returns whether `name` has the extension of a tar file.
 pub fn is_tar(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    [".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|end| name.ends_with(end))
+    tar_stem(name).len() < name.len()
+}
+
+/// Returns the name of a tar file without its extension, or another name unchanged.
+pub fn tar_stem(name: &str) -> &str {
+    let stem = |end: &&str| {
+        let (stem, rest) = name.split_at_checked(name.len().checked_sub(end.len())?)?;
+        rest.eq_ignore_ascii_case(end).then_some(stem)
+    };
+    EXTENSIONS.iter().find_map(stem).unwrap_or(name)
 }
 
 /// Members that form one sample.
