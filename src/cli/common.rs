@@ -75,7 +75,8 @@ pub(super) struct CommonArgs {
 
     /// Divide the records into splits, such as train=0.9,validation=0.1
     ///
-    /// The split of a record depends only on the hash of its key, so adding files never moves existing records.
+    /// The split of a record depends only on the hash of its key, so adding files never moves existing records. As in names of
+    /// folders, val is the split validation.
     #[arg(long, value_name = "SPLITS", help_heading = "Output")]
     split: Option<String>,
 

@@ -11,14 +11,16 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
+use crate::source::splits::split_named;
 
 /// Maximum number of digits after the decimal point. Fractions are exact decimals.
 const DIGITS: usize = 9;
 const ONE: u64 = 10u64.pow(DIGITS as u32);
 
-/// Named splits with fractions that add up to one.
+/// Named splits with fractions that add up to one. As in names of folders, `val` is another name of `validation`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitSpec {
+    /// Names and fractions as parsed, so that equal splits have equal descriptions.
     text: String,
     /// Name and exclusive upper bound of the hash; the last split takes the rest.
     parts: Vec<(String, u64)>,
@@ -47,16 +49,20 @@ impl FromStr for SplitSpec {
                 .of_option("split")
                 .help("write splits such as train=0.9,validation=0.1, whose fractions add up to 1")
         };
-        let mut parts = Vec::new();
+        let mut parts: Vec<(String, u64)> = Vec::new();
+        let mut texts = Vec::new();
         let mut sum = 0u64;
         for part in text.split(',') {
             let (name, fraction) =
                 part.split_once('=').ok_or_else(|| bad(format!("{part:?} is not NAME=FRACTION")))?;
-            let (name, fraction) = (name.trim(), fraction.trim());
-            check_split_name(name).map_err(|e| bad(e.to_string()))?;
+            let (given, fraction) = (name.trim(), fraction.trim());
+            check_split_name(given).map_err(|e| bad(e.to_string()))?;
+            let name = split_named(given).unwrap_or(given);
             if parts.iter().any(|(n, _)| n == name) {
-                return Err(bad(format!("{name:?} is named twice")));
+                let as_given = if name == given { String::new() } else { format!(", also as {given:?}") };
+                return Err(bad(format!("the split {name:?} is named twice{as_given}")));
             }
+            texts.push(format!("{name}={fraction}"));
             sum += parse_fraction(fraction).ok_or_else(|| {
                 bad(format!("{fraction:?} is not a fraction between 0 and 1 with up to {DIGITS} digits"))
             })?;
@@ -69,7 +75,7 @@ impl FromStr for SplitSpec {
             let total = total.trim_end_matches('0').trim_end_matches('.');
             return Err(bad(format!("the fractions add up to {total}, not to 1")));
         }
-        Ok(Self { text: text.to_owned(), parts })
+        Ok(Self { text: texts.join(","), parts })
     }
 }
 
@@ -117,6 +123,8 @@ mod tests {
             "train",
             "train=0.9",
             "a=0.5,a=0.5",
+            "val=0.5,validation=0.5",
+            "eval=0.5,test=0.5",
             "a=0.9,b=0.2",
             "a=-1,b=2",
             "a=0.5x,b=.5",
@@ -126,6 +134,15 @@ mod tests {
         ] {
             assert!(bad.parse::<SplitSpec>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn well_known_names_are_those_of_folders() {
+        let spec = |text: &str| text.parse::<SplitSpec>().unwrap();
+        assert_eq!(spec("Train=0.8, val=0.1,eval=0.1"), spec("train=0.8,validation=0.1,test=0.1"));
+        assert_eq!(spec("dev=.5,held-out=.5").to_string(), "validation=.5,held-out=.5");
+        let twice = "val=0.5,dev=0.5".parse::<SplitSpec>().unwrap_err().to_string();
+        assert!(twice.contains("\"validation\" is named twice, also as \"dev\""), "{twice}");
     }
 
     #[test]

@@ -295,7 +295,7 @@ pub(super) fn distinct(names: impl Iterator<Item = String>) -> BTreeSet<String> 
 }
 
 /// Returns the split that `name` denotes as a whole.
-fn split_named(name: &str) -> Option<&'static str> {
+pub fn split_named(name: &str) -> Option<&'static str> {
     WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)).map(|(_, split)| *split)
 }
 

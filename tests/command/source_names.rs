@@ -117,6 +117,26 @@ fn sources_labeled_as_splits_become_splits() {
 }
 
 #[test]
+fn well_known_names_in_the_split_option_are_those_of_folders() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..40).map(|i| format!("s/{i}.txt")).collect();
+    documents(dir.path(), &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let split = |split: &str, out: &str, more: &[&str]| {
+        run_text(dir.path(), &[&["s", "--out", out, "--split", split], more].concat())
+    };
+    split("train=0.5,val=0.5", "a", &[]).exits(0);
+    split("train=0.5,validation=0.5", "b", &[]).exits(0);
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    assert_same(&tree(&a), &tree(&b));
+    let splits: Vec<String> = origins(&a).into_iter().map(|(split, _)| split).collect();
+    assert_eq!(splits, ["train", "validation"]);
+    // Both spellings are the same option.
+    split("train=0.5,validation=0.5", "a", &["--resume"]).exits(0);
+    split("train=0.5,valid=0.5", "a", &["--resume"]).exits(0);
+    split("dev=0.5,val=0.5", "c", &[]).exits(2).says(&["validation", "named twice"]);
+}
+
+#[test]
 fn ambiguous_split_names_cause_a_warning() {
     for (names, splits, message) in [
         (
