@@ -1,13 +1,17 @@
 //! Signals and bugs that stop a run early.
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::printable::printable_path;
 
 /// Says in a help text how to continue a run. Commands without the option `resume` replace it with
 /// [`replace_resume`].
 pub(super) const RESUME: &str = "run the same command with `resume`";
+/// Says in a help text how to accept the rejects of a run, before [`RESUME`].
+pub(super) const ACCEPT_REJECTS: &str = "set a larger `max_rejects`, then ";
 /// Help for an error caused by a bug.
 const BUG_HELP: &str = "this is a bug in dsconvert: please report it, with this message and the command; the finished \
                         units are kept: run the same command with `resume`";
@@ -31,6 +35,19 @@ pub(super) fn replace_resume(error: Error, how: &str) -> Error {
         Some(help) => error.help(help),
         None => error,
     }
+}
+
+/// Replaces [`RESUME`] in the help of an error of a run that cannot be resumed, because it reads standard input. Its
+/// finished units can still be merged.
+pub(super) fn merge_instead(error: Error, out: &Path) -> Error {
+    let Some(help) = error.remedy() else { return error };
+    let merge = format!("dsconvert merge {}", printable_path(out));
+    let accept =
+        format!("commit the finished units with `{merge} --max-rejects N`, with a larger number or share");
+    let help = help.replace(&format!("{ACCEPT_REJECTS}{RESUME}"), &accept);
+    let help = help.replace(&format!("{RESUME} to continue"), RESUME);
+    let how = format!("commit them with `{merge}` if all are finished; otherwise, start again");
+    error.help(help.replace(RESUME, &how))
 }
 
 /// A request to stop a run early, because of a signal or a bug. Finished work is kept.
@@ -107,6 +124,16 @@ mod tests {
         assert_eq!(
             help(replace_resume(io(other), "merge again")).unwrap(),
             "choose another `scratch`; then merge again"
+        );
+        let merged =
+            |text: String| help(merge_instead(Error::usage("x").help(text), Path::new("o"))).unwrap();
+        let how = "commit them with `dsconvert merge o` if all are finished; otherwise, start again";
+        assert_eq!(merged(format!("the units are kept: {RESUME}")), format!("the units are kept: {how}"));
+        assert_eq!(merged(format!("{RESUME} to continue")), how);
+        assert_eq!(
+            merged(format!("to accept them, {ACCEPT_REJECTS}{RESUME}")),
+            "to accept them, commit the finished units with `dsconvert merge o --max-rejects N`, with a larger number \
+             or share"
         );
         assert_eq!(help(io(Some("start with `resume`"))).unwrap(), "start with `resume`");
         assert_eq!(help(resumable(Error::new(ErrorKind::Corrupt, "x"))), None);

@@ -309,11 +309,20 @@ fn standard_input_is_read_once() {
         ("", "--input-format"),
         ("--input-format parquet", "from its end"),
         ("--input-format jsonl --resume", "nothing to resume"),
+        ("--input-format jsonl --resume", "/no --max-rejects N`"),
         ("--input-format jsonl --dedup exact", "twice"),
     ] {
         run("no", "-", options, b"{\"text\": \"x\"}\n").exits(2).says(&[part]);
         assert!(!dir.path().join("no").exists());
     }
+    // A run with too many rejects keeps its finished unit, which can be merged.
+    let half = b"{\"text\": \"x\"}\nno JSON\n".repeat(5);
+    let ran = run("half", "-", "--input-format jsonl", &half).exits(3);
+    let ran = ran.says(&["5 of 10 items were rejected", "dsconvert merge ", "/half --max-rejects N`"]);
+    assert!(!ran.stderr.contains("--resume"), "{}", ran.stderr);
+    let merge = command(["merge", "half", "--max-rejects", "60%"]).current_dir(dir.path()).output();
+    Ran::of(merge.unwrap()).exits(0);
+    assert_eq!(texts(&dir.path().join("half")).len(), 5);
 }
 
 #[test]

@@ -37,7 +37,8 @@ use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::Progress;
 use crate::pipeline::run::{Job, Report, run, store_plan};
 use crate::pipeline::splits_twice;
-use crate::pipeline::stop::Stop;
+use crate::pipeline::stop::{Stop, merge_instead};
+use crate::printable::printable_path;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::PlannedFile;
 use crate::source::file_list::ChosenFiles;
@@ -226,11 +227,18 @@ impl Job for TextJob {
     }
 
     fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
-        if self.options.input == TextInput::Stdin && matches!(options.existing, Existing::Resume(_)) {
+        let is_stdin = self.options.input == TextInput::Stdin;
+        if is_stdin && matches!(options.existing, Existing::Resume(_)) {
+            let out = printable_path(&options.out);
             return Err(Error::usage("standard input cannot be read again, so there is nothing to resume")
-                .help("start again with `overwrite`, or write it to a file first"));
+                .help(format!(
+                    "if everything was read, but not committed because of too many rejects, commit it with \
+                     `dsconvert merge {out} --max-rejects N`; otherwise, start again with `overwrite`, or write it to a \
+                     file first"
+                )));
         }
-        run(self, &TextConversion::new(self), options, progress, stop)
+        let ran = run(self, &TextConversion::new(self), options, progress, stop);
+        if is_stdin { ran.map_err(|error| merge_instead(error, &options.out)) } else { ran }
     }
 
     fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
