@@ -102,6 +102,22 @@ fn every_encoding_and_special_character_has_one_outcome() {
 }
 
 #[test]
+fn documents_of_plain_text_need_plain_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("c");
+    std::fs::create_dir(&source).unwrap();
+    write_lines(&source.join("a.jsonl"), &[json!({"text": "a"})]);
+    let out = dir.path().join("out");
+    let options = "--tokenizer bytes --documents line";
+    convert("text", &source, &out, options).exits(2).says(&["--documents", "no source is plain text"]);
+    assert!(!out.exists());
+    convert("text", &source, &out, "--tokenizer bytes --documents file --dry-run").exits(0);
+    std::fs::write(source.join("b.txt"), "b\nc\n").unwrap();
+    convert("text", &source, &out, options).exits(0);
+    assert_eq!(only_texts(&out), ["a", "b", "c"]);
+}
+
+#[test]
 fn invalid_utf8_can_be_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("t");

@@ -110,6 +110,12 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
         let detail = examiner.examine(ordinal, file, &sources, defects.next().flatten());
         details.push(detail.map_err(|e| if e.place().path.is_none() { e.at_path(path) } else { e })?);
     }
+    let is_text = |file: &TextFile| file.kind.format == Format::Text;
+    if options.documents != Documents::File && !details.is_empty() && !details.iter().any(is_text) {
+        let what = "`documents` divides plain text, but no source is plain text";
+        return Err(Error::usage(what)
+            .help("leave out `documents`: jsonl has one document per line, and a table one per row"));
+    }
     let mut parts = examiner.parts;
     if shuffle {
         let seed = options.output.seed ^ SHUFFLE_SALT;
