@@ -158,6 +158,32 @@ fn a_plan_can_be_finished_by_the_plain_command() {
 }
 
 #[test]
+fn sources_may_move_after_they_were_planned() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, out) = (dir.path().join("whole"), dir.path().join("out"));
+    let options = "--tokenizer bytes --unit-bytes 4096 --shuffle";
+    let source = corpus_with_rejects(dir.path(), 120, 7, 0);
+    convert("text", &source, &whole, options).exits(0);
+    plan("text", &source, &out, options).exits(0);
+    on("run", &out, "--part 1/2").exits(0);
+    let label = source.file_name().unwrap().to_str().unwrap();
+    let moved = dir.path().join("moved.jsonl");
+    std::fs::rename(&source, &moved).unwrap();
+    on("run", &out, "--part 2/2").exits(3).says(&[label]);
+    // Another label, or a file with another modification time, is another source.
+    let again = format!("{options} --resume");
+    plan("text", &moved, &out, &again).exits(2);
+    let labeled = |path: &Path| std::path::PathBuf::from(format!("{label}={}", path.display()));
+    let copy = dir.path().join("copy.jsonl");
+    std::fs::copy(&moved, &copy).unwrap();
+    plan("text", &labeled(&copy), &out, &again).exits(2);
+    plan("text", &labeled(&moved), &out, &again).exits(0);
+    on("run", &out, "--part 2/2").exits(0);
+    on("merge", &out, "").exits(0);
+    assert_same(&tree(&out), &tree(&whole));
+}
+
+#[test]
 fn missing_damaged_and_foreign_plans_are_refused_with_a_way_out() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = (corpus_with_rejects(dir.path(), 120, 7, 9), dir.path().join("out"));
