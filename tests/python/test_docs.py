@@ -163,6 +163,18 @@ def test_the_files_that_a_page_names_exist(page):
     assert not [path for path in paths if "NAME" not in path and not list(ROOT.glob(path))]
 
 
+def test_the_tutorials_write_different_datasets():
+    """A reader follows them in one clone, and a command refuses a directory that another page has filled."""
+    written = {}
+    for page in sorted((ROOT / "docs/tutorial").glob("*.md")):
+        for args in commands(page.read_text()):
+            if "--out" in args and "--dry-run" not in args:
+                out = args[args.index("--out") + 1]
+                assert out not in written, f"{name(page)} and {written[out]} write {out}"
+                written[out] = name(page)
+    assert len(written) >= 4
+
+
 def test_the_tutorial_shows_the_real_output(binary, tmp_path):
     """Runs its commands in order, and compares their output with the page."""
     page = (ROOT / "docs/tutorial/first-dataset.md").read_text()
