@@ -318,6 +318,11 @@ fn invalid_tables_are_refused() {
         ("file_name,label\na.png,9999999\n", &[], &["9999999", "too large"]),
         ("file_name,x\na.png,3\n", &["--keep-fields", "x:number"], &["--keep-fields", "float64"]),
         ("", &[], &["m.csv", "empty"]),
+        (
+            "file_name,x\na.png,\"3\ntrain/b.png,4\n",
+            &[],
+            &["m.csv", "line 2: ", "the row at byte 12 is never closed; the last 23 bytes"],
+        ),
     ] {
         ran(text, more).exits(2).says(parts);
         assert!(!dir.path().join("out").exists(), "{text}");

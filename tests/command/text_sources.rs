@@ -179,6 +179,46 @@ fn mislabeled_damaged_and_bomb_files_are_one_reject_each() {
 }
 
 #[test]
+fn an_unclosed_quote_in_a_table_is_a_reject_that_is_impossible_to_miss() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str, table: &str, extension: &str, options: &str| {
+        let source = dir.path().join(format!("{name}.csv{extension}"));
+        std::fs::write(&source, compress(table.as_bytes(), extension)).unwrap();
+        let out = dir.path().join(format!("out-{name}{extension}"));
+        let ran = convert("text", &source, &out, &format!("--tokenizer bytes --max-rejects 100% {options}"));
+        (ran, out)
+    };
+    let (good, more) = ("1,a\n".repeat(100), "2,b\n".repeat(1 << 16));
+    let large = format!("id,text\n{good}101,\"a\n{more}");
+    // Also with a header that starts with a byte order mark, and at the end of a file.
+    let small = "\u{feff}\"id\",text\n1,a\n2,\"b";
+    for extension in ["", ".gz", ".zst"] {
+        for (name, table, offset, options) in [
+            ("large", large.as_str(), 408, ""),
+            ("too-large", &large, 408, "--max-document-bytes 1000"),
+            ("small", small, 17, ""),
+        ] {
+            let (ran, out) = run(name, table, extension, options);
+            let lost = table.len() - offset;
+            let ran = ran.exits(0);
+            for part in ["1 rejected", "warning: ", "lost after a quote that is never closed"] {
+                assert!(ran.stdout.contains(part), "{}", ran.stdout);
+            }
+            assert!(only_texts(&out).iter().all(|text| text == "a"), "{name}{extension}");
+            let converted = if name == "small" { 1 } else { 100 };
+            assert_outcomes(&out, [converted, 0, 0, 1]);
+            assert_eq!(rejects(&out), [(format!("{name}.csv{extension}#{offset}"), "truncated".to_owned())]);
+            let message = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
+            let expected = format!("row at byte {offset} is never closed; the last {lost} bytes");
+            assert!(message.contains(&expected), "{message}");
+            assert_eq!(manifest(&out)["notes"]["unclosed_quote_bytes"], lost, "{name}{extension}");
+        }
+    }
+    let (ran, _) = run("header", "id,\"text\n1,a\n2,b\n", "", "");
+    ran.exits(3).says(&["the quoted cell in the row at byte 0 is never closed"]);
+}
+
+#[test]
 fn damaged_tables_keep_their_undamaged_rows() {
     let dir = tempfile::tempdir().unwrap();
     let texts: Vec<String> = (0..300).map(|i| format!("document {i} {}", "x".repeat(50))).collect();

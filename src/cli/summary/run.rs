@@ -29,12 +29,7 @@ pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, el
         lines.add(format!("  images: image, {fields}"));
     }
     add_splits(&mut lines, manifest);
-    if let Some(count) = manifest.notes.get("after_damage") {
-        lines.add(format!(
-            "  {} from compressed data that turned out to be damaged: the content may be wrong",
-            plural(*count, "record")
-        ));
-    }
+    add_damage(&mut lines, manifest, out);
     add_progressive(&mut lines, manifest);
     add_rejects(&mut lines, manifest, out);
     let seconds = elapsed.as_secs_f64().max(1e-3);
@@ -56,6 +51,7 @@ pub(in crate::cli) fn merged(report: &Report, took: &RunReport, out: &Path) -> S
     lines.add(outcomes(manifest, &totals.skipped));
     add_classes(&mut lines, manifest, totals);
     add_splits(&mut lines, manifest);
+    add_damage(&mut lines, manifest, out);
     add_progressive(&mut lines, manifest);
     add_rejects(&mut lines, manifest, out);
     lines.0 + &times(took) + &next_step(out)
@@ -136,6 +132,23 @@ fn add_splits(lines: &mut Lines, manifest: &Manifest) {
                 HumanCount(length.p99)
             ));
         }
+    }
+}
+
+/// Adds what damaged files cost, beyond the number of rejects.
+fn add_damage(lines: &mut Lines, manifest: &Manifest, out: &Path) {
+    if let Some(count) = manifest.notes.get("after_damage") {
+        lines.add(format!(
+            "  {} from compressed data that turned out to be damaged: the content may be wrong",
+            plural(*count, "record")
+        ));
+    }
+    if let Some(bytes) = manifest.notes.get("unclosed_quote_bytes") {
+        lines.add(format!(
+            "  warning: {} lost after a quote that is never closed (see `truncated` in {}/rejects.jsonl)",
+            HumanBytes(*bytes),
+            printable_path(out)
+        ));
     }
 }
 

@@ -18,6 +18,7 @@ use crate::source::compression::Compression;
 use crate::source::lines::LinePiece;
 use crate::source::opened::OpenedFile;
 use crate::source::stream::Broken;
+use crate::source::table::delimited::unclosed_quote;
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, Format};
 
@@ -67,6 +68,10 @@ impl TextJob {
         let position = |mark| DocumentPosition { part, mark };
         Ok(match task.input {
             TaskInput::Defect { mark, reject } => sink.item(position(mark), Err(reject), out),
+            TaskInput::UnclosedQuote { offset, bytes } => {
+                out.count("unclosed_quote_bytes", bytes);
+                sink.item(position(Some(offset)), Err(unclosed_quote(offset, bytes)), out)
+            }
             TaskInput::Piece(LinePiece::Overlong { offset, bytes }) => {
                 let mark = self.mark(part, offset);
                 sink.item(position(mark), Err(self.too_long(bytes)), out)

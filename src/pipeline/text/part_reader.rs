@@ -42,6 +42,8 @@ pub(super) enum TaskInput {
     Batch { columns: Arc<TextColumns>, rows: RowBatch },
     /// Nothing can be read, from `mark` on or in the whole file.
     Defect { mark: Option<u64>, reject: Reject },
+    /// The quoted value of a row at `offset` is never closed: the last `bytes` bytes of the file are part of it.
+    UnclosedQuote { offset: u64, bytes: u64 },
 }
 
 impl TaskInput {
@@ -56,7 +58,8 @@ impl TaskInput {
             TaskInput::Piece(LinePiece::Lines { offset, bytes }) | TaskInput::Rows { offset, bytes, .. } => {
                 offset.saturating_add(bytes.len() as u64)
             }
-            TaskInput::Piece(LinePiece::Overlong { offset, bytes }) => offset.saturating_add(*bytes),
+            TaskInput::Piece(LinePiece::Overlong { offset, bytes })
+            | TaskInput::UnclosedQuote { offset, bytes } => offset.saturating_add(*bytes),
             TaskInput::Batch { rows, .. } => rows.end(),
             TaskInput::File(_) => 0,
             TaskInput::Defect { mark, .. } => mark.unwrap_or(0),
@@ -138,6 +141,9 @@ impl DelimitedTable<'_> {
                     self.ended = true;
                     let message = "the header line is longer than `max_document_bytes`";
                     return defect(None, Reject::new(RejectCode::TooLarge, message));
+                }
+                (DocumentCut::Unclosed { offset, bytes }, _) => {
+                    return Ok(Some(TaskInput::UnclosedQuote { offset, bytes }));
                 }
                 (DocumentCut::Broken { offset, reject }, header) => {
                     return defect(header.as_ref().map(|_| offset), reject);
@@ -299,6 +305,7 @@ impl<'a> PartReader<'a> {
                 let Some(cut) = cutter.next(TASK_BYTES)? else { return Ok(None) };
                 let input = match cut {
                     DocumentCut::Piece(piece) => TaskInput::Piece(piece),
+                    DocumentCut::Unclosed { offset, bytes } => TaskInput::UnclosedQuote { offset, bytes },
                     DocumentCut::Broken { offset, reject } => {
                         TaskInput::Defect { mark: (offset > 0).then_some(offset), reject }
                     }

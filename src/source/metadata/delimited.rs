@@ -5,11 +5,14 @@ use super::{MetadataRow, MetadataTable};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, Value};
 use crate::schema::{Field, FieldType};
-use crate::source::table::delimited::{DelimitedReader, Dialect};
+use crate::source::table::delimited::{BrokenRow, DelimitedReader, Dialect};
 use crate::source::typed_values::from_text;
 
 pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &WantedMetadata<'_>) -> Result<MetadataTable> {
-    let failed = |e| Error::usage("the table cannot be read").caused_by(e);
+    let failed = |broken: BrokenRow| {
+        Error::usage(format!("line {}: {}", broken.line, broken.reject.message))
+            .help("write two quotes for a quote inside a quoted cell")
+    };
     let mut reader = DelimitedReader::of_table(dialect, bytes);
     let names = reader.names().map_err(failed)?;
     let names =

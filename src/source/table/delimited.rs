@@ -2,12 +2,15 @@
 //!
 //! The first row names the columns. A byte order mark before it is ignored. The caller decides what an empty cell
 //! means.
+//!
+//! The `csv` crate accepts a quote that is never closed: the rest of the file is then one cell. Here it is an error.
 
 use std::borrow::Cow;
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use serde::{Deserialize, Serialize};
 
+use super::row_scan::RowScanner;
 use crate::sample::{Reject, RejectCode};
 
 /// How cells are separated.
@@ -29,8 +32,29 @@ impl Dialect {
     }
 }
 
+/// Returns the reject for the row at `offset` if its `bytes` bytes extend to the end of the file because a quote is not
+/// closed.
+pub fn unclosed_quote(offset: u64, bytes: u64) -> Reject {
+    let message = format!(
+        "the quoted cell in the row at byte {offset} is never closed; the last {bytes} bytes of the file are part of this row"
+    );
+    Reject::new(RejectCode::Truncated, message)
+}
+
+/// A row that cannot be read.
+#[derive(Debug)]
+pub struct BrokenRow {
+    /// Line on which the row starts, from 1.
+    pub line: u64,
+    /// Offset of the row in the bytes.
+    pub offset: usize,
+    /// The defect.
+    pub reject: Reject,
+}
+
 /// Reader of the rows in `bytes`.
 pub struct DelimitedReader<'a> {
+    dialect: Dialect,
     bytes: &'a [u8],
     /// Size of the byte order mark before the first row, in bytes.
     skipped: usize,
@@ -58,7 +82,7 @@ impl<'a> DelimitedReader<'a> {
             .from_reader(&bytes[skipped..]);
         // Without headers, the reader would keep two copies of the first row, which may be large.
         reader.set_byte_headers(ByteRecord::new());
-        Self { bytes, skipped, reader, record: ByteRecord::new() }
+        Self { dialect, bytes, skipped, reader, record: ByteRecord::new() }
     }
 
     /// Reads the names of the columns; `None` if there is no row.
@@ -66,7 +90,7 @@ impl<'a> DelimitedReader<'a> {
     /// # Errors
     ///
     /// As [`Self::read`].
-    pub fn names(&mut self) -> csv::Result<Option<Vec<String>>> {
+    pub fn names(&mut self) -> Result<Option<Vec<String>>, BrokenRow> {
         let row = self.read()?;
         Ok(row.map(|row| row.record.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()))
     }
@@ -75,15 +99,30 @@ impl<'a> DelimitedReader<'a> {
     ///
     /// # Errors
     ///
-    /// None are known: the bytes are in memory, and rows may have any number of cells.
-    pub fn read(&mut self) -> csv::Result<Option<DelimitedRow<'_>>> {
-        if !self.reader.read_byte_record(&mut self.record)? {
-            return Ok(None);
+    /// Returns an error if the bytes end inside a quoted cell.
+    pub fn read(&mut self) -> Result<Option<DelimitedRow<'_>>, BrokenRow> {
+        match self.reader.read_byte_record(&mut self.record) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            // None are known: the bytes are in memory, and rows may have any number of cells.
+            Err(error) => {
+                let reject = Reject::new(RejectCode::Corrupt, format!("the table cannot be read: {error}"));
+                return Err(BrokenRow { line: 0, offset: self.end(), reject });
+            }
         }
         let (line, offset) = self
             .record
             .position()
             .map_or((0, 0), |at| first_line_of_row(self.bytes, at.line(), at.byte() as usize + self.skipped));
+        if self.dialect == Dialect::Csv && self.end() == self.bytes.len() {
+            let row = &self.bytes[offset..];
+            let mut scanner = RowScanner::new(self.dialect.delimiter());
+            scanner.scan(row, |_| ());
+            if scanner.is_in_quotes() {
+                let reject = unclosed_quote(offset as u64, row.len() as u64);
+                return Err(BrokenRow { line, offset, reject });
+            }
+        }
         Ok(Some(DelimitedRow { line, offset, record: &self.record }))
     }
 
@@ -176,6 +215,28 @@ mod tests {
             reader.names().unwrap();
             assert_eq!(&text[reader.end()..], "c,d", "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_is_a_defect() {
+        for (text, line, offset) in
+            [("\u{feff}p,q\n\na,\"1\nb,2\n", 3, 8), ("p\n\"", 2, 2), ("p\n\"\"\"", 2, 2)]
+        {
+            let mut reader = DelimitedReader::of_table(Dialect::Csv, text.as_bytes());
+            reader.names().unwrap();
+            let broken = reader.read().err().unwrap();
+            assert_eq!((broken.line, broken.offset), (line, offset), "{text:?}");
+            assert_eq!(broken.reject.code, RejectCode::Truncated);
+            let shown = format!("at byte {offset} is never closed; the last {} bytes", text.len() - offset);
+            assert!(broken.reject.message.contains(&shown), "{}", broken.reject.message);
+            assert!(reader.read().unwrap().is_none());
+        }
+        for text in ["\u{feff}\"p\nq\"\na", "p\n\"\"", "p\n\"a\"\n", "p\na\"b", "p\n\"a\"b\""] {
+            let mut reader = DelimitedReader::of_table(Dialect::Csv, text.as_bytes());
+            reader.names().unwrap();
+            assert!(reader.read().unwrap().is_some(), "{text:?}");
+        }
+        assert!(DelimitedReader::of_rows(Dialect::Tsv, b"a\t\"b").read().unwrap().is_some());
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod arrow;
 mod cells;
 pub mod delimited;
 pub mod parquet;
+pub mod row_scan;
 mod rows;
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,13 @@ pub enum DocumentCut {
         /// The defect.
         reject: Reject,
     },
+    /// The quoted value of a row at `offset` is never closed: the last `bytes` bytes of the stream are part of it.
+    Unclosed {
+        /// Start of the row.
+        offset: u64,
+        /// Size of the row.
+        bytes: u64,
+    },
 }
 
 /// Cuts a stream into pieces.
@@ -93,7 +100,7 @@ impl DocumentCutter {
             }
             self.read()?;
         }
-        let is_end = self.ended && self.damage.is_none();
+        let is_end = self.ended && self.damage.is_none() && !self.scanner.is_in_quotes();
         let whole = if is_end { self.buffer.len() } else { self.scanner.last.unwrap_or(0) };
         if whole > 0 {
             let rest = self.buffer.split_off(whole);
@@ -101,8 +108,11 @@ impl DocumentCutter {
             let offset = self.advance(whole);
             return Ok(Some(DocumentCut::Piece(LinePiece::Lines { offset, bytes })));
         }
-        self.buffer = Vec::new();
-        Ok(self.damage.take().map(|reject| DocumentCut::Broken { offset: self.offset, reject }))
+        let (offset, bytes) = (self.offset, std::mem::take(&mut self.buffer).len() as u64);
+        Ok(match self.damage.take() {
+            Some(reject) => Some(DocumentCut::Broken { offset, reject }),
+            None => (bytes > 0).then_some(DocumentCut::Unclosed { offset, bytes }),
+        })
     }
 
     /// Skips to the next document without holding the current one in memory.
@@ -121,7 +131,11 @@ impl DocumentCutter {
                 return Ok(DocumentCut::Broken { offset, reject });
             }
             if is_found || self.ended {
-                return Ok(DocumentCut::Piece(LinePiece::Overlong { offset, bytes: self.offset - offset }));
+                let bytes = self.offset - offset;
+                return Ok(match !is_found && self.scanner.is_in_quotes() {
+                    true => DocumentCut::Unclosed { offset, bytes },
+                    false => DocumentCut::Piece(LinePiece::Overlong { offset, bytes }),
+                });
             }
             self.read()?;
         }
@@ -263,6 +277,35 @@ mod tests {
             ]
         );
         assert_eq!(documents(&rule, &found[..1]), [(0, b"one".to_vec())]);
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_ends_the_table() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let rows: String = (0..50_000).map(|i| format!("{i},text\r\n")).collect();
+        let quoted = format!("{rows}50000,\"text\r\n{rows}");
+        let unclosed =
+            DocumentCut::Unclosed { offset: rows.len() as u64, bytes: (quoted.len() - rows.len()) as u64 };
+        let rule = Rule::Rows { delimiter: b',' };
+        for compression in [None, Some(Compression::Zstd)] {
+            let bytes = match compression {
+                None => quoted.clone().into_bytes(),
+                Some(_) => zstd::encode_all(quoted.as_bytes(), 1).unwrap(),
+            };
+            std::fs::write(file.path(), bytes).unwrap();
+            for (target, max_bytes) in [(1, 1 << 30), (1, 1000), (1000, 1 << 30), (1 << 30, 1 << 30)] {
+                let mut found = cuts(cutter(file.path(), compression, rule.clone(), max_bytes), target);
+                assert_eq!(found.pop().as_ref(), Some(&unclosed), "{target} {max_bytes}");
+                let whole: Vec<u8> = found
+                    .into_iter()
+                    .flat_map(|cut| match cut {
+                        DocumentCut::Piece(LinePiece::Lines { bytes, .. }) => bytes,
+                        other => panic!("{other:?}"),
+                    })
+                    .collect();
+                assert!(whole == rows.as_bytes(), "{target} {max_bytes}");
+            }
+        }
     }
 
     #[test]

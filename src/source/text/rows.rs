@@ -57,7 +57,7 @@ impl TableHeader {
         let mut reader = DelimitedReader::of_table(dialect, piece);
         let names = reader
             .names()
-            .map_err(|e| unreadable(&e))?
+            .map_err(|broken| broken.reject)?
             .ok_or_else(|| Reject::new(RejectCode::Empty, "the table has no header line"))?;
         let find = |name: &str| {
             let mut found = (0..names.len()).filter(|&at| names[at] == name);
@@ -95,8 +95,8 @@ impl TableHeader {
                         return;
                     }
                 }
-                Err(e) => {
-                    each(0, Err(unreadable(&e)));
+                Err(broken) => {
+                    each(broken.offset, Err(broken.reject));
                     return;
                 }
             }
@@ -122,10 +122,6 @@ impl TableHeader {
         });
         Ok(DocumentRow { kept: kept.collect::<Result<_, _>>()?, text: value(self.text)?, key })
     }
-}
-
-fn unreadable(error: &csv::Error) -> Reject {
-    Reject::new(RejectCode::Corrupt, format!("the table cannot be read: {error}"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,12 @@
 
 use std::sync::Arc;
 
-use memchr::{memchr, memchr2, memmem, memrchr};
+use memchr::{memchr, memmem, memrchr};
+
+use crate::source::table::row_scan::RowScanner;
+
+/// UTF-8 byte order mark.
+const BOM: &[u8] = "\u{feff}".as_bytes();
 
 /// How a stream is divided into documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,17 +86,6 @@ fn without_line_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// State of a table after a byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CellState {
-    /// At the start of a value.
-    Start,
-    Plain,
-    Quoted,
-    /// After a quote inside a quoted value: the end of the value, or the first of two quotes.
-    Quote,
-}
-
 /// Finds boundaries in a buffer that grows at its end and is drained from its start.
 #[derive(Debug)]
 pub(super) struct Scanner {
@@ -101,14 +95,19 @@ pub(super) struct Scanner {
     /// The first and the last boundary found since the last call of [`Self::remove`].
     pub(super) first: Option<usize>,
     pub(super) last: Option<usize>,
-    cell: CellState,
+    /// State of a table.
+    rows: RowScanner,
+    /// Whether the byte order mark of a table was skipped, or is known to be missing.
+    started: bool,
     /// Whether the line has had only whitespace so far.
     blank: bool,
 }
 
 impl Scanner {
     pub(super) fn new(rule: Rule) -> Self {
-        Self { rule, scanned: 0, first: None, last: None, cell: CellState::Start, blank: true }
+        let delimiter = if let Rule::Rows { delimiter } = rule { delimiter } else { b',' };
+        let rows = RowScanner::new(delimiter);
+        Self { rule, scanned: 0, first: None, last: None, rows, started: false, blank: true }
     }
 
     /// Scans the bytes that were added to the buffer.
@@ -154,31 +153,22 @@ impl Scanner {
                     at += 1;
                 }
             }
-            &Rule::Rows { delimiter } => {
-                let mut at = from;
-                while let Some(&byte) = buffer.get(at) {
-                    self.cell = match (self.cell, byte) {
-                        (CellState::Quoted, b'"') => CellState::Quote,
-                        (CellState::Quoted, _) => {
-                            let Some(quote) = memchr(b'"', &buffer[at..]) else { break };
-                            at += quote;
-                            continue;
-                        }
-                        (CellState::Start | CellState::Quote, b'"') => CellState::Quoted,
-                        (_, b'\n' | b'\r') => {
-                            self.add_boundary(at + 1);
-                            CellState::Start
-                        }
-                        (_, byte) if byte == delimiter => CellState::Start,
-                        _ => CellState::Plain,
-                    };
-                    at += 1;
-                    if self.cell == CellState::Plain {
-                        // Bytes that end neither the value nor the row.
-                        let skip = memchr2(delimiter, b'\n', &buffer[at..]).unwrap_or(buffer.len() - at);
-                        at += memchr(b'\r', &buffer[at..at + skip]).unwrap_or(skip);
+            Rule::Rows { .. } => {
+                let mut from = from;
+                if !self.started {
+                    if buffer.len() < BOM.len() && BOM.starts_with(buffer) {
+                        self.scanned = 0;
+                        return;
                     }
+                    self.started = true;
+                    // A quote after the mark is at the start of a cell.
+                    from = if buffer.starts_with(BOM) { BOM.len() } else { 0 };
                 }
+                let (first, last) = (&mut self.first, &mut self.last);
+                self.rows.scan(&buffer[from..], |end| {
+                    first.get_or_insert(from + end);
+                    *last = Some(from + end);
+                });
             }
         }
     }
@@ -198,5 +188,9 @@ impl Scanner {
     /// Returns the number of bytes that may be removed even if no boundary was found.
     pub(super) fn scanned(&self) -> usize {
         self.scanned
+    }
+    /// Returns whether the bytes that were scanned end inside a quoted value of a table.
+    pub(super) fn is_in_quotes(&self) -> bool {
+        self.rows.is_in_quotes()
     }
 }
