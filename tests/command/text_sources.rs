@@ -219,6 +219,25 @@ fn an_unclosed_quote_in_a_table_is_a_reject_that_is_impossible_to_miss() {
 }
 
 #[test]
+fn integers_of_any_size_keep_their_digits() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("s.jsonl");
+    let ids = ["123456789012345678901234567890", "123456789012345678901234567891", "-7"];
+    let lines: String = ids.iter().map(|id| format!("{{\"text\": \"a\", \"id\": {id}}}\n")).collect();
+    std::fs::write(&source, lines).unwrap();
+    for (keep, ty) in [("id", "string"), ("id:json", "json")] {
+        let out = dir.path().join(ty);
+        convert("text", &source, &out, &format!("--tokenizer bytes --key-field id --keep-fields {keep}"))
+            .exits(0);
+        let records = records(&out);
+        let found: Vec<_> = records.iter().map(|record| record.text("id").unwrap()).collect();
+        assert_eq!(found, ids, "{keep}");
+        let keys: Vec<_> = records.iter().map(|record| record.key().unwrap()).collect();
+        assert_eq!(keys, ids);
+    }
+}
+
+#[test]
 fn damaged_tables_keep_their_undamaged_rows() {
     let dir = tempfile::tempdir().unwrap();
     let texts: Vec<String> = (0..300).map(|i| format!("document {i} {}", "x".repeat(50))).collect();

@@ -13,7 +13,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value as Json;
 
-use super::{MemberPath, string};
+use super::{MemberPath, exact, string};
 
 /// Maximum number of brackets and braces that open in a list or object that [`Members::quick`] reads. `serde_json`
 /// limits the nesting of a line to 128, but here it sees only the value.
@@ -28,6 +28,33 @@ pub(super) struct Members<'a>(Vec<(Cow<'a, str>, Member<'a>)>);
 enum Member<'a> {
     Text(Cow<'a, str>),
     Other(Json),
+    /// The text of a value with an integer of more than 64 bits.
+    Exact(&'a str),
+}
+
+/// The value of a field.
+#[derive(Debug)]
+pub(super) enum FoundValue<'m> {
+    Json(Cow<'m, Json>),
+    /// The text of an integer of more than 64 bits, or of a list or object that may contain one.
+    Exact(&'m str),
+}
+
+impl FoundValue<'_> {
+    /// Returns the value, with large integers rounded.
+    pub(super) fn into_json(self) -> Json {
+        match self {
+            Self::Json(value) => value.into_owned(),
+            Self::Exact(json) => serde_json::from_str(json).unwrap_or_default(),
+        }
+    }
+
+    fn of_text(json: &str) -> FoundValue<'_> {
+        match json.starts_with(['[', '{']) || exact::is_large_integer(json) {
+            true => FoundValue::Exact(json),
+            false => FoundValue::Json(Cow::Owned(serde_json::from_str(json).unwrap_or_default())),
+        }
+    }
 }
 
 impl<'a> Members<'a> {
@@ -81,19 +108,44 @@ impl<'a> Members<'a> {
         }
     }
 
+    /// Replaces the values in which integers were rounded by their texts in `line`, from which the members were read.
+    pub(super) fn restore_large_integers(&mut self, line: &'a str) {
+        let is_rounded =
+            |member: &Member<'_>| matches!(member, Member::Other(value) if exact::may_be_rounded(value));
+        if !self.0.iter().any(|(_, member)| is_rounded(member)) {
+            return;
+        }
+        let texts = exact::members(line);
+        for (name, member) in self.0.iter_mut().filter(|(_, member)| is_rounded(member)) {
+            if let Some(json) = texts.get(&**name) {
+                *member = Member::Exact(json.get());
+            }
+        }
+    }
+
     /// Returns the value of a field, if the line has it.
-    pub(super) fn find(&self, path: &MemberPath) -> Option<Cow<'_, Json>> {
+    pub(super) fn find(&self, path: &MemberPath) -> Option<FoundValue<'_>> {
         let member = |name: &str| self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value);
         match member(&path.whole) {
-            Some(Member::Text(text)) => Some(Cow::Owned(Json::String(text.clone().into_owned()))),
-            Some(Member::Other(value)) => Some(Cow::Borrowed(value)),
+            Some(Member::Text(text)) => {
+                return Some(FoundValue::Json(Cow::Owned(Json::String(text.clone().into_owned()))));
+            }
+            Some(Member::Other(value)) => return Some(FoundValue::Json(Cow::Borrowed(value))),
+            Some(Member::Exact(json)) => return Some(FoundValue::of_text(json)),
+            None => {}
+        }
+        let (first, rest) = path.parts.split_first()?;
+        match member(first)? {
             // A string has no members.
-            None => path
-                .nested(|name| match member(name)? {
-                    Member::Text(_) => None,
-                    Member::Other(value) => Some(value),
-                })
-                .map(Cow::Borrowed),
+            Member::Text(_) => None,
+            Member::Other(value) => {
+                let value = rest.iter().try_fold(value, |value, name| value.get(name))?;
+                Some(FoundValue::Json(Cow::Borrowed(value)))
+            }
+            Member::Exact(json) => {
+                let nested = |json, name: &String| Some(exact::members(json).get(name)?.get());
+                rest.iter().try_fold(*json, nested).map(FoundValue::of_text)
+            }
         }
     }
 
@@ -103,7 +155,7 @@ impl<'a> Members<'a> {
             self.0.iter().position(|(known, value)| known == name && matches!(value, Member::Text(_)))?;
         match self.0.swap_remove(at).1 {
             Member::Text(text) => Some(text),
-            Member::Other(_) => None,
+            Member::Other(_) | Member::Exact(_) => None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Lines of JSON: the requested members of an object, and whole objects.
 
+mod exact;
 mod members;
 mod string;
 
@@ -7,10 +8,11 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
 
-use self::members::Members;
-use super::typed_values::from_json;
+pub(super) use self::exact::{compact, is_large_integer};
+use self::members::{FoundValue, Members};
+use super::typed_values::{from_exact_json, from_json};
 use crate::sample::{Reject, RejectCode, Value};
-use crate::schema::Field;
+use crate::schema::{Field, FieldType};
 
 /// Where a field is in an object: a member of exactly that name or, if there is none, a path of nested members such as
 /// `a.b.c`.
@@ -92,16 +94,18 @@ impl WantedFields {
             // Also writes the message about a line that is not JSON.
             None => Members::any(line, needs).map_err(|e| not_an_object(&e))?,
         };
+        members.restore_large_integers(line);
         let key = self.key.as_ref().map(|path| key_of(&path.whole, members.find(path))).transpose()?;
-        let kept = self.kept.iter().map(|(path, field)| {
-            let value = members.find(path).unwrap_or(Cow::Owned(Json::Null));
-            from_json(&field.name, field.ty, &value)
+        let kept = self.kept.iter().map(|(path, field)| match members.find(path) {
+            None => Ok(Value::Null),
+            Some(FoundValue::Json(value)) => from_json(&field.name, field.ty, &value),
+            Some(FoundValue::Exact(json)) => from_exact_json(&field.name, field.ty, json),
         });
         let kept = kept.collect::<Result<_, _>>()?;
         // A text that is a member of the line itself is moved out instead of copied.
         let text = match members.take_text(&self.text.whole) {
             Some(text) => text,
-            None => match members.find(&self.text).map(Cow::into_owned) {
+            None => match members.find(&self.text).map(FoundValue::into_json) {
                 Some(Json::String(text)) => Cow::Owned(text),
                 other => return Err(unusable(&self.text.whole, other.as_ref(), "a string", "text_field")),
             },
@@ -117,13 +121,57 @@ impl WantedFields {
     }
 }
 
-/// Reads a whole object from a line (without its line end).
-///
-/// # Errors
-///
-/// Returns a [`Reject`] for a line that is empty, not UTF-8 or not a JSON object.
-pub fn object(line: &[u8]) -> Result<Map<String, Json>, Reject> {
-    serde_json::from_str(text_of(line)?).map_err(|e| not_an_object(&e))
+/// An object, with the text of the values that contain integers of more than 64 bits.
+#[derive(Debug)]
+pub struct JsonObject {
+    members: Map<String, Json>,
+    exact: Vec<(String, String)>,
+}
+
+impl JsonObject {
+    /// Reads a whole object from a line (without its line end).
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`Reject`] for a line that is empty, not UTF-8 or not a JSON object.
+    pub fn read(line: &[u8]) -> Result<Self, Reject> {
+        let line = text_of(line)?;
+        let members: Map<String, Json> = serde_json::from_str(line).map_err(|e| not_an_object(&e))?;
+        let mut exact = Vec::new();
+        if members.values().any(exact::may_be_rounded) {
+            let texts = exact::members(line);
+            for (name, _) in members.iter().filter(|(_, value)| exact::may_be_rounded(value)) {
+                exact.extend(texts.get(name).map(|json| (name.clone(), json.get().to_owned())));
+            }
+        }
+        Ok(Self { members, exact })
+    }
+
+    /// Returns the members.
+    pub fn members(&self) -> &Map<String, Json> {
+        &self.members
+    }
+
+    /// Returns the text of a member that is an integer of more than 64 bits.
+    pub fn large_integer(&self, name: &str) -> Option<&str> {
+        self.exact_json(name).filter(|json| is_large_integer(json))
+    }
+
+    /// Converts a member to a value of the type `ty`. A missing member is null.
+    ///
+    /// # Errors
+    ///
+    /// Returns a reject if the member does not fit the type.
+    pub fn value(&self, name: &str, ty: FieldType) -> Result<Value, Reject> {
+        match self.exact_json(name) {
+            Some(json) => from_exact_json(name, ty, json),
+            None => self.members.get(name).map_or(Ok(Value::Null), |value| from_json(name, ty, value)),
+        }
+    }
+
+    fn exact_json(&self, name: &str) -> Option<&str> {
+        self.exact.iter().find(|(known, _)| known == name).map(|(_, json)| json.as_str())
+    }
 }
 
 fn text_of(line: &[u8]) -> Result<&str, Reject> {
@@ -140,8 +188,13 @@ fn not_an_object(error: &serde_json::Error) -> Reject {
     Reject::new(RejectCode::InvalidJson, format!("the line is not a JSON object: {error}"))
 }
 
-fn key_of(name: &str, value: Option<Cow<'_, Json>>) -> Result<String, Reject> {
-    match value.map(Cow::into_owned) {
+fn key_of(name: &str, value: Option<FoundValue<'_>>) -> Result<String, Reject> {
+    if let Some(FoundValue::Exact(json)) = &value
+        && is_large_integer(json)
+    {
+        return Ok((*json).to_owned());
+    }
+    match value.map(FoundValue::into_json) {
         Some(Json::String(key)) => Ok(key),
         Some(Json::Number(key)) if !key.is_f64() => Ok(key.to_string()),
         other => Err(unusable(name, other.as_ref(), "a string or an integer", "key_field")),
@@ -158,7 +211,10 @@ fn unusable(name: &str, found: Option<&Json>, wanted: &str, option: &str) -> Rej
         }
         Some(Json::Null) => return missing(format!("the field {name:?} is null")),
         Some(Json::Bool(_)) => "a boolean",
-        Some(Json::Number(number)) if number.is_f64() => "a number with a fraction",
+        // Larger numbers have no fraction.
+        Some(Json::Number(number)) if number.is_f64() && !exact::is_large(number) => {
+            "a number with a fraction"
+        }
         Some(Json::Number(_)) => "a number",
         Some(Json::String(_)) => "a string",
         Some(Json::Array(_)) => "a list",
@@ -206,6 +262,37 @@ mod tests {
         assert_eq!(found.kept, [Value::Null, Value::Null, Value::Null]);
         let twice = r#"{"a": {"b": "1"}, "meta.id": 1, "\u0061": {"b": "2\u00e9"}}"#;
         assert_eq!(nested.find(twice.as_bytes()).unwrap().text, "2é");
+    }
+
+    #[test]
+    fn integers_of_any_size_keep_their_digits() {
+        let large = "123456789012345678901234567890";
+        let kept = [("id", FieldType::String), ("id", FieldType::Json), ("id", FieldType::Float64)];
+        let kept = [&kept[..], &[("m.n", FieldType::String), ("m", FieldType::Json)]].concat();
+        let kept: Vec<Field> = kept.iter().map(|(name, ty)| Field::nullable(name, *ty)).collect();
+        let wanted = WantedFields::new("text", Some("id"), &kept);
+        // The second name has an escape, so the slower way reads the line.
+        for name in ["id", "\\u0069d"] {
+            let line = format!(r#"{{"{name}": {large}, "text": "x", "m": {{"n": -{large}, "k" : 1e2}}}}"#);
+            let found = wanted.find(line.as_bytes()).unwrap();
+            assert_eq!(found.key.as_deref(), Some(large));
+            let text = |text: &str| Value::Text(text.into());
+            let number = Value::Float(123456789012345678901234567890.0);
+            let m = format!("{{\"n\":-{large},\"k\":100.0}}");
+            assert_eq!(
+                found.kept,
+                [text(large), text(large), number, text(&format!("-{large}")), text(&m)],
+                "{line}"
+            );
+            let object = JsonObject::read(line.as_bytes()).unwrap();
+            assert_eq!(object.value("id", FieldType::String).unwrap(), text(large));
+            assert_eq!(object.value("m", FieldType::Json).unwrap(), text(&m));
+            assert_eq!(object.value("none", FieldType::Json).unwrap(), Value::Null);
+            assert_eq!((object.large_integer("id"), object.large_integer("m")), (Some(large), None));
+            assert_eq!(object.value("id", FieldType::UInt64).unwrap_err().code, RejectCode::InvalidValue);
+        }
+        let line = format!(r#"{{"text": "x", "id": {large}.5}}"#);
+        assert_eq!(wanted.find(line.as_bytes()).unwrap_err().code, RejectCode::WrongType);
     }
 
     #[test]

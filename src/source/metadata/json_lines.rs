@@ -2,20 +2,19 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::columns::WantedMetadata;
 use super::{MetadataRow, MetadataTable};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
-use crate::source::json_line::object;
-use crate::source::typed_values::from_json;
+use crate::source::json_line::JsonObject;
 
 struct JsonLine {
     number: u64,
     offset: u64,
-    object: Result<Map<String, Json>, Reject>,
+    object: Result<JsonObject, Reject>,
 }
 
 pub(super) fn read(bytes: &[u8], wanted: &WantedMetadata<'_>) -> Result<MetadataTable> {
@@ -23,7 +22,8 @@ pub(super) fn read(bytes: &[u8], wanted: &WantedMetadata<'_>) -> Result<Metadata
     let mut names: Vec<String> = Vec::new();
     let mut seen = HashSet::new();
     let mut nested = HashSet::new();
-    for (name, value) in lines.iter().filter_map(|l| l.object.as_ref().ok()).flatten() {
+    let objects = lines.iter().filter_map(|l| l.object.as_ref().ok());
+    for (name, value) in objects.flat_map(JsonObject::members) {
         if seen.insert(name) {
             names.push(name.clone());
         }
@@ -66,7 +66,11 @@ fn lines(bytes: &[u8]) -> Vec<JsonLine> {
         let start = offset;
         offset += line.len() as u64;
         let line = if i == 0 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
-        lines.push(JsonLine { number: i as u64 + 1, offset: start, object: object(line.trim_ascii()) });
+        lines.push(JsonLine {
+            number: i as u64 + 1,
+            offset: start,
+            object: JsonObject::read(line.trim_ascii()),
+        });
     }
     lines
 }
@@ -74,7 +78,7 @@ fn lines(bytes: &[u8]) -> Vec<JsonLine> {
 /// Sets the name and label of the row, and returns its values.
 fn fill(
     row: &mut MetadataRow,
-    object: &Map<String, Json>,
+    object: &JsonObject,
     path: &str,
     label: Option<&str>,
     fields: &[Field],
@@ -82,23 +86,22 @@ fn fill(
     let wrong = |name: &str, what: &str| {
         Reject::new(RejectCode::WrongType, format!("the field {name:?} is not {what}"))
     };
-    row.name = match object.get(path) {
+    row.name = match object.members().get(path) {
         None | Some(Json::Null) => None,
         Some(Json::String(name)) if name.is_empty() => None,
         Some(Json::String(name)) => Some(name.clone().into_bytes()),
         Some(_) => return Err(wrong(path, "a string")),
     };
-    let found = match label.map(|name| (name, object.get(name))) {
+    let found = match label.map(|name| (name, object.members().get(name))) {
         None | Some((_, None | Some(Json::Null))) => None,
         Some((_, Some(Json::String(text)))) => Some(text.clone()),
-        Some((_, Some(Json::Number(number)))) => Some(number.to_string()),
+        Some((name, Some(Json::Number(number)))) => {
+            Some(object.large_integer(name).map_or_else(|| number.to_string(), str::to_owned))
+        }
         Some((name, Some(_))) => return Err(wrong(name, "a string or a number")),
     };
-    let null = Json::Null;
-    let values: Box<[_]> = fields
-        .iter()
-        .map(|f| from_json(&f.name, f.ty, object.get(&f.name).unwrap_or(&null)))
-        .collect::<Result<_, Reject>>()?;
+    let values: Box<[_]> =
+        fields.iter().map(|f| object.value(&f.name, f.ty)).collect::<Result<_, Reject>>()?;
     row.label = found;
     Ok(values)
 }
