@@ -81,14 +81,16 @@ use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable_path;
 use crate::source::file_list::SourceFiles;
+use crate::source::listing::ENCODED_NAMES;
 use crate::source::source_file::SourceFile;
 pub use crate::source::split_by::SplitBy;
 use crate::source::splits::Splits;
 pub use crate::source::warning::{Remedy, Warning};
 
-/// Refuses two files with the same origin: files with the same path in sources with the same label.
+/// Refuses two files with the same origin: files with the same path in sources with the same label, and files whose names
+/// become equal because one of them is not UTF-8 and is percent-encoded.
 fn check_origins(files: SourceFiles<'_>, sources: &[SourceSpec]) -> Result<()> {
-    if sources.len() < 2 {
+    if sources.len() < 2 && files.iter().all(|file| file.relative.to_str().is_some()) {
         return Ok(());
     }
     let hash = |file: &SourceFile| xxh3_64(file.origin.as_bytes());
@@ -102,16 +104,26 @@ fn check_origins(files: SourceFiles<'_>, sources: &[SourceSpec]) -> Result<()> {
     drop(hashes);
     let mut sorted: Vec<_> = files.iter().filter(|file| repeated.contains(&hash(file))).collect();
     sorted.sort_by(|a, b| a.origin.cmp(&b.origin));
-    match sorted.windows(2).find(|pair| pair[0].origin == pair[1].origin) {
-        None => Ok(()),
-        Some(pair) => Err(Error::usage(format!(
+    let Some(pair) = sorted.windows(2).find(|pair| pair[0].origin == pair[1].origin) else { return Ok(()) };
+    let (a, b) = (&pair[0], &pair[1]);
+    let path = |file: &SourceFile| {
+        let root = &sources[file.source as usize].path;
+        match file.relative.as_os_str().is_empty() {
+            true => printable_path(root).to_string(),
+            false => printable_path(&root.join(&file.relative)).to_string(),
+        }
+    };
+    Err(match a.source == b.source {
+        true => Error::usage(format!("two files have the key {:?}: {} and {}", a.origin, path(a), path(b)))
+            .help(ENCODED_NAMES),
+        false => Error::usage(format!(
             "two sources contain a file with the key {:?}: {} and {}",
-            pair[0].origin,
-            printable_path(&pair[0].path(sources)),
-            printable_path(&pair[1].path(sources))
+            a.origin,
+            path(a),
+            path(b)
         ))
-        .help("give one source another label, as LABEL=PATH, or list the path only once")),
-    }
+        .help("give one source another label, as LABEL=PATH, or list the path only once"),
+    })
 }
 
 /// Returns the error for `--split` on sources whose names already define splits. `--layout` with the value `other`

@@ -206,7 +206,11 @@ pub(super) fn number_repeats(files: &mut [SourceFile]) {
     }
 }
 
-/// Returns an error if a file is named twice. `place` returns the position of an entry in the list, such as `line 3`.
+/// Help for two files whose names differ, but not their keys.
+pub(crate) const ENCODED_NAMES: &str =
+    "names that are not UTF-8 are percent-encoded in keys; rename one of the files";
+
+/// Returns an error if a file is named twice, or two files have one key. `place` returns the position of an entry in the list, such as `line 3`.
 pub(super) fn check_named_once(
     files: &[SourceFile],
     list: &Path,
@@ -216,6 +220,14 @@ pub(super) fn check_named_once(
     order.sort_by(|&a, &b| files[a].origin.cmp(&files[b].origin).then(a.cmp(&b)));
     match order.windows(2).find(|pair| files[pair[0]].origin == files[pair[1]].origin) {
         None => Ok(()),
+        Some(pair) if files[pair[0]].relative != files[pair[1]].relative => Err(Error::usage(format!(
+            "{} and {} name two files with the key {:?}",
+            place(pair[0]),
+            place(pair[1]),
+            files[pair[0]].origin
+        ))
+        .at_path(list)
+        .help(ENCODED_NAMES)),
         Some(pair) => Err(Error::usage(format!(
             "{} and {} both name {}",
             place(pair[0]),

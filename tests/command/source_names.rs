@@ -295,6 +295,29 @@ fn a_field_that_no_row_has_is_refused_before_anything_is_written() {
 }
 
 #[test]
+fn names_that_are_equal_once_encoded_are_refused() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("s");
+    std::fs::create_dir(&source).unwrap();
+    for name in [&b"a\xff.txt"[..], b"a%FF.txt", b"b.txt"] {
+        std::fs::write(source.join(std::ffi::OsStr::from_bytes(name)), "text").unwrap();
+    }
+    let help = "names that are not UTF-8 are percent-encoded in keys; rename one of the files";
+    let args = ["--out", "out"];
+    let ran = run_text(dir.path(), &[&["s"], &args[..]].concat());
+    ran.exits(2).says(&["two files have the key \"s/a%FF.txt\": s/a", " and s/a", help]);
+    std::fs::write(dir.path().join("list"), b"s/a\xff.txt\ns/b.txt\ns/a%FF.txt\n").unwrap();
+    let ran = run_text(dir.path(), &[&["--files-from", "list"], &args[..]].concat());
+    ran.exits(2).says(&["line 1 and line 3 name two files with the key", "a%FF.txt\"", help]);
+    assert!(!dir.path().join("out").exists());
+    // One such name is no problem.
+    std::fs::remove_file(source.join("a%FF.txt")).unwrap();
+    run_text(dir.path(), &[&["s"], &args[..]].concat()).exits(0);
+}
+
+#[test]
 fn names_with_control_characters_are_printed_as_escapes() {
     let dir = tempfile::tempdir().unwrap();
     let name = "a\n\u{1b}[31merror: fine\r";
