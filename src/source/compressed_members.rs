@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 use liblzma::stream::{Action, Status, Stream as XzStream};
-use zstd::stream::raw::{InBuffer, Operation, OutBuffer};
+use zstd::stream::raw::{DParameter, InBuffer, Operation, OutBuffer};
 
 /// Where members start in the decompressed bytes, as far as known.
 #[derive(Debug, Clone, Default)]
@@ -27,8 +27,26 @@ impl MemberStarts {
     }
 }
 
+/// Skips zeros and returns their number.
+fn skip_zeros(raw: &mut impl BufRead) -> io::Result<u64> {
+    let mut zeros = 0;
+    loop {
+        let input = raw.fill_buf()?;
+        let count = input.iter().take_while(|&&byte| byte == 0).count();
+        let is_end = count < input.len() || count == 0;
+        raw.consume(count);
+        zeros += count as u64;
+        if is_end {
+            return Ok(zeros);
+        }
+    }
+}
+
 /// A decoder of one member.
 pub(super) trait MemberDecoder<R>: Read + Sized {
+    /// Whether zeros may follow a member.
+    const ZERO_PADDING: bool;
+
     /// Creates a decoder of the member at the current position of `raw`.
     fn start(raw: R) -> io::Result<Self>;
 
@@ -37,6 +55,9 @@ pub(super) trait MemberDecoder<R>: Read + Sized {
 }
 
 impl<R: BufRead> MemberDecoder<R> for GzDecoder<R> {
+    /// Tapes and disk images pad files; gzip and Python ignore the zeros.
+    const ZERO_PADDING: bool = true;
+
     fn start(raw: R) -> io::Result<Self> {
         Ok(Self::new(raw))
     }
@@ -47,6 +68,8 @@ impl<R: BufRead> MemberDecoder<R> for GzDecoder<R> {
 }
 
 impl<R: BufRead> MemberDecoder<R> for BzDecoder<R> {
+    const ZERO_PADDING: bool = false;
+
     fn start(raw: R) -> io::Result<Self> {
         Ok(Self::new(raw))
     }
@@ -63,11 +86,13 @@ pub(super) struct Members<R, M> {
     raw: Option<R>,
     starts: MemberStarts,
     produced: u64,
+    /// Whether a member has ended, so that zero padding may follow.
+    ended: bool,
 }
 
 impl<R: BufRead, M: MemberDecoder<R>> Members<R, M> {
     pub(super) fn new(raw: R, starts: MemberStarts) -> Self {
-        Self { member: None, raw: Some(raw), starts, produced: 0 }
+        Self { member: None, raw: Some(raw), starts, produced: 0, ended: false }
     }
 }
 
@@ -77,6 +102,12 @@ impl<R: BufRead, M: MemberDecoder<R>> Read for Members<R, M> {
             return Ok(0);
         }
         loop {
+            if let Some(raw) = &mut self.raw
+                && M::ZERO_PADDING
+                && std::mem::take(&mut self.ended)
+            {
+                skip_zeros(raw)?;
+            }
             if let Some(mut raw) = self.raw.take() {
                 if raw.fill_buf()?.is_empty() {
                     self.raw = Some(raw);
@@ -99,6 +130,7 @@ impl<R: BufRead, M: MemberDecoder<R>> Read for Members<R, M> {
                 return Ok(given);
             }
             self.raw = self.member.take().map(M::rest);
+            self.ended = true;
         }
     }
 }
@@ -117,6 +149,44 @@ pub(super) struct Frames<R> {
     /// Whether the decoder may have more output of the last block, without input. It is flushed in a separate call, for
     /// the same reason.
     flushing: bool,
+    /// The first bytes of the current frame.
+    head: Vec<u8>,
+}
+
+/// Largest window that the decoder accepts, as a power of two: 128 MiB. It is the default of the library. A larger one
+/// would need that much memory for each file that is read, which `memory` does not cover.
+const MAX_WINDOW_LOG: u32 = 27;
+/// Maximum size of the header of a frame.
+const MAX_HEADER_BYTES: usize = 18;
+
+/// Returns the size of the window that the header of a frame declares, in bytes.
+fn window_bytes(head: &[u8]) -> Option<u64> {
+    /// Sizes of the identifier of the dictionary and of the content size, by the bits that select them.
+    const DICTIONARY: [usize; 4] = [0, 1, 2, 4];
+    const CONTENT_SIZE: [usize; 4] = [1, 2, 4, 8];
+    let descriptor = *head.get(4)?;
+    let is_single_segment = descriptor & 1 << 5 != 0;
+    if !is_single_segment {
+        let window = head.get(5)?;
+        let base = 1u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    let at = 5 + DICTIONARY[usize::from(descriptor & 3)];
+    let size = head.get(at..at + CONTENT_SIZE[usize::from(descriptor >> 6)])?;
+    let mut bytes = [0; 8];
+    bytes[..size.len()].copy_from_slice(size);
+    // Sizes of two bytes start at 256, but are too small to matter.
+    Some(u64::from_le_bytes(bytes))
+}
+
+/// Returns the error for a frame whose window is too large. Its kind, `Unsupported`, distinguishes it from damage.
+fn large_window(bytes: u64) -> io::Error {
+    let message = format!(
+        "a zstd frame has a window of {} MiB, more than {} MiB; compress the file again with `zstd --long={MAX_WINDOW_LOG}`",
+        bytes.div_ceil(1 << 20),
+        (1u64 << MAX_WINDOW_LOG) >> 20
+    );
+    io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
 /// Minimum number of bytes from which the decoder can interpret the start of a frame.
@@ -124,9 +194,19 @@ const FRAME_START_BYTES: usize = 5;
 
 impl<R: BufRead> Frames<R> {
     pub(super) fn new(raw: R, starts: MemberStarts) -> io::Result<Self> {
-        let decoder = zstd::stream::raw::Decoder::new()?;
+        let mut decoder = zstd::stream::raw::Decoder::new()?;
+        decoder.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))?;
         let (between, flushing) = (true, false);
-        Ok(Self { raw, decoder, starts, produced: 0, between, wanted: FRAME_START_BYTES, flushing })
+        Ok(Self {
+            raw,
+            decoder,
+            starts,
+            produced: 0,
+            between,
+            wanted: FRAME_START_BYTES,
+            flushing,
+            head: Vec::new(),
+        })
     }
 }
 
@@ -141,12 +221,19 @@ impl<R: BufRead> Read for Frames<R> {
             if self.between {
                 self.starts.add(self.produced);
                 self.decoder.reinit()?;
+                self.head.clear();
                 (self.between, self.wanted) = (false, FRAME_START_BYTES);
             }
             let flushing = std::mem::take(&mut self.flushing);
             let block = &input[..if flushing { 0 } else { input.len().min(self.wanted) }];
             let (mut source, mut target) = (InBuffer::around(block), OutBuffer::around(&mut *buffer));
-            let hint = self.decoder.run(&mut source, &mut target)?;
+            self.head.extend(block.iter().take(MAX_HEADER_BYTES - self.head.len()));
+            let hint = self.decoder.run(&mut source, &mut target).map_err(|e| {
+                match window_bytes(&self.head).filter(|&bytes| bytes > 1 << MAX_WINDOW_LOG) {
+                    Some(bytes) => large_window(bytes),
+                    None => e,
+                }
+            })?;
             let (taken, given) = (source.pos(), target.pos());
             self.raw.consume(taken);
             self.produced += given as u64;
@@ -181,21 +268,9 @@ impl<R: BufRead> XzStreams<R> {
 
     /// Skips the zero padding between streams, whose length is a multiple of four.
     fn skip_padding(&mut self) -> io::Result<()> {
-        let mut zeros = 0;
-        loop {
-            let input = self.raw.fill_buf()?;
-            let count = input.iter().take_while(|&&b| b == 0).count();
-            let more = count > 0 && count == input.len();
-            self.raw.consume(count);
-            zeros += count;
-            if !more {
-                let is_valid = zeros % 4 == 0;
-                return if is_valid {
-                    Ok(())
-                } else {
-                    Err(io::Error::other("the padding between xz streams is not a multiple of 4 bytes"))
-                };
-            }
+        match skip_zeros(&mut self.raw)?.is_multiple_of(4) {
+            true => Ok(()),
+            false => Err(io::Error::other("the padding between xz streams is not a multiple of 4 bytes")),
         }
     }
 }
@@ -301,6 +376,43 @@ mod tests {
             assert!(bytes == expected);
             assert_eq!(starts, [0, 3, 3, 300_003]);
         }
+    }
+
+    #[test]
+    fn zeros_after_a_gzip_member_are_padding() {
+        let starts = MemberStarts::default();
+        for zeros in [1, 511, 300_000] {
+            let padding = vec![0; zeros];
+            let bytes = [gzip(b"one"), padding.clone(), gzip(b"two"), padding].concat();
+            let found = read(Members::<_, GzDecoder<_>>::new(&bytes[..], starts.clone()), &starts).unwrap();
+            assert_eq!(found, (b"onetwo".to_vec(), vec![0, 3]));
+        }
+        for bytes in [[&[0], &gzip(b"one")[..]].concat(), [&gzip(b"one")[..], &[0, 1]].concat()] {
+            assert!(read(Members::<_, GzDecoder<_>>::new(&bytes[..], starts.clone()), &starts).is_err());
+        }
+    }
+
+    #[test]
+    fn zstd_windows_above_128_mib_are_unsupported() {
+        let starts = MemberStarts::default();
+        for (log, mib) in [(27, None), (28, Some(256)), (31, Some(2048))] {
+            let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+            encoder.window_log(log).unwrap();
+            encoder.write_all(b"text").unwrap();
+            let bytes = [zstd::encode_all(&b"first"[..], 1).unwrap(), encoder.finish().unwrap()].concat();
+            let found = read(Frames::new(&bytes[..], starts.clone()).unwrap(), &starts);
+            match mib {
+                None => assert_eq!(found.unwrap().0, b"firsttext"),
+                Some(mib) => {
+                    let error = found.unwrap_err();
+                    assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+                    assert!(error.to_string().contains(&format!("a window of {mib} MiB")), "{error}");
+                }
+            }
+        }
+        // A single segment has no window descriptor: its window is the content.
+        let head = [0x28, 0xb5, 0x2f, 0xfd, 0b1010_0000, 0, 0, 0, 16];
+        assert_eq!(window_bytes(&head), Some(1 << 28));
     }
 
     #[test]

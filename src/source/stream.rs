@@ -323,10 +323,12 @@ impl Stream {
             }
             return Broken::Failed(Error::io("read", &self.path, failure));
         }
-        Broken::Damaged(if error.kind() == io::ErrorKind::UnexpectedEof {
-            Reject::new(RejectCode::Truncated, "the compressed data is cut off")
-        } else {
-            Reject::new(RejectCode::Corrupt, format!("the compressed data is damaged ({error})"))
+        Broken::Damaged(match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Reject::new(RejectCode::Truncated, "the compressed data is cut off")
+            }
+            io::ErrorKind::Unsupported => Reject::new(RejectCode::Unsupported, error.to_string()),
+            _ => Reject::new(RejectCode::Corrupt, format!("the compressed data is damaged ({error})")),
         })
     }
 }

@@ -91,6 +91,20 @@ fn members_with_the_same_stem_form_one_sample() {
 }
 
 #[test]
+fn a_zstd_window_that_is_too_large_is_unsupported() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.window_log(29).unwrap();
+    encoder.write_all(&Tar::default().file("0.jpg", &small()).end()).unwrap();
+    put(dir.path(), "t.tar.zst", &encoder.finish().unwrap());
+    run(dir.path(), b"", &["t.tar.zst", "--out", "out"]).exits(3).says(&[
+        "t.tar.zst: a zstd frame has a window of 512 MiB",
+        "zstd --long=27",
+        "(unsupported)",
+    ]);
+}
+
+#[test]
 fn with_a_list_of_classes_the_cls_member_becomes_the_label() {
     let dir = tempfile::tempdir().unwrap();
     let mut tar = Tar::default();

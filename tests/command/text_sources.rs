@@ -238,6 +238,28 @@ fn integers_of_any_size_keep_their_digits() {
 }
 
 #[test]
+fn padding_of_gzip_is_ignored_and_large_windows_of_zstd_are_unsupported() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("s");
+    std::fs::create_dir(&source).unwrap();
+    let line = b"{\"text\": \"x\"}\n";
+    let padded = [&compress(line, ".gz")[..], &[0; 700]].concat();
+    std::fs::write(source.join("a.jsonl.gz"), padded).unwrap();
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.window_log(31).unwrap();
+    encoder.write_all(line).unwrap();
+    let large = encoder.finish().unwrap();
+    std::fs::write(source.join("b.jsonl.zst"), [compress(line, ".zst"), large].concat()).unwrap();
+    let out = dir.path().join("out");
+    convert("text", &source, &out, "--tokenizer bytes --max-rejects 1").exits(0);
+    assert_outcomes(&out, [2, 0, 0, 1]);
+    let rejects = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
+    for part in ["\"unsupported\"", "window of 2048 MiB, more than 128 MiB", "zstd --long=27"] {
+        assert!(rejects.contains(part), "{rejects}");
+    }
+}
+
+#[test]
 fn damaged_tables_keep_their_undamaged_rows() {
     let dir = tempfile::tempdir().unwrap();
     let texts: Vec<String> = (0..300).map(|i| format!("document {i} {}", "x".repeat(50))).collect();

@@ -49,6 +49,8 @@ pub(super) enum NoMember {
 pub(super) struct TarDamage {
     /// Name of the damaged member.
     pub(super) member: Option<Vec<u8>>,
+    /// Code of the reject.
+    pub(super) code: RejectCode,
     /// Description in one sentence.
     pub(super) why: String,
     /// Whether the compressed data is damaged, in which case bytes decompressed earlier may be wrong.
@@ -61,6 +63,10 @@ impl From<Broken> for NoMember {
             Broken::Failed(error) => NoMember::Failed(error),
             Broken::Damaged(reject) => NoMember::Damaged(TarDamage {
                 member: None,
+                code: match reject.code {
+                    RejectCode::Unsupported => RejectCode::Unsupported,
+                    _ => RejectCode::Truncated,
+                },
                 is_corrupt: reject.code == RejectCode::Corrupt,
                 why: reject.message,
             }),
@@ -71,7 +77,12 @@ impl From<Broken> for NoMember {
 impl NoMember {
     /// Returns damage to the tar file itself.
     fn damaged(why: &str) -> Self {
-        NoMember::Damaged(TarDamage { member: None, why: why.to_owned(), is_corrupt: false })
+        NoMember::Damaged(TarDamage {
+            member: None,
+            code: RejectCode::Truncated,
+            why: why.to_owned(),
+            is_corrupt: false,
+        })
     }
 }
 

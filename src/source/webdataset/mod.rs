@@ -169,7 +169,11 @@ impl Samples {
 
     fn damaged(&mut self, start: u64, damage: TarDamage) {
         self.is_corrupt = damage.is_corrupt;
-        let reject = Reject::new(RejectCode::Truncated, format!("the tar file is broken: {}", damage.why));
+        let message = match damage.code {
+            RejectCode::Unsupported => damage.why,
+            _ => format!("the tar file is broken: {}", damage.why),
+        };
+        let reject = Reject::new(damage.code, message);
         let name = damage.member.as_deref().and_then(safe_path).map(|path| divide(&path).0.to_owned());
         // The sample that is cut off is incomplete; a sample before it is complete.
         self.pending = self.pending.take().filter(|(_, pending)| Some(&pending.name) != name.as_ref());
