@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::json_line::{compact, is_large_integer};
+use super::json_line::is_large_integer;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::FieldType;
 
@@ -58,15 +58,15 @@ pub(in crate::source) fn from_json(
     }
 }
 
-/// Converts a JSON text to a value of the type `ty` in the column `name`, as [`from_json`]. Integers keep all their digits
-/// unless the type is a floating-point number.
+/// Converts a JSON text to a value of the type `ty` in the column `name`, as [`from_json`], but keeps the digits of
+/// integers of more than 64 bits. A `json` value is the text itself.
 ///
 /// # Errors
 ///
 /// Returns a reject if the value does not fit the type.
 pub(in crate::source) fn from_exact_json(name: &str, ty: FieldType, json: &str) -> Result<Value, Reject> {
     match ty {
-        FieldType::Json => Ok(Value::Text(compact(json).as_str().into())),
+        FieldType::Json => Ok(Value::Text(json.into())),
         _ if is_large_integer(json) => from_text(name, ty, json),
         _ => from_json(name, ty, &serde_json::from_str(json).unwrap_or_default()),
     }

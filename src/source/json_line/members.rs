@@ -36,7 +36,7 @@ enum Member<'a> {
 #[derive(Debug)]
 pub(super) enum FoundValue<'m> {
     Json(Cow<'m, Json>),
-    /// The text of an integer of more than 64 bits, or of a list or object that may contain one.
+    /// The text of a value that `serde_json` may have rounded: an integer of more than 64 bits, or a value with one.
     Exact(&'m str),
 }
 
@@ -50,9 +50,10 @@ impl FoundValue<'_> {
     }
 
     fn of_text(json: &str) -> FoundValue<'_> {
-        match json.starts_with(['[', '{']) || exact::is_large_integer(json) {
+        let value: Json = serde_json::from_str(json).unwrap_or_default();
+        match exact::may_be_rounded(&value) {
             true => FoundValue::Exact(json),
-            false => FoundValue::Json(Cow::Owned(serde_json::from_str(json).unwrap_or_default())),
+            false => FoundValue::Json(Cow::Owned(value)),
         }
     }
 }

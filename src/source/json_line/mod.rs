@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
 
-pub(super) use self::exact::{compact, is_large_integer};
+pub(super) use self::exact::is_large_integer;
 use self::members::{FoundValue, Members};
 use super::typed_values::{from_exact_json, from_json};
 use crate::sample::{Reject, RejectCode, Value};
@@ -278,7 +278,7 @@ mod tests {
             assert_eq!(found.key.as_deref(), Some(large));
             let text = |text: &str| Value::Text(text.into());
             let number = Value::Float(123456789012345678901234567890.0);
-            let m = format!("{{\"n\":-{large},\"k\":100.0}}");
+            let m = format!("{{\"n\": -{large}, \"k\" : 1e2}}");
             assert_eq!(
                 found.kept,
                 [text(large), text(large), number, text(&format!("-{large}")), text(&m)],
