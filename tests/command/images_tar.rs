@@ -455,3 +455,14 @@ fn a_tar_of_image_folders_causes_a_warning() {
         assert!(!ran.stderr.contains("WebDataset"), "{source}: {}", ran.stderr);
     }
 }
+
+#[test]
+fn numbers_that_only_python_writes_are_null_in_json_members() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tar = Tar::default();
+    tar.file("0.jpg", &small()).file("0.json", b" {\"similarity\": NaN, \"name\": \"NaN\"}\n");
+    put(dir.path(), "t.tar", &tar.end());
+    run(dir.path(), b"", &["t.tar", "--out", "out"]).exits(0);
+    let json = texts(&dir.path().join("out"), "train", "json");
+    assert_eq!(json, ["{\"similarity\": null, \"name\": \"NaN\"}"]);
+}

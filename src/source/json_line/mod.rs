@@ -2,6 +2,7 @@
 
 mod exact;
 mod members;
+mod nan;
 mod string;
 
 use std::borrow::Cow;
@@ -10,6 +11,7 @@ use serde_json::{Map, Value as Json};
 
 pub(super) use self::exact::is_large_integer;
 use self::members::{FoundValue, Members};
+pub(crate) use self::nan::without_nan;
 use super::typed_values::{from_exact_json, from_json};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
@@ -69,6 +71,12 @@ pub struct LineFields<'a> {
     pub kept: Vec<Value>,
 }
 
+impl LineFields<'_> {
+    fn into_owned(self) -> LineFields<'static> {
+        LineFields { text: Cow::Owned(self.text.into_owned()), key: self.key, kept: self.kept }
+    }
+}
+
 impl WantedFields {
     /// Requests the field that holds the text, the field that holds the key, and fields kept in the record.
     pub fn new(text: &str, key: Option<&str>, kept: &[Field]) -> Self {
@@ -80,7 +88,7 @@ impl WantedFields {
     }
 
     /// Extracts the fields from a line (without its line end). If a name occurs twice, the last value counts, as in
-    /// most JSON readers.
+    /// most JSON readers. `NaN`, `Infinity` and `-Infinity` are null.
     ///
     /// # Errors
     ///
@@ -88,6 +96,16 @@ impl WantedFields {
     /// key. A value that does not fit the type of its field is also a reject. A key may be a string or an integer.
     pub fn find<'a>(&self, line: &'a [u8]) -> Result<LineFields<'a>, Reject> {
         let line = text_of(line)?;
+        match self.find_in(line) {
+            Err(reject) if reject.code == RejectCode::InvalidJson => match without_nan(line) {
+                Some(line) => self.find_in(&line).map(LineFields::into_owned),
+                None => Err(reject),
+            },
+            found => found,
+        }
+    }
+
+    fn find_in<'a>(&self, line: &'a str) -> Result<LineFields<'a>, Reject> {
         let needs = |name: &str| self.needs(name);
         let mut members = match Members::quick(line, needs) {
             Some(members) => members,
@@ -129,14 +147,20 @@ pub struct JsonObject {
 }
 
 impl JsonObject {
-    /// Reads a whole object from a line (without its line end).
+    /// Reads a whole object from a line (without its line end). `NaN`, `Infinity` and `-Infinity` are null.
     ///
     /// # Errors
     ///
     /// Returns a [`Reject`] for a line that is empty, not UTF-8 or not a JSON object.
     pub fn read(line: &[u8]) -> Result<Self, Reject> {
         let line = text_of(line)?;
-        let members: Map<String, Json> = serde_json::from_str(line).map_err(|e| not_an_object(&e))?;
+        let read = serde_json::from_str::<Map<String, Json>>(line);
+        let replaced = if read.is_err() { without_nan(line) } else { None };
+        let (line, read) = match &replaced {
+            Some(line) => (line.as_str(), serde_json::from_str(line)),
+            None => (line, read),
+        };
+        let members = read.map_err(|e| not_an_object(&e))?;
         let mut exact = Vec::new();
         if members.values().any(exact::may_be_rounded) {
             let texts = exact::members(line);
@@ -301,6 +325,22 @@ mod tests {
         let found = wanted.find(br#"{"t": "x"}"#).unwrap();
         assert!(matches!(found.text, Cow::Borrowed("x")));
         assert_eq!((found.key.as_deref(), found.kept), (Some("x"), vec![Value::Text("x".into())]));
+    }
+
+    #[test]
+    fn numbers_that_only_python_writes_are_null() {
+        let wanted = WantedFields::new("text", Some("id"), &[Field::nullable("x", FieldType::Float64)]);
+        for value in ["NaN", "Infinity", "-Infinity"] {
+            let line = format!("{{\"text\": \"NaN é\", \"other\": [{value}], \"x\": {value}, \"id\": 7}}");
+            let found = wanted.find(line.as_bytes()).unwrap();
+            assert_eq!((&*found.text, found.key.as_deref()), ("NaN é", Some("7")));
+            assert_eq!(found.kept, [Value::Null]);
+            let object = JsonObject::read(line.as_bytes()).unwrap();
+            assert_eq!(object.value("x", FieldType::Float64).unwrap(), Value::Null);
+            assert_eq!(object.value("other", FieldType::Json).unwrap(), Value::Text("[null]".into()));
+        }
+        let broken = wanted.find(br#"{"text": NaN, "x": }"#).unwrap_err();
+        assert_eq!(broken.code, RejectCode::InvalidJson);
     }
 
     #[test]
