@@ -208,14 +208,33 @@ fn header_difference(old: Option<Value>, new: &Value) -> Option<String> {
     differing_option(&old["options"], &new["options"])
 }
 
-/// Describes the first option that differs.
+/// Members of the options that are not options themselves: their members are.
+const GROUPS: [&str; 3] = ["image", "output", "tokenization"];
+
+/// Describes the first option that differs. Of an option with members, only the first one that differs is shown.
 pub(super) fn differing_option(old: &Value, new: &Value) -> Option<String> {
+    difference(old, new, "")
+}
+
+fn difference(old: &Value, new: &Value, prefix: &str) -> Option<String> {
     let (old, new) = (old.as_object()?, new.as_object()?);
-    let show = |v: Option<&Value>| v.map_or_else(|| "not given".to_owned(), Value::to_string);
-    old.keys()
+    let (key, old, new) = old
+        .keys()
         .chain(new.keys())
-        .find(|&key| old.get(key) != new.get(key))
-        .map(|key| format!("option {key:?} was {} and is now {}", show(old.get(key)), show(new.get(key))))
+        .map(|key| (key, old.get(key), new.get(key)))
+        .find(|(_, old, new)| old != new)?;
+    if let (Some(old), Some(new)) = (old, new)
+        && old.is_object()
+        && new.is_object()
+    {
+        let prefix = match GROUPS.contains(&key.as_str()) && prefix.is_empty() {
+            true => String::new(),
+            false => format!("{prefix}`{key}`: "),
+        };
+        return difference(old, new, &prefix);
+    }
+    let show = |v: Option<&Value>| v.map_or_else(|| "not given".to_owned(), Value::to_string);
+    Some(format!("{prefix}`{key}` was {} and is now {}", show(old), show(new)))
 }
 
 fn file_difference(old: Option<Value>, new: &Value) -> String {
@@ -252,6 +271,27 @@ mod tests {
     }
 
     #[test]
+    fn only_the_member_that_differs_is_named() {
+        let old = json!({"seed": 0, "image": {"encode": "keep", "resize": "shorter:64"}});
+        let changed = |new: Value| differing_option(&old, &new);
+        assert_eq!(
+            changed(json!({"seed": 0, "image": {"encode": "keep", "resize": "shorter:66"}})).unwrap(),
+            "`resize` was \"shorter:64\" and is now \"shorter:66\""
+        );
+        assert_eq!(
+            changed(json!({"seed": 0, "image": {"encode": "keep", "pad": 2, "resize": "shorter:64"}}))
+                .unwrap(),
+            "`pad` was not given and is now 2"
+        );
+        let gone = changed(json!({"seed": 0, "image": null})).unwrap();
+        assert!(gone.starts_with("`image` was {") && gone.ends_with("} and is now null"), "{gone}");
+        assert_eq!(changed(old.clone()), None);
+        let table = |content: &str| json!({ "metadata": { "path_field": "p", "content": content } });
+        let found = differing_option(&table("a"), &table("b")).unwrap();
+        assert_eq!(found, "`metadata`: `content` was \"a\" and is now \"b\"");
+    }
+
+    #[test]
     fn a_changed_plan_is_refused_with_the_difference() {
         let dir = tempfile::tempdir().unwrap();
         let options = json!({"resize": "shorter:256", "seed": 0});
@@ -268,7 +308,7 @@ mod tests {
         };
         assert!(
             message(&json!({"resize": "none", "seed": 0}), &files)
-                .contains("\"resize\" was \"shorter:256\" and is now \"none\"")
+                .contains("`resize` was \"shorter:256\" and is now \"none\"")
         );
         let other = Plan { options: &json!({}), ..plan }.check_same(dir.path(), false).unwrap_err();
         assert!(other.to_string().starts_with("another run has started to write here"), "{other}");

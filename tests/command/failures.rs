@@ -95,7 +95,7 @@ fn a_resumed_run_refuses_changed_options_and_names_them() {
     assert!(!out.join("manifest.json").exists());
     convert("text", &source, &out, "--tokenizer bytes --resume --max-rejects 50% --add-eos")
         .exits(2)
-        .says(&["add_eos"]);
+        .says(&["cannot resume: --add-eos was false and is now true"]);
     convert("text", &source, &out, "--tokenizer bytes --resume --max-rejects 50%").exits(0);
     assert_outcomes(&out, [100, 0, 0, 60]);
 }
