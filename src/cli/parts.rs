@@ -16,6 +16,7 @@ use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOpt
 use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
 use crate::printable::printable_path;
 use crate::report::RunReport;
+use crate::report::format::plural;
 
 /// Subcommands of `dsconvert plan`.
 #[derive(Debug, Subcommand)]
@@ -227,15 +228,15 @@ pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
 
 fn status_text(status: &Status, out: &str, again: Option<&str>) -> String {
     if status.committed {
-        return format!("{out} is committed: {} records\n", HumanCount(status.records));
+        return format!("{out} is committed: {}\n", plural(status.records, "record"));
     }
     let mut text = format!(
-        "{} of {} units done: {} of {}, {} records, {} rejected\n",
+        "{} of {} done: {} of {}, {}, {} rejected\n",
         HumanCount(status.done.into()),
-        HumanCount(status.units.into()),
+        plural(status.units.into(), "unit"),
         HumanBytes(status.done_bytes),
         HumanBytes(status.source_bytes),
-        HumanCount(status.records),
+        plural(status.records, "record"),
         HumanCount(status.rejected)
     );
     if !status.started.is_empty() {

@@ -28,6 +28,7 @@ use crate::format::Format;
 use crate::manifest::{Counts, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
 use crate::options::MaxRejects;
 use crate::printable::printable;
+use crate::report::format::{count, plural};
 use crate::schema::Schema;
 use crate::source::skipped::SkippedTypes;
 use crate::storage::{create_dir, lstat, rename, resolve, sync_dir, write_file};
@@ -184,12 +185,19 @@ impl Commit<'_> {
         let mut message = match counts.found {
             0 => self.nothing_found(&totals.skipped),
             found if records == 0 => format!(
-                "no records were produced: of {found} items, {} were rejected, {} filtered, {} duplicates",
-                counts.rejected, counts.filtered, counts.duplicates
+                "no records were produced: of {}, {} {} rejected, {} filtered, {}",
+                plural(found, "item"),
+                count(counts.rejected),
+                was(counts.rejected),
+                count(counts.filtered),
+                plural(counts.duplicates, "duplicate")
             ),
             found => format!(
-                "{} of {found} items were rejected, which is more than `max_rejects {}`",
-                counts.rejected, self.max_rejects
+                "{} of {} {} rejected, which is more than `max_rejects {}`",
+                count(counts.rejected),
+                plural(found, "item"),
+                was(counts.rejected),
+                self.max_rejects
             ),
         };
         for line in self.first_rejects(units, dirs) {
@@ -293,6 +301,10 @@ fn read_rejects(path: &Path, shown: &mut Vec<String>) -> Result<()> {
         shown.push(printable(&line).into_owned());
     }
     Ok(())
+}
+
+fn was(count: u64) -> &'static str {
+    if count == 1 { "was" } else { "were" }
 }
 
 fn add_all(sum: &mut BTreeMap<String, u64>, other: &BTreeMap<String, u64>) {

@@ -29,6 +29,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions};
 use crate::printable::printable_path;
+use crate::report::format::plural;
 use crate::schema::Kind;
 use crate::storage::DirLock;
 
@@ -244,7 +245,7 @@ fn not_finished(out: &Path, units: &[u32], planned: u32) -> Error {
     let verb = if units.len() == 1 { "is" } else { "are" };
     Error::new(
         ErrorKind::NotCommitted,
-        format!("{} of {planned} units {verb} not finished: {shown}", units.len()),
+        format!("{} of {} {verb} not finished: {shown}", units.len(), plural(planned.into(), "unit")),
     )
     .help(format!(
         "`dsconvert run {out}` converts them; `dsconvert status {out} --parts N` lists the parts to submit again",

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
+use crate::report::format::plural;
 
 /// The units that one process converts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,10 +50,11 @@ impl Selection {
             Self::Part { part, count } => Ok((part - 1..units).step_by(*count as usize).collect()),
             Self::Units(list) => match list.iter().find(|&&unit| unit >= units) {
                 None => Ok(list.clone()),
-                Some(unit) => {
-                    Err(Error::usage(format!("there is no unit {unit}; the plan has {units} units"))
-                        .help("units are counted from 0; `dsconvert status` lists the unfinished ones"))
-                }
+                Some(unit) => Err(Error::usage(format!(
+                    "there is no unit {unit}; the plan has {}",
+                    plural(units.into(), "unit")
+                ))
+                .help("units are counted from 0; `dsconvert status` lists the unfinished ones")),
             },
         }
     }
@@ -110,6 +112,15 @@ pub(super) fn ranges_of(numbers: &[u32]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_that_the_plan_lacks_is_refused() {
+        for (units, expected) in [(1, "there is no unit 7; the plan has 1 unit"), (5, "the plan has 5 units")]
+        {
+            let error = Selection::Units(vec![0, 7]).of(units).unwrap_err().to_string();
+            assert!(error.contains(expected) && !error.contains("1 units"), "{error}");
+        }
+    }
 
     #[test]
     fn every_unit_is_in_exactly_one_part() {

@@ -20,6 +20,7 @@ use super::unit_result::{UnitResult, UnitState};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::RunOptions;
+use crate::report::format::plural;
 use crate::storage::Writeback;
 
 /// The units of a plan in an output directory.
@@ -164,7 +165,8 @@ fn all_failures(failed: FailedUnits, units: usize) -> Option<Error> {
     let mut error = Error::new(
         ErrorKind::NotCommitted,
         format!(
-            "{count} of {units} units failed, because sources could not be read; the first failure: {first}"
+            "{count} of {} failed, because sources could not be read; the first failure: {first}",
+            plural(units as u64, "unit")
         ),
     )
     .help(format!("the finished units are kept: fix the cause, then {RESUME}"));

@@ -12,6 +12,7 @@ use crate::cli::Ending;
 use crate::error::Result;
 use crate::printable::{printable, printable_path};
 use crate::reader::{Record, ShardFile, VerifyOptions, verify};
+use crate::report::format::plural;
 use crate::storage::Access;
 use crate::transform::image::{Encode, ImageOptions, ImageOutcome, ImageScratch, ImageTransform};
 
@@ -46,14 +47,15 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
             writeln!(out, "{}", printable(&problem.to_string())).map_err(print_error)?;
         }
         if report.more_problems > 0 {
-            writeln!(out, "and {} more problems", HumanCount(report.more_problems)).map_err(print_error)?;
+            let more = plural(report.more_problems, "more problem");
+            writeln!(out, "and {more}").map_err(print_error)?;
         }
         for file in &report.unlisted {
             writeln!(out, "not part of this dataset: {}", printable(file)).map_err(print_error)?;
         }
         if report.more_unlisted > 0 {
-            let more = HumanCount(report.more_unlisted);
-            writeln!(out, "and {more} more files that are not part of this dataset").map_err(print_error)?;
+            let more = plural(report.more_unlisted, "more file");
+            writeln!(out, "and {more} not part of this dataset").map_err(print_error)?;
         }
         if !report.problems.is_empty() {
             let path = printable_path(path);
@@ -63,11 +65,11 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
         let verdict = if report.is_ok() { "intact" } else { "DAMAGED" };
         writeln!(
             out,
-            "{}: {verdict}; {} files ({}) and {} records checked",
+            "{}: {verdict}; {} ({}) and {} checked",
             printable_path(path),
-            HumanCount(report.files),
+            plural(report.files, "file"),
             HumanBytes(report.bytes),
-            HumanCount(report.records)
+            plural(report.records, "record")
         )
         .map_err(print_error)?;
     }
