@@ -54,6 +54,10 @@ pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &SourceSpec) -> Res
     if ObjectUrl::is_url(&source.path) {
         return Ok(());
     }
+    // A pipe such as /dev/fd/63 has no path to resolve. Only files and folders are read, so it is refused later.
+    if stat(&source.path)?.is_some_and(|meta| !meta.is_dir() && !meta.is_file()) {
+        return Ok(());
+    }
     let (real, source_path) = (real_path(dir)?, real_path(&source.path)?);
     if !real.starts_with(&source_path) && !source_path.starts_with(&real) {
         return Ok(());

@@ -21,8 +21,16 @@ const ADVICE_FOR_IMAGES: &[(&[&str], &str)] = &[
         &[".csv", ".tsv", ".jsonl", ".parquet"],
         "pass a table of image paths with `metadata`; text is converted by `dsconvert text`",
     ),
+    (
+        &[".arrow"],
+        "images in Arrow files, such as those of `Dataset.save_to_disk`, are not read: write the dataset with \
+         `Dataset.to_parquet`",
+    ),
     (&[".txt", ".json"], "text is converted by `dsconvert text`"),
 ];
+
+/// The files beside the Arrow files of `Dataset.save_to_disk`.
+const FILES_BESIDE_ARROW: &str = ".json";
 
 /// Advice for file types that `dsconvert text` does not read.
 const ADVICE_FOR_TEXT: &[(&[&str], &str)] = &[
@@ -32,11 +40,7 @@ const ADVICE_FOR_TEXT: &[(&[&str], &str)] = &[
     ),
     (&[".7z", ".rar"], "unpack archives first; zip archives are read as they are"),
     (&[".pdf", ".docx", ".epub"], "extract the text of documents into .txt or .jsonl files first"),
-    (&[".json"], "JSON files are read only when a pattern or a path names them: 'DIR/*.json'"),
 ];
-
-const PLAIN_TEXT: &str =
-    "files of other types are read only when a pattern names them: 'DIR/**/*.md' `input_format txt`";
 
 /// Number of skipped files by file extension.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,15 +73,47 @@ impl SkippedTypes {
             Kind::Images => ADVICE_FOR_IMAGES,
             Kind::Text => ADVICE_FOR_TEXT,
         };
-        let applies = |types: &[&str]| types.iter().any(|ending| self.0.contains_key(*ending));
-        let advice: Vec<&str> =
-            table.iter().filter(|(types, _)| applies(types)).map(|(_, advice)| *advice).collect();
-        let is_other = kind == Kind::Text && advice.is_empty() && self.0.keys().any(|e| e.starts_with('.'));
-        match advice.is_empty() {
-            false => Some(advice.join("; ")),
-            // Source code, markup and other plain text with a different extension.
-            true => is_other.then(|| PLAIN_TEXT.to_owned()),
+        let has = |ending: &str| self.0.contains_key(ending);
+        let applies = |types: &[&str]| {
+            types.iter().any(|&ending| has(ending) && !(ending == FILES_BESIDE_ARROW && has(".arrow")))
+        };
+        let mut advice: Vec<String> = table
+            .iter()
+            .filter(|(types, _)| applies(types))
+            .map(|(_, advice)| (*advice).to_owned())
+            .collect();
+        if kind == Kind::Text {
+            match self.most_frequent(|stem| stem == ".json") {
+                Some(ending) => advice.push(format!(
+                    "JSON files are read only when a pattern or a path names them: 'DIR/**/*{ending}'"
+                )),
+                None if advice.is_empty() => advice.extend(self.plain_text()),
+                None => {}
+            }
         }
+        (!advice.is_empty()).then(|| advice.join("; "))
+    }
+
+    /// Returns advice for source code, markup and other plain text with a different extension.
+    fn plain_text(&self) -> Option<String> {
+        let ending = self.most_frequent(|_| true)?;
+        let compression = Compression::of_name(ending).1.map_or("", Compression::extension);
+        Some(format!(
+            "files of other types are read only when a pattern names them: 'DIR/**/*{ending}' `input_format txt{compression}`"
+        ))
+    }
+
+    /// Returns the most frequent extension of those that `has_stem` accepts without the extension of a compression format.
+    /// An extension that a shell would not take literally does not count.
+    fn most_frequent(&self, has_stem: impl Fn(&str) -> bool) -> Option<&str> {
+        let is_plain = |ending: &str| {
+            ending.starts_with('.')
+                && ending.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte))
+        };
+        let endings = self.0.iter().filter(|(ending, _)| {
+            is_plain(ending.as_str()) && has_stem(Compression::of_name(ending.as_str()).0)
+        });
+        endings.max_by(|a, b| a.1.cmp(b.1).then(b.0.cmp(a.0))).map(|(ending, _)| ending.as_str())
     }
 
     /// Returns the number of files.
@@ -124,6 +160,14 @@ mod tests {
         assert!(images.contains("AVIF") && images.contains("unpack"), "{images}");
         assert!(advice(Kind::Text, &["a.jpg", "b.md"]).contains("dsconvert images"));
         assert!(advice(Kind::Text, &["b.md"]).contains("`input_format txt`"));
+        let text = advice(Kind::Text, &["b.md", "c.rs.zst", "d.rs.zst", "Makefile"]);
+        assert!(text.ends_with("'DIR/**/*.rs.zst' `input_format txt.zst`"), "{text}");
+        let json = advice(Kind::Text, &["b.md", "c.md", "d.json.gz"]);
+        assert!(json.ends_with("names them: 'DIR/**/*.json.gz'"), "{json}");
+        let arrow = advice(Kind::Images, &["dataset_info.json", "data.arrow"]);
+        assert!(arrow.contains("Dataset.to_parquet") && !arrow.contains("dsconvert text"), "{arrow}");
+        assert!(advice(Kind::Images, &["a.json"]).contains("dsconvert text"));
+        assert_eq!(advice(Kind::Text, &["x.a'b"]), "");
         assert_eq!(advice(Kind::Text, &["Makefile"]), "");
         assert_eq!(advice(Kind::Images, &[]), "");
     }

@@ -132,7 +132,7 @@ impl Stream {
     pub fn of(opened: OpenedFile, compression: Option<Compression>) -> Result<Self> {
         let file = Arc::new(opened);
         let input = Box::new(SharedFile(Arc::clone(&file)));
-        Ok(Self { file: Some(Arc::clone(&file)), ..Self::over(file.path(), input, compression)? })
+        Ok(Self { file: Some(Arc::clone(&file)), ..Self::over(file.path(), input, compression, None)? })
     }
 
     /// Creates a stream of a file in the zip archive `opened`.
@@ -151,7 +151,7 @@ impl Stream {
             Err(Broken::Damaged(reject)) => (Box::new(io::empty()), Some(reject)),
             Err(Broken::Failed(error)) => return Err(error),
         };
-        let stream = Self::over(file.path(), input, compression)?;
+        let stream = Self::over(file.path(), input, compression, None)?;
         if compression.is_none() {
             stream.members.add(0);
         }
@@ -168,22 +168,28 @@ impl Stream {
         self.file.as_ref().map_or(Ok(()), |file| file.check_unchanged())
     }
 
-    /// Creates a stream of standard input.
+    /// Creates a stream of standard input. `format` is its format without compression, as in `input_format`.
     ///
     /// # Errors
     ///
     /// Returns an error if standard input cannot be read.
-    pub fn stdin(compression: Option<Compression>) -> Result<Self> {
-        Self::over(Path::new("-"), Box::new(io::stdin()), compression)
+    pub fn stdin(format: &str, compression: Option<Compression>) -> Result<Self> {
+        Self::over(Path::new("-"), Box::new(io::stdin()), compression, Some(format))
     }
 
-    fn over(path: &Path, input: Box<dyn Read + Send>, compression: Option<Compression>) -> Result<Self> {
+    /// Creates a stream of `input`. Without a file name, `format` is its format without compression.
+    fn over(
+        path: &Path,
+        input: Box<dyn Read + Send>,
+        compression: Option<Compression>,
+        format: Option<&str>,
+    ) -> Result<Self> {
         let status = Arc::new(InputStatus::default());
         let fail = |e| Error::io("read", path, status.take().unwrap_or(e));
         let input = BufReader::with_capacity(BUFFER_BYTES, input);
         let mut raw = CountingReader { input, status: Arc::clone(&status) };
         let defect = match raw.fill_buf() {
-            Ok(head) => misnamed(head, compression),
+            Ok(head) => misnamed(head, compression, format),
             Err(e) => {
                 let failure = status.take().unwrap_or(e);
                 let damage = ZipDamage::of(&failure).cloned();
@@ -333,22 +339,38 @@ impl Stream {
     }
 }
 
-/// Returns a reject if content that starts with `head` is not compressed as its name indicates.
-fn misnamed(head: &[u8], compression: Option<Compression>) -> Option<Reject> {
+/// Returns a reject if content that starts with `head` is not compressed as its name or `input_format` indicates.
+fn misnamed(head: &[u8], compression: Option<Compression>, format: Option<&str>) -> Option<Reject> {
     let found = Compression::sniff(head);
-    match (compression, found) {
-        (Some(_), _) if head.is_empty() => {
-            Some(Reject::new(RejectCode::Empty, "the file is empty, but a compressed file never is"))
-        }
-        (named, found) if named == found => None,
-        (None, Some(found)) => Some(found.unexpected()),
+    if compression.is_some() && head.is_empty() {
+        let message = "the file is empty, but a compressed file never is";
+        return Some(Reject::new(RejectCode::Empty, message));
+    }
+    if compression == found {
+        return None;
+    }
+    if let Some(format) = format {
+        let extension = |compression: Option<Compression>| compression.map_or("", Compression::extension);
+        let content = match (found, compression) {
+            (Some(found), _) => format!("is {} data", found.name()),
+            (None, named) => format!("is not {} data", named.map_or("", Compression::name)),
+        };
+        let message = format!(
+            "standard input {content}, but its format was given as {format}{}; use `input_format {format}{}`",
+            extension(compression),
+            extension(found)
+        );
+        return Some(Reject::new(RejectCode::UnknownType, message));
+    }
+    Some(match (compression, found) {
+        (None, None) => return None,
+        (None, Some(found)) => found.unexpected(),
         (Some(named), found) => {
             let actual = found.map_or("something else", Compression::name);
             let message = format!("the file name indicates {}, but the content is {actual}", named.name());
-            Some(Reject::new(RejectCode::UnknownType, message))
+            Reject::new(RejectCode::UnknownType, message)
         }
-        (None, None) => None,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -356,7 +378,7 @@ mod tests {
     use super::*;
 
     fn stream(bytes: Vec<u8>) -> Stream {
-        Stream::over(Path::new("-"), Box::new(io::Cursor::new(bytes)), Some(Compression::Zstd)).unwrap()
+        Stream::over(Path::new("-"), Box::new(io::Cursor::new(bytes)), Some(Compression::Zstd), None).unwrap()
     }
 
     #[test]

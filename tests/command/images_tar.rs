@@ -186,6 +186,9 @@ fn invalid_members_are_rejected() {
     ]);
     assert_eq!(found, expected);
     assert_outcomes(&out, [2, 0, 0, 13]);
+    // The two samples whose members may be elsewhere in the file.
+    let messages = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
+    assert_eq!(messages.matches("`tar --sort=name`").count(), 2, "{messages}");
     assert_eq!(manifest(&out)["sources"]["skipped"], 4);
 }
 

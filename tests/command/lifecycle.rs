@@ -392,6 +392,18 @@ fn pipes_opened_by_the_shell_are_read() {
     finish(piped(command.args(["-c", &script])), LONG).exits(0);
     assert_outcomes(&dir.path().join("a"), [1, 0, 0, 0]);
     assert_outcomes(&dir.path().join("b"), [5, 0, 0, 0]);
+
+    // As a source, a pipe is refused.
+    for (command, status) in [("images", 2), ("text --tokenizer bytes", 2)] {
+        let script = format!(
+            "{} {command} <(cat {}) --out {}/c",
+            env!("CARGO_BIN_EXE_dsconvert"),
+            text.display(),
+            dir.path().display()
+        );
+        let ran = finish(piped(Command::new("bash").args(["-c", &script])), LONG).exits(status);
+        ran.says(&["/dev/fd/", "FIFO", "standard input when the source is -"]);
+    }
 }
 
 /// Runs only as root: a process limit counts all processes of a user, so the test needs a user that has no others.

@@ -386,6 +386,18 @@ fn standard_input_is_read_once() {
     run("gz", "web=-", "--input-format jsonl.gz", &gz).exits(0);
     assert!(texts(&dir.path().join("gz"))[0].0.starts_with("web#0"));
     run("arrow", "-", "--input-format arrow --keep-fields id:int64", &arrow_file(&TEXTS, true)).exits(0);
+    for (format, bytes, part) in [
+        ("jsonl", &gz[..], "is gzip data, but its format was given as jsonl; use --input-format jsonl.gz"),
+        ("txt.zst", &gz, "is gzip data, but its format was given as txt.zst; use --input-format txt.gz"),
+        (
+            "csv.xz",
+            b"text\nx\n",
+            "is not xz data, but its format was given as csv.xz; use --input-format csv",
+        ),
+    ] {
+        let ran = run(format, "-", &format!("--input-format {format}"), bytes).exits(3);
+        ran.says(&["of 1 item, 1 was rejected, 0 filtered, 0 duplicates", &format!("standard input {part}")]);
+    }
     for (options, part) in [
         ("", "--input-format"),
         ("--input-format parquet", "from its end"),

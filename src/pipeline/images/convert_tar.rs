@@ -120,7 +120,11 @@ fn image_item(
                 "the sample has more than one image: {one:?} and {other:?}; list those that are fields in image_fields"
             ),
         )),
-        _ if has_fields => Err(Reject::new(RejectCode::MissingField, "the sample has no image")),
+        _ if has_fields => Err(Reject::new(
+            RejectCode::MissingField,
+            "the sample has no image; if it is elsewhere in the tar file, write the members of a sample next to each \
+             other, with `tar --sort=name`",
+        )),
         _ => Ok(None),
     }
 }

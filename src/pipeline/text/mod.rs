@@ -122,7 +122,7 @@ impl TextJob {
         }
         let schema = Arc::new(Schema::text(id_width(&options.tokenizer), extra)?);
         let mut stdin = match (&options.input, &found.details[..]) {
-            (TextInput::Stdin, [detail]) => Some(detail.kind.reads(Stream::stdin(detail.kind.compression)?)),
+            (TextInput::Stdin, [detail]) => Some(detail.kind.stdin()?),
             _ => None,
         };
         warnings.extend(Warning::of_keys(&found.unusable));

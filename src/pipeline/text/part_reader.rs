@@ -10,7 +10,7 @@ use crate::sample::{Reject, RejectCode};
 use crate::source::compression::Compression;
 use crate::source::lines::{LinePiece, LineReader};
 use crate::source::opened::OpenedFile;
-use crate::source::stream::{Broken, Stream};
+use crate::source::stream::Broken;
 use crate::source::table::arrow::Batches;
 use crate::source::table::delimited::Dialect;
 use crate::source::table::parquet::{Groups, ParquetFile};
@@ -192,10 +192,7 @@ impl<'a> PartReader<'a> {
         let stdin = options.input == TextInput::Stdin;
         let max_bytes = options.max_document_bytes;
         let mut stream = || match stdin {
-            true => {
-                let stdin = || Stream::stdin(kind.compression).map(|stream| kind.reads(stream));
-                job.take_stdin().map_or_else(stdin, Ok)
-            }
+            true => job.take_stdin().map_or_else(|| kind.stdin(), Ok),
             false => {
                 let (sources, follow_links) = (&job.sources, options.follow_symlinks);
                 let stream = file.stream(sources, follow_links, opened.take(), kind.compression);

@@ -236,7 +236,10 @@ fn image(column: &ArrayRef, row: usize) -> Result<Bytes, Reject> {
     let found = members.column_by_name("bytes").filter(|_| !column.is_null(row)).and_then(bytes);
     found.ok_or_else(|| match members.column_by_name("path").map(|paths| json(paths, row)) {
         Some(Json::String(path)) if !column.is_null(row) => {
-            missing(&format!("the row has an image path ({path:?}), but no image bytes"))
+            missing(&format!(
+                "the row has an image path ({path:?}), but no image bytes; before `Dataset.to_parquet`, embed the \
+                 images with `datasets.table.embed_table_storage`"
+            ))
         }
         _ => missing("the row has no image"),
     })

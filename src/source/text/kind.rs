@@ -83,6 +83,16 @@ impl FileKind {
     pub fn reads(self, stream: Stream) -> Stream {
         if self.format == Format::Json { stream.with_array_lines() } else { stream }
     }
+
+    /// Returns standard input as a stream of this kind.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if standard input cannot be read.
+    pub fn stdin(self) -> Result<Stream> {
+        let format = Self { compression: None, ..self }.to_string();
+        Stream::stdin(&format, self.compression).map(|stream| self.reads(stream))
+    }
 }
 
 impl fmt::Display for FileKind {

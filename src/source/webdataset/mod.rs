@@ -238,7 +238,8 @@ impl Samples {
         let found = if self.seen.insert(xxh3_128(sample.name.as_bytes())) {
             NextSample::Sample(sample)
         } else {
-            let message = "the sample occurs twice in the tar file; the first one is kept";
+            let message = "the sample occurs twice in the tar file; the first one is kept. If these are further members of \
+                           that sample, write them next to each other, with `tar --sort=name`";
             NextSample::Rejected(Some(sample.name), Reject::new(RejectCode::Corrupt, message))
         };
         self.ready.push_back((start, found));
