@@ -260,6 +260,48 @@ fn padding_of_gzip_is_ignored_and_large_windows_of_zstd_are_unsupported() {
 }
 
 #[test]
+fn dictionaries_dates_and_decimals_are_strings() {
+    use arrow_array::types::Int32Type;
+    use arrow_array::{Date32Array, Decimal128Array, DictionaryArray, TimestampMicrosecondArray};
+
+    let dir = tempfile::tempdir().unwrap();
+    let text: DictionaryArray<Int32Type> = ["b", "a", "b"].into_iter().collect();
+    let ts = TimestampMicrosecondArray::from(vec![Some(0), None, Some(1_500_000)]).with_timezone("UTC");
+    let price = Decimal128Array::from(vec![150, -5, 0]).with_precision_and_scale(9, 2).unwrap();
+    let columns: [(&str, ArrayRef); 5] = [
+        ("unused", Arc::new(Int64Array::from(vec![1, 2, 3]))),
+        ("day", Arc::new(Date32Array::from(vec![0, 1, 2]))),
+        ("ts", Arc::new(ts)),
+        ("text", Arc::new(text)),
+        ("price", Arc::new(price)),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut arrow = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    arrow.write(&batch).unwrap();
+    let mut parquet = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    parquet.write(&batch).unwrap();
+    for (name, bytes) in
+        [("t.arrow", arrow.into_inner().unwrap()), ("t.parquet", parquet.into_inner().unwrap())]
+    {
+        let source = dir.path().join(name);
+        std::fs::write(&source, bytes).unwrap();
+        let out = dir.path().join(format!("out-{name}"));
+        convert("text", &source, &out, "--tokenizer bytes --keep-fields ts:string,day,price,text").exits(0);
+        assert_eq!(only_texts(&out), ["b", "a", "b"]);
+        let records = records(&out);
+        let kept = |field: &str| records.iter().map(|record| record.text(field)).collect::<Vec<_>>();
+        assert_eq!(
+            kept("ts"),
+            [Some("1970-01-01T00:00:00Z"), None, Some("1970-01-01T00:00:01.500Z")],
+            "{name}"
+        );
+        assert_eq!(kept("day"), [Some("1970-01-01"), Some("1970-01-02"), Some("1970-01-03")]);
+        assert_eq!(kept("price"), [Some("1.50"), Some("-0.05"), Some("0.00")]);
+        assert_eq!(kept("text"), [Some("b"), Some("a"), Some("b")]);
+    }
+}
+
+#[test]
 fn damaged_tables_keep_their_undamaged_rows() {
     let dir = tempfile::tempdir().unwrap();
     let texts: Vec<String> = (0..300).map(|i| format!("document {i} {}", "x".repeat(50))).collect();

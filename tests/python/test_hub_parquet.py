@@ -87,15 +87,17 @@ def test_columns_of_bytes_and_labels_of_text_are_read(dsconvert, tmp_path):
         "label": labels,
         "width": [1, 2, 3, 4],
         "day": pa.array([1, 2, 3, 4], pa.date32()),
+        "time": pa.array([1, 2, 3, 4], pa.time32("s")),
     })
     # Without a declaration, a column of bytes is taken for images if it is called `img` or `image`.
     pq.write_table(table, tmp_path / "plain.parquet")
     done = dsconvert("images", tmp_path / "plain.parquet", "--out", tmp_path / "out")
-    assert 'of that name: "width", "day"' in done.stderr
+    assert 'of that name: "width", "time"' in done.stderr
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert manifest["schema"]["class_names"] == ["cat", "dog"]
     found = records(tmp_path / "out", "train")
     assert [record["label"] for record in found] == [1, 0, None, 1]
+    assert [record["day"] for record in found] == [f"1970-01-0{day}" for day in range(2, 6)]
     assert all(record["image"] == picture(i, "JPEG") for i, record in enumerate(found))
     # Integers without names are ordinals; --classes gives them names.
     pq.write_table(table.set_column(1, "label", pa.array([1, 0, 1, 7])), tmp_path / "plain.parquet")

@@ -189,6 +189,7 @@ mod tests {
             image("image"),
             Column::new("breed", DataType::Int64, true),
             Column::new("day", DataType::Date32, true),
+            Column::new("time", DataType::Time32(arrow_schema::TimeUnit::Second), true),
             Column::new("tags", DataType::List(Arc::new(Column::new("item", DataType::Utf8, true))), true),
         ];
         let found = find(columns, declared).unwrap().unwrap();
@@ -196,9 +197,10 @@ mod tests {
             (found.label, found.declared_classes.as_deref()),
             (Some(2), Some(&["cat".to_owned(), "dog".to_owned()][..]))
         );
-        assert_eq!(found.fields, [Field::nullable("tags", FieldType::Json)]);
-        assert_eq!(found.left_out, ["width", "day"]);
-        assert_eq!(found.roots(), [1, 2, 4]);
-        assert_eq!(found.among(&found.roots()).kept, [2]);
+        let day = Field::nullable("day", FieldType::String);
+        assert_eq!(found.fields, [day, Field::nullable("tags", FieldType::Json)]);
+        assert_eq!(found.left_out, ["width", "time"]);
+        assert_eq!(found.roots(), [1, 2, 3, 5]);
+        assert_eq!(found.among(&found.roots()).kept, [2, 3]);
     }
 }

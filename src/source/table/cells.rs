@@ -1,12 +1,15 @@
-//! Conversion of cells to values, and the field types that can hold them. Lists and structs become JSON.
+//! Conversion of cells to values, and the field types that can hold them. Lists and structs become JSON; dates,
+//! timestamps and decimals become strings.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float32Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef};
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef, downcast_dictionary_array};
+use arrow_schema::{DataType, TimeUnit};
 use bytes::Bytes;
 use serde_json::Value as Json;
 
@@ -16,15 +19,34 @@ use crate::schema::FieldType;
 /// Maximum nesting depth of lists and structs.
 const MAX_DEPTH: usize = 32;
 
-/// Returns whether values of the type are strings.
+/// Returns whether values of the type are strings, which may be in a dictionary.
 pub fn is_text(ty: &DataType) -> bool {
+    match ty {
+        DataType::Dictionary(_, values) => is_plain_text(values),
+        ty => is_plain_text(ty),
+    }
+}
+
+fn is_plain_text(ty: &DataType) -> bool {
     matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Returns whether values of the type are dates, timestamps or decimals, which [`written`] converts to text.
+fn is_written(ty: &DataType) -> bool {
+    let is_decimal = matches!(
+        ty,
+        DataType::Decimal32(..)
+            | DataType::Decimal64(..)
+            | DataType::Decimal128(..)
+            | DataType::Decimal256(..)
+    );
+    is_decimal || matches!(ty, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
 }
 
 /// Returns the type of a field that holds values of the type `ty`; `None` if there is none.
 pub fn field_type(ty: &DataType) -> Option<FieldType> {
     Some(match ty {
-        ty if is_text(ty) => FieldType::String,
+        ty if is_text(ty) || is_written(ty) => FieldType::String,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => FieldType::Binary,
         DataType::Boolean => FieldType::Bool,
         DataType::Int8 | DataType::Int16 | DataType::Int32 => FieldType::Int32,
@@ -50,6 +72,7 @@ fn is_json(ty: &DataType, depth: usize) -> bool {
         DataType::Null => true,
         scalar => {
             is_text(scalar)
+                || is_written(scalar)
                 || scalar.is_integer()
                 || matches!(scalar, DataType::Boolean | DataType::Float32 | DataType::Float64)
         }
@@ -116,8 +139,40 @@ pub fn json(column: &ArrayRef, row: usize) -> Json {
             let columns = column.as_struct().columns();
             members.iter().zip(columns).map(|(m, c)| (m.name().clone(), json(c, row))).collect()
         }
-        _ => Json::Null,
+        _ => written(column, row).map_or(Json::Null, Json::from),
     }
+}
+
+/// Returns a decimal as digits, a date as `2024-02-29`, and a timestamp as `2024-02-29T12:30:00.5`, with `Z` for UTC if
+/// its type has a time zone. Dates and timestamps outside of the years ±262,000 become numbers.
+fn written(column: &ArrayRef, row: usize) -> Option<String> {
+    /// Formats the value of a timestamp or date. The debug format of these types is ISO 8601.
+    macro_rules! iso {
+        ($ty:ty, $method:ident, $zone:expr) => {{
+            let column = column.as_primitive::<$ty>();
+            column
+                .$method(row)
+                .map_or_else(|| column.value(row).to_string(), |time| format!("{time:?}{}", $zone))
+        }};
+    }
+    Some(match column.data_type() {
+        DataType::Decimal32(..) => column.as_primitive::<Decimal32Type>().value_as_string(row),
+        DataType::Decimal64(..) => column.as_primitive::<Decimal64Type>().value_as_string(row),
+        DataType::Decimal128(..) => column.as_primitive::<Decimal128Type>().value_as_string(row),
+        DataType::Decimal256(..) => column.as_primitive::<Decimal256Type>().value_as_string(row),
+        DataType::Date32 => iso!(Date32Type, value_as_date, ""),
+        DataType::Date64 => iso!(Date64Type, value_as_date, ""),
+        DataType::Timestamp(unit, zone) => {
+            let utc = if zone.is_some() { "Z" } else { "" };
+            match unit {
+                TimeUnit::Second => iso!(TimestampSecondType, value_as_datetime, utc),
+                TimeUnit::Millisecond => iso!(TimestampMillisecondType, value_as_datetime, utc),
+                TimeUnit::Microsecond => iso!(TimestampMicrosecondType, value_as_datetime, utc),
+                TimeUnit::Nanosecond => iso!(TimestampNanosecondType, value_as_datetime, utc),
+            }
+        }
+        _ => return None,
+    })
 }
 
 /// Returns the text of a cell of a type for which [`is_text`] is true; `None` if it is null.
@@ -129,6 +184,13 @@ pub fn text(column: &ArrayRef, row: usize) -> Option<&str> {
         DataType::Utf8 => Some(column.as_string::<i32>().value(row)),
         DataType::LargeUtf8 => Some(column.as_string::<i64>().value(row)),
         DataType::Utf8View => Some(column.as_string_view().value(row)),
+        DataType::Dictionary(..) => downcast_dictionary_array!(
+            column => {
+                let key = column.key(row).filter(|&key| key < column.values().len())?;
+                text(column.values(), key)
+            },
+            _ => None,
+        ),
         _ => None,
     }
 }
@@ -150,7 +212,11 @@ pub fn bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow_array::{Float32Array, ListArray, NullArray};
+    use arrow_array::types::ArrowPrimitiveType;
+    use arrow_array::{
+        Date32Array, Date64Array, Decimal32Array, Decimal128Array, DictionaryArray, Float32Array, ListArray,
+        NullArray, PrimitiveArray, StringArray, TimestampSecondArray, UInt8Array,
+    };
 
     use super::*;
 
@@ -169,5 +235,67 @@ mod tests {
         assert_eq!(json(&list, 0).to_string(), "[0.1,3.0,null,null,1e-20,16777216.0]");
         let plain: ArrayRef = Arc::new(Float32Array::from(vec![0.1]));
         assert_eq!(cell(&plain, 0, FieldType::Float64), Value::Float(f64::from(0.1_f32)));
+    }
+
+    fn string(column: impl Array + 'static) -> String {
+        let column: ArrayRef = Arc::new(column);
+        assert_eq!(field_type(column.data_type()), Some(FieldType::String));
+        assert!(is_json(column.data_type(), 0));
+        match cell(&column, 0, FieldType::String) {
+            Value::Text(text) => text.as_str().to_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn timestamp<T: ArrowPrimitiveType<Native = i64>>(value: i64) -> String {
+        string(PrimitiveArray::<T>::from_value(value, 1))
+    }
+
+    #[test]
+    fn dates_timestamps_and_decimals_are_strings() {
+        assert_eq!(string(Date32Array::from_value(19_782, 1)), "2024-02-29");
+        assert_eq!(string(Date64Array::from_value(-1, 1)), "1969-12-31");
+        assert_eq!(timestamp::<TimestampSecondType>(1_709_210_096), "2024-02-29T12:34:56");
+        assert_eq!(timestamp::<TimestampMillisecondType>(-1), "1969-12-31T23:59:59.999");
+        assert_eq!(timestamp::<TimestampMicrosecondType>(1), "1970-01-01T00:00:00.000001");
+        assert_eq!(timestamp::<TimestampNanosecondType>(1), "1970-01-01T00:00:00.000000001");
+        let zoned = TimestampSecondArray::from_value(0, 1).with_timezone("Europe/Berlin");
+        assert_eq!(string(zoned), "1970-01-01T00:00:00Z");
+        let decimal = |value, precision, scale| {
+            string(Decimal128Array::from_value(value, 1).with_precision_and_scale(precision, scale).unwrap())
+        };
+        assert_eq!(decimal(-5, 5, 2), "-0.05");
+        assert_eq!(decimal(12_345, 38, 0), "12345");
+        assert_eq!(decimal(123, 5, -2), "12300");
+        assert_eq!(string(Decimal32Array::from_value(7, 1).with_precision_and_scale(3, 3).unwrap()), "0.007");
+    }
+
+    #[test]
+    fn times_without_a_date_are_numbers() {
+        for value in [i64::MIN, i64::MAX] {
+            for text in [
+                timestamp::<TimestampSecondType>(value),
+                timestamp::<TimestampMillisecondType>(value),
+                timestamp::<TimestampMicrosecondType>(value),
+                timestamp::<Date64Type>(value),
+            ] {
+                assert_eq!(text, value.to_string());
+            }
+            assert!(timestamp::<TimestampNanosecondType>(value).contains('T'));
+        }
+        for value in [i32::MIN, i32::MAX] {
+            assert_eq!(string(Date32Array::from_value(value, 1)), value.to_string());
+        }
+    }
+
+    #[test]
+    fn strings_in_a_dictionary_are_strings() {
+        let values = StringArray::from(vec![Some("a"), None, Some("b")]);
+        let keys = UInt8Array::from(vec![Some(2), None, Some(1), Some(0)]);
+        let column: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::new(values)));
+        assert!(is_text(column.data_type()));
+        assert_eq!([0, 1, 2, 3].map(|row| text(&column, row)), [Some("b"), None, None, Some("a")]);
+        let null = cell(&column, 2, FieldType::String);
+        assert_eq!((cell(&column, 0, FieldType::String), null), (Value::Text("b".into()), Value::Null));
     }
 }
