@@ -206,8 +206,8 @@ const Simulate = (() => {
   const divideDown = (a, b) => (a - (a % b)) / b;
   const divideUp = (a, b) => (a % b === 0 ? a / b : divideDown(a, b) + 1);
 
-  // Throws if more than `maxBatches` are loaded.
-  function run(options, maxBatches = Infinity) {
+  // Throws if more than `maxBatches` are loaded. Without events, a run is faster.
+  function run(options, maxBatches = Infinity, isLogging = true) {
     const { workers: count, prefetch, order, cores, stop } = options;
     const capacity = options.queue === null ? prefetch * count : options.queue;
     const horizon = stop.after_ns === undefined ? MAX_RUN_NS : stop.after_ns;
@@ -236,7 +236,7 @@ const Simulate = (() => {
       const left = Math.max(0, target - work);
       return tick(now + (isShared() ? divideUp(left * active(), cores) : left));
     };
-    const log = (kind, batch) => { events.push({ ns: now, kind, batch, worker: batches[batch].worker }); };
+    const log = (kind, batch) => { if (isLogging) events.push({ ns: now, kind, batch, worker: batches[batch].worker }); };
 
     function newBatch(worker) {
       if (batches.length >= limit) return null;
@@ -472,7 +472,42 @@ const Simulate = (() => {
     };
   }
 
-  return { run, logText, progress, report, partition, ln, exp };
+  // --- waits.rs: the model's waits, and the criterion for loading that keeps up
+
+  const STALL_TOLERANCE = 0.01;
+  const LONG_RUN_BATCHES = 20_000;
+
+  // Returns the share of the time that the model waits during the second half of its batches, or null if the run is so
+  // short that the second half can contain batches that the workers loaded first; and when the start of the run ends,
+  // with the share after it, or null.
+  function waits(result) {
+    const { end, options } = result;
+    const taken = result.batches.filter((b) => b.taken !== null).sort((a, b) => a.taken - b.taken);
+    const lengths = taken.map((b, i) => (b.end === null ? 0 : Math.max(0, (i + 1 < taken.length ? taken[i + 1].taken : end) - b.end)));
+    const half = Math.floor(taken.length / 2);
+    const started = options.startup_ns + (options.workers - 1) * options.stagger_ns;
+    let left = lengths.reduce((sum, length) => sum + length, 0);
+    let start = null;
+    for (let i = 0; i < taken.length && i <= half; i += 1) {
+      const share = left / Math.max(1, end - taken[i].taken);
+      if (start === null && share <= STALL_TOLERANCE) start = { end: taken[i].taken, share };
+      if (i === half) return { lateShare: half >= options.workers && taken[half].taken >= started ? share : null, start };
+      left -= lengths[i];
+    }
+    return { lateShare: null, start };
+  }
+
+  // Returns the share of the time that the model waits during the second half of a long run; null if such a run takes
+  // longer than the simulator allows.
+  function longRunShare(options) {
+    try {
+      return waits(run({ ...options, stop: { batches: LONG_RUN_BATCHES } }, Infinity, false)).lateShare;
+    } catch {
+      return null;
+    }
+  }
+
+  return { run, logText, progress, report, waits, longRunShare, partition, ln, exp, STALL_TOLERANCE, LONG_RUN_BATCHES };
 })();
 
 if (typeof module !== "undefined") module.exports = Simulate;

@@ -106,7 +106,7 @@
       next.stagger_ns = byId("stagger").checked ? Math.round(next.load.mean_ns / next.workers) : 0;
     }
     markPreset(null);
-    simulate(next);
+    simulate(next, VERDICT_DELAY_MS);
     showValues();
   }
 
@@ -117,7 +117,12 @@
 
   // --- the run
 
-  function simulate(next) {
+  // The verdict simulates a long run, which would slow down the sliders.
+  const VERDICT_DELAY_MS = 80;
+  let verdictTimer = 0;
+
+  function simulate(next, verdictDelay = 0) {
+    clearTimeout(verdictTimer);
     let found;
     try {
       found = Simulate.run(next, MAX_PAGE_BATCHES);
@@ -135,6 +140,8 @@
     taken = result.batches.filter((b) => b.taken !== null).sort((a, b) => a.taken - b.taken);
     now = Math.min(now, result.end);
     showNumbers();
+    if (verdictDelay === 0) showVerdict();
+    else verdictTimer = setTimeout(showVerdict, verdictDelay);
     layout();
     drawChart();
     draw();
@@ -158,10 +165,13 @@
       div.append(b, span);
       return div;
     }));
-    const [bad, text] = Words.verdict(options, report);
-    byId("verdict").textContent = text;
-    byId("verdict").className = bad ? "verdict bad" : "verdict";
     showCommand();
+  }
+
+  function showVerdict() {
+    const verdict = Words.verdict(result, report);
+    byId("verdict").textContent = verdict.text;
+    byId("verdict").className = verdict.isBad ? "verdict bad" : "verdict";
   }
 
   // --- the stage

@@ -24,24 +24,47 @@ const Words = (() => {
     return mean * (slow === null ? 1 : 1 + slow.share * (slow.factor - 1));
   }
 
-  // Returns whether the model waits too much, and the verdict as text.
-  function verdict(options, report) {
+  // Returns the bottleneck like verdict.rs: its name, whether it is loading, and the verdict as text. The page does not
+  // search for remedies.
+  function verdict(result, report) {
+    const { options } = result;
+    const { STALL_TOLERANCE, LONG_RUN_BATCHES } = Simulate;
     const parallel = options.cores === null ? options.workers : Math.min(options.cores, options.workers);
     const perStep = options.step.mean_ns + options.transfer_ns;
     const ratio = (parallel * perStep) / meanLoad(options);
-    if (report.first === null) return [true, "No batch arrives before the end of the run."];
-    const waits = `the model waits ${percent(report.stallShare)} of the time`;
-    if (report.stallShare <= 0.01 && ratio >= 0.99) {
+    if (report.first === null) return { name: "loading", isBad: true, text: "No batch arrives before the end of the run." };
+    const { lateShare, start } = Simulate.waits(result);
+    const isTolerable = (share) => share === null || share <= STALL_TOLERANCE;
+    let longShare = null;
+    let keepsUp = ratio >= 1 - STALL_TOLERANCE && isTolerable(lateShare);
+    if (keepsUp && report.batches < LONG_RUN_BATCHES) {
+      longShare = Simulate.longRunShare(options);
+      keepsUp = isTolerable(longShare);
+    }
+    const hardlyWaits = report.stallShare <= STALL_TOLERANCE;
+    const idle = `the model waits ${percent(report.stallShare)} of the time`;
+    const longRun = `of a run of ${LONG_RUN_BATCHES} batches`;
+    if (keepsUp) {
+      const reserve = ratio < 1.1 ? "load just as many batches as it consumes, with no reserve" : `can load ${ratio.toFixed(1)} times as many batches as it consumes`;
+      if (!hardlyWaits) {
+        const later = lateShare !== null && start !== null ? `but only ${percent(start.share)} after the first ${timeText(start.end)}`
+          : longShare !== null ? `but only ${percent(longShare)} ${longRun}` : "in a run that is too short to tell more";
+        return { name: "start", isBad: false, text: `Only the start is slow: ${idle}, ${later}; the workers ${reserve}.` };
+      }
       return ratio < 1.1
-        ? [false, "Balanced: the workers load just as many batches as the model consumes, with no reserve."]
-        : [false, `The model is the bottleneck: the workers can load ${round(ratio)} times as many batches as it consumes.`];
+        ? { name: "balanced", isBad: false, text: "Balanced: the workers load just as many batches as the model consumes, with no reserve." }
+        : { name: "model", isBad: false, text: `The model is the bottleneck: the workers ${reserve}.` };
     }
     if (ratio < 1 - 1e-9) {
       const needed = Math.ceil(meanLoad(options) / perStep - 1e-9);
       const how = options.cores !== null && needed > options.cores ? `${needed} workers on as many cores` : `at least ${needed} workers`;
-      return [true, `Loading ${report.stallShare > 0.01 ? `is the bottleneck: ${waits}` : "would be the bottleneck of a longer run"}. It needs ${how}, or loading that is at least ${round(1 / ratio)} times faster.`];
+      const text = `Loading ${hardlyWaits ? "would be the bottleneck of a longer run" : `is the bottleneck: ${idle}`}. It needs ${how}, or loading that is at least ${round(1 / ratio)} times faster.`;
+      return { name: "loading", isBad: true, text };
     }
-    return [true, `Uneven loading is the bottleneck: the workers are fast enough on average, but ${waits}. More prefetch, more workers or another order may help.`];
+    const text = hardlyWaits && longShare !== null
+      ? `Uneven loading would be the bottleneck of a longer run: the workers are fast enough on average, but the model would wait ${percent(longShare)} ${longRun}.`
+      : `Uneven loading is the bottleneck: the workers are fast enough on average, but ${idle}.`;
+    return { name: "uneven", isBad: true, text: `${text} More prefetch, more workers or another order may help.` };
   }
 
   // Returns the parts of the command line that simulates `options`.

@@ -1,15 +1,11 @@
 //! Verdicts: the bottleneck of a run and possible remedies.
 
-use crate::engine::simulate;
-use crate::options::{MAX_PREFETCH, MAX_QUEUE, MAX_WORKERS, Options, Order, Stop};
+use crate::options::Options;
+use crate::remedies::{Change, Remedies};
 use crate::report::{Report, loader_limit, mean_load_ns, model_limit};
 use crate::run::Run;
-
-/// Maximum share of the time after its first batch that a model may wait without counting as limited by loading.
-pub const STALL_TOLERANCE: f64 = 0.01;
-
-/// Maximum number of batches in a run of the search for remedies.
-const SEARCH_BATCHES: u64 = 5_000;
+use crate::text::time;
+use crate::waits::{LONG_RUN_BATCHES, STALL_TOLERANCE, Waits, has_capacity, is_tolerable, long_run_share};
 
 /// The part that limits throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +15,8 @@ pub enum Bottleneck {
     /// The workers are fast enough on average, but the model still waits: load times vary, or too few batches are
     /// loaded ahead.
     Uneven,
+    /// The model waits only at the start of the run, until the workers are ahead of it.
+    Start,
     /// Loader and model are equally fast, within 10%. The model does not wait, but the loader has no reserve.
     Balanced,
     /// The model does not wait.
@@ -31,6 +29,7 @@ impl Bottleneck {
         match self {
             Self::Loading => "loading",
             Self::Uneven => "uneven",
+            Self::Start => "start",
             Self::Balanced => "balanced",
             Self::Model => "model",
         }
@@ -38,16 +37,19 @@ impl Bottleneck {
 }
 
 /// The bottleneck of a run, and remedies found by simulation with the same seed.
+///
+/// Verdict and remedies have one criterion. Loading keeps up if the model waits for at most [`STALL_TOLERANCE`] of the
+/// time, in the second half of the run and in that of a run of 20,000 batches with the same options. A run with the
+/// recommended setting therefore has no remedy, apart from waits at its start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// What limits throughput.
     pub bottleneck: Bottleneck,
-    /// The smallest number of workers with which the model hardly waits; `None` if no number suffices or more are not
-    /// needed.
+    /// The number of workers with which loading keeps up; `None` if no number suffices or more are not needed.
     pub workers_needed: Option<u32>,
     /// Required speedup of loading; `None` if it does not help or is not needed.
     pub speedup_needed: Option<f64>,
-    /// The smallest prefetch factor (or shared queue) with which the model hardly waits, for [`Bottleneck::Uneven`].
+    /// The prefetch factor (or shared queue) with which loading keeps up, for [`Bottleneck::Uneven`].
     pub prefetch_needed: Option<u32>,
     /// Whether delivery as completed would suffice, for [`Bottleneck::Uneven`].
     pub completed_order_helps: bool,
@@ -55,35 +57,51 @@ pub struct Verdict {
     pub summary: String,
 }
 
-/// Returns whether loading keeps up: the model hardly waits after its first batch.
-fn keeps_up(report: &Report) -> bool {
-    report.stall_share <= STALL_TOLERANCE
+/// Measurements on which a verdict is based.
+struct Evidence {
+    report: Report,
+    waits: Waits,
+    /// Loader capacity ÷ model capacity.
+    ratio: f64,
+    /// [`Waits::late_share`] of a long run; `None` if it was not simulated.
+    long_share: Option<f64>,
 }
 
-/// Returns whether loading would keep up with `options`, apart from the first batches.
-///
-/// The loader's capacity must suffice too, because prefetched batches can hide a slow loader in a short run.
-fn would_keep_up(options: &Options) -> bool {
-    if loader_limit(options) < model_limit(options) * (1.0 - 1e-9) {
-        return false;
+impl Evidence {
+    fn of(run: &Run) -> Self {
+        let options = &run.options;
+        let report = run.report();
+        // A run that is long itself needs no other one.
+        let is_long = report.batches >= LONG_RUN_BATCHES;
+        let needs_long = !is_long && report.first_batch_ns.is_some();
+        Self {
+            waits: Waits::of(run),
+            // Equal means give equal quotients, so the ratio differs from 1 only if the means differ.
+            ratio: loader_limit(options) / model_limit(options),
+            long_share: if needs_long { long_run_share(options) } else { None },
+            report,
+        }
     }
-    let batches = match options.stop {
-        Stop::Batches(n) => n.max(4 * u64::from(options.workers)),
-        Stop::AfterNs(_) => SEARCH_BATCHES,
-    };
-    let options = Options { stop: Stop::Batches(batches), ..options.clone() };
-    simulate(&options).is_ok_and(|run| late_stall_share(&run) <= STALL_TOLERANCE)
-}
 
-/// Share of the time that the model waits during the second half of its batches.
-fn late_stall_share(run: &Run) -> f64 {
-    let mut taken: Vec<(u64, u64)> =
-        run.batches.iter().filter_map(|b| Some((b.taken_ns?, b.end_ns?))).collect();
-    taken.sort_unstable();
-    let late = &taken[taken.len() / 2..];
-    let (Some(first), Some(last)) = (late.first(), late.last()) else { return 1.0 };
-    let waits: u64 = late.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].1)).sum();
-    waits as f64 / (last.1 - first.0).max(1) as f64
+    /// Returns whether the model hardly waits in the run, including its start.
+    fn hardly_waits(&self) -> bool {
+        self.report.stall_share <= STALL_TOLERANCE
+    }
+
+    fn bottleneck(&self, options: &Options) -> Bottleneck {
+        // The capacity is checked too, because prefetched batches can hide a slow loader in a short run.
+        let keeps_up = has_capacity(options, 1.0 - STALL_TOLERANCE)
+            && self.report.first_batch_ns.is_some()
+            && is_tolerable(self.waits.late_share())
+            && is_tolerable(self.long_share);
+        match keeps_up {
+            true if !self.hardly_waits() => Bottleneck::Start,
+            true if self.ratio < 1.1 => Bottleneck::Balanced,
+            true => Bottleneck::Model,
+            false if self.ratio < 1.0 - 1e-9 || self.report.first_batch_ns.is_none() => Bottleneck::Loading,
+            false => Bottleneck::Uneven,
+        }
+    }
 }
 
 impl Verdict {
@@ -99,18 +117,9 @@ impl Verdict {
     /// # Ok::<(), dsconvert_simulate::Error>(())
     /// ```
     pub fn of(run: &Run) -> Self {
-        let report = run.report();
         let options = &run.options;
-        // Equal means give equal quotients, so the ratio differs from 1 only if the means differ.
-        let ratio = loader_limit(options) / model_limit(options);
-        // The ratio is checked too, because prefetched batches can hide a slow loader in a short run.
-        let bottleneck = if keeps_up(&report) && ratio >= 1.0 - STALL_TOLERANCE {
-            if ratio < 1.1 { Bottleneck::Balanced } else { Bottleneck::Model }
-        } else if ratio < 1.0 - 1e-9 || report.first_batch_ns.is_none() {
-            Bottleneck::Loading
-        } else {
-            Bottleneck::Uneven
-        };
+        let evidence = Evidence::of(run);
+        let bottleneck = evidence.bottleneck(options);
         let mut verdict = Self {
             bottleneck,
             workers_needed: None,
@@ -119,148 +128,124 @@ impl Verdict {
             completed_order_helps: false,
             summary: String::new(),
         };
-        if report.first_batch_ns.is_none() {
+        if evidence.report.first_batch_ns.is_none() {
             verdict.summary = "no batch arrived before the end of the run; simulate a longer time".to_owned();
             return verdict;
         }
-        if matches!(bottleneck, Bottleneck::Loading | Bottleneck::Uneven) {
-            verdict.search(&search_options(options, &report));
-        }
-        verdict.summary = verdict.words(options, &report, ratio);
+        let ratio = evidence.ratio;
+        verdict.summary = match bottleneck {
+            Bottleneck::Model => format!(
+                "the model is the bottleneck: the workers can load {ratio:.1} times as many batches as it consumes"
+            ),
+            Bottleneck::Balanced => {
+                "balanced: the workers load just as many batches as the model consumes, with no reserve"
+                    .to_owned()
+            }
+            Bottleneck::Start => start_words(&evidence),
+            Bottleneck::Loading | Bottleneck::Uneven => {
+                let found = Remedies::find(options, bottleneck, evidence.report.stall_share);
+                for change in &found.changes {
+                    match *change {
+                        Change::Workers(n) => verdict.workers_needed = Some(n),
+                        Change::Speedup(factor) => verdict.speedup_needed = Some(factor),
+                        Change::Prefetch(n) | Change::Queue(n) => verdict.prefetch_needed = Some(n),
+                        Change::Completed => verdict.completed_order_helps = true,
+                    }
+                }
+                let mut text = limit_words(options, &evidence, bottleneck);
+                text.push_str(&remedy_words(options, &found));
+                text
+            }
+        };
         verdict
     }
+}
 
-    fn search(&mut self, options: &Options) {
-        // Keeps the total length of the staggered start, whatever the number of workers.
-        let spread = options.stagger_ns * u64::from(options.workers);
-        let workers = |n: u32| Options { workers: n, stagger_ns: spread / u64::from(n), ..options.clone() };
-        self.workers_needed = smallest(options.workers + 1, MAX_WORKERS, |n| would_keep_up(&workers(n)));
-        self.speedup_needed = speedup(options);
-        if self.bottleneck == Bottleneck::Uneven {
-            self.prefetch_needed = if options.order == Order::Pool {
-                let queue = |n: u32| Options { queue: Some(n), ..options.clone() };
-                smallest(options.queue_capacity().saturating_add(1), MAX_QUEUE, |n| would_keep_up(&queue(n)))
-            } else {
-                let prefetch = |n: u32| Options { prefetch: n, ..options.clone() };
-                smallest(options.prefetch + 1, MAX_PREFETCH, |n| would_keep_up(&prefetch(n)))
-            };
-            self.completed_order_helps = options.order == Order::Pytorch
-                && would_keep_up(&Options { order: Order::Completed, ..options.clone() });
+/// Describes a run that waits only at its start.
+fn start_words(evidence: &Evidence) -> String {
+    let idle = percent(evidence.report.stall_share);
+    let later = match (evidence.waits.late_share(), evidence.waits.after_start(), evidence.long_share) {
+        (Some(_), Some((end, share)), _) => {
+            format!("but only {} after the first {}", percent(share), time(end as f64))
         }
-    }
+        (_, _, Some(share)) => {
+            format!("but only {} of a run of {} batches", percent(share), LONG_RUN_BATCHES)
+        }
+        _ => "in a run that is too short to tell more".to_owned(),
+    };
+    let reserve = if evidence.ratio < 1.1 {
+        "load just as many batches as it consumes, with no reserve".to_owned()
+    } else {
+        format!("can load {:.1} times as many batches as it consumes", evidence.ratio)
+    };
+    format!("only the start is slow: the model waits {idle} of the time, {later}; the workers {reserve}")
+}
 
-    fn words(&self, options: &Options, report: &Report, ratio: f64) -> String {
-        let idle = percent(report.stall_share);
-        let mut text = match self.bottleneck {
-            Bottleneck::Model => {
-                return format!(
-                    "the model is the bottleneck: the workers can load {ratio:.1} times as many batches as it consumes"
-                );
-            }
-            Bottleneck::Balanced => {
-                return "balanced: the workers load just as many batches as the model consumes, with no reserve"
-                    .to_owned();
-            }
-            Bottleneck::Loading => format!(
-                "{}, because {} {} batches/s and the model could consume {}",
-                if keeps_up(report) {
-                    "loading would be the bottleneck of a longer run".to_owned()
-                } else {
-                    format!("loading is the bottleneck: the model waits {idle} of the time")
-                },
-                if options.workers == 1 {
-                    "1 worker loads".to_owned()
-                } else {
-                    format!("{} workers load", options.workers)
-                },
-                number(loader_limit(options)),
-                number(model_limit(options)),
-            ),
-            Bottleneck::Uneven => format!(
+/// Describes a run that loading limits.
+fn limit_words(options: &Options, evidence: &Evidence, bottleneck: Bottleneck) -> String {
+    let idle = percent(evidence.report.stall_share);
+    if bottleneck == Bottleneck::Uneven {
+        return if evidence.hardly_waits() {
+            format!(
+                "uneven loading would be the bottleneck of a longer run: the workers are fast enough on average, \
+                 but the model would wait {} of a run of {LONG_RUN_BATCHES} batches",
+                percent(evidence.long_share.unwrap_or(evidence.report.stall_share))
+            )
+        } else {
+            format!(
                 "uneven loading is the bottleneck: the workers are fast enough on average, \
                  but the model waits {idle} of the time"
-            ),
+            )
         };
-        let mut remedies = Vec::new();
-        if let Some(n) = self.workers_needed {
-            remedies.push(format!("{n} workers"));
-        }
-        if let Some(factor) = self.speedup_needed {
-            let load_ms = mean_load_ns(options) / factor / 1e6;
-            remedies.push(format!("{factor:.2} times faster loading ({} ms per batch)", number(load_ms)));
-        }
-        if let Some(n) = self.prefetch_needed {
-            remedies.push(match options.order {
-                Order::Pool => format!("a queue of {n}"),
-                _ => format!("a prefetch factor of {n}"),
-            });
-        }
-        if self.completed_order_helps {
-            remedies.push("delivery as completed".to_owned());
-        }
-        let remedies = match remedies.split_last() {
-            None => "; no remedy that was tried would remove it".to_owned(),
-            Some((last, [])) => format!("; {last} would remove it"),
-            Some((last, rest)) => format!("; {} or {last} would remove it", rest.join(", ")),
-        };
-        text.push_str(&remedies);
-        if self.workers_needed.is_none()
-            && let Some(cores) = options.cores.filter(|&cores| cores < model_cores(options))
-        {
-            text.push_str(&format!(
-                "; more workers do not help, because they share {}",
-                if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
-            ));
-        }
-        text
     }
+    format!(
+        "{}, because {} {} batches/s and the model could consume {}",
+        if evidence.hardly_waits() {
+            "loading would be the bottleneck of a longer run".to_owned()
+        } else {
+            format!("loading is the bottleneck: the model waits {idle} of the time")
+        },
+        if options.workers == 1 {
+            "1 worker loads".to_owned()
+        } else {
+            format!("{} workers load", options.workers)
+        },
+        number(loader_limit(options)),
+        number(model_limit(options)),
+    )
+}
+
+/// Describes the remedies, starting with a separator.
+fn remedy_words(options: &Options, found: &Remedies) -> String {
+    let names: Vec<String> = found.changes.iter().map(|change| change.words(options)).collect();
+    let except = if found.start_remains { ", except at the start of the run" } else { "" };
+    let mut text = match (names.split_last(), found.best) {
+        (None, None) => "; no remedy that was tried would remove it".to_owned(),
+        (None, Some((change, share))) => format!(
+            "; no remedy that was tried would remove it; {} would reduce it to {}",
+            change.words(options),
+            percent(share)
+        ),
+        (Some((last, [])), _) => format!("; {last} would remove it{except}"),
+        (Some((last, rest)), _) => format!("; {} or {last} would remove it{except}", rest.join(", ")),
+    };
+    let needs_workers = !found.changes.iter().any(|change| matches!(change, Change::Workers(_)));
+    if needs_workers && let Some(cores) = options.cores.filter(|&cores| cores < model_cores(options)) {
+        let shared = if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
+        text.push_str(&match found.all_cores {
+            Some(share) => format!(
+                "; {cores} workers would reduce it to {}, and more do not help, because they share {shared}",
+                percent(share)
+            ),
+            None => format!("; more workers do not help, because they share {shared}"),
+        });
+    }
+    text
 }
 
 /// Number of cores needed to load as fast as the model consumes.
 fn model_cores(options: &Options) -> u32 {
     (mean_load_ns(options) * model_limit(options) / 1e9 - 1e-9).ceil() as u32
-}
-
-/// Options of the search: the run is long enough that the delay of the first batches does not dominate.
-fn search_options(options: &Options, report: &Report) -> Options {
-    let batches = (report.duration_ns as f64 / 1e9 * model_limit(options)).ceil() as u64;
-    Options { stop: Stop::Batches(batches.clamp(200, SEARCH_BATCHES)), ..options.clone() }
-}
-
-/// Returns the smallest number in `min..=max` for which `works` holds. `works` must be monotonic.
-fn smallest(min: u32, max: u32, works: impl Fn(u32) -> bool) -> Option<u32> {
-    let (mut low, mut high) = (min, min);
-    while !works(high) {
-        if high >= max {
-            return None;
-        }
-        low = high + 1;
-        high = high.saturating_mul(2).min(max);
-    }
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if works(middle) { high = middle } else { low = middle + 1 }
-    }
-    Some(high)
-}
-
-/// Returns the smallest speedup of loading that removes the bottleneck, to within about 1%; `None` if it is above 1024.
-fn speedup(options: &Options) -> Option<f64> {
-    let works =
-        |factor: f64| would_keep_up(&Options { load: options.load.scaled(1.0 / factor), ..options.clone() });
-    let (mut low, mut high) = (1.0, 2.0);
-    while !works(high) {
-        low = high;
-        high *= 2.0;
-        if high > 1024.0 {
-            return None;
-        }
-    }
-    while high / low > 1.005 {
-        let middle = (low + high) / 2.0;
-        if works(middle) { high = middle } else { low = middle }
-    }
-    Some((high * 100.0).ceil() / 100.0)
 }
 
 pub(crate) fn percent(share: f64) -> String {

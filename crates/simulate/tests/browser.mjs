@@ -78,6 +78,8 @@ const tests = {
     await open("bottleneck.html", DESKTOP);
     await js(`(() => { const s = document.getElementById("load"); s.value = 350; s.dispatchEvent(new Event("input")); })()`);
     assert.equal(await batches(), "296");
+    // The verdict follows a slider after a short delay.
+    while (/^Loading/.test(await text("#verdict"))) await js("new Promise((done) => setTimeout(done, 20))");
     assert.match(await text("#verdict"), /^The model is the bottleneck/);
     for (const [selector, value] of [["#order", "pool"], ["#shape", "gamma"]]) {
       await js(`(() => { const s = document.querySelector("${selector}"); s.value = "${value}"; s.dispatchEvent(new Event("input", { bubbles: true })); })()`);

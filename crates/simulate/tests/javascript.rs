@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use common::Dice;
-use dsconvert_simulate::{Options, Stop, simulate};
+use dsconvert_simulate::{Options, Stop, Verdict, simulate};
 
 /// The lines that `compare.mjs` prints for `options`.
 fn expected(options: &Options) -> String {
@@ -31,6 +31,24 @@ fn expected(options: &Options) -> String {
     text
 }
 
+/// What `compare.mjs` prints for `all`, which are passed as JSON.
+fn printed_by_node(arguments: &[&str], all: &[Options]) -> String {
+    let input: String = all.iter().map(|options| options.to_json() + "\n").collect();
+    let mut child = Command::new("node")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compare.mjs"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn event_logs_are_identical_for_1000_random_options() {
     if !common::is_installed("node") {
@@ -47,21 +65,8 @@ fn event_logs_are_identical_for_1000_random_options() {
         }
         all.push(options);
     }
-    let input: String = all.iter().map(|options| options.to_json() + "\n").collect();
-    let mut child = Command::new("node")
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compare.mjs"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(output.status.success());
-
-    let printed = String::from_utf8(output.stdout).unwrap();
-    let mut rest = printed.as_str();
+    let output = printed_by_node(&[], &all);
+    let mut rest = output.as_str();
     let (mut events, mut finished) = (0, 0);
     for (i, options) in all.iter().enumerate() {
         let expected = expected(options);
@@ -78,4 +83,27 @@ fn event_logs_are_identical_for_1000_random_options() {
     assert_eq!(rest, "");
     // The comparison is meaningful only if most runs finished batches.
     assert!(events > 100_000 && finished > 800, "{events} events, {finished} runs");
+}
+
+#[test]
+fn the_page_has_the_same_verdicts() {
+    if !common::is_installed("node") {
+        return;
+    }
+    let mut dice = Dice(11);
+    let all: Vec<Options> = (0..250).map(|_| dice.loader_options()).collect();
+    let printed = printed_by_node(&["verdicts"], &all);
+    assert_eq!(printed.lines().count(), all.len());
+    let mut names = std::collections::BTreeSet::new();
+    for (options, line) in all.iter().zip(printed.lines()) {
+        let verdict = Verdict::of(&simulate(options).unwrap());
+        let (name, text) = line.split_once(": ").unwrap();
+        assert_eq!(name, verdict.bottleneck.name(), "{verdict}\n{}", options.to_json());
+        names.insert(name);
+        // The page leaves out the remedies.
+        if ["start", "balanced"].contains(&name) {
+            assert_eq!(text.to_lowercase(), verdict.summary.to_lowercase() + ".");
+        }
+    }
+    assert_eq!(names.len(), 5, "{names:?}");
 }

@@ -86,4 +86,38 @@ impl Dice {
         options.step_core = options.cores.is_some() && self.chance(50);
         options
     }
+
+    /// Random options of an ordinary loader: times that vary, and workers that are about fast enough.
+    pub fn loader_options(&mut self) -> Options {
+        let step_ns = [1, 20, 100, 300][self.below(4) as usize] * 1_000_000;
+        let workers = 1 + self.below(16) as u32;
+        let shape = [Shape::Constant, Shape::Normal, Shape::Lognormal, Shape::Exponential, Shape::Gamma]
+            [self.below(5) as usize];
+        let cv = match shape {
+            Shape::Constant => 0.0,
+            Shape::Exponential => 1.0,
+            _ => 0.1 + 0.9 * self.unit(),
+        };
+        // The workers load 0.4 to 2 times as many batches as the model consumes.
+        let load_ns = step_ns as f64 * f64::from(workers) / (0.4 + 1.6 * self.unit());
+        Options {
+            workers,
+            prefetch: 1 + self.below(4) as u32,
+            order: [Order::Pytorch, Order::Completed, Order::Pool][self.below(3) as usize],
+            load: LoadTimes::Drawn(TimeDistribution::new(shape, load_ns as u64, cv)),
+            slow: self.chance(15).then_some(SlowRuns { share: 0.1, factor: 3.0, length: 4.0 }),
+            step: TimeDistribution::constant(step_ns),
+            transfer_ns: if self.chance(20) { step_ns / 10 } else { 0 },
+            startup_ns: if self.chance(20) { 2_000_000_000 } else { 0 },
+            stagger_ns: if self.chance(20) { load_ns as u64 / u64::from(workers) } else { 0 },
+            cores: self.chance(20).then(|| 1 + self.below(20) as u32),
+            seed: self.below(100),
+            stop: if self.chance(30) {
+                Stop::Batches(20 + self.below(2_000))
+            } else {
+                Stop::AfterNs(step_ns * (50 + self.below(1_000)))
+            },
+            ..Options::new(1.0, 1.0, 1).unwrap()
+        }
+    }
 }
