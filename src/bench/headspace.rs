@@ -75,8 +75,11 @@ pub struct LoadingOutcome {
     pub load: LoadSummary,
     /// Outcomes by number of workers.
     pub workers: Vec<WorkerOutcome>,
-    /// The smallest number of workers within 1% of the best; more do not help.
+    /// The smallest number of workers within 1% of the best.
     pub workers_enough: u32,
+    /// Whether more workers are known not to help: a larger number that was simulated does not, there are as many
+    /// workers as cores, or there is hardly anything to gain.
+    pub more_do_not_help: bool,
     /// Outcome with that number of workers.
     pub best: WorkerOutcome,
 }
@@ -219,6 +222,9 @@ impl HeadspaceOptions {
             path: path.to_owned(),
             load: summary(trace),
             workers_enough: best.workers,
+            more_do_not_help: self.workers.iter().any(|&n| n > best.workers)
+                || best.workers >= self.cores
+                || best.gain <= STALL_TOLERANCE,
             best,
             workers,
         })
@@ -236,6 +242,14 @@ fn workers(count: u32) -> String {
 
 fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
+}
+
+/// Formats a number with three significant digits, but without an exponent: `0.0123`, `1.23`, `1234`.
+pub(crate) fn three_digits(x: f64) -> String {
+    // The exponent after rounding: 9.999 becomes 10.0.
+    let exponent = format!("{x:.2e}").split_once('e').and_then(|(_, power)| power.parse::<i32>().ok());
+    let decimals = (2 - exponent.unwrap_or(0)).clamp(0, 9) as usize;
+    format!("{x:.decimals$}")
 }
 
 impl Headspace {
@@ -295,10 +309,11 @@ impl Headspace {
         let best = &self.loading.best;
         let hours = best.gain_hours.map(|hours| format!(", {hours:.1} hours of the run")).unwrap_or_default();
         let mut text = format!(
-            "loading is the bottleneck: with {}, a step takes {:.1} ms instead of {:.1} ms; free loading would save {}{hours}",
+            "loading is the bottleneck: with {}{}, a step takes {} ms instead of {} ms; free loading would save {}{hours}",
             workers(best.workers),
-            best.ms_per_step,
-            self.step_ms,
+            if self.loading.more_do_not_help { "" } else { ", the best of this list" },
+            three_digits(best.ms_per_step),
+            three_digits(self.step_ms),
             percent(best.gain),
         );
         if let Some(against) = &self.against {
@@ -308,9 +323,9 @@ impl Headspace {
                 false => "no less".to_owned(),
             };
             text.push_str(&format!(
-                "; on {}, it would take {:.1} ms with {}: {effect}",
+                "; on {}, it would take {} ms with {}: {effect}",
                 against.path,
-                against.best.ms_per_step,
+                three_digits(against.best.ms_per_step),
                 workers(against.workers_enough)
             ));
         }
@@ -361,11 +376,7 @@ mod tests {
             Headspace::of(&options(100.0, 2), ("a", &trace(400)), Some(("b", &trace(20))), None).unwrap();
         let against = found.against.as_ref().unwrap();
         assert_eq!((against.workers_enough, against.best.ms_per_step.round()), (1, 100.0));
-        assert!(
-            found.summary.contains("on b, it would take 100.0 ms with 1 worker: 50"),
-            "{}",
-            found.summary
-        );
+        assert!(found.summary.contains("on b, it would take 100 ms with 1 worker: 50"), "{}", found.summary);
         let slower =
             Headspace::of(&options(100.0, 2), ("a", &trace(400)), Some(("b", &trace(4000))), None).unwrap();
         assert!(slower.summary.contains("no less"), "{}", slower.summary);
@@ -377,6 +388,38 @@ mod tests {
         assert_eq!((found.verdict, found.loading.workers_enough), ("model", 1));
         assert!(found.summary.starts_with("stop here: optimize the model"), "{}", found.summary);
         assert!((found.loading.workers[0].gain - 10.0 / 110.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn more_workers_may_help_at_the_end_of_the_list() {
+        let found = |workers: Vec<u32>, cores, ms| {
+            let options = HeadspaceOptions { workers, ..options(1.0, cores) };
+            Headspace::of(&options, ("a", &trace(ms)), None, None).unwrap()
+        };
+        // Four workers would remove the wait, but the list ends before.
+        for workers in [vec![0], vec![1], vec![1, 2]] {
+            let best = found(workers.clone(), 16, 4);
+            assert!(!best.loading.more_do_not_help, "{workers:?}");
+            assert!(best.summary.contains(", the best of this list, a step takes"), "{}", best.summary);
+        }
+        // A larger number does not help, the cores are used up, or nothing is left to gain.
+        for (workers, cores, ms) in [(vec![4, 8], 16, 4), (vec![1, 2], 2, 4), (vec![4], 16, 4)] {
+            let best = found(workers.clone(), cores, ms);
+            assert!(best.loading.more_do_not_help, "{workers:?}");
+            assert!(!best.summary.contains("list"), "{}", best.summary);
+        }
+    }
+
+    #[test]
+    fn times_have_three_significant_digits() {
+        let shown = [0.0, 0.05, 0.051_234, 0.999_9, 1.035, 9.999, 12.34, 999.9, 1234.4].map(three_digits);
+        assert_eq!(shown, ["0.00", "0.0500", "0.0512", "1.00", "1.03", "10.0", "12.3", "1000", "1234"]);
+        // A step of 1.036 ms is longer than one of 1 ms.
+        let load = LoadTrace::new([vec![900_000; 99], vec![4_700_000]].concat()).unwrap();
+        let options = HeadspaceOptions { workers: vec![1], ..options(1.0, 1) };
+        let found = Headspace::of(&options, ("a", &load), None, None).unwrap();
+        assert!(found.summary.contains("a step takes 1.0") && found.summary.contains("instead of 1.00 ms"));
+        assert!(!found.summary.contains("1.00 ms instead"), "{}", found.summary);
     }
 
     #[test]

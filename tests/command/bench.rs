@@ -405,6 +405,26 @@ fn headspace_reports_the_bottleneck() {
 }
 
 #[test]
+fn headspace_says_when_more_workers_may_help() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("load.txt");
+    fs::write(&trace, "4\n").unwrap();
+    let found = |options: &str| {
+        run("headspace", &[Path::new("--trace"), &trace], &format!("--cores 16 {options}")).exits(0).stdout
+    };
+    // Four workers would remove the wait.
+    for workers in ["0", "1", "1,2"] {
+        let text = found(&format!("--step-ms 1 --workers {workers}"));
+        assert!(text.contains("the best of this list: more may help"), "{text}");
+        assert!(text.contains(", the best of this list, a step takes") && !text.contains("enough"), "{text}");
+    }
+    let text = found("--step-ms 1 --workers 1,4,8");
+    assert!(text.contains("  enough: more do not help") && !text.contains("list"), "{text}");
+    let text = found("--step-ms 0.05 --workers 16");
+    assert!(text.contains("instead of 0.0500 ms"), "{text}");
+}
+
+#[test]
 fn headspace_of_text_reports_padding() {
     let dir = tempfile::tempdir().unwrap();
     let (raw, dataset) = (dir.path().join("a.jsonl"), dir.path().join("ids"));

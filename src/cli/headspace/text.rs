@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::bench::{Headspace, LoadingOutcome};
+use crate::bench::{Headspace, LoadingOutcome, three_digits};
 use crate::printable::printable;
 
 /// Formats the whole report. Results of `writeln!` are ignored, because writing to a string cannot fail.
@@ -15,12 +15,13 @@ pub(super) fn report(found: &Headspace) -> String {
     if let Some(padding) = &found.padding {
         let _ = write!(
             text,
-            "padding       {:.0}% of random batches, {:.1} ms of a step",
+            "padding       {:.0}% of random batches, {} ms of a step",
             padding.random * 100.0,
-            padding.random_ms
+            three_digits(padding.random_ms)
         );
         if let (Some(share), Some(ms)) = (padding.bucketed, padding.bucketed_ms) {
-            let _ = write!(text, "; {:.0}% and {ms:.1} ms with buckets by length", share * 100.0);
+            let _ =
+                write!(text, "; {:.0}% and {} ms with buckets by length", share * 100.0, three_digits(ms));
         }
         text.push('\n');
     }
@@ -32,23 +33,28 @@ fn loading(found: &Headspace, outcome: &LoadingOutcome, text: &mut String) {
     let load = &outcome.load;
     let _ = writeln!(
         text,
-        "{}: {} batches, {:.2} ms to load one (p50 {:.2}, p99 {:.2})\n",
+        "{}: {} batch{}, {} ms to load one (p50 {}, p99 {})\n",
         printable(&outcome.path),
         load.batches,
-        load.mean_ms,
-        load.p50_ms,
-        load.p99_ms
+        if load.batches == 1 { "" } else { "es" },
+        three_digits(load.mean_ms),
+        three_digits(load.p50_ms),
+        three_digits(load.p99_ms)
     );
     let hours = if found.steps.is_some() { "  hours" } else { "" };
     let _ = writeln!(text, "workers   ms per step   free loading would save{hours}");
     for row in &outcome.workers {
         let hours = row.gain_hours.map(|hours| format!("{hours:>7.2}")).unwrap_or_default();
-        let enough = if row.workers == outcome.workers_enough { "  enough: more do not help" } else { "" };
+        let note = match (row.workers == outcome.workers_enough, outcome.more_do_not_help) {
+            (true, true) => "  enough: more do not help",
+            (true, false) => "  the best of this list: more may help",
+            (false, _) => "",
+        };
         let _ = writeln!(
             text,
-            "{:>7}   {:>11.1}   {:>23}{hours}{enough}",
+            "{:>7}   {:>11}   {:>23}{hours}{note}",
             row.workers,
-            row.ms_per_step,
+            three_digits(row.ms_per_step),
             format!("{:.1}%", row.gain * 100.0)
         );
     }
