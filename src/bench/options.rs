@@ -52,8 +52,8 @@ impl BenchOptions {
     /// Rejects numbers that are out of range.
     pub(super) fn check(&self) -> Result<()> {
         let in_range = |name: &str, value: u64, max: u64| match value {
-            0 => Err(Error::usage(format!("{name} must be at least 1"))),
-            n if n > max => Err(Error::usage(format!("{name}: {n} is above the maximum of {max}"))),
+            0 => Err(Error::usage(format!("`{name}` must be at least 1"))),
+            n if n > max => Err(Error::usage(format!("`{name}` must be at most {max}, not {n}"))),
             _ => Ok(()),
         };
         if self.orders.is_empty() || self.threads.is_empty() || self.decode.is_empty() {
@@ -65,13 +65,13 @@ impl BenchOptions {
         in_range("jobs", self.jobs as u64, MAX_JOBS as u64)?;
         in_range("repeat", self.repeat as u64, MAX_REPEAT as u64)?;
         match self.batch {
-            BenchBatchSize::Items(n) => in_range("batch-size", n, MAX_BATCH_RECORDS)?,
-            BenchBatchSize::Tokens(n) => in_range("batch-tokens", n, MAX_BATCH_TOKENS)?,
+            BenchBatchSize::Items(n) => in_range("batch_size", n, MAX_BATCH_RECORDS)?,
+            BenchBatchSize::Tokens(n) => in_range("batch_tokens", n, MAX_BATCH_TOKENS)?,
         }
         match self.effort {
             Effort::Seconds(s) if s > 0.0 && s <= MAX_SECONDS => Ok(()),
             Effort::Seconds(s) => {
-                Err(Error::usage(format!("seconds must be above 0 and at most {MAX_SECONDS}, not {s}")))
+                Err(Error::usage(format!("`seconds` must be above 0 and at most {MAX_SECONDS}, not {s}")))
             }
             Effort::Items(n) => in_range("items", n, u64::MAX),
         }

@@ -141,6 +141,7 @@ impl BenchTarget {
         if images.is_empty() {
             let what = match listing.files.len() {
                 0 => "the folder is empty".to_owned(),
+                1 => "its only file is no image, .jsonl or .txt, and there is no manifest.json".to_owned(),
                 n => format!(
                     "none of its {n} files is an image, .jsonl or .txt, and there is no manifest.json"
                 ),

@@ -285,7 +285,7 @@ fn invalid_inputs_and_options_are_named() {
     for (name, status, message) in [
         ("missing", 2, "there is no such file or folder"),
         ("empty", 2, "the folder is empty"),
-        ("other", 2, "none of its 1 files"),
+        ("other", 2, "its only file is no image"),
         ("half", 3, "has not finished"),
         ("table.csv", 2, "only .jsonl and .txt"),
         ("none.jsonl", 2, "no document"),
@@ -301,14 +301,14 @@ fn invalid_inputs_and_options_are_named() {
         ("--threads 0", "--threads: `0`"),
         ("--threads 1..100000", "--threads"),
         ("--threads x", "1,2,4"),
-        ("--repeat 0", "repeat must be at least 1"),
-        ("--jobs 0", "jobs must be at least 1"),
-        ("--jobs 1000000", "jobs: 1000000 is above"),
-        ("--items 0", "items must be at least 1"),
-        ("--seconds 0", "seconds must be above 0"),
-        ("--seconds -1", "seconds"),
-        ("--seconds nan", "seconds"),
-        ("--batch-size 0", "batch-size must be at least 1"),
+        ("--repeat 0", "--repeat must be at least 1"),
+        ("--jobs 0", "--jobs must be at least 1"),
+        ("--jobs 1000000", "--jobs must be at most "),
+        ("--items 0", "--items must be at least 1"),
+        ("--seconds 0", "--seconds must be above 0"),
+        ("--seconds -1", "--seconds must be"),
+        ("--seconds nan", "--seconds must be"),
+        ("--batch-size 0", "--batch-size must be at least 1"),
         ("--batch-tokens 100", "need a tokenizer"),
         ("--order sorted", "unknown order `sorted`"),
         ("--order bucketed", "need a tokenizer"),
@@ -352,6 +352,19 @@ fn empty_splits_and_missing_indexes_are_named() {
     for (name, options) in [("bench", "--seconds 0.1 --repeat 1 --no-probe"), ("headspace", "--step-ms 10")] {
         run(name, &[&out], options).exits(3).says(&["train.records-0000"]);
     }
+}
+
+#[test]
+fn one_record_is_not_plural() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (dir.path().join("a.jsonl"), dir.path().join("out"));
+    corpus(&source, 1);
+    convert("text", &source, &out, "--tokenizer bytes").exits(0);
+    let both: [&Path; 3] = [&out, Path::new("--against"), &source];
+    let text =
+        run("bench", &both, "--items 1 --repeat 1 --no-probe --threads 1 --order random").exits(0).stdout;
+    assert!(text.contains("1 item in ") && text.contains("both hold the same item,"), "{text}");
+    run("inspect", &[&out], "--record 7").exits(2).says(&["split \"train\" has 1 record\n"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 """The Python package: `bench` times datasets and loaders of any kind, and `simulate` is the command as a function."""
 
+import dataclasses
 import json
 import re
 import time
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import dsconvert
-from dsconvert import batch_loads, benchmark
+from dsconvert import batch_loads, bench_report, benchmark
 from dsconvert.batch_contents import contents_of
 from fake_device import VirtualTime
 
@@ -45,6 +46,23 @@ class SlowBatches(Slow):
 
     def __getitems__(self, indices):
         return [self[i] for i in indices]
+
+
+@pytest.mark.parametrize(("x", "shown"), [
+    (52.731, "52.73"), (999.94, "999.9"), (999.96, "1,000"), (12_345.6, "12,346"), (5.267e4, "52,670"),
+    (2.5e9, "2,500,000,000"), (0.5, "0.5"), (0, "0"),
+])
+def test_numbers_have_separators_instead_of_exponents(x, shown):
+    assert bench_report.number(x) == shown
+
+
+def test_no_rate_or_time_has_an_exponent():
+    report = dsconvert.bench(list(range(50_000)), items=20_000, repeat=1)
+    rates = {"items_per_second": 1.3e4, "batches_per_second": 5.267e4, "bytes_per_second": 4.2e10, "tokens_per_second": 9e6}
+    text = repr(dataclasses.replace(report, **rates))
+    assert "13,000 items/s, 52,670 batches/s, 42,000 MB/s, 9,000,000 tokens/s" in text and "e+" not in text
+    for ms in (0.0001, 0.5, 999.7, 9999, 12_000, 2_000_000):
+        assert "e+" not in bench_report.duration(ms), ms
 
 
 def test_items_of_a_map_style_dataset_are_timed():

@@ -314,7 +314,8 @@ impl Split {
         if record < self.len() {
             return Ok(());
         }
-        let what = format!("split {:?} has {} records", self.name(), self.len());
+        let records = if self.len() == 1 { "record" } else { "records" };
+        let what = format!("split {:?} has {} {records}", self.name(), self.len());
         Err(Error::new(ErrorKind::OutOfRange, what).at_row(record))
     }
 

@@ -77,12 +77,15 @@ pub(super) fn report(report: &BenchReport) -> String {
         describe(target, &mut text);
     }
     if let (Some(paired), Some(checked)) = (report.paired_items, report.checked_items) {
-        let _ = writeln!(
-            text,
-            "both hold the same {} items; {} of them were compared and match",
-            HumanCount(paired),
-            HumanCount(checked)
-        );
+        let _ = match paired {
+            1 => writeln!(text, "both hold the same item, which was compared and matches"),
+            _ => writeln!(
+                text,
+                "both hold the same {} items; {} of them were compared and match",
+                HumanCount(paired),
+                HumanCount(checked)
+            ),
+        };
     }
     if report.jobs > 1 {
         let _ = writeln!(text, "throughput summed over {} processes", report.jobs);

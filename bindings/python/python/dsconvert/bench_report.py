@@ -81,13 +81,13 @@ class BenchReport:
         return asdict(self)
 
     def __repr__(self) -> str:
-        rates = [f"{self.items_per_second:,.4g} items/s"]
+        rates = [f"{number(self.items_per_second)} items/s"]
         if self.batches_per_second is not None:
-            rates.append(f"{self.batches_per_second:,.4g} batches/s")
+            rates.append(f"{number(self.batches_per_second)} batches/s")
         if self.bytes_per_second > 0:
-            rates.append(f"{self.bytes_per_second / 1e6:,.4g} MB/s")
+            rates.append(f"{number(self.bytes_per_second / 1e6)} MB/s")
         if self.tokens_per_second is not None:
-            rates.append(f"{self.tokens_per_second:,.4g} tokens/s")
+            rates.append(f"{number(self.tokens_per_second)} tokens/s")
         runs = f"{self.repeats} runs" if self.repeats > 1 else "1 run"
         spread = "" if self.spread is None else f", spread {self.spread:.1%}"
         counted = f"{self.items:,} items" if self.batches is None else f"{self.batches:,} batches"
@@ -114,10 +114,15 @@ class BenchReport:
         return "\n".join(f"{name:<12}  {value}" for name, value in rows)
 
 
+def number(x: float) -> str:
+    """Formats a number with four significant digits and separators, without an exponent: `52.73`, `12,346`."""
+    return f"{x:,.0f}" if abs(x) >= 999.95 else f"{x:.4g}"
+
+
 def duration(ms: float) -> str:
     """Formats a time with a suitable unit."""
     if abs(ms) >= 10_000:
-        return f"{ms / 1e3:.3g} s"
+        return f"{ms / 1e3:.3g} s" if abs(ms) < 999_500 else f"{ms / 1e3:,.0f} s"
     if abs(ms) >= 1:
-        return f"{ms:.4g} ms" if abs(ms) >= 1000 else f"{ms:.3g} ms"
+        return f"{ms:.0f} ms" if abs(ms) >= 999.5 else f"{ms:.3g} ms"
     return f"{ms * 1e3:.3g} µs"

@@ -191,7 +191,8 @@ impl<'a> Checks<'a> {
         }
         self.decoded(rows % REPORT_RECORDS);
         if rows != shard.records {
-            let what = format!("the shard has {rows} records, but {} in the shard table", shard.records);
+            let records = if rows == 1 { "record" } else { "records" };
+            let what = format!("the shard has {rows} {records}, but {} in the shard table", shard.records);
             problems.push(Error::corrupt(what).at_shard(&shard.name));
         }
     }

@@ -153,7 +153,8 @@ impl SplitShards {
             .map(|(shard, entry)| (shard, entry, record - entry.first_record))
             .filter(|(_, entry, row)| *row < entry.records)
             .ok_or_else(|| {
-                let what = format!("split {:?} has {} records", self.name, self.records);
+                let records = if self.records == 1 { "record" } else { "records" };
+                let what = format!("split {:?} has {} {records}", self.name, self.records);
                 Error::new(ErrorKind::OutOfRange, what).at_row(record)
             })
     }
