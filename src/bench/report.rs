@@ -48,6 +48,8 @@ pub struct TargetReport {
     pub files: u64,
     /// Total size of the files.
     pub bytes: u64,
+    /// Whether the target is a dataset in object storage: it has no residency and no plain reads.
+    pub remote: bool,
     /// Time to list the files, to locate the documents, or to open the dataset.
     pub prepare_ms: f64,
     /// Items that could not be loaded.

@@ -218,7 +218,7 @@ impl Bench {
     /// Drops files from the page cache for cold rounds, and returns their residency.
     fn prepare(&self, runner: &mut Runner<'_>, target: usize) -> Result<Option<Residency>> {
         let Some(found) = self.targets.get(target) else { return Ok(None) };
-        let paths = || found.raw_files().iter().map(|file| file.path.as_path());
+        let paths = || found.local_files().iter().map(|file| file.path.as_path());
         if self.options.cold {
             runner.close()?;
             evict(paths());
@@ -301,6 +301,7 @@ impl Bench {
             items: found.items(),
             files,
             bytes,
+            remote: found.is_remote(),
             prepare_ms: found.found_in().as_secs_f64() * 1e3,
             failures: Failures {
                 count: failed.len() as u64,
@@ -319,7 +320,7 @@ impl Bench {
         let (_, bytes) = found.files();
         let item_bytes = bytes as f64 / found.items().max(1) as f64;
         let time = Duration::from_secs_f64(seconds);
-        let files = found.raw_files();
+        let files = found.local_files();
         let prepare = || self.prepare(runner, target).ok().flatten();
         Probe::run(files, item_bytes, threads.min(MAX_THREADS), time, self.options.cold, prepare)
     }

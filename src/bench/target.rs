@@ -20,7 +20,7 @@ use crate::schema::Kind;
 use crate::source::begins_as_image;
 use crate::source::text::kind::{FileKind, Format};
 use crate::source::walk;
-use crate::storage::stat;
+use crate::storage::{ObjectUrl, stat};
 use crate::transform::image::{Color, ImageOptions, ImageTransform, has_image_extension};
 
 /// Content and storage of a target.
@@ -96,7 +96,8 @@ impl OpenTarget<'_> {
 }
 
 impl BenchTarget {
-    /// Finds the target at `path`: lists files, locates documents, or reads the manifest of a dataset.
+    /// Finds the target at `path`: lists files, locates documents, or reads the manifest of a dataset. A URL must be that
+    /// of a dataset.
     ///
     /// # Errors
     ///
@@ -109,6 +110,9 @@ impl BenchTarget {
     }
 
     fn find_any(path: &Path, options: &TargetOptions) -> Result<Self> {
+        if ObjectUrl::is_url(path) {
+            return Self::dataset(&directory(path), options).map_err(|error| remote_error(error, path));
+        }
         if stat(path)?.is_none() {
             return Err(Error::usage("there is no such file or folder").at_path(path).help(EXPECTED));
         }
@@ -269,8 +273,14 @@ impl BenchTarget {
         (self.files.len() as u64, self.files.iter().map(|file| file.bytes).sum())
     }
 
-    pub(super) fn raw_files(&self) -> &[RawFile] {
-        &self.files
+    /// Returns whether the target is a dataset in object storage.
+    pub fn is_remote(&self) -> bool {
+        ObjectUrl::is_url(&self.path)
+    }
+
+    /// Returns the local files of the target: none of a dataset in object storage.
+    pub(super) fn local_files(&self) -> &[RawFile] {
+        if self.is_remote() { &[] } else { &self.files }
     }
 
     /// Returns the number of items that the conversion of a dataset left out.
@@ -374,5 +384,16 @@ impl BenchTarget {
     }
 }
 
+/// Adds to the error for a URL without a dataset that only datasets can be measured there.
+fn remote_error(error: Error, url: &Path) -> Error {
+    match error.to_string().contains("this is not a dataset") {
+        true => error.at_path(url).help(ONLY_DATASETS),
+        false => error,
+    }
+}
+
+/// Help for a URL without a dataset.
+const ONLY_DATASETS: &str =
+    "only a dataset can be measured at a URL; download folders of images and text files";
 /// Help for a path that cannot be measured.
 const EXPECTED: &str = "name a folder of images, .jsonl or .txt files, or the directory of a dataset";

@@ -3,23 +3,30 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest, TOKENIZER_NAME};
+use crate::reader::Dataset;
 use crate::schema::Kind;
 use crate::source::read_file;
 use crate::source::text::kind::Documents;
-use crate::storage::stat;
+use crate::storage::{Location, ObjectUrl, RemoteOptions, stat};
 use crate::transform::image::ImageOptions;
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
-/// Returns the directory of a dataset, which may be named by its manifest.
+/// Maximum size of a tokenizer at a URL.
+const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
+
+/// Returns the directory or URL of a dataset, which may be named by its manifest.
 pub(super) fn directory(path: &Path) -> PathBuf {
     let is_manifest = path.file_name().is_some_and(|name| name == MANIFEST_NAME);
     if is_manifest { path.parent().unwrap_or(Path::new(".")).to_owned() } else { path.to_owned() }
 }
 
-/// Returns whether `path` is a dataset, or an unfinished one.
+/// Returns whether `path` is a dataset, or an unfinished one. A URL must be a dataset.
 pub(super) fn is_dataset(path: &Path) -> Result<bool> {
+    if ObjectUrl::is_url(path) {
+        return Ok(true);
+    }
     let dir = directory(path);
     let has = |name: &str| stat(&dir.join(name)).map(|found| found.is_some());
     let is_dir = stat(&dir)?.is_some_and(|meta| meta.is_dir());
@@ -53,7 +60,7 @@ impl TargetOptions {
         if !is_dataset(dir)? {
             return Ok(self);
         }
-        let manifest = Manifest::read(&directory(dir))?;
+        let manifest = Manifest::read_at(&Location::new(&directory(dir), &RemoteOptions::default())?)?;
         let option = |name: &str| manifest.options.get(name).cloned();
         match manifest.kind() {
             Kind::Images if self.image.is_none() => {
@@ -73,7 +80,7 @@ impl TargetOptions {
                         .and_then(|json| serde_json::from_value(json).ok())
                         .unwrap_or_default();
                     let path = directory(dir).join(TOKENIZER_NAME);
-                    let json = stat(&path)?.map(|_| read_file(&path)).transpose()?;
+                    let json = tokenizer_json(&directory(dir), &manifest)?;
                     let tokenizer = Tokenizer::stored(json, options);
                     self.tokenizer = Some(Arc::new(tokenizer.map_err(|e| usage_error(e).at_path(&path))?));
                 }
@@ -82,4 +89,19 @@ impl TargetOptions {
         }
         Ok(self)
     }
+}
+
+/// Reads the tokenizer of the dataset at `dir`; `None` if it has none.
+fn tokenizer_json(dir: &Path, manifest: &Manifest) -> Result<Option<Vec<u8>>> {
+    if !ObjectUrl::is_url(dir) {
+        let path = dir.join(TOKENIZER_NAME);
+        return stat(&path)?.map(|_| read_file(&path)).transpose();
+    }
+    let Some(file) = manifest.files.iter().find(|file| file.path == TOKENIZER_NAME) else { return Ok(None) };
+    if file.bytes > MAX_TOKENIZER_BYTES {
+        let what = format!("has {} bytes, more than {MAX_TOKENIZER_BYTES}", file.bytes);
+        return Err(Error::corrupt(what).at_path(dir.join(TOKENIZER_NAME)));
+    }
+    let blob = Dataset::open(dir)?.open_file(file)?;
+    blob.read(0, blob.len()).map(|json| Some(json.to_vec()))
 }

@@ -295,7 +295,7 @@ fn invalid_inputs_and_options_are_named() {
             .exits(status)
             .says(&[message, name]);
     }
-    run("bench", &[Path::new("s3://bucket/x")], "").exits(2).says(&["is a URL"]);
+    run("bench", &[Path::new("ftp://bucket/x")], "").exits(2).says(&["unsupported scheme", "https://"]);
     let one = dir.path().join("one.jsonl");
     for (options, message) in [
         ("--threads 0", "--threads: `0`"),
@@ -365,6 +365,62 @@ fn one_record_is_not_plural() {
         run("bench", &both, "--items 1 --repeat 1 --no-probe --threads 1 --order random").exits(0).stdout;
     assert!(text.contains("1 item in ") && text.contains("both hold the same item,"), "{text}");
     run("inspect", &[&out], "--record 7").exits(2).says(&["split \"train\" has 1 record\n"]);
+}
+
+#[test]
+fn datasets_in_object_storage_are_measured() {
+    let setup = crate::remote_setup::Setup::new();
+    let (raw, local) = (setup.path("a.jsonl"), setup.path("local"));
+    corpus(&raw, 120);
+    convert("text", &raw, &local, "--tokenizer bytes").exits(0);
+    setup.run("a", &format!("text {} --tokenizer bytes --out s3://bucket/ids", raw.display())).exits(0);
+    for (key, bytes) in tree(&local) {
+        setup.server.put(&format!("web/sets/ids/{key}"), bytes);
+    }
+    let quick = "--items 40 --repeat 2 --batch-size 8 --threads 1";
+    let web = format!("{}/sets/ids", setup.server.endpoint());
+    for url in ["s3://bucket/ids", "s3://bucket/ids/manifest.json", &web] {
+        let ran = setup.run("a", &format!("bench {url} {quick} --json")).exits(0);
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_sane(&report);
+        let target = &report["targets"][0];
+        assert_eq!((&target["remote"], &target["items"]), (&true.into(), &120.into()));
+        assert!(target["probe"].is_null() && number(&target["bytes"]) > 0.0);
+        assert_eq!(measurements(&report).len(), 3);
+        for measurement in measurements(&report) {
+            assert!(measurement["residency"].is_null() && measurement["device"].is_null());
+        }
+        let text = setup.run("a", &format!("bench {url} {quick} --cold --jobs 2")).exits(0).stdout;
+        let expected = [
+            "MB in object storage, found in",
+            "  remote",
+            "no page cache",
+            "cold: nothing is kept in memory",
+        ];
+        for part in expected {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!text.contains("plain reads of"), "{text}");
+    }
+    // Compared with the source, whose tokenizer is that of the dataset.
+    let both = format!("s3://bucket/ids --against {}", raw.display());
+    let ran = setup.run("a", &format!("bench {both} {quick} --json")).exits(0);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&report["paired_items"], &report["targets"][1]["remote"]), (&120.into(), &false.into()));
+    let both = format!("{} --against s3://bucket/ids", raw.display());
+    let ran = setup.run("a", &format!("headspace {both} --items 40 --repeat 1 --step-ms 1 --json")).exits(0);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(report["against"]["path"], "s3://bucket/ids");
+    assert!(number(&report["against"]["load"]["mean_ms"]) > 0.0);
+    // Raw files are not measured at a URL.
+    setup.server.put("bucket/photos/a.jpg", "x");
+    for name in ["bench", "headspace --step-ms 1"] {
+        setup.run("a", &format!("{name} s3://bucket/photos")).exits(3).says(&[
+            "there is no manifest.json",
+            "s3://bucket/photos",
+            "only a dataset can be measured at a URL",
+        ]);
+    }
 }
 
 #[test]

@@ -33,7 +33,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Folder of images, .jsonl or .txt files (also .gz, .zst, .xz, .bz2), or directory of a dataset
+    /// Folder of images, .jsonl or .txt files (also .gz, .zst, .xz, .bz2), or directory or URL of a dataset
     #[arg(value_name = "PATH")]
     path: PathBuf,
 
@@ -64,7 +64,7 @@ pub(super) struct Args {
     #[command(flatten)]
     effort: EffortArgs,
 
-    /// Drop the files from the page cache before each round, and read each file once
+    /// Drop the files from the page cache before each round (at a URL: open the dataset again), and read each file once
     #[arg(long, help_heading = "Measurement")]
     cold: bool,
 

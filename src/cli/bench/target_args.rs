@@ -7,7 +7,6 @@ use crate::bench::{BenchBatchSize, BenchTarget, TargetOptions};
 use crate::cli::text;
 use crate::cli::values::parse;
 use crate::error::Result;
-use crate::options::check_local;
 use crate::transform::image::ImageOptions;
 use crate::transform::text::TokenizerOptions;
 
@@ -83,11 +82,9 @@ impl TargetArgs {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) for a URL, and if there is nothing to measure.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if there is nothing to measure.
     pub(in crate::cli) fn find(&self, path: &Path, against: Option<&Path>) -> Result<Vec<BenchTarget>> {
-        check_local("PATH", path)?;
         let Some(against) = against else { return Ok(vec![BenchTarget::find(path, &self.options(None)?)?]) };
-        check_local("against", against)?;
         let target = |path, other| BenchTarget::find(path, &self.options(Some(other))?);
         Ok(vec![target(path, against)?, target(against, path)?])
     }

@@ -90,6 +90,7 @@ pub(super) fn report(report: &BenchReport) -> String {
     if report.jobs > 1 {
         let _ = writeln!(text, "throughput summed over {} processes", report.jobs);
     }
+    let is_remote = report.targets.iter().any(|target| target.remote);
     let _ = writeln!(
         text,
         "{}; {}\n",
@@ -97,10 +98,10 @@ pub(super) fn report(report: &BenchReport) -> String {
             1 => "one round".to_owned(),
             n => format!("median of {n} interleaved rounds ± half the spread"),
         },
-        if report.cold {
-            "cold: files are dropped from the page cache before each round"
-        } else {
-            "after a warm-up"
+        match (report.cold, is_remote) {
+            (true, false) => "cold: files are dropped from the page cache before each round",
+            (true, true) => "cold: nothing is kept in memory from one round to the next",
+            (false, _) => "after a warm-up",
         }
     );
     let several = report.targets.len() > 1;
@@ -116,13 +117,20 @@ pub(super) fn report(report: &BenchReport) -> String {
         text.push('\n');
         text.push_str(&probes);
     }
+    for target in report.targets.iter().filter(|target| target.remote) {
+        let _ = write!(
+            text,
+            "\n{} is in object storage: there is no page cache to examine, and there are no plain reads\n",
+            printable(&target.path)
+        );
+    }
     text
 }
 
 fn describe(target: &TargetReport, text: &mut String) {
     let _ = writeln!(
         text,
-        "{}: {}, {} item{} in {} file{} of {} MB, found in {}",
+        "{}: {}, {} item{} in {} file{} of {} MB{}, found in {}",
         printable(&target.path),
         target.kind.describe(),
         HumanCount(target.items),
@@ -130,6 +138,7 @@ fn describe(target: &TargetReport, text: &mut String) {
         HumanCount(target.files),
         if target.files == 1 { "" } else { "s" },
         megabytes(target.bytes as f64),
+        if target.remote { " in object storage" } else { "" },
         match target.prepare_ms {
             ms if ms < 10_000.0 => format!("{} ms", number(ms)),
             ms => HumanDuration(std::time::Duration::from_secs_f64(ms / 1e3)).to_string(),
@@ -185,7 +194,8 @@ fn rates(report: &BenchReport, several: bool) -> String {
         }
         let times = [m.item_ms.p50, m.item_ms.p99, m.batch_ms.p50, m.batch_ms.p99];
         row.extend(times.map(number));
-        row.push(residency(m.residency.as_ref()));
+        let is_remote = report.targets.get(m.target).is_some_and(|target| target.remote);
+        row.push(if is_remote { "remote".to_owned() } else { residency(m.residency.as_ref()) });
         if device {
             row.push(m.device.as_ref().map_or_else(String::new, |d| percent(d.fraction)));
         }

@@ -31,7 +31,7 @@ Step time is the time of one training step on a batch that is reused, without lo
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Folder of images, .jsonl or .txt files, or directory of a dataset
+    /// Folder of images, .jsonl or .txt files, or directory or URL of a dataset
     #[arg(value_name = "PATH", required_unless_present = "trace")]
     path: Option<PathBuf>,
 
