@@ -14,9 +14,9 @@ import pytest
 
 import dsconvert
 from conftest import ROOT
-from dsconvert import headspace_probe
+from dsconvert import headspace_probe, headspace_report
 from dsconvert.headspace_probe import choose
-from dsconvert.worker_prediction import cores_of
+from dsconvert.worker_prediction import WorkerPrediction, cores_of
 from fake_device import FakeDevice, VirtualDevice, VirtualTime, VirtualWorkers
 
 pytestmark = pytest.mark.alone
@@ -230,8 +230,62 @@ def test_more_workers_are_simulated():
     steps = {w.workers: w.step_ms for w in report.workers}
     assert {1, 2, 4} <= set(steps) and steps[1] > 1.5 * steps[2] > steps[4], report
     assert report.workers_error is None and "simulated" in repr(report)
-    if report.gain_interval[0] > 0:
+    assert report.workers_in_use == 1
+    if not report.verdict.startswith("unclear"):
         assert "by simulation, " in report.verdict
+
+
+def report_of(pairs, predicted=(), in_use=None, planned_pairs=None):
+    """A report on pairs of (real, cached) milliseconds per step, with predictions of (workers, milliseconds)."""
+    stretches = [
+        headspace_report.Stretch(is_real, pair, 20 * pair, 10, 0, ms[not is_real] / 100)
+        for pair, ms in enumerate(pairs) for is_real in (False, True)
+    ]
+    return headspace_report.HeadspaceReport.of(
+        stretches, planned_pairs=planned_pairs or len(pairs), total_steps=None, seconds=1, padding_share=None,
+        predict=lambda _: [WorkerPrediction(*one) for one in predicted], workers_in_use=in_use,
+    )
+
+
+CLEAR = [(100, 50), (101, 50), (99, 50)]
+
+
+def test_the_verdict_never_recommends_fewer_workers_than_are_in_use():
+    predicted = [(1, 50), (2, 50), (4, 50)]
+    assert report_of(CLEAR, predicted, 0).verdict.endswith("; by simulation, 1 worker would remove it")
+    for in_use, shown in ((1, "the 1 worker in use is enough"), (2, "the 2 workers in use are enough")):
+        verdict = report_of(CLEAR, predicted, in_use).verdict
+        assert shown in verdict and "would remove" not in verdict
+        assert "transfer of batches" in verdict and "compete with the step for cores" in verdict
+    # No number of workers is enough: the cores are.
+    few = [(1, 100), (2, 80), (4, 80)]
+    assert "more workers help up to 2, with 80 ms per step: make loading" in report_of(CLEAR, few, 1).verdict
+    assert "more workers do not help: make loading" in report_of(CLEAR, few, 2).verdict
+
+
+def test_a_wide_interval_is_unclear_and_clipped():
+    # The gain is 81.7%, with an interval from about 3 to 160%.
+    wide = report_of([(200, 20), (140, 40)], [(1, 20)], 2)
+    assert wide.gain_interval[1] > 1
+    assert "to 100.0%)" in repr(wide) and "by simulation" not in wide.verdict
+    assert re.fullmatch(
+        r"unclear: loading costs between \S+ and 100.0% of the training time; measure longer, for example with "
+        r"steps=400, or on an otherwise idle machine", wide.verdict,
+    )
+    # Nothing is in the interval.
+    none = report_of([(100, 50), (100, 100), (100, 90)])
+    assert "(95% interval 0.0 to " in repr(none) and "between nothing and " in none.verdict
+    assert report_of(CLEAR).verdict == "loading costs 50.0% of the training time"
+
+
+def test_one_pair_is_unclear():
+    one = report_of([(100, 50)], [(4, 50)], 1)
+    assert one.verdict == (
+        "unclear: only one pair of stretches was measured, in which loading costs 50.0%; measure longer, for example with "
+        "steps=400"
+    )
+    early = report_of([(100, 50)], planned_pairs=10)
+    assert early.verdict.endswith("; continue the loop until all 10 pairs are measured")
 
 
 def test_loads_share_the_cores(monkeypatch):

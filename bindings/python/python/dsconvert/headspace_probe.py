@@ -14,7 +14,7 @@ from .batch_loads import is_data_loader
 from .errors import UsageError
 from .headspace_report import HeadspaceReport, Stretch
 from .loader import Loader
-from .worker_prediction import predict_workers
+from .worker_prediction import current_workers, predict_workers
 
 DEFAULT_STRETCH = 20
 """Default number of real steps in a pair of stretches."""
@@ -152,6 +152,7 @@ class HeadspaceProbe:
             seconds=self._seconds,
             padding_share=None if self._padding is None else self._padding / max(1, self._recorded_elements),
             predict=(lambda step_ms: predict_workers(self.loader, step_ms)) if predict else None,
+            workers_in_use=current_workers(self.loader),
         )
 
     def _nothing_measured(self) -> UsageError:

@@ -17,6 +17,11 @@ SMALL_GAIN = 0.02
 STEP_TOLERANCE = 0.02
 """Workers count as sufficient if a step takes at most this share longer than without loading."""
 
+MAX_INTERVAL = 0.5
+"""Width of the interval of the gain above which a measurement counts as unclear."""
+MIN_LOW_SHARE = 0.25
+"""Share of the gain that the low end of its interval must reach for a measurement to count as clear."""
+
 # Quantile 0.975 of Student's t for 1, 2, … degrees of freedom.
 _T975 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
@@ -51,7 +56,8 @@ class HeadspaceReport:
     gain: float
     """Share of the training time that loading costs."""
     gain_interval: tuple[float, float] | None
-    """95% interval of the gain, from the differences within pairs; None with one pair."""
+    """95% interval of the gain, from the differences within pairs; None with one pair. The true gain is between 0 and 1,
+    but the ends of a wide interval may not be. `repr()` and the verdict clip them."""
     hours: float | None
     """Hours that a run of `total_steps` steps would save without loading."""
     total_steps: int | None
@@ -72,6 +78,8 @@ class HeadspaceReport:
     """Duration of the measurement."""
     workers: tuple[WorkerPrediction, ...]
     """Simulated step times with other numbers of workers; empty if load times cannot be measured."""
+    workers_in_use: int | None
+    """Number of workers of the loader that was measured (for a `Loader`: threads); None for other loaders."""
     workers_error: str | None
     """Error because of which other numbers of workers could not be simulated."""
     stretches: tuple[Stretch, ...]
@@ -86,6 +94,7 @@ class HeadspaceReport:
         seconds: float,
         padding_share: float | None,
         predict: Callable[[float], list[WorkerPrediction]] | None,
+        workers_in_use: int | None = None,
     ) -> HeadspaceReport:
         """Computes the report from complete pairs of stretches."""
         numbers = sorted({stretch.pair for stretch in stretches})
@@ -121,6 +130,7 @@ class HeadspaceReport:
             planned_pairs=planned_pairs,
             seconds=seconds,
             workers=tuple(workers),
+            workers_in_use=workers_in_use,
             workers_error=error,
             stretches=tuple(stretches),
         )
@@ -128,29 +138,49 @@ class HeadspaceReport:
     @property
     def verdict(self) -> str:
         """The result in words, with a recommendation."""
-        low = self.gain if self.gain_interval is None else self.gain_interval[0]
-        high = self.gain if self.gain_interval is None else self.gain_interval[1]
+        if self.gain_interval is None:
+            return (
+                f"unclear: only one pair of stretches was measured, in which loading costs {self.gain:.1%}; "
+                f"{self._measure_longer()}"
+            )
+        low, high = self.gain_interval
         if high < SMALL_GAIN:
             return "loading is not the bottleneck: optimize the model instead"
-        if low <= 0:
+        if low <= 0 or high - low > MAX_INTERVAL or low < self.gain * MIN_LOW_SHARE:
+            least = "nothing" if low <= 0 else f"{low:.1%}"
             return (
-                f"unclear: loading costs between nothing and {high:.1%} of the training time; measure more steps, or "
-                "measure on an otherwise idle machine"
+                f"unclear: loading costs between {least} and {_clipped(high):.1%} of the training time; "
+                f"{self._measure_longer()}, or on an otherwise idle machine"
             )
         if self.gain < SMALL_GAIN:
             return f"loading costs little, {self.gain:.1%} of the training time: optimize the model instead"
         return f"loading costs {self.gain:.1%} of the training time{self._remedy()}"
 
+    def _measure_longer(self) -> str:
+        if self.pairs < self.planned_pairs:
+            return f"continue the loop until all {self.planned_pairs} pairs are measured"
+        steps = sum(stretch.steps for stretch in self.stretches)
+        return f"measure longer, for example with steps={max(400, math.ceil(4 * steps / 100) * 100)}"
+
     def _remedy(self) -> str:
         if not self.workers:
             return ""
         enough = next((w for w in self.workers if w.step_ms <= self.cached_step_ms * (1 + STEP_TOLERANCE)), None)
+        in_use = self.workers_in_use or 0
+        if enough is not None and enough.workers <= in_use:
+            are = "is" if in_use == 1 else "are"
+            return (
+                f"; by simulation, the {_workers(in_use)} in use {are} enough, so load times do not explain this: look at "
+                "the transfer of batches from workers to the training process, and at workers that compete with the step "
+                "for cores"
+            )
         if enough is not None:
             return f"; by simulation, {_workers(enough.workers)} would remove it"
         best = min(self.workers, key=lambda w: w.step_ms)
+        help_up_to = f"help up to {best.workers}, with {duration(best.step_ms)} per step"
         return (
-            f"; by simulation, more workers help up to {best.workers}, with {duration(best.step_ms)} per step: make loading "
-            "itself faster, for example with a converted dataset"
+            f"; by simulation, more workers {'do not help' if best.workers <= in_use else help_up_to}: make loading itself "
+            "faster, for example with a converted dataset"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,7 +201,7 @@ class HeadspaceReport:
     def __repr__(self) -> str:
         interval = ""
         if self.gain_interval is not None:
-            low, high = self.gain_interval
+            low, high = map(_clipped, self.gain_interval)
             interval = f" (95% interval {low * 100:.1f} to {high:.1%})"
         gained = [f"{self.gain:.1%}{interval}"]
         if self.hours is not None:
@@ -208,6 +238,10 @@ class HeadspaceReport:
             rows.append(("simulated", f"not possible: {self.workers_error}"))
         rows.append(("verdict", self.verdict))
         return "\n".join(f"{name:<12}  {value}" for name, value in rows)
+
+
+def _clipped(share: float) -> float:
+    return min(max(share, 0.0), 1.0)
 
 
 def _workers(count: int) -> str:

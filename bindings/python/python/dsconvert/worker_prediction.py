@@ -31,21 +31,27 @@ class WorkerPrediction:
     """Mean time of a step, loading included."""
 
 
+def current_workers(loader: Any) -> int | None:
+    """Returns the number of workers (for a `Loader`: threads) of `loader`, or None if it is of another type."""
+    if is_data_loader(loader):
+        return int(loader.num_workers)
+    return int(loader._options["num_threads"]) if isinstance(loader, Loader) else None
+
+
 def predict_workers(loader: Any, step_ms: float) -> list[WorkerPrediction]:
     """Predicts step times with 1, 2, 4, … workers and with those of `loader`, if a step without loading takes
     `step_ms`.
 
     The result is empty for loaders other than `DataLoader` and `Loader`, whose load times cannot be measured.
     """
+    current = current_workers(loader)
+    if current is None:
+        return []
+    prefetch, in_order = 2, True
     if is_data_loader(loader):
-        current = int(loader.num_workers)
         # A DataLoader without workers has no prefetch factor; 2 is the default.
         prefetch = int(loader.prefetch_factor or 2)
         in_order = getattr(loader, "in_order", True)
-    elif isinstance(loader, Loader):
-        current, prefetch, in_order = int(loader._options["num_threads"]), 2, True
-    else:
-        return []
     times, cpu_share = load_times(loader, MAX_LOADED_BATCHES, MAX_LOADING_SECONDS)
     if not times:
         return []
