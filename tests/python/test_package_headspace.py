@@ -272,6 +272,8 @@ def test_a_wide_interval_is_unclear_and_clipped():
         r"unclear: loading costs between \S+ and 100.0% of the training time; measure longer, for example with "
         r"steps=400, or on an otherwise idle machine", wide.verdict,
     )
+    # A wide interval far from 0 is clear.
+    assert report_of([(100, 30), (100, 10), (100, 20)]).verdict == "loading costs 80.0% of the training time"
     # Nothing is in the interval.
     none = report_of([(100, 50), (100, 100), (100, 90)])
     assert "(95% interval 0.0 to " in repr(none) and "between nothing and " in none.verdict

@@ -17,9 +17,7 @@ SMALL_GAIN = 0.02
 STEP_TOLERANCE = 0.02
 """Workers count as sufficient if a step takes at most this share longer than without loading."""
 
-MAX_INTERVAL = 0.5
-"""Width of the interval of the gain above which a measurement counts as unclear."""
-MIN_LOW_SHARE = 0.25
+MIN_LOW_SHARE = 1 / 3
 """Share of the gain that the low end of its interval must reach for a measurement to count as clear."""
 
 # Quantile 0.975 of Student's t for 1, 2, … degrees of freedom.
@@ -146,7 +144,7 @@ class HeadspaceReport:
         low, high = self.gain_interval
         if high < SMALL_GAIN:
             return "loading is not the bottleneck: optimize the model instead"
-        if low <= 0 or high - low > MAX_INTERVAL or low < self.gain * MIN_LOW_SHARE:
+        if low <= 0 or low < self.gain * MIN_LOW_SHARE:
             least = "nothing" if low <= 0 else f"{low:.1%}"
             return (
                 f"unclear: loading costs between {least} and {_clipped(high):.1%} of the training time; "
