@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 use liblzma::stream::{Action, Status, Stream as XzStream};
-use zstd::stream::raw::{DParameter, InBuffer, Operation, OutBuffer};
 
 /// Where members start in the decompressed bytes, as far as known.
 #[derive(Debug, Clone, Default)]
@@ -135,120 +134,6 @@ impl<R: BufRead, M: MemberDecoder<R>> Read for Members<R, M> {
     }
 }
 
-/// Reader of consecutive zstd frames.
-pub(super) struct Frames<R> {
-    raw: R,
-    decoder: zstd::stream::raw::Decoder<'static>,
-    starts: MemberStarts,
-    produced: u64,
-    /// Whether the last frame is complete and no other has started.
-    between: bool,
-    /// Bytes up to the end of the block; no more are decoded at once. If the checksum after the last block is wrong,
-    /// the library drops all output of that call.
-    wanted: usize,
-    /// Whether the decoder may have more output of the last block, without input. It is flushed in a separate call, for
-    /// the same reason.
-    flushing: bool,
-    /// The first bytes of the current frame.
-    head: Vec<u8>,
-}
-
-/// Largest window that the decoder accepts, as a power of two: 128 MiB. It is the default of the library. A larger one
-/// would need that much memory for each file that is read, which `memory` does not cover.
-const MAX_WINDOW_LOG: u32 = 27;
-/// Maximum size of the header of a frame.
-const MAX_HEADER_BYTES: usize = 18;
-
-/// Returns the size of the window that the header of a frame declares, in bytes.
-fn window_bytes(head: &[u8]) -> Option<u64> {
-    /// Sizes of the identifier of the dictionary and of the content size, by the bits that select them.
-    const DICTIONARY: [usize; 4] = [0, 1, 2, 4];
-    const CONTENT_SIZE: [usize; 4] = [1, 2, 4, 8];
-    let descriptor = *head.get(4)?;
-    let is_single_segment = descriptor & 1 << 5 != 0;
-    if !is_single_segment {
-        let window = head.get(5)?;
-        let base = 1u64 << (10 + (window >> 3));
-        return Some(base + base / 8 * u64::from(window & 7));
-    }
-    let at = 5 + DICTIONARY[usize::from(descriptor & 3)];
-    let size = head.get(at..at + CONTENT_SIZE[usize::from(descriptor >> 6)])?;
-    let mut bytes = [0; 8];
-    bytes[..size.len()].copy_from_slice(size);
-    // Sizes of two bytes start at 256, but are too small to matter.
-    Some(u64::from_le_bytes(bytes))
-}
-
-/// Returns the error for a frame whose window is too large. Its kind, `Unsupported`, distinguishes it from damage.
-fn large_window(bytes: u64) -> io::Error {
-    let message = format!(
-        "a zstd frame has a window of {} MiB, more than {} MiB; compress the file again with `zstd --long={MAX_WINDOW_LOG}`",
-        bytes.div_ceil(1 << 20),
-        (1u64 << MAX_WINDOW_LOG) >> 20
-    );
-    io::Error::new(io::ErrorKind::Unsupported, message)
-}
-
-/// Minimum number of bytes from which the decoder can interpret the start of a frame.
-const FRAME_START_BYTES: usize = 5;
-
-impl<R: BufRead> Frames<R> {
-    pub(super) fn new(raw: R, starts: MemberStarts) -> io::Result<Self> {
-        let mut decoder = zstd::stream::raw::Decoder::new()?;
-        decoder.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))?;
-        let (between, flushing) = (true, false);
-        Ok(Self {
-            raw,
-            decoder,
-            starts,
-            produced: 0,
-            between,
-            wanted: FRAME_START_BYTES,
-            flushing,
-            head: Vec::new(),
-        })
-    }
-}
-
-impl<R: BufRead> Read for Frames<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let input = self.raw.fill_buf()?;
-            let is_end = input.is_empty();
-            if buffer.is_empty() || (is_end && self.between) {
-                return Ok(0);
-            }
-            if self.between {
-                self.starts.add(self.produced);
-                self.decoder.reinit()?;
-                self.head.clear();
-                (self.between, self.wanted) = (false, FRAME_START_BYTES);
-            }
-            let flushing = std::mem::take(&mut self.flushing);
-            let block = &input[..if flushing { 0 } else { input.len().min(self.wanted) }];
-            let (mut source, mut target) = (InBuffer::around(block), OutBuffer::around(&mut *buffer));
-            self.head.extend(block.iter().take(MAX_HEADER_BYTES - self.head.len()));
-            let hint = self.decoder.run(&mut source, &mut target).map_err(|e| {
-                match window_bytes(&self.head).filter(|&bytes| bytes > 1 << MAX_WINDOW_LOG) {
-                    Some(bytes) => large_window(bytes),
-                    None => e,
-                }
-            })?;
-            let (taken, given) = (source.pos(), target.pos());
-            self.raw.consume(taken);
-            self.produced += given as u64;
-            (self.between, self.wanted) = (hint == 0, hint.max(1));
-            self.flushing = given == buffer.len();
-            if given > 0 {
-                return Ok(given);
-            }
-            if is_end && !self.between && !flushing {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-    }
-}
-
 /// Reader of consecutive xz streams. The library's own reader drops decoded bytes when it finds damage.
 pub(super) struct XzStreams<R> {
     raw: R,
@@ -328,6 +213,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::source::zstd_frames::Frames;
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -390,29 +276,6 @@ mod tests {
         for bytes in [[&[0], &gzip(b"one")[..]].concat(), [&gzip(b"one")[..], &[0, 1]].concat()] {
             assert!(read(Members::<_, GzDecoder<_>>::new(&bytes[..], starts.clone()), &starts).is_err());
         }
-    }
-
-    #[test]
-    fn zstd_windows_above_128_mib_are_unsupported() {
-        let starts = MemberStarts::default();
-        for (log, mib) in [(27, None), (28, Some(256)), (31, Some(2048))] {
-            let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
-            encoder.window_log(log).unwrap();
-            encoder.write_all(b"text").unwrap();
-            let bytes = [zstd::encode_all(&b"first"[..], 1).unwrap(), encoder.finish().unwrap()].concat();
-            let found = read(Frames::new(&bytes[..], starts.clone()).unwrap(), &starts);
-            match mib {
-                None => assert_eq!(found.unwrap().0, b"firsttext"),
-                Some(mib) => {
-                    let error = found.unwrap_err();
-                    assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-                    assert!(error.to_string().contains(&format!("a window of {mib} MiB")), "{error}");
-                }
-            }
-        }
-        // A single segment has no window descriptor: its window is the content.
-        let head = [0x28, 0xb5, 0x2f, 0xfd, 0b1010_0000, 0, 0, 0, 16];
-        assert_eq!(window_bytes(&head), Some(1 << 28));
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub mod walk;
 pub mod warning;
 pub mod webdataset;
 pub mod zip;
+mod zstd_frames;
 
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};

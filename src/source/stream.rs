@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 
-use super::compressed_members::{Frames, MemberStarts, Members, XzStreams};
+use super::compressed_members::{MemberStarts, Members, XzStreams};
 use super::compression::Compression;
 use super::json_array::ArrayLines;
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
 use super::retried;
 use super::zip::{ZipDamage, ZipMember};
+use super::zstd_frames::Frames;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 
