@@ -1,8 +1,10 @@
 """The Python package: which records `BatchSampler` and `Loader` deliver when, on which rank, and after a resume."""
 
+import copy
 import itertools
 import json
 import logging
+import os
 import pickle
 
 import numpy as np
@@ -158,15 +160,52 @@ def test_set_epoch_after_loading_a_state_keeps_the_position(make):
     assert batches(resumed) == epochs[1]
 
 
-def test_a_pickled_source_keeps_its_state(make):
-    whole = batches(make())
+@pytest.mark.parametrize(
+    "duplicate", [lambda source: pickle.loads(pickle.dumps(source)), copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"]
+)
+def test_a_copy_continues_where_the_original_was(make, duplicate):
+    epochs = [batches(source) for source in [make()] for _ in range(3)]
     source = make()
     batches(source, 3)
     state = source.state_dict()
-    again = pickle.loads(pickle.dumps(source))
+    again = duplicate(duplicate(source))
     assert again.state_dict() == state
+    assert batches(again) == epochs[0][3:]
+    assert batches(again) == epochs[1]
+    again = duplicate(source)
+    again.set_epoch(0)
+    assert batches(again) == epochs[0][3:], "as after load_state_dict"
     again.load_state_dict(state)
-    assert batches(again) == whole[3:]
+    assert batches(again) == epochs[0][3:]
+    # A copy made at the end of an epoch, or before the first batch, starts the next one.
+    assert batches(duplicate(again)) == epochs[1]
+    assert batches(duplicate(make())) == epochs[0]
+    again.set_epoch(2)
+    assert batches(duplicate(again)) == epochs[2]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [lambda source: None, len, lambda source: source.state_dict(), lambda source: source.set_epoch(0)],
+    ids=["iter", "len", "state_dict", "set_epoch"],
+)
+def test_a_forked_process_continues_where_its_parent_was(make, first):
+    epochs = [batches(source) for source in [make()] for _ in range(2)]
+    source = make()
+    iterator = iter(source)
+    for _ in range(3):
+        next(iterator)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            first(source)
+            assert batches(source) == epochs[0][3:] and batches(source) == epochs[1]
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert batches(source) == epochs[1], "the parent starts its next epoch"
 
 
 def test_only_the_latest_iterator_continues(make):

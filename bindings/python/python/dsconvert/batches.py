@@ -31,11 +31,11 @@ class Batches(Iterator[Batch]):
         # Started with the first batch, so that a state loaded after the iterator was created still takes effect.
         if self._native is None:
             _check_worker()
+            self._check_process()
             self._native = self._loader._handle()
             self._iteration = self._loader._start_iteration()
         self._loader._check_iteration(self._iteration)
-        if self._process != os.getpid():
-            raise UsageError("this iterator was created before the process forked", remedy="call iter() again")
+        self._check_process()
         batch: Batch | None = self._native.next()
         if batch is None:
             self._is_exhausted = True
@@ -43,6 +43,10 @@ class Batches(Iterator[Batch]):
         if self._may_be_blank:
             self._loader._count_blank_rows(self._native.blank())
         return batch if self._pin is None else self._pin(batch)
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise UsageError("this iterator was created before the process forked", remedy="call iter() again")
 
     def __del__(self) -> None:
         is_current = self._iteration == self._loader._iteration and self._process == os.getpid()

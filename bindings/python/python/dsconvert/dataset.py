@@ -66,7 +66,7 @@ class Split(DatasetProperties, MapDataset):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        del state["_split"]
+        state.pop("_split", None)  # not opened yet in an unpickled split
         state["_process"] = 0
         return state
 

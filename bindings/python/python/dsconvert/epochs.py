@@ -45,7 +45,7 @@ class Epochs(ABC):
         self._started = False
         """Whether an `iter()` has started this epoch, so that the next one starts another epoch."""
         self._resumed = False
-        """Whether a state was loaded, and neither `iter()` nor `set_epoch` followed."""
+        """Whether a state was loaded or inherited, and neither `iter()` nor `set_epoch` followed."""
         self._iteration = 0
         """Number of the current `iter()`."""
 
@@ -72,10 +72,15 @@ class Epochs(ABC):
     def _remaining(self) -> int:
         """Returns the number of batches of this rank that are left in the epoch."""
 
+    @abstractmethod
+    def _enter_process(self) -> None:
+        """Opens what the parent process had opened, if this process was forked."""
+
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next `iter()`: all of it or, directly after `load_state_dict` of a state in that epoch,
         what is left of it, which may be nothing. A loop that starts each epoch with this call can therefore be
         resumed."""
+        self._enter_process()
         if not (self._resumed and epoch == self.epoch):
             self._go_to(epoch)
         self._started = self._resumed = False
@@ -85,8 +90,14 @@ class Epochs(ABC):
         self._started, self._resumed = False, True
         self._iteration += 1
 
+    def _inherited(self) -> dict[str, Any]:
+        """Returns the attributes of a copy that differ from the original. The next `iter()` of a copy, here or in
+        another process, returns the rest of an epoch that has started, as after `load_state_dict`."""
+        return {"_started": False, "_resumed": self._started or self._resumed}
+
     def _start_iteration(self) -> int:
         """Starts an `iter()` and returns its number."""
+        self._enter_process()
         if self._started or (self._resumed and self._remaining() == 0):
             self._go_to(self.epoch + 1)
         self._started, self._resumed = True, False

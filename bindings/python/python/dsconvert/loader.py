@@ -36,8 +36,9 @@ class Loader(Epochs):
     Threads of this process read, decode and assemble batches ahead of the program. Each `for batch in loader` is one
     epoch. A batch is a dictionary of arrays or tensors. `docs/reference/python.md` lists its entries.
 
-    A loader can be pickled. In a forked process, it continues at the same position, with its own threads. The threads
-    start with the first batch and stop when the loop is left early or the loader is released.
+    A loader can be pickled and copied. A copy, and the loader in a forked process, continue with
+    the rest of the epoch, with their own threads. The threads start with the first batch and stop when the loop is left
+    early or the loader is released.
 
     An option that does not apply to the dataset or to the other options raises an error that names it.
 
@@ -235,12 +236,18 @@ class Loader(Epochs):
     def _handle(self) -> _native.Loader:
         if self._native is None or self._process != os.getpid():
             saved = self._saved if self._native is None else self._native.state_of_parent()
+            if self._native is not None:
+                self.__dict__.update(self._inherited())
             self._native = self._open(self._micro_batches, saved)
             self._process = os.getpid()
         return self._native
 
+    def _enter_process(self) -> None:
+        self._handle()
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_saved": self._handle().state(), "_native": None, "_finalizer": None}
+        saved = self._handle().state()
+        return {**self.__dict__, **self._inherited(), "_saved": saved, "_native": None, "_finalizer": None}
 
     def __len__(self) -> int:
         """Returns the exact number of batches of this rank in the epoch, for packed rows, too."""

@@ -28,7 +28,8 @@ class BatchSampler(Epochs):
 
     All options have the defaults of `dsconvert.Loader`, and the batches hold the same records. Each `iter()` is an
     epoch. The first is epoch 0, the epoch that `set_epoch` sets, or the rest of the epoch of a loaded state. Each later
-    one is the next epoch.
+    one is the next epoch. A pickled or copied sampler, and the sampler in a forked process, continue with the rest of the
+    epoch.
 
     Args:
         source: Path of a dataset, a `Dataset`, a `Split`, or the lengths of the records of your own dataset.
@@ -104,6 +105,8 @@ class BatchSampler(Epochs):
         )
         last = last_policy(last, drop_last)
         self._options = given(locals())
+        self._plan: _native.Plan | None
+        self._share: list[int]
         self._plan, self._share = self._open(self._micro_batches)
         self._process = os.getpid()
         self._epoch = 0
@@ -118,15 +121,17 @@ class BatchSampler(Epochs):
 
     def _handle(self) -> _native.Plan:
         if self._process != os.getpid():
+            if self._plan is not None:
+                self.__dict__.update(self._inherited())
             self._plan, self._share = self._open(self._micro_batches)
             self._process = os.getpid()
         return self._plan
 
+    def _enter_process(self) -> None:
+        self._handle()
+
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        del state["_plan"]
-        state["_process"] = 0
-        return state
+        return {**self.__dict__, **self._inherited(), "_plan": None, "_process": 0}
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self._options.items())
