@@ -1,11 +1,13 @@
 //! Python handle for a loader, which assembles batches in the background and returns them as dictionaries of arrays.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use dsconvert::error::{Error, ErrorKind, Result};
 use dsconvert::reader::batch::{Layout, Position};
-use dsconvert::reader::loader::{self, Column, LabelsFor, LoaderState, Next};
+use dsconvert::reader::loader::{self, Column, LabelsFor, LoaderCounts, LoaderState, Next, SavedPlan};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
@@ -19,20 +21,62 @@ use crate::record::ids_buffer;
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Batches of one split for one rank.
+///
+/// Functions of the user may call every method while the loader makes a batch, on the calling thread or on another one.
+/// The methods that return something therefore use `progress` and `counts` only, and the others are refused.
 #[pyclass(frozen, module = "dsconvert._native")]
 #[derive(Debug)]
 pub(crate) struct Loader {
-    state: Mutex<LoaderInner>,
+    /// Locked while a batch is made, which may need the GIL. So threads release the GIL before they lock it.
+    loader: Mutex<loader::Loader>,
+    /// Locked only with the GIL, which is not released in the meantime. So locking never blocks, and a forked process
+    /// never inherits it locked.
+    progress: Mutex<LoaderProgress>,
+    counts: LoaderCounts,
+    /// The labels of packed rows.
+    labels: LabelsFor,
+    finishing: Arc<FinishingThreads>,
+    /// Whether [`Loader::stop`] was called while the loader made a batch.
+    is_stop_requested: AtomicBool,
     as_torch: bool,
 }
 
+/// What a loader has returned.
 #[derive(Debug)]
-struct LoaderInner {
-    loader: loader::Loader,
+struct LoaderProgress {
+    /// State after the returned batches.
+    at: LoaderState,
     /// Information about the last batch, and the state before the first batch of its step.
     last: Option<(BatchInfo, LoaderState)>,
     /// Decoding errors of its blank rows.
     blank: Vec<String>,
+}
+
+/// The threads that are calling functions of the user on batches of one loader.
+#[derive(Debug, Default)]
+struct FinishingThreads(Mutex<Vec<ThreadId>>);
+
+impl FinishingThreads {
+    fn lock(&self) -> MutexGuard<'_, Vec<ThreadId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `function` and counts the current thread as one of the threads.
+    fn during<T>(&self, function: impl FnOnce() -> T) -> T {
+        struct Entry<'a>(&'a FinishingThreads, ThreadId);
+        impl Drop for Entry<'_> {
+            fn drop(&mut self) {
+                self.0.lock().retain(|id| *id != self.1);
+            }
+        }
+        let entry = Entry(self, thread::current().id());
+        self.lock().push(entry.1);
+        function()
+    }
+
+    fn has_current(&self) -> bool {
+        self.lock().contains(&thread::current().id())
+    }
 }
 
 /// Information about a batch beyond its arrays: epoch, step, micro-batch, rows, filler rows, tokens, longest length,
@@ -43,8 +87,99 @@ type BatchInfo = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>, Vec<u64>);
 type TotalsTuple = (u64, u64, u64, Option<u64>);
 
 impl Loader {
-    fn lock(&self) -> MutexGuard<'_, LoaderInner> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the loader. The caller has released the GIL.
+    fn lock(&self) -> MutexGuard<'_, loader::Loader> {
+        self.loader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the progress. The caller holds the GIL and does not release it before the lock.
+    fn progress(&self, _py: Python<'_>) -> MutexGuard<'_, LoaderProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the progress while the loader is locked, so that changes are in the order of those of the loader.
+    fn note(&self, change: impl FnOnce(&mut LoaderProgress)) -> Result<()> {
+        let noted = Python::try_attach(|py| change(&mut self.progress(py)));
+        noted.ok_or_else(|| Error::new(ErrorKind::Internal, "the Python interpreter has shut down"))
+    }
+
+    /// Moves the loader and notes its new state.
+    fn move_to(
+        &self,
+        py: Python<'_>,
+        step: impl FnOnce(&mut loader::Loader) -> Result<()> + Send,
+        note: impl FnOnce(&mut LoaderProgress) + Send,
+    ) -> PyResult<()> {
+        self.check_is_not_finishing()?;
+        py.detach(|| {
+            let mut loader = self.lock();
+            step(&mut loader)?;
+            let at = loader.state();
+            self.note(|progress| {
+                progress.at = at;
+                note(progress);
+            })
+        })
+        .map_err(raise)
+    }
+
+    /// Raises an error in a function of the user that the loader calls, because the loader cannot move before the
+    /// function has returned.
+    fn check_is_not_finishing(&self) -> PyResult<()> {
+        if self.finishing.has_current() {
+            let what =
+                "a transform of a Loader cannot iterate over that Loader, set its epoch or load a state";
+            return Err(raise(
+                Error::usage(what).help("do it between two batches, or create a second Loader"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the next batch, or `NotYet` if it is not ready within [`SIGNAL_INTERVAL`].
+    fn next_within(&self) -> Result<Next> {
+        let mut loader = self.lock();
+        self.stop_if_requested(&mut loader);
+        let before = loader.state();
+        let next = loader.next_within(SIGNAL_INTERVAL);
+        self.stop_if_requested(&mut loader);
+        let next = next?;
+        if let Next::Batch(batch) = &next {
+            let (at, info) = (loader.state(), info_of(batch));
+            let blank = batch.blank_rows().iter().map(|row| row.error.to_string()).collect();
+            self.note(|progress| {
+                let start = match progress.last.take() {
+                    Some((last, start)) if (last.0, last.1) == (info.0, info.1) => start,
+                    _ => before,
+                };
+                *progress = LoaderProgress { at, last: Some((info, start)), blank };
+            })?;
+        }
+        Ok(next)
+    }
+
+    fn stop_if_requested(&self, loader: &mut loader::Loader) {
+        if self.is_stop_requested.swap(false, Ordering::Relaxed) {
+            loader.stop();
+        }
+    }
+
+    fn totals_of(&self, epoch: u64, step: u64, start: &LoaderState) -> Result<Option<TotalsTuple>> {
+        if let Some(plan) = self.counts.batch_plan() {
+            let totals = plan.totals(Position { epoch, step })?;
+            return Ok(Some((totals.records, totals.tokens, totals.padded_tokens, None)));
+        }
+        let (Some(plan), SavedPlan::Packed(start)) = (self.counts.pack_plan(), &start.plan) else {
+            return Ok(None);
+        };
+        let Some((step, _)) = plan.steps(start)?.next().transpose()? else { return Ok(None) };
+        let rows = step.rows.len() as u64;
+        let padded = rows.saturating_mul(plan.options().seq_len);
+        let labels = match self.labels {
+            LabelsFor::NextToken => step.labels(),
+            LabelsFor::HuggingFace => step.tokens_after_first(),
+        };
+        Ok(Some((rows, step.tokens(), padded, Some(labels))))
     }
 }
 
@@ -65,24 +200,38 @@ impl Loader {
         assemble: bool,
     ) -> PyResult<Self> {
         let split = split.get().inner().clone();
+        let finishing = Arc::new(FinishingThreads::default());
+        let threads = Arc::clone(&finishing);
         let loader = py.detach(|| {
             let (rank, world_size, replication) = layout;
             let layout = Layout::replicated(rank, world_size, replication)?;
             let options = loader_options(options, layout, &split, assemble)?;
             let loader = loader::Loader::new(split, options)?;
             Ok(match finish {
-                Some(finish) => loader.finish_with(Arc::new(move |batch| finished(batch, &finish, as_torch))),
+                Some(finish) => loader.finish_with(Arc::new(move |batch| {
+                    threads.during(|| finished(batch, &finish, as_torch))
+                })),
                 None => loader,
             })
         });
-        let state = LoaderInner { loader: loader.map_err(raise)?, last: None, blank: Vec::new() };
-        Ok(Self { state: Mutex::new(state), as_torch })
+        let loader = loader.map_err(raise)?;
+        let progress = LoaderProgress { at: loader.state(), last: None, blank: Vec::new() };
+        Ok(Self {
+            counts: loader.counts().clone(),
+            labels: loader.options().text.labels_in(true),
+            loader: Mutex::new(loader),
+            progress: Mutex::new(progress),
+            finishing,
+            is_stop_requested: AtomicBool::new(false),
+            as_torch,
+        })
     }
 
     /// Returns the next batch, or `None` at the end of the epoch.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.check_is_not_finishing()?;
         loop {
-            match py.detach(|| self.lock().next()).map_err(raise)? {
+            match py.detach(|| self.next_within()).map_err(raise)? {
                 Next::Batch(mut batch) => {
                     if let Some(Ok(made)) = batch.take_attached().map(|made| made.downcast::<Py<PyAny>>()) {
                         return Ok(Some(made.into_bound(py)));
@@ -97,83 +246,84 @@ impl Loader {
 
     /// Returns the number of batches per epoch.
     fn len(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.lock().loader.len()).map_err(raise)
+        let epoch = self.epoch(py);
+        py.detach(|| self.counts.batches(epoch)).map_err(raise)
     }
 
     /// Returns the number of batches left in the epoch.
     fn remaining(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.lock().loader.remaining()).map_err(raise)
+        let at = self.progress(py).at.clone();
+        py.detach(|| self.counts.remaining(&at)).map_err(raise)
     }
 
     /// Returns the number of global steps per epoch.
     fn steps(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.lock().loader.steps()).map_err(raise)
+        let epoch = self.epoch(py);
+        py.detach(|| self.counts.steps(epoch)).map_err(raise)
     }
 
     /// Micro-batches per global step, over all ranks.
     #[getter]
     fn micro_batches(&self) -> u64 {
-        self.lock().loader.micro_batches()
+        self.counts.micro_batches()
     }
 
     #[getter]
-    fn epoch(&self) -> u64 {
-        self.lock().loader.epoch()
+    fn epoch(&self, py: Python<'_>) -> u64 {
+        self.progress(py).at.epoch()
     }
 
     /// Goes to the start of an epoch.
     fn set_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
-        py.detach(|| self.lock().loader.set_epoch(epoch)).map_err(raise)
+        self.move_to(py, |loader| loader.set_epoch(epoch), |_| ())
     }
 
     /// Returns the state after the returned batches, as JSON.
-    fn state(&self) -> PyResult<String> {
-        json(&self.lock().loader.state())
-    }
-
-    /// Returns the state in a forked child process. Returns `None` if a thread of the parent held the lock at the fork,
-    /// because the lock is then never released.
-    fn state_of_parent(&self) -> PyResult<Option<String>> {
-        self.state.try_lock().ok().map(|state| json(&state.loader.state())).transpose()
+    fn state(&self, py: Python<'_>) -> PyResult<String> {
+        let at = &self.progress(py).at;
+        serde_json::to_string(at).map_err(|e| raise(Error::not_serialized("the state", e)))
     }
 
     /// Stops the threads and drops the batches they have prepared.
     fn stop(&self, py: Python<'_>) {
-        py.detach(|| self.lock().loader.stop());
+        if self.finishing.has_current() {
+            // A function of the user, or a garbage collection while it runs, has released an iterator or the loader.
+            self.is_stop_requested.store(true, Ordering::Relaxed);
+        } else {
+            py.detach(|| self.lock().stop());
+        }
     }
 
     /// Goes to the position of a saved state.
     fn restore(&self, py: Python<'_>, state: &str) -> PyResult<()> {
         let state: LoaderState = serde_json::from_str(state)
             .map_err(|e| raise(Error::usage("this is not the state of a loader").caused_by(e)))?;
-        py.detach(|| {
-            let mut inner = self.lock();
-            inner.last = None;
-            inner.loader.restore(&state)
-        })
-        .map_err(raise)
+        self.move_to(py, |loader| loader.restore(&state), |progress| progress.last = None)
     }
 
     /// Returns information about the last batch.
-    fn last(&self) -> Option<BatchInfo> {
-        self.lock().last.as_ref().map(|(info, _)| info.clone())
+    fn last(&self, py: Python<'_>) -> Option<BatchInfo> {
+        self.progress(py).last.as_ref().map(|(info, _)| info.clone())
     }
 
     /// Returns the decoding errors of the blank rows of the last batch, in row order.
-    fn blank(&self) -> Vec<String> {
-        self.lock().blank.clone()
+    fn blank(&self, py: Python<'_>) -> Vec<String> {
+        self.progress(py).blank.clone()
     }
 
     /// Returns the rows, tokens, padded tokens and, when packed, labels of the step of the last batch, over all ranks.
     fn totals(&self, py: Python<'_>) -> PyResult<Option<TotalsTuple>> {
-        py.detach(|| self.lock().totals()).map_err(raise)
+        let step = self.progress(py).last.as_ref().map(|(info, start)| (info.0, info.1, start.clone()));
+        let Some((epoch, step, start)) = step else { return Ok(None) };
+        py.detach(|| self.totals_of(epoch, step, &start)).map_err(raise)
     }
 }
 
 impl Drop for Loader {
     fn drop(&mut self) {
         // Detached, because the loader's threads may be waiting for the GIL, which this thread holds.
-        let _ = Python::try_attach(|py| py.detach(|| self.lock().loader.stop()));
+        let loader = self.loader.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = Python::try_attach(|py| py.detach(|| loader.stop()));
     }
 }
 
@@ -213,47 +363,6 @@ fn info_of(batch: &loader::Batch) -> BatchInfo {
         batch.records().to_vec(),
         batch.blank_rows().iter().map(|row| row.record).collect(),
     )
-}
-
-fn json(state: &LoaderState) -> PyResult<String> {
-    serde_json::to_string(state).map_err(|e| raise(Error::not_serialized("the state", e)))
-}
-
-impl LoaderInner {
-    fn next(&mut self) -> Result<Next> {
-        let before = self.loader.state();
-        let next = self.loader.next_within(SIGNAL_INTERVAL)?;
-        if let Next::Batch(batch) = &next {
-            let id = batch.id();
-            let info = info_of(batch);
-            self.blank = batch.blank_rows().iter().map(|row| row.error.to_string()).collect();
-            let start = match self.last.take() {
-                Some((last, start)) if (last.0, last.1) == (id.epoch, id.step) => start,
-                _ => before,
-            };
-            self.last = Some((info, start));
-        }
-        Ok(next)
-    }
-
-    fn totals(&self) -> Result<Option<TotalsTuple>> {
-        let Some(((epoch, step, ..), start)) = &self.last else { return Ok(None) };
-        if let Some(plan) = self.loader.batch_plan() {
-            let totals = plan.totals(Position { epoch: *epoch, step: *step })?;
-            return Ok(Some((totals.records, totals.tokens, totals.padded_tokens, None)));
-        }
-        let (Some(plan), loader::SavedPlan::Packed(start)) = (self.loader.pack_plan(), &start.plan) else {
-            return Ok(None);
-        };
-        let Some((step, _)) = plan.steps(start)?.next().transpose()? else { return Ok(None) };
-        let rows = step.rows.len() as u64;
-        let padded = rows.saturating_mul(plan.options().seq_len);
-        let labels = match self.loader.options().text.labels_in(true) {
-            LabelsFor::NextToken => step.labels(),
-            LabelsFor::HuggingFace => step.tokens_after_first(),
-        };
-        Ok(Some((rows, step.tokens(), padded, Some(labels))))
-    }
 }
 
 /// Returns the columns as a dictionary of arrays or tensors.

@@ -235,7 +235,7 @@ class Loader(Epochs):
 
     def _handle(self) -> _native.Loader:
         if self._native is None or self._process != os.getpid():
-            saved = self._saved if self._native is None else self._native.state_of_parent()
+            saved = self._saved if self._native is None else self._native.state()
             if self._native is not None:
                 self.__dict__.update(self._inherited())
             self._native = self._open(self._micro_batches, saved)

@@ -195,7 +195,9 @@ impl Drop for BatchEngine {
         self.shared.stop.store(true, Ordering::Relaxed);
         drop(queue);
         self.shared.room.notify_all();
-        for thread in std::mem::take(&mut self.threads) {
+        // A finisher may drop the loader. Its thread cannot wait for itself; it ends after its batch.
+        let own = std::thread::current().id();
+        for thread in std::mem::take(&mut self.threads).into_iter().filter(|t| t.thread().id() != own) {
             // A panic was caught and reported where it happened.
             let _ = thread.join();
         }

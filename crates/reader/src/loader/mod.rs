@@ -33,6 +33,7 @@ mod assemble;
 #[cfg(feature = "decode")]
 mod augment;
 mod batch;
+mod counts;
 mod element;
 mod engine;
 mod fields;
@@ -48,11 +49,12 @@ mod stored;
 mod tests;
 mod text;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
+pub use counts::LoaderCounts;
 pub use element::{DType, Element};
 pub use options::{
     Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageLayout, ImageOptions, LabelsFor,
@@ -97,8 +99,7 @@ pub enum Next {
 pub struct Loader {
     split: Split,
     options: LoaderOptions,
-    micro_batches: u64,
-    plan: Arc<LoaderPlan>,
+    counts: LoaderCounts,
     assembler: Arc<Assembler>,
     finisher: Option<Arc<BatchFinisher>>,
     /// State after the last batch that was returned.
@@ -108,8 +109,6 @@ pub struct Loader {
     /// Whether `at` was just restored, so that [`Loader::set_epoch`] to its epoch changes nothing.
     restored: bool,
     engine: Option<BatchEngine>,
-    /// The epoch whose steps were last counted, and their number.
-    steps: Mutex<Option<(u64, u64)>>,
 }
 
 impl Loader {
@@ -129,18 +128,17 @@ impl Loader {
         options.layout.share(micro_batches).map(drop)?;
         let assembler = Arc::new(Assembler::new(&split, &options)?);
         let at = plan.start(0)?;
+        let counts = LoaderCounts::new(plan, micro_batches, options.layout.world_size());
         Ok(Self {
             split,
             options,
-            micro_batches,
-            plan,
+            counts,
             assembler,
             finisher: None,
             at,
             blank_rows: 0,
             restored: false,
             engine: None,
-            steps: Mutex::new(None),
         })
     }
 
@@ -190,7 +188,7 @@ impl Loader {
         let engine = match &mut self.engine {
             Some(engine) => engine,
             none => {
-                let (assembler, plan) = (Arc::clone(&self.assembler), Arc::clone(&self.plan));
+                let (assembler, plan) = (Arc::clone(&self.assembler), Arc::clone(self.counts.plan()));
                 let (threads, in_flight) = (self.options.threads, self.options.in_flight());
                 let layout = self.options.layout;
                 let (at, finisher) = (self.at.clone(), self.finisher.clone());
@@ -215,8 +213,10 @@ impl Loader {
         self.engine = None;
         let split = self.split.detached();
         std::mem::forget(std::mem::replace(&mut self.split, split));
-        let plan = LoaderPlan::new(&self.split, &self.options, self.micro_batches)?;
-        std::mem::forget(std::mem::replace(&mut self.plan, Arc::new(plan)));
+        let micro_batches = self.micro_batches();
+        let plan = Arc::new(LoaderPlan::new(&self.split, &self.options, micro_batches)?);
+        let counts = LoaderCounts::new(plan, micro_batches, self.options.layout.world_size());
+        std::mem::forget(std::mem::replace(&mut self.counts, counts));
         let assembler = Assembler::new(&self.split, &self.options)?;
         std::mem::forget(std::mem::replace(&mut self.assembler, Arc::new(assembler)));
         Ok(())
@@ -229,7 +229,7 @@ impl Loader {
     ///
     /// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when the indexes were altered.
     pub fn len(&self) -> Result<u64> {
-        Ok(self.steps()? * self.per_step())
+        self.counts.batches(self.epoch())
     }
 
     /// Returns whether an epoch has no batches.
@@ -247,9 +247,7 @@ impl Loader {
     ///
     /// Same as [`Loader::len`].
     pub fn remaining(&self) -> Result<u64> {
-        let turns = self.at.micro_batches_done / self.options.layout.world_size();
-        let done = self.at.step().saturating_mul(self.per_step()).saturating_add(turns);
-        Ok(self.len()?.saturating_sub(done))
+        self.counts.remaining(&self.at)
     }
 
     /// Returns the number of global steps of the current epoch.
@@ -258,19 +256,12 @@ impl Loader {
     ///
     /// Same as [`Loader::len`].
     pub fn steps(&self) -> Result<u64> {
-        let epoch = self.epoch();
-        let mut known = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, steps)) = known.filter(|(of, _)| *of == epoch) {
-            return Ok(steps);
-        }
-        let steps = self.plan.steps(epoch)?;
-        *known = Some((epoch, steps));
-        Ok(steps)
+        self.counts.steps(self.epoch())
     }
 
-    /// Returns the number of micro-batches of this rank per step.
-    fn per_step(&self) -> u64 {
-        self.micro_batches / self.options.layout.world_size()
+    /// Returns the counts of batches, which can be used while the loader is in use.
+    pub fn counts(&self) -> &LoaderCounts {
+        &self.counts
     }
 
     /// Returns the number of rows of this rank that were returned without their image since the loader was created
@@ -294,7 +285,7 @@ impl Loader {
         if self.restored && epoch == self.epoch() {
             return Ok(());
         }
-        let start = self.plan.start(epoch)?;
+        let start = self.counts.plan().start(epoch)?;
         // If it is the next epoch, threads may have started on it.
         let engine = self.engine.take().filter(|_| self.epoch().checked_add(1) == Some(epoch));
         self.go_to(start);
@@ -334,8 +325,8 @@ impl Loader {
     /// seed, set of options or number of micro-batches, or to a step started by an incompatible number of ranks;
     /// `OutOfRange` when there is no such step. After an error, the loader is unchanged.
     pub fn restore(&mut self, state: &LoaderState) -> Result<()> {
-        self.plan.check(state)?;
-        state.turns(self.options.layout, self.micro_batches).map(drop)?;
+        self.counts.plan().check(state)?;
+        state.turns(self.options.layout, self.micro_batches()).map(drop)?;
         self.go_to(state.clone());
         self.restored = true;
         Ok(())
@@ -359,24 +350,18 @@ impl Loader {
 
     /// Returns the number of micro-batches of a global step, over all ranks.
     pub fn micro_batches(&self) -> u64 {
-        self.micro_batches
+        self.counts.micro_batches()
     }
 
     /// Returns the batch plan, which has the content of any step on any rank, for example to normalize a loss. `None`
     /// for packed rows.
     pub fn batch_plan(&self) -> Option<&BatchPlan<Split>> {
-        match &*self.plan {
-            LoaderPlan::Records(plan) => Some(plan),
-            LoaderPlan::Packed(_) => None,
-        }
+        self.counts.batch_plan()
     }
 
     /// Returns the plan of packed rows, or `None` if rows are not packed.
     pub fn pack_plan(&self) -> Option<&PackPlan<Split>> {
-        match &*self.plan {
-            LoaderPlan::Packed(plan) => Some(plan),
-            LoaderPlan::Records(_) => None,
-        }
+        self.counts.pack_plan()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests of order, resume, memory and shutdown.
 
+use std::sync::{Mutex, mpsc};
+
 use dsconvert_dataset::error::ErrorKind;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -491,5 +493,42 @@ fn a_finisher_gets_each_batch_once_and_changes_neither_order_nor_state() {
             assert_eq!(sum, expected.2.iter().sum::<i64>());
         }
         assert!(loader.next_batch().unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_finisher_may_drop_its_loader() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let (give, given) = mpsc::channel::<Loader>();
+    let (done, dropped) = mpsc::channel();
+    let given = Mutex::new(given);
+    let finisher = move |batch: Batch| {
+        if batch.id().step == 1 {
+            drop(given.lock().unwrap().recv());
+            done.send(()).unwrap();
+        }
+        Ok(batch)
+    };
+    let options = options(BatchOptions::new(BatchSize::BatchSize(4)), 2);
+    let mut loader = Loader::new(split, options).unwrap().finish_with(Arc::new(finisher));
+    assert!(loader.next_batch().unwrap().is_some());
+    give.send(loader).unwrap();
+    dropped.recv_timeout(Duration::from_secs(60)).unwrap();
+}
+
+#[test]
+fn a_finisher_may_count_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    for threads in [0, 2] {
+        let plain = Loader::new(split.clone(), options(PackOptions::new(10, 2), threads)).unwrap();
+        let (counts, expected) = (plain.counts().clone(), plain.len().unwrap());
+        let finisher = move |batch: Batch| {
+            assert_eq!(counts.batches(batch.id().epoch).unwrap(), expected);
+            Ok(batch)
+        };
+        let mut loader = plain.finish_with(Arc::new(finisher));
+        assert_eq!(all(&mut loader).len() as u64, expected);
     }
 }
