@@ -1,5 +1,7 @@
 """The Python package: transforms of the user on the threads of a `Loader`."""
 
+import gc
+import itertools
 import os
 import pickle
 import subprocess
@@ -7,6 +9,8 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -341,3 +345,36 @@ def test_a_process_that_is_forked_while_a_thread_waits_for_a_batch_continues_the
         os._exit(0)
     """
     assert run(program, text.path, threads) == "0\n"
+
+
+class Owner:
+    """An object whose method is the transform of its loader."""
+
+    def __init__(self, text, threads, function):
+        self.loader = dsconvert.Loader(text, batch_size=32, num_threads=threads, **{function: self.change})
+
+    def change(self, value):
+        return {"owner": type(self).__name__}
+
+
+def native_threads():
+    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    return sum(name.startswith("dsconvert-") for name in names)
+
+
+@pytest.mark.parametrize("function", ["transform", "batch_transform"])
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("batches", [0, 1, None], ids=["unused", "started", "whole"])
+def test_a_loader_and_the_owner_of_its_transform_are_released(text, function, threads, batches):
+    before = native_threads()
+    owner = Owner(text, threads, function)
+    for batch in itertools.islice(owner.loader, batches):
+        assert batch["owner"] == "Owner" or set(batch["owner"]) == {"Owner"}
+    released = weakref.ref(owner)
+    del owner
+    gc.collect()
+    deadline = time.monotonic() + TIMEOUT
+    while released() is not None and time.monotonic() < deadline:  # a thread may be calling the function
+        time.sleep(0.01)
+        gc.collect()
+    assert released() is None and native_threads() <= before

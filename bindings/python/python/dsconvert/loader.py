@@ -18,7 +18,7 @@ from .errors import UsageError
 from .notebook import table
 from .sampler import Bucket, Oversize, Shuffle
 from .source import Transform
-from .transforms import BatchFinisher, BatchTransform, record_finisher
+from .transforms import BatchFinisher, BatchTransform, WeakFinisher, record_finisher
 
 if TYPE_CHECKING:
     from .torch_dataset import LoaderDataset
@@ -221,8 +221,9 @@ class Loader(Epochs):
 
     def _open(self, micro_batches: int, state: str | None = None) -> _native.Loader:
         options = as_json({**self._options, "micro_batches": micro_batches})
+        finisher = None if self._finisher is None else WeakFinisher(self._finisher)
         native = _native.Loader(
-            self._split._handle(), options, self._layout, self.as_torch, self._finisher, self._assemble
+            self._split._handle(), options, self._layout, self.as_torch, finisher, self._assemble
         )
         if state is not None:
             native.restore(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,23 @@ class BatchFinisher:
         finally:
             current.info = None
         return result
+
+
+class WeakFinisher:
+    """Calls the finisher of a loader as long as it exists.
+
+    The native loader refers to the functions of the user only through this object. If it owned them, a function that
+    refers to the loader, such as a method of its owner, would form a cycle that the garbage collector cannot see.
+    """
+
+    def __init__(self, finisher: BatchFinisher) -> None:
+        self._finisher = weakref.ref(finisher)
+
+    def __call__(self, batch: Batch, info: tuple[Any, ...]) -> Any:
+        finisher = self._finisher()
+        if finisher is None:  # the batch was prefetched and is dropped with the loader
+            raise RuntimeError("the Loader no longer exists")
+        return finisher(batch, info)
 
 
 def record_finisher(
