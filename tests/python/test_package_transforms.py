@@ -347,6 +347,28 @@ def test_a_process_that_is_forked_while_a_thread_waits_for_a_batch_continues_the
     assert run(program, text.path, threads) == "0\n"
 
 
+@pytest.mark.parametrize("failed", [{0}, {3}, {2, 3, 4}])
+@pytest.mark.parametrize("options", [{"seq_len": 128}, {"seq_len": 128, "labels_for": "huggingface"}, {}])
+def test_the_totals_after_a_failed_batch_are_those_of_the_next_step(text, options, failed):
+    def fail(batch):
+        if dsconvert.batch_info().step in failed:
+            raise ValueError
+        return batch
+
+    options = {"batch_size": 4, "seed": 1, "num_threads": 1, "micro_batches": 2, **options}
+    plain = dsconvert.Loader(text, **options)
+    expected = {plain.last.step: plain.totals() for _ in plain}
+    loader = dsconvert.Loader(text, **options, batch_transform=fail)
+    batches, found = iter(loader), {}
+    for _ in range(len(loader)):
+        try:
+            next(batches)
+            found[loader.last.step] = loader.totals()
+        except ValueError:
+            pass
+    assert found == {step: totals for step, totals in expected.items() if step not in failed}
+
+
 class Owner:
     """An object whose method is the transform of its loader."""
 

@@ -6,7 +6,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use dsconvert::error::{Error, ErrorKind, Result};
-use dsconvert::reader::batch::{Layout, Position};
+use dsconvert::reader::batch::{Layout, PackedStep, Position};
 use dsconvert::reader::loader::{self, Column, LabelsFor, LoaderCounts, LoaderState, Next, SavedPlan};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
@@ -46,7 +46,8 @@ pub(crate) struct Loader {
 struct LoaderProgress {
     /// State after the returned batches.
     at: LoaderState,
-    /// Information about the last batch, and the state before the first batch of its step.
+    /// Information about the last batch, and the state before the first batch of its step or, if the batch before that
+    /// failed, before the failed one.
     last: Option<(BatchInfo, LoaderState)>,
     /// Decoding errors of its blank rows.
     blank: Vec<String>,
@@ -172,7 +173,11 @@ impl Loader {
         let (Some(plan), SavedPlan::Packed(start)) = (self.counts.pack_plan(), &start.plan) else {
             return Ok(None);
         };
-        let Some((step, _)) = plan.steps(start)?.next().transpose()? else { return Ok(None) };
+        // Batches that could not be made may lie between the start and the step.
+        let is_before = |next: &Result<(PackedStep, _)>| matches!(next, Ok((next, _)) if next.step < step);
+        let Some((step, _)) = plan.steps(start)?.find(|next| !is_before(next)).transpose()? else {
+            return Ok(None);
+        };
         let rows = step.rows.len() as u64;
         let padded = rows.saturating_mul(plan.options().seq_len);
         let labels = match self.labels {
