@@ -110,7 +110,8 @@ def test_the_help_states_the_definition(kind, name):
     in_signature = inspect.signature(kind).parameters[name].default
     assert in_signature is None or in_signature == default
     missing = {word for word in re.findall(r'"\w+"', allowed) if f"`{word}`" not in explanation}
-    assert missing == ({'"pad"'} if (kind, name) == (dsconvert.BatchSampler, "last") else set()), explanation
+    refused = {"last": {'"pad"'}, "oversize": {'"truncate"'}}.get(name, set()) if kind is dsconvert.BatchSampler else set()
+    assert missing == refused, explanation
     # The most specific condition comes last.
     starts = [
         re.sub(pattern, start, reason)
@@ -127,7 +128,9 @@ def test_the_help_states_the_definition(kind, name):
 def test_loaders_and_samplers_are_explained_in_the_same_words():
     loader, sampler = map(help_of, CLASSES)
     differ = {name for name in sampler if sampler[name] != loader[name]}
-    assert differ == {"source", "split", "batch_size", "max_tokens_unpadded", "seed", "last", "pad_to_multiple_of"}
+    assert differ == {
+        "source", "split", "batch_size", "max_tokens_unpadded", "seed", "oversize", "last", "pad_to_multiple_of",
+    }
 
 
 def test_the_reference_has_the_options_with_their_defaults():

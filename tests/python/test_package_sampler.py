@@ -30,7 +30,7 @@ def make(request, corpus_in):
     path = corpus_in("arrow").path
 
     def make(**options):
-        options = {"max_tokens": 4096, "oversize": "truncate", "seed": 3, **options}
+        options = {"max_tokens": 4096, "oversize": "alone", "seed": 3, **options}
         if request.param == "sampler":
             return dsconvert.BatchSampler(path, **options)
         return dsconvert.Loader(path, fields=["lengths"], num_threads=2, **options)
@@ -48,11 +48,11 @@ def batches(source, limit=None):
 
 def test_a_sampler_gives_the_batches_of_a_loader(corpus_in):
     for options in (
-        {"max_tokens": 4096, "oversize": "truncate"},
+        {"max_tokens": 4096, "oversize": "alone"},
         {"max_tokens": 4096, "oversize": "drop", "bucket": "geometric", "boundary_ratio": 1.3, "longest_first": True},
         {"batch_size": 7, "bucket": "windows", "window_steps": 3, "shuffle": "block", "block_records": 16},
         {"batch_size": 7, "bucket": [64, 256], "pad_to_multiple_of": 8, "last": "wrap"},
-        {"max_tokens_unpadded": 5000, "oversize": "truncate", "max_waste": 0.1},
+        {"max_tokens_unpadded": 5000, "oversize": "alone", "max_waste": 0.1},
         {"batch_size": 7, "shuffle": False, "drop_last": True},
     ):
         path = corpus_in("arrow").path
@@ -316,7 +316,7 @@ def test_the_totals_of_a_step_are_known_on_every_rank(make, corpus_in):
         totals = source.totals() if isinstance(source, dsconvert.Loader) else source.totals(step=1)
         assert totals.rows == len(second) and totals.labels is None
         assert totals.tokens <= totals.padded_tokens <= 4 * 4096
-        assert totals.tokens == np.minimum(lengths[second], 4096).sum()
+        assert totals.tokens == lengths[second].sum()
 
 
 def test_a_sampler_can_be_made_from_lengths():
@@ -330,6 +330,18 @@ def test_a_sampler_can_be_made_from_lengths():
     assert batches(pickle.loads(pickle.dumps(dsconvert.BatchSampler(lengths, max_tokens=1000, seed=1)))) == given
     with pytest.raises(dsconvert.UsageError, match="pad"):
         dsconvert.BatchSampler(lengths, batch_size=3, last="pad")
+
+
+def test_a_sampler_cannot_cut_records(corpus_in):
+    train = dsconvert.open(corpus_in("arrow").path, "train")
+    for source in (train, train.path, [5000, 3]):
+        with pytest.raises(dsconvert.UsageError, match="^oversize='truncate' does not apply") as caught:
+            dsconvert.BatchSampler(source, max_tokens=4096, oversize="truncate")
+        assert "np.minimum" in caught.value.remedy
+    options = {"max_tokens": 4096, "seed": 3}
+    cut = batches(dsconvert.BatchSampler(np.minimum(train.lengths(), 4096), **options))
+    assert max(len(batch) * min(train.lengths()[batch].max(), 4096) for batch in cut) <= 4096
+    assert sorted(sum(cut, [])) == list(range(len(train)))
 
 
 def test_a_split_refuses_the_name_of_another(corpus_in):

@@ -141,7 +141,7 @@ def test_accelerate_prepares_a_data_loader_over_a_split(train):
     import accelerate
 
     accelerator = accelerate.Accelerator(cpu=True)
-    sampler = dsconvert.BatchSampler(train, max_tokens=2048, oversize="truncate", seed=1, rank=0, world_size=1)
+    sampler = dsconvert.BatchSampler(train, max_tokens=2048, oversize="alone", seed=1, rank=0, world_size=1)
     expected = [train[batch] for batch in sampler]
     sampler.set_epoch(0)
     loader = accelerator.prepare(DataLoader(train, batch_sampler=sampler, collate_fn=list))

@@ -110,7 +110,39 @@ def test_values_of_several_shapes_are_lists_and_tensors_are_stacked(text):
     assert isinstance(batch["ids"], list) and batch["ids"][0].ndim == 1
     assert batch["first"].dtype == torch.int64 and batch["first"].shape == (loader.last.rows,)
     assert batch["pair"].dtype == torch.float32 and batch["pair"].shape == (loader.last.rows, 2)
-    assert batch["first"].tolist() == [text.length(record) for record in loader.last.records]
+    assert batch["first"].tolist() == [min(text.length(record), 4096) for record in loader.last.records]
+
+
+@pytest.mark.parametrize("options", [{"max_tokens": 1001, "pad_to_multiple_of": 8}, {"max_tokens_unpadded": 1001}])
+@pytest.mark.parametrize("fields", [None, ["input_ids"], ["length", "key"]])
+def test_a_transform_gets_truncated_records(text, options, fields):
+    options = {"oversize": "truncate", "seed": 2, "num_threads": 2, **options}
+    loader = dsconvert.Loader(text, **options, transform=lambda record: {"record": record}, fields=fields)
+    plain = dsconvert.Loader(text, **options, fields=["lengths"])
+    longest = 0
+    for batch, expected in zip(loader, plain, strict=True):
+        for record, length, ordinal in zip(batch["record"], expected["lengths"].tolist(), loader.last.records, strict=True):
+            stored = text[ordinal]
+            assert fields is None or set(record) == set(fields)
+            assert record.get("length", length) == length
+            assert "input_ids" not in record or np.array_equal(record["input_ids"], stored["input_ids"][:length])
+            longest = max(longest, length)
+    assert longest == (1000 if "max_tokens" in options else 1001) < text.lengths().max()
+
+
+def test_a_transform_gets_truncated_rows_that_are_packed_on_disk(command, tmp_path):
+    command(
+        "text", "fixtures/corpus", "--tokenizer", "fixtures/tokenizers/bpe.json", "--pack", 64, "--out", tmp_path / "packed"
+    )
+    loader = dsconvert.Loader(
+        tmp_path / "packed", max_tokens_unpadded=40, oversize="truncate", transform=lambda record: {"record": record}
+    )
+    for batch in loader:
+        for record, ordinal in zip(batch["record"], loader.last.records, strict=True):
+            stored = loader.split[ordinal]["cu_seqlens"].tolist()
+            ends, tokens = record["cu_seqlens"].tolist(), min(40, stored[-1])
+            assert len(record["input_ids"]) == record["length"] == ends[-1] == tokens
+            assert ends == [end for end in stored if end < tokens] + [tokens]
 
 
 def test_fields_and_both_transforms_can_be_combined(text):

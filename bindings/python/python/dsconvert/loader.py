@@ -215,6 +215,11 @@ class Loader(Epochs):
         self._finalizer: weakref.finalize[..., Loader] | None = None
         """Stops the threads that run user functions, before the interpreter exits."""
         self._native: _native.Loader | None = self._open(self._micro_batches)
+        budget = max_tokens_unpadded if max_tokens is None else max_tokens
+        if self._finisher is not None and budget is not None and oversize == "truncate" and self._split.kind == "text":
+            # The options are valid, because the native loader exists.
+            multiple = pad_to_multiple_of or 1
+            self._finisher.max_length = budget // multiple * multiple
         self._process = os.getpid()
         self._saved: str | None = None
         """State that the next native loader continues from, while there is none."""

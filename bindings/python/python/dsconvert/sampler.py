@@ -52,7 +52,8 @@ class BatchSampler(Epochs):
         longest_first: `True`: the largest batch comes first, so that an out-of-memory error occurs at once.
             Default: `False`.
         oversize: With a token budget: records that exceed it by themselves. `"error"` rejects them, `"drop"` leaves
-            them out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
+            them out, `"alone"` makes a batch of each. If your code cuts records, pass the lengths that it cuts to as
+            `source`. Default: `"error"`.
         last: Records that do not fill the last step: `"short"` makes smaller batches, `"drop"` leaves them out, `"wrap"`
             repeats records. Default: `"short"`.
         drop_last: `True` is the same as `last="drop"`, `False` as `last="short"`. Default: `None`, and
@@ -98,6 +99,12 @@ class BatchSampler(Epochs):
         super().__init__(layout(rank, world_size, replication), micro_batches)
         if last == "pad":
             raise UsageError("last='pad' does not apply: a list of ordinals cannot have rows without a record")
+        if oversize == "truncate":
+            raise UsageError(
+                "oversize='truncate' does not apply: a BatchSampler returns ordinals and cannot cut records",
+                remedy="use 'drop' or 'alone'; or cut the records yourself and pass the lengths that remain, "
+                "such as np.minimum(split.lengths(), max_tokens)",
+            )
         self._source: Split | list[int] = (
             split_of(source, split)
             if isinstance(source, (str, os.PathLike, Dataset, Split))
@@ -120,7 +127,7 @@ class BatchSampler(Epochs):
         return _native.Plan(source, as_json({**self._options, "micro_batches": micro_batches})), share
 
     def _handle(self) -> _native.Plan:
-        if self._process != os.getpid():
+        if self._plan is None or self._process != os.getpid():
             if self._plan is not None:
                 self.__dict__.update(self._inherited())
             self._plan, self._share = self._open(self._micro_batches)

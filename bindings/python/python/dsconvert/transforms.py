@@ -12,7 +12,7 @@ import numpy as np
 from .batch_info import Batch, BatchInfo, current
 from .dataset import Split
 from .errors import UsageError
-from .source import Transform
+from .source import Record, Transform
 
 BatchTransform = Callable[[Batch], Any]
 
@@ -28,6 +28,8 @@ class BatchFinisher:
         as_torch: bool,
     ) -> None:
         self._split = split
+        self.max_length: int | None = None
+        """Number of tokens that records of text are cut to."""
         self._transform = transform
         self._batch_transform = batch_transform
         self._as_torch = as_torch
@@ -38,6 +40,8 @@ class BatchFinisher:
         try:
             if self._split is not None and self._transform is not None:
                 records = self._split.__getitems__(current.info.records)
+                if self.max_length is not None:
+                    records = [truncated(record, self.max_length) for record in records]
                 result = collate(list(map(self._transform, records)), self._as_torch)
             if self._batch_transform is not None:
                 result = self._batch_transform(result)
@@ -80,6 +84,19 @@ def record_finisher(
     decode = decode and split.kind == "images"
     records = Split(split._source, split.name, fields=split._fields if fields is None else fields, decode=decode)
     return BatchFinisher(records, transform, batch_transform, as_torch)
+
+
+def truncated(record: Record, length: int) -> Record:
+    """Returns a record of text with at most its first `length` tokens."""
+    cut = dict(record)
+    if "input_ids" in cut:
+        cut["input_ids"] = cut["input_ids"][:length]
+    if "length" in cut:
+        cut["length"] = min(cut["length"], length)
+    ends = cut.get("cu_seqlens")
+    if ends is not None and len(ends) and ends[-1] > length:  # rows that are packed on disk
+        cut["cu_seqlens"] = np.append(ends[ends < length], ends.dtype.type(length))
+    return cut
 
 
 def collate(records: Sequence[Any], as_torch: bool) -> Batch:
