@@ -57,21 +57,25 @@ def test_batches_are_those_of_a_batch_sampler(text, start):
     assert list(loader) != expected and sampler.epoch == 1
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_one_worker_may_run_a_loader(text, start):
+def test_a_data_loader_may_wrap_a_loader(text):
     loader = dsconvert.Loader(text, batch_size=16, num_threads=2, seed=1, as_torch=True)
-    expected = [batch["input_ids"].clone() for batch in loader]
+    expected = [[batch["input_ids"].clone() for batch in loader] for _ in range(2)]
     loader.set_epoch(0)
-    wrapped = DataLoader(loader.as_dataset(), batch_size=None, num_workers=1, multiprocessing_context=start)
-    assert len(wrapped) == len(expected)
-    given = [batch["input_ids"] for batch in wrapped]
-    assert all(map(torch.equal, given, expected)) and len(given) == len(expected)
+    wrapped = DataLoader(loader.as_dataset(), batch_size=None)
+    for epoch in range(2):
+        assert len(wrapped) == len(expected[epoch])
+        given = [batch["input_ids"] for batch in wrapped]
+        assert all(map(torch.equal, given, expected[epoch])) and len(given) == len(expected[epoch])
+        assert loader.epoch == epoch
 
 
-def test_two_workers_are_refused_because_they_would_repeat_every_batch(text):
+@pytest.mark.parametrize(("start", "workers"), [("fork", 1), ("fork", 2), ("spawn", 1)])
+def test_workers_are_refused_because_they_would_repeat_every_batch(text, start, workers):
     loader = dsconvert.Loader(text, batch_size=16)
-    with pytest.raises(dsconvert.UsageError, match="num_workers"):
-        list(DataLoader(loader.as_dataset(), batch_size=None, num_workers=2, multiprocessing_context="fork"))
+    wrapped = DataLoader(loader.as_dataset(), batch_size=None, num_workers=workers, multiprocessing_context=start)
+    with pytest.raises(dsconvert.UsageError, match="workers of a DataLoader.*") as caught:
+        list(wrapped)
+    assert "num_workers=0" in str(caught.value)
 
 
 def test_tensors_equal_the_arrays_and_keep_their_memory(text, photos_in):

@@ -80,13 +80,14 @@ class TrainerEpoch:
 
 
 def _check_worker() -> None:
-    """Raises an error in one of several worker processes, each of which would return every batch."""
+    """Raises an error in a worker process. Each would return all batches. `DataLoader` starts new ones for each epoch,
+    with copies of a loader that stays where it is."""
     if "torch.utils.data" not in sys.modules:
         return
     worker = sys.modules["torch.utils.data"].get_worker_info()
-    if worker is not None and worker.num_workers > 1:
+    if worker is not None:
         raise UsageError(
-            f"{worker.num_workers} workers would each return all batches",
+            "a Loader cannot run in the workers of a DataLoader: each would return all batches, of the same epoch every time",
             remedy="use num_workers=0: a Loader has its own threads",
         )
 

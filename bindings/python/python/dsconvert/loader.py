@@ -345,7 +345,7 @@ class Loader(Epochs):
 
     def as_dataset(self) -> LoaderDataset:
         """Returns the loader as a torch `IterableDataset`, for `DataLoader(…, batch_size=None)` and similar
-        loaders. It needs no worker processes, and raises an error with more than one."""
+        loaders. It needs no worker processes, and raises an error in one."""
         from .torch_dataset import LoaderDataset
 
         return LoaderDataset(self)
