@@ -218,6 +218,37 @@ def test_only_the_latest_iterator_continues(make):
     next(second)
 
 
+def test_set_epoch_ends_the_current_iterator(make):
+    source = make()
+    epochs = [batches(other) for other in [make()] for _ in range(3)]
+    for epoch in (1, 0, 0, 2):
+        iterator = iter(source)
+        next(iterator)
+        source.set_epoch(epoch)
+        with pytest.raises(dsconvert.UsageError, match="the epoch was set"):
+            next(iterator)
+        del iterator
+        assert batches(source) == epochs[epoch]
+
+
+def test_set_epoch_may_be_called_several_times_after_loading_a_state(make):
+    epochs = [batches(other) for other in [make()] for _ in range(2)]
+    for done in (4, len(epochs[0])):
+        source = make()
+        batches(source, done)
+        state = source.state_dict()
+        resumed = make()
+        resumed.load_state_dict(state)
+        for _ in range(3):
+            resumed.set_epoch(0)
+        assert batches(resumed) == epochs[0][done:]
+        assert batches(resumed) == epochs[1]
+        resumed.load_state_dict(state)
+        resumed.set_epoch(1)
+        resumed.set_epoch(0)
+        assert batches(resumed) == epochs[0], "after another epoch was set, the position is that of the epoch"
+
+
 def test_states_of_other_sources_are_refused(make, corpus_in):
     state = make().state_dict()
     for other in (make(seed=4), make(max_tokens=5000), make(split="validation"), make(micro_batches=2)):

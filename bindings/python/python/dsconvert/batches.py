@@ -75,7 +75,7 @@ class TrainerEpoch:
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the loader, unless it has started or already has an epoch or a state."""
-        if self._loader._iteration == 0 and self._loader.epoch == 0:
+        if not self._loader._is_used and self._loader.epoch == 0:
             self._loader.set_epoch(epoch)
 
 

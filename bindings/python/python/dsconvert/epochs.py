@@ -45,9 +45,13 @@ class Epochs(ABC):
         self._started = False
         """Whether an `iter()` has started this epoch, so that the next one starts another epoch."""
         self._resumed = False
-        """Whether a state was loaded or inherited, and neither `iter()` nor `set_epoch` followed."""
+        """Whether a state was loaded or inherited, and neither an `iter()` nor another epoch followed."""
+        self._is_set = False
+        """Whether `set_epoch` has set the epoch of the next `iter()`."""
+        self._is_used = False
+        """Whether an `iter()` was started or a state was loaded before."""
         self._iteration = 0
-        """Number of the current `iter()`."""
+        """Number of the current `iter()`. Counts up when the position changes, which invalidates the iterator."""
 
     @property
     def micro_batches(self) -> int:
@@ -79,15 +83,17 @@ class Epochs(ABC):
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next `iter()`: all of it or, directly after `load_state_dict` of a state in that epoch,
         what is left of it, which may be nothing. A loop that starts each epoch with this call can therefore be
-        resumed."""
+        resumed. The current iterator ends with an error."""
         self._enter_process()
         if not (self._resumed and epoch == self.epoch):
             self._go_to(epoch)
-        self._started = self._resumed = False
+            self._resumed = False
+        self._started, self._is_set = False, True
+        self._iteration += 1
 
     def _loaded(self) -> None:
         """Records that a state was loaded, which invalidates the current iterator."""
-        self._started, self._resumed = False, True
+        self._started, self._resumed, self._is_set, self._is_used = False, True, False, True
         self._iteration += 1
 
     def _inherited(self) -> dict[str, Any]:
@@ -98,9 +104,9 @@ class Epochs(ABC):
     def _start_iteration(self) -> int:
         """Starts an `iter()` and returns its number."""
         self._enter_process()
-        if self._started or (self._resumed and self._remaining() == 0):
+        if self._started or (self._resumed and not self._is_set and self._remaining() == 0):
             self._go_to(self.epoch + 1)
-        self._started, self._resumed = True, False
+        self._started, self._resumed, self._is_set, self._is_used = True, False, False, True
         self._iteration += 1
         return self._iteration
 
@@ -108,7 +114,7 @@ class Epochs(ABC):
         """Raises an error if `iteration` is not the current `iter()`."""
         if iteration != self._iteration:
             raise UsageError(
-                "this iterator is no longer valid: another iter() was started or a state was loaded",
+                "this iterator is no longer valid: another iter() was started, a state was loaded or the epoch was set",
                 remedy="use one iterator at a time, or create a second loader or sampler",
             )
 
