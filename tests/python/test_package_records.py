@@ -218,6 +218,24 @@ def test_lengths_of_an_altered_index_are_an_error(corpus_in, tmp_path):
     assert (unchecked.lengths() != right).sum() == 1
 
 
+def test_a_transform_that_raises_stop_iteration_does_not_end_the_records(corpus_in):
+    train = dsconvert.open(corpus_in("arrow").path, "train", fields=["key"])
+    fifth = train[4]["key"]
+
+    def change(record):
+        return next(iter([])) if record["key"] == fifth else record
+
+    changed = train.with_transform(change)
+    records, seen = iter(changed), 0
+    with pytest.raises(RuntimeError, match="the transform of the dataset raised StopIteration"):
+        for _ in records:
+            seen += 1
+    assert seen == 4 and sum(1 for _ in records) == len(train) - 5
+    for index in (4, slice(3, 6)):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            changed[index]
+
+
 def test_each_failure_has_its_exception_class(corpus_in, tmp_path):
     with pytest.raises(OSError) as caught:
         dsconvert.open(tmp_path / "nothing")

@@ -57,6 +57,14 @@ def test_batches_are_those_of_a_batch_sampler(text, start):
     assert list(loader) != expected and sampler.epoch == 1
 
 
+def test_a_tensor_of_ordinals_gives_a_list_whatever_its_size(text):
+    for ordinals in ([3], [3, 4], []):
+        for index in (ordinals, np.array(ordinals, int), torch.tensor(ordinals, dtype=torch.int64)):
+            assert keys_of(text[index]) == [text[ordinal]["key"] for ordinal in ordinals]
+    for index in (3, np.int64(3), np.array(3), torch.tensor(3)):
+        assert text[index]["key"] == text[[3]][0]["key"]
+
+
 def test_a_data_loader_may_wrap_a_loader(text):
     loader = dsconvert.Loader(text, batch_size=16, num_threads=2, seed=1, as_torch=True)
     expected = [[batch["input_ids"].clone() for batch in loader] for _ in range(2)]

@@ -86,8 +86,11 @@ class Split(DatasetProperties, MapDataset):
         if isinstance(index, slice):
             return self.__getitems__(range(*index.indices(self._length)))
         try:
-            ordinal = operator.index(index)
+            # An array or tensor of one number is a list of ordinals, although `operator.index` may accept it.
+            ordinal = operator.index(index) if getattr(index, "ndim", 0) == 0 else None
         except TypeError:
+            ordinal = None
+        if ordinal is None:
             return self.__getitems__(self._ordinals(index))
         return self._transformed(self._handle().get(self._ordinal(ordinal)))
 
@@ -101,7 +104,13 @@ class Split(DatasetProperties, MapDataset):
         return map(self._transformed, self._handle().records())
 
     def _transformed(self, record: Record) -> Any:
-        return record if self.transform is None else self.transform(record)
+        if self.transform is None:
+            return record
+        try:
+            return self.transform(record)
+        except StopIteration as error:
+            # It would silently end an iteration over the records.
+            raise RuntimeError("the transform of the dataset raised StopIteration") from error
 
     def _ordinal(self, index: int) -> int:
         length = self._length
