@@ -241,7 +241,14 @@ def test_each_failure_has_its_exception_class(corpus_in, tmp_path):
         dsconvert.open(tmp_path / "nothing")
     error = caught.value
     assert isinstance(error, dsconvert.IoError) and error.errno == 2 and error.kind == "io"
+    assert isinstance(error, dsconvert.NotFoundError) and isinstance(error, FileNotFoundError)
     assert error.place.path == str(tmp_path / "nothing")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and again.errno == 2 and again.__notes__ == error.__notes__
+    assert (str(again), again.kind, again.place, again.remedy) == (str(error), "io", error.place, error.remedy)
+    with pytest.raises(dsconvert.IoError) as caught:
+        dsconvert.open(tmp_path)
+    assert pickle.loads(pickle.dumps(caught.value)).errno is None is caught.value.errno
     with pytest.raises(ValueError) as caught:
         dsconvert.open(corpus_in("arrow").path, "tset")
     assert isinstance(caught.value, dsconvert.UsageError) and "train" in caught.value.remedy

@@ -256,6 +256,12 @@ def test_states_of_other_sources_are_refused(make, corpus_in):
         with pytest.raises(dsconvert.UsageError, match="state was saved for"):
             other.load_state_dict(state)
         assert other.state_dict() == before
+        if isinstance(other, dsconvert.Loader):
+            batches(other, 2)
+            before = other.last, other.totals()
+            with pytest.raises(dsconvert.UsageError, match="state was saved for"):
+                other.load_state_dict(state)
+            assert (other.last, other.totals()) == before and None not in before
     for no_state in ({}, {"plan": 3}, {"micro_batches": 2}, {**state, "more": 1}):
         with pytest.raises(dsconvert.UsageError):
             make().load_state_dict(no_state)

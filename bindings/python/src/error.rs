@@ -36,20 +36,25 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
     }
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = MODULE.get_or_try_init(py, || py.import("dsconvert.errors").map(Bound::unbind))?.bind(py);
-    let (kind, class) = names(error.kind());
+    let (kind, mut class) = names(error.kind());
     let place = error.place();
     let path = place.path.as_ref().map(|path| path.to_string_lossy().into_owned());
     let keywords = PyDict::new(py);
     keywords.set_item("kind", kind)?;
     keywords.set_item("place", (path, place.offset, place.shard.as_deref(), place.row))?;
     keywords.set_item("remedy", error.remedy())?;
-    if let (ErrorKind::Io, Some(number)) = (error.kind(), errno(error)) {
-        keywords.set_item("errno", number)?;
+    if let (ErrorKind::Io, Some(cause)) = (error.kind(), system_error(error)) {
+        if let Some(number) = cause.raw_os_error() {
+            keywords.set_item("errno", number)?;
+        }
+        if cause.kind() == io::ErrorKind::NotFound {
+            class = "NotFoundError";
+        }
     }
     module.getattr(class)?.call((error.to_string(),), Some(&keywords))
 }
 
-/// Returns the number of the system error that caused `error`, if there is one.
-fn errno(error: &Error) -> Option<i32> {
-    std::error::Error::source(error)?.downcast_ref::<io::Error>()?.raw_os_error()
+/// Returns the system error that caused `error`, if there is one.
+fn system_error(error: &Error) -> Option<&io::Error> {
+    std::error::Error::source(error)?.downcast_ref::<io::Error>()
 }

@@ -63,6 +63,14 @@ class IoError(Error, OSError):
         if errno is not None:
             self.errno = errno
 
+    def __reduce__(self) -> tuple[type[IoError], tuple[Any, ...], dict[str, Any]]:
+        # `errno` is not in the dictionary of an OSError.
+        return type(self), self.args, {**self.__dict__, "errno": self.errno}
+
+
+class NotFoundError(IoError, FileNotFoundError):
+    """A file or directory does not exist."""
+
 
 class CorruptError(Error):
     """The dataset is damaged: its bytes differ from the ones that were written."""
