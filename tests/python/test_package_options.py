@@ -159,8 +159,6 @@ def test_the_reference_has_the_options_with_their_defaults():
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_option_is_passed_on(text, kind):
     for name in options_of(kind):
-        if name in ("hflip", "micro_batches"):  # Python computes with them
-            continue
         with pytest.raises(dsconvert.UsageError, match=f"^{name} (cannot be|does not apply)"):
             kind(text, **{"batch_size": 4, name: [[]]})
 

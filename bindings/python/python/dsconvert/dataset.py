@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from .arguments import integer
 from .errors import OutOfRangeError, Place, UsageError
 from .notebook import table
 from .source import DatasetProperties, Record, Source, Transform
@@ -401,11 +402,11 @@ def open(
     options = {
         "mmap": mmap,
         "verify_checksums": verify_checksums,
-        "open_shards": open_shards,
-        "read_ahead_bytes": read_ahead_bytes,
+        "open_shards": None if open_shards is None else integer("open_shards", open_shards),
+        "read_ahead_bytes": None if read_ahead_bytes is None else integer("read_ahead_bytes", read_ahead_bytes),
         "cache_dir": None if cache_dir is None else os.path.abspath(os.fspath(cache_dir)),
-        "cache_bytes": cache_bytes,
-        "storage_options": None if storage_options is None else dict(storage_options),
+        "cache_bytes": None if cache_bytes is None else integer("cache_bytes", cache_bytes),
+        "storage_options": None if storage_options is None else _storage_options(storage_options),
     }
     location = os.fspath(path)
     source = Source(location if "://" in location else os.path.abspath(location), options)
@@ -421,6 +422,18 @@ def _names(fields: Sequence[str] | None) -> list[str] | None:
     if isinstance(fields, str):
         raise UsageError(f"fields is {fields!r}, not a list of names", remedy=f"pass fields=[{fields!r}]")
     return None if fields is None else list(fields)
+
+
+def _storage_options(options: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(options, Mapping):
+        raise UsageError(f"storage_options is {type(options).__name__}, not a dictionary of names and values")
+    for name, value in options.items():
+        if not isinstance(name, str):
+            raise UsageError(f"storage_options has the name {name!r}, which is not a string")
+        if not isinstance(value, str):
+            # Not the value, which may be a secret.
+            raise UsageError(f"storage_options[{name!r}] is {type(value).__name__}, not a string")
+    return dict(options)
 
 
 def _count(records: int) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from . import _native
-from .errors import UsageError
+from .arguments import MAX_COUNT, MAX_INTEGER, integer, plain
+from .errors import OutOfRangeError, UsageError
 from .ranks import Layout
 
 State = dict[str, Any]
@@ -41,7 +40,9 @@ class Epochs(ABC):
     def __init__(self, layout: Layout, micro_batches: int | None) -> None:
         self._layout = layout
         self._micro_batches_given = micro_batches is not None
-        self._micro_batches = layout.ranks if micro_batches is None else micro_batches
+        self._micro_batches = (
+            layout.ranks if micro_batches is None else integer("micro_batches", micro_batches, MAX_COUNT)
+        )
         self._started = False
         """Whether an `iter()` has started this epoch, so that the next one starts another epoch."""
         self._resumed = False
@@ -60,8 +61,8 @@ class Epochs(ABC):
 
     def _micro_batches_of(self, state: Mapping[str, Any]) -> int:
         """Returns the micro-batches per step after loading `state`: those of the state, unless the option was given."""
-        saved = _saved_micro_batches(state)
-        return self._micro_batches if saved is None or self._micro_batches_given else saved
+        saved = None if self._micro_batches_given else _saved_micro_batches(state)
+        return self._micro_batches if saved is None else integer("micro_batches of the state", saved, MAX_COUNT)
 
     @property
     @abstractmethod
@@ -84,6 +85,7 @@ class Epochs(ABC):
         """Sets the epoch of the next `iter()`: all of it or, directly after `load_state_dict` of a state in that epoch,
         what is left of it, which may be nothing. A loop that starts each epoch with this call can therefore be
         resumed. The current iterator ends with an error."""
+        epoch = integer("epoch", epoch)
         self._enter_process()
         if not (self._resumed and epoch == self.epoch):
             self._go_to(epoch)
@@ -105,7 +107,10 @@ class Epochs(ABC):
         """Starts an `iter()` and returns its number."""
         self._enter_process()
         if self._started or (self._resumed and not self._is_set and self._remaining() == 0):
-            self._go_to(self.epoch + 1)
+            epoch = self.epoch
+            if epoch == MAX_INTEGER:
+                raise OutOfRangeError(f"there is no epoch after {epoch}")
+            self._go_to(epoch + 1)
         self._started, self._resumed, self._is_set, self._is_used = True, False, False, True
         self._iteration += 1
         return self._iteration
@@ -119,24 +124,9 @@ class Epochs(ABC):
             )
 
 
-def as_json(value: Any) -> str:
-    """Formats options or a state as JSON. Their numbers may be scalars or arrays of numpy or torch."""
-    return json.dumps(value, default=_json_value)
-
-
-def _json_value(value: Any) -> Any:
-    try:
-        return operator.index(value)
-    except TypeError:
-        pass
-    if hasattr(value, "tolist"):  # arrays
-        return value.tolist()
-    return float(value)
-
-
 def given(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options that the caller passed, from `arguments`, the `locals()` of a constructor."""
-    return {name: arguments[name] for name in OPTIONS if arguments.get(name) is not None}
+    return {name: plain(name, arguments[name]) for name in OPTIONS if arguments.get(name) is not None}
 
 
 def last_policy(last: Last | None, drop_last: bool | None) -> Last | None:

@@ -8,12 +8,15 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from . import _native, ranks
+from .arguments import state_as_json
 from .batch_info import Batch, BatchInfo
 from .batches import Batches, TrainerEpoch, can_pin_memory
 from .batches import pin_memory as pin_memory_of
 from .dataset import Dataset, Split, split_of
-from .epochs import Epochs, Last, State, StepTotals, as_json, given, last_policy
+from .epochs import Epochs, Last, State, StepTotals, given, last_policy
 from .errors import UsageError
 from .notebook import table
 from .sampler import Bucket, Oversize, Shuffle
@@ -195,7 +198,8 @@ class Loader(Epochs):
             if function is not None and not callable(function):
                 raise UsageError(f"{name} is {function!r}, not a function")
         last = last_policy(last, drop_last)
-        hflip = 0.5 if hflip is True else float(hflip) if hflip is not None else None
+        if isinstance(hflip, (bool, np.bool_)):
+            hflip = 0.5 if hflip else 0.0
         num_threads = ranks.default_threads() if num_threads is None else num_threads
         self._options = given(locals())
         self._given = {name: value for name, value in self._options.items() if name != "num_threads"}
@@ -225,7 +229,7 @@ class Loader(Epochs):
         """State that the next native loader continues from, while there is none."""
 
     def _open(self, micro_batches: int, state: str | None = None) -> _native.Loader:
-        options = as_json({**self._options, "micro_batches": micro_batches})
+        options = json.dumps({**self._options, "micro_batches": micro_batches})
         finisher = None if self._finisher is None else WeakFinisher(self._finisher)
         native = _native.Loader(
             self._split._handle(), options, self._layout, self.as_torch, finisher, self._assemble
@@ -306,12 +310,13 @@ class Loader(Epochs):
 
         Unless `micro_batches` was given, it is taken from the state.
         """
+        saved = state_as_json(state)
         micro_batches = self._micro_batches_of(state)
         if micro_batches == self._micro_batches:
-            self._handle().restore(as_json(dict(state)))
+            self._handle().restore(saved)
         else:
             self._layout.share(micro_batches)
-            self._native, self._process = self._open(micro_batches, as_json(dict(state))), os.getpid()
+            self._native, self._process = self._open(micro_batches, saved), os.getpid()
             self._micro_batches = micro_batches
         self._loaded()
 

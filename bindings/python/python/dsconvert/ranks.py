@@ -9,6 +9,7 @@ import sys
 from typing import NamedTuple
 
 from ._native import share
+from .arguments import MAX_COUNT, integer
 from .errors import UsageError
 
 logger = logging.getLogger("dsconvert")
@@ -52,10 +53,10 @@ def layout(rank: int | None = None, world_size: int | None = None, replication: 
     if (rank is None) != (world_size is None):
         raise UsageError("give both rank and world_size, or neither")
     if rank is not None and world_size is not None:
-        found, source = (rank, world_size), None
+        found, source = (integer("rank", rank, MAX_COUNT), integer("world_size", world_size, MAX_COUNT)), None
     else:
         found, source = _from_torch() or _from_environment() or ((0, 1), None)
-    chosen = Layout(*found, replication)
+    chosen = Layout(*found, integer("replication", replication, MAX_COUNT))
     # Raises an error for an impossible layout.
     chosen.share(chosen.ranks if replication > 0 else 1)
     if source is not None and chosen not in _said:

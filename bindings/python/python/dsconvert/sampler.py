@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from . import _native
+from .arguments import MAX_INTEGER, integer, state_as_json
 from .dataset import Dataset, Split, split_of
-from .epochs import Epochs, Last, State, StepTotals, as_json, given, last_policy
+from .epochs import Epochs, Last, State, StepTotals, given, last_policy
 from .errors import UsageError
 from .ranks import layout
 
@@ -108,7 +109,7 @@ class BatchSampler(Epochs):
         self._source: Split | list[int] = (
             split_of(source, split)
             if isinstance(source, (str, os.PathLike, Dataset, Split))
-            else np.asarray(source).tolist()
+            else _lengths(source)
         )
         last = last_policy(last, drop_last)
         self._options = given(locals())
@@ -124,7 +125,7 @@ class BatchSampler(Epochs):
         """Opens the plan, and returns it with the micro-batches of each step that belong to this rank."""
         share = self._layout.share(micro_batches)
         source = self._source._handle() if isinstance(self._source, Split) else self._source
-        return _native.Plan(source, as_json({**self._options, "micro_batches": micro_batches})), share
+        return _native.Plan(source, json.dumps({**self._options, "micro_batches": micro_batches})), share
 
     def _handle(self) -> _native.Plan:
         if self._plan is None or self._process != os.getpid():
@@ -184,7 +185,8 @@ class BatchSampler(Epochs):
 
     def totals(self, step: int, epoch: int | None = None) -> StepTotals:
         """Returns the totals of all ranks in a step of the epoch."""
-        return StepTotals(*self._handle().totals(self._epoch if epoch is None else epoch, step))
+        epoch = self._epoch if epoch is None else integer("epoch", epoch)
+        return StepTotals(*self._handle().totals(epoch, integer("step", step)))
 
     def state_dict(self) -> State:
         """Returns the position of the sampler, equal on every rank and to that of a `Loader` with the same options.
@@ -198,11 +200,12 @@ class BatchSampler(Epochs):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to the position of a saved state. The number of ranks may differ from when it was saved."""
+        saved = state_as_json(state)
         plan, share = self._handle(), self._share
         micro_batches = self._micro_batches_of(state)
         if micro_batches != self._micro_batches:
             plan, share = self._open(micro_batches)
-        epoch, step, done = plan.resume(as_json(dict(state)))
+        epoch, step, done = plan.resume(saved)
         if done % self._layout.ranks:
             raise UsageError(
                 f"{done} micro-batches of the unfinished step are done, "
@@ -212,3 +215,25 @@ class BatchSampler(Epochs):
         self._plan, self._share, self._micro_batches = plan, share, micro_batches
         self._epoch, self._done = epoch, step * len(share) + done // self._layout.ranks
         self._loaded()
+
+
+def _lengths(source: Any) -> list[int]:
+    """Returns the lengths of the records of a dataset of the user."""
+    remedy = "pass the lengths as a list or array of integers"
+    try:
+        array = np.asarray(source)
+    except (TypeError, ValueError, OverflowError) as error:  # lists of several lengths, tensors on a GPU
+        raise UsageError(f"source is not a list of lengths: {error}", remedy=remedy) from None
+    if array.ndim == 0:
+        what = f"source is {type(source).__name__}, not a path, a dataset, a split or a list of lengths"
+        raise UsageError(what, remedy=remedy)
+    if array.ndim > 1:
+        raise UsageError(f"source has {array.ndim} dimensions: lengths have one", remedy=remedy)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise UsageError(
+            f"source has values of type {array.dtype}: lengths are integers from 0 to {MAX_INTEGER}", remedy=remedy
+        )
+    if array.size and array.min() < 0:
+        at = int(array.argmin())
+        raise UsageError(f"source has the length {array[at]} at position {at}: lengths cannot be negative")
+    return array.tolist()  # type: ignore[no-any-return]
