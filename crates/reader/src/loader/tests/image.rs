@@ -1,5 +1,7 @@
 //! Tests of images in batches.
 
+use std::sync::{Mutex, PoisonError};
+
 use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::sample::{Record, Value};
 use dsconvert_dataset::schema::Schema;
