@@ -276,3 +276,29 @@ fn lengths_of_an_altered_index_are_errors() {
     let split = open(true);
     assert_eq!((all_lengths(&split).unwrap(), ranks(&split).unwrap(), runs(&split).unwrap()), expected);
 }
+
+/// A file that cannot be read may become readable again, so this is not reported as damage.
+#[test]
+fn failed_reads_are_io_errors_wherever_they_happen() {
+    for format in Format::ALL {
+        let dir = copy(&pristine(format, Kind::Text));
+        let dataset = OpenOptions::new().access(Access::Read).open(dir.path()).unwrap();
+        let shard = dir.path().join(dataset.shards().shards().next().unwrap().path());
+        let whole = std::fs::read(&shard).unwrap();
+        let train = dataset.split("train").unwrap();
+        train.get(0).unwrap();
+        let mut failed = 0;
+        for len in (0..whole.len()).step_by(5) {
+            std::fs::write(&shard, &whole[..len]).unwrap();
+            for result in [train.get(3).map(drop), train.get_many(&[1, 7, 3]).map(drop)] {
+                if let Err(e) = result {
+                    assert_eq!(e.kind(), ErrorKind::Io, "{format}: {len} of {} bytes: {e}", whole.len());
+                    failed += 1;
+                }
+            }
+        }
+        assert!(failed > 0, "{format}");
+        std::fs::write(&shard, &whole).unwrap();
+        assert_eq!(train.get_many(&[1, 7, 3]).unwrap().len(), 3, "{format}");
+    }
+}

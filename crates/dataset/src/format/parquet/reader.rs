@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{
@@ -19,13 +19,13 @@ use ::parquet::file::reader::{ChunkReader, Length};
 use bytes::Bytes;
 
 use super::guard;
-use crate::error::{Error, Result, chain_until_error};
+use crate::error::{Error, ErrorKind, Result, chain_until_error};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
 use crate::format::rows::DecodedRows;
 use crate::format::{Placed, Scan, ShardReader};
 use crate::sample::{Record, Value};
 use crate::schema::Schema;
-use crate::storage::Blob;
+use crate::storage::{Blob, briefly};
 
 /// Maximum rows per decoded batch.
 const BATCH_ROWS: usize = 1024;
@@ -75,15 +75,15 @@ impl Reader {
         let (file, ranges_to_check) = (self.file(), ranges.as_deref());
         let dictionary =
             guard::check_pages(&self.blob, file, group, ranges_to_check, &columns.mask, &self.checked)
-                .map_err(|e| self.damaged(group, e))?;
+                .map_err(|e| if is_damage(&e) { self.damaged(group, e) } else { e })?;
         let batch_rows = (BATCH_BYTES / dictionary.max(1)).clamp(1, BATCH_ROWS as u64) as usize;
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
-            BlobChunks(self.blob.clone()),
-            self.metadata.clone(),
-        )
-        .with_row_groups(vec![group])
-        .with_projection(columns.mask.clone())
-        .with_batch_size(batch_rows);
+        let chunks = BlobChunks::new(self.blob.clone());
+        let failure = Arc::clone(&chunks.failure);
+        let damaged = move |e| failure.take().unwrap_or_else(|| self.damaged(group, e));
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, self.metadata.clone())
+            .with_row_groups(vec![group])
+            .with_projection(columns.mask.clone())
+            .with_batch_size(batch_rows);
         let builder = match ranges {
             Some(ranges) => {
                 let total = self.group_rows(group).unwrap_or_default() as usize;
@@ -91,7 +91,7 @@ impl Reader {
             }
             None => builder,
         };
-        let mut decoder = Some(guard::caught(|| builder.build()).map_err(|e| self.damaged(group, e))?);
+        let mut decoder = Some(guard::caught(|| builder.build()).map_err(&damaged)?);
         Ok(std::iter::from_fn(move || {
             let mut current = decoder.take()?;
             let next =
@@ -101,7 +101,7 @@ impl Reader {
                     decoder = Some(current);
                     Some(DecodedRows::new(&columns.schema, &batch).map_err(|why| self.corrupt(group, why)))
                 }
-                Err(e) => Some(Err(self.damaged(group, e))),
+                Err(e) => Some(Err(damaged(e))),
             }
         }))
     }
@@ -227,9 +227,13 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
 
 /// Loads the footer and the page index. Both are checked before they are parsed.
 fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
-    let failed = |e| Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(e);
+    let chunks = BlobChunks::new(blob.clone());
+    let failed = |e| {
+        let damaged =
+            || Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(e);
+        chunks.failure.take().unwrap_or_else(damaged)
+    };
     guard::check_footer_bytes(blob)?;
-    let chunks = BlobChunks(blob.clone());
     let mut footer = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Skip);
     let file = guard::caught(|| footer.try_parse(&chunks).and_then(|()| footer.finish())).map_err(failed)?;
     guard::check_page_index(blob, &file)?;
@@ -244,12 +248,46 @@ fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
     .map_err(failed)
 }
 
+/// Returns whether the bytes are at fault, not the attempt to read them.
+fn is_damage(error: &Error) -> bool {
+    error.kind() == ErrorKind::Corrupt
+}
+
+/// The first failed read. The Parquet library turns errors into text, but callers need to know whether reading again
+/// may help.
+#[derive(Default)]
+struct ReadFailure(Mutex<Option<Error>>);
+
+impl ReadFailure {
+    /// Keeps `error`, unless it reports damage, and returns its replacement.
+    fn keep(&self, error: Error) -> ParquetError {
+        let text = error.to_string();
+        if let Some(mut first) = briefly(&self.0).filter(|first| first.is_none() && !is_damage(&error)) {
+            *first = Some(error);
+        }
+        ParquetError::General(text)
+    }
+
+    fn take(&self) -> Option<Error> {
+        briefly(&self.0)?.take()
+    }
+}
+
 /// Adapter from [`Blob`] to the traits of the Parquet library.
-struct BlobChunks(Blob);
+struct BlobChunks {
+    blob: Blob,
+    failure: Arc<ReadFailure>,
+}
+
+impl BlobChunks {
+    fn new(blob: Blob) -> Self {
+        Self { blob, failure: Arc::default() }
+    }
+}
 
 impl Length for BlobChunks {
     fn len(&self) -> u64 {
-        self.0.len()
+        self.blob.len()
     }
 }
 
@@ -257,24 +295,26 @@ impl ChunkReader for BlobChunks {
     type T = BufReader<BlobReader>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::with_capacity(HEADER_BYTES, BlobReader { blob: self.0.clone(), at: start }))
+        let (blob, failure) = (self.blob.clone(), Arc::clone(&self.failure));
+        Ok(BufReader::with_capacity(HEADER_BYTES, BlobReader { blob, failure, at: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        self.0.read(start, length as u64).map_err(|e| ParquetError::External(Box::new(e)))
+        self.blob.read(start, length as u64).map_err(|e| self.failure.keep(e))
     }
 }
 
 /// Reader of a blob from a given offset on.
 struct BlobReader {
     blob: Blob,
+    failure: Arc<ReadFailure>,
     at: u64,
 }
 
 impl Read for BlobReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let len = self.blob.len().saturating_sub(self.at).min(buffer.len() as u64);
-        let bytes = self.blob.read(self.at, len).map_err(std::io::Error::other)?;
+        let bytes = self.blob.read(self.at, len).map_err(|e| std::io::Error::other(self.failure.keep(e)))?;
         // `len` is at most the length of `buffer`.
         for (to, from) in buffer.iter_mut().zip(bytes.iter()) {
             *to = *from;
