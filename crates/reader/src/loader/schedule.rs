@@ -161,20 +161,20 @@ impl Schedule {
     fn packed_step(&self, plan: &PackPlan<Split>, step: u64, uses: u64) -> Result<Option<Arc<KnownStep>>> {
         let mut packed = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
         while packed.step <= step {
-            // An error ends the epoch, because later steps depend on the failed one.
-            let Some(from) = packed.next.take() else { return Ok(None) };
-            let mut before = from.clone();
+            let Some(from) = packed.next.clone() else { return Ok(None) };
             let mut steps = 0;
+            // After an error, the next request continues where packing stopped.
             for item in plan.steps(&from)?.take(PACK_STEPS) {
                 let (rows, after) = item?;
-                let entry = KnownStep { rows, before, after: after.clone() };
-                let place = packed.step;
+                let Some(before) = packed.next.replace(after.clone()) else { return Ok(None) };
+                let (entry, place) = (KnownStep { rows, before, after }, packed.step);
                 packed.ready.insert(place, (Arc::new(entry), 0));
                 packed.step += 1;
-                before = after;
                 steps += 1;
             }
-            packed.next = (steps == PACK_STEPS).then_some(before);
+            if steps < PACK_STEPS {
+                packed.next = None;
+            }
         }
         let Some((entry, used)) = packed.ready.get_mut(&step) else { return Ok(None) };
         *used += 1;

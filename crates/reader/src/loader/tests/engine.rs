@@ -8,6 +8,7 @@ use proptest::sample::Index;
 
 use super::*;
 use crate::batch::{Last, Layout, PackOptions, Shuffle};
+use crate::tests::files;
 
 fn ids(batch: &Batch) -> (BatchId, Vec<u64>, Vec<i64>) {
     let ids = batch.array("input_ids").unwrap().as_slice::<i64>().unwrap().to_vec();
@@ -395,6 +396,48 @@ fn every_rank_has_as_many_batches_in_the_last_step() {
             _ => vec![6; 4],
         };
         assert_eq!((last_step, rows[0].len()), (expected, if last == Last::Drop { 2 } else { 3 }));
+    }
+}
+
+#[test]
+fn packing_continues_after_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    testing::write(dir.path(), Format::Arrow, Kind::Text, &[&[400]]).unwrap();
+    let open = || crate::OpenOptions::new().access(dsconvert_dataset::storage::Access::Read);
+    let split = open().open(dir.path()).unwrap().split("train").unwrap();
+    let batching = PackOptions { window: 4, shuffle: Shuffle::None, ..PackOptions::new(10, 1) };
+    let expected: Vec<_> =
+        all(&mut Loader::new(split.clone(), options(batching.clone(), 0)).unwrap()).iter().map(ids).collect();
+    assert!(expected.len() > 100);
+    for threads in [0, 3] {
+        let mut loader = Loader::new(split.clone(), options(batching.clone(), threads)).unwrap();
+        let mut found = vec![ids(&loader.next_batch().unwrap().unwrap())];
+        // The index is truncated until the failed batches include some whose steps were not packed before.
+        let index = files(&dir.path().join("index"));
+        let whole: Vec<Vec<u8>> = index.iter().map(|file| std::fs::read(file).unwrap()).collect();
+        index.iter().for_each(|file| std::fs::write(file, b"").unwrap());
+        let mut errors = 0;
+        while errors < 50 {
+            match loader.next_batch() {
+                Ok(batch) => found.push(ids(&batch.unwrap())),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+                    errors += 1;
+                }
+            }
+        }
+        index.iter().zip(&whole).for_each(|(file, bytes)| std::fs::write(file, bytes).unwrap());
+        loop {
+            match loader.next_batch() {
+                Ok(Some(batch)) => found.push(ids(&batch)),
+                Ok(None) => break,
+                Err(_) => errors += 1, // made before the index was restored
+            }
+        }
+        assert!(errors <= 51 + loader.options().in_flight(), "{threads}");
+        assert_eq!(found.len() + errors, expected.len(), "{threads}");
+        assert!(found.iter().all(|batch| expected.contains(batch)), "{threads}");
+        assert_eq!(found.last(), expected.last(), "{threads}");
     }
 }
 
