@@ -106,7 +106,9 @@ impl BatchEngine {
             let shared = Arc::clone(&engine.shared);
             threads::named(&format!("dsconvert-{n}")).spawn(move || shared.work_to_end())
         })
-        .map_err(|e| e.help("raise the thread limit of the process, or set threads to 0"))?;
+        .map_err(|e| {
+            e.help("raise the thread limit of the process, or set `num_threads` to 0 (in Rust, `threads`)")
+        })?;
         Ok(engine)
     }
 
