@@ -9,12 +9,13 @@ use dsconvert::error::{Error, Result};
 use dsconvert::reader;
 use dsconvert::report::{DatasetReport, ReportOptions, summary_html};
 use dsconvert::schema::{HEIGHT, IMAGE, WIDTH};
-use dsconvert::storage::Access;
+use dsconvert::storage::{Access, ObjectUrl};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::buffer::{Buffer, ItemType, to_numpy};
 use crate::error::raise;
+use crate::interrupt::detached;
 use crate::record::{DecodedRecord, FieldNames};
 
 /// An opened dataset.
@@ -55,7 +56,8 @@ impl Dataset {
         for (name, value) in storage_options.unwrap_or_default() {
             options = options.storage_option(name, value);
         }
-        py.detach(|| options.open(path)).map(Self).map_err(raise)
+        let is_remote = matches!(ObjectUrl::parse(&path), Ok(Some(_)));
+        detached(py, is_remote, || options.open(path)).map(Self)
     }
 
     /// Fingerprint of the sources and options of the dataset.
@@ -116,11 +118,10 @@ impl Dataset {
 
     /// Returns counts, sizes, lengths and histograms, as JSON.
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| {
+        detached(py, self.0.is_remote(), || {
             let description = self.0.describe()?;
             serde_json::to_string(&description).map_err(|e| Error::not_serialized("the description", e))
         })
-        .map_err(raise)
     }
 
     /// Returns a compact description as HTML, for notebooks.
@@ -131,7 +132,9 @@ impl Dataset {
             compact: true,
             ..ReportOptions::default()
         };
-        py.detach(|| DatasetReport::of(&self.0, &options).map(|report| summary_html(&report))).map_err(raise)
+        detached(py, self.0.is_remote(), || {
+            DatasetReport::of(&self.0, &options).map(|report| summary_html(&report))
+        })
     }
 }
 
@@ -170,9 +173,9 @@ impl Split {
 
     /// Returns the record with the ordinal `record`.
     fn get<'py>(&self, py: Python<'py>, record: u64) -> PyResult<Bound<'py, PyDict>> {
-        let record = py
-            .detach(|| DecodedRecord::new(&self.split, self.split.get(record)?, self.decode))
-            .map_err(raise)?;
+        let record = detached(py, self.split.is_remote(), || {
+            DecodedRecord::new(&self.split, self.split.get(record)?, self.decode)
+        })?;
         self.names.dict(py, record)
     }
 
@@ -184,7 +187,7 @@ impl Split {
                 .map(|record| DecodedRecord::new(&self.split, record, self.decode))
                 .collect::<Result<Vec<_>>>()
         };
-        let records = py.detach(decoded).map_err(raise)?;
+        let records = detached(py, self.split.is_remote(), decoded)?;
         records.into_iter().map(|record| self.names.dict(py, record)).collect()
     }
 
@@ -200,12 +203,12 @@ impl Split {
 
     /// Returns the length of a record, from the index.
     fn length(&self, py: Python<'_>, record: u64) -> PyResult<u64> {
-        py.detach(|| self.split.length(record)).map_err(raise)
+        detached(py, self.split.is_remote(), || self.split.length(record))
     }
 
     /// Returns the lengths of all records, as an array.
     fn lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let lengths = py.detach(|| {
+        let lengths = detached(py, self.split.is_remote(), || {
             // Checks the number of records before memory is allocated for them.
             self.split.record_index()?;
             let mut bytes = Vec::with_capacity(self.__len__().saturating_mul(size_of::<u64>()));
@@ -214,7 +217,7 @@ impl Split {
             }
             Ok(Bytes::from(bytes))
         });
-        to_numpy(py, Buffer::shared(lengths.map_err(raise)?, ItemType::U64))
+        to_numpy(py, Buffer::shared(lengths?, ItemType::U64))
     }
 }
 
@@ -236,9 +239,10 @@ impl Records {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         // After a panic, the iterator is still between two records and can continue.
         let next = || {
-            let record = self.records.lock().unwrap_or_else(PoisonError::into_inner).next()?;
-            Some(record.and_then(|record| DecodedRecord::new(&self.split, record, self.decode)))
+            let record = self.records.lock().unwrap_or_else(PoisonError::into_inner).next();
+            record.transpose()?.map(|record| DecodedRecord::new(&self.split, record, self.decode)).transpose()
         };
-        py.detach(next).transpose().map_err(raise)?.map(|record| self.names.dict(py, record)).transpose()
+        let record = detached(py, self.split.is_remote(), next)?;
+        record.map(|record| self.names.dict(py, record)).transpose()
     }
 }

@@ -9,6 +9,7 @@ mod command;
 mod dataset;
 mod error;
 mod given;
+mod interrupt;
 mod loader;
 mod options;
 mod plan;

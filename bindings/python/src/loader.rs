@@ -14,6 +14,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use crate::buffer::{Buffer, to_numpy, to_torch};
 use crate::dataset::Split;
 use crate::error::raise;
+use crate::interrupt::detached;
 use crate::options::loader_options;
 use crate::record::ids_buffer;
 
@@ -207,7 +208,7 @@ impl Loader {
         let split = split.get().inner().clone();
         let finishing = Arc::new(FinishingThreads::default());
         let threads = Arc::clone(&finishing);
-        let loader = py.detach(|| {
+        let loader = detached(py, split.is_remote(), || {
             let (rank, world_size, replication) = layout;
             let layout = Layout::replicated(rank, world_size, replication)?;
             let options = loader_options(options, layout, &split, assemble)?;
@@ -219,7 +220,7 @@ impl Loader {
                 None => loader,
             })
         });
-        let loader = loader.map_err(raise)?;
+        let loader = loader?;
         let progress = LoaderProgress { at: loader.state(), last: None, blank: Vec::new() };
         Ok(Self {
             counts: loader.counts().clone(),

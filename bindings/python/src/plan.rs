@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use crate::dataset::Split;
 use crate::error::raise;
+use crate::interrupt::detached;
 use crate::options::sampler_options;
 
 /// Source of the lengths of a plan.
@@ -70,7 +71,8 @@ impl Plan {
                 ("lengths in memory".to_owned(), LengthSource::Memory(LengthsInMemory::new(lengths)))
             }
         };
-        py.detach(|| {
+        let is_remote = matches!(&source, LengthSource::Split(split) if split.is_remote());
+        detached(py, is_remote, || {
             let (mut batches, seed, micro_batches) = sampler_options(options)?;
             if let LengthSource::Split(split) = &source {
                 batches = batches.for_records_of(split);
@@ -78,7 +80,6 @@ impl Plan {
             let micro_batches = micro_batches.unwrap_or(1);
             BatchPlan::new(&dataset, source, batches, seed, micro_batches).map(Self)
         })
-        .map_err(raise)
     }
 
     /// Global steps per epoch.

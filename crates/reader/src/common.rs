@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use dsconvert_dataset::error::Result;
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::index::{IndexFile, Segment, ShardTable};
 use dsconvert_dataset::manifest::Manifest;
 use dsconvert_dataset::schema::Schema;
@@ -25,6 +25,24 @@ impl Common {
     /// Returns the directory or address, for messages.
     pub(super) fn path(&self) -> &Path {
         self.location.path()
+    }
+
+    /// Returns whether `error` concerns more than the records that were read: the store does not respond, or the caller
+    /// was interrupted. Reading other records would fail as well, each after minutes of retries.
+    pub(super) fn is_outage(&self, error: &Error) -> bool {
+        match error.kind() {
+            ErrorKind::Io => self.location.is_remote(),
+            ErrorKind::Interrupted(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Separates outages, which are returned as the outer error, from errors of the records that were read.
+    pub(super) fn unless_outage<T>(&self, result: Result<T>) -> Result<Result<T>> {
+        match result {
+            Err(e) if self.is_outage(&e) => Err(e),
+            result => Ok(result),
+        }
     }
 
     /// Opens a file listed in the manifest or the shard table.

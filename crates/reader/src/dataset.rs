@@ -68,6 +68,11 @@ impl Dataset {
         Self { common, splits }
     }
 
+    /// Returns whether the dataset is in object storage, where reading may wait for minutes.
+    pub fn is_remote(&self) -> bool {
+        self.common.location.is_remote()
+    }
+
     /// Returns the same dataset without checksum verification, for reading a few fields of many records.
     #[must_use]
     pub fn unverified(&self) -> Self {

@@ -18,8 +18,9 @@ const BLOCK_BYTES: u64 = 16 << 20;
 /// Iterator over the records of a split, in order. It reads in blocks: at most one row group (Parquet) or record batch
 /// (Arrow), or a few megabytes of frames. It holds one block in memory.
 ///
-/// A record that cannot be read yields an error in its position, and the iteration continues. An index that cannot be
-/// read ends the iteration.
+/// A record that cannot be read yields an error in its position, and the iteration continues. If object storage does not
+/// respond, the error stands for no record: the next call reads the same records again. An index that cannot be read
+/// ends the iteration.
 #[derive(Debug)]
 pub struct Records {
     split: Split,
@@ -36,10 +37,13 @@ impl Records {
     fn fill(&mut self) -> Result<()> {
         let end = block_end(&self.split, self.rest.clone(), BLOCK_BYTES)?;
         let ordinals: Vec<u64> = (self.rest.start..end).collect();
-        let block = match self.split.get_each(&ordinals) {
+        let common = &self.split.state.common;
+        let block = match common.unless_outage(self.split.get_each(&ordinals))? {
             Ok(block) => block,
             // A record cannot be looked up, or its shard cannot be opened.
-            Err(_) => ordinals.iter().map(|&i| self.split.get(i)).collect(),
+            Err(_) => {
+                ordinals.iter().map(|&i| common.unless_outage(self.split.get(i))).collect::<Result<_>>()?
+            }
         };
         self.rest.start = end;
         self.block = block.into_iter();
@@ -82,22 +86,28 @@ impl Split {
 
     /// Returns the record with the ordinal `record` if it was read ahead, or if it continues a sequence and can be
     /// read. In the latter case, the records after it are read as well, up to `most_bytes`.
-    pub(super) fn get_ahead(&self, record: u64, most_bytes: u64) -> Option<Record> {
+    ///
+    /// # Errors
+    ///
+    /// Only if reading the record alone would fail as well, because the store does not respond or the caller was
+    /// interrupted.
+    pub(super) fn get_ahead(&self, record: u64, most_bytes: u64) -> Result<Option<Record>> {
         if most_bytes == 0 || record >= self.len() {
-            return None;
+            return Ok(None);
         }
         match self.read_ahead().look_up(record) {
-            ReadAheadLookup::Hit(found) => return Some(found),
-            ReadAheadLookup::Random => return None,
+            ReadAheadLookup::Hit(found) => return Ok(Some(found)),
+            ReadAheadLookup::Random => return Ok(None),
             ReadAheadLookup::Sequential => {}
         }
-        let end = block_end(self, record..self.len(), most_bytes).ok()?;
-        let ordinals: Vec<u64> = (record..end).collect();
+        let read = block_end(self, record..self.len(), most_bytes)
+            .and_then(|end| self.get_each(&(record..end).collect::<Vec<u64>>()));
+        let Ok(read) = self.state.common.unless_outage(read)? else { return Ok(None) };
         // Only the records before the first unreadable one, whose error is returned when it is requested.
-        let block: Vec<Record> = self.get_each(&ordinals).ok()?.into_iter().map_while(Result::ok).collect();
+        let block: Vec<Record> = read.into_iter().map_while(Result::ok).collect();
         let first = block.first().cloned();
         self.read_ahead().keep(block);
-        first
+        Ok(first)
     }
 }
 
@@ -132,7 +142,9 @@ impl Iterator for Records {
             return None;
         }
         if let Err(e) = self.fill() {
-            self.rest.start = self.rest.end;
+            if !self.split.state.common.is_outage(&e) {
+                self.rest.start = self.rest.end;
+            }
             return Some(Err(e));
         }
         self.block.next()

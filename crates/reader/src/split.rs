@@ -115,6 +115,11 @@ impl Split {
         &self.projection.schema
     }
 
+    /// Returns whether the dataset is in object storage, where reading a record may wait for minutes.
+    pub fn is_remote(&self) -> bool {
+        self.state.common.location.is_remote()
+    }
+
     /// Returns the manifest of the dataset.
     pub(super) fn manifest(&self) -> &manifest::Manifest {
         &self.state.common.manifest
@@ -235,7 +240,7 @@ impl Split {
     pub fn get(&self, record: u64) -> Result<Record> {
         // Only Parquet benefits: its records are compressed together.
         if self.format() == Format::Parquet
-            && let Some(record) = self.get_ahead(record, self.state.common.options.ahead_bytes())
+            && let Some(record) = self.get_ahead(record, self.state.common.options.ahead_bytes())?
         {
             return Ok(record);
         }
@@ -256,13 +261,18 @@ impl Split {
     }
 
     /// Same as [`Split::get_many`], but a record that cannot be read is an error in its position.
+    ///
+    /// # Errors
+    ///
+    /// Fails as a whole if the store does not respond, if the caller was interrupted, or if a record cannot be looked
+    /// up or its shard cannot be opened.
     pub(super) fn get_each(&self, records: &[u64]) -> Result<Vec<Result<Record>>> {
         let wanted = self.locate_all(records)?;
         let mut out: Vec<Option<Result<Record>>> =
             std::iter::repeat_with(|| None).take(records.len()).collect();
         // If reads had to go to object storage since the last check, fetch the records concurrently.
         if self.state.common.location.has_fetched() && wanted.len() > 1 {
-            self.warm(&wanted);
+            self.warm(&wanted)?;
         }
         for of_shard in wanted.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard) {
             self.get_of_shard(of_shard, &mut out)?;
@@ -280,11 +290,16 @@ impl Split {
             wanted.chunk_by(|(a, _), (b, _)| a.record == b.record).collect();
         let placed: Vec<Placed> =
             distinct.iter().filter_map(|same| Some(same.first()?.0.entry.placed())).collect();
-        let values = match self.read_many(&*reader, &placed) {
-            Ok(values) if values.len() == placed.len() => values.into_iter().map(Ok).collect(),
+        let common = &self.state.common;
+        let read = || match common.unless_outage(self.read_many(&*reader, &placed))? {
+            Ok(values) if values.len() == placed.len() => Ok(values.into_iter().map(Ok).collect()),
             // Read one at a time to find out which record failed.
-            _ => placed.iter().map(|&at| self.read_one(&*reader, at)).collect::<Vec<_>>(),
+            _ => placed
+                .iter()
+                .map(|&at| common.unless_outage(self.read_one(&*reader, at)))
+                .collect::<Result<_>>(),
         };
+        let values: Vec<Result<sample::Record>> = read().map_err(|e| self.at(e, first))?;
         for (same, values) in distinct.iter().zip(values) {
             let Some((found, first)) = same.first() else { continue };
             match values.map_err(|e| self.at(e, found)).and_then(|values| self.finish(found, values)) {

@@ -7,6 +7,7 @@
 mod blob;
 mod briefly;
 mod dirs;
+pub mod interrupt;
 mod location;
 mod lock;
 mod map;

@@ -69,6 +69,11 @@ impl Assembler {
         !self.fields.parts.iter().any(|(_, part)| part.is_decoded())
     }
 
+    /// Returns whether records are read from object storage.
+    pub(super) fn is_remote(&self) -> bool {
+        self.split.is_remote()
+    }
+
     /// Makes a batch of one record per row. If `stop` is set, it ends early with an error that is never returned to a
     /// caller.
     pub(super) fn records(

@@ -2,7 +2,8 @@
 //!
 //! A thread draws a ticket when there is room, makes its batch, and stores the batch or an error under the ticket, so
 //! waiting for a ticket always ends. A poisoned lock is used like any other. A thread that panics between two batches
-//! leaves an error that every later call returns. Dropping the engine waits until each thread has finished its record.
+//! leaves an error that every later call returns. Dropping the engine waits until each thread has finished its record;
+//! requests to object storage are canceled.
 //!
 //! Making a batch of tokens takes about as long as waking a thread. A caller whose next batch is not ready therefore
 //! makes batches, too, instead of sleeping.
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::panics::caught;
+use dsconvert_dataset::storage::interrupt::interruptible;
 use dsconvert_dataset::threads;
 
 use super::BatchFinisher;
@@ -99,7 +101,9 @@ impl BatchEngine {
             broken: OnceLock::new(),
         });
         // A finisher may take long, so the caller must not start a later batch while the next one is nearly ready.
-        let helps = threads == 0 || (shared.assembler.is_light() && shared.finisher.is_none());
+        // Nor must it wait for object storage, because callers check for signals between their waits.
+        let can_help = shared.assembler.is_light() && !shared.assembler.is_remote();
+        let helps = threads == 0 || (can_help && shared.finisher.is_none());
         let mut engine =
             Self { shared, threads: Vec::new(), scratch: Box::default(), helps, process: std::process::id() };
         engine.threads = threads::start_up_to(threads.min(in_flight), |n| {
@@ -212,8 +216,11 @@ impl EngineState {
     }
 
     /// Works until it is stopped. A panic outside a batch breaks the loader.
-    fn work_to_end(&self) {
-        if let Err(panic) = caught(|| self.work()) {
+    fn work_to_end(self: &Arc<Self>) {
+        let state = Arc::clone(self);
+        // Stopping also ends requests to object storage, which may be retried for minutes.
+        let work = || interruptible(move || state.stop.load(Ordering::Relaxed), || self.work());
+        if let Err(panic) = caught(work) {
             let error = panic.into_error("planning the batches of a loader");
             let _ = self.broken.set(error.to_string());
             // Under the lock, so that no caller is between its check of `broken` and its wait.

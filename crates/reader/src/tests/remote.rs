@@ -1,11 +1,18 @@
 //! Tests of datasets in object storage, on a loopback server that injects faults.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use dsconvert_dataset::error::ErrorKind;
-use objects::{Faults, Server};
+use dsconvert_dataset::storage::interrupt::interruptible;
+use objects::{Fault, Faults, Server};
 
 use super::*;
+use crate::batch::{BatchOptions, BatchSize};
+use crate::loader::{Loader, LoaderOptions};
 
 fn upload(server: &Server, dir: &Path) {
     for file in files(dir) {
@@ -126,4 +133,96 @@ fn errors_suggest_a_remedy() {
     let (kind, text) = said(options(&server).cache_bytes(1).open(ADDRESS));
     assert!(kind == ErrorKind::Usage && text.contains("cache_dir"), "{text}");
     assert!(!Path::new("x").try_exists().unwrap(), "no directory was created");
+}
+
+/// Returns faults of every request for a shard of the split `train`.
+fn shards_fail(fault: Fault) -> Faults {
+    Faults { one_in: 1, kinds: vec![fault], only: Some("/train/".to_owned()), ..Faults::default() }
+}
+
+/// Returns a dataset on a server, of which everything is known but the shards.
+fn opened(format: Format) -> (Server, Split) {
+    let server = Server::start(0, Faults::default()).unwrap();
+    upload(&server, &pristine(format, Kind::Text));
+    let split = options(&server).open(ADDRESS).unwrap().split("train").unwrap();
+    split.length(0).unwrap();
+    (server, split)
+}
+
+#[test]
+fn an_outage_is_one_error_for_all_records_and_loses_none() {
+    for format in Format::ALL {
+        let (server, split) = opened(format);
+        // Refused requests are not retried, which makes the test fast.
+        server.set_faults(shards_fail(Fault::Denied));
+        let all: Vec<u64> = (0..split.len()).collect();
+        // Of 23 records. A batch is fetched with up to 16 concurrent requests.
+        for most in [16, 16, 1] {
+            let before = server.counts().requests;
+            let error = match most {
+                1 => split.get(0).unwrap_err(),
+                _ => split.get_many(&all).unwrap_err(),
+            };
+            assert_eq!(error.kind(), ErrorKind::Io, "{format} {error}");
+            assert!(error.remedy().is_some(), "{format} {error}");
+            assert!(server.counts().requests - before <= most, "{format}");
+        }
+        let mut records = split.iter();
+        for _ in 0..3 {
+            let before = server.counts().requests;
+            assert_eq!(records.next().unwrap().unwrap_err().kind(), ErrorKind::Io, "{format}");
+            assert!(server.counts().requests - before <= 16, "{format}");
+        }
+        server.set_faults(Faults::default());
+        let found: Vec<u64> = records.map(|record| record.unwrap().ordinal()).collect();
+        assert_eq!(found, all, "{format}");
+    }
+}
+
+#[test]
+fn a_read_that_waits_for_the_store_can_be_interrupted() {
+    for format in [Format::Parquet, Format::Msgpack] {
+        let (server, split) = opened(format);
+        server.set_faults(shards_fail(Fault::Held));
+        let stop = Arc::new(AtomicBool::new(false));
+        for records in [&[0][..], &[0, 5, 11]] {
+            let before = server.counts().requests;
+            std::thread::scope(|scope| {
+                let condition = {
+                    let stop = Arc::clone(&stop);
+                    move || stop.load(Ordering::Relaxed)
+                };
+                let reading = scope.spawn(|| interruptible(condition, || split.get_many(records)));
+                while server.counts().requests == before {
+                    std::thread::yield_now();
+                }
+                stop.store(true, Ordering::Relaxed);
+                let error = reading.join().unwrap().unwrap_err();
+                assert!(matches!(error.kind(), ErrorKind::Interrupted(_)), "{format} {error}");
+            });
+            stop.store(false, Ordering::Relaxed);
+        }
+        server.set_faults(Faults::default());
+        assert_eq!(split.get_many(&[0, 5]).unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn a_dropped_loader_cancels_its_requests() {
+    let (server, split) = opened(Format::Msgpack);
+    server.set_faults(shards_fail(Fault::Held));
+    let batches = BatchOptions::new(BatchSize::BatchSize(2));
+    let mut loader = Loader::new(split, LoaderOptions { threads: 2, ..LoaderOptions::new(batches) }).unwrap();
+    let before = server.counts().requests;
+    assert!(matches!(loader.next_within(Duration::ZERO).unwrap(), crate::loader::Next::NotYet));
+    while server.counts().requests == before {
+        std::thread::yield_now();
+    }
+    let (sender, dropped) = mpsc::channel();
+    std::thread::spawn(move || {
+        drop(loader);
+        sender.send(()).unwrap();
+    });
+    // Without a response, the client itself gives up after 30 seconds, and only to try again.
+    dropped.recv_timeout(Duration::from_secs(20)).unwrap();
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -153,12 +154,25 @@ impl Bucket {
     /// Reads an object; omits its content if it is larger than `max_bytes` bytes.
     fn read(&self, url: &ObjectUrl, max_bytes: u64) -> Result<Result<(Bytes, ObjectMeta), Failure>> {
         let (client, key) = (self.client()?, key(url)?);
-        runtime::current()?.wait(async move {
+        let read = runtime::current()?.wait(async move {
             let got = retry_truncated(|| client.get(&key)).await?;
             let meta = got.meta.clone();
             let bytes = if meta.size > max_bytes { Bytes::new() } else { got.bytes().await? };
             Ok((bytes, meta))
-        })
+        })?;
+        if read.is_ok() {
+            runtime::current()?.outages.end(url.root());
+        }
+        Ok(read)
+    }
+
+    /// Fails if a request to the store of `url` is not worth sending: the last ones failed despite retries, or one did
+    /// after `since`, when the caller started to wait.
+    pub(super) fn check_outage(&self, url: &ObjectUrl, since: Instant) -> Result<()> {
+        match runtime::current()?.outages.check_since(url.root(), since) {
+            Some(error) => Err(error.at_path(url.as_path())),
+            None => Ok(()),
+        }
     }
 
     /// Reads `ranges` of an object of `bytes` bytes, up to 16 requests at a time, and returns them in the given order
@@ -196,7 +210,16 @@ impl Bucket {
             }
             Ok(parts)
         })?;
-        let parts = got.map_err(|e| failure("read", url, e))?;
+        let outages = &runtime::current()?.outages;
+        let parts = got.map_err(|e| {
+            let is_outage = matches!(e, Failure::Generic { .. });
+            let error = failure("read", url, e);
+            if is_outage {
+                outages.add(url.root(), &error);
+            }
+            error
+        })?;
+        outages.end(url.root());
         let found = parts.first().and_then(|(.., etag)| etag.clone());
         let mut all = Vec::with_capacity(parts.len());
         for ((part, size, tag), range) in parts.into_iter().zip(ranges) {

@@ -45,16 +45,18 @@ impl Client {
     }
 }
 
+/// Returns the time for which a failed request is retried.
+pub(super) fn retry_time() -> Duration {
+    let seconds = std::env::var("DSCONVERT_RETRY_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(RETRY_SECONDS))
+}
+
 /// Creates a client with the credentials from the environment.
 pub(super) fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
     // `reqwest` uses the default provider of the process. An error means that the program has already installed one.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let seconds = std::env::var("DSCONVERT_RETRY_SECONDS").ok().and_then(|text| text.parse().ok());
-    let retry = RetryConfig {
-        max_retries: MAX_RETRIES,
-        retry_timeout: Duration::from_secs(seconds.unwrap_or(RETRY_SECONDS)),
-        ..RetryConfig::default()
-    };
+    let retry =
+        RetryConfig { max_retries: MAX_RETRIES, retry_timeout: retry_time(), ..RetryConfig::default() };
     let options = ClientOptions::new()
         .with_allow_http(url.scheme() == "http" || has_plain_endpoint(settings))
         .with_timeout_disabled()

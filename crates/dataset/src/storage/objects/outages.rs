@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::client::retry_time;
 use crate::error::{Error, ErrorKind};
 
 /// Number of consecutive failures that count as an outage.
@@ -28,13 +29,31 @@ struct Outage {
 impl Outages {
     /// Returns the error for a request that is not worth sending.
     pub(super) fn check(&self, store: &str) -> Option<Error> {
+        self.check_for(store, PAUSE)
+    }
+
+    /// Same as [`Self::check`], for requests that fail immediately during `pause`.
+    fn check_for(&self, store: &str, pause: Duration) -> Option<Error> {
         let outages = self.lock();
         let outage = outages.get(store)?;
-        (outage.failures >= FAILURES && outage.last.elapsed() < PAUSE).then(|| {
+        (outage.failures >= FAILURES && outage.last.elapsed() < pause).then(|| {
             let failures = outage.failures;
             let message =
                 format!("the last {failures} requests to {store} failed, most recently: {}", outage.why);
             Error::new(ErrorKind::Io, message).help("wait until the store responds again")
+        })
+    }
+
+    /// Same as [`Self::check`], for a reader that started at `since` and was waiting for the request of another one: if
+    /// a request has failed despite retries in the meantime, its own would probably fail, too.
+    ///
+    /// Readers may read again at any time, so the pause is not longer than the retries.
+    pub(super) fn check_since(&self, store: &str, since: Instant) -> Option<Error> {
+        self.check_for(store, PAUSE.min(retry_time())).or_else(|| {
+            let outages = self.lock();
+            let outage = outages.get(store).filter(|outage| outage.last > since)?;
+            let message = format!("a request to {store} failed: {}", outage.why);
+            Some(Error::new(ErrorKind::Io, message).help("wait until the store responds again"))
         })
     }
 
@@ -73,5 +92,20 @@ mod tests {
         assert!(outages.check("s3://b").is_none());
         outages.end("s3://a");
         assert!(outages.check("s3://a").is_none());
+    }
+
+    #[test]
+    fn a_request_that_waited_for_a_failed_one_fails_without_being_sent() {
+        let outages = Outages::default();
+        let before = Instant::now();
+        assert!(outages.check_since("s3://a", before).is_none());
+        std::thread::sleep(Duration::from_millis(1));
+        outages.add("s3://a", &Error::new(ErrorKind::Io, "refused"));
+        std::thread::sleep(Duration::from_millis(1));
+        let found = outages.check_since("s3://a", before).unwrap();
+        assert!(found.to_string().contains("refused") && found.kind() == ErrorKind::Io, "{found}");
+        assert!(outages.check_since("s3://a", Instant::now()).is_none());
+        outages.end("s3://a");
+        assert!(outages.check_since("s3://a", before).is_none());
     }
 }

@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::super::interrupt;
 use super::super::object_url::ObjectUrl;
 use super::bucket::Bucket;
 use super::cache::{BLOCK_BYTES, Cache, CachedFile};
@@ -159,6 +160,7 @@ impl RemoteFile {
         has: impl Fn(u64) -> Result<bool>,
         mut keep: impl FnMut(u64, Bytes) -> Result<()>,
     ) -> Result<()> {
+        let start = Instant::now();
         loop {
             let mut missing = Vec::new();
             for block in blocks(range) {
@@ -177,8 +179,13 @@ impl RemoteFile {
                     mine.push(block);
                 }
             }
-            self.request(&mine, &mut keep)?;
+            if !mine.is_empty() {
+                // Blocks that another thread failed to fetch are not requested again.
+                self.bucket.check_outage(&self.url, start)?;
+                self.request(&mine, &mut keep)?;
+            }
             if claim.blocks.len() < missing.len() {
+                interrupt::check()?;
                 std::thread::sleep(POLL_INTERVAL);
             }
         }
@@ -186,9 +193,6 @@ impl RemoteFile {
 
     /// Fetches blocks; adjacent blocks share a request.
     fn request(&self, missing: &[u64], keep: &mut impl FnMut(u64, Bytes) -> Result<()>) -> Result<()> {
-        if missing.is_empty() {
-            return Ok(());
-        }
         let max_blocks = REQUEST_BYTES / BLOCK_BYTES;
         let mut runs: Vec<Range<u64>> = Vec::new();
         for &block in missing {

@@ -8,12 +8,14 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::super::interrupt;
 use super::client::Client;
 use super::outages::Outages;
 use crate::error::{Error, Result};
@@ -110,15 +112,29 @@ impl PerProcess {
     }
 
     /// Runs `future` to completion. Also works inside other runtimes, where it blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Interrupted`](crate::error::ErrorKind) if the thread was [interrupted](interrupt); `future` is then
+    /// canceled.
     pub(super) fn wait<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T> {
+        interrupt::check()?;
         let (sender, receiver) = mpsc::sync_channel(1);
-        self.runtime.spawn(async move {
+        let task = self.runtime.spawn(async move {
             // The receiver may be gone when the process ends.
             let _ = sender.send(future.await);
         });
-        receiver.recv().map_err(|_| Error::internal("a request to object storage ended without a result"))
+        loop {
+            match receiver.recv_timeout(interrupt::INTERVAL) {
+                Ok(result) => return Ok(result),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::internal("a request to object storage ended without a result"));
+                }
+                Err(RecvTimeoutError::Timeout) => interrupt::check().inspect_err(|_| task.abort())?,
+            }
+        }
     }
 }

@@ -17,9 +17,13 @@ fn url(text: &str) -> ObjectUrl {
 }
 
 fn bucket(server: &Server) -> Bucket {
+    bucket_at(server, "s3://bucket")
+}
+
+fn bucket_at(server: &Server, address: &str) -> Bucket {
     let settings =
         server.environment().into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
-    Bucket::with(&url("s3://bucket"), &settings).unwrap()
+    Bucket::with(&url(address), &settings).unwrap()
 }
 
 fn started(faults: Faults) -> (Server, Bucket) {
@@ -371,4 +375,25 @@ fn keys_that_are_not_valid_paths_are_skipped() {
     let good: Vec<String> = (0..1000).map(|number| format!("p/{number:04}")).collect();
     assert_eq!(keys, good);
     assert_eq!(listing.unusable, bad);
+}
+
+#[test]
+fn files_are_not_requested_from_a_store_that_counts_as_unavailable() {
+    let server = Server::start(0, Faults::default()).unwrap();
+    let bucket = bucket_at(&server, "s3://unavailable");
+    server.put("unavailable/x", content(10));
+    let at = url("s3://unavailable/x");
+    let (memory, in_flight) = (Arc::new(MemoryCache::new(1 << 20)), Arc::default());
+    let file = RemoteFile::in_memory(&bucket, at.clone(), 10, &in_flight, &memory);
+    let outages = &runtime::current().unwrap().outages;
+    for _ in 0..3 {
+        outages.add(at.root(), &crate::error::Error::new(ErrorKind::Io, "no response"));
+    }
+    let before = server.counts().requests;
+    let error = file.read(0..10).unwrap_err();
+    assert!(error.kind() == ErrorKind::Io && error.to_string().contains("no response"), "{error}");
+    assert_eq!(server.counts().requests, before);
+    // A response ends the outage.
+    bucket.get(&at, 10).unwrap();
+    assert_eq!(file.read(0..10).unwrap(), content(10));
 }
