@@ -400,34 +400,6 @@ fn every_rank_has_as_many_batches_in_the_last_step() {
 }
 
 #[test]
-fn a_loader_may_be_dropped_on_one_of_its_own_threads() {
-    let dir = tempfile::tempdir().unwrap();
-    let split = text_split(dir.path(), Format::Arrow);
-    let slot: Arc<Mutex<Option<Loader>>> = Arc::default();
-    let (sender, dropped) = std::sync::mpsc::channel();
-    let finisher = {
-        let slot = Arc::clone(&slot);
-        move |batch| {
-            // The garbage collector of Python may free a loader in a transform.
-            loop {
-                if let Some(loader) = slot.lock().unwrap().take() {
-                    drop(loader);
-                    sender.send(()).unwrap();
-                    return Ok(batch);
-                }
-                std::thread::yield_now();
-            }
-        }
-    };
-    let options = LoaderOptions { threads: 1, ..batches_of(5) };
-    let mut loader = Loader::new(split, options).unwrap().finish_with(Arc::new(finisher));
-    assert!(matches!(loader.next_within(Duration::ZERO).unwrap(), Next::NotYet));
-    *slot.lock().unwrap() = Some(loader);
-    // The sender is dropped without a message if dropping the loader panics.
-    dropped.recv().unwrap();
-}
-
-#[test]
 fn packing_continues_after_an_error() {
     let dir = tempfile::tempdir().unwrap();
     testing::write(dir.path(), Format::Arrow, Kind::Text, &[&[400]]).unwrap();
