@@ -7,6 +7,7 @@ mod bench;
 mod command_line;
 mod determinism;
 mod failures;
+mod headspace;
 mod help;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod html_page;
@@ -42,6 +43,7 @@ mod source_names;
 mod support;
 mod text_documents;
 mod text_sources;
+mod text_tables;
 mod text_zip;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 #[path = "../shared/tree.rs"]
