@@ -3,18 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::manifest::{MANIFEST_NAME, Manifest, TOKENIZER_NAME};
 use crate::reader::Dataset;
 use crate::schema::Kind;
 use crate::source::read_file;
 use crate::source::text::kind::Documents;
 use crate::storage::{Location, ObjectUrl, RemoteOptions, stat};
+use crate::tokenizer_files::stored_tokenizer;
 use crate::transform::image::ImageOptions;
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
-
-/// Maximum size of a tokenizer at a URL.
-const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
 /// Returns the directory or URL of a dataset, which may be named by its manifest.
 pub(super) fn directory(path: &Path) -> PathBuf {
@@ -80,7 +78,7 @@ impl TargetOptions {
                         .and_then(|json| serde_json::from_value(json).ok())
                         .unwrap_or_default();
                     let path = directory(dir).join(TOKENIZER_NAME);
-                    let json = tokenizer_json(&directory(dir), &manifest)?;
+                    let json = tokenizer_json(&directory(dir))?;
                     let tokenizer = Tokenizer::stored(json, options);
                     self.tokenizer = Some(Arc::new(tokenizer.map_err(|e| usage_error(e).at_path(&path))?));
                 }
@@ -92,16 +90,10 @@ impl TargetOptions {
 }
 
 /// Reads the tokenizer of the dataset at `dir`; `None` if it has none.
-fn tokenizer_json(dir: &Path, manifest: &Manifest) -> Result<Option<Vec<u8>>> {
-    if !ObjectUrl::is_url(dir) {
-        let path = dir.join(TOKENIZER_NAME);
-        return stat(&path)?.map(|_| read_file(&path)).transpose();
+fn tokenizer_json(dir: &Path) -> Result<Option<Vec<u8>>> {
+    if ObjectUrl::is_url(dir) {
+        return Ok(stored_tokenizer(&Dataset::open(dir)?)?.map(|json| json.to_vec()));
     }
-    let Some(file) = manifest.files.iter().find(|file| file.path == TOKENIZER_NAME) else { return Ok(None) };
-    if file.bytes > MAX_TOKENIZER_BYTES {
-        let what = format!("has {} bytes, more than {MAX_TOKENIZER_BYTES}", file.bytes);
-        return Err(Error::corrupt(what).at_path(dir.join(TOKENIZER_NAME)));
-    }
-    let blob = Dataset::open(dir)?.open_file(file)?;
-    blob.read(0, blob.len()).map(|json| Some(json.to_vec()))
+    let path = dir.join(TOKENIZER_NAME);
+    stat(&path)?.map(|_| read_file(&path)).transpose()
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::options::check_local;
-use crate::storage::{lstat, stat, write_file};
+use crate::storage::{folder_of, lstat, stat, write_file};
 
 /// Checks, before the work starts, that `file` can be written for `option`. A `dataset` must not contain it, because the
 /// directory of a dataset holds only what its manifest lists.
@@ -50,10 +50,6 @@ pub(super) fn write_output(file: &Path, bytes: &[u8]) -> Result<()> {
             opened.write_all(bytes).map_err(fail)
         }
     }
-}
-
-fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns whether `file`, or the target of the link that it is, is inside the directory `dataset`.

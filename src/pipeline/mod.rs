@@ -107,11 +107,10 @@ fn check_origins(files: SourceFiles<'_>, sources: &[SourceSpec]) -> Result<()> {
     let Some(pair) = sorted.windows(2).find(|pair| pair[0].origin == pair[1].origin) else { return Ok(()) };
     let (a, b) = (&pair[0], &pair[1]);
     let path = |file: &SourceFile| {
+        // With the member of an archive.
         let root = &sources[file.source as usize].path;
-        match file.relative.as_os_str().is_empty() {
-            true => printable_path(root).to_string(),
-            false => printable_path(&root.join(&file.relative)).to_string(),
-        }
+        let path = if file.is_named() { root.clone() } else { root.join(&file.relative) };
+        printable_path(&path).to_string()
     };
     Err(match a.source == b.source {
         true => Error::usage(format!("two files have the key {:?}: {} and {}", a.origin, path(a), path(b)))

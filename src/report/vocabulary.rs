@@ -11,11 +11,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::manifest::TOKENIZER_NAME;
 use crate::reader::Dataset;
-
-/// Maximum size of a tokenizer.
-const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
+use crate::tokenizer_files::stored_tokenizer;
 
 /// How the string of a token encodes its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,28 +128,22 @@ impl Vocabulary {
                     })),
             };
         }
-        let Some(file) = manifest.files.iter().find(|file| file.path == TOKENIZER_NAME) else {
-            return Ok(Err(
-                "the dataset does not contain its tokenizer; name the file with `tokenizer`".to_owned()
-            ));
-        };
-        let read = || -> Result<Self> {
-            if file.bytes > MAX_TOKENIZER_BYTES {
-                return Err(Error::corrupt(format!(
-                    "the tokenizer.json has {} bytes, more than {MAX_TOKENIZER_BYTES}",
-                    file.bytes
-                )));
-            }
-            let blob = dataset.open_file(file)?;
-            let json = blob.read(0, blob.len())?;
+        let read = || -> Result<Option<Self>> {
+            let Some(json) = stored_tokenizer(dataset)? else { return Ok(None) };
             if !is_expected(&json) {
                 return Err(Error::corrupt(
                     "the tokenizer.json of the dataset is not the one that made its ids",
                 ));
             }
-            Self::from_json(&json)
+            Self::from_json(&json).map(Some)
         };
-        Ok(read().map_err(|error| error.to_string()))
+        Ok(match read() {
+            Ok(Some(vocabulary)) => Ok(vocabulary),
+            Ok(None) => {
+                Err("the dataset does not contain its tokenizer; name the file with `tokenizer`".to_owned())
+            }
+            Err(error) => Err(error.to_string()),
+        })
     }
 
     /// Decodes `ids` to text, with the names of special tokens. An id that is not in the vocabulary becomes `<7>`.

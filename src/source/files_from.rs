@@ -12,6 +12,7 @@ use super::open::read_file;
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
+use crate::storage::folder_of;
 
 /// The name of standard input.
 const STDIN: &str = "-";
@@ -30,7 +31,7 @@ impl FilesFrom {
     /// Returns the default base folder of the paths: the folder of the list, or the working directory for standard
     /// input.
     pub fn folder(&self) -> PathBuf {
-        if self.is_stdin() { PathBuf::from(".") } else { super::folder_of(&self.list) }
+        if self.is_stdin() { PathBuf::from(".") } else { folder_of(&self.list).to_owned() }
     }
 
     fn is_stdin(&self) -> bool {

@@ -210,7 +210,8 @@ pub(super) fn number_repeats(files: &mut [SourceFile]) {
 pub(crate) const ENCODED_NAMES: &str =
     "names that are not UTF-8 are percent-encoded in keys; rename one of the files";
 
-/// Returns an error if a file is named twice, or two files have one key. `place` returns the position of an entry in the list, such as `line 3`.
+/// Returns an error if a file is named twice, or two files have one key. `place` returns the position of an entry in the
+/// list, such as `line 3`.
 pub(super) fn check_named_once(
     files: &[SourceFile],
     list: &Path,

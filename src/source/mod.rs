@@ -41,7 +41,7 @@ pub mod zip;
 mod zstd_frames;
 
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -138,12 +138,4 @@ pub fn begins_as_image(path: &Path) -> Result<bool> {
 pub fn begins_as_any_image(file: &PlannedFile) -> Result<bool> {
     let start = file.start(SNIFFED_BYTES)?;
     Ok(sniff(&start).is_some() || is_unreadable_photo(&start))
-}
-
-/// Returns the folder that contains a file.
-fn folder_of(file: &Path) -> PathBuf {
-    match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }

@@ -6,6 +6,14 @@ use zstd::stream::raw::{DParameter, InBuffer, Operation, OutBuffer};
 
 use super::compressed_members::MemberStarts;
 
+/// Minimum number of bytes from which the decoder can interpret the start of a frame.
+const FRAME_START_BYTES: usize = 5;
+/// Largest window that the decoder accepts, as a power of two: 128 MiB. It is the default of the library. A larger one
+/// would need that much memory for each file that is read, which `memory` does not cover.
+const MAX_WINDOW_LOG: u32 = 27;
+/// Maximum size of the header of a frame.
+const MAX_HEADER_BYTES: usize = 18;
+
 /// Reader of consecutive zstd frames.
 pub(super) struct Frames<R> {
     raw: R,
@@ -23,12 +31,6 @@ pub(super) struct Frames<R> {
     /// The first bytes of the current frame.
     head: Vec<u8>,
 }
-
-/// Largest window that the decoder accepts, as a power of two: 128 MiB. It is the default of the library. A larger one
-/// would need that much memory for each file that is read, which `memory` does not cover.
-const MAX_WINDOW_LOG: u32 = 27;
-/// Maximum size of the header of a frame.
-const MAX_HEADER_BYTES: usize = 18;
 
 /// Returns the size of the window that the header of a frame declares, in bytes.
 fn window_bytes(head: &[u8]) -> Option<u64> {
@@ -59,9 +61,6 @@ fn large_window(bytes: u64) -> io::Error {
     );
     io::Error::new(io::ErrorKind::Unsupported, message)
 }
-
-/// Minimum number of bytes from which the decoder can interpret the start of a frame.
-const FRAME_START_BYTES: usize = 5;
 
 impl<R: BufRead> Frames<R> {
     pub(super) fn new(raw: R, starts: MemberStarts) -> io::Result<Self> {

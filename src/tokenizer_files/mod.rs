@@ -9,18 +9,24 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use dsconvert_tokens::{LoadError, TiktokenEncoding, is_rank_file, sentencepiece_to_json, tiktoken_to_json};
 
 use self::hub::HubCache;
 use self::rank_cache::RankCache;
 use crate::error::{Error, Result};
+use crate::manifest::TOKENIZER_NAME;
+use crate::reader::Dataset;
 use crate::source::read_file;
-use crate::storage::stat;
+use crate::storage::{folder_of, stat};
 use crate::transform::text::usage_error;
 
 /// Accepted names, for help texts.
 const NAMES: &str = "a tokenizer.json, a SentencePiece .model or a .tiktoken file, a folder that contains one, a model in the local Hugging \
                      Face cache (org/model), a tiktoken encoding in its cache (cl100k_base), or the word bytes";
+
+/// Maximum size of a tokenizer in a dataset.
+const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
 /// Names of files that are only parts of a tokenizer.
 const PARTS: [&str; 9] = [
@@ -115,8 +121,7 @@ fn open(path: &Path, encoding: Option<&'static TiktokenEncoding>) -> Result<Toke
     if encoding.is_none()
         && let Some(name) = PARTS.iter().find(|name| has_name(name))
     {
-        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let help = save_command(&folder.unwrap_or(Path::new(".")).display().to_string());
+        let help = save_command(&folder_of(path).display().to_string());
         return Err(Error::usage(format!("a {name} is only a part of a tokenizer")).at_path(path).help(help));
     }
     let bytes = read_file(path).map_err(|e| e.help(format!("`tokenizer` takes {NAMES}")))?;
@@ -135,13 +140,30 @@ fn open(path: &Path, encoding: Option<&'static TiktokenEncoding>) -> Result<Toke
     Ok(found(bytes))
 }
 
+/// Reads the `tokenizer.json` of a dataset, which need not be the one that made its ids; `None` if it has none.
+///
+/// # Errors
+///
+/// If the file is too large or cannot be read.
+pub(crate) fn stored_tokenizer(dataset: &Dataset) -> Result<Option<Bytes>> {
+    let files = &dataset.manifest().files;
+    let Some(file) = files.iter().find(|file| file.path == TOKENIZER_NAME) else { return Ok(None) };
+    if file.bytes > MAX_TOKENIZER_BYTES {
+        return Err(Error::corrupt(format!(
+            "the tokenizer.json has {} bytes, more than {MAX_TOKENIZER_BYTES}",
+            file.bytes
+        )));
+    }
+    let blob = dataset.open_file(file)?;
+    blob.read(0, blob.len()).map(Some)
+}
+
 /// Returns the help for a file that cannot be used.
 fn damaged_help(path: &Path) -> String {
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     format!(
         "download the file again if it is incomplete or a Git LFS pointer (git lfs pull); where transformers can load the \
          folder: {}",
-        save_command(&folder.display().to_string())
+        save_command(&folder_of(path).display().to_string())
     )
 }
 

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
 
 use dsconvert::error::{Error, ErrorKind, Result};
 use dsconvert::reader::batch::{Layout, PackedStep, Position};
 use dsconvert::reader::loader::{self, Column, LabelsFor, LoaderCounts, LoaderState, Next, SavedPlan};
+use dsconvert::storage::interrupt::INTERVAL;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
@@ -17,9 +17,6 @@ use crate::error::raise;
 use crate::interrupt::detached;
 use crate::options::loader_options;
 use crate::record::ids_buffer;
-
-/// Interval between checks for Python signals.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Batches of one split for one rank.
 ///
@@ -138,12 +135,12 @@ impl Loader {
         Ok(())
     }
 
-    /// Returns the next batch, or `NotYet` if it is not ready within [`SIGNAL_INTERVAL`].
+    /// Returns the next batch, or `NotYet` if it is not ready within [`INTERVAL`], after which Python signals are checked.
     fn next_within(&self) -> Result<Next> {
         let mut loader = self.lock();
         self.stop_if_requested(&mut loader);
         let before = loader.state();
-        let next = loader.next_within(SIGNAL_INTERVAL);
+        let next = loader.next_within(INTERVAL);
         self.stop_if_requested(&mut loader);
         let next = next?;
         if let Next::Batch(batch) = &next {

@@ -9,7 +9,7 @@ use super::tar_fields::{CLASS, FIELDS};
 use super::task::TarTask;
 use crate::pipeline::outcome::{MemberSummary, Outcome, Outcomes};
 use crate::sample::{Reject, RejectCode, Value};
-use crate::source::json_line::without_nan;
+use crate::source::json_line;
 use crate::source::source_file::SourceFile;
 use crate::source::webdataset::{NextSample, Sample};
 use crate::transform::image::{self as transform, ImageScratch};
@@ -140,16 +140,10 @@ fn text_of<'a>(extension: &str, bytes: &'a Bytes) -> Result<&'a str, Reject> {
 fn value(extension: &str, bytes: &Bytes) -> Result<Value, Reject> {
     let text = text_of(extension, bytes)?;
     match extension {
-        "json" => {
-            let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text);
-            let Err(e) = parse(text) else { return Ok(Value::Text(text.trim().into())) };
-            match without_nan(text).filter(|text| parse(text).is_ok()) {
-                Some(replaced) => Ok(Value::Text(replaced.trim().into())),
-                None => {
-                    Err(Reject::new(RejectCode::InvalidJson, format!("the json member is not JSON: {e}")))
-                }
-            }
-        }
+        "json" => match json_line::parse::<serde_json::Value>(text) {
+            Ok((_, json)) => Ok(Value::Text(json.trim().into())),
+            Err(e) => Err(Reject::new(RejectCode::InvalidJson, format!("the json member is not JSON: {e}"))),
+        },
         CLASS => text
             .trim()
             .parse()

@@ -24,7 +24,8 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
         length,
         width,
         height,
-        canonical_bytes,
+        // That of the record.
+        canonical_bytes: _,
         crc32c,
         key_hash,
         continues,
@@ -33,7 +34,6 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
     out.put_u64_le(*length);
     out.put_u32_le(*width);
     out.put_u32_le(*height);
-    out.put_u64_le(*canonical_bytes);
     out.put_u32_le(*crc32c);
     out.put_u8(u8::from(key_hash.is_some()));
     out.put_u128_le(key_hash.unwrap_or_default());
@@ -64,13 +64,12 @@ pub(super) fn encode(converted: &ConvertedRecord, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`encode`] wrote; `None` for other bytes.
+/// Reads what [`encode`] wrote; `None` for other bytes, which the checksum of the record detects.
 pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
     let split = bytes.try_get_u16_le().ok()?;
     let length = bytes.try_get_u64_le().ok()?;
     let width = bytes.try_get_u32_le().ok()?;
     let height = bytes.try_get_u32_le().ok()?;
-    let canonical_bytes = bytes.try_get_u64_le().ok()?;
     let crc32c = bytes.try_get_u32_le().ok()?;
     let has_hash = bytes.try_get_u8().ok()? != 0;
     let key_hash = Some(bytes.try_get_u128_le().ok()?).filter(|_| has_hash);
@@ -99,17 +98,13 @@ pub(super) fn decode(mut bytes: Bytes) -> Option<ConvertedRecord> {
             _ => return None,
         });
     }
-    let record = Record { values };
-    Some(ConvertedRecord {
-        split,
-        record,
-        length,
+    let converted = ConvertedRecord::new(split, Record { values }, length);
+    (converted.crc32c == crc32c).then_some(ConvertedRecord {
         width,
         height,
-        canonical_bytes,
-        crc32c,
         key_hash,
         continues,
+        ..converted
     })
 }
 
@@ -140,10 +135,8 @@ mod tests {
             encode(&converted, &mut bytes);
             let read = decode(bytes.clone().into()).unwrap();
             assert_eq!(format!("{read:?}"), format!("{converted:?}"));
-            // Truncation is detected, here or by the checksum.
             for cut in 0..bytes.len() {
-                let read = decode(Bytes::copy_from_slice(&bytes[..cut]));
-                assert!(read.is_none_or(|read| read.record.crc32c() != read.crc32c), "{cut}");
+                assert!(decode(Bytes::copy_from_slice(&bytes[..cut])).is_none(), "{cut}");
             }
         }
     }

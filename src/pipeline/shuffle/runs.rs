@@ -92,15 +92,12 @@ impl MergedRuns {
                 None => drop(PeekMut::pop(head)),
             }
         }
-        match decode(bytes.into()) {
-            Some(converted) if converted.record.crc32c() == converted.crc32c => Ok(Some(converted)),
-            _ => Err(Error::new(
-                ErrorKind::Io,
-                "a temporary file was read back differently than it was written",
-            )
-            .at_path(&self.dir)
-            .help("check the disk")),
-        }
+        let altered = || {
+            Error::new(ErrorKind::Io, "a temporary file was read back differently than it was written")
+                .at_path(&self.dir)
+                .help("check the disk")
+        };
+        decode(bytes.into()).map(Some).ok_or_else(altered)
     }
 
     /// Reads the hash of the next record of a run; `None` at the end of the run.

@@ -33,6 +33,19 @@ pub(in crate::source) fn is_large_integer(json: &str) -> bool {
     is_integer && json.parse::<i64>().is_err() && json.parse::<u64>().is_err()
 }
 
+/// Returns the name and the text of each of the `members` of `object` that may contain rounded integers.
+pub(super) fn rounded<'m, 'a>(
+    members: impl Iterator<Item = (&'m str, &'m Json)>,
+    object: &'a str,
+) -> Vec<(String, &'a str)> {
+    let names: Vec<&str> = members.filter(|(_, value)| may_be_rounded(value)).map(|(name, _)| name).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let texts = self::members(object);
+    names.into_iter().filter_map(|name| Some((name.to_owned(), texts.get(name)?.get()))).collect()
+}
+
 /// Returns the text of each member of an object. Of several members with one name, the last counts.
 pub(super) fn members(object: &str) -> HashMap<String, &RawValue> {
     serde_json::from_str(object).unwrap_or_default()

@@ -111,15 +111,13 @@ impl<'a> Members<'a> {
 
     /// Replaces the values in which integers were rounded by their texts in `line`, from which the members were read.
     pub(super) fn restore_large_integers(&mut self, line: &'a str) {
-        let is_rounded =
-            |member: &Member<'_>| matches!(member, Member::Other(value) if exact::may_be_rounded(value));
-        if !self.0.iter().any(|(_, member)| is_rounded(member)) {
-            return;
-        }
-        let texts = exact::members(line);
-        for (name, member) in self.0.iter_mut().filter(|(_, member)| is_rounded(member)) {
-            if let Some(json) = texts.get(&**name) {
-                *member = Member::Exact(json.get());
+        let others = self.0.iter().filter_map(|(name, member)| match member {
+            Member::Other(value) => Some((&**name, value)),
+            Member::Text(_) | Member::Exact(_) => None,
+        });
+        for (name, json) in exact::rounded(others, line) {
+            if let Some((_, member)) = self.0.iter_mut().find(|(known, _)| *known == name) {
+                *member = Member::Exact(json);
             }
         }
     }

@@ -11,7 +11,8 @@ use serde_json::{Map, Value as Json};
 
 pub(super) use self::exact::is_large_integer;
 use self::members::{FoundValue, Members};
-pub(crate) use self::nan::without_nan;
+pub(crate) use self::nan::parse;
+use self::nan::without_nan;
 use super::typed_values::{from_exact_json, from_json};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
@@ -153,21 +154,9 @@ impl JsonObject {
     ///
     /// Returns a [`Reject`] for a line that is empty, not UTF-8 or not a JSON object.
     pub fn read(line: &[u8]) -> Result<Self, Reject> {
-        let line = text_of(line)?;
-        let read = serde_json::from_str::<Map<String, Json>>(line);
-        let replaced = if read.is_err() { without_nan(line) } else { None };
-        let (line, read) = match &replaced {
-            Some(line) => (line.as_str(), serde_json::from_str(line)),
-            None => (line, read),
-        };
-        let members = read.map_err(|e| not_an_object(&e))?;
-        let mut exact = Vec::new();
-        if members.values().any(exact::may_be_rounded) {
-            let texts = exact::members(line);
-            for (name, _) in members.iter().filter(|(_, value)| exact::may_be_rounded(value)) {
-                exact.extend(texts.get(name).map(|json| (name.clone(), json.get().to_owned())));
-            }
-        }
+        let (members, line) = parse::<Map<String, Json>>(text_of(line)?).map_err(|e| not_an_object(&e))?;
+        let exact = exact::rounded(members.iter().map(|(name, value)| (name.as_str(), value)), &line);
+        let exact = exact.into_iter().map(|(name, json)| (name, json.to_owned())).collect();
         Ok(Self { members, exact })
     }
 

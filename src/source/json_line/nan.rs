@@ -1,7 +1,19 @@
 //! `NaN`, `Infinity` and `-Infinity`, which are not JSON, but are what Python writes for such numbers by default.
 
+use std::borrow::Cow;
+
+use serde::de::DeserializeOwned;
+
+/// Parses `json`, in which these numbers are null. Also returns the text that was parsed.
+pub(crate) fn parse<T: DeserializeOwned>(json: &str) -> serde_json::Result<(T, Cow<'_, str>)> {
+    serde_json::from_str(json).map(|value| (value, Cow::Borrowed(json))).or_else(|error| {
+        let replaced = without_nan(json).ok_or(error)?;
+        serde_json::from_str(&replaced).map(|value| (value, Cow::Owned(replaced)))
+    })
+}
+
 /// Replaces these numbers by null. Returns `None` if there are none outside of strings.
-pub(crate) fn without_nan(json: &str) -> Option<String> {
+pub(super) fn without_nan(json: &str) -> Option<String> {
     let mut replaced = String::new();
     // What is not yet in `replaced`, and how much of it has been examined.
     let (mut rest, mut at) = (json, 0);

@@ -23,13 +23,14 @@ pub(super) use self::labels::Labels;
 pub use self::placed::{BESIDE_NAMES, list_beside};
 use self::placed::{PlacedTable, list_tables};
 use super::listing::Detail;
+use super::read_file;
 use super::source_file::SourceFile;
 use super::table::delimited::Dialect;
-use super::{folder_of, read_file};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
 use crate::sample::{Reject, Value};
 use crate::schema::Field;
+use crate::storage::folder_of;
 
 /// Default of `--path-field`.
 pub const DEFAULT_PATH_FIELD: &str = "file_name";
@@ -86,7 +87,7 @@ struct MetadataRow {
 impl MetadataFile {
     /// Returns the default base folder of the paths.
     pub fn folder(&self) -> PathBuf {
-        folder_of(&self.path)
+        folder_of(&self.path).to_owned()
     }
 
     /// Reads the table and finds its files. If `lists` names columns, rows that name the same file become one entry

@@ -32,7 +32,7 @@ pub use new_file::{NewFile, Written, hash_file, write_file};
 pub use new_file::{from_hex, hex};
 pub use object_url::ObjectUrl;
 pub use paths::{
-    DirItem, create_dir, find_link, is_empty_dir, list_dir, lstat, open_file, remove_dir_all,
+    DirItem, create_dir, find_link, folder_of, is_empty_dir, list_dir, lstat, open_file, remove_dir_all,
     remove_empty_dir, remove_file, rename, resolve, stat, sync_dir,
 };
 pub use remote_options::RemoteOptions;

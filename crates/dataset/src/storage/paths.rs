@@ -54,6 +54,11 @@ pub fn lstat(path: &Path) -> Result<Option<Metadata>> {
     found(path, std::fs::symlink_metadata(path))
 }
 
+/// Returns the folder that contains a file: `.` for a plain name.
+pub fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Opens a file to read. A FIFO is opened without waiting for a writer; callers check what they opened. Without
 /// `follow_links`, the last component must not be a symbolic link.
 pub fn open_file(path: &Path, follow_links: bool) -> io::Result<File> {

@@ -40,7 +40,7 @@ impl Outages {
             let failures = outage.failures;
             let message =
                 format!("the last {failures} requests to {store} failed, most recently: {}", outage.why);
-            Error::new(ErrorKind::Io, message).help("wait until the store responds again")
+            unavailable(message)
         })
     }
 
@@ -53,7 +53,7 @@ impl Outages {
             let outages = self.lock();
             let outage = outages.get(store).filter(|outage| outage.last > since)?;
             let message = format!("a request to {store} failed: {}", outage.why);
-            Some(Error::new(ErrorKind::Io, message).help("wait until the store responds again"))
+            Some(unavailable(message))
         })
     }
 
@@ -73,6 +73,10 @@ impl Outages {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Outage>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn unavailable(message: String) -> Error {
+    Error::new(ErrorKind::Io, message).help("wait until the store responds again")
 }
 
 #[cfg(test)]
