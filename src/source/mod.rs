@@ -64,14 +64,12 @@ pub fn retries() -> u64 {
     RETRIES.load(Relaxed)
 }
 
-/// Returns whether a failure is permanent: no such file, no permission, or a link or socket in place of the file.
+/// Returns whether a failure is permanent: damaged data (not an error of the operating system), no such file, no
+/// permission, or a link or socket in place of the file. Requests to object storage have already been retried.
 fn is_permanent(error: &io::Error) -> bool {
-    let of = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    let Some(code) = error.raw_os_error() else { return true };
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
-        // Requests to object storage have already been retried.
-        || error.get_ref().is_some_and(|inner| inner.is::<Error>())
-        || of(Errno::LOOP)
-        || of(Errno::NXIO)
+        || [Errno::LOOP, Errno::NXIO].iter().any(|errno| errno.raw_os_error() == code)
 }
 
 /// Runs `operation`, and repeats it after failures that may be temporary.
@@ -138,4 +136,28 @@ pub fn begins_as_image(path: &Path) -> Result<bool> {
 pub fn begins_as_any_image(file: &PlannedFile) -> Result<bool> {
     let start = file.start(SNIFFED_BYTES)?;
     Ok(sniff(&start).is_some() || is_unreadable_photo(&start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempts(error: impl Fn() -> io::Error) -> usize {
+        let mut attempts = 0;
+        let result: io::Result<()> = retried(|| {
+            attempts += 1;
+            Err(error())
+        });
+        assert!(result.is_err());
+        attempts
+    }
+
+    #[test]
+    fn only_errors_of_the_operating_system_are_retried() {
+        assert_eq!(attempts(|| Errno::IO.into()), 1 + RETRY_PAUSES_MS.len());
+        assert_eq!(attempts(|| Errno::NOENT.into()), 1);
+        assert_eq!(attempts(|| Errno::LOOP.into()), 1);
+        assert_eq!(attempts(|| io::ErrorKind::InvalidData.into()), 1, "damaged data");
+        assert_eq!(attempts(|| io::ErrorKind::UnexpectedEof.into()), 1);
+    }
 }

@@ -41,8 +41,8 @@ use power::{Cuts, Tried};
 use random::Random;
 use scenario::Scenario;
 
-/// Number of concurrent runs.
-const THREADS: usize = 2;
+/// Number of concurrent runs. Half of the time, a run waits for the start and the end of its process.
+const THREADS: usize = 4;
 /// Number of faults to try in a scenario that is only sampled.
 const SAMPLE: usize = 20;
 
