@@ -41,7 +41,7 @@ use power::{Cuts, Tried};
 use random::Random;
 use scenario::Scenario;
 
-/// Number of concurrent runs. Half of the time, a run waits for the start and the end of its process.
+/// Number of concurrent runs, which partly wait for the starts and ends of their processes.
 const THREADS: usize = 4;
 /// Number of faults to try in a scenario that is only sampled.
 const SAMPLE: usize = 20;

@@ -1,6 +1,7 @@
 //! Tests of loaders on small datasets.
 
 mod engine;
+mod failures;
 mod finisher;
 #[cfg(feature = "decode")]
 mod image;

@@ -9,7 +9,7 @@ use libjpeg_turbo_rs::{Encoder, PixelFormat};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::engine::alter;
+use super::failures::alter;
 use super::*;
 
 fn pixels(i: u64, width: u32, height: u32, channels: u32) -> Vec<u8> {
