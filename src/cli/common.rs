@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::flags::{shown, with_flags};
 use super::progress::Display;
 use super::run_report::RunReportArgs;
-use super::signals::SignalWatch;
+use super::signals::{Continuation, SignalWatch};
 use super::values::{choice, parse, size, source, threads};
 use super::verbosity::{Verbosity, VerbosityArgs};
 use super::{Ending, print, summary};
@@ -23,6 +23,11 @@ use crate::pipeline::{Job, Progress, Report, Stop, check_output};
 use crate::report::RunReport;
 use crate::storage::ObjectUrl;
 use crate::threads;
+
+/// Source argument for standard input.
+pub(super) const STDIN: &str = "-";
+/// Default of `--max-rejects`.
+pub(super) const DEFAULT_MAX_REJECTS: &str = "10%";
 
 /// Arguments common to both conversions.
 #[derive(Debug, clap::Args)]
@@ -118,7 +123,7 @@ pub(super) struct CommonArgs {
     memory: String,
 
     /// Commit nothing if more than this number or share of items are rejected
-    #[arg(long, value_name = "N|P%", default_value = "10%", help_heading = "Run")]
+    #[arg(long, value_name = "N|P%", default_value = DEFAULT_MAX_REJECTS, allow_negative_numbers = true, help_heading = "Run")]
     max_rejects: String,
 
     /// Exit with status 1 if any item was rejected
@@ -212,9 +217,16 @@ impl CommonArgs {
     /// Checks before the run starts that the run report can be written.
     fn check_report(&self) -> Result<()> {
         if self.plan_only && self.report.is_requested() {
-            return Err(Error::usage("--report does not apply to a plan, which converts nothing"));
+            return Err(Error::usage("--report does not apply to a plan, which converts nothing")
+                .help("give it to dsconvert run and dsconvert merge"));
         }
         self.report.check(self.out.as_deref())
+    }
+
+    /// Returns the options that a plan does not store, because they apply when the dataset is committed.
+    fn not_planned(&self) -> Vec<&'static str> {
+        let options = [("--max-rejects", self.max_rejects != DEFAULT_MAX_REJECTS), ("--strict", self.strict)];
+        options.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option).collect()
     }
 
     /// Plans with `plan`, then runs the job; a dry run calls `preview` instead. Sources must not overlap with the
@@ -241,6 +253,10 @@ impl CommonArgs {
         more: impl FnOnce(&Report, &Path) -> Result<String>,
     ) -> Result<Ending> {
         let options = self.run_options()?;
+        let continuation = match sources.iter().any(|source| source.path == Path::new(STDIN)) {
+            true => Continuation::StartAgain,
+            false => Continuation::Resume,
+        };
         self.check_report()?;
         if !self.dry_run {
             check_output(&options, if walked { &sources } else { &[] })?;
@@ -260,12 +276,15 @@ impl CommonArgs {
             return Ok(Ending::Success);
         }
         let run_started = Instant::now();
-        watch.mark_writing();
+        watch.mark_writing(continuation);
         if self.plan_only {
             let units = with_progress(plan.items, self.verbosity.level(), watch, |progress, stop| {
                 job.store(&options, progress, stop)
             })?;
             if !self.verbosity.is_quiet() {
+                for option in self.not_planned() {
+                    print::warning(format!("{option} is not part of a plan: give it to dsconvert merge"));
+                }
                 print::out(&summary::stored(units, &plan, &options.out))?;
             }
             return Ok(Ending::Success);
@@ -327,7 +346,9 @@ pub(super) fn with_progress<T>(
             // A panic in the thread has already been reported.
             let _ = drawing.join();
         }
-        progress.take_notes().iter().map(|note| with_flags(note)).for_each(print::warning);
+        if verbosity != Verbosity::Quiet {
+            progress.take_notes().iter().map(|note| with_flags(note)).for_each(print::warning);
+        }
         result.unwrap_or_else(|panic| {
             let error = panic.into_error("running the conversion");
             stop.report_bug(&error);

@@ -12,7 +12,7 @@ use crate::pipeline::{Dedup, ImageFields, ImagesJob, ImagesOptions, Naming};
 use crate::source::files_from::FilesFrom;
 use crate::source::layout::Layout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
-use crate::source::read_file;
+use crate::source::{read_file, without_bom};
 use crate::transform::image::{Animated, Color, DEFAULT_MAX_PIXELS, Filter, Icc, ImageOptions};
 
 /// Value of `--metadata` that disables metadata files.
@@ -286,7 +286,7 @@ fn read_classes(path: &Path) -> Result<Vec<String>> {
     check_local("classes", path)?;
     check_not_folder("classes", path, help)?;
     let bytes = read_file(path).map_err(|e| e.help(help))?;
-    let text = String::from_utf8(bytes)
+    let text = std::str::from_utf8(without_bom(&bytes))
         .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;
     let names: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();
     match names.iter().position(String::is_empty) {

@@ -4,8 +4,8 @@
 //! A run checks for a stop request between tasks. Anything that blocks for longer (a source on a dead network drive, a
 //! sort, a listing) is abandoned. The manifest is renamed last, so the process may end at any moment.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -22,8 +22,32 @@ const GRACE: Duration = Duration::from_millis(1500);
 /// Stop request of this process.
 pub(super) struct SignalWatch {
     stop: Arc<Stop>,
-    /// Whether the run has started to write, so that there is something to resume.
-    writing: Arc<AtomicBool>,
+    /// Set when the run starts to write, so that there is something to continue.
+    writing: Arc<OnceLock<Continuation>>,
+}
+
+/// How a run that was stopped after it had started to write can be continued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Continuation {
+    /// By the same command with `--resume`.
+    Resume,
+    /// By the same `dsconvert run`.
+    SamePart,
+    /// By the same `dsconvert merge`.
+    Merge,
+    /// Not at all: standard input cannot be read again.
+    StartAgain,
+}
+
+impl Continuation {
+    fn help(self) -> &'static str {
+        match self {
+            Self::Resume => "run the same command with --resume to continue",
+            Self::SamePart => "run the same part again to continue",
+            Self::Merge => "merge again to continue",
+            Self::StartAgain => "standard input cannot be read again: start again with --overwrite",
+        }
+    }
 }
 
 /// Watches for signals during the rest of the process.
@@ -36,10 +60,10 @@ pub(super) fn watch() -> Result<SignalWatch> {
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
             stop.request(signal);
-            if writing.load(SeqCst) {
+            if writing.get().is_some() {
                 std::thread::sleep(GRACE);
             }
-            print::last_error(&stopped(signal, writing.load(SeqCst)));
+            print::last_error(&stopped(signal, writing.get().copied()));
             signal_hook::low_level::exit(128 + signal);
         }
     };
@@ -60,17 +84,16 @@ impl SignalWatch {
     }
 
     /// Marks the run as writing: from now on, a signal gives it time to end on its own, and the message says how to
-    /// resume.
-    pub(super) fn mark_writing(&self) {
-        self.writing.store(true, SeqCst);
+    /// continue.
+    pub(super) fn mark_writing(&self, continuation: Continuation) {
+        self.writing.get_or_init(|| continuation);
     }
 }
 
-fn stopped(signal: i32, writing: bool) -> Error {
+fn stopped(signal: i32, writing: Option<Continuation>) -> Error {
     let kind = ErrorKind::Interrupted(signal);
-    if writing {
-        Error::new(kind, "stopped before the end").help("run the same command with --resume to continue")
-    } else {
-        Error::new(kind, "stopped before anything was written")
+    match writing {
+        Some(continuation) => Error::new(kind, "stopped before the end").help(continuation.help()),
+        None => Error::new(kind, "stopped before anything was written"),
     }
 }

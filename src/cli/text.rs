@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::CommonArgs;
+use super::common::{CommonArgs, STDIN};
 use super::flags::with_flags;
 use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source};
 use super::{Ending, lengths, print, signals, summary};
@@ -20,8 +20,6 @@ use crate::transform::text::{
     EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify, usage_error,
 };
 
-/// Source argument for standard input.
-const STDIN: &str = "-";
 /// Default label of standard input.
 const STDIN_LABEL: &str = "stdin";
 /// Default of `--report-batch`.

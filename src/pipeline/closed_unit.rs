@@ -7,7 +7,7 @@ use super::stop::Stop;
 use super::unit_dirs::UnitDirs;
 use super::unit_options::UnitOptions;
 use super::unit_result::{RESULT_NAME, UnitFile, UnitResult, UnitShard, shard_path};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{NewFile, Written, lstat, remove_dir_all, remove_file, rename, write_file};
 
 /// A shard that is completely written but not yet durable. Finalizing it may wait for the disk, so it happens outside
@@ -83,13 +83,23 @@ impl ClosedUnit {
         }
         let done = self.dirs.done(self.result.unit);
         if let Err(error) = rename(&self.dir, &done) {
-            // If another process has finished the same unit meanwhile, its bytes are the same, and the first one stays.
+            // If another process has finished the same unit meanwhile, the first result stays.
             if lstat(&done.join(RESULT_NAME))?.is_none() {
                 return Err(error);
             }
             remove_dir_all(&self.dir)?;
-            return self.dirs.result(self.result.unit, &self.result.plan);
+            if self.dirs.result(self.result.unit, &self.result.plan)? != self.result {
+                return Err(different_unit(self.result.unit).at_path(done));
+            }
         }
         Ok(self.result)
     }
+}
+
+/// Returns the error for a unit that two processes finished with different results.
+pub(super) fn different_unit(unit: u32) -> Error {
+    let message = format!("another process finished unit {unit} with different records");
+    Error::new(ErrorKind::NotCommitted, message).help(
+        "all processes must read the same sources with one build of dsconvert; start again with another `out`",
+    )
 }

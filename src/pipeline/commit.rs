@@ -29,7 +29,7 @@ use crate::manifest::{Counts, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInf
 use crate::options::MaxRejects;
 use crate::printable::printable;
 use crate::report::format::{count, plural};
-use crate::schema::Schema;
+use crate::schema::{Kind, Schema};
 use crate::source::skipped::SkippedTypes;
 use crate::storage::{create_dir, lstat, rename, resolve, sync_dir, write_file};
 
@@ -217,6 +217,13 @@ impl Commit<'_> {
     /// Returns a message such as `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`.
     fn nothing_found(&self, skipped: &SkippedTypes) -> String {
         let instead = match skipped.count() {
+            0 if self.sources.files > 0 => {
+                let items = match self.schema.kind {
+                    Kind::Images => "images",
+                    Kind::Text => "documents",
+                };
+                format!("; there are no {items} in {}", plural(self.sources.files, "file"))
+            }
             0 => "; there are no files".to_owned(),
             1 => format!("; 1 file was skipped: {skipped}"),
             count => format!("; {count} files were skipped: {skipped}"),

@@ -19,7 +19,7 @@ use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::source::{PlannedFile, same_content};
-use crate::storage::{NewFile, hash_file, lstat, write_file};
+use crate::storage::{NewFile, hash_file, lstat};
 
 /// Name of the file with the duplicates, in the working directory.
 pub(super) const FILE_NAME: &str = "duplicates";
@@ -87,7 +87,7 @@ pub(super) fn duplicates(
         return read_stored(&path);
     }
     let found = find(files, work, workers, stop)?;
-    let mut file = NewFile::create(&path)?;
+    let mut file = NewFile::create_shared(&path)?;
     for (&duplicate, &first) in &found {
         let pair = [duplicate as u64, first as u64].map(u64::to_be_bytes);
         file.write_all(pair.as_flattened()).map_err(|e| Error::io("write", &path, e))?;
@@ -96,11 +96,14 @@ pub(super) fn duplicates(
     Ok(found)
 }
 
-/// Makes a file of duplicates durable, then writes a file with its SHA-256, without which it is not reused.
+/// Makes a file of duplicates durable, then writes a file with its SHA-256, without which it is not reused. Several
+/// parts may do this at the same time: what they find is the same.
 pub(super) fn store(file: NewFile) -> Result<()> {
-    let digest = digest_path(file.path());
+    let path = digest_path(file.path());
     let written = file.commit()?;
-    write_file(&digest, written.sha256.as_bytes())?;
+    let mut digest = NewFile::create_shared(&path)?;
+    digest.write_all(written.sha256.as_bytes()).map_err(|e| Error::io("write", &path, e))?;
+    digest.commit()?;
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use super::progress::Progress;
 use super::stop::Stop;
 use super::testing::panic_point;
 use super::timing::Activity;
+use super::unit::unit_of_shard;
 use super::unit_result::UnitShard;
 use crate::error::{Error, Result};
 use crate::panics::caught;
@@ -61,24 +62,32 @@ impl Finalizer<'_> {
     pub(super) fn concurrently(self, closed: impl Iterator<Item = Closed>, at_a_time: usize) -> Result<()> {
         std::thread::scope(|scope| {
             let mut uploads =
-                Uploads { scope, stop: self.stop, threads: VecDeque::new(), shards: ShardsByAttempt::new() };
+                Uploads { scope, stop: self.stop, running: VecDeque::new(), shards: ShardsByAttempt::new() };
             for next in closed {
                 self.stop.check()?;
-                uploads.wait_while(|threads| threads.len() >= at_a_time)?;
+                uploads.wait_while(|uploads| uploads.len() >= at_a_time)?;
                 match next {
                     Closed::Shard(shard) => {
                         let attempt = shard.attempt();
-                        uploads.start(attempt, move || self.shard(*shard).map(Some))?;
+                        // An abandoned attempt at the same unit writes to the same names.
+                        let unit = unit_of_shard(&shard.name);
+                        uploads.wait_while(|uploads| {
+                            uploads.iter().any(|upload| upload.unit == unit && upload.attempt != attempt)
+                        })?;
+                        uploads.start(unit, attempt, move || self.shard(*shard).map(Some))?;
                     }
                     Closed::Unit(unit) => {
                         let attempt = unit.attempt();
-                        uploads.wait_while(|threads| threads.iter().any(|(other, _)| *other == attempt))?;
+                        uploads
+                            .wait_while(|uploads| uploads.iter().any(|upload| upload.attempt == attempt))?;
                         let shards = uploads.shards.remove(&attempt).unwrap_or_default();
-                        uploads.start(attempt, move || self.unit(*unit, shards).map(|()| None))?;
+                        uploads.start(Some(unit.result.unit), attempt, move || {
+                            self.unit(*unit, shards).map(|()| None)
+                        })?;
                     }
                 }
             }
-            uploads.wait_while(|threads| !threads.is_empty())
+            uploads.wait_while(|uploads| !uploads.is_empty())
         })
     }
 
@@ -105,17 +114,29 @@ impl Finalizer<'_> {
 /// An uploaded shard; `None` for a unit.
 type UploadResult = Result<Option<(usize, UnitShard)>>;
 
+/// A file that is being uploaded.
+struct RunningUpload<'scope> {
+    unit: Option<u32>,
+    attempt: u64,
+    thread: ScopedJoinHandle<'scope, UploadResult>,
+}
+
 /// Uploads in progress, each on its own thread.
 struct Uploads<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     stop: &'scope Stop,
-    /// Upload threads in the order in which they were started, with their attempts.
-    threads: VecDeque<(u64, ScopedJoinHandle<'scope, UploadResult>)>,
+    /// In the order in which they were started.
+    running: VecDeque<RunningUpload<'scope>>,
     shards: ShardsByAttempt,
 }
 
 impl<'scope> Uploads<'scope, '_> {
-    fn start(&mut self, attempt: u64, work: impl FnOnce() -> UploadResult + Send + 'scope) -> Result<()> {
+    fn start(
+        &mut self,
+        unit: Option<u32>,
+        attempt: u64,
+        work: impl FnOnce() -> UploadResult + Send + 'scope,
+    ) -> Result<()> {
         let stop = self.stop;
         let work = move || {
             caught(work).unwrap_or_else(|panic| {
@@ -125,17 +146,14 @@ impl<'scope> Uploads<'scope, '_> {
             })
         };
         let thread = threads::named("upload").spawn_scoped(self.scope, work).map_err(threads::refused)?;
-        self.threads.push_back((attempt, thread));
+        self.running.push_back(RunningUpload { unit, attempt, thread });
         Ok(())
     }
 
-    /// Waits for the oldest threads while `more` returns true for the remaining ones.
-    fn wait_while(
-        &mut self,
-        more: impl Fn(&VecDeque<(u64, ScopedJoinHandle<'scope, UploadResult>)>) -> bool,
-    ) -> Result<()> {
-        while more(&self.threads)
-            && let Some((attempt, thread)) = self.threads.pop_front()
+    /// Waits for the oldest uploads while `more` returns true for the running ones.
+    fn wait_while(&mut self, more: impl Fn(&VecDeque<RunningUpload<'scope>>) -> bool) -> Result<()> {
+        while more(&self.running)
+            && let Some(RunningUpload { attempt, thread, .. }) = self.running.pop_front()
         {
             let uploaded = thread.join().unwrap_or_else(|_| Err(Error::internal("a thread died")))?;
             if let Some(shard) = uploaded {

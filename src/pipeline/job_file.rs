@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::plan::Plan;
+use super::plan::{PLAN_NAME, Plan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Sources, TOKENIZER_NAME};
 use crate::options::{OutputOptions, SourceSpec};
@@ -131,11 +131,12 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
     file.finish()
 }
 
-/// Refuses a working directory without a stored job.
+/// Refuses a working directory without a stored job and its plan. The plan is written last: if it is missing, planning
+/// was interrupted.
 pub(super) fn check_stored(work: &Path) -> Result<()> {
-    match lstat(&work.join(JOB_NAME))? {
-        Some(_) => Ok(()),
-        None => Err(Error::usage("there is no plan in this directory")
+    match (lstat(&work.join(JOB_NAME))?, lstat(&work.join(PLAN_NAME))?) {
+        (Some(_), Some(_)) => Ok(()),
+        (None, _) | (_, None) => Err(Error::usage("there is no plan in this directory")
             .at_path(work)
             .help("create one with `dsconvert plan images|text … --out DIR`")),
     }

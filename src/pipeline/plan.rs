@@ -162,12 +162,14 @@ impl Plan<'_> {
         let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
         let mut old = BufReader::new(file).lines();
         for (i, new) in self.lines().enumerate() {
-            let old = old.next().transpose().map_err(|e| Error::io("read", &path, e))?;
-            if old.as_deref() != Some(&new) {
-                let old = old.and_then(|line| serde_json::from_str(&line).ok());
+            let found = old.next().transpose().map_err(|e| Error::io("read", &path, e))?;
+            if found.as_deref() != Some(&new) {
+                let found = found.and_then(|line| serde_json::from_str(&line).ok());
                 let new = serde_json::from_str(&new).unwrap_or_default();
-                let what =
-                    if i == 0 { header_difference(old, &new) } else { Some(file_difference(old, &new)) };
+                let what = match i {
+                    0 => header_difference(found, &new),
+                    _ => Some(self.file_difference(found, &new, old.by_ref())),
+                };
                 if let Some(what) = what {
                     return Err(refused(&what, resumes));
                 }
@@ -176,6 +178,31 @@ impl Plan<'_> {
         match old.next().transpose().map_err(|e| Error::io("read", &path, e))? {
             Some(_) => Err(refused("a planned source file is gone", resumes)),
             None => Ok(()),
+        }
+    }
+
+    /// Describes how the file of this plan with the line `new` differs from the file at the same position of another
+    /// plan, which has the line `old`, followed by the lines `later`.
+    fn file_difference(
+        &self,
+        old: Option<Value>,
+        new: &Value,
+        later: impl Iterator<Item = std::io::Result<String>>,
+    ) -> String {
+        let name = |line: &Value| printable(line["origin"].as_str().unwrap_or_default()).into_owned();
+        let is_new = |line: &str| {
+            let line = serde_json::from_str::<Value>(line).unwrap_or_default();
+            line["origin"] == new["origin"]
+        };
+        match old {
+            Some(old) if old["origin"] == new["origin"] => format!("the source file {} changed", name(new)),
+            Some(old) if self.files.iter().all(|file| old["origin"] != *file.origin) => {
+                format!("the source file {} is gone", name(&old))
+            }
+            _ if later.map_while(|line| line.ok()).any(|line| is_new(&line)) => {
+                format!("the source files are in another order, first at {}", name(new))
+            }
+            _ => format!("the source file {} is new", name(new)),
         }
     }
 }
@@ -235,15 +262,6 @@ fn difference(old: &Value, new: &Value, prefix: &str) -> Option<String> {
     }
     let show = |v: Option<&Value>| v.map_or_else(|| "not given".to_owned(), Value::to_string);
     Some(format!("{prefix}`{key}` was {} and is now {}", show(old), show(new)))
-}
-
-fn file_difference(old: Option<Value>, new: &Value) -> String {
-    let name = |v: &Value| printable(v["origin"].as_str().unwrap_or_default()).into_owned();
-    match old {
-        Some(old) if old["origin"] == new["origin"] => format!("the source file {} changed", name(new)),
-        Some(old) if name(&old) < name(new) => format!("the source file {} is gone", name(&old)),
-        _ => format!("the source file {} is new", name(new)),
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@
 //! | `<split>.keys` | 16 bytes XXH3-128 of each record's key, if keys may repeat |
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +32,7 @@ use crate::manifest::Counts;
 use crate::sample::Value;
 use crate::schema::LABEL;
 use crate::source::skipped::SkippedTypes;
-use crate::storage::{NewFile, create_dir};
+use crate::storage::{NewFile, create_dir, random};
 
 /// Number of the next attempt in this process.
 static NEXT_ATTEMPT: AtomicU64 = AtomicU64::new(0);
@@ -344,8 +343,6 @@ pub(super) fn keys_name(split: &str) -> String {
 /// Returns a folder name for an attempt that is unique across all machines: 128 random bits. Process IDs are not
 /// unique, because every container counts from 1.
 fn attempt_name() -> String {
-    // The hash of empty input depends only on the keys of the `RandomState`, which are random.
-    let random = || RandomState::new().build_hasher().finish();
     format!("attempt-{:016x}{:016x}", random(), random())
 }
 

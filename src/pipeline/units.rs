@@ -162,14 +162,13 @@ fn all_failures(failed: FailedUnits, units: usize) -> Option<Error> {
     let count = failed.len();
     let (_, first) = failed.into_iter().next()?;
     let place = first.place().clone();
-    let mut error = Error::new(
-        ErrorKind::NotCommitted,
-        format!(
-            "{count} of {} failed, because sources could not be read; the first failure: {first}",
-            plural(units as u64, "unit")
-        ),
-    )
-    .help(format!("the finished units are kept: fix the cause, then {RESUME}"));
+    let message = format!("{count} of {} failed; the first failure: {first}", plural(units as u64, "unit"));
+    let help = match first.remedy() {
+        Some(help) if help.contains("`resume`") || help.contains("`overwrite`") => help.to_owned(),
+        Some(help) => format!("the finished units are kept: {help}; then {RESUME}"),
+        None => format!("the finished units are kept: fix the cause, then {RESUME}"),
+    };
+    let mut error = Error::new(ErrorKind::NotCommitted, message).help(help);
     if let Some(path) = place.path {
         error = error.at_path(path);
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::listing::{Detail, Resolver, check_named_once};
-use super::open::read_file;
+use super::open::{read_file, without_bom};
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
@@ -53,9 +53,10 @@ impl FilesFrom {
             check_local("files_from", &self.list)?;
             read_file(&self.list)?
         };
+        let list = if self.null { &bytes } else { without_bom(&bytes) };
         let mut resolver = Resolver::new(source, true, follow_links)?;
         let (mut files, mut details, mut lines) = (Vec::new(), Vec::new(), Vec::new());
-        for (line, name) in names(&bytes, self.null) {
+        for (line, name) in names(list, self.null) {
             let (file, defect) = resolver.resolve(name)?;
             files.push(file);
             details.push(Detail { defect: defect.map(Box::new), ..Detail::default() });

@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 pub use name::portable_name;
-pub use open::read_file;
+pub use open::{read_file, without_bom};
 pub use planned::PlannedFile;
 use rustix::io::Errno;
 

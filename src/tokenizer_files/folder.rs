@@ -12,14 +12,15 @@ const NAMES: [&str; 5] =
 
 /// Returns the tokenizer file in `folder`, which may also be the folder of a model in the Hugging Face Hub cache.
 pub(super) fn find(folder: &Path) -> Result<PathBuf> {
-    if let Some(snapshot) = hub::snapshot(folder)? {
-        return find(&snapshot);
-    }
     for name in NAMES {
         let path = folder.join(name);
         if stat(&path)?.is_some() {
             return Ok(path);
         }
+    }
+    // After the files: a training run may keep its checkpoints in a folder `snapshots`.
+    if let Some(snapshot) = hub::snapshot(folder)? {
+        return find(&snapshot);
     }
     let mut files = hub::names_in(folder)?;
     files.sort_unstable();

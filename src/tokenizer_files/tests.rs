@@ -47,6 +47,19 @@ fn model_names_are_distinguished_from_paths() {
 }
 
 #[test]
+fn a_folder_with_snapshots_of_its_own_is_not_a_cached_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let (hub, ranks) = empty_caches(dir.path());
+    let model = dir.path().join("model");
+    let tokenizer = model.join("tokenizer.json");
+    write(&tokenizer, "{}");
+    for step in ["step1", "step2"] {
+        write(&model.join("snapshots").join(step).join("weights"), "");
+    }
+    assert_eq!(find_in(model.to_str().unwrap(), &hub, &ranks).unwrap().path, tokenizer);
+}
+
+#[test]
 fn the_main_revision_of_a_cached_model_is_used() {
     let dir = tempfile::tempdir().unwrap();
     let (hub, ranks) = empty_caches(dir.path());

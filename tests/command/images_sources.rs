@@ -384,3 +384,48 @@ fn the_first_of_several_equal_files_is_kept() {
     std::fs::write(root.join("t.tar"), "").unwrap();
     run(dir.path(), b"", &["root", "--dedup", "bytes", "--out", "no"]).exits(2).says(&["tar"]);
 }
+
+#[test]
+fn byte_order_marks_of_lists_are_ignored() {
+    let dir = tempfile::tempdir().unwrap();
+    images(&dir.path().join("root"), &["cat/1.png", "dog/2.png"]);
+    std::fs::write(dir.path().join("classes.txt"), "\u{feff}cat\r\ndog\r\n").unwrap();
+    std::fs::write(dir.path().join("list.txt"), "\u{feff}cat/1.png\r\ndog/2.png\r\n").unwrap();
+    let args = [
+        "root",
+        "--files-from",
+        "list.txt",
+        "--layout",
+        "labels",
+        "--classes",
+        "classes.txt",
+        "--out",
+        "out",
+    ];
+    run(dir.path(), b"", &args).exits(0);
+    assert_outcomes(&dir.path().join("out"), [2, 0, 0, 0]);
+    assert_eq!(manifest(&dir.path().join("out"))["schema"]["class_names"], serde_json::json!(["cat", "dog"]));
+}
+
+#[test]
+fn an_image_of_an_unknown_class_does_not_replace_an_equal_one() {
+    let dir = tempfile::tempdir().unwrap();
+    images(&dir.path().join("root"), &["dog/1.png", "cat/2.png"]);
+    std::fs::create_dir(dir.path().join("root/bird")).unwrap();
+    std::fs::copy(dir.path().join("root/cat/2.png"), dir.path().join("root/bird/2.png")).unwrap();
+    std::fs::write(dir.path().join("classes.txt"), "cat\ndog\n").unwrap();
+    let args = [
+        "root",
+        "--dedup",
+        "bytes",
+        "--layout",
+        "labels",
+        "--classes",
+        "classes.txt",
+        "--max-rejects",
+        "50%",
+    ];
+    run(dir.path(), b"", &[&args[..], &["--out", "out"]].concat()).exits(0);
+    assert_eq!(records(&dir.path().join("out")).len(), 2);
+    assert_eq!(rejects(&dir.path().join("out")).len(), 1);
+}

@@ -215,6 +215,51 @@ fn missing_damaged_and_foreign_plans_are_refused_with_a_way_out() {
     on("run", &out, "--units 0").exits(0);
     let grown = format!("{}x\n", std::fs::read_to_string(&source).unwrap());
     std::fs::write(&source, grown).unwrap();
-    on("run", &out, "").exits(3).says(&["units failed", "run the same part again"]);
+    on("run", &out, "").exits(3).says(&["units failed", "start again with --overwrite"]);
     assert_eq!(status(&out, "")["done"], 1);
+}
+
+#[test]
+fn an_interrupted_plan_is_no_plan() {
+    let dir = tempfile::tempdir().unwrap();
+    corpus(&dir.path().join("c.jsonl"), 40);
+    let out = dir.path().join("out");
+    plan("text", &dir.path().join("c.jsonl"), &out, "--tokenizer bytes --unit-bytes 4096").exits(0);
+    on("run", &out, "--units 0").exits(0);
+    // The plan is written last.
+    let work = out.join(".dsconvert");
+    let stored = std::fs::read(work.join("plan.jsonl")).unwrap();
+    std::fs::remove_file(work.join("plan.jsonl")).unwrap();
+    for subcommand in ["run", "merge", "status"] {
+        on(subcommand, &out, "").exits(2).says(&["there is no plan in this directory", "dsconvert plan"]);
+    }
+    std::fs::write(work.join("plan.jsonl"), stored).unwrap();
+    let ran = on("run", &out, "").exits(0);
+    assert!(ran.stdout.contains("1 finished before"), "{}", ran.stdout);
+    on("merge", &out, "").exits(0);
+}
+
+#[test]
+fn a_source_that_changed_after_the_plan_is_named_with_its_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    corpus(&dir.path().join("c.jsonl"), 40);
+    let out = dir.path().join("out");
+    plan("text", &dir.path().join("c.jsonl"), &out, "--tokenizer bytes --unit-bytes 4096").exits(0);
+    corpus(&dir.path().join("c.jsonl"), 41);
+    let ran =
+        on("run", &out, "").exits(3).says(&["failed; the first failure", "start again with --overwrite"]);
+    assert!(!ran.stderr.contains("same part"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_plan_says_which_options_belong_to_the_merge() {
+    let dir = tempfile::tempdir().unwrap();
+    corpus(&dir.path().join("c.jsonl"), 2);
+    let out = dir.path().join("out");
+    for option in ["--strict", "--max-rejects 0"] {
+        let name = option.split(' ').next().unwrap();
+        plan("text", &dir.path().join("c.jsonl"), &out, &format!("--tokenizer bytes --overwrite {option}"))
+            .exits(0)
+            .says(&[&format!("{name} is not part of a plan"), "dsconvert merge"]);
+    }
 }

@@ -312,3 +312,13 @@ fn inspect_refuses_repairs_that_need_more_than_the_manifest() {
     inspect(&out, dir.path()).exits(3).says(&["from a list of files", "--resume=repair"]);
     inspect(&out.join("train/train-000000-00.parquet"), dir.path()).exits(2).says(&["a single shard"]);
 }
+
+#[test]
+fn a_quiet_repair_prints_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = dataset(dir.path());
+    flip(&out.join(&shards(&out)[0]));
+    let ran = convert("text", &source, &out, &format!("{TEXT} --resume=repair --quiet")).exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
+    verify(&out).exits(0);
+}

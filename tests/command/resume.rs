@@ -222,3 +222,26 @@ fn foreign_files_make_verification_fail() {
     let ran = verify().exits(3);
     assert!(ran.stdout.contains("not part of this dataset: train/train-000099-00.parquet"), "{}", ran.stdout);
 }
+
+#[test]
+fn the_source_file_that_changed_is_named_with_several_sources() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["z/1.txt", "z/2.txt", "a/1.txt"] {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, name).unwrap();
+    }
+    let [z, a] = ["z", "a"].map(|name| dir.path().join(name));
+    let out = dir.path().join("out");
+    let plan = |sources: [&Path; 2], options: &[&str]| {
+        let mut command = command(["plan", "text"]);
+        command.args(sources).arg("--out").arg(&out).args(["--tokenizer", "bytes"]).args(options);
+        Ran::of(command.output().unwrap())
+    };
+    plan([&z, &a], &[]).exits(0);
+    std::fs::write(dir.path().join("z/3.txt"), "new").unwrap();
+    plan([&z, &a], &["--resume"]).exits(2).says(&["the source file z/3.txt is new"]);
+    std::fs::remove_file(dir.path().join("z/3.txt")).unwrap();
+    std::fs::remove_file(dir.path().join("z/2.txt")).unwrap();
+    plan([&z, &a], &["--resume"]).exits(2).says(&["the source file z/2.txt is gone"]);
+}

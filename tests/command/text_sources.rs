@@ -442,3 +442,29 @@ fn documents_over_the_limit_are_rejected_in_every_kind_of_file() {
         ["whole/a.txt", "whole/b.txt.xz"].map(|origin| (origin.to_owned(), "too-large".to_owned()));
     assert_eq!(rejects(&out), expected);
 }
+
+#[test]
+fn an_array_without_elements_has_no_items() {
+    let dir = tempfile::tempdir().unwrap();
+    let files =
+        [("a.json", "[]"), ("b.json", " [\n]\n"), ("c.json", "[{\"text\": \"one\"},\n]"), ("d.json", "\n\n")];
+    for (name, text) in files {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let out = dir.path().join("out");
+    let mut command = command(["text"]);
+    command.args(files.map(|(name, _)| dir.path().join(name))).arg("--out").arg(&out);
+    Ran::of(command.args(["--tokenizer", "bytes"]).output().unwrap()).exits(0);
+    assert_outcomes(&out, [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_source_without_documents_is_not_called_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in [("e.csv", "id,text\n"), ("e.jsonl", ""), ("e.json", "[]")] {
+        std::fs::write(dir.path().join(name), text).unwrap();
+        convert("text", &dir.path().join(name), &dir.path().join("out"), "--tokenizer bytes")
+            .exits(3)
+            .says(&["nothing was found", "there are no documents in 1 file"]);
+    }
+}

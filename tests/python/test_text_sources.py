@@ -152,6 +152,20 @@ def test_a_text_column_with_invalid_utf8_is_damage(dsconvert, tmp_path):
     assert (reject["origin"], reject["code"]) == ("broken.parquet#2", "corrupt")
 
 
+def test_parquet_files_without_rows_have_no_items(dsconvert, tmp_path):
+    source = tmp_path / "in"
+    source.mkdir()
+    # Of a row group without rows, pyarrow writes a dictionary page only, and 0 as the offset of the data.
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), source / "empty.parquet")
+    with pq.ParquetWriter(source / "some.parquet", pa.schema([("text", pa.string())])) as writer:
+        for texts in [["one"], [], ["two"]]:
+            writer.write_table(pa.table({"text": pa.array(texts, pa.string())}))
+    records = converted(dsconvert, source, tmp_path / "out", "--quiet")
+    assert [r["text"] for r in records] == ["one", "two"]
+    alone = dsconvert("text", source / "empty.parquet", "--out", tmp_path / "none", "--tokenizer", "bytes", status=3)
+    assert "there are no documents in 1 file" in alone.stderr
+
+
 def test_packed_rows_open_as_lists(dsconvert, tmp_path):
     source = tmp_path / "t.parquet"
     pq.write_table(TABLE, source)

@@ -155,7 +155,7 @@ fn add_damage(lines: &mut Lines, manifest: &Manifest, out: &Path) {
 /// Adds a hint if progressive JPEGs were kept without `--baseline`. With it, only those that cannot be converted are
 /// kept.
 fn add_progressive(lines: &mut Lines, manifest: &Manifest) {
-    let has_option = manifest.options.get("baseline").is_some();
+    let has_option = manifest.options.pointer("/image/baseline").is_some();
     if let Some(count) = manifest.notes.get("progressive_kept").filter(|_| !has_option) {
         lines.add(format!(
             "  {} {} slow to decode: --baseline stores the same pixels as baseline JPEGs, which decode several times as fast",

@@ -74,8 +74,12 @@ impl Conversion for ImageConversion<'_> {
     fn prepare(&self, work: &Path, workers: &Workers, stop: &Stop) -> Result<()> {
         let job = self.job;
         if job.options.dedup.is_some() {
-            let is_intact = |ordinal: &usize| job.details.get(*ordinal).is_none_or(|d| d.defect.is_none());
-            let candidates = (0..).zip(&job.files).filter(|(ordinal, _)| is_intact(ordinal));
+            // A file that will be rejected must not replace an equal one.
+            let is_usable = |(ordinal, file): &(usize, SourceFile)| {
+                let is_unknown = matches!(job.folders.label_of(file), Some((_, None)));
+                !is_unknown && job.details.get(*ordinal).is_none_or(|d| d.defect.is_none())
+            };
+            let candidates = (0..).zip(&job.files).filter(is_usable);
             let candidate = |(ordinal, file)| DuplicateCandidate { planned: job.planned(&file), ordinal };
             let candidates = candidates.map(candidate).collect();
             let found = duplicates(candidates, work, workers, stop)?;

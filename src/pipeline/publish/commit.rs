@@ -5,7 +5,7 @@ use std::path::Path;
 use super::remote::Remote;
 use super::transfer::for_all;
 use super::units::shards;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
 use crate::pipeline::output::WORK_NAME;
@@ -44,12 +44,10 @@ impl Remote {
             let written = Written { bytes, sha256: sha256.to_owned() };
             self.upload(&resolve(staged, name)?, name, Some(&written), stop)
         })?;
-        self.create(
-            &self.object(MANIFEST_NAME)?,
-            json,
-            "another dataset was committed to this prefix during this run",
-            "choose another prefix for `out`",
-        )
+        self.create(&self.object(MANIFEST_NAME)?, json, || {
+            let message = "another dataset was committed to this prefix during this run";
+            Error::new(ErrorKind::NotCommitted, message).help("choose another prefix for `out`")
+        })
     }
 
     /// Deletes the objects that only a run needs.

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::remote::Remote;
-use super::scratch_dir::random;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, TOKENIZER_NAME};
 use crate::pipeline::dedup::FILE_NAME as DUPLICATES_NAME;
@@ -14,8 +13,8 @@ use crate::pipeline::job_file::JOB_NAME;
 use crate::pipeline::output::{RunState, WORK_NAME};
 use crate::pipeline::plan::{PLAN_NAME, Plan};
 use crate::pipeline::stop::Stop;
-use crate::storage::lstat;
 use crate::storage::objects::Created;
+use crate::storage::{lstat, random};
 
 /// Name of the object, in the working folder, that identifies the plan of a prefix.
 const PLAN_ID_NAME: &str = "plan.json";

@@ -150,13 +150,16 @@ impl Remote {
         found.map(|(json, _)| Manifest::parse(&json).map_err(|e| e.at_path(url.as_path()))).transpose()
     }
 
-    /// Creates an object that must not already exist with other content. If it does, `what` is the error message.
-    pub(super) fn create(&self, url: &ObjectUrl, content: Vec<u8>, what: &str, help: &str) -> Result<()> {
+    /// Creates an object that must not already exist with other content. If it does, `differs` returns the error.
+    pub(super) fn create(
+        &self,
+        url: &ObjectUrl,
+        content: Vec<u8>,
+        differs: impl FnOnce() -> Error,
+    ) -> Result<()> {
         match self.bucket.create(url, &Bytes::from(content))? {
             Created::New | Created::Same => Ok(()),
-            Created::Other => {
-                Err(Error::new(ErrorKind::NotCommitted, what).at_path(url.as_path()).help(help.to_owned()))
-            }
+            Created::Other => Err(differs().at_path(url.as_path())),
         }
     }
 }

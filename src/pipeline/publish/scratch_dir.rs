@@ -1,13 +1,11 @@
 //! The local directory of a process that writes to object storage.
 
-use std::collections::hash_map::RandomState;
 use std::fs::DirBuilder;
-use std::hash::{BuildHasher, Hasher};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::storage::{DirLock, create_dir, list_dir, lstat, remove_dir_all, rename};
+use crate::storage::{DirLock, create_dir, list_dir, lstat, random, remove_dir_all, rename};
 
 /// Name of the lock file in a scratch directory. The lock is held until the process ends.
 const LOCK_NAME: &str = "lock";
@@ -97,11 +95,6 @@ fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || ".-".contains(*c)).collect();
     if name.is_empty() || name.starts_with(UNLOCKED) { format!("host{name}") } else { name }
-}
-
-/// Returns 64 random bits: the hash of empty input depends only on the keys of the `RandomState`.
-pub(super) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::remote::Remote;
 use super::transfer::for_all;
 use crate::error::{Error, Result};
+use crate::pipeline::closed_unit::different_unit;
 use crate::pipeline::output::WORK_NAME;
 use crate::pipeline::stop::{RESUME, Stop};
 use crate::pipeline::unit_dirs::{UnitDirs, difference};
@@ -123,12 +124,8 @@ impl Remote {
             let written = Written { bytes: *bytes, sha256: sha256.clone() };
             self.upload(&dir.join(name), &unit_object(result.unit, name), Some(&written), stop)?;
         }
-        self.create(
-            &self.object(&unit_object(result.unit, RESULT_NAME))?,
-            result.to_bytes()?,
-            &format!("another process finished unit {} with different records", result.unit),
-            "all processes must read the same sources with one build of dsconvert; start again in another prefix",
-        )
+        let url = self.object(&unit_object(result.unit, RESULT_NAME))?;
+        self.create(&url, result.to_bytes()?, || different_unit(result.unit))
     }
 
     /// Downloads the small files of the units that this process has not converted, out of `units` units.

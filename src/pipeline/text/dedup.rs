@@ -22,13 +22,15 @@ use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::conversion::{Converting, Feed};
 use crate::pipeline::dedup::{FILE_NAME, is_stored, store};
-use crate::pipeline::memory::SORT_BYTES;
+use crate::pipeline::memory;
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::sample::Reject;
 use crate::storage::NewFile;
 
+/// Memory of each of the two sorts, the second of which takes its rows from the first.
+const SORT_BYTES: usize = memory::SORT_BYTES / 2;
 const HASH_BYTES: usize = 32;
 /// Size of a row: hash and position of a document.
 const TEXT_BYTES: usize = HASH_BYTES + POSITION_BYTES;
@@ -75,7 +77,7 @@ pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -
 
 /// Stores the pairs by unit.
 fn write(job: &TextJob, path: PathBuf, pairs: ExternalSort<PAIR_BYTES>) -> Result<DuplicatesFile> {
-    let mut file = NewFile::create(&path)?;
+    let mut file = NewFile::create_shared(&path)?;
     let mut starts = UnitStarts::new(job);
     for pair in pairs.finish()? {
         let pair = pair?;

@@ -17,6 +17,7 @@ use crate::source::stream::Stream;
 use crate::source::text::kind::Format;
 use crate::source::text::rows;
 use crate::source::warning::Warning;
+use crate::source::without_bom;
 
 /// Maximum number of rows examined per file.
 const ROWS: usize = 1000;
@@ -150,7 +151,7 @@ impl<'a> FieldSearch<'a> {
 
     /// Examines a line of JSON. Returns whether it is an object.
     fn line(&mut self, line: &[u8]) -> bool {
-        let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        let line = without_bom(line);
         let line = String::from_utf8_lossy(line);
         let Ok(serde_json::Value::Object(object)) = serde_json::from_str(&line) else { return false };
         self.rows += 1;

@@ -21,6 +21,7 @@ use crate::source::stream::Broken;
 use crate::source::table::delimited::unclosed_quote;
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, Format};
+use crate::source::without_bom;
 
 /// A document of a source, before its text is processed.
 pub(super) struct SourceDocument<'a> {
@@ -154,7 +155,7 @@ impl TextJob {
         if let Some(found) = Compression::sniff(&bytes) {
             return Ok(sink.item(position, Err(found.unexpected()), out));
         }
-        let document = self.text(without_bom(0, &bytes), out);
+        let document = self.text(without_bom(&bytes), out);
         Ok(sink.item(position, document, out))
     }
 
@@ -170,8 +171,9 @@ impl TextJob {
         for (at, document) in self.rule.documents(bytes) {
             let start = offset + at as u64;
             let position = DocumentPosition { part, mark: self.mark(part, start) };
-            let document =
-                self.check_length(document.len()).and_then(|()| self.text(without_bom(start, document), out));
+            let document = self
+                .check_length(document.len())
+                .and_then(|()| self.text(without_bom_at(start, document), out));
             if sink.item(position, document, out) == Converting::RedoUnit {
                 return Converting::RedoUnit;
             }
@@ -192,13 +194,15 @@ impl TextJob {
         sink: &mut impl ItemSink,
         out: &mut Outcomes,
     ) -> Converting {
-        for (at, line) in lines(bytes) {
+        // An empty array, or a comma after the last element, leaves a line that is not an element.
+        let is_array = self.details[self.parts[part].file].kind.format == Format::Json;
+        for (at, line) in lines(bytes).filter(|(_, line)| !(is_array && line.trim_ascii().is_empty())) {
             let start = offset + at as u64;
             let position = DocumentPosition { part, mark: Some(start) };
             let converting = match self.check_length(line.len()) {
                 Err(reject) => sink.item(position, Err(reject), out),
                 Ok(()) => {
-                    let line = without_bom(start, line.strip_suffix(b"\n").unwrap_or(line));
+                    let line = without_bom_at(start, line.strip_suffix(b"\n").unwrap_or(line));
                     self.json_line(position, line, sink, out)
                 }
             };
@@ -260,8 +264,8 @@ impl TextJob {
 }
 
 /// Removes the byte order mark from the first document of a file.
-fn without_bom(offset: u64, bytes: &[u8]) -> &[u8] {
-    if offset == 0 { bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes) } else { bytes }
+fn without_bom_at(offset: u64, bytes: &[u8]) -> &[u8] {
+    if offset == 0 { without_bom(bytes) } else { bytes }
 }
 
 fn not_utf8(what: &str, error: &std::str::Utf8Error) -> Reject {

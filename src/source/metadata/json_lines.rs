@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
 use crate::source::json_line::JsonObject;
+use crate::source::without_bom;
 
 struct JsonLine {
     number: u64,
@@ -65,7 +66,7 @@ fn lines(bytes: &[u8]) -> Vec<JsonLine> {
     for (i, line) in bytes.split_inclusive(|&b| b == b'\n').enumerate() {
         let start = offset;
         offset += line.len() as u64;
-        let line = if i == 0 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
+        let line = if i == 0 { without_bom(line) } else { line };
         lines.push(JsonLine {
             number: i as u64 + 1,
             offset: start,

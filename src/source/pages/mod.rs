@@ -61,6 +61,8 @@ pub(super) fn check_column<R: ChunkReader + Clone + 'static>(
     max_bytes: u64,
 ) -> Result<Option<BadPages>, ParquetError> {
     let start = match (column.dictionary_page_offset(), column.data_page_offset()) {
+        // Without rows, pyarrow writes a dictionary page and no data page, whose offset is then 0.
+        (Some(dictionary), 0) if dictionary > 0 => dictionary,
         (Some(dictionary), data) if dictionary > 0 => dictionary.min(data),
         (_, data) => data,
     };

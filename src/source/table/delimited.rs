@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::row_scan::RowScanner;
 use crate::sample::{Reject, RejectCode};
+use crate::source::without_bom;
 
 /// How cells are separated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +66,7 @@ pub struct DelimitedReader<'a> {
 impl<'a> DelimitedReader<'a> {
     /// Creates a reader of a whole table, or of its start. The next row names the columns.
     pub fn of_table(dialect: Dialect, bytes: &'a [u8]) -> Self {
-        let skipped = if bytes.starts_with("\u{feff}".as_bytes()) { 3 } else { 0 };
+        let skipped = bytes.len() - without_bom(bytes).len();
         Self::new(dialect, bytes, skipped)
     }
 

@@ -5,10 +5,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
 /// An exclusive or shared `flock`, held until dropped. The kernel releases it when the process dies for any reason.
+///
+/// Some network file systems have no locks, for example Lustre without the mount option `flock`. There, nothing is
+/// locked: a run is correct without the lock, which only keeps two runs from doing the same work.
 #[derive(Debug)]
 pub struct DirLock {
     _file: File,
@@ -34,16 +38,15 @@ impl DirLock {
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(path)
             .map_err(|e| Error::io("open the lock file", path, e))?;
-        rustix::io::retry_on_intr(|| flock(&file, operation)).map_err(|e| {
-            if e == rustix::io::Errno::WOULDBLOCK {
-                Error::usage("another dsconvert is writing to this output directory")
+        match rustix::io::retry_on_intr(|| flock(&file, operation)) {
+            Ok(()) | Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK) => Ok(Self { _file: file }),
+            Err(Errno::WOULDBLOCK) => {
+                Err(Error::usage("another dsconvert is writing to this output directory")
                     .at_path(path)
-                    .help("wait for it to end, or choose another `out`")
-            } else {
-                Error::io("lock", path, e.into())
+                    .help("wait for it to end, or choose another `out`"))
             }
-        })?;
-        Ok(Self { _file: file })
+            Err(e) => Err(Error::io("lock", path, e.into())),
+        }
     }
 }
 

@@ -29,7 +29,7 @@ pub use dirs::for_each_entry;
 pub use location::Location;
 pub use lock::DirLock;
 pub use new_file::{NewFile, Written, hash_file, write_file};
-pub use new_file::{from_hex, hex};
+pub use new_file::{from_hex, hex, random};
 pub use object_url::ObjectUrl;
 pub use paths::{
     DirItem, create_dir, find_link, folder_of, is_empty_dir, list_dir, lstat, open_file, remove_dir_all,

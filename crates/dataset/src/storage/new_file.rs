@@ -1,6 +1,7 @@
 //! Creation of dataset files.
 
 use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -74,8 +75,7 @@ pub struct Written {
 impl NewFile {
     /// Starts a file that will be named `path`. Replaces the temporary file of a run that died.
     pub fn create(path: &Path) -> Result<Self> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = path.with_file_name(format!(".{name}.tmp"));
+        let temporary = temporary_path(path, "");
         // Removes it first: opening with truncation would write through a symbolic link placed there by someone else.
         match std::fs::remove_file(&temporary) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -83,6 +83,18 @@ impl NewFile {
             }
             _ => {}
         }
+        Self::open(path, temporary)
+    }
+
+    /// Starts a file that will be named `path` and that other processes may write at the same time, with equal content.
+    /// The temporary file of a process that dies stays until someone removes the folder.
+    pub fn create_shared(path: &Path) -> Result<Self> {
+        // Random, because processes on several machines may have the same number.
+        let suffix = format!(".{:016x}", random());
+        Self::open(path, temporary_path(path, &suffix))
+    }
+
+    fn open(path: &Path, temporary: PathBuf) -> Result<Self> {
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -212,6 +224,16 @@ pub fn write_file(path: &Path, data: &[u8]) -> Result<Written> {
     file.commit()
 }
 
+fn temporary_path(path: &Path, suffix: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}{suffix}.tmp"))
+}
+
+/// Returns 64 random bits: the hash of empty input depends only on the keys of the `RandomState`, which are random.
+pub fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 /// Encodes `bytes` as lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half & 15)]);
@@ -312,5 +334,16 @@ mod tests {
         std::os::unix::fs::symlink(&victim, dir.path().join(".a.tmp")).unwrap();
         write_file(&dir.path().join("a"), b"new").unwrap();
         assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_shared_file_is_written_by_several_processes_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("duplicates");
+        let mut files = [NewFile::create_shared(&path).unwrap(), NewFile::create_shared(&path).unwrap()];
+        files.iter_mut().for_each(|file| file.write_all(b"found").unwrap());
+        files.map(|file| file.commit().unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"found");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

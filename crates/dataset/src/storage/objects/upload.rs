@@ -94,7 +94,8 @@ impl Upload {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind) if a piece could not be sent. The object then does not exist.
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) if a piece could not be sent. The object then does not exist, unless only
+    /// the answer to the last request was lost.
     pub fn finish(mut self) -> Result<Written> {
         let fail = |e| failure("upload", &self.url, e);
         let last = PutPayload::from(std::mem::take(&mut self.piece));
@@ -116,7 +117,11 @@ impl Upload {
                             return Err(e);
                         }
                     }
-                    pieces.upload.complete().await.map(|_| ())
+                    let completed = pieces.upload.complete().await.map(|_| ());
+                    if completed.is_err() {
+                        pieces.abort().await;
+                    }
+                    completed
                 })?;
                 done.map_err(fail)?;
             }
