@@ -66,7 +66,7 @@ struct NamingArgs {
 
     /// Columns of --metadata to keep, as name or name:type [default: all]
     ///
-    /// Without a type, columns of parquet files keep their type, and others are strings.
+    /// Without a type, columns of parquet files keep their type; lists and objects of jsonl files become json; others are strings.
     #[arg(long, value_name = "FIELDS", requires = "metadata")]
     keep_fields: Option<String>,
 
@@ -153,7 +153,7 @@ struct PixelArgs {
     #[arg(long, value_name = "N")]
     restart_interval: Option<NonZeroU16>,
 
-    /// Keep EXIF and other metadata of files whose encoded image is kept
+    /// Keep the metadata of files that pass through, and the EXIF block of files that are encoded again
     #[arg(long)]
     keep_metadata: bool,
 

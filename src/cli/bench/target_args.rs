@@ -49,8 +49,8 @@ pub(in crate::cli) struct TargetArgs {
     #[arg(long, value_name = "WxH:COLOR", help_heading = "Raw images")]
     pad: Option<String>,
 
-    /// Tokenizer: a tokenizer.json, a folder that contains one, or bytes [default: tokenizer of the compared dataset;
-    /// without one, documents are only parsed]
+    /// Tokenizer, as for dsconvert text [default: tokenizer of the compared dataset; without one, documents are only
+    /// parsed]
     #[arg(short, long, value_name = "FILE", help_heading = "Raw text")]
     tokenizer: Option<String>,
 

@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[arg(value_name = "PATH")]
     path: PathBuf,
 
-    /// Split of the records to show [default: train, or the first split; all splits in a report]
+    /// Split of the records to show [default: train, or the first split; in pages and plots, the first 12 splits]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
 

@@ -59,7 +59,7 @@ class Loader(Epochs):
         bucket: Which records may share a batch: `"none"`: any; `"length"`: records of similar length, with boundaries
             chosen for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`: sorted within windows of steps.
             Default: `"length"` with a token budget, `"none"` with `batch_size`.
-        max_waste: With `bucket="length"`: share of a batch, from 0 to 1, that padding may take. Default: 0.04.
+        max_waste: With `bucket="length"`: share of a batch, from 0.001 to 0.9, that padding may take. Default: 0.04.
         first_boundary: With `bucket="geometric"`: the first boundary, in tokens. Default: 16.
         boundary_ratio: With `bucket="geometric"`: ratio of a boundary to the previous one. Default: 1.1.
         window_steps: With `bucket="windows"`: steps per window. Default: 50.
@@ -67,7 +67,7 @@ class Loader(Epochs):
         block_group: With `shuffle="block"`: blocks whose records are shuffled together. Default: 64.
         longest_first: `True`: the largest batch comes first, so that an out-of-memory error occurs at once.
             Default: `False`.
-        oversize: With a token budget: records that exceed it by themselves. `"error"` rejects them, `"drop"` leaves
+        oversize: With a token budget: records that exceed it by themselves. `"error"` raises an error, `"drop"` leaves
             them out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
         last: Records that do not fill the last step: `"short"` makes smaller batches, `"drop"` leaves them out, `"pad"` adds
             rows without a record, `"wrap"` repeats records. Default: `"short"`.
@@ -94,7 +94,8 @@ class Loader(Epochs):
             images of a batch must have the same size.
         random_resized_crop: Images only. Random crop, resized to a side, or (height, width), in pixels, like
             torchvision's `RandomResizedCrop`. Default: no crop.
-        crop_scale: With `random_resized_crop`: smallest and largest share of the area, from 0 to 1. Default: (0.08, 1.0).
+        crop_scale: With `random_resized_crop`: smallest and largest share of the area, above 0 and at most 1. Default:
+            (0.08, 1.0).
         crop_ratio: With `random_resized_crop`: smallest and largest width ÷ height. Default: (3/4, 4/3).
         hflip: Images only. Probability of a horizontal flip, from 0 to 1; `True` is 0.5. Default: 0.
         layout: Images only. Order of dimensions: `"hwc"` or `"chw"`. Default: `"hwc"`.
@@ -306,7 +307,8 @@ class Loader(Epochs):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to the position of a saved state. The numbers of ranks and threads may differ from when it was saved.
+        """Goes to the position of a saved state. The number of threads may differ from when it was saved, and so may
+        the number of ranks if it was saved between two global steps.
 
         Unless `micro_batches` was given, it is taken from the state.
         """

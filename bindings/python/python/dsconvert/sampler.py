@@ -44,7 +44,7 @@ class BatchSampler(Epochs):
         bucket: Which records may share a batch: `"none"`: any; `"length"`: records of similar length, with boundaries
             chosen for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`: sorted within windows of steps.
             Default: `"length"` with a token budget, `"none"` with `batch_size`.
-        max_waste: With `bucket="length"`: share of a batch, from 0 to 1, that padding may take. Default: 0.04.
+        max_waste: With `bucket="length"`: share of a batch, from 0.001 to 0.9, that padding may take. Default: 0.04.
         first_boundary: With `bucket="geometric"`: the first boundary, in tokens. Default: 16.
         boundary_ratio: With `bucket="geometric"`: ratio of a boundary to the previous one. Default: 1.1.
         window_steps: With `bucket="windows"`: steps per window. Default: 50.
@@ -52,7 +52,7 @@ class BatchSampler(Epochs):
         block_group: With `shuffle="block"`: blocks whose records are shuffled together. Default: 64.
         longest_first: `True`: the largest batch comes first, so that an out-of-memory error occurs at once.
             Default: `False`.
-        oversize: With a token budget: records that exceed it by themselves. `"error"` rejects them, `"drop"` leaves
+        oversize: With a token budget: records that exceed it by themselves. `"error"` raises an error, `"drop"` leaves
             them out, `"alone"` makes a batch of each. If your code cuts records, pass the lengths that it cuts to as
             `source`. Default: `"error"`.
         last: Records that do not fill the last step: `"short"` makes smaller batches, `"drop"` leaves them out, `"wrap"`
@@ -199,7 +199,7 @@ class BatchSampler(Epochs):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to the position of a saved state. The number of ranks may differ from when it was saved."""
+        """Goes to the position of a saved state. The number of ranks may differ if it was saved between global steps."""
         saved = state_as_json(state)
         plan, share = self._handle(), self._share
         micro_batches = self._micro_batches_of(state)

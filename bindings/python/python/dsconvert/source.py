@@ -11,8 +11,8 @@ from .errors import Place, UsageError
 
 Record = dict[str, Any]
 """A record: names and values of its fields. Text and JSON are `str`; images and other bytes are `bytes` or, if decoded,
-`uint8` arrays of height × width × channels; token ids are read-only `uint16` or `uint32` arrays that view the file;
-numbers are `int`, `float` and `bool`. A missing value is `None`."""
+`uint8` arrays of height × width × channels; token ids are `uint16` or `uint32` arrays, which are read-only views of
+the mapped file where possible; numbers are `int`, `float` and `bool`. A missing value is `None`."""
 
 Transform = Callable[[Record], Any]
 
