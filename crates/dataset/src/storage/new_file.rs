@@ -342,7 +342,7 @@ mod tests {
         let path = dir.path().join("duplicates");
         let mut files = [NewFile::create_shared(&path).unwrap(), NewFile::create_shared(&path).unwrap()];
         files.iter_mut().for_each(|file| file.write_all(b"found").unwrap());
-        files.map(|file| file.commit().unwrap());
+        files.into_iter().for_each(|file| drop(file.commit().unwrap()));
         assert_eq!(std::fs::read(&path).unwrap(), b"found");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
