@@ -14,6 +14,7 @@ use serde::Serialize;
 use sim::{LoadTimes, LoadTrace, Options, STALL_TOLERANCE, Stop};
 
 use crate::error::{Error, Result};
+use crate::report::format::{percent, plural, three_digits};
 
 /// Minimum number of steps of a simulation.
 const MIN_STEPS: u64 = 2000;
@@ -235,21 +236,8 @@ impl HeadspaceOptions {
 fn workers(count: u32) -> String {
     match count {
         0 => "loading in the training process".to_owned(),
-        1 => "1 worker".to_owned(),
-        n => format!("{n} workers"),
+        n => plural(n.into(), "worker"),
     }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1}%", share * 100.0)
-}
-
-/// Formats a number with three significant digits, but without an exponent: `0.0123`, `1.23`, `1234`.
-pub(crate) fn three_digits(x: f64) -> String {
-    // The exponent after rounding: 9.999 becomes 10.0.
-    let exponent = format!("{x:.2e}").split_once('e').and_then(|(_, power)| power.parse::<i32>().ok());
-    let decimals = (2 - exponent.unwrap_or(0)).clamp(0, 9) as usize;
-    format!("{x:.decimals$}")
 }
 
 impl Headspace {
@@ -412,8 +400,6 @@ mod tests {
 
     #[test]
     fn times_have_three_significant_digits() {
-        let shown = [0.0, 0.05, 0.051_234, 0.999_9, 1.035, 9.999, 12.34, 999.9, 1234.4].map(three_digits);
-        assert_eq!(shown, ["0.00", "0.0500", "0.0512", "1.00", "1.03", "10.0", "12.3", "1000", "1234"]);
         // A step of 1.036 ms is longer than one of 1 ms.
         let load = LoadTrace::new([vec![900_000; 99], vec![4_700_000]].concat()).unwrap();
         let options = HeadspaceOptions { workers: vec![1], ..options(1.0, 1) };

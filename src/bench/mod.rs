@@ -65,8 +65,8 @@ mod target;
 mod target_options;
 
 pub use batch::{BenchBatchSize, StageTimes};
+pub(crate) use headspace::simulator_error;
 pub use headspace::{Headspace, HeadspaceOptions, LoadSummary, LoadingOutcome, PaddingTime, WorkerOutcome};
-pub(crate) use headspace::{simulator_error, three_digits};
 pub use histogram::LatencyHistogram;
 pub use jobs::{JobRequest, serve_rounds};
 pub use options::{BenchOptions, Effort, MAX_JOBS, MAX_REPEAT, MAX_THREADS};

@@ -24,12 +24,16 @@ pub(super) struct PairedItems {
     pub(super) checked: u64,
 }
 
-/// Returns `name` without the label of its source.
-fn without_label(name: &str) -> &str {
-    match name.find(['/', '#']) {
-        Some(at) if name.as_bytes().get(at) == Some(&b'/') => name.get(at + 1..).unwrap_or_default(),
-        Some(at) => name.get(at..).unwrap_or_default(),
-        None => "",
+/// Returns `name` without the label of its source, which is one of `labels`. The label of a folder may contain `#`, and
+/// that of a file matched by a pattern `/`.
+fn without_label<'a>(name: &'a str, labels: &[String]) -> &'a str {
+    let rest = |label: &String| {
+        name.strip_prefix(label.as_str()).filter(|rest| rest.is_empty() || rest.starts_with(['/', '#']))
+    };
+    // Of two labels such as `a` and `a#b`, the longer one leaves the shorter rest.
+    match labels.iter().filter_map(rest).min_by_key(|rest| rest.len()) {
+        Some(rest) => rest.strip_prefix('/').unwrap_or(rest),
+        None => name,
     }
 }
 
@@ -68,18 +72,16 @@ fn kind(kind: TargetKind) -> &'static str {
 fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
     let [a, b] = targets;
     let (names_a, names_b) = (a.names()?, b.names()?);
-    let raw = |target: &BenchTarget| !target.kind().is_dataset();
     // Names are compared without labels, or else with them: the label of a single file is its name, which is part of
     // the path when the other target is the folder of that file.
-    let normalizations: [fn(&str, bool) -> &str; 2] =
-        [|name, raw| if raw { name } else { without_label(name) }, |name, _| name];
+    let normalizations: [for<'a> fn(&'a str, &[String]) -> &'a str; 2] = [without_label, |name, _| name];
     let mut best: Vec<(u64, u64)> = Vec::new();
     for normalize in normalizations {
         let by_name: HashMap<&str, u64> =
-            names_b.iter().zip(0..).map(|(n, i)| (normalize(n, raw(b)), i)).collect();
+            names_b.iter().zip(0..).map(|(n, i)| (normalize(n, b.labels()), i)).collect();
         let found = names_a.iter().zip(0..);
         let found: Vec<(u64, u64)> =
-            found.filter_map(|(name, i)| Some((i, *by_name.get(normalize(name, raw(a)))?))).collect();
+            found.filter_map(|(name, i)| Some((i, *by_name.get(normalize(name, a.labels()))?))).collect();
         if found.len() > best.len() {
             best = found;
         }
@@ -151,14 +153,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_end_at_the_first_folder_or_offset() {
+    fn labels_end_at_a_folder_or_an_offset() {
+        let labels = ["photos", "a.jsonl", "c", "c#d", "one.txt", "x/y.jsonl"].map(str::to_owned);
         for (name, without) in [
             ("photos/a/b.jpg", "a/b.jpg"),
             ("a.jsonl#12", "#12"),
             ("c/a.jsonl#0", "a.jsonl#0"),
+            ("c#d/a.jsonl#0", "a.jsonl#0"),
             ("one.txt", ""),
+            ("x/y.jsonl#7", "#7"),
+            ("photos-2/a.jpg", "photos-2/a.jpg"),
         ] {
-            assert_eq!(without_label(name), without);
+            assert_eq!(without_label(name, &labels), without);
+            assert_eq!(without_label(name, &[]), name);
         }
     }
 }

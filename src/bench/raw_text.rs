@@ -18,8 +18,9 @@ use crate::sample::Reject;
 use crate::source::PlannedFile;
 use crate::source::compression::Compression;
 use crate::source::json_line::WantedFields;
+use crate::source::lines::LinePiece;
 use crate::source::stream::{Broken, Stream};
-use crate::source::text::cut::{Rule, lines};
+use crate::source::text::cut::{DocumentCut, DocumentCutter, Rule, lines};
 use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::storage::open_file;
 use crate::transform::text::{Scratch, Tokenizer};
@@ -80,7 +81,7 @@ impl RawText {
             files: Arc::clone(&files),
         };
         for (file, (raw, &kind)) in (0u32..).zip(files.iter().zip(&text.kinds)) {
-            let found = scan(raw, kind, &rule(kind, &text.documents))?;
+            let found = scan(raw, kind, &rule(kind, &text.documents), MAX_DOCUMENT_BYTES)?;
             let decompressed = found.iter().map(|(_, bytes)| bytes).sum::<u64>().max(1);
             text.stored_ratio.push(match kind.compression {
                 Some(_) => raw.bytes as f64 / decompressed as f64,
@@ -134,42 +135,31 @@ impl RawText {
     }
 }
 
-/// Returns the offsets and sizes of the documents of a file, as a conversion finds them.
-fn scan(file: &RawFile, kind: FileKind, rule: &Rule) -> Result<Vec<(u64, u64)>> {
+/// Returns the offsets and sizes of the documents of a file, as a conversion finds them. A document of more than
+/// `max_bytes` is not held in memory.
+fn scan(file: &RawFile, kind: FileKind, rule: &Rule, max_bytes: u64) -> Result<Vec<(u64, u64)>> {
     if *rule == Rule::Whole && kind.compression.is_none() {
         return Ok(vec![(0, file.bytes)]);
     }
-    let mut stream = Stream::open(&PlannedFile::now(&file.path)?, kind.compression)?;
-    let mut piece = vec![0; SCAN_BYTES];
-    let (mut found, mut rest, mut at) = (Vec::new(), Vec::new(), 0u64);
-    loop {
-        let read = match stream.fill(&mut piece) {
-            Ok(read) => read,
-            Err(Broken::Failed(error)) => return Err(error),
+    let stream = Stream::open(&PlannedFile::now(&file.path)?, kind.compression)?;
+    let mut cutter = DocumentCutter::new(stream, rule.clone(), max_bytes);
+    let mut found = Vec::new();
+    while let Some(cut) = cutter.next(SCAN_BYTES)? {
+        match cut {
+            DocumentCut::Piece(LinePiece::Lines { offset, bytes }) if *rule == Rule::Lines => {
+                found.extend(lines(&bytes).map(|(at, line)| (offset + at as u64, line.len() as u64)));
+            }
+            DocumentCut::Piece(LinePiece::Lines { offset, bytes }) => {
+                let documents = rule.documents(&bytes).into_iter();
+                found.extend(documents.map(|(at, text)| (offset + at as u64, text.len() as u64)));
+            }
+            DocumentCut::Piece(LinePiece::Overlong { offset, bytes })
+            | DocumentCut::Unclosed { offset, bytes } => found.push((offset, bytes)),
             // Documents before the damage are kept.
-            Err(Broken::Damaged(_)) => 0,
-        };
-        rest.extend_from_slice(piece.get(..read).unwrap_or_default());
-        let ended = read < piece.len();
-        let complete = match rule {
-            _ if ended => rest.len(),
-            Rule::Lines => rest.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1),
-            // Documents may span lines, so the whole file is collected before they are located.
-            _ => 0,
-        };
-        let pieces = rest.get(..complete).unwrap_or_default();
-        if *rule == Rule::Lines {
-            found.extend(lines(pieces).map(|(offset, line)| (at + offset as u64, line.len() as u64)));
-        } else if complete > 0 || ended {
-            let documents = rule.documents(pieces).into_iter();
-            found.extend(documents.map(|(offset, text)| (at + offset as u64, text.len() as u64)));
-        }
-        at += complete as u64;
-        rest.drain(..complete);
-        if ended {
-            return Ok(found);
+            DocumentCut::Broken { .. } => break,
         }
     }
+    Ok(found)
 }
 
 /// A compressed file that is being read.
@@ -354,13 +344,16 @@ pub(super) fn unsupported(file: &RawFile) -> Error {
 mod tests {
     use super::*;
 
+    /// Limit on the size of a document.
+    const MAX_BYTES: u64 = 3 << 20;
+
     fn corpus(name: &str, bytes: &[u8], documents: &str) -> Vec<(u64, u64)> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         std::fs::write(&path, bytes).unwrap();
         let file = RawFile { path, name: name.to_owned(), bytes: bytes.len() as u64 };
         let kind = FileKind::of_name(name).unwrap();
-        scan(&file, kind, &rule(kind, &documents.parse().unwrap())).unwrap()
+        scan(&file, kind, &rule(kind, &documents.parse().unwrap()), MAX_BYTES).unwrap()
     }
 
     #[test]
@@ -375,5 +368,18 @@ mod tests {
         let found = corpus("a.jsonl", &long, "file");
         assert_eq!(found.len(), 3000);
         assert!(found.iter().enumerate().all(|(i, &(at, bytes))| at == i as u64 * 1000 && bytes >= 999));
+    }
+    #[test]
+    fn a_document_above_the_limit_is_found_and_the_next_ones_too() {
+        let long = [b"one\n\n".as_slice(), &b"x".repeat(5 << 20), b"\n\nthree\n"].concat();
+        let found = [(0, 3), (5, 5 << 20), (7 + (5 << 20), 5)];
+        assert_eq!(corpus("a.txt", &long, "blank-line"), [found[0], (5, (5 << 20) + 2), found[2]]);
+        let zstd = zstd::encode_all(long.as_slice(), 1).unwrap();
+        assert_eq!(corpus("a.txt.zst", &zstd, "blank-line").len(), 3);
+        // Cut off in the middle of the long document.
+        let cut = &zstd[..zstd.len() / 2];
+        assert!(corpus("a.txt.zst", cut, "blank-line").len() < 3);
+        let lines: u64 = corpus("a.jsonl", &long, "file").iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(lines, long.len() as u64);
     }
 }

@@ -9,6 +9,7 @@ use super::residency::Residency;
 use super::round::Round;
 use super::spread::Spread;
 use super::target::TargetKind;
+use crate::report::format::plural;
 
 const NS_PER_MS: f64 = 1e6;
 
@@ -239,11 +240,10 @@ impl Measurement {
     pub fn trace(&self) -> String {
         use std::fmt::Write;
         let mut text = format!(
-            "# load times of {} batches, {} order, {} thread{}\n",
+            "# load times of {} batches, {} order, {}\n",
             self.batch_ns.len(),
             self.order.name(),
-            self.threads,
-            if self.threads == 1 { "" } else { "s" }
+            plural(self.threads as u64, "thread")
         );
         for (batch, ns) in self.batch_ns.iter().enumerate() {
             // Writing to a string cannot fail.

@@ -66,6 +66,8 @@ pub struct BenchTarget {
     items: u64,
     /// Items of the source that the conversion of a dataset left out: rejected, filtered or duplicate.
     left_out: u64,
+    /// Labels of the sources of a dataset, with which the names of its items start.
+    labels: Vec<String>,
     files: Arc<Vec<RawFile>>,
     split: Option<String>,
     raw: Option<RawSource>,
@@ -160,6 +162,7 @@ impl BenchTarget {
             kind: TargetKind::RawImages,
             items: files.len() as u64,
             left_out: 0,
+            labels: Vec::new(),
             files,
             split: None,
             raw: Some(RawSource::Images(raw)),
@@ -199,6 +202,7 @@ impl BenchTarget {
             kind: TargetKind::RawText,
             items: raw.places.len() as u64,
             left_out: 0,
+            labels: Vec::new(),
             files,
             split: None,
             raw: Some(RawSource::Text(raw)),
@@ -241,6 +245,7 @@ impl BenchTarget {
             kind,
             items,
             left_out,
+            labels: dataset.manifest().sources.labels.clone(),
             files: Arc::new(files),
             split: options.split.clone(),
             raw: None,
@@ -286,6 +291,11 @@ impl BenchTarget {
     /// Returns the number of items that the conversion of a dataset left out.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
+    }
+
+    /// Returns the labels with which the names of items start; none for raw files.
+    pub(super) fn labels(&self) -> &[String] {
+        &self.labels
     }
 
     /// Returns whether the items of the target have tokens, which buckets and token budgets need.

@@ -9,7 +9,7 @@ use crate::reader::Dataset;
 use crate::schema::Kind;
 use crate::source::read_file;
 use crate::source::text::kind::Documents;
-use crate::storage::{Location, ObjectUrl, RemoteOptions, stat};
+use crate::storage::{Location, ObjectUrl, RemoteOptions, folder_of, stat};
 use crate::tokenizer_files::stored_tokenizer;
 use crate::transform::image::ImageOptions;
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
@@ -17,7 +17,7 @@ use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 /// Returns the directory or URL of a dataset, which may be named by its manifest.
 pub(super) fn directory(path: &Path) -> PathBuf {
     let is_manifest = path.file_name().is_some_and(|name| name == MANIFEST_NAME);
-    if is_manifest { path.parent().unwrap_or(Path::new(".")).to_owned() } else { path.to_owned() }
+    if is_manifest { folder_of(path).to_owned() } else { path.to_owned() }
 }
 
 /// Returns whether `path` is a dataset, or an unfinished one. A URL must be a dataset.

@@ -188,10 +188,15 @@ struct SelectionArgs {
 
 /// Runs `dsconvert images`.
 pub(super) fn exec(args: Args) -> Result<Ending> {
+    let classes = args.labels.classes.as_deref().map(read_classes).transpose()?;
+    exec_with_classes(args, classes)
+}
+
+/// Runs `dsconvert images` with these names of classes.
+pub(super) fn exec_with_classes(args: Args, classes: Option<Vec<String>>) -> Result<Ending> {
     let watch = signals::watch()?;
     let image = image_options(&args.pixels, &args.selection)?;
     let layout = args.labels.layout;
-    let classes = args.labels.classes.as_deref().map(read_classes).transpose()?;
     let dedup = args.selection.dedup;
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;

@@ -152,10 +152,11 @@ where
     status(panics::caught(exec).unwrap_or_else(|panic| Err(panic.into_error("running the command"))))
 }
 
-/// Runs `dsconvert images` or `dsconvert text` with the command line `argv`.
-fn convert(argv: Vec<OsString>) -> Result<Ending> {
+/// Runs `dsconvert images` or `dsconvert text` with the command line `argv` and, for images, the given `classes` instead
+/// of a file with their names.
+fn convert(argv: Vec<OsString>, classes: Option<Vec<String>>) -> Result<Ending> {
     match Cli::try_parse_from(argv).map(|cli| cli.command) {
-        Ok(Command::Images(args)) => images::exec(*args),
+        Ok(Command::Images(args)) => images::exec_with_classes(*args, classes),
         Ok(Command::Text(args)) => text::exec(*args),
         Ok(_) => Err(Error::internal("this is not a conversion")),
         Err(e) => Err(usage_of(&e)),

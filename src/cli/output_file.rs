@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::options::check_local;
@@ -23,12 +23,23 @@ pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&P
     if stat(file)?.is_some_and(|meta| meta.is_dir()) {
         return Err(refuse("this is a folder").help("name a file"));
     }
-    match dataset {
-        Some(dataset) if is_inside(file, dataset) => {
-            Err(refuse("the file would be inside the dataset").help("name a file outside of it"))
-        }
-        _ => Ok(()),
+    // If a path cannot be resolved, opening or writing it reports the reason.
+    let Some(dataset) = dataset.and_then(resolved) else { return Ok(()) };
+    // The link itself is in its folder, and its target may be elsewhere.
+    let (folder, target) = (resolved(folder), resolved(file));
+    if target.as_ref().is_some_and(|target| dataset.starts_with(target)) {
+        return Err(refuse("this is the directory of the dataset, or a folder above it")
+            .help("name a file outside of it"));
     }
+    if [folder, target].iter().flatten().any(|place| place.starts_with(&dataset)) {
+        return Err(refuse("the file would be inside the dataset").help("name a file outside of it"));
+    }
+    Ok(())
+}
+
+/// Returns whether two paths name the same file, which need not exist yet.
+pub(super) fn is_same_file(a: &Path, b: &Path) -> bool {
+    a == b || resolved(a).is_some_and(|a| resolved(b) == Some(a))
 }
 
 /// Writes `bytes` to `file`.
@@ -52,12 +63,18 @@ pub(super) fn write_output(file: &Path, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Returns whether `file`, or the target of the link that it is, is inside the directory `dataset`.
-fn is_inside(file: &Path, dataset: &Path) -> bool {
-    // If a path cannot be resolved, opening or writing it reports the reason.
-    let Ok(dataset) = dataset.canonicalize() else { return false };
-    let folder = folder_of(file).canonicalize();
-    [folder, file.canonicalize()].into_iter().flatten().any(|path| path.starts_with(&dataset))
+/// Returns the absolute path without links and `..`, as far as it exists; `None` if it cannot be resolved.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let mut missing = Vec::new();
+    let mut existing = path;
+    loop {
+        let folder = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
+        if let Ok(found) = folder.canonicalize() {
+            return Some(missing.iter().rev().fold(found, |path, name| path.join(name)));
+        }
+        missing.push(existing.file_name()?);
+        existing = existing.parent()?;
+    }
 }
 
 #[cfg(test)]
@@ -104,5 +121,33 @@ mod tests {
             check(refused).unwrap_err();
         }
         check(&at("page")).unwrap();
+        // A dataset that does not exist yet.
+        for (file, out) in [("q", "q"), ("q", "./q"), ("q", "q/deep/below"), ("./q", "dataset/../q")] {
+            check_output("report", &at(file), Some(&at(out))).unwrap_err();
+        }
+        check_output("report", &at("q"), Some(&at("q-out"))).unwrap();
+    }
+
+    #[test]
+    fn other_spellings_of_a_file_are_the_same_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir(at("folder")).unwrap();
+        std::fs::write(at("old"), "").unwrap();
+        symlink("folder", at("linked-folder")).unwrap();
+        symlink("old", at("linked-file")).unwrap();
+        for (a, b) in [
+            ("new", "./new"),
+            ("new", "folder/../new"),
+            ("folder/new", "linked-folder/new"),
+            ("old", "linked-file"),
+        ] {
+            assert!(is_same_file(&at(a), &at(b)), "{a} and {b}");
+        }
+        for (a, b) in [("new", "old"), ("folder/new", "new")] {
+            assert!(!is_same_file(&at(a), &at(b)), "{a} and {b}");
+        }
+        // Relative names.
+        assert!(is_same_file(Path::new("new-page.html"), Path::new("./new-page.html")));
     }
 }

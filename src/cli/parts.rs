@@ -1,6 +1,6 @@
 //! `dsconvert plan`, `run`, `merge` and `status`: one conversion shared by several processes or machines.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Subcommand;
@@ -15,9 +15,9 @@ use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
 use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions};
 use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
-use crate::printable::printable_path;
+use crate::printable::{printable_path, shell_word};
 use crate::report::RunReport;
-use crate::report::format::plural;
+use crate::report::format::{count, plural};
 
 /// Subcommands of `dsconvert plan`.
 #[derive(Debug, Subcommand)]
@@ -178,9 +178,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
         print::out(&match was_committed {
             true => format!("{out} is already committed: nothing to do\n"),
             false => format!(
-                "{converted} unit{} converted, {} finished before, of {planned} in the plan; {:.1} s\n",
-                if converted == 1 { "" } else { "s" },
-                units - converted,
+                "{} converted, {} finished before, of {} in the plan; {:.1} s\n",
+                plural(converted.into(), "unit"),
+                count((units - converted).into()),
+                count(planned.into()),
                 took.seconds.total
             ),
         })?;
@@ -222,15 +223,16 @@ pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
         }
         print::json(&json)?;
     } else {
-        print::out(&status_text(&status, &printable_path(&args.out), again.as_deref()))?;
+        print::out(&status_text(&status, &args.out, again.as_deref()))?;
     }
     Ok(Ending::Success)
 }
 
-fn status_text(status: &Status, out: &str, again: Option<&str>) -> String {
+fn status_text(status: &Status, out: &Path, again: Option<&str>) -> String {
     if status.committed {
-        return format!("{out} is committed: {}\n", plural(status.records, "record"));
+        return format!("{} is committed: {}\n", printable_path(out), plural(status.records, "record"));
     }
+    let out = shell_word(out);
     let mut text = format!(
         "{} of {} done: {} of {}, {}, {} rejected\n",
         HumanCount(status.done.into()),

@@ -323,9 +323,17 @@ impl OutputDir {
             let files = if path == table.path { &mut to_remove.tables } else { &mut to_remove.files };
             files.insert(resolve(&self.out, path)?);
         }
+        let path = resolve(&self.out, &table.path)?;
         // An interrupted commit may not have moved the table yet.
+        let mut why = "is missing".to_owned();
         for root in [&self.out, &self.staged()] {
-            if lstat(&resolve(root, &table.path)?)?.is_some() {
+            let found = resolve(root, &table.path)?;
+            if lstat(&found)?.is_some() {
+                // A damaged table could name files that are not part of the dataset.
+                if let Some(difference) = difference(&found, table.bytes, Some(&table.sha256))? {
+                    why = difference;
+                    break;
+                }
                 let blob = open_listed(root, &table.path, table.bytes, Access::Read)?;
                 let shards = ShardTable::read(Segment { blob, records: table.records })?;
                 for path in shards.shards().map(ShardEntry::path) {
@@ -334,13 +342,22 @@ impl OutputDir {
                 return Ok(());
             }
         }
+        let is_retired = lstat(&self.retired())?.is_some();
         // The table is removed after the shards, so an interrupted removal without a table has no shards left.
-        if lstat(&self.retired())?.is_some() {
+        if is_retired && lstat(&path)?.is_none() {
             return Ok(());
         }
-        Err(Error::corrupt("the shard table is missing, so the shards of this dataset cannot be listed")
-            .at_path(self.out.join(&table.path))
-            .help("choose another `out`, or remove this directory by hand"))
+        let help = match is_retired {
+            true => "choose another `out`, or remove this directory by hand",
+            false => {
+                "repair the dataset with `resume=repair`, choose another `out`, or remove this directory by hand"
+            }
+        };
+        Err(Error::corrupt(format!(
+            "the shard table {why}, so the shards of this dataset cannot be listed and removed"
+        ))
+        .at_path(path)
+        .help(help))
     }
 }
 

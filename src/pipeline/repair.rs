@@ -20,6 +20,7 @@ use super::unit_dirs::{CheckLevel, UnitDirs, difference};
 use super::units::Units;
 use super::workers::Workers;
 use crate::error::{Error, Result};
+use crate::index::SHARD_TABLE_PATH;
 use crate::manifest::{Manifest, TOKENIZER_NAME};
 use crate::options::RunOptions;
 use crate::source::warning::listed;
@@ -55,19 +56,29 @@ struct DamagedShard<'a> {
     unit: u32,
 }
 
+/// Says how to replace a dataset with these damaged files. Without its shard table, its shards are unknown, so that they
+/// cannot be removed.
+fn convert_again(damaged: &[DamagedFile]) -> &'static str {
+    match damaged.iter().any(|file| file.path.ends_with(SHARD_TABLE_PATH)) {
+        true => "convert again into another `out`",
+        false => "convert again with `overwrite`",
+    }
+}
+
 /// Refuses a dataset with damaged files, for a run that does not repair.
 pub(super) fn refuse_damaged(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> Result<()> {
     if damaged.is_empty() {
         return Ok(());
     }
     let count = damaged.len();
+    let again = convert_again(&damaged);
     let first = damaged.swap_remove(0);
     let help = match (dir.remote().is_some(), count) {
         (true, _) => "convert again into another prefix, and copy the damaged file from there".to_owned(),
-        (false, 1) => "repair it with `resume=repair`, or convert again with `overwrite`".to_owned(),
-        (false, _) => format!(
-            "{count} files are damaged: repair them with `resume=repair`, or convert again with `overwrite`"
-        ),
+        (false, 1) => format!("repair it with `resume=repair`, or {again}"),
+        (false, _) => {
+            format!("{count} files are damaged: repair them with `resume=repair`, or {again}")
+        }
     };
     Err(first.into_error().help(help))
 }
@@ -161,7 +172,10 @@ impl Repair<'_> {
                 self.progress.note(format!("{TOKENIZER_NAME} {} and is written again", file.why));
                 write_file(&path, json).map(drop)
             }
-            None => Err(not_reproducible("`tokenizer` is not the file that was committed", &file)),
+            None => {
+                let why = "`tokenizer` is not the file that was committed";
+                Err(not_reproducible(why, &file, convert_again(damaged)))
+            }
         }
     }
 
@@ -198,6 +212,7 @@ impl Repair<'_> {
                     return Err(not_reproducible(
                         "the regenerated units differ from the committed ones",
                         file,
+                        convert_again(&damaged),
                     ));
                 }
             }
@@ -251,17 +266,18 @@ impl Repair<'_> {
             None => Err(not_reproducible(
                 &format!("the regenerated unit {unit} differs from the committed one"),
                 file,
+                // The shard table is intact, or the damaged shard would not be known.
+                convert_again(&[]),
             )),
         }
     }
 }
 
 /// Returns the error for a file that cannot be regenerated with the committed bytes.
-fn not_reproducible(why: &str, file: &DamagedFile) -> Error {
-    Error::corrupt(format!("{why}, so this file was not replaced")).at_path(&file.path).help(
-        "the sources or the build of dsconvert changed since the commit: restore the file, or convert again with \
-         `overwrite`",
-    )
+fn not_reproducible(why: &str, file: &DamagedFile, convert_again: &str) -> Error {
+    Error::corrupt(format!("{why}, so this file was not replaced")).at_path(&file.path).help(format!(
+        "the sources or the build of dsconvert changed since the commit: restore the file, or {convert_again}"
+    ))
 }
 
 /// Moves the file `made` to its final location, durably.

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::printable::printable_path;
+use crate::printable::shell_word;
 
 /// Says in a help text how to continue a run. Commands without the option `resume` replace it with
 /// [`replace_resume`].
@@ -41,7 +41,7 @@ pub(super) fn replace_resume(error: Error, how: &str) -> Error {
 /// finished units can still be merged.
 pub(super) fn merge_instead(error: Error, out: &Path) -> Error {
     let Some(help) = error.remedy() else { return error };
-    let merge = format!("dsconvert merge {}", printable_path(out));
+    let merge = format!("dsconvert merge {}", shell_word(out));
     let accept =
         format!("commit the finished units with `{merge} --max-rejects N`, with a larger number or share");
     let help = help.replace(&format!("{ACCEPT_REJECTS}{RESUME}"), &accept);
@@ -135,6 +135,8 @@ mod tests {
             "to accept them, commit the finished units with `dsconvert merge o --max-rejects N`, with a larger number \
              or share"
         );
+        let spaced = merge_instead(Error::usage("x").help(RESUME), Path::new("my out"));
+        assert!(help(spaced).unwrap().contains("`dsconvert merge 'my out'`"));
         assert_eq!(help(io(Some("start with `resume`"))).unwrap(), "start with `resume`");
         assert_eq!(help(resumable(Error::new(ErrorKind::Corrupt, "x"))), None);
     }

@@ -26,7 +26,7 @@ pub(super) fn bytes(n: u64) -> String {
             return if unit == "bytes" {
                 format!("{n} {unit}")
             } else {
-                format!("{} {unit}", three_digits(value))
+                format!("{} {unit}", up_to_three_digits(value))
             };
         }
         value /= 1024.0;
@@ -39,15 +39,15 @@ pub(super) fn short(value: f64) -> String {
     let (mut value, sign) = (value.abs(), if value < 0.0 { "−" } else { "" });
     for unit in ["", "k", "M", "G", "T"] {
         if value < 999.5 {
-            return format!("{sign}{}{unit}", three_digits(value));
+            return format!("{sign}{}{unit}", up_to_three_digits(value));
         }
         value /= 1000.0;
     }
     format!("{sign}{value:.0}P")
 }
 
-/// Formats at most three significant digits, without trailing zeros after the decimal point.
-pub(super) fn three_digits(value: f64) -> String {
+/// Formats at most three significant digits and decimals, without trailing zeros after the decimal point.
+pub(super) fn up_to_three_digits(value: f64) -> String {
     let text = match value.abs() {
         v if v >= 99.95 || v == 0.0 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
@@ -60,20 +60,37 @@ pub(super) fn three_digits(value: f64) -> String {
     }
 }
 
+/// Formats exactly three significant digits, without an exponent: `0.0123`, `1.23`, `1234`.
+pub(crate) fn three_digits(value: f64) -> String {
+    // The exponent after rounding: 9.999 becomes 10.0.
+    let exponent = format!("{value:.2e}").split_once('e').and_then(|(_, power)| power.parse::<i32>().ok());
+    let decimals = (2 - exponent.unwrap_or(0)).clamp(0, 9) as usize;
+    format!("{value:.decimals$}")
+}
+
 /// Formats a share as `12.3%`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
+}
+
+/// Formats a share as `12%`, one below 10% as `1.2%`, and one that would be `0.0%` as `<0.1%`.
+pub(crate) fn short_percent(share: f64) -> String {
+    match share {
+        share if share >= 0.0995 || share == 0.0 => format!("{:.0}%", share * 100.0),
+        share if share >= 0.0005 => percent(share),
+        _ => "<0.1%".to_owned(),
+    }
 }
 
 /// Formats a duration as `250 ms`, `42 s`, `3.1 min` or `2.5 h`.
 pub(super) fn seconds(value: f64) -> String {
     match value {
         v if !v.is_finite() => "–".to_owned(),
-        v if v < 0.001 => format!("{} µs", three_digits(v * 1e6)),
-        v if v < 1.0 => format!("{} ms", three_digits(v * 1e3)),
-        v if v < 120.0 => format!("{} s", three_digits(v)),
-        v if v < 7200.0 => format!("{} min", three_digits(v / 60.0)),
-        v => format!("{} h", three_digits(v / 3600.0)),
+        v if v < 0.001 => format!("{} µs", up_to_three_digits(v * 1e6)),
+        v if v < 1.0 => format!("{} ms", up_to_three_digits(v * 1e3)),
+        v if v < 120.0 => format!("{} s", up_to_three_digits(v)),
+        v if v < 7200.0 => format!("{} min", up_to_three_digits(v / 60.0)),
+        v => format!("{} h", up_to_three_digits(v / 3600.0)),
     }
 }
 
@@ -94,6 +111,9 @@ mod tests {
             (percent(0.1234), plural(1, "record"), plural(0, "record")),
             ("12.3%".into(), "1 record".into(), "0 records".into())
         );
+        assert_eq!([0.0, 0.5, 0.0123, 0.0001].map(short_percent), ["0%", "50%", "1.2%", "<0.1%"]);
+        let digits = [0.0, 0.05, 0.051_234, 0.999_9, 1.035, 9.999, 12.34, 999.9, 1234.4].map(three_digits);
+        assert_eq!(digits, ["0.00", "0.0500", "0.0512", "1.00", "1.03", "10.0", "12.3", "1000", "1234"]);
         assert_eq!(u64::MAX.to_string().len(), count(u64::MAX).replace(',', "").len());
     }
 }

@@ -113,9 +113,9 @@ pub enum Warning {
     FieldNotSeen {
         /// Name of the field.
         field: String,
-        /// Number of inspected rows.
-        rows: u64,
-        /// Fields that these rows have.
+        /// What was inspected: the first rows of files, or the files.
+        examined: String,
+        /// Fields that the rows have.
         there: Vec<String>,
     },
 }
@@ -269,9 +269,9 @@ impl fmt::Display for Warning {
                 let names = listed(folders.iter().map(|name| format!("{name:?}")));
                 write!(f, "the folders {names} are not classes, because metadata describes the images")
             }
-            Self::FieldNotSeen { field, rows, there } => {
+            Self::FieldNotSeen { field, examined, there } => {
                 let there = listed(there.iter().map(|name| format!("{name:?}")));
-                write!(f, "none of the first {rows} rows has the field {field:?}; they have {there}")
+                write!(f, "none of {examined} has the field {field:?}; they have {there}")
             }
         }
     }

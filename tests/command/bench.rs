@@ -467,3 +467,16 @@ fn every_command_on_the_reference_page_runs() {
     }
     assert_eq!(ran, 5);
 }
+
+/// The default label of a folder may contain `#`, which otherwise starts the offset of a document.
+#[test]
+fn sources_with_unusual_names_are_paired() {
+    let dir = tempfile::tempdir().unwrap();
+    let (raw, dataset) = (dir.path().join("te#xt"), dir.path().join("ids"));
+    fs::create_dir_all(raw.join("sub")).unwrap();
+    corpus(&raw.join("a.jsonl"), 30);
+    corpus(&raw.join("sub/b#c.jsonl"), 20);
+    convert("text", &raw, &dataset, "--tokenizer bytes").exits(0);
+    let report = bench(&[&dataset, Path::new("--against"), &raw], "--threads 1 --no-probe");
+    assert_eq!((&report["paired_items"], &report["checked_items"]), (&50.into(), &50.into()));
+}

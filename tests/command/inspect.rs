@@ -267,3 +267,31 @@ fn verify_finds_an_altered_byte_in_any_file() {
         inspect(&[out.to_str().unwrap(), "--verify"]).exits(0);
     }
 }
+
+#[test]
+fn a_dataset_may_be_named_by_its_manifest() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    convert("text", &fixture("corpus/stories.jsonl"), &out, "--tokenizer bytes").exits(0);
+    for (folder, name) in [(dir.path(), "out/manifest.json"), (&*out, "manifest.json")] {
+        let run = |arguments: &[&str]| {
+            Ran::of(command(arguments).current_dir(folder).output().unwrap()).exits(0).stdout
+        };
+        assert!(run(&["inspect", name]).contains("text dataset"));
+        assert!(run(&["inspect", name, "--verify"]).contains("intact"));
+        assert!(run(&["inspect", name, "--head", "1"]).contains("stories.jsonl#0"));
+        let bench = run(&["bench", name, "--items", "1", "--repeat", "1", "--threads", "1", "--no-probe"]);
+        assert!(bench.contains("dataset of token ids"), "{bench}");
+    }
+}
+
+#[test]
+fn suggested_commands_can_be_pasted_into_a_shell() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("it's mine");
+    convert("text", &fixture("corpus/stories.jsonl"), &out, "--tokenizer bytes").exits(0);
+    std::fs::remove_file(out.join("rejects.jsonl")).unwrap();
+    let quoted = format!("'{}'", out.to_str().unwrap().replace('\'', "'\\''"));
+    let damaged = inspect(&[out.to_str().unwrap(), "--verify"]).exits(3).stdout;
+    assert!(damaged.contains(&format!("dsconvert inspect {quoted} --verify --repair")), "{damaged}");
+}

@@ -268,3 +268,30 @@ fn planning_needs_less_than_100_bytes_per_file() {
     let each = many.saturating_sub(few) / 50_000;
     assert!(each < 100, "{each} bytes a file");
 }
+
+/// `dsconvert bench` locates the documents of a compressed file without holding the file, and a line above the limit
+/// without holding the line.
+#[test]
+fn a_bench_of_a_large_file_needs_little_memory() {
+    const BYTES: usize = 300 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let (blank, lines) = (dir.path().join("blank.txt.zst"), dir.path().join("lines.jsonl.zst"));
+    let encoder = |path: &Path| zstd::Encoder::new(std::fs::File::create(path).unwrap(), 1).unwrap();
+    // Varied enough to stay below the limit on the compression ratio.
+    let words: String = (0..60_000).map(|i: u32| format!("{} ", i.wrapping_mul(2_654_435_761))).collect();
+    let mut file = encoder(&blank).auto_finish();
+    fill(&mut file, format!("{words}\n\n").as_bytes(), BYTES);
+    drop(file);
+    let mut file = encoder(&lines).auto_finish();
+    file.write_all(b"{\"text\": \"before\"}\n").unwrap();
+    fill(&mut file, words.as_bytes(), BYTES);
+    file.write_all(b"\n{\"text\": \"after\"}\n").unwrap();
+    drop(file);
+    for (path, options) in [(&blank, "--documents blank-line"), (&lines, "")] {
+        let mut command = command(["bench"]);
+        command.arg(path).args(options.split_whitespace());
+        command.args(["--items", "8", "--repeat", "1", "--threads", "1", "--no-probe"]);
+        let Some(peak) = peak_bytes(command) else { return };
+        assert!(peak < PEAK_LIMIT, "{} MiB for {}", peak >> 20, path.display());
+    }
+}

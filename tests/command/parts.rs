@@ -106,6 +106,11 @@ fn the_number_of_parts_may_change_and_attempts_may_repeat() {
         on("run", &out, &format!("--part {part}/5 --memory 64MiB")).exits(0);
     }
     assert!(on("status", &out, "").exits(0).stdout.contains("all units are done"));
+    let spaced = dir.path().join("two words");
+    std::fs::rename(&out, &spaced).unwrap();
+    let ready = on("status", &spaced, "").exits(0).stdout;
+    assert!(ready.contains(&format!("dsconvert merge '{}'\n", spaced.display())), "{ready}");
+    std::fs::rename(&spaced, &out).unwrap();
     on("merge", &out, "--max-rejects 50% --verify").exits(0);
     assert_same(&tree(&out), &tree(&whole));
     assert_eq!(status(&out, "")["committed"], true);

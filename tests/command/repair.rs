@@ -322,3 +322,48 @@ fn a_quiet_repair_prints_nothing() {
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
     verify(&out).exits(0);
 }
+
+/// The class names are in the manifest, and metadata files that the dataset was made without are ignored again.
+#[test]
+fn inspect_repairs_with_classes_from_a_file_and_without_metadata() {
+    let dir = tempfile::tempdir().unwrap();
+    let photos = dir.path().join("photos");
+    copy_dir(&fixture("photos"), &photos);
+    std::fs::write(photos.join("metadata.csv"), "file_name,caption\ndunes/ridge.jpg,a ridge\n").unwrap();
+    let classes = dir.path().join("classes.txt");
+    std::fs::write(&classes, "signs, and more\nnight\nforest\nflowers\ndunes\n").unwrap();
+    std::fs::rename(photos.join("signs"), photos.join("signs, and more")).unwrap();
+    let out = dir.path().join("out");
+    let options =
+        format!("--resize shorter:32 --metadata none --layout labels --classes {}", classes.display());
+    convert("images", &photos, &out, &format!("{options} --max-rejects 50%")).exits(0);
+    assert_eq!(manifest(&out)["options"]["classes"].as_array().unwrap().len(), 5);
+    std::fs::remove_file(&classes).unwrap();
+    assert_inspect_repairs(&photos, &out, "parquet");
+}
+
+/// The shards of a dataset without its shard table are unknown, so `--overwrite` would refuse to remove them.
+#[test]
+fn overwriting_is_not_suggested_for_a_damaged_shard_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = dataset(dir.path());
+    let (table, index) = (out.join("index/shards.arrow"), out.join("index/train.records-0000.arrow"));
+    let resume = |check: &str| convert("text", &source, &out, &format!("{TEXT} {check}")).exits(3);
+    flip(&index);
+    resume("--resume=verify").says(&["--resume=repair", "--overwrite"]);
+    std::fs::write(&table, "short").unwrap();
+    for ran in [
+        resume("--resume").says(&["has 5 bytes", "--resume=repair"]),
+        resume("--resume=verify").says(&["2 files are damaged", "--resume=repair"]),
+    ] {
+        assert!(
+            ran.stderr.contains("another --out") && !ran.stderr.contains("--overwrite"),
+            "{}",
+            ran.stderr
+        );
+    }
+    let text = std::fs::read_to_string(&source).unwrap();
+    std::fs::write(&source, text.replace(" w1", " w2")).unwrap();
+    let ran = resume("--resume=repair").says(&["the regenerated units differ from the committed ones"]);
+    assert!(ran.stderr.contains("another --out") && !ran.stderr.contains("--overwrite"), "{}", ran.stderr);
+}

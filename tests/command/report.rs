@@ -236,6 +236,11 @@ fn invalid_output_and_report_files_are_refused() {
     let (file, inside) = (file.to_str().unwrap(), inside.to_str().unwrap());
     inspect(&out, &["--html", inside]).exits(2).says(&["inside the dataset"]);
     inspect(&out, &["--html", file, "--plot", file]).exits(2).says(&["name the same file"]);
+    let (folder, other) = (out.join("../x.html"), dir.path().join("./x.html"));
+    for spelled in [folder.to_str().unwrap(), other.to_str().unwrap()] {
+        inspect(&out, &["--html", file, "--plot", spelled]).exits(2).says(&["name the same file"]);
+        inspect(&out, &["--html", file, "--report", spelled]).exits(2).says(&["--report"]);
+    }
     inspect(&out, &["--html", file, "--report", file]).exits(2).says(&["--report"]);
     inspect(&out, &["--html", "s3://bucket/x.html"]).exits(2).says(&["is a URL"]);
     inspect(&shard, &["--html", file]).exits(2).says(&["a single shard"]);

@@ -192,7 +192,7 @@ fn a_link_below_the_output_directory_is_refused_and_nothing_is_removed_through_i
 }
 
 #[test]
-fn a_dataset_without_its_shard_table_is_not_overwritten() {
+fn a_dataset_without_an_intact_shard_table_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let source = corpus_with_rejects(dir.path(), 80, 5, 40);
     let out = dir.path().join("out");
@@ -201,10 +201,22 @@ fn a_dataset_without_its_shard_table_is_not_overwritten() {
     let whole = tree(&out);
     let table = out.join("index/shards.arrow");
     std::fs::remove_file(&table).unwrap();
-    convert("text", &source, &out, &format!("{options} --overwrite"))
-        .exits(3)
-        .says(&["shards.arrow", "by hand"]);
-    std::fs::write(&table, &whole["index/shards.arrow"]).unwrap();
+    let overwrite = || convert("text", &source, &out, &format!("{options} --overwrite"));
+    overwrite().exits(3).says(&["shards.arrow", "is missing", "--resume=repair", "by hand"]);
+    // A damaged table could name any file.
+    let intact = &whole["index/shards.arrow"];
+    let renamed = String::from_utf8_lossy(intact).contains("train-000000-00");
+    assert!(renamed);
+    let mut bytes = intact.clone();
+    let at = bytes.windows(15).position(|name| name == b"train-000000-00").unwrap();
+    bytes[at + 14] = b'7';
+    std::fs::write(out.join("train/train-000000-07.parquet"), "precious").unwrap();
+    std::fs::write(&table, bytes).unwrap();
+    overwrite().exits(3).says(&["shards.arrow", "does not match its SHA-256", "--resume=repair"]);
+    std::fs::write(&table, "short").unwrap();
+    overwrite().exits(3).says(&["shards.arrow", "has 5 bytes instead of", "--resume=repair"]);
+    std::fs::remove_file(out.join("train/train-000000-07.parquet")).unwrap();
+    std::fs::write(&table, intact).unwrap();
     assert_same(&tree(&out), &whole);
     convert("text", &source, &out, &format!("{options} --overwrite")).exits(0);
     assert_same(&tree(&out), &whole);

@@ -334,3 +334,18 @@ fn retried_requests_to_object_storage_are_counted() {
     setup.run("a", &format!("inspect {OUT} --html {html} --report {report} --report {merged}")).exits(0);
     assert_contains(&fs::read_to_string(html).unwrap(), &["<bdi>all</bdi>", "<bdi>merge</bdi>"]);
 }
+
+#[test]
+fn a_report_at_the_place_of_the_output_is_refused_before_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |report: &str, out: &str| {
+        let mut command = command(["text"]);
+        command.arg(fixture("corpus/stories.jsonl")).args(["--tokenizer", "bytes", "--out", out]);
+        Ran::of(command.args(["--report", report]).current_dir(dir.path()).output().unwrap())
+    };
+    for (report, out) in [("q", "q"), ("./q", "q"), ("q", "q/out")] {
+        run(report, out).exits(2).says(&["--report", "the directory of the dataset"]);
+        assert!(tree(dir.path()).is_empty());
+    }
+    run("q", "q-out").exits(0);
+}

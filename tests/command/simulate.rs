@@ -149,7 +149,10 @@ fn plots_and_pages_are_escaped_and_leave_no_temporary_files() {
     assert!(html_text.contains("<h1>&lt;script&gt;x") && !html_text.contains("<script>x"));
     assert_eq!(html_text.matches("type=\"range\" min=").count(), 6);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no temporary file is left");
-    simulate_with(run, &[&svg, Path::new("--html"), &svg]).exits(2).says(&["same file"]);
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    for same in [svg.clone(), dir.path().join("sub/../a.svg")] {
+        simulate_with(run, &[&svg, Path::new("--html"), &same]).exits(2).says(&["same file"]);
+    }
     let nowhere = dir.path().join("missing/a.svg");
     simulate_with(run, &[&nowhere]).exits(2).says(&["--svg", "missing", "no such folder"]);
 }

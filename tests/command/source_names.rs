@@ -287,6 +287,13 @@ fn a_field_that_no_row_has_is_refused_before_anything_is_written() {
     // If all rows were inspected, a declared type does not help.
     let fields = ["b.csv", "--out", "no", "--text-field", "body", "--keep-fields", "lang:string"];
     run_text(dir.path(), &fields).exits(2).says(&["--keep-fields"]);
+    // Of many tables, the first lines of some are inspected.
+    let tables: Vec<String> = (0..20).map(|i| format!("many/{i}.csv")).collect();
+    documents(dir.path(), &tables.iter().map(String::as_str).collect::<Vec<_>>());
+    tables.iter().for_each(|name| std::fs::write(dir.path().join(name), "id,body\n1,x\n2,y\n").unwrap());
+    run_text(dir.path(), &["many", "--out", "no"])
+        .exits(2)
+        .says(&["none of the 16 files that were examined has the field \"text\""]);
     // If only some files lack a field, its name is not wrong.
     documents(dir.path(), &["t/good.jsonl", "t/odd.csv"]);
     std::fs::write(dir.path().join("t/odd.csv"), "id,body\n1,x\n").unwrap();

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dataset import FORMATS, Dataset, load_protobuf
+from object_server import Objects
 
 # No test may access the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -54,6 +55,21 @@ def dsconvert(binary):
 def command(dsconvert):
     """The same, for tests in which the name `dsconvert` is taken by the Python package."""
     return dsconvert
+
+
+@pytest.fixture
+def objects(binary):
+    """Starts servers of object storage, and stops them at the end."""
+    started = []
+
+    def start(folder, *options):
+        started.append(Objects(binary, folder, *options))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.process.kill()
+        server.process.communicate()
 
 
 @pytest.fixture(scope="session")

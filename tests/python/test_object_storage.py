@@ -6,7 +6,6 @@ import pickle
 import re
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import boto3
@@ -16,8 +15,7 @@ import torch
 
 import dsconvert
 from dataset import FORMATS
-
-CREDENTIALS = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+from object_server import CREDENTIALS
 
 
 @pytest.fixture(scope="module")
@@ -31,38 +29,6 @@ def moto():
     yield endpoint, client
     started.kill()
     started.communicate()
-
-
-class Objects:
-    """The server of tests/objects, with the files of `folder` as `s3://bucket/…`."""
-
-    def __init__(self, binary, folder, *options):
-        program = binary.parent / "objects"
-        arguments = [program, *map(str, options), f"bucket={folder}"]
-        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-        self.endpoint = self.process.stdout.readline().strip()
-
-    @property
-    def storage_options(self):
-        return {"endpoint_url": self.endpoint, "region": "us-east-1", **CREDENTIALS}
-
-    def counts(self):
-        with urllib.request.urlopen(f"{self.endpoint}/_counts") as answer:
-            return json.load(answer)
-
-
-@pytest.fixture
-def objects(binary):
-    started = []
-
-    def start(folder, *options):
-        started.append(Objects(binary, folder, *options))
-        return started[-1]
-
-    yield start
-    for server in started:
-        server.process.kill()
-        server.process.communicate()
 
 
 def assert_equal(one, other):
@@ -158,8 +124,8 @@ def test_workers_of_torch_open_the_dataset_themselves(objects, corpus_in, tmp_pa
 
 def test_inspect_reads_remote_datasets_and_names_mistakes(objects, dsconvert, photos_in, monkeypatch):
     server = objects(photos_in("parquet").path)
-    for name, value in server.storage_options.items():
-        monkeypatch.setenv(name.upper() if name.startswith("aws") else f"AWS_{name.upper()}", value)
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
     assert "records" in dsconvert("inspect", "s3://bucket").stdout
     assert "intact" in dsconvert("inspect", "s3://bucket", "--verify").stdout
     assert json.loads(dsconvert("inspect", "s3://bucket", "--json").stdout)["kind"] == "images"

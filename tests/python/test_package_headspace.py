@@ -390,6 +390,26 @@ def test_short_epochs_get_shorter_stretches():
     assert report.pairs == report.planned_pairs and max(s.steps for s in report.stretches) < 20
 
 
+@pytest.mark.parametrize(("length", "needed"), [(59, None), (58, 49)])
+def test_an_epoch_with_just_enough_batches_for_a_pair_is_measured(length, needed):
+    # A warm-up of 10, 10 batches that settle the loader, 8 that were ready, 10 more that settle it, 20 and 1.
+    def measure():
+        return dsconvert.headspace(
+            Loader(length), lambda _: None, steps=40, stretch=20, ahead=8, predict=False, synchronize=lambda: None
+        )
+
+    if needed is None:
+        assert measure().pairs == 1
+    else:
+        with pytest.raises(dsconvert.UsageError, match=f"one pair needs {needed} batches .* took 10 of {length}"):
+            measure()
+
+
+def test_the_default_stretch_fits_into_a_short_epoch_with_workers():
+    report = dsconvert.headspace(Loader(60), lambda _: None, ahead=8, predict=False, synchronize=lambda: None)
+    assert report.pairs >= 1
+
+
 @pytest.mark.parametrize("options", [
     {"steps": 1}, {"stretch": 1}, {"warmup": 0}, {"ahead": -1}, {"num_caches": 0}, {"total_steps": 0},
     {"steps": 30, "stretch": 20},

@@ -143,6 +143,8 @@ def test_a_transform_gets_truncated_rows_that_are_packed_on_disk(command, tmp_pa
             ends, tokens = record["cu_seqlens"].tolist(), min(40, stored[-1])
             assert len(record["input_ids"]) == record["length"] == ends[-1] == tokens
             assert ends == [end for end in stored if end < tokens] + [tokens]
+            starts = loader.split[ordinal]["piece_starts"].tolist()
+            assert record["piece_starts"].tolist() == starts[: len(ends) - 1]
 
 
 def test_fields_and_both_transforms_can_be_combined(text):
@@ -307,6 +309,23 @@ def test_a_transform_may_use_another_loader(text, threads):
         print(sum("other" in batch for batch in loader))
     """
     assert run(program, text.path, threads) == "8\n"
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_another_loader_in_a_transform_leaves_the_batch_info(text, threads):
+    inner = dsconvert.Loader(text, batch_size=32, num_threads=0, batch_transform=note)
+    lock = threading.Lock()
+
+    def both(batch):
+        info = dsconvert.batch_info()
+        with lock:
+            other = next(iter(inner))["records"]
+        assert dsconvert.batch_info() is info and info.records != other
+        return batch
+
+    loader = dsconvert.Loader(text, batch_size=64, num_threads=threads, batch_transform=both)
+    assert sum(1 for _ in loader) == len(loader)
+    assert dsconvert.batch_info() is None
 
 
 @pytest.mark.parametrize("threads", [0, 2])

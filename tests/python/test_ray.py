@@ -339,6 +339,37 @@ def test_datasets_are_read_into_ray_data(connected, photos_in, corpus_in, format
         dsconvert_ray.read(path, "test")
 
 
+def test_a_dataset_in_object_storage_is_read_into_ray_data(connected, objects, photos_in):
+    path = photos_in("arrow").path
+    storage_options = objects(path).storage_options
+    records = dsconvert_ray.read("s3://bucket", "validation", fields=["key", "image"], storage_options=storage_options)
+    local = package.open(path, "validation", fields=["key", "image"])
+    assert records.count() == len(local) and by_key(records.take_all()) == by_key(local)
+
+
+def test_sources_may_be_in_object_storage(cluster, dsconvert, objects, photos, tmp_path, monkeypatch):
+    environment = objects(photos).environment
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    dsconvert("images", "s3://bucket", "--out", tmp_path / "plain", *FLAGS)
+    import ray
+
+    disconnect()
+    ray.init(address=cluster.address, log_to_driver=False, runtime_env={"env_vars": environment})
+    try:
+        assert convert("s3://bucket", tmp_path / "ray").converted > 3
+    finally:
+        disconnect()
+    assert tree(tmp_path / "ray") == tree(tmp_path / "plain")
+
+
+def test_an_output_in_object_storage_is_refused(photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(package.UsageError, match="s3://bucket/x: the output .* must be a directory, not a URL") as caught:
+        convert(photos, "s3://bucket/x")
+    assert "convert-on-many-machines.md" in caught.value.remedy and not list(tmp_path.iterdir())
+
+
 def test_damage_is_found_when_reading(connected, photos_in, tmp_path):
     shutil.copytree(photos_in("msgpack").path, tmp_path / "out")
     shard = sorted((tmp_path / "out/train").iterdir())[0]

@@ -201,6 +201,11 @@ impl Split {
         }
     }
 
+    /// Returns the first record, the number of records and the size in bytes of each shard, in record order.
+    fn shards(&self) -> Vec<(u64, u64, u64)> {
+        self.split.shards().iter().map(|shard| (shard.first_record, shard.records, shard.bytes)).collect()
+    }
+
     /// Returns the length of a record, from the index.
     fn length(&self, py: Python<'_>, record: u64) -> PyResult<u64> {
         detached(py, self.split.is_remote(), || self.split.length(record))

@@ -42,6 +42,17 @@ pub fn printable_path(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
+/// Quotes `path` for a shell command that a message suggests.
+pub fn shell_word(path: &Path) -> String {
+    let text = printable_path(path);
+    let is_plain = |c: char| c.is_alphanumeric() || "._/-+,:@%".contains(c);
+    if text.chars().all(is_plain) && !text.is_empty() {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +63,14 @@ mod tests {
         assert_eq!(printable("a\nb\r\u{1b}[31m\0\u{9b}\u{202e}"), r"a\nb\r\u{1b}[31m\0\u{9b}\u{202e}");
         assert_eq!(printable_text("a\n\tb\r\u{7f}"), "a\n\tb\\r\\u{7f}");
         assert_eq!(printable_path(Path::new("x\ny")), r"x\ny");
+    }
+
+    #[test]
+    fn paths_are_quoted_for_the_shell() {
+        for (path, word) in
+            [("a/b-1.x", "a/b-1.x"), ("my data", "'my data'"), ("it's", r"'it'\''s'"), ("$x", "'$x'")]
+        {
+            assert_eq!(shell_word(Path::new(path)), word);
+        }
     }
 }

@@ -8,7 +8,7 @@ use dsconvert_dataset::format::Format;
 use dsconvert_dataset::index::{LengthRun, LengthSummary};
 use dsconvert_dataset::manifest::{Counts, MANIFEST_NAME, Sources};
 use dsconvert_dataset::schema::{Kind, Schema};
-use dsconvert_dataset::storage::{Access, stat};
+use dsconvert_dataset::storage::{Access, folder_of, stat};
 use serde::Serialize;
 
 use super::check::own_length;
@@ -131,7 +131,7 @@ pub fn describe(path: impl AsRef<Path>, access: Access) -> Result<Description> {
     let path = path.as_ref();
     let manifest = path.file_name().is_some_and(|name| name == MANIFEST_NAME);
     let is_shard = !manifest && stat(path)?.is_some_and(|meta| meta.is_file());
-    let dir = if manifest { path.parent() } else { Some(path).filter(|_| !is_shard) };
+    let dir = if manifest { Some(folder_of(path)) } else { Some(path).filter(|_| !is_shard) };
     Ok(match dir {
         Some(dir) => {
             Description::Dataset(Box::new(super::OpenOptions::new().access(access).open(dir)?.describe()?))

@@ -7,6 +7,7 @@ use indicatif::{HumanCount, HumanDuration};
 use crate::bench::{BenchReport, Measurement, Probe, Residency, Spread, TargetReport};
 use crate::cli::flags::with_flags;
 use crate::printable::printable;
+use crate::report::format::{plural, short_percent};
 
 /// Residency at or above which plain reads count as reads from the page cache.
 const CACHED: f64 = 0.99;
@@ -26,24 +27,16 @@ fn megabytes(bytes: f64) -> String {
     number(bytes / 1e6)
 }
 
-fn percent(share: f64) -> String {
-    match share {
-        share if share >= 0.0995 || share == 0.0 => format!("{:.0}%", share * 100.0),
-        share if share >= 0.0005 => format!("{:.1}%", share * 100.0),
-        _ => "<0.1%".to_owned(),
-    }
-}
-
 /// Formats the median of `rounds` values and, for several, `±` half the range, as a share of the median.
 fn spread(found: &Spread, rounds: usize) -> String {
     match rounds {
         0 | 1 => number(found.median),
-        _ => format!("{} ±{}", number(found.median), percent(found.spread / 2.0)),
+        _ => format!("{} ±{}", number(found.median), short_percent(found.spread / 2.0)),
     }
 }
 
 fn residency(found: Option<&Residency>) -> String {
-    found.map_or_else(|| "unknown".to_owned(), |r| percent(r.share))
+    found.map_or_else(|| "unknown".to_owned(), |r| short_percent(r.share))
 }
 
 /// Formats rows with aligned columns: the first `left` columns are left-aligned, the others right-aligned.
@@ -130,13 +123,11 @@ pub(super) fn report(report: &BenchReport) -> String {
 fn describe(target: &TargetReport, text: &mut String) {
     let _ = writeln!(
         text,
-        "{}: {}, {} item{} in {} file{} of {} MB{}, found in {}",
+        "{}: {}, {} in {} of {} MB{}, found in {}",
         printable(&target.path),
         target.kind.describe(),
-        HumanCount(target.items),
-        if target.items == 1 { "" } else { "s" },
-        HumanCount(target.files),
-        if target.files == 1 { "" } else { "s" },
+        plural(target.items, "item"),
+        plural(target.files, "file"),
         megabytes(target.bytes as f64),
         if target.remote { " in object storage" } else { "" },
         match target.prepare_ms {
@@ -190,14 +181,14 @@ fn rates(report: &BenchReport, several: bool) -> String {
         row.extend([spread(&m.items_per_second, report.repeat), megabytes(m.bytes_per_second.median)]);
         if tokens {
             row.push(m.tokens_per_second.as_ref().map_or_else(String::new, |t| number(t.median)));
-            row.push(m.padding.map_or_else(String::new, percent));
+            row.push(m.padding.map_or_else(String::new, short_percent));
         }
         let times = [m.item_ms.p50, m.item_ms.p99, m.batch_ms.p50, m.batch_ms.p99];
         row.extend(times.map(number));
         let is_remote = report.targets.get(m.target).is_some_and(|target| target.remote);
         row.push(if is_remote { "remote".to_owned() } else { residency(m.residency.as_ref()) });
         if device {
-            row.push(m.device.as_ref().map_or_else(String::new, |d| percent(d.fraction)));
+            row.push(m.device.as_ref().map_or_else(String::new, |d| short_percent(d.fraction)));
         }
         rows.push(row);
     }
@@ -208,7 +199,7 @@ fn shares(report: &BenchReport, several: bool) -> String {
     let mut rows = vec![header(several, &["open", "read", "decode", "transform", "collate", "other"])];
     for m in &report.measurements {
         let mut row = key(m, several);
-        row.extend(m.shares.named().map(|(_, share)| percent(share)));
+        row.extend(m.shares.named().map(|(_, share)| short_percent(share)));
         rows.push(row);
     }
     table(&rows, if several { 2 } else { 1 })
@@ -226,11 +217,10 @@ fn comparison(report: &BenchReport) -> String {
         };
         let _ = writeln!(
             text,
-            "{}{}, {} thread{}: {} is {} times as fast as {} ({} to {})",
+            "{}{}, {}: {} is {} times as fast as {} ({} to {})",
             found.order.name(),
             if found.decode { "" } else { " without decoding" },
-            found.threads,
-            if found.threads == 1 { "" } else { "s" },
+            plural(found.threads as u64, "thread"),
             printable(&fast.path),
             number(median),
             printable(&slow.path),
@@ -249,10 +239,9 @@ fn probe(target: &TargetReport, found: &Probe) -> String {
         _ => "from the device or the page cache (unknown)",
     };
     format!(
-        "plain reads of {} with {} thread{}, {place}: {} MB/s in order, {} MB/s at random ({} reads/s of {} KiB)\n",
+        "plain reads of {} with {}, {place}: {} MB/s in order, {} MB/s at random ({} reads/s of {} KiB)\n",
         printable(&target.path),
-        found.threads,
-        if found.threads == 1 { "" } else { "s" },
+        plural(found.threads as u64, "thread"),
         megabytes(found.sequential_bytes_per_second),
         megabytes(found.random_bytes_per_second),
         number(found.random_reads_per_second),
@@ -270,7 +259,6 @@ mod tests {
             [12345.6, 123.4, 12.34, 1.234, 0.01234].map(number),
             ["12,346", "123", "12.3", "1.23", "0.012"]
         );
-        assert_eq!([0.0, 0.5, 0.0123, 0.0001].map(percent), ["0%", "50%", "1.2%", "<0.1%"]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::bench::{
 };
 use crate::error::{Error, Result};
 use crate::options::{DEFAULT_SEED, default_threads};
+use crate::report::format::plural;
 
 /// Maximum number of workers to consider.
 const MAX_WORKERS: u64 = dsconvert_simulate::MAX_WORKERS as u64;
@@ -152,8 +153,8 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
             let (report, padding) = args.measure(path)?;
             let failures: u64 = report.targets.iter().map(|target| target.failures.count).sum();
             if failures > 0 {
-                let items = if failures == 1 { "item" } else { "items" };
-                print::warning(format!("{failures} {items} cannot be loaded; dsconvert bench names them"));
+                let items = plural(failures, "item");
+                print::warning(format!("{items} cannot be loaded; dsconvert bench names them"));
             }
             if report.targets.iter().any(|t| t.kind == TargetKind::RawText)
                 && report.measurements.iter().all(|m| m.tokens_per_second.is_none())

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::bench::{Headspace, LoadingOutcome, three_digits};
+use crate::bench::{Headspace, LoadingOutcome};
 use crate::printable::printable;
+use crate::report::format::{percent, three_digits};
 
 /// Formats the whole report. Results of `writeln!` are ignored, because writing to a string cannot fail.
 pub(super) fn report(found: &Headspace) -> String {
@@ -55,7 +56,7 @@ fn loading(found: &Headspace, outcome: &LoadingOutcome, text: &mut String) {
             "{:>7}   {:>11}   {:>23}{hours}{note}",
             row.workers,
             three_digits(row.ms_per_step),
-            format!("{:.1}%", row.gain * 100.0)
+            percent(row.gain)
         );
     }
     text.push('\n');

@@ -6,6 +6,7 @@ use std::path::Path;
 use indicatif::{HumanBytes, HumanCount};
 
 use super::classes::ClassCounts;
+use crate::cli::summary::classes;
 use crate::index::LengthSummary;
 use crate::printable::{printable, printable_path};
 use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
@@ -14,8 +15,6 @@ use crate::schema::Schema;
 
 /// Length of the longest bar, in characters.
 const BAR_WIDTH: u64 = 40;
-/// Maximum number of class names to print; the others are counted.
-const SHOWN_CLASSES: usize = 8;
 
 pub(super) fn print(
     path: &Path,
@@ -104,11 +103,7 @@ fn print_schema(schema: &Schema, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  {:width$}  {}{nullable}", printable(&field.name), field.ty.name())?;
     }
     if !schema.class_names.is_empty() {
-        let shown: Vec<&str> = schema.class_names.iter().take(SHOWN_CLASSES).map(String::as_str).collect();
-        let more = schema.class_names.len() - shown.len();
-        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let shown = shown.join(", ");
-        writeln!(out, "  {} classes: {}{rest}", schema.class_names.len(), printable(&shown))?;
+        writeln!(out, "  {}", classes(&schema.class_names, |_, name| name.to_owned()))?;
     }
     Ok(())
 }

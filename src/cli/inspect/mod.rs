@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::default_threads;
 use crate::printable::printable;
 use crate::reader::{Dataset, Split, describe as describe_path};
-use crate::storage::{Access, stat};
+use crate::storage::{Access, folder_of, stat};
 
 /// Arguments of `dsconvert inspect`.
 #[derive(Debug, clap::Args)]
@@ -184,7 +184,7 @@ fn is_file(path: &Path) -> Result<bool> {
 
 /// Returns the directory of the dataset at `path`, which may be the path of its manifest.
 fn dir_of(path: &Path) -> Result<&Path> {
-    Ok(if is_file(path)? { path.parent().unwrap_or(path) } else { path })
+    Ok(if is_file(path)? { folder_of(path) } else { path })
 }
 
 /// Opens the dataset at `path`, which may be the path of its manifest.

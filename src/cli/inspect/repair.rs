@@ -10,22 +10,21 @@ use serde_json::{Map, Value};
 use crate::cli::{Cli, Ending, convert};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, TOKENIZER_NAME};
+use crate::schema::Kind;
 use crate::storage::stat;
 
 /// Objects among a manifest's options whose members are options themselves.
 const GROUPS: [&str; 3] = ["image", "output", "tokenization"];
 /// Manifest entries that are no command-line options, or are recorded in another form. The repair compares each with
 /// what it finds.
-const NOT_OPTIONS: [&str; 3] = ["tokenizer", "reference", "image_fields"];
+const NOT_OPTIONS: [&str; 4] = ["tokenizer", "reference", "image_fields", CLASSES];
+/// The class names, which the command reads from a file. The manifest contains the names themselves.
+const CLASSES: &str = "classes";
 /// Option whose name in the manifest differs from that on the command line.
 const VERIFY_IDS: (&str, &str) = ("verify", "verify_ids");
 /// Options whose input files are not in the manifest, with the words for the error message.
-const EXTERNAL_INPUTS: [(&str, &str); 4] = [
-    ("files_from", "from a list of files"),
-    ("stdin", "from standard input"),
-    ("metadata", "from a table"),
-    ("classes", "with a list of classes"),
-];
+const EXTERNAL_INPUTS: [(&str, &str); 3] =
+    [("files_from", "from a list of files"), ("stdin", "from standard input"), ("metadata", "from a table")];
 
 /// Repairs the dataset in `dir` from `sources`, which must be unchanged.
 ///
@@ -37,7 +36,17 @@ pub(super) fn exec(dir: &Path, sources: &[PathBuf], threads: Option<usize>) -> R
     let manifest = Manifest::read(dir)?;
     let mut command = command_of(dir, &manifest, sources)?;
     command.extend(threads.map(|threads| format!("--threads={threads}").into()));
-    convert(command)
+    convert(command, classes_of(&manifest)?)
+}
+
+/// Returns the class names that the dataset was made with; `None` if they come from the folders.
+fn classes_of(manifest: &Manifest) -> Result<Option<Vec<String>>> {
+    match manifest.options.get(CLASSES) {
+        None | Some(Value::Null) => Ok(None),
+        Some(names) => serde_json::from_value(names.clone())
+            .map(Some)
+            .map_err(|e| unexpected_value(CLASSES).caused_by(e)),
+    }
 }
 
 /// Returns the command that repairs the dataset in `dir` with the given `manifest`.
@@ -59,6 +68,11 @@ fn command_of(dir: &Path, manifest: &Manifest, sources: &[PathBuf]) -> Result<Ve
         let known =
             known.find_subcommand(kind).ok_or_else(|| Error::internal("the subcommand does not exist"))?;
         add_options(options, known, &mut command)?;
+        // Without it, metadata files beside the images would be used, although the dataset was made without them.
+        let has_naming = ["metadata", "files_from"].iter().any(|&name| options.contains_key(name));
+        if manifest.kind() == Kind::Images && !has_naming {
+            command.push("--metadata=none".into());
+        }
     }
     // Sources follow `--`, so that a name that starts with a dash is not an option.
     command.push("--".into());
@@ -122,9 +136,11 @@ fn text_of(option: &str, value: &Value) -> Result<String> {
         }
         _ => item(value),
     };
-    text.ok_or_else(|| {
-        cannot_reconstruct(format!("the manifest has an unexpected value of the option {option:?}"))
-    })
+    text.ok_or_else(|| unexpected_value(option))
+}
+
+fn unexpected_value(option: &str) -> Error {
+    cannot_reconstruct(format!("the manifest has an unexpected value of the option {option:?}"))
 }
 
 fn cannot_reconstruct(why: String) -> Error {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Args, Out, is_shard, open_dataset, print_error, split_of};
 use crate::cli::flags::with_flags;
-use crate::cli::output_file::{check_output, write_output};
+use crate::cli::output_file::{check_output, is_same_file, write_output};
 use crate::cli::print;
 use crate::error::{Error, Result};
 use crate::options::check_local;
@@ -82,7 +82,7 @@ impl ReportArgs {
     fn check(&self, dataset: &Path) -> Result<()> {
         let files: Vec<(&'static str, &Path)> = self.files().collect();
         for (at, (option, path)) in files.iter().enumerate() {
-            let same = files.iter().skip(at + 1).find(|other| other.1 == *path);
+            let same = files.iter().skip(at + 1).find(|other| is_same_file(other.1, path));
             if let Some((other, _)) = same {
                 return Err(
                     Error::usage(format!("`{option}` and `{other}` name the same file")).at_path(*path)
@@ -90,7 +90,7 @@ impl ReportArgs {
             }
             let reports = self.report.iter().map(|path| ("report", path));
             for (other, read) in reports.chain(self.tokenizer.iter().map(|path| ("tokenizer", path))) {
-                if read == *path {
+                if is_same_file(read, path) {
                     return Err(Error::usage(format!("`{option}` would overwrite the file of `{other}`"))
                         .at_path(*path));
                 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Out, is_shard, open_dataset, print_error, print_json};
 use crate::cli::Ending;
 use crate::error::Result;
-use crate::printable::{printable, printable_path};
+use crate::printable::{printable, printable_path, shell_word};
 use crate::reader::{Record, ShardFile, VerifyOptions, verify};
 use crate::report::format::plural;
 use crate::storage::Access;
@@ -58,7 +58,7 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
             writeln!(out, "and {more} not part of this dataset").map_err(print_error)?;
         }
         if !report.problems.is_empty() {
-            let path = printable_path(path);
+            let path = shell_word(path);
             writeln!(out, "to repair it from its sources: dsconvert inspect {path} --verify --repair SRC…")
                 .map_err(print_error)?;
         }

@@ -7,7 +7,7 @@ pub(super) use args::{Args, read_trace};
 use dsconvert_simulate as sim;
 use sim::{Options, Sweep, SweepRange, Verdict};
 
-use super::output_file::{check_output, write_output};
+use super::output_file::{check_output, is_same_file, write_output};
 use super::{Ending, print};
 use crate::bench::simulator_error;
 use crate::error::{Error, Result};
@@ -20,7 +20,9 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
 
 /// Writes the requested files, and returns the text that the command prints.
 pub(super) fn output(args: &Args) -> Result<String> {
-    if args.svg.is_some() && args.svg == args.html {
+    if let (Some(svg), Some(html)) = (&args.svg, &args.html)
+        && is_same_file(svg, html)
+    {
         return Err(Error::usage("--svg and --html name the same file"));
     }
     for (option, file) in [("svg", &args.svg), ("html", &args.html)] {

@@ -8,13 +8,11 @@ pub(super) use plan::{plan, stored, warnings};
 pub(super) use prediction::prediction;
 pub(super) use run::{merged, next_step, report, times};
 
-use std::fmt::{Display, Write};
-use std::path::Path;
-
 use crate::pipeline::{PlanSummary, SplitBy};
 use crate::printable::{printable, printable_path};
 use crate::report::format::{count, plural};
 use crate::source::warning::listed;
+use std::fmt::{Display, Write};
 
 /// Maximum number of class names to print.
 const SHOWN_CLASSES: usize = 8;
@@ -63,24 +61,17 @@ fn image_fields(plan: &PlanSummary) -> Option<String> {
 
 /// Formats classes as `5 classes: dunes 6, flowers 1,200 and 3 more`. `records` returns the count of a label.
 pub(super) fn class_counts(names: &[String], records: impl Fn(usize) -> u64) -> String {
+    classes(names, |label, name| format!("{name} {}", count(records(label))))
+}
+
+/// Formats classes as `5 classes: dunes, flowers and 3 more`, or with what `show` returns for a label and a name.
+pub(super) fn classes(names: &[String], show: impl Fn(usize, &str) -> String) -> String {
     let shown = names.iter().enumerate().take(SHOWN_CLASSES);
-    let shown: Vec<String> =
-        shown.map(|(label, name)| format!("{} {}", printable(name), count(records(label)))).collect();
+    let shown: Vec<String> = shown.map(|(label, name)| show(label, &printable(name))).collect();
     let (number, more) = (names.len(), names.len() - shown.len());
     let classes = if number == 1 { "class" } else { "classes" };
     let more = if more > 0 { format!(" and {} more", count(more as u64)) } else { String::new() };
     format!("{} {classes}: {}{more}", count(number as u64), shown.join(", "))
-}
-
-/// Quotes a path for a shell command.
-fn shell_word(path: &Path) -> String {
-    let text = printable_path(path);
-    let is_plain = |c: char| c.is_alphanumeric() || "._/-+,:@%".contains(c);
-    if text.chars().all(is_plain) && !text.is_empty() {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]
@@ -94,14 +85,8 @@ mod tests {
         assert_eq!(class_counts(&names[..2], |label| 1000 * label as u64), "2 classes: c0 0, c1 1,000");
         assert!(class_counts(&names, |_| 5).starts_with("1,010 classes: c0 5, c1 5, "));
         assert!(class_counts(&names, |_| 5).ends_with(", c7 5 and 1,002 more"));
-    }
-
-    #[test]
-    fn paths_are_quoted_for_the_shell() {
-        for (path, word) in
-            [("a/b-1.x", "a/b-1.x"), ("my data", "'my data'"), ("it's", r"'it'\''s'"), ("$x", "'$x'")]
-        {
-            assert_eq!(shell_word(Path::new(path)), word);
-        }
+        let plain = |names: &[String]| classes(names, |_, name| name.to_owned());
+        assert_eq!(plain(&names[..1]), "1 class: c0");
+        assert!(plain(&names).starts_with("1,010 classes: c0, c1, "));
     }
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, SHOWN_CLASSES, image_fields, metadata, shell_word, splits};
+use super::{Lines, SHOWN_CLASSES, image_fields, metadata, splits};
 use crate::cli::flags::with_flags;
 use crate::pipeline::{PlanSummary, Warning};
-use crate::printable::{printable, printable_path};
+use crate::printable::{printable, printable_path, shell_word};
 use crate::report::format::plural;
 
 /// Formats the plan of a dry run.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, class_counts, image_fields, metadata, shell_word, splits};
+use super::{Lines, class_counts, image_fields, metadata, splits};
 use crate::manifest::{Manifest, Split};
 use crate::pipeline::{PlanSummary, Report, Totals};
-use crate::printable::printable_path;
+use crate::printable::{printable_path, shell_word};
 use crate::report::RunReport;
 use crate::report::format::plural;
 use crate::schema::LABEL;

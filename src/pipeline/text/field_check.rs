@@ -10,6 +10,7 @@ use super::options::TextOptions;
 use super::plan::TextFile;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::report::format::plural;
 use crate::source::json_line::MemberPath;
 use crate::source::missing_field::{quoted, suggestion};
 use crate::source::source_file::SourceFile;
@@ -50,7 +51,12 @@ struct FieldSearch<'a> {
     kept: Vec<RequestedField<'a>>,
     /// Field names in the order in which they first appear.
     names: Vec<String>,
+    /// Number of examined rows of JSON.
     rows: u64,
+    /// Number of files in which rows or the names of columns were examined.
+    files: u64,
+    /// Whether there is a table among them, whose rows are not examined.
+    has_tables: bool,
     /// Whether all rows of all files were examined.
     complete: bool,
 }
@@ -86,6 +92,8 @@ pub(super) fn check(
             .collect(),
         names: Vec::new(),
         rows: 0,
+        files: 0,
+        has_tables: false,
         complete: examined == with_fields.len(),
     };
     let mut first = None;
@@ -126,20 +134,23 @@ impl<'a> FieldSearch<'a> {
         if let Format::Delimited(dialect) = format {
             // The first line has the names of all columns.
             if let Some(names) = rows::names(dialect, bytes) {
-                self.rows += 1;
+                self.files += 1;
+                self.has_tables = true;
                 self.columns(&names);
             }
             return true;
         }
-        let mut found = 0;
+        let (mut found, mut is_complete) = (0, is_end);
         for line in bytes.split_inclusive(|&b| b == b'\n') {
             let is_whole = is_end || line.ends_with(b"\n");
             if found == ROWS || !is_whole {
-                return false;
+                is_complete = false;
+                break;
             }
             found += usize::from(self.line(line));
         }
-        is_end
+        self.files += u64::from(found > 0);
+        is_complete
     }
 
     fn columns(&mut self, names: &[String]) {
@@ -175,17 +186,17 @@ impl<'a> FieldSearch<'a> {
     /// Returns the warnings, or an error if no examined row has a requested field.
     fn into_warnings(self, options: &TextOptions, first: Option<&Path>) -> Result<Vec<Warning>> {
         let mut warnings = Vec::new();
-        if self.rows == 0 {
+        if self.files == 0 {
             return Ok(warnings);
         }
+        let examined = match self.has_tables {
+            true => format!("the {} that were examined", plural(self.files, "file")),
+            false => format!("the first {} rows", self.rows),
+        };
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let refuse = |option: &'static str, name: &str, help: Option<&str>| {
-            let rows = if self.complete {
-                "no row".to_owned()
-            } else {
-                format!("none of the first {} rows", self.rows)
-            };
-            let message = format!("{rows} has the field {name:?}; the fields are {}", quoted(&names));
+            let none = if self.complete { "no row".to_owned() } else { format!("none of {examined}") };
+            let message = format!("{none} has the field {name:?}; the fields are {}", quoted(&names));
             let help = help.map_or_else(|| suggestion(name, &names), str::to_owned);
             let error = Error::usage(message).of_option(option).help(help);
             Err(if let Some(path) = first { error.at_path(path) } else { error })
@@ -202,7 +213,7 @@ impl<'a> FieldSearch<'a> {
             match keep.ty {
                 Some(_) if !self.complete => warnings.push(Warning::FieldNotSeen {
                     field: requested.name.to_owned(),
-                    rows: self.rows,
+                    examined: examined.clone(),
                     there: self.names.clone(),
                 }),
                 _ if self.complete => return refuse("keep_fields", requested.name, None),

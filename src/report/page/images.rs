@@ -2,7 +2,7 @@
 
 use super::parts::{add, bar, base64};
 use crate::report::escape::{clipped, escape};
-use crate::report::format::{count, percent, plural, three_digits};
+use crate::report::format::{count, percent, plural, up_to_three_digits};
 use crate::report::gather::{Classes, ImageStats, Thumbnail};
 
 /// Maximum number of characters of a class name.
@@ -77,7 +77,7 @@ fn balance(out: &mut String, classes: &Classes) {
         ));
         facts.push(format!(
             "the largest is {} times the smallest",
-            three_digits(most as f64 / classes.least.max(1) as f64)
+            up_to_three_digits(most as f64 / classes.least.max(1) as f64)
         ));
     }
     if classes.empty > 0 {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::parts::{add, heading, numbers, pairs};
 use crate::report::escape::{clipped, escape};
-use crate::report::format::{bytes, count, plural, three_digits};
+use crate::report::format::{bytes, count, plural, up_to_three_digits};
 use crate::report::gather::{DatasetReport, Problems};
 use crate::schema::Kind;
 
@@ -167,7 +167,7 @@ pub(super) fn rejects(out: &mut String, report: &DatasetReport) {
                 "<details class=\"card\"{open}><summary>{}: {} ({}% of the items found)</summary>\n",
                 clipped(&reject.code, 80),
                 count(reject.count),
-                three_digits(reject.count as f64 / found as f64 * 100.0)
+                up_to_three_digits(reject.count as f64 / found as f64 * 100.0)
             ),
         );
         if reject.examples.is_empty() {

@@ -4,7 +4,7 @@ use unicode_normalization_alignments::char::is_combining_mark;
 
 use super::parts::{add, bar};
 use crate::report::escape::{clipped, push_escaped};
-use crate::report::format::{count, percent, plural, three_digits};
+use crate::report::format::{count, percent, plural, up_to_three_digits};
 use crate::report::gather::{Curves, DatasetReport, ShownToken, TextStats};
 
 /// CSS classes that alternate between adjacent tokens.
@@ -64,7 +64,9 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
         facts.push_str(&format!(" of {} in the vocabulary", count(size)));
     }
     match text.bytes_per_token {
-        Some(bytes) => facts.push_str(&format!("; {} bytes of decoded text per token", three_digits(bytes))),
+        Some(bytes) => {
+            facts.push_str(&format!("; {} bytes of decoded text per token", up_to_three_digits(bytes)))
+        }
         None => facts.push_str("; bytes per token are unknown without the tokenizer"),
     }
     add(out, format_args!("<p class=\"soft\">{facts}.</p>\n"));

@@ -185,7 +185,7 @@ impl fmt::Display for Rgb {
     }
 }
 
-/// A canvas on which the image is centerd, as the last step: `WxH` or `WxH:COLOR` (black by default).
+/// A canvas on which the image is centered, as the last step: `WxH` or `WxH:COLOR` (black by default).
 ///
 /// A side that is already longer than the canvas is unchanged: padding never crops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -170,8 +170,9 @@ class HeadspaceProbe:
         )
 
     def _needed_for_pair(self, length: int) -> int:
-        """Returns the number of batches that the loader must return for one pair of stretches."""
-        return self._settling + self._ahead + self._settling + length + 1
+        """Returns the number of batches that the loader must return for one pair of stretches, without those that
+        settle the loader at the start of the epoch."""
+        return self._ahead + self._settling + length + 1
 
     @property
     def _settling(self) -> int:

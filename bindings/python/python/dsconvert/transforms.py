@@ -36,7 +36,8 @@ class BatchFinisher:
 
     def __call__(self, batch: Batch, info: tuple[Any, ...]) -> Any:
         result: Any = batch
-        current.info = BatchInfo(*info)
+        # A transform may iterate over another loader, which makes its batches on the same thread.
+        outer, current.info = current.info, BatchInfo(*info)
         try:
             if self._split is not None and self._transform is not None:
                 records = self._split.__getitems__(current.info.records)
@@ -51,7 +52,7 @@ class BatchFinisher:
             # It would silently end the epoch.
             raise RuntimeError("a transform of the Loader raised StopIteration") from error
         finally:
-            current.info = None
+            current.info = outer
         return result
 
 
@@ -95,7 +96,11 @@ def truncated(record: Record, length: int) -> Record:
         cut["length"] = min(cut["length"], length)
     ends = cut.get("cu_seqlens")
     if ends is not None and len(ends) and ends[-1] > length:  # rows that are packed on disk
-        cut["cu_seqlens"] = np.append(ends[ends < length], ends.dtype.type(length))
+        kept = ends[ends < length]
+        cut["cu_seqlens"] = np.append(kept, ends.dtype.type(length))
+        if "piece_starts" in cut:
+            # One per piece: the kept ends include the 0 before the first piece, but not the new last one.
+            cut["piece_starts"] = cut["piece_starts"][: len(kept)]
     return cut
 
 

@@ -62,6 +62,9 @@ def convert(
 ) -> ConversionReport:
     """Converts `sources` into the dataset `out` on a Ray cluster. All nodes must see both under the same paths.
 
+    `out` is a directory. A source may also be a URL such as `s3://bucket/photos`, for which every node needs
+    credentials in its environment.
+
     `options` are the options of `dsconvert images` or `dsconvert text` without dashes: `resize="shorter:256"`,
     `shuffle=True`, `overwrite=True`. The bytes of the dataset depend only on them and on the sources.
 
@@ -126,8 +129,7 @@ def convert_with(
     _at_least("max_retries", max_retries, 0)
     if not task_seconds > 0:
         raise UsageError(f"task_seconds: {task_seconds!r} is not a positive number of seconds")
-    # Worker processes have other working directories.
-    target = Path(out).absolute()
+    target = _directory(out)
     resumed = [] if resume is False else ["--resume=verify" if resume == "verify" else "--resume"]
     with _connected(address, ship):
         totals = TaskTotals(0, 0)
@@ -219,6 +221,17 @@ def _connected(address: str | None, ship: PathLike | None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _directory(out: PathLike) -> Path:
+    """Returns the absolute path of the output directory, because worker processes have other working directories."""
+    if "://" in os.fspath(out):
+        raise UsageError(
+            f"{os.fspath(out)}: the output of a conversion with Ray must be a directory, not a URL",
+            remedy="convert to object storage with dsconvert plan, run --part and merge: "
+            "see docs/how-to/convert-on-many-machines.md",
+        )
+    return Path(out).absolute()
 
 
 def _sources(sources: PathLike | Sequence[PathLike]) -> list[str]:

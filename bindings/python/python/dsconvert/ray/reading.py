@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dataset import Split, open
@@ -51,36 +51,26 @@ def read(
     fields: Sequence[str] | None = None,
     verify_checksums: bool = True,
     num_cpus: float | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> ray.data.Dataset:
     """Returns the records of `split` [default: `train`, or the only one] as a `ray.data.Dataset`, in record order.
 
     There is one read task per shard, which returns Arrow blocks of about 32 MiB. Images are encoded bytes, token ids
-    are lists. All nodes must see the dataset under the same path. Every record is compared with its checksum unless
+    are lists. All nodes must see the dataset under the same path, or `path` is a URL such as `s3://bucket/dataset`, for
+    which `storage_options` override the environment of each node. Every record is compared with its checksum unless
     `verify_checksums` is false. `fields` selects and orders the columns.
     """
     data = import_optional("ray.data")
-    dataset = open(path, verify_checksums=verify_checksums)
+    dataset = open(path, verify_checksums=verify_checksums, storage_options=storage_options)
     chosen = dataset.default if split is None else dataset.split(split)
     if fields is not None:
         chosen = chosen.select(fields)
-    shards = _shards(dataset.path, chosen.name)
+    # A read task without records would be useless.
+    shards = [shard for shard in map(ShardRows._make, chosen._handle().shards()) if shard.records]
     source = _datasource(chosen, shards)
     options: dict[str, Any] = {} if num_cpus is None else {"num_cpus": num_cpus}
     result: ray.data.Dataset = data.read_datasource(source, override_num_blocks=max(1, len(shards)), **options)
     return result
-
-
-def _shards(path: str, split: str) -> list[ShardRows]:
-    """Returns the shards of a split in record order, from the shard table."""
-    pa = import_optional("pyarrow")
-
-    with pa.OSFile(os.path.join(path, "index", "shards.arrow")) as file:
-        table = pa.ipc.open_file(file).read_all()
-    names, firsts, records, sizes = (
-        table.column(name).to_pylist() for name in ("split", "first_record", "records", "bytes")
-    )
-    rows = zip(names, firsts, records, sizes, strict=True)
-    return [ShardRows(first, count, size) for name, first, count, size in rows if name == split and count]
 
 
 def _datasource(split: Split, shards: list[ShardRows]) -> Any:
