@@ -16,6 +16,9 @@ pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&P
     if file == Path::new("-") {
         return Err(refuse("the output needs a file").help("for standard output, name /dev/stdout"));
     }
+    if let Some(ty) = mismatched_type(option, file) {
+        return Err(refuse(&format!("the output is {ty}, but the file has the extension of another type")));
+    }
     let folder = folder_of(file);
     if !stat(folder)?.is_some_and(|meta| meta.is_dir()) {
         return Err(Error::usage("there is no such folder").of_option(option).at_path(folder));
@@ -40,6 +43,21 @@ pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&P
 /// Returns whether two paths name the same file, which need not exist yet.
 pub(super) fn is_same_file(a: &Path, b: &Path) -> bool {
     a == b || resolved(a).is_some_and(|a| resolved(b) == Some(a))
+}
+
+/// Extensions of files that programs open by their extension.
+const TYPES: [&str; 9] = ["gif", "htm", "html", "jpeg", "jpg", "pdf", "png", "svg", "webp"];
+
+/// Returns the type that `option` writes, if `file` has the extension of another type.
+fn mismatched_type(option: &str, file: &Path) -> Option<&'static str> {
+    let (ty, extensions): (&str, &[&str]) = match option {
+        "html" => ("HTML", &["htm", "html"]),
+        "contact_sheet" => ("PNG", &["png"]),
+        "plot" | "svg" => ("SVG", &["svg"]),
+        _ => return None,
+    };
+    let extension = file.extension()?.to_str()?.to_ascii_lowercase();
+    (TYPES.contains(&extension.as_str()) && !extensions.contains(&extension.as_str())).then_some(ty)
 }
 
 /// Writes `bytes` to `file`.

@@ -136,10 +136,14 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
 pub(super) fn check_stored(work: &Path) -> Result<()> {
     match (lstat(&work.join(JOB_NAME))?, lstat(&work.join(PLAN_NAME))?) {
         (Some(_), Some(_)) => Ok(()),
-        (None, _) | (_, None) => Err(Error::usage("there is no plan in this directory")
-            .at_path(work)
-            .help("create one with `dsconvert plan images|text … --out DIR`")),
+        (None, _) | (_, None) => Err(no_plan(work)),
     }
+}
+
+fn no_plan(work: &Path) -> Error {
+    Error::usage("there is no plan in this directory")
+        .at_path(work)
+        .help("create one with `dsconvert plan images|text … --out DIR`")
 }
 
 /// Opens the stored job in the working directory, and reads it up to the lines specific to its kind.
@@ -149,8 +153,10 @@ pub(super) fn check_stored(work: &Path) -> Result<()> {
 /// [`ErrorKind::Usage`] if there is none; [`ErrorKind::Unsupported`] if another version planned it;
 /// [`ErrorKind::Corrupt`] if it is damaged.
 pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
-    check_stored(work)?;
     let path = work.join(JOB_NAME);
+    if lstat(&path)?.is_none() {
+        return Err(no_plan(work));
+    }
     check_digest(&path)?;
     let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
     let mut reader = JobReader { lines: BufReader::new(file).lines(), path };

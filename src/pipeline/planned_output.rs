@@ -51,13 +51,16 @@ impl PlannedOutput {
         }
     }
 
-    /// Returns the working directory; for object storage, fetches the plan into it.
+    /// Returns the working directory, in which there must be a plan; for object storage, fetches the plan into it.
     pub(super) fn work(&self) -> Result<PathBuf> {
         let work = self.dir().join(WORK_NAME);
-        if let Self::Remote { remote, .. } = self {
-            create_dir(&work)?;
-            if !remote.fetch_job(&work)? {
-                return Err(no_plan(remote.path()));
+        match self {
+            Self::Local(_) => job_file::check_stored(&work)?,
+            Self::Remote { remote, .. } => {
+                create_dir(&work)?;
+                if !remote.fetch_job(&work)? {
+                    return Err(no_plan(remote.path()));
+                }
             }
         }
         Ok(work)

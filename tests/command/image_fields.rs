@@ -165,3 +165,17 @@ fn an_invalid_mask_rejects_its_sample() {
         "{lines}"
     );
 }
+
+#[test]
+fn listed_image_fields_are_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "s.tar", &tar().end());
+    let args = ["s.tar", "--out", "out", "--encode", "png", "--format", "msgpack", "--image-fields", "depth=seg.png:mask"];
+    run(dir.path(), b"", &args).exits(0);
+    let out = dir.path().join("out");
+    let whole = tree(&out);
+    std::fs::remove_file(out.join("train/train-000000-00.msgpack")).unwrap();
+    let mut command = command(["inspect", "out", "--verify", "--repair", "s.tar"]);
+    Ran::of(command.current_dir(dir.path()).output().unwrap()).exits(0);
+    assert_same(&tree(&out), &whole);
+}

@@ -1,6 +1,8 @@
 //! `--resume=repair` and `inspect --repair` rebuild damaged files of a committed dataset with the committed bytes.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use crate::support::*;
 
@@ -366,4 +368,63 @@ fn overwriting_is_not_suggested_for_a_damaged_shard_table() {
     std::fs::write(&source, text.replace(" w1", " w2")).unwrap();
     let ran = resume("--resume=repair").says(&["the regenerated units differ from the committed ones"]);
     assert!(ran.stderr.contains("another --out") && !ran.stderr.contains("--overwrite"), "{}", ran.stderr);
+}
+
+fn inspect_repair(out: &Path, options: &[&str]) -> Ran {
+    let mut command = command([Path::new("inspect"), out, Path::new("--verify"), Path::new("--repair")]);
+    Ran::of(command.args(options).output().unwrap())
+}
+
+#[test]
+fn inspect_repairs_a_dataset_without_its_shard_table_with_few_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = dataset(dir.path());
+    let whole = tree(&out);
+    std::fs::remove_file(out.join("index/shards.arrow")).unwrap();
+    std::fs::remove_file(out.join(&shards(&out)[0])).unwrap();
+    let ran = inspect_repair(&out, &[source.to_str().unwrap(), "--threads", "2"]).exits(0);
+    assert!(ran.stdout.contains("shards.arrow") && ran.stdout.contains("intact"), "{}", ran.stdout);
+    assert_same(&tree(&out), &whole);
+    // A dataset that does not exist is not damaged.
+    inspect_repair(&dir.path().join("none"), &[source.to_str().unwrap()]).exits(3);
+}
+
+#[test]
+fn a_missing_index_is_one_problem() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, out) = dataset(dir.path());
+    std::fs::remove_file(out.join("index/train.records-0000.arrow")).unwrap();
+    let ran = verify(&out).exits(3);
+    assert_eq!(ran.stdout.matches("train.records-0000.arrow").count(), 1, "{}", ran.stdout);
+}
+
+#[test]
+fn inspect_does_not_repair_with_a_damaged_tokenizer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (dir.path().join("c.txt"), dir.path().join("out"));
+    std::fs::write(&source, "some words").unwrap();
+    let options = format!("--tokenizer {}", fixture("tokenizers/bpe.json").display());
+    convert("text", &source, &out, &options).exits(0);
+    let whole = tree(&out);
+    flip(&out.join("tokenizer.json"));
+    let repair = || inspect_repair(&out, &[source.to_str().unwrap()]).exits(3);
+    repair().says(&["its tokenizer.json is damaged", "--resume=repair"]);
+    std::fs::remove_file(out.join("tokenizer.json")).unwrap();
+    repair().says(&["its tokenizer.json is missing", "--resume=repair"]);
+    convert("text", &source, &out, &format!("{options} --resume=repair")).exits(0);
+    assert_same(&tree(&out), &whole);
+}
+
+#[test]
+fn a_dataset_from_standard_input_is_not_said_to_be_repairable() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut text = command(["text", "-", "--input-format", "txt", "--tokenizer", "bytes", "--out"]);
+    let mut child = text.arg(&out).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"some words").unwrap();
+    assert!(child.wait().unwrap().success());
+    flip(&out.join("train/train-000000-00.parquet"));
+    let ran = verify(&out).exits(3);
+    assert!(!ran.stdout.contains("--repair"), "{}", ran.stdout);
+    inspect_repair(&out, &["c.txt"]).exits(3).says(&["from standard input", "--overwrite"]);
 }

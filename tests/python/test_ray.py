@@ -232,6 +232,8 @@ def test_an_interrupted_command_can_be_resumed(cluster, photos, whole, tmp_path)
         (["images", "nowhere", "--out", "out"], 2, "nowhere"),
         (["images", "nowhere", "--out", "out", "--dry-run"], 2, "--dry-run is not supported with Ray"),
         (["images", "nowhere", "--out", "out", "--task-seconds", "0"], 2, "task_seconds: 0.0 is not a positive number"),
+        (["images", "nowhere", "--out", "out", "-j", "2"], 2, "--threads is not supported with Ray"),
+        (["images", "--resume", "nowhere", "--out", "out"], 2, "nowhere"),
         (["images", "nowhere", "--out", "out", "--num-cpus", "0"], 2, "num_cpus: 0 is below the minimum of 1"),
     ],
 )

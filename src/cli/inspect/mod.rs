@@ -18,10 +18,11 @@ use self::classes::ClassCounts;
 use super::flags::shown;
 use super::{Ending, print};
 use crate::error::{Error, ErrorKind, Result};
+use crate::manifest::MANIFEST_NAME;
 use crate::options::default_threads;
 use crate::printable::printable;
 use crate::reader::{Dataset, Split, describe as describe_path};
-use crate::storage::{Access, folder_of, stat};
+use crate::storage::{Access, folder_of, lstat, stat};
 
 /// Arguments of `dsconvert inspect`.
 #[derive(Debug, clap::Args)]
@@ -80,7 +81,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Number of threads for --verify [default: number of cores]
+    /// Number of threads for --verify and --repair [default: number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
@@ -163,7 +164,7 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
         Ok(Ending::Success) => return Ok(Ending::Success),
         Ok(_) => {}
         // Without its shard table, a dataset cannot even be opened.
-        Err(error) if error.kind() == ErrorKind::Corrupt => {
+        Err(error) if is_damage(&error, dir_of(&args.path)?) => {
             writeln!(out, "{}", printable(&shown(&error))).map_err(print_error)?;
         }
         Err(error) => return Err(error),
@@ -173,9 +174,22 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
     verify::exec(&args.path, access, threads, false, out)
 }
 
+/// Returns whether a file that the dataset in `dir` needs is damaged or missing.
+fn is_damage(error: &Error, dir: &Path) -> bool {
+    let is_missing = |path: &Path| path.starts_with(dir) && matches!(lstat(path), Ok(None));
+    match error.kind() {
+        ErrorKind::Corrupt => true,
+        ErrorKind::Io => {
+            matches!(lstat(&dir.join(MANIFEST_NAME)), Ok(Some(_)))
+                && error.place().path.as_deref().is_some_and(is_missing)
+        }
+        _ => false,
+    }
+}
+
 /// Returns whether `path` is a shard rather than a dataset.
 fn is_shard(path: &Path) -> Result<bool> {
-    Ok(is_file(path)? && path.file_name().is_none_or(|name| name != crate::manifest::MANIFEST_NAME))
+    Ok(is_file(path)? && path.file_name().is_none_or(|name| name != MANIFEST_NAME))
 }
 
 fn is_file(path: &Path) -> Result<bool> {

@@ -11,20 +11,21 @@ use crate::cli::{Cli, Ending, convert};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, TOKENIZER_NAME};
 use crate::schema::Kind;
-use crate::storage::stat;
+use crate::storage::{hash_file, stat};
 
 /// Objects among a manifest's options whose members are options themselves.
 const GROUPS: [&str; 3] = ["image", "output", "tokenization"];
 /// Manifest entries that are no command-line options, or are recorded in another form. The repair compares each with
 /// what it finds.
-const NOT_OPTIONS: [&str; 4] = ["tokenizer", "reference", "image_fields", CLASSES];
+const NOT_OPTIONS: [&str; 3] = ["tokenizer", "reference", CLASSES];
 /// The class names, which the command reads from a file. The manifest contains the names themselves.
 const CLASSES: &str = "classes";
 /// Option whose name in the manifest differs from that on the command line.
 const VERIFY_IDS: (&str, &str) = ("verify", "verify_ids");
 /// Options whose input files are not in the manifest, with the words for the error message.
-const EXTERNAL_INPUTS: [(&str, &str); 3] =
-    [("files_from", "from a list of files"), ("stdin", "from standard input"), ("metadata", "from a table")];
+const EXTERNAL_INPUTS: [(&str, &str); 2] = [("files_from", "from a list of files"), ("metadata", "from a table")];
+/// Entry of datasets that were made from standard input.
+const STDIN: &str = "stdin";
 
 /// Repairs the dataset in `dir` from `sources`, which must be unchanged.
 ///
@@ -34,9 +35,12 @@ const EXTERNAL_INPUTS: [(&str, &str); 3] =
 /// completely.
 pub(super) fn exec(dir: &Path, sources: &[PathBuf], threads: Option<usize>) -> Result<Ending> {
     let manifest = Manifest::read(dir)?;
-    let mut command = command_of(dir, &manifest, sources)?;
-    command.extend(threads.map(|threads| format!("--threads={threads}").into()));
-    convert(command, classes_of(&manifest)?)
+    convert(command_of(dir, &manifest, sources, threads)?, classes_of(&manifest)?)
+}
+
+/// Returns whether a dataset can be repaired if its sources are unchanged.
+pub(super) fn is_repairable(manifest: &Manifest) -> bool {
+    manifest.options.get(STDIN).is_none_or(|value| matches!(value, Value::Null | Value::Bool(false)))
 }
 
 /// Returns the class names that the dataset was made with; `None` if they come from the folders.
@@ -50,15 +54,20 @@ fn classes_of(manifest: &Manifest) -> Result<Option<Vec<String>>> {
 }
 
 /// Returns the command that repairs the dataset in `dir` with the given `manifest`.
-fn command_of(dir: &Path, manifest: &Manifest, sources: &[PathBuf]) -> Result<Vec<OsString>> {
+fn command_of(
+    dir: &Path,
+    manifest: &Manifest,
+    sources: &[PathBuf],
+    threads: Option<usize>,
+) -> Result<Vec<OsString>> {
     let kind = manifest.kind().name();
     let mut command: Vec<OsString> = vec!["dsconvert".into(), kind.into()];
     command.push([OsString::from("--out="), dir.into()].into_iter().collect());
     command.push("--resume=repair".into());
-    let tokenizer = dir.join(TOKENIZER_NAME);
-    if manifest.tokenizer.is_some() {
-        let name = match stat(&tokenizer)? {
-            Some(_) => tokenizer.into_os_string(),
+    command.extend(threads.map(|threads| format!("--threads={threads}").into()));
+    if let Some(info) = &manifest.tokenizer {
+        let name = match info["sha256"].as_str() {
+            Some(sha256) => tokenizer_of(dir, sha256)?.into_os_string(),
             None => "bytes".into(),
         };
         command.push([OsString::from("--tokenizer="), name].into_iter().collect());
@@ -78,6 +87,16 @@ fn command_of(dir: &Path, manifest: &Manifest, sources: &[PathBuf]) -> Result<Ve
     command.push("--".into());
     command.extend(sources.iter().map(|source| source.clone().into_os_string()));
     Ok(command)
+}
+
+/// Returns the path of the `tokenizer.json` of the dataset in `dir`, which must have the given hash.
+fn tokenizer_of(dir: &Path, sha256: &str) -> Result<PathBuf> {
+    let path = dir.join(TOKENIZER_NAME);
+    match stat(&path)? {
+        Some(_) if hash_file(&path)?.sha256 == sha256 => Ok(path),
+        Some(_) => Err(cannot_reconstruct(format!("its {TOKENIZER_NAME} is damaged"))),
+        None => Err(cannot_reconstruct(format!("its {TOKENIZER_NAME} is missing"))),
+    }
 }
 
 fn add_options(
@@ -101,6 +120,13 @@ fn add_options(
         if let Some((_, how)) = EXTERNAL_INPUTS.iter().find(|(option, _)| option == name) {
             return Err(cannot_reconstruct(format!("it was made {how}, which it does not contain")));
         }
+        if name == STDIN {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the dataset cannot be repaired, because it was made from standard input",
+            )
+            .help("standard input cannot be read again: convert again with --overwrite"));
+        }
         let id = if name == VERIFY_IDS.0 { VERIFY_IDS.1 } else { name };
         let option = known.get_arguments().find(|option| option.get_id() == id);
         let flag = option.and_then(|option| option.get_long());
@@ -122,11 +148,12 @@ fn text_of(option: &str, value: &Value) -> Result<String> {
     let item = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
-        // A field to keep, with its type.
+        // A field to keep, with its type, or a further image of a sample, with its member.
         Value::Object(field) => {
-            let name = field.get("name")?.as_str()?;
-            let ty = field.get("type").and_then(Value::as_str);
-            Some(ty.map_or_else(|| name.to_owned(), |ty| format!("{name}:{ty}")))
+            let text = |name: &str| field.get(name).and_then(Value::as_str);
+            let member = text("member").map_or(String::new(), |member| format!("={member}"));
+            let ty = text("type").map_or(String::new(), |ty| format!(":{ty}"));
+            Some(format!("{}{member}{ty}", text("name")?))
         }
         _ => None,
     };

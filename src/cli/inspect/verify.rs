@@ -7,6 +7,7 @@ use bytes::Bytes;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::json;
 
+use super::repair::is_repairable;
 use super::{Out, is_shard, open_dataset, print_error, print_json};
 use crate::cli::Ending;
 use crate::error::Result;
@@ -57,7 +58,7 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
             let more = plural(report.more_unlisted, "more file");
             writeln!(out, "and {more} not part of this dataset").map_err(print_error)?;
         }
-        if !report.problems.is_empty() {
+        if !report.problems.is_empty() && is_repairable(dataset.manifest()) {
             let path = shell_word(path);
             writeln!(out, "to repair it from its sources: dsconvert inspect {path} --verify --repair SRC…")
                 .map_err(print_error)?;

@@ -160,6 +160,10 @@ impl Problems {
     }
 
     fn push(&mut self, problem: Error) {
+        // Several checks read the same file.
+        if self.kept.iter().any(|kept| kept.to_string() == problem.to_string()) {
+            return;
+        }
         if self.kept.len() < self.most {
             self.kept.push(problem);
         } else {

@@ -101,16 +101,18 @@ def convert(arguments: Sequence[str]) -> int:
         parser().print_help(sys.stdout if arguments[:1] in (["-h"], ["--help"]) else sys.stderr)
         return 0 if arguments[:1] in (["-h"], ["--help"]) else EXIT_USAGE
     kind, *rest = arguments
-    own, plan = parser().parse_known_args(rest)
+    # As for the command, the word after --resume is a source, and a check follows an equals sign.
+    own, plan = parser().parse_known_args(["--resume=size" if word == "--resume" else word for word in rest])
     for name, remedy in NOT_FOR_A_PLAN.items():
         flag = "--" + name.replace("_", "-")
-        if any(argument.split("=")[0] == flag for argument in plan):
+        is_short = any(name == "threads" and argument.startswith("-j") for argument in plan)
+        if is_short or any(argument.split("=")[0] == flag for argument in plan):
             raise UsageError(f"{flag} is not supported with Ray", remedy=remedy)
     display = ProgressDisplay()
     try:
         report = convert_with(
             kind, plan, own.out,
-            resume=own.resume or False,
+            resume={None: False, "size": True, "verify": "verify"}[own.resume],
             max_rejects=own.max_rejects,
             strict=own.strict,
             num_cpus=own.num_cpus,

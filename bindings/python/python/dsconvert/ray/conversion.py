@@ -127,6 +127,8 @@ def convert_with(
     _at_least("num_cpus", num_cpus, 1)
     _at_least("max_tasks", max_tasks, 1)
     _at_least("max_retries", max_retries, 0)
+    if resume not in (False, True, "verify"):
+        raise UsageError(f"resume: {resume!r} is not False, True or \"verify\"")
     if not task_seconds > 0:
         raise UsageError(f"task_seconds: {task_seconds!r} is not a positive number of seconds")
     target = _directory(out)
