@@ -9,7 +9,7 @@ use super::layout::Layout;
 use super::source_file::SourceFile;
 use super::split_by::SplitBy;
 pub use super::splits::DEFAULT_SPLIT;
-use super::splits::{Names, Splits, distinct, folders};
+use super::splits::{Names, Splits, distinct, folders, named_archive};
 use super::warning::Warning;
 use crate::error::{Error, Result};
 
@@ -24,9 +24,28 @@ pub struct Folders {
     /// Decisions that may be unintended.
     #[serde(skip)]
     pub warnings: Vec<Warning>,
-    /// Level of the class folders, from 0.
-    class_level: Option<usize>,
+    /// Names of the classes of files.
+    classes_by: Option<ClassesBy>,
     by_name: BTreeMap<String, u32>,
+}
+
+/// The names that are classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum ClassesBy {
+    /// Folders at this level, from 0.
+    Level(usize),
+    /// Archives that are themselves sources.
+    Archive,
+}
+
+impl ClassesBy {
+    /// Returns the class of `file`.
+    fn name_of(self, file: &SourceFile) -> Option<String> {
+        match self {
+            Self::Level(level) => folders(file).into_iter().nth(level),
+            Self::Archive => named_archive(file),
+        }
+    }
 }
 
 impl Folders {
@@ -37,10 +56,11 @@ impl Folders {
     /// As [`Splits::find`].
     pub fn of(files: &ChosenFiles<'_>, layout: Layout, names: Names) -> Result<Self> {
         let (splits, warnings) = Splits::find(files, layout, names)?;
-        Ok(Self { splits, class_names: None, warnings, class_level: None, by_name: BTreeMap::new() })
+        Ok(Self { splits, class_names: None, warnings, classes_by: None, by_name: BTreeMap::new() })
     }
 
-    /// Uses the folders of `files` as classes. If `classes` is given (`--classes`), that list is used unchanged.
+    /// Uses the folders of `files` as classes. With [`Layout::Labels`] and no folders, the names of archives that are
+    /// sources are classes. If `classes` is given (`--classes`), that list is used unchanged.
     ///
     /// # Errors
     ///
@@ -52,7 +72,15 @@ impl Folders {
         classes: Option<Vec<String>>,
     ) -> Result<Self> {
         let level = usize::from(self.splits.by == SplitBy::Folder);
-        let found = distinct(files.iter().filter_map(|file| folders(&file).into_iter().nth(level)));
+        let names = |by: ClassesBy| distinct(files.iter().filter_map(|file| by.name_of(&file)));
+        let mut classes_by = ClassesBy::Level(level);
+        let mut found = names(classes_by);
+        if layout == Layout::Labels && found.is_empty() {
+            let archives = names(ClassesBy::Archive);
+            if archives.len() > 1 {
+                (classes_by, found) = (ClassesBy::Archive, archives);
+            }
+        }
         let is_flat = layout == Layout::Flat
             || (layout == Layout::Auto && found.is_empty() && self.splits.by != SplitBy::Folder);
         if is_flat {
@@ -62,7 +90,7 @@ impl Folders {
                     .help("use `layout labels` or `layout splits`")),
             };
         }
-        self.class_level = Some(level);
+        self.classes_by = Some(classes_by);
         if layout == Layout::Auto && self.splits.by == SplitBy::Nothing {
             let is_split = |name: &&String| super::splits::is_usual(name);
             if let Some(folder) = found.iter().find(is_split) {
@@ -87,7 +115,7 @@ impl Folders {
     /// Returns the name of the class folder of `file`, and its label. The label is `None` for a class that is not in
     /// `--classes`.
     pub fn label_of(&self, file: &SourceFile) -> Option<(String, Option<u32>)> {
-        let name = folders(file).into_iter().nth(self.class_level?)?;
+        let name = self.classes_by?.name_of(file)?;
         let label = self.by_name.get(&name).copied();
         Some((name, label))
     }
@@ -163,7 +191,7 @@ mod tests {
     fn a_folder_without_folders_is_flat() {
         let files = files(&["a.jpg"]);
         let folders = folders_of(&files, Layout::Auto, None).unwrap();
-        assert_eq!((folders.class_level, folders.class_names), (None, None));
+        assert_eq!((folders.classes_by, folders.class_names), (None, None));
         assert!(folders_of(&files, Layout::Auto, Some(&["a"])).is_err());
     }
 }

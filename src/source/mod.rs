@@ -1,5 +1,6 @@
 //! Sources: their files in a fixed order, and the items in each file.
 
+pub mod archive;
 pub mod braces;
 mod compressed_members;
 pub mod compression;
@@ -32,6 +33,7 @@ pub mod splits;
 mod stored_values;
 pub mod stream;
 pub mod table;
+pub mod tar;
 pub mod text;
 mod typed_values;
 pub mod walk;

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::archive::ArchiveMember;
 use super::compression::Compression;
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
+use super::portable_name;
 use super::stream::{Broken, Stream};
-use super::zip::ZipMember;
+use super::webdataset::is_tar;
 use crate::error::Result;
 use crate::options::SourceSpec;
 
@@ -29,9 +31,9 @@ pub struct SourceFile {
     /// Entity tag of an object, if its store provides one; changes with the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
-    /// Location in a zip archive; `None` for a file outside archives.
+    /// Location in an archive; `None` for a file outside archives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub member: Option<Box<ZipMember>>,
+    pub member: Option<Box<ArchiveMember>>,
 }
 
 impl SourceFile {
@@ -116,6 +118,13 @@ impl SourceFile {
             None => planned.open_ahead(),
             Some(member) => member.open_ahead(&planned),
         }
+    }
+
+    /// Returns whether the file has the name of a tar file, compressed or not.
+    pub fn is_tar(&self, sources: &[SourceSpec]) -> bool {
+        // The label of a source may differ from the name of its file.
+        let by_path = || self.path(sources).file_name().is_some_and(|name| is_tar(&portable_name(name)));
+        self.member.is_none() && (is_tar(&self.origin) || (self.is_named() && by_path()))
     }
 
     /// Returns whether the file is itself the source.

@@ -9,13 +9,13 @@ use std::path::Component;
 
 use serde::{Deserialize, Serialize};
 
+use super::archive;
 use super::file_list::ChosenFiles;
 use super::layout::Layout;
 use super::portable_name;
 use super::source_file::SourceFile;
 use super::split_by::SplitBy;
 use super::warning::Warning;
-use super::zip;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
 
@@ -259,7 +259,10 @@ pub(super) fn folders(file: &SourceFile) -> Vec<String> {
         _ => None,
     });
     let mut names: Vec<String> = parts.collect();
-    names.pop();
+    // Damage to an archive is an item in the folder that the archive is.
+    if !file.member.as_ref().is_some_and(|member| member.is_damage()) {
+        names.pop();
+    }
     if let Some(member) = &file.member {
         let inside = (member.archive_parts as usize).min(names.len());
         if member.in_root && inside < names.len() {
@@ -267,7 +270,7 @@ pub(super) fn folders(file: &SourceFile) -> Vec<String> {
         }
         // `train.zip` has the same meaning as a folder `train`.
         if let Some(archive) = names[..inside].last_mut() {
-            archive.truncate(zip::stem(archive).len());
+            archive.truncate(archive::stem(archive).len());
         }
     }
     names
@@ -278,9 +281,17 @@ pub(super) fn folders(file: &SourceFile) -> Vec<String> {
 fn label(file: &SourceFile) -> &str {
     let label = file.origin.split('/').next().unwrap_or_default();
     match &file.member {
-        Some(member) if member.archive_parts == 0 => zip::stem(label),
+        Some(member) if member.archive_parts == 0 => archive::stem(label),
         _ => label,
     }
+}
+
+/// Returns the name of the archive that contains `file`, without its extension, if the archive is itself a source.
+pub(super) fn named_archive(file: &SourceFile) -> Option<String> {
+    file.member.as_ref().filter(|member| member.archive_parts == 0)?;
+    let inside = file.relative.components().count();
+    let name = file.origin.rsplit('/').nth(inside)?;
+    Some(archive::stem(name).to_owned())
 }
 
 fn file_name(file: &SourceFile) -> Option<String> {

@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 
+use super::archive::ArchiveMember;
 use super::compressed_members::{MemberStarts, Members, XzStreams};
 use super::compression::Compression;
 use super::json_array::ArrayLines;
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
 use super::retried;
-use super::zip::{ZipDamage, ZipMember};
+use super::zip::ZipDamage;
 use super::zstd_frames::Frames;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
@@ -136,19 +137,19 @@ impl Stream {
         Ok(Self { file: Some(Arc::clone(&file)), ..Self::over(file.path(), input, compression, None)? })
     }
 
-    /// Creates a stream of a file in the zip archive `opened`.
+    /// Creates a stream of a file in the archive `opened`.
     ///
     /// # Errors
     ///
     /// Returns an error if the archive cannot be read. Damage to the file in it is reported when it is read.
     pub fn of_member(
         opened: OpenedFile,
-        member: &ZipMember,
+        member: &ArchiveMember,
         compression: Option<Compression>,
     ) -> Result<Self> {
         let file = Arc::new(opened);
         let (input, damage): (Box<dyn Read + Send>, _) = match member.open(&file) {
-            Ok(input) => (Box::new(input), None),
+            Ok(input) => (input, None),
             Err(Broken::Damaged(reject)) => (Box::new(io::empty()), Some(reject)),
             Err(Broken::Failed(error)) => return Err(error),
         };

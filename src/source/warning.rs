@@ -61,20 +61,19 @@ pub enum Warning {
         /// The split.
         split: String,
     },
-    /// A metadata file is not used, because it is in a folder with tar or Parquet files, in a zip archive, or next to
-    /// one.
+    /// A metadata file is not used, because it is in a folder with tar or Parquet files, in an archive, or next to one.
     MetadataSkipped {
         /// Path of the metadata file.
         path: PathBuf,
     },
-    /// A tar file looks like an archive of image folders, but its folders are neither classes nor splits.
+    /// Tar files look like archives of image folders, but are read as WebDataset because one of them is compressed.
     TarFoldersUnused {
-        /// Path of the tar file.
+        /// Path of the compressed tar file.
         path: PathBuf,
         /// One of the folders.
         example: String,
     },
-    /// Zip archives in a folder with images or text are not read, because these may have been unpacked from them.
+    /// Archives in a folder with images or text are not read, because these may have been unpacked from them.
     ArchivesSkipped {
         /// Kind of the files next to them.
         kind: Kind,
@@ -221,23 +220,23 @@ impl fmt::Display for Warning {
             Self::MetadataSkipped { path } => {
                 write!(
                     f,
-                    "{}: metadata next to tar or Parquet files or in zip archives is not used",
+                    "{}: metadata next to tar or Parquet files or in archives is not used",
                     printable_path(path)
                 )
             }
             Self::TarFoldersUnused { path, example } => write!(
                 f,
-                "{} is read as WebDataset: its folders, such as {:?}, are neither classes nor splits; to use them, \
-                 unpack it, or make a zip archive",
+                "{} is compressed and read as WebDataset: its folders, such as {:?}, are neither classes nor splits; to \
+                 use them, decompress it with gzip -d or zstd -d, or make a zip archive",
                 printable_path(path),
                 printable(example)
             ),
             Self::ArchivesSkipped { kind, example } => write!(
                 f,
-                "zip archives next to {} are not read, such as {}; name one as a source to convert it",
+                "{} are not read, such as {}; name one as a source to convert it",
                 match kind {
-                    Kind::Images => "images",
-                    Kind::Text => "text",
+                    Kind::Images => "archives next to images",
+                    Kind::Text => "zip archives next to text",
                 },
                 printable(example)
             ),

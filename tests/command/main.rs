@@ -12,6 +12,7 @@ mod help;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod html_page;
 mod image_fields;
+mod images_archives;
 mod images_sources;
 mod images_tar;
 mod inspect;

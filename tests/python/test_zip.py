@@ -73,7 +73,7 @@ def test_archives_beside_images_are_left_out_unless_named(dsconvert, tmp_path):
     archive(tmp_path / "data/pets.zip", pets())
     (tmp_path / "data/1.png").write_bytes(picture(1))
     done = dsconvert("images", tmp_path / "data", "--out", tmp_path / "out")
-    assert "zip archives next to images are not read, such as data/pets.zip" in done.stderr
+    assert "archives next to images are not read, such as data/pets.zip" in done.stderr
     assert [record["key"] for record in records(tmp_path / "out")] == ["data/1.png"]
     dsconvert("images", tmp_path / "data", tmp_path / "data/pets.zip", "--out", tmp_path / "both", "--quiet", "--layout", "flat")
     assert len(records(tmp_path / "both")) == 7

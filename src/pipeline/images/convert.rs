@@ -32,7 +32,6 @@ use crate::schema::{FieldType, LABEL};
 use crate::source::listing::Detail;
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
-use crate::source::webdataset::is_tar;
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Header, ImageScratch};
 
@@ -110,7 +109,7 @@ impl Conversion for ImageConversion<'_> {
 pub(super) fn feed(job: &ImagesJob, files: Range<usize>) -> Result<Box<dyn Feed<ImageTask> + '_>> {
     let first = job.file(files.start)?;
     Ok(match job.is_container(&first) {
-        true if is_tar(&first.origin) => Box::new(TarFeed::open(job, files.start)?),
+        true if first.is_tar(&job.options.sources) => Box::new(TarFeed::open(job, files.start)?),
         true => Box::new(TableFeed::open(job, files.start)?),
         false => Box::new(FileFeed::new(job, files)),
     })

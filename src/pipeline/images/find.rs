@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::find_archives::with_archives;
 use super::find_tables::{FoundTables, find_tables};
-use super::image_fields::{ImageField, ImageFields, InspectedTar, inspect_tar};
+use super::image_fields::ImageField;
 use super::options::{ImagesOptions, Naming};
 use super::tar_fields::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable;
-use crate::schema::{Field, Kind};
+use crate::schema::Field;
+use crate::source::archive::ArchiveKind;
 use crate::source::begins_as_any_image;
 use crate::source::file_list::{ChosenFiles, FileList};
 use crate::source::found_files::Listing;
@@ -28,8 +30,6 @@ use crate::source::split_by::SplitBy;
 use crate::source::splits::Names;
 use crate::source::walk::list;
 use crate::source::warning::Warning;
-use crate::source::webdataset::is_tar;
-use crate::source::zip::{Archives, ExpandedListing, is_archive, is_image_name};
 use crate::transform::image::has_image_extension;
 
 /// Maximum number of files per folder that are inspected if no file name in it identifies an image.
@@ -73,7 +73,7 @@ impl FoundImages {
             false => ChosenFiles::filtered(&self.files, |f| !f.is_named()),
         };
         let is_table = |f: &SourceFile| self.image_tables && is_parquet(&f.origin);
-        let images = placed.also(|f| !(self.walked && (is_tar(&f.origin) || is_table(f))));
+        let images = placed.also(|f| !(self.walked && (f.is_tar(&options.sources) || is_table(f))));
         // A split in the name of a single image may be a coincidence, but a tar file is named for its content.
         let names = if images.is_empty() && !placed.is_empty() { Names::Words } else { Names::Folders };
         let mut folders = Folders::of(&placed, layout, names)?;
@@ -108,8 +108,9 @@ impl FoundImages {
 fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: bool) -> ChosenFiles<'a> {
     let by_name = |f: &SourceFile| {
         let name = f.origin.rsplit('/').next().unwrap_or_default();
-        is_tar(name) || has_image_extension(name) || (image_tables && is_parquet(name))
+        f.is_tar(&options.sources) || has_image_extension(name) || (image_tables && is_parquet(name))
     };
+    let is_damage = |f: &SourceFile| f.member.as_ref().is_some_and(|member| member.is_damage());
     let planned = |file: &SourceFile| file.planned(&options.sources, options.follow_symlinks);
     let mut named = HashSet::new();
     for file in files.iter().filter(by_name) {
@@ -122,6 +123,9 @@ fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: 
     ChosenFiles::filtered(files, |file| {
         if by_name(file) || named.contains(parent(file)) {
             return by_name(file);
+        }
+        if is_damage(file) {
+            return false;
         }
         let (count, found) = inspected.entry(parent(file).to_owned()).or_default();
         if !*found && *count < SNIFFED_FILES {
@@ -185,12 +189,15 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     crate::pipeline::check_origins((&listing.files).into(), sources)?;
     let image_tables = find_tables(&listing.files, options)?;
     let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
-    let listing = match image_tables {
-        Some(_) => listing,
+    let (listing, image_fields) = match image_tables {
+        Some(_) => (listing, Vec::new()),
         None => with_archives(listing, options, &mut warnings)?,
     };
-    let tars = listing.files.iter().any(|f| is_tar(&f.origin));
+    let tars = listing.files.iter().any(|f| f.is_tar(sources));
     let in_archives = listing.files.iter().any(|f| f.member.is_some());
+    if in_archives {
+        crate::pipeline::check_origins((&listing.files).into(), sources)?;
+    }
     let mut tables: Vec<SourceFile> = listing.files.iter().filter(is_metadata_file).collect();
     if options.naming == Naming::WalkOnly {
         tables.clear();
@@ -206,12 +213,9 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         // Without folders that could be classes, `--classes` names the classes of samples.
         let is_labeled = tars
             && options.layout != Layout::Labels
-            && images_among(&files, options, false).iter().all(|f| is_tar(&f.origin));
+            && images_among(&files, options, false).iter().all(|f| f.is_tar(sources));
         let class_names = options.classes.clone().filter(|_| is_labeled);
-        let (image_fields, mut fields) = match tars {
-            true => (image_fields(&files, options, &mut warnings)?, tar_fields(class_names.is_some())),
-            false => (Vec::new(), Vec::new()),
-        };
+        let mut fields = if tars { tar_fields(class_names.is_some()) } else { Vec::new() };
         fields.extend(image_fields.iter().map(ImageField::field));
         let found = FoundImages { files, skipped, fields, class_names, warnings, ..FoundImages::default() };
         return Ok(FoundImages { walked: true, image_fields, ..found });
@@ -233,45 +237,6 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     Ok(FoundImages { skipped, tables, warnings, metadata_by_walk: true, ..FoundImages::of(named) })
 }
 
-/// Returns the further images of samples in tar files. Adds a warning if the first tar file looks like an archive of
-/// image folders.
-fn image_fields(
-    files: &FileList,
-    options: &ImagesOptions,
-    warnings: &mut Vec<Warning>,
-) -> Result<Vec<ImageField>> {
-    let mut tars = files.iter().filter(|f| is_tar(&f.origin));
-    match (&options.image_fields, tars.next()) {
-        (ImageFields::Listed(fields), _) => Ok(fields.clone()),
-        (ImageFields::Auto, Some(tar)) => {
-            let planned = tar.planned(&options.sources, options.follow_symlinks);
-            let InspectedTar { fields, folder } = inspect_tar(&planned)?;
-            let folder = folder.filter(|_| options.layout != Layout::Flat);
-            warnings.extend(
-                folder.map(|example| Warning::TarFoldersUnused { path: tar.path(&options.sources), example }),
-            );
-            Ok(fields)
-        }
-        _ => Ok(Vec::new()),
-    }
-}
-
-/// Expands the zip archives of a listing into their images.
-fn with_archives(listing: Listing, options: &ImagesOptions, warnings: &mut Vec<Warning>) -> Result<Listing> {
-    let archives = Archives {
-        sources: &options.sources,
-        follow_links: options.follow_symlinks,
-        is_item: &|file| is_tar(&file.origin) || has_image_extension(&file.origin),
-        wanted: &is_image_name,
-    };
-    let ExpandedListing { listing, tables, left_out } = archives.expand(listing)?;
-    if options.naming != Naming::WalkOnly {
-        warnings.extend(tables.into_iter().map(|path| Warning::MetadataSkipped { path }));
-    }
-    warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }));
-    Ok(listing)
-}
-
 /// Returns the result of a walk that found Parquet files with images.
 fn of_tables(
     found: FoundTables,
@@ -280,9 +245,9 @@ fn of_tables(
     sources: &[SourceSpec],
 ) -> Result<FoundImages> {
     let FoundTables { fields, class_names, left_out, others } = found;
-    let is_other = |f: &SourceFile| {
-        is_tar(&f.origin) || has_image_extension(&f.origin) || (f.is_named() && is_archive(f, sources))
-    };
+    let is_zip = |f: &SourceFile| ArchiveKind::of(f, sources) == Some(ArchiveKind::Zip);
+    let is_other =
+        |f: &SourceFile| f.is_tar(sources) || has_image_extension(&f.origin) || (f.is_named() && is_zip(f));
     if let Some(other) = listing.files.iter().find(is_other) {
         let origin = printable(&other.origin);
         let message = format!("some images are in Parquet files and others are not, such as {origin}");
@@ -294,7 +259,7 @@ fn of_tables(
     let mut skipped = listing.skipped;
     let mut files = FileList::default();
     for (at, file) in listing.files.iter().enumerate() {
-        if others.contains(&at) || is_archive(&file, sources) {
+        if others.contains(&at) || is_zip(&file) {
             skipped.add(&file.origin);
         } else {
             files.push(&file);

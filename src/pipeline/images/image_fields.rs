@@ -126,8 +126,10 @@ impl fmt::Display for ImageFields {
 pub(super) struct InspectedTar {
     /// Further images of the samples.
     pub(super) fields: Vec<ImageField>,
-    /// Folder of an image, if the file looks like an archive of image folders rather than a WebDataset: images are in
-    /// folders, and have no class, text or further image of their own.
+    /// Whether there are images, and they have no class, text or further image of their own.
+    pub(super) has_bare_images: bool,
+    /// Folder of an image, if the file looks like an archive of image folders rather than a WebDataset: bare images in
+    /// folders.
     pub(super) folder: Option<String>,
 }
 
@@ -141,7 +143,7 @@ pub(super) fn inspect_tar(tar: &PlannedFile) -> Result<InspectedTar> {
     let root = tar.path.file_name().map(portable_name).unwrap_or_default();
     let root = tar_stem(&root);
     let mut fields: Vec<ImageField> = Vec::new();
-    let (mut folder, mut has_members) = (None, false);
+    let (mut folder, mut has_images, mut has_members) = (None, false, false);
     let mut inspected = 0;
     while inspected < INSPECTED_SAMPLES
         && let Some((_, found)) = samples.read()?
@@ -149,6 +151,7 @@ pub(super) fn inspect_tar(tar: &PlannedFile) -> Result<InspectedTar> {
         let NextSample::Sample(sample) = found else { continue };
         inspected += 1;
         let images = sample.members.iter().filter(|(member, _)| is_image(member)).count();
+        has_images |= images > 0;
         has_members |= images > 0 && sample.members.len() > 1;
         let parent = sample.name.rsplit_once('/').map(|(parent, _)| parent);
         // An archive of one folder usually has its name.
@@ -163,7 +166,8 @@ pub(super) fn inspect_tar(tar: &PlannedFile) -> Result<InspectedTar> {
     }
     // Sorted by name, because the order of the members may differ between samples.
     fields.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(InspectedTar { fields, folder: folder.filter(|_| !has_members) })
+    let has_bare_images = has_images && !has_members;
+    Ok(InspectedTar { fields, has_bare_images, folder: folder.filter(|_| has_bare_images) })
 }
 
 fn is_image(member: &str) -> bool {

@@ -21,7 +21,6 @@ use crate::source::listing::Detail;
 use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
-use crate::source::webdataset::is_tar;
 use crate::transform::image::ImageTransform;
 
 /// Maximum number of files per unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera
@@ -93,8 +92,9 @@ impl ImagesJob {
             None => folders.splits.names.clone(),
         };
         let (walked, image_tables) = (found.walked, found.image_tables);
-        let is_container =
-            |f: &SourceFile| walked && (is_tar(&f.origin) || (image_tables && is_parquet(&f.origin)));
+        let is_container = |f: &SourceFile| {
+            walked && (f.is_tar(&options.sources) || (image_tables && is_parquet(&f.origin)))
+        };
         if options.dedup.is_some() && files.iter().any(|file| file.member.is_some() || is_container(&file)) {
             return Err(Error::usage(
                 "`dedup` compares whole files, not the contents of tar, Parquet or zip files",
@@ -104,9 +104,10 @@ impl ImagesJob {
         if options.output.shuffle {
             shuffle(&mut files, &mut details, options.output.seed ^ SHUFFLE_SALT);
         }
+        let units = divide(files.iter(), UNIT_FILES, unit_bytes(&options.output), is_container);
         Ok(Self {
             described,
-            units: divide(files.iter(), UNIT_FILES, unit_bytes(&options.output), is_container),
+            units,
             skipped,
             tables: found.tables,
             walked,
@@ -126,7 +127,7 @@ impl ImagesJob {
     /// Returns whether the file holds several items: a tar file, or a Parquet file with images. Files named by a list
     /// or by rows never do.
     pub(super) fn is_container(&self, file: &SourceFile) -> bool {
-        self.walked && (is_tar(&file.origin) || (self.image_tables && is_parquet(&file.origin)))
+        self.walked && (file.is_tar(&self.options.sources) || (self.image_tables && is_parquet(&file.origin)))
     }
 
     /// Returns the file with this ordinal.

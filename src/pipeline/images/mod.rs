@@ -11,6 +11,7 @@ mod convert_tar;
 mod divide;
 mod file_feed;
 mod find;
+mod find_archives;
 mod find_tables;
 mod image_fields;
 mod job;

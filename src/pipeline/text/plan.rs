@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
+use crate::source::archive::{ArchiveKind, Archives, ExpandedListing};
 use crate::source::listing::nothing;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
@@ -22,7 +23,7 @@ use crate::source::text::columns::{TextColumns, WantedColumns};
 use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::source::walk::list;
 use crate::source::warning::Warning;
-use crate::source::zip::{Archives, ExpandedListing, is_archive, is_zip};
+use crate::source::zip::is_zip;
 use crate::source::{PlannedFile, braces, globs};
 
 /// Source bytes of the pieces that `--shuffle` reorders.
@@ -176,7 +177,8 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             };
             let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
             let listing = list(&matches.sources, options.follow_symlinks, &wanted)?;
-            let is_archive = |file: &SourceFile| is_archive(file, &matches.sources);
+            let is_archive =
+                |file: &SourceFile| ArchiveKind::of(file, &matches.sources) == Some(ArchiveKind::Zip);
             for file in listing.files.iter().filter(|file| file.is_named() && !is_archive(file)) {
                 let path = file.path(&matches.sources);
                 if kind_of(options, true, &path).is_none() {
@@ -191,10 +193,13 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             let archives = Archives {
                 sources: &matches.sources,
                 follow_links: options.follow_symlinks,
+                with_tars: false,
                 is_item: &|file| !is_archive(file),
                 wanted: &is_text,
             };
-            let ExpandedListing { listing, left_out, .. } = archives.expand(listing)?;
+            let expanded = archives.expand(&listing)?;
+            let ExpandedListing { listing, left_out, .. } =
+                expanded.unwrap_or_else(|| ExpandedListing::unchanged(listing));
             let mut skipped = listing.skipped;
             skipped.extend(&matches.skipped);
             let (files, unusable) = (listing.files.iter().collect(), listing.unusable);

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 
 use zstd::bulk::Decompressor;
 
+use crate::source::archive::{ArchiveDamage, ArchiveMember, MemberData};
 use crate::source::source_file::SourceFile;
+use crate::source::tar::TarMember;
 use crate::source::zip::ZipMember;
 
 /// Maximum size of each part of a block from another process, in bytes.
@@ -21,6 +23,10 @@ const LEVEL: i32 = 1;
 const RELATIVE_IN_ORIGIN: u64 = 1;
 const HAS_ETAG: u64 = 2;
 const HAS_MEMBER: u64 = 4;
+/// Kinds of members.
+const IN_ZIP: u64 = 0;
+const IN_TAR: u64 = 1;
+const DAMAGE: u64 = 2;
 
 /// Encoded files that are not yet compressed.
 #[derive(Debug, Clone, Default)]
@@ -125,7 +131,7 @@ pub(super) struct BlockReader {
     relative: PathBuf,
     bytes: u64,
     etag: Option<String>,
-    member: Option<Box<ZipMember>>,
+    member: Option<Box<ArchiveMember>>,
 }
 
 impl BlockReader {
@@ -231,39 +237,54 @@ fn take_part(
     unpacker.decompress_to_buffer(stored, part).ok().filter(|&unpacked| unpacked == length).map(drop)
 }
 
-fn put_member(names: &mut Vec<u8>, numbers: &mut Vec<u8>, member: &ZipMember) {
-    let ZipMember {
-        archive_parts,
-        in_root,
-        archive_bytes,
-        offset,
-        compressed,
-        size,
-        crc,
-        method,
-        is_encrypted,
-    } = member;
+fn put_member(names: &mut Vec<u8>, numbers: &mut Vec<u8>, member: &ArchiveMember) {
+    let ArchiveMember { archive_parts, in_root, archive_bytes, data } = member;
     put(names, u64::from(*archive_parts));
     put(names, u64::from(*in_root));
-    put(names, u64::from(*is_encrypted));
-    put(names, u64::from(*method));
-    for number in [*archive_bytes, *offset, *compressed, *size, u64::from(*crc)] {
-        put(numbers, number);
+    put(numbers, *archive_bytes);
+    match data {
+        MemberData::Zip(ZipMember { offset, compressed, size, crc, method, is_encrypted }) => {
+            put(names, IN_ZIP);
+            put(names, u64::from(*is_encrypted));
+            put(names, u64::from(*method));
+            for number in [*offset, *compressed, *size, u64::from(*crc)] {
+                put(numbers, number);
+            }
+        }
+        MemberData::Tar(TarMember { offset, size }) => {
+            put(names, IN_TAR);
+            put(numbers, *offset);
+            put(numbers, *size);
+        }
+        MemberData::Damage(ArchiveDamage { why }) => {
+            put(names, DAMAGE);
+            put_bytes(names, why.as_bytes());
+        }
     }
 }
 
-fn take_member(names: &mut &[u8], numbers: &mut &[u8]) -> Option<ZipMember> {
+fn take_member(names: &mut &[u8], numbers: &mut &[u8]) -> Option<ArchiveMember> {
     let mut number = || take(numbers);
-    Some(ZipMember {
+    Some(ArchiveMember {
         archive_parts: u32::try_from(take(names)?).ok()?,
         in_root: take(names)? != 0,
-        is_encrypted: take(names)? != 0,
-        method: u16::try_from(take(names)?).ok()?,
         archive_bytes: number()?,
-        offset: number()?,
-        compressed: number()?,
-        size: number()?,
-        crc: u32::try_from(number()?).ok()?,
+        data: match take(names)? {
+            IN_ZIP => MemberData::Zip(ZipMember {
+                is_encrypted: take(names)? != 0,
+                method: u16::try_from(take(names)?).ok()?,
+                offset: number()?,
+                compressed: number()?,
+                size: number()?,
+                crc: u32::try_from(number()?).ok()?,
+            }),
+            IN_TAR => MemberData::Tar(TarMember { offset: number()?, size: number()? }),
+            DAMAGE => {
+                let why = std::str::from_utf8(take_bytes(names)?).ok()?.to_owned();
+                MemberData::Damage(ArchiveDamage { why })
+            }
+            _ => return None,
+        },
     })
 }
 

@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::*;
+use crate::source::archive::{ArchiveDamage, ArchiveMember, MemberData};
+use crate::source::tar::TarMember;
 use crate::source::zip::ZipMember;
 
 fn file(name: &str, at: u64) -> SourceFile {
@@ -19,6 +21,10 @@ fn file(name: &str, at: u64) -> SourceFile {
     }
 }
 
+fn member(at: usize, data: MemberData) -> Box<ArchiveMember> {
+    Box::new(ArchiveMember { archive_parts: 2, in_root: at.is_multiple_of(2), archive_bytes: 1 << 40, data })
+}
+
 /// Creates files of all kinds.
 fn files(count: u64) -> Vec<SourceFile> {
     let mut files: Vec<_> = (0..count).map(|at| file(&format!("{:03}/é{at:06}.jpg", at / 100), at)).collect();
@@ -30,17 +36,22 @@ fn files(count: u64) -> Vec<SourceFile> {
             4 => file.etag = Some(format!("\"{at:x}\"")),
             5 => (file.modified_ns, file.bytes) = (i128::MIN, u64::MAX / (count * 2)),
             6 => {
-                file.member = Some(Box::new(ZipMember {
-                    archive_parts: 2,
-                    in_root: at % 2 == 0,
-                    archive_bytes: 1 << 40,
+                let zip = ZipMember {
                     offset: at as u64,
                     compressed: 5,
                     size: 7,
                     crc: u32::MAX,
                     method: 8,
                     is_encrypted: at % 2 == 1,
-                }));
+                };
+                file.member = Some(member(at, MemberData::Zip(zip)));
+            }
+            7 => {
+                file.member = Some(member(at, MemberData::Tar(TarMember { offset: at as u64, size: 7 })));
+            }
+            8 => {
+                let why = "one of its headers is damaged".to_owned();
+                file.member = Some(member(at, MemberData::Damage(ArchiveDamage { why })));
             }
             _ => {}
         }

@@ -13,9 +13,10 @@ use std::os::unix::ffi::OsStrExt;
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::members::{MemberBody, NoMember, TarDamage, TarMember};
+use self::members::{MemberBody, TarMember};
 use super::compression::Compression;
 use super::stream::Stream;
+use super::tar::{NoMember, TarDamage};
 use super::{PlannedFile, portable_name};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
@@ -247,7 +248,7 @@ impl Samples {
 }
 
 /// Returns the path of a member without `.` components; `None` if it leads out of the tar file.
-fn safe_path(name: &[u8]) -> Option<String> {
+pub(super) fn safe_path(name: &[u8]) -> Option<String> {
     if name.starts_with(b"/") {
         return None;
     }
@@ -265,7 +266,7 @@ fn safe_path(name: &[u8]) -> Option<String> {
 }
 
 /// Divides a path into the name of the sample and the extension of the member.
-fn divide(path: &str) -> (&str, String) {
+pub(super) fn divide(path: &str) -> (&str, String) {
     let last = path.rfind('/').map_or(0, |slash| slash + 1);
     // A leading dot hides a file and does not end its name.
     match path[last..].char_indices().skip(1).find(|(_, c)| *c == '.') {

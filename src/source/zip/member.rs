@@ -11,14 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::reader::MemberReader;
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
+use crate::source::archive::MAX_MEMBER_BYTES;
 use crate::source::opened::OpenedFile;
 use crate::source::stream::Broken;
 use crate::source::{PlannedFile, retried};
 
 /// Size of the local header before the name of a file, in bytes.
 pub(super) const LOCAL_HEADER_BYTES: usize = 30;
-/// Maximum size of a file that is read as a whole, in bytes.
-pub(super) const MAX_MEMBER_BYTES: u64 = 256 << 20;
 /// Usual size limit of the name and the extra fields, in bytes.
 const USUAL_NAME_BYTES: u64 = 512;
 /// Decompressed bytes allowed per stored byte, in addition to [`FREE_BYTES`] if a file is read in pieces. DEFLATE
@@ -33,15 +32,9 @@ const MIN_STEP_BYTES: usize = 4096;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
-/// Location of a file in an archive.
+/// Location of a file in a zip archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZipMember {
-    /// Number of leading components of the relative path that name the archive; 0 if it is the source itself.
-    pub archive_parts: u32,
-    /// Whether the next component is a folder that contains the whole archive, and is not a class or split.
-    pub in_root: bool,
-    /// Size of the archive in bytes.
-    pub archive_bytes: u64,
     /// Offset of the local header.
     pub offset: u64,
     /// Size of the file in the archive, in bytes.
@@ -67,17 +60,17 @@ impl ZipMember {
         self.read_opened(&planned.open().map_err(Broken::Failed)?)
     }
 
-    /// Returns the range of the file in the archive, including the header before its bytes.
-    fn range(&self) -> Range<u64> {
+    /// Returns the range of the file in an archive of `archive_bytes` bytes, including the header before its bytes.
+    fn range(&self, archive_bytes: u64) -> Range<u64> {
         let before = LOCAL_HEADER_BYTES as u64 + USUAL_NAME_BYTES;
         let end = self.offset.saturating_add(before).saturating_add(self.compressed);
-        self.offset..end.min(self.archive_bytes)
+        self.offset..end.min(archive_bytes)
     }
 
     /// Opens the archive and requests the bytes of the file: see [`PlannedFile::open_ahead`].
     pub(in crate::source) fn open_ahead(&self, planned: &PlannedFile) -> Option<OpenedFile> {
         self.check().ok()?;
-        planned.open_range_ahead(self.range())
+        planned.open_range_ahead(self.range(planned.bytes))
     }
 
     /// As [`Self::read`], from an archive that is already open.
@@ -87,7 +80,7 @@ impl ZipMember {
     /// As [`Self::read`].
     pub fn read_opened(&self, opened: &OpenedFile) -> Result<Vec<u8>, Broken> {
         self.check()?;
-        opened.will_read(self.range()).map_err(Broken::Failed)?;
+        opened.will_read(self.range(opened.bytes())).map_err(Broken::Failed)?;
         let failed = |e| Broken::Failed(Error::io("read", opened.path(), e));
         let data = self.data(opened)?;
         let mut bytes = vec![0; self.compressed as usize];
@@ -110,7 +103,7 @@ impl ZipMember {
         }
         let data = self.data(opened)?;
         opened.will_read(data.clone()).map_err(Broken::Failed)?;
-        Ok(MemberReader::new(Arc::clone(opened), data, self.method == DEFLATED, self.size, self.crc))
+        Ok(MemberReader::new(Arc::clone(opened), data, self.method == DEFLATED, self.size, Some(self.crc)))
     }
 
     /// Returns the range of the bytes of the file in the archive.
@@ -119,7 +112,7 @@ impl ZipMember {
         let truncated = || rejected(RejectCode::Truncated, "the zip archive ends before the file does");
         let mut header = [0; LOCAL_HEADER_BYTES];
         let header_end = self.offset.checked_add(LOCAL_HEADER_BYTES as u64).ok_or_else(truncated)?;
-        if header_end > self.archive_bytes {
+        if header_end > opened.bytes() {
             return Err(truncated());
         }
         retried(|| opened.read_exact_at(&mut header, self.offset)).map_err(failed)?;
@@ -131,7 +124,7 @@ impl ZipMember {
         }
         let length = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
         let start = header_end + length(26) + length(28);
-        let end = start.checked_add(self.compressed).filter(|end| *end <= self.archive_bytes);
+        let end = start.checked_add(self.compressed).filter(|end| *end <= opened.bytes());
         end.map(|end| start..end).ok_or_else(truncated)
     }
 
@@ -234,17 +227,7 @@ mod tests {
     }
 
     fn member(method: u16, compressed: u64, size: u64) -> ZipMember {
-        ZipMember {
-            archive_parts: 0,
-            in_root: false,
-            archive_bytes: 1 << 20,
-            offset: 0,
-            compressed,
-            size,
-            crc: 0,
-            method,
-            is_encrypted: false,
-        }
+        ZipMember { offset: 0, compressed, size, crc: 0, method, is_encrypted: false }
     }
 
     #[test]

@@ -1,19 +1,14 @@
-//! Zip archives as folders: every image or text file in an archive is a file of the source, read by its offset.
-//!
-//! Only the central directory is read when a run is planned. Members are decompressed one by one, on the threads that
-//! convert them.
+//! Zip archives: their central directory, and the files in them.
 
 mod directory;
-mod expand;
 mod member;
 mod reader;
 #[cfg(test)]
 mod tests;
 
 pub use self::directory::{Directory, ZipEntry};
-pub use self::expand::{Archives, ExpandedListing, ExpandedZip, expand, is_archive, is_image_name};
 pub use self::member::ZipMember;
-pub(super) use self::reader::ZipDamage;
+pub(super) use self::reader::{MemberReader, ZipDamage};
 
 /// The extension of archives.
 const EXTENSION: &str = ".zip";

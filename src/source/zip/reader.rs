@@ -21,7 +21,8 @@ pub(in crate::source) struct MemberReader {
     /// Bytes still to be read.
     left: u64,
     crc: Crc,
-    expected_crc: u32,
+    /// `None`: the archive has no checksum of the file.
+    expected_crc: Option<u32>,
 }
 
 enum MemberContent {
@@ -54,12 +55,12 @@ impl ZipDamage {
 
 impl MemberReader {
     /// Creates a reader of a file of `size` bytes with the CRC-32 `crc`, stored in the bytes `range` of an archive.
-    pub(super) fn new(
+    pub(in crate::source) fn new(
         opened: Arc<OpenedFile>,
         range: Range<u64>,
         is_deflated: bool,
         size: u64,
-        crc: u32,
+        crc: Option<u32>,
     ) -> Self {
         let range = ArchiveRange { opened, range };
         let content = match is_deflated {
@@ -94,10 +95,9 @@ impl Read for MemberReader {
         })?;
         self.crc.update(&buffer[..read]);
         match self.left.checked_sub(read as u64) {
-            Some(0) if read == 0 && self.crc.sum() != self.expected_crc => Err(ZipDamage::error(
-                RejectCode::Corrupt,
-                "the checksum of the file in the zip archive is wrong",
-            )),
+            Some(0) if read == 0 && self.expected_crc.is_some_and(|crc| crc != self.crc.sum()) => Err(
+                ZipDamage::error(RejectCode::Corrupt, "the checksum of the file in the zip archive is wrong"),
+            ),
             Some(left) if read > 0 || left == 0 => {
                 self.left = left;
                 Ok(read)

@@ -5,10 +5,10 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
-use super::*;
 use crate::options::SourceSpec;
 use crate::sample::RejectCode;
 use crate::source::PlannedFile;
+use crate::source::archive::{ArchiveKind, ExpandedArchive, expand, is_image_name};
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
 
@@ -88,7 +88,11 @@ fn archive(files: &[TestMember<'_>], wide: bool) -> Vec<u8> {
 }
 
 /// Writes the archive, and returns it as a source of its own with the files in it.
-fn listed(dir: &std::path::Path, name: &str, bytes: &[u8]) -> Result<(Vec<SourceSpec>, ExpandedZip), String> {
+fn listed(
+    dir: &std::path::Path,
+    name: &str,
+    bytes: &[u8],
+) -> Result<(Vec<SourceSpec>, ExpandedArchive), String> {
     let path = dir.join(name);
     std::fs::write(&path, bytes).unwrap();
     let sources = vec![SourceSpec { label: name.to_owned(), path: path.clone() }];
@@ -102,10 +106,11 @@ fn listed(dir: &std::path::Path, name: &str, bytes: &[u8]) -> Result<(Vec<Source
         etag: None,
         member: None,
     };
-    expand(&file, &planned, &is_image_name).map(|found| (sources, found)).map_err(|e| e.to_string())
+    let found = expand(&file, ArchiveKind::Zip, &planned, &is_image_name).map_err(|e| e.to_string())?;
+    Ok((sources, found.unwrap()))
 }
 
-fn origins(found: &ExpandedZip) -> Vec<&str> {
+fn origins(found: &ExpandedArchive) -> Vec<&str> {
     found.files.iter().map(|file| file.origin.as_str()).collect()
 }
 

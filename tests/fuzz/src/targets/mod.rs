@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 
 /// All targets, in the order of the report.
-pub(crate) const NAMES: [&str; 16] = [
+pub(crate) const NAMES: [&str; 17] = [
     "image",
     "shard-parquet",
     "shard-arrow",
@@ -26,6 +26,7 @@ pub(crate) const NAMES: [&str; 16] = [
     "source-text",
     "source-table",
     "source-tar",
+    "source-tar-folders",
     "source-zip",
     "source-text-zip",
     "source-metadata",

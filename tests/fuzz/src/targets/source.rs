@@ -35,6 +35,7 @@ impl Sources {
             "text-zip" => (text_zips()?, &text),
             "table" => (documents()?, &text),
             "tar" => (tars()?, &["images", "--resize", "shorter:8"]),
+            "tar-folders" => (folder_tars()?, &["images", "--resize", "shorter:8"]),
             "zip" => (zips()?, &["images", "--resize", "shorter:8"]),
             "metadata" => (metadata(&source)?, &["images"]),
             _ => return Err(format!("unknown source `{kind}`").into()),
@@ -134,6 +135,25 @@ fn small_images() -> Result<Vec<Input>> {
     Ok(images)
 }
 
+/// Appends a member to a tar file.
+fn append(tar: &mut tar::Builder<Vec<u8>>, name: &str, bytes: &[u8]) -> Result<()> {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(bytes.len() as u64);
+    header.set_mode(0o644);
+    header.set_cksum();
+    Ok(tar.append_data(&mut header, name, bytes)?)
+}
+
+/// Returns a tar file of image folders.
+fn folder_tars() -> Result<Vec<Input>> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (i, image) in small_images()?.iter().enumerate() {
+        append(&mut tar, &format!("train/c{i}/{}.jpg", "long".repeat(15 * i)), &image.bytes)?;
+    }
+    Ok(vec![Input { name: "a.tar".to_owned(), bytes: tar.into_inner()? }])
+}
+
+/// Returns a tar file of samples.
 fn tars() -> Result<Vec<Input>> {
     let mut tar = tar::Builder::new(Vec::new());
     for (i, image) in small_images()?.iter().enumerate() {
@@ -142,11 +162,7 @@ fn tars() -> Result<Vec<Input>> {
         let members: [(&str, &[u8]); 4] =
             [(extension, &image.bytes), (&seg, &image.bytes), ("cls", b"1"), ("json", br#"{"caption":"x"}"#)];
         for (extension, bytes) in members {
-            let mut header = tar::Header::new_gnu();
-            header.set_size(bytes.len() as u64);
-            header.set_mode(0o644);
-            header.set_cksum();
-            tar.append_data(&mut header, format!("part/sample-{i}.{extension}"), bytes)?;
+            append(&mut tar, &format!("part/sample-{i}.{extension}"), bytes)?;
         }
     }
     Ok(vec![Input { name: "a.tar".to_owned(), bytes: tar.into_inner()? }])

@@ -1,0 +1,107 @@
+//! Archives of image folders among the sources.
+
+use super::image_fields::{ImageField, ImageFields, InspectedTar, inspect_tar};
+use super::options::{ImagesOptions, Naming};
+use crate::error::{Error, Result};
+use crate::schema::Kind;
+use crate::source::archive::{ArchiveKind, Archives, ExpandedListing, is_image_name};
+use crate::source::file_list::FileList;
+use crate::source::found_files::Listing;
+use crate::source::layout::Layout;
+use crate::source::source_file::SourceFile;
+use crate::source::tar::first_nested;
+use crate::source::warning::Warning;
+use crate::transform::image::has_image_extension;
+
+/// Expands the archives of a listing into their images. Returns it with the further images of samples in tar files, if
+/// these are read as WebDataset.
+pub(super) fn with_archives(
+    listing: Listing,
+    options: &ImagesOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<(Listing, Vec<ImageField>)> {
+    let tars = TarFiles::inspect(&listing.files, options)?;
+    let is_image = |file: &SourceFile| has_image_extension(&file.origin);
+    let archives = Archives {
+        sources: &options.sources,
+        follow_links: options.follow_symlinks,
+        with_tars: tars.are_folders(&listing.files, options, warnings)?,
+        is_item: &is_image,
+        wanted: &is_image_name,
+    };
+    let mut expanded = archives.expand(&listing)?;
+    let has_samples = !archives.with_tars || expanded.is_none();
+    if has_samples {
+        let is_item = |file: &SourceFile| file.is_tar(&options.sources) || is_image(file);
+        expanded = Archives { with_tars: false, is_item: &is_item, ..archives }.expand(&listing)?;
+    }
+    let expanded = expanded.unwrap_or_else(|| ExpandedListing::unchanged(listing));
+    let ExpandedListing { listing, tables, left_out } = expanded;
+    if options.naming != Naming::WalkOnly {
+        warnings.extend(tables.into_iter().map(|path| Warning::MetadataSkipped { path }));
+    }
+    warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }));
+    Ok((listing, if has_samples { tars.image_fields } else { Vec::new() }))
+}
+
+/// The tar files of a listing, as far as its first one shows.
+#[derive(Default)]
+struct TarFiles {
+    /// Further images of samples.
+    image_fields: Vec<ImageField>,
+    /// Whether there are images, and they have no class, text or further image of their own.
+    has_bare_images: bool,
+    /// Folder of an image, if the first tar file looks like an archive of image folders.
+    folder: Option<String>,
+}
+
+impl TarFiles {
+    fn inspect(files: &FileList, options: &ImagesOptions) -> Result<Self> {
+        let Some(first) = files.iter().find(|file| file.is_tar(&options.sources)) else {
+            return Ok(Self::default());
+        };
+        match &options.image_fields {
+            ImageFields::Listed(fields) => Ok(Self { image_fields: fields.clone(), ..Self::default() }),
+            ImageFields::None => Ok(Self::default()),
+            ImageFields::Auto => {
+                let planned = first.planned(&options.sources, options.follow_symlinks);
+                let is_plain = ArchiveKind::of(&first, &options.sources) == Some(ArchiveKind::Tar);
+                if is_plain && let folder @ Some(_) = first_nested(&planned)? {
+                    return Ok(Self { has_bare_images: true, folder, ..Self::default() });
+                }
+                let InspectedTar { fields, has_bare_images, folder } = inspect_tar(&planned)?;
+                Ok(Self { image_fields: fields, has_bare_images, folder })
+            }
+        }
+    }
+
+    /// Returns whether the tar files are archives of image folders, which must not be compressed.
+    fn are_folders(
+        &self,
+        files: &FileList,
+        options: &ImagesOptions,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<bool> {
+        let sources = &options.sources;
+        // With images outside tar files, labels come from their folders.
+        let needs_labels = options.layout == Layout::Labels
+            && self.has_bare_images
+            && !files.iter().any(|file| has_image_extension(&file.origin));
+        if options.layout == Layout::Flat || !(self.folder.is_some() || needs_labels) {
+            return Ok(false);
+        }
+        let is_compressed = |file: &SourceFile| {
+            file.is_tar(sources) && ArchiveKind::of(file, sources) != Some(ArchiveKind::Tar)
+        };
+        let Some(compressed) = files.iter().find(is_compressed) else { return Ok(true) };
+        let path = compressed.path(sources);
+        if needs_labels {
+            let error = Error::usage("`layout labels` cannot take labels from a compressed tar file");
+            return Err(error.at_path(path).help(
+                "decompress it with gzip -d or zstd -d, or make a zip archive; with `layout flat`, images have no labels",
+            ));
+        }
+        warnings.extend(self.folder.clone().map(|example| Warning::TarFoldersUnused { path, example }));
+        Ok(false)
+    }
+}

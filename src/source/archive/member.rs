@@ -1,0 +1,109 @@
+//! The location of a file in an archive.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::sample::{Reject, RejectCode};
+use crate::source::PlannedFile;
+use crate::source::opened::OpenedFile;
+use crate::source::stream::Broken;
+use crate::source::tar::TarMember;
+use crate::source::zip::ZipMember;
+
+/// Maximum size of a file in an archive that is read as a whole, in bytes.
+pub(in crate::source) const MAX_MEMBER_BYTES: u64 = 256 << 20;
+
+/// Location of a file in an archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveMember {
+    /// Number of leading components of the relative path that name the archive; 0 if it is the source itself.
+    pub archive_parts: u32,
+    /// Whether the next component is a folder that contains the whole archive, and is not a class or split.
+    pub in_root: bool,
+    /// Size of the archive in bytes.
+    pub archive_bytes: u64,
+    /// Location of the content.
+    pub data: MemberData,
+}
+
+/// Location of the content of a file in an archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemberData {
+    /// In a zip archive.
+    Zip(ZipMember),
+    /// In a tar file.
+    Tar(TarMember),
+    /// Not a file: the part of an archive that cannot be read, which is one rejected item.
+    Damage(ArchiveDamage),
+}
+
+/// Damage to an archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveDamage {
+    /// Description of the damage.
+    pub why: String,
+}
+
+impl ArchiveDamage {
+    fn reject(&self) -> Broken {
+        let message = format!("the tar file is broken: {}", self.why);
+        Broken::Damaged(Reject::new(RejectCode::Truncated, message))
+    }
+}
+
+impl ArchiveMember {
+    /// Returns whether this is not a file, but the part of an archive that cannot be read.
+    pub fn is_damage(&self) -> bool {
+        matches!(self.data, MemberData::Damage(_))
+    }
+
+    /// Reads the file from the archive `planned`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the archive cannot be read or has changed, or if this part of it is damaged.
+    pub fn read(&self, planned: &PlannedFile) -> Result<Vec<u8>, Broken> {
+        if let MemberData::Zip(member) = &self.data {
+            return member.read(planned);
+        }
+        self.read_opened(&planned.open().map_err(Broken::Failed)?)
+    }
+
+    /// As [`Self::read`], from an archive that is already open.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn read_opened(&self, opened: &OpenedFile) -> Result<Vec<u8>, Broken> {
+        match &self.data {
+            MemberData::Zip(member) => member.read_opened(opened),
+            MemberData::Tar(member) => member.read_opened(opened),
+            MemberData::Damage(damage) => Err(damage.reject()),
+        }
+    }
+
+    /// Opens the archive and requests the bytes of the file: see [`PlannedFile::open_ahead`].
+    pub(in crate::source) fn open_ahead(&self, planned: &PlannedFile) -> Option<OpenedFile> {
+        match &self.data {
+            MemberData::Zip(member) => member.open_ahead(planned),
+            MemberData::Tar(member) => member.open_ahead(planned),
+            MemberData::Damage(_) => None,
+        }
+    }
+
+    /// Opens a reader of the file in an archive that is already open. It reads files of any size, in pieces.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`]. Damage to the compressed data is reported when it is read.
+    pub(in crate::source) fn open(&self, opened: &Arc<OpenedFile>) -> Result<Box<dyn Read + Send>, Broken> {
+        Ok(match &self.data {
+            MemberData::Zip(member) => Box::new(member.open(opened)?),
+            MemberData::Tar(member) => Box::new(member.open(opened)?),
+            MemberData::Damage(damage) => return Err(damage.reject()),
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! Archives as folders: every image or text file in an archive is a file of the source, read by its offset.
+//!
+//! When a run is planned, only the directory of an archive is read: the central directory of a zip archive, or the
+//! headers in a tar file. Members are read one by one, on the threads that convert them.
+
+mod entry;
+mod expand;
+mod member;
+mod member_path;
+
+pub(super) use self::entry::{ArchiveDirectory, ArchiveEntry};
+pub use self::expand::{Archives, ExpandedArchive, ExpandedListing, expand, is_image_name};
+pub(super) use self::member::MAX_MEMBER_BYTES;
+pub use self::member::{ArchiveDamage, ArchiveMember, MemberData};
+use super::portable_name;
+use super::source_file::SourceFile;
+use super::{tar, zip};
+use crate::options::SourceSpec;
+
+/// The format of an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArchiveKind {
+    /// A zip archive.
+    Zip,
+    /// A tar file without compression.
+    Tar,
+}
+
+impl ArchiveKind {
+    /// Returns the format of an archive called `name`; `None` if it is not the name of an archive.
+    pub fn of_name(name: &str) -> Option<Self> {
+        if zip::is_zip(name) { Some(Self::Zip) } else { tar::is_plain_tar(name).then_some(Self::Tar) }
+    }
+
+    /// Returns the format of `file` of `sources`; `None` if it is not an archive.
+    pub fn of(file: &SourceFile, sources: &[SourceSpec]) -> Option<Self> {
+        Self::of_name(&portable_name(file.path(sources).file_name()?)).filter(|_| file.member.is_none())
+    }
+}
+
+/// Returns `name` without the extension of an archive.
+pub fn stem(name: &str) -> &str {
+    match ArchiveKind::of_name(name) {
+        Some(ArchiveKind::Zip) => zip::stem(name),
+        Some(ArchiveKind::Tar) => tar::stem(name),
+        None => name,
+    }
+}
