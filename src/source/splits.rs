@@ -265,9 +265,8 @@ pub(super) fn folders(file: &SourceFile) -> Vec<String> {
     }
     if let Some(member) = &file.member {
         let inside = (member.archive_parts as usize).min(names.len());
-        if member.in_root && inside < names.len() {
-            names.remove(inside);
-        }
+        let root_end = names.len().min(inside + member.root_parts as usize);
+        names.drain(inside..root_end);
         // `train.zip` has the same meaning as a folder `train`.
         if let Some(archive) = names[..inside].last_mut() {
             archive.truncate(archive::stem(archive).len());

@@ -170,7 +170,17 @@ fn an_invalid_mask_rejects_its_sample() {
 fn listed_image_fields_are_repaired() {
     let dir = tempfile::tempdir().unwrap();
     put(dir.path(), "s.tar", &tar().end());
-    let args = ["s.tar", "--out", "out", "--encode", "png", "--format", "msgpack", "--image-fields", "depth=seg.png:mask"];
+    let args = [
+        "s.tar",
+        "--out",
+        "out",
+        "--encode",
+        "png",
+        "--format",
+        "msgpack",
+        "--image-fields",
+        "depth=seg.png:mask",
+    ];
     run(dir.path(), b"", &args).exits(0);
     let out = dir.path().join("out");
     let whole = tree(&out);

@@ -23,7 +23,8 @@ const CLASSES: &str = "classes";
 /// Option whose name in the manifest differs from that on the command line.
 const VERIFY_IDS: (&str, &str) = ("verify", "verify_ids");
 /// Options whose input files are not in the manifest, with the words for the error message.
-const EXTERNAL_INPUTS: [(&str, &str); 2] = [("files_from", "from a list of files"), ("metadata", "from a table")];
+const EXTERNAL_INPUTS: [(&str, &str); 2] =
+    [("files_from", "from a list of files"), ("metadata", "from a table")];
 /// Entry of datasets that were made from standard input.
 const STDIN: &str = "stdin";
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::entry::{ArchiveDirectory, ArchiveEntry};
 use super::member::{ArchiveDamage, ArchiveMember, MemberData};
-use super::member_path::{has_root, path_of, portable};
+use super::member_path::{path_of, portable, root_parts};
 use super::{ArchiveKind, stem};
 use crate::error::Result;
 use crate::options::SourceSpec;
@@ -54,10 +54,10 @@ pub fn expand(
     let members = found.members(entries, planned, wanted);
     let paths: Vec<&[u8]> = members.iter().map(|member| member.path.as_slice()).collect();
     let archive = planned.path.file_name().map(portable_name).unwrap_or_default();
-    let in_root = has_root(&paths, stem(&archive));
+    let root_parts = root_parts(&paths, stem(&archive));
     let archive_parts = file.relative.components().count() as u32;
-    let of_member = |relative: PathBuf, origin: String, bytes: u64, in_root: bool, data: MemberData| {
-        let member = ArchiveMember { archive_parts, in_root, archive_bytes: file.bytes, data };
+    let of_member = |relative: PathBuf, origin: String, bytes: u64, root_parts: u32, data: MemberData| {
+        let member = ArchiveMember { archive_parts, root_parts, archive_bytes: file.bytes, data };
         SourceFile { relative, origin, bytes, member: Some(Box::new(member)), ..file.clone() }
     };
     let is_cut_off = |member: &WantedMember| match &member.data {
@@ -70,12 +70,12 @@ pub fn expand(
         .into_iter()
         .map(|WantedMember { path, bytes, data }| {
             let relative = file.relative.join(Path::new(OsStr::from_bytes(&path)));
-            of_member(relative, format!("{}/{}", file.origin, portable(&path)), bytes, in_root, data)
+            of_member(relative, format!("{}/{}", file.origin, portable(&path)), bytes, root_parts, data)
         })
         .collect();
     found.files.extend(damage.map(|why| {
         let data = MemberData::Damage(ArchiveDamage { why });
-        of_member(file.relative.clone(), file.origin.clone(), 0, false, data)
+        of_member(file.relative.clone(), file.origin.clone(), 0, 0, data)
     }));
     Ok(Some(found))
 }

@@ -20,8 +20,8 @@ pub(in crate::source) const MAX_MEMBER_BYTES: u64 = 256 << 20;
 pub struct ArchiveMember {
     /// Number of leading components of the relative path that name the archive; 0 if it is the source itself.
     pub archive_parts: u32,
-    /// Whether the next component is a folder that contains the whole archive, and is not a class or split.
-    pub in_root: bool,
+    /// Number of further components that are folders around the whole archive, and neither classes nor splits.
+    pub root_parts: u32,
     /// Size of the archive in bytes.
     pub archive_bytes: u64,
     /// Location of the content.

@@ -1,6 +1,5 @@
 //! Paths of files in archives.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -28,22 +27,67 @@ pub(super) fn portable(path: &[u8]) -> String {
     parts.join("/")
 }
 
-/// Returns whether all of `paths` are in one folder without a meaning of its own: it is named like the archive, or it
-/// contains only folders and is not named like a split.
-pub(super) fn has_root(paths: &[&[u8]], archive: &str) -> bool {
-    let mut roots = BTreeSet::new();
-    let mut holds_files = false;
-    for path in paths {
-        let mut parts = path.split(|&byte| byte == b'/');
-        let root = parts.next().filter(|_| parts.next().is_some());
-        holds_files |= parts.next().is_none();
-        roots.insert(root);
-    }
-    match roots.into_iter().collect::<Vec<_>>()[..] {
-        [Some(root)] => {
-            let root = portable_name(OsStr::from_bytes(root));
-            root == archive || (!holds_files && !is_split_name(&root))
+/// Returns the number of leading folders of all `paths` that have no meaning of their own. Such a folder holds the whole
+/// archive. The first one is named like the archive; or it holds only folders and is not named like a split, as all
+/// further ones do.
+pub(super) fn root_parts(paths: &[&[u8]], archive: &str) -> u32 {
+    let mut count = 0;
+    while let Some(root) = common_folder(paths, count) {
+        let name = portable_name(OsStr::from_bytes(root.name));
+        let is_archive = count == 0 && name == archive;
+        if !is_archive && (root.holds_files || is_split_name(&name)) {
+            break;
         }
-        _ => false,
+        count += 1;
+    }
+    count as u32
+}
+
+/// A folder that contains all files of an archive.
+struct CommonFolder<'a> {
+    name: &'a [u8],
+    /// Whether it directly contains files.
+    holds_files: bool,
+}
+
+/// Returns the folder at `level` if it contains all of `paths`.
+fn common_folder<'a>(paths: &[&'a [u8]], level: usize) -> Option<CommonFolder<'a>> {
+    let mut common: Option<CommonFolder<'a>> = None;
+    for path in paths {
+        let mut parts = path.split(|&byte| byte == b'/').skip(level);
+        let name = parts.next()?;
+        parts.next()?;
+        let holds_files = parts.next().is_none();
+        let common = common.get_or_insert(CommonFolder { name, holds_files });
+        if common.name != name {
+            return None;
+        }
+        common.holds_files |= holds_files;
+    }
+    common
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_around_everything_are_counted() {
+        let count = |paths: &[&str]| {
+            let paths: Vec<&[u8]> = paths.iter().map(|path| path.as_bytes()).collect();
+            root_parts(&paths, "pets")
+        };
+        assert_eq!(count(&["a/1", "b/2"]), 0);
+        assert_eq!(count(&["root/a/1", "root/b/2"]), 1);
+        assert_eq!(count(&["food/images/a/1", "food/images/b/2"]), 2);
+        // A folder with files is a class, unless it is named like the archive.
+        assert_eq!(count(&["root/a/1", "root/a/2"]), 1);
+        assert_eq!(count(&["cats/1", "cats/2"]), 0);
+        assert_eq!(count(&["pets/1", "pets/2"]), 1);
+        assert_eq!(count(&["pets/pets/1"]), 1);
+        assert_eq!(count(&["root/a/1", "root/2"]), 0);
+        assert_eq!(count(&["root/train/a/1", "root/train/b/2"]), 1);
+        assert_eq!(count(&["1", "2"]), 0);
+        assert_eq!(count(&[]), 0);
     }
 }

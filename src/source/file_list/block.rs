@@ -238,9 +238,9 @@ fn take_part(
 }
 
 fn put_member(names: &mut Vec<u8>, numbers: &mut Vec<u8>, member: &ArchiveMember) {
-    let ArchiveMember { archive_parts, in_root, archive_bytes, data } = member;
+    let ArchiveMember { archive_parts, root_parts, archive_bytes, data } = member;
     put(names, u64::from(*archive_parts));
-    put(names, u64::from(*in_root));
+    put(names, u64::from(*root_parts));
     put(numbers, *archive_bytes);
     match data {
         MemberData::Zip(ZipMember { offset, compressed, size, crc, method, is_encrypted }) => {
@@ -267,7 +267,7 @@ fn take_member(names: &mut &[u8], numbers: &mut &[u8]) -> Option<ArchiveMember> 
     let mut number = || take(numbers);
     Some(ArchiveMember {
         archive_parts: u32::try_from(take(names)?).ok()?,
-        in_root: take(names)? != 0,
+        root_parts: u32::try_from(take(names)?).ok()?,
         archive_bytes: number()?,
         data: match take(names)? {
             IN_ZIP => MemberData::Zip(ZipMember {

@@ -22,7 +22,7 @@ fn file(name: &str, at: u64) -> SourceFile {
 }
 
 fn member(at: usize, data: MemberData) -> Box<ArchiveMember> {
-    Box::new(ArchiveMember { archive_parts: 2, in_root: at.is_multiple_of(2), archive_bytes: 1 << 40, data })
+    Box::new(ArchiveMember { archive_parts: 2, root_parts: at as u32 % 3, archive_bytes: 1 << 40, data })
 }
 
 /// Creates files of all kinds.
