@@ -4,8 +4,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::options::MIN_MEMORY_BYTES;
 
-/// Memory limit of a sort. Sorting happens before and after the conversion, one sort at a time, when nothing else is
-/// reserved. So it may use the minimum value of `--memory`.
+/// Memory limit of all sorts at a time. Sorting happens before and after the conversion, when nothing else is reserved. So
+/// it may use the minimum value of `--memory`.
 pub(super) const SORT_BYTES: usize = MIN_MEMORY_BYTES as usize;
 
 /// The division of `--memory` while units are converted. Tasks and images have separate shares because their sizes

@@ -28,7 +28,7 @@ use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions};
-use crate::printable::printable_path;
+use crate::printable::shell_word;
 use crate::report::format::plural;
 use crate::schema::Kind;
 use crate::storage::DirLock;
@@ -249,7 +249,7 @@ fn not_finished(out: &Path, units: &[u32], planned: u32) -> Error {
     )
     .help(format!(
         "`dsconvert run {out}` converts them; `dsconvert status {out} --parts N` lists the parts to submit again",
-        out = printable_path(out)
+        out = shell_word(out)
     ))
 }
 

@@ -111,7 +111,7 @@ impl<'a> SplitIndex<'a> {
         let (mut length_index, length) =
             self.lengths.finish(self.staged, self.name, self.kind.length_unit())?;
         let length_histogram =
-            length_index.pop().ok_or_else(|| Error::corrupt("the length index has no histogram"))?;
+            length_index.pop().ok_or_else(|| Error::internal("the length index has no histogram"))?;
         Ok(Split {
             counts: self.counts,
             records: self.record_count,

@@ -12,6 +12,7 @@ pub use super::splits::DEFAULT_SPLIT;
 use super::splits::{Names, Splits, distinct, folders, named_archive};
 use super::warning::Warning;
 use crate::error::{Error, Result};
+use crate::sample::{Reject, RejectCode};
 
 /// Splits and classes from the paths of the listed files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,6 +120,11 @@ impl Folders {
         let label = self.by_name.get(&name).copied();
         Some((name, label))
     }
+}
+
+/// Returns the reject of an item whose class is not in `--classes`, or not declared by the source.
+pub(crate) fn unknown_class(class: &str) -> Reject {
+    Reject::new(RejectCode::UnknownLabel, format!("the class {class:?} is not in the list of classes"))
 }
 
 #[cfg(test)]

@@ -108,7 +108,8 @@ def test_an_interrupted_run_leaves_no_progress_line(on_terminal, tmp_path):
     output = read_until(terminal, None, output)
     assert process.wait(30) == 130
     lines = [line for line in screen(output) if line]
-    assert lines == ["error: stopped before the end", "  tip: run the same command with --resume to continue"]
+    tip = "  tip: standard input cannot be read again: start again with --overwrite"
+    assert lines == ["error: stopped before the end", tip]
     assert "\x1b[31m" in output, "errors are red on a terminal"
 
 

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
-use crate::sample::{Reject, RejectCode, Value};
+use crate::sample::{Reject, Value};
 use crate::source::image_table::ImageColumns;
+use crate::source::labels::unknown_class;
 
 /// The ordinals of classes, by name.
 pub(super) struct ClassOrdinals {
@@ -21,7 +22,7 @@ impl ClassOrdinals {
     pub(super) fn value(&self, columns: &ImageColumns, label: &Json) -> Result<Value, Reject> {
         let Some(class) = columns.class_of(label)? else { return Ok(Value::Null) };
         let found = match columns.declared_classes {
-            Some(_) => self.by_name.get(&class).copied().ok_or_else(|| unknown(&class))?,
+            Some(_) => self.by_name.get(&class).copied().ok_or_else(|| unknown_class(&class))?,
             None => self.ordinal(&class)?,
         };
         Ok(Value::Int(found as i64))
@@ -30,11 +31,6 @@ impl ClassOrdinals {
     /// Returns the ordinal of the class given by `label`, which is its name or its ordinal.
     pub(super) fn ordinal(&self, label: &str) -> Result<usize, Reject> {
         let ordinal = || label.parse().ok().filter(|n| *n < self.by_name.len());
-        self.by_name.get(label).copied().or_else(ordinal).ok_or_else(|| unknown(label))
+        self.by_name.get(label).copied().or_else(ordinal).ok_or_else(|| unknown_class(label))
     }
-}
-
-fn unknown(class: &str) -> Reject {
-    let message = format!("the class {class:?} is not in the list of classes");
-    Reject::new(RejectCode::UnknownLabel, message)
 }

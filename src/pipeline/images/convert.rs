@@ -29,6 +29,7 @@ use crate::pipeline::testing::item_panic_point;
 use crate::pipeline::workers::Workers;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{FieldType, LABEL};
+use crate::source::labels::unknown_class;
 use crate::source::listing::Detail;
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
@@ -135,8 +136,7 @@ impl<'a> ImageConversion<'a> {
             let opened = opened.next().flatten();
             let detail = self.job.details.get(ordinal);
             if let Some(defect) = detail.and_then(|d| d.defect.as_deref()) {
-                let (split, origin) = (self.job.split_of(file), file.origin.clone());
-                out.list.push(Outcome::Rejected { split, origin, reject: defect.clone() });
+                out.list.push(self.rejected(file, defect.clone()));
                 continue;
             }
             let path = file.path(&self.job.options.sources);
@@ -148,9 +148,7 @@ impl<'a> ImageConversion<'a> {
                 if is_item {
                     let message =
                         format!("the file has {} bytes, more than the limit of {MAX_FILE_BYTES}", file.bytes);
-                    let reject = Reject::new(RejectCode::TooLarge, message);
-                    let (split, origin) = (self.job.split_of(file), file.origin.clone());
-                    out.list.push(Outcome::Rejected { split, origin, reject });
+                    out.list.push(self.rejected(file, Reject::new(RejectCode::TooLarge, message)));
                 } else {
                     out.skipped.add(&file.origin);
                 }
@@ -165,8 +163,7 @@ impl<'a> ImageConversion<'a> {
                 Ok(bytes) => Bytes::from(bytes),
                 Err(Broken::Failed(error)) => return Err(error),
                 Err(Broken::Damaged(reject)) => {
-                    let (split, origin) = (self.job.split_of(file), file.origin.clone());
-                    out.list.push(Outcome::Rejected { split, origin, reject });
+                    out.list.push(self.rejected(file, reject));
                     continue;
                 }
             };
@@ -181,13 +178,14 @@ impl<'a> ImageConversion<'a> {
                 out.list.push(Outcome::Duplicate { split, origin, of });
                 continue;
             }
-            let outcome = match self.convert_file(file, detail, split, &bytes, scratch, out) {
-                Ok(outcome) => outcome,
-                Err(reject) => Outcome::Rejected { split, origin: file.origin.clone(), reject },
-            };
-            out.list.push(outcome);
+            let outcome = self.convert_file(file, detail, split, &bytes, scratch, out);
+            out.list.push(outcome.unwrap_or_else(|reject| self.rejected(file, reject)));
         }
         Ok(())
+    }
+
+    fn rejected(&self, file: &SourceFile, reject: Reject) -> Outcome {
+        Outcome::Rejected { split: self.job.split_of(file), origin: file.origin.clone(), reject }
     }
 
     /// Returns the outcome of a file.
@@ -201,12 +199,7 @@ impl<'a> ImageConversion<'a> {
         out: &mut Outcomes,
     ) -> Result<Outcome, Reject> {
         let label = match self.job.folders.label_of(file) {
-            Some((class, None)) => {
-                return Err(Reject::new(
-                    RejectCode::UnknownLabel,
-                    format!("the class {class:?} is not in the list of classes"),
-                ));
-            }
+            Some((class, None)) => return Err(unknown_class(&class)),
             Some((_, Some(label))) => Value::Int(i64::from(label)),
             None => detail.and_then(|d| d.label).map_or(Value::Null, |label| Value::Int(i64::from(label))),
         };

@@ -117,7 +117,7 @@ fn image_item(
         (Some((one, _)), Some((other, _))) => Err(Reject::new(
             RejectCode::Unsupported,
             format!(
-                "the sample has more than one image: {one:?} and {other:?}; list those that are fields in image_fields"
+                "the sample has more than one image: {one:?} and {other:?}; list those that are fields in `image_fields`"
             ),
         )),
         _ if has_fields => Err(Reject::new(

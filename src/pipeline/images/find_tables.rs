@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::options::ImagesOptions;
 use crate::error::{Error, Result};
+use crate::printable::printable_path;
 use crate::schema::Field;
 use crate::source::file_list::FileList;
 use crate::source::image_table::{ImageColumns, ImageTable, class_names, is_parquet};
@@ -39,7 +40,7 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<O
     let columns = table.columns();
     if let Some((other, _)) = found.iter().find(|(_, other)| !other.columns().fits(columns)) {
         let first = first.path(&options.sources);
-        return Err(Error::usage(format!("the columns differ from those of {}", first.display()))
+        return Err(Error::usage(format!("the columns differ from those of {}", printable_path(&first)))
             .at_path(other.path(&options.sources))
             .help("convert Parquet files with different columns or classes separately"));
     }

@@ -91,27 +91,16 @@ impl ImagesJob {
             Some(spec) => spec.names().map(str::to_owned).collect(),
             None => folders.splits.names.clone(),
         };
-        let (walked, image_tables) = (found.walked, found.image_tables);
-        let is_container = |f: &SourceFile| {
-            walked && (f.is_tar(&options.sources) || (image_tables && is_parquet(&f.origin)))
-        };
-        if options.dedup.is_some() && files.iter().any(|file| file.member.is_some() || is_container(&file)) {
-            return Err(Error::usage(
-                "`dedup` compares whole files, not the contents of tar, Parquet or zip files",
-            )
-            .help("leave out `dedup`, or unpack the files"));
-        }
         if options.output.shuffle {
             shuffle(&mut files, &mut details, options.output.seed ^ SHUFFLE_SALT);
         }
-        let units = divide(files.iter(), UNIT_FILES, unit_bytes(&options.output), is_container);
-        Ok(Self {
+        let mut job = Self {
             described,
-            units,
+            units: Vec::new(),
             skipped,
             tables: found.tables,
-            walked,
-            image_tables,
+            walked: found.walked,
+            image_tables: found.image_tables,
             options,
             files,
             details,
@@ -121,7 +110,15 @@ impl ImagesJob {
             extra_fields,
             image_fields: found.image_fields,
             transform,
-        })
+        };
+        let is_part = |file: &SourceFile| file.member.is_some() || job.is_container(file);
+        if job.options.dedup.is_some() && job.files.iter().any(|file| is_part(&file)) {
+            let message = "`dedup` compares whole files, not the contents of tar, Parquet or zip files";
+            return Err(Error::usage(message).help("leave out `dedup`, or unpack the files"));
+        }
+        let unit_bytes = unit_bytes(&job.options.output);
+        job.units = divide(job.files.iter(), UNIT_FILES, unit_bytes, |file| job.is_container(file));
+        Ok(job)
     }
 
     /// Returns whether the file holds several items: a tar file, or a Parquet file with images. Files named by a list

@@ -38,7 +38,7 @@ use crate::pipeline::progress::Progress;
 use crate::pipeline::run::{Job, Report, run, store_plan};
 use crate::pipeline::splits_twice;
 use crate::pipeline::stop::{Stop, merge_instead};
-use crate::printable::printable_path;
+use crate::printable::shell_word;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::PlannedFile;
 use crate::source::file_list::ChosenFiles;
@@ -229,7 +229,7 @@ impl Job for TextJob {
     fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
         let is_stdin = self.options.input == TextInput::Stdin;
         if is_stdin && matches!(options.existing, Existing::Resume(_)) {
-            let out = printable_path(&options.out);
+            let out = shell_word(&options.out);
             return Err(Error::usage("standard input cannot be read again, so there is nothing to resume")
                 .help(format!(
                     "if everything was read, but not committed because of too many rejects, commit it with \

@@ -134,7 +134,7 @@ impl Packer {
     }
 
     fn record(&self, row: &Row) -> Result<ConvertedRecord> {
-        let lost = || Error::corrupt("a row refers to a missing document");
+        let lost = || Error::internal("a row refers to a missing document");
         let document =
             |id: u64| usize::try_from(id).ok().and_then(|id| self.documents.get(id)).ok_or_else(lost);
         let first = row.pieces.first().ok_or_else(lost)?;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
-use crate::sample::{Reject, RejectCode};
+use crate::sample::Reject;
+use crate::source::labels::unknown_class;
 
 /// Maximum number of classes for integer labels.
 const MAX_CLASSES: i64 = 1 << 20;
@@ -67,12 +68,7 @@ impl Labels {
         } else {
             self.by_name.get(label).copied()
         };
-        found.ok_or_else(|| {
-            Reject::new(
-                RejectCode::UnknownLabel,
-                format!("the class {label:?} is not in the list of classes"),
-            )
-        })
+        found.ok_or_else(|| unknown_class(label))
     }
 
     pub(in crate::source) fn into_names(self) -> Vec<String> {

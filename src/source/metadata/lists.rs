@@ -101,8 +101,9 @@ impl ListFields {
                 false => Some("label"),
                 true => (0..self.elements.len()).find(differs).map(|at| self.names[at].as_str()),
             };
-            let message = different
-                .map(|name| format!("rows of the image differ in {name:?}, which list_fields does not name"));
+            let message = different.map(|name| {
+                format!("rows of the image differ in {name:?}, which `list_fields` does not name")
+            });
             message.map(|message| Box::new(Reject::new(RejectCode::InvalidValue, message)))
         });
         match defect {

@@ -34,9 +34,9 @@ pub(super) enum BadDelta {
     TooLarge(u64),
 }
 
-/// Checks the values of a page, in `bytes`, before a decoder allocates for them. At most `max_values` values
-/// with a total of `max_bytes` bytes are allowed. Other encodings
-/// pass, because their decoders allocate nothing in advance.
+/// Checks the values of a page with a delta encoding, in `bytes`, before a decoder allocates memory for them. There may be
+/// at most `max_values` values with a total of `max_bytes` bytes. Pages with other encodings pass, because their decoders
+/// allocate nothing in advance.
 pub(super) fn check(encoding: i64, bytes: &[u8], max_values: u64, max_bytes: u64) -> Result<(), BadDelta> {
     let ints = |bytes| DeltaInts::new(bytes).filter(|ints| ints.left <= max_values).ok_or(BadDelta::Damaged);
     match encoding {

@@ -341,7 +341,7 @@ impl PackedRows<'_> {
         for (slots, row) in out.chunks_exact_mut(width.max(1)).take(rows).zip(filled) {
             let mut rest = slots;
             for piece in &row.pieces {
-                let tokens = tokens.next().ok_or_else(|| Error::corrupt("a piece has no record"))?;
+                let tokens = tokens.next().ok_or_else(|| Error::internal("a piece has no record"))?;
                 // One more than the inputs, for the label of the last.
                 let ids = ids_of::<T>(tokens, piece.inputs().end + u64::from(!piece.ends))?;
                 let len = to_usize(piece.len)?.min(rest.len());

@@ -112,7 +112,7 @@ def convert(arguments: Sequence[str]) -> int:
     try:
         report = convert_with(
             kind, plan, own.out,
-            resume={None: False, "size": True, "verify": "verify"}[own.resume],
+            resume="verify" if own.resume == "verify" else own.resume is not None,
             max_rejects=own.max_rejects,
             strict=own.strict,
             num_cpus=own.num_cpus,

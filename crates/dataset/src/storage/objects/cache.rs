@@ -249,7 +249,7 @@ impl OpenFile {
     fn keep(&self, block: u64, bytes: &[u8]) -> Result<()> {
         let fail = |e| {
             Error::io("write the cache", &self.path, e)
-                .help("free disk space, reduce cache_bytes, or choose another cache_dir")
+                .help("free disk space, reduce `cache_bytes`, or choose another `cache_dir`")
         };
         self.data.write_all_at(bytes, block * BLOCK_BYTES).map_err(fail)?;
         self.hashes.write_all_at(&hash_of(bytes).to_le_bytes(), block * 8).map_err(fail)?;
