@@ -369,6 +369,7 @@ mod tests {
         assert_eq!(found.len(), 3000);
         assert!(found.iter().enumerate().all(|(i, &(at, bytes))| at == i as u64 * 1000 && bytes >= 999));
     }
+
     #[test]
     fn a_document_above_the_limit_is_found_and_the_next_ones_too() {
         let long = [b"one\n\n".as_slice(), &b"x".repeat(5 << 20), b"\n\nthree\n"].concat();

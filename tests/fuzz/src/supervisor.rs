@@ -12,6 +12,9 @@ use crate::{Result, targets};
 const HANG: Duration = Duration::from_secs(30);
 /// Interval between checks of the workers.
 const POLL: Duration = Duration::from_millis(20);
+/// Maximum number of cases of a worker. Each run of the command leaves a thread that waits for signals, and after about
+/// 1,200 of them the limit on the address space is reached: from then on, every case would be refused.
+const WORKER_CASES: u64 = 500;
 
 /// Budget of each target.
 #[derive(Debug, Clone, Copy)]
@@ -89,8 +92,8 @@ impl Job {
     fn start(&mut self, seed: u64, findings: &Path) -> Result<()> {
         let dir = scratch()?;
         let (cases, time) = match self.left {
-            Budget::Cases(cases) => (cases, Duration::MAX / 2),
-            Budget::Time(time) => (u64::MAX, time),
+            Budget::Cases(cases) => (cases.min(WORKER_CASES), Duration::MAX / 2),
+            Budget::Time(time) => (WORKER_CASES, time),
         };
         let order = Order {
             target: self.target.to_owned(),
@@ -138,15 +141,15 @@ impl Job {
         self.total.refused += state.refused;
         self.total.wrong += state.wrong;
         self.total.panics += state.panics;
-        if state.stage == 2 && status.success() {
-            return Ok(false);
+        let has_finished = state.stage == 2 && status.success();
+        if !has_finished {
+            if status.code() == Some(2) || state.stage == 0 {
+                let printed = String::from_utf8_lossy(&printed);
+                let last = printed.lines().last().unwrap_or_default();
+                return Err(format!("the worker of {} failed: {status}: {last}", self.target).into());
+            }
+            self.ended_by_case(state.case, hangs, status, seed, findings)?;
         }
-        if status.code() == Some(2) || state.stage == 0 {
-            let printed = String::from_utf8_lossy(&printed);
-            let last = printed.lines().last().unwrap_or_default();
-            return Err(format!("the worker of {} failed: {status}: {last}", self.target).into());
-        }
-        self.ended_by_case(state.case, hangs, status, seed, findings)?;
         let ran = state.case + 1 - self.next;
         self.next = state.case + 1;
         self.left = match self.left {
