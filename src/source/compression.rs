@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::name::strip_extension;
 use crate::sample::{Reject, RejectCode};
 
 /// A compression format.
@@ -32,10 +33,7 @@ impl Compression {
     /// Returns `name` without its compression extension, and the format of that extension. Case is ignored.
     pub fn of_name(name: &str) -> (&str, Option<Self>) {
         for (extension, compression) in EXTENSIONS {
-            if let Some(at) = name.len().checked_sub(extension.len())
-                && let Some(stem) = name.get(..at)
-                && name[at..].eq_ignore_ascii_case(extension)
-            {
+            if let Some(stem) = strip_extension(name, extension) {
                 return (stem, Some(compression));
             }
         }

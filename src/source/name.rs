@@ -20,9 +20,24 @@ pub fn portable_name(name: &OsStr) -> String {
     out
 }
 
+/// Returns `name` without `extension`, whatever its case; `None` if it has another extension.
+pub(super) fn strip_extension<'a>(name: &'a str, extension: &str) -> Option<&'a str> {
+    let (stem, end) = name.split_at_checked(name.len().checked_sub(extension.len())?)?;
+    end.eq_ignore_ascii_case(extension).then_some(stem)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn extensions_are_stripped_in_any_case() {
+        assert_eq!(strip_extension("a.b.ZIP", ".zip"), Some("a.b"));
+        assert_eq!(strip_extension(".zip", ".zip"), Some(""));
+        for other in ["a.tar", "zip", "", "ä", "aäip"] {
+            assert_eq!(strip_extension(other, ".zip"), None, "{other}");
+        }
+    }
 
     #[test]
     fn only_names_that_are_not_utf8_are_encoded() {

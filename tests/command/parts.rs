@@ -1,6 +1,6 @@
 //! Conversions divided among processes give the bytes of a single run, and killed processes lose only unfinished units.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
@@ -27,6 +27,14 @@ fn plan(kind: &str, source: &Path, out: &Path, options: &str) -> Ran {
     let mut command = command(["plan", kind]);
     command.arg(source).arg("--out").arg(out).args(options.split_whitespace());
     Ran::of(command.output().unwrap())
+}
+
+/// Plans the conversion of a new `c.jsonl` of several units into `out`; returns that directory.
+fn planned_corpus(dir: &Path) -> PathBuf {
+    let (source, out) = (dir.join("c.jsonl"), dir.join("out"));
+    corpus(&source, 40);
+    plan("text", &source, &out, "--tokenizer bytes --unit-bytes 4096").exits(0);
+    out
 }
 
 fn status(out: &Path, options: &str) -> Value {
@@ -227,9 +235,7 @@ fn missing_damaged_and_foreign_plans_are_refused_with_a_way_out() {
 #[test]
 fn an_interrupted_plan_is_no_plan() {
     let dir = tempfile::tempdir().unwrap();
-    corpus(&dir.path().join("c.jsonl"), 40);
-    let out = dir.path().join("out");
-    plan("text", &dir.path().join("c.jsonl"), &out, "--tokenizer bytes --unit-bytes 4096").exits(0);
+    let out = planned_corpus(dir.path());
     on("run", &out, "--units 0").exits(0);
     // The plan is written last.
     let work = out.join(".dsconvert");
@@ -247,9 +253,7 @@ fn an_interrupted_plan_is_no_plan() {
 #[test]
 fn a_source_that_changed_after_the_plan_is_named_with_its_remedy() {
     let dir = tempfile::tempdir().unwrap();
-    corpus(&dir.path().join("c.jsonl"), 40);
-    let out = dir.path().join("out");
-    plan("text", &dir.path().join("c.jsonl"), &out, "--tokenizer bytes --unit-bytes 4096").exits(0);
+    let out = planned_corpus(dir.path());
     corpus(&dir.path().join("c.jsonl"), 41);
     let ran =
         on("run", &out, "").exits(3).says(&["failed; the first failure", "start again with --overwrite"]);

@@ -7,6 +7,8 @@ mod entry;
 mod expand;
 mod member;
 mod member_path;
+#[cfg(test)]
+pub(in crate::source) mod testing;
 
 pub(super) use self::entry::{ArchiveDirectory, ArchiveEntry};
 pub use self::expand::{Archives, ExpandedArchive, ExpandedListing, expand, is_image_name};

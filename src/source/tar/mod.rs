@@ -13,20 +13,17 @@ pub(super) use self::headers::{
     skip_padding,
 };
 pub use self::member::TarMember;
+use super::name::strip_extension;
 
 /// The extension of tar files without compression.
 const EXTENSION: &str = ".tar";
 
 /// Returns whether the name of a file is that of a tar file without compression.
 pub fn is_plain_tar(name: &str) -> bool {
-    stem(name) != name
+    strip_extension(name, EXTENSION).is_some()
 }
 
 /// Returns `name` without the extension of a tar file without compression.
 pub fn stem(name: &str) -> &str {
-    let at = name.len().saturating_sub(EXTENSION.len());
-    match name.get(at..) {
-        Some(end) if end.eq_ignore_ascii_case(EXTENSION) => &name[..at],
-        _ => name,
-    }
+    strip_extension(name, EXTENSION).unwrap_or(name)
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::options::SourceSpec;
 use crate::sample::RejectCode;
-use crate::source::PlannedFile;
+use crate::source::archive::testing::{origins, source};
 use crate::source::archive::{ArchiveKind, ExpandedArchive, MemberData, expand, is_image_name};
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
@@ -39,30 +39,10 @@ fn append_unsafe(tar: &mut Builder<Vec<u8>>, path: &[u8]) {
     tar.append(&header, &b""[..]).unwrap();
 }
 
-fn source(dir: &Path, name: &str, bytes: &[u8]) -> (Vec<SourceSpec>, SourceFile, PlannedFile) {
-    let path = dir.join(name);
-    std::fs::write(&path, bytes).unwrap();
-    let planned = PlannedFile::now(&path).unwrap();
-    let file = SourceFile {
-        source: 0,
-        relative: "".into(),
-        origin: name.to_owned(),
-        bytes: planned.bytes,
-        modified_ns: planned.modified_ns,
-        etag: None,
-        member: None,
-    };
-    (vec![SourceSpec { label: name.to_owned(), path }], file, planned)
-}
-
 /// Writes the archive `t.tar`, and returns it as a source with the files in it.
 fn listed(dir: &Path, bytes: &[u8]) -> (Vec<SourceSpec>, ExpandedArchive) {
     let (sources, file, planned) = source(dir, "t.tar", bytes);
     (sources, expand(&file, ArchiveKind::Tar, &planned, &is_image_name).unwrap().unwrap())
-}
-
-fn origins(found: &ExpandedArchive) -> Vec<&str> {
-    found.files.iter().map(|file| file.origin.as_str()).collect()
 }
 
 /// The result of reading a file: its bytes, or the code of its reject.

@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use self::members::{MemberBody, TarMember};
 use super::compression::Compression;
+use super::name::strip_extension;
 use super::stream::Stream;
 use super::tar::{NoMember, TarDamage};
 use super::{PlannedFile, portable_name};
@@ -29,16 +30,12 @@ const EXTENSIONS: [&str; 4] = [".tar", ".tar.gz", ".tgz", ".tar.zst"];
 
 /// Returns whether `name` has the extension of a tar file.
 pub fn is_tar(name: &str) -> bool {
-    tar_stem(name).len() < name.len()
+    tar_stem(name) != name
 }
 
 /// Returns the name of a tar file without its extension, or another name unchanged.
 pub fn tar_stem(name: &str) -> &str {
-    let stem = |end: &&str| {
-        let (stem, rest) = name.split_at_checked(name.len().checked_sub(end.len())?)?;
-        rest.eq_ignore_ascii_case(end).then_some(stem)
-    };
-    EXTENSIONS.iter().find_map(stem).unwrap_or(name)
+    EXTENSIONS.iter().find_map(|extension| strip_extension(name, extension)).unwrap_or(name)
 }
 
 /// Members that form one sample.

@@ -9,20 +9,17 @@ mod tests;
 pub use self::directory::{Directory, ZipEntry};
 pub use self::member::ZipMember;
 pub(super) use self::reader::{MemberReader, ZipDamage};
+use super::name::strip_extension;
 
 /// The extension of archives.
 const EXTENSION: &str = ".zip";
 
 /// Returns whether the name of a file is that of a zip archive.
 pub fn is_zip(name: &str) -> bool {
-    stem(name) != name
+    strip_extension(name, EXTENSION).is_some()
 }
 
 /// Returns `name` without the extension of an archive.
 pub fn stem(name: &str) -> &str {
-    let at = name.len().saturating_sub(EXTENSION.len());
-    match name.get(at..) {
-        Some(end) if end.eq_ignore_ascii_case(EXTENSION) => &name[..at],
-        _ => name,
-    }
+    strip_extension(name, EXTENSION).unwrap_or(name)
 }

@@ -7,7 +7,7 @@ use flate2::write::DeflateEncoder;
 
 use crate::options::SourceSpec;
 use crate::sample::RejectCode;
-use crate::source::PlannedFile;
+use crate::source::archive::testing::{origins, source};
 use crate::source::archive::{ArchiveKind, ExpandedArchive, expand, is_image_name};
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
@@ -93,25 +93,9 @@ fn listed(
     name: &str,
     bytes: &[u8],
 ) -> Result<(Vec<SourceSpec>, ExpandedArchive), String> {
-    let path = dir.join(name);
-    std::fs::write(&path, bytes).unwrap();
-    let sources = vec![SourceSpec { label: name.to_owned(), path: path.clone() }];
-    let planned = PlannedFile::now(&path).unwrap();
-    let file = SourceFile {
-        source: 0,
-        relative: "".into(),
-        origin: name.to_owned(),
-        bytes: planned.bytes,
-        modified_ns: planned.modified_ns,
-        etag: None,
-        member: None,
-    };
+    let (sources, file, planned) = source(dir, name, bytes);
     let found = expand(&file, ArchiveKind::Zip, &planned, &is_image_name).map_err(|e| e.to_string())?;
     Ok((sources, found.unwrap()))
-}
-
-fn origins(found: &ExpandedArchive) -> Vec<&str> {
-    found.files.iter().map(|file| file.origin.as_str()).collect()
 }
 
 #[test]

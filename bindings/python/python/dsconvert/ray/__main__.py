@@ -105,8 +105,7 @@ def convert(arguments: Sequence[str]) -> int:
     own, plan = parser().parse_known_args(["--resume=size" if word == "--resume" else word for word in rest])
     for name, remedy in NOT_FOR_A_PLAN.items():
         flag = "--" + name.replace("_", "-")
-        is_short = any(name == "threads" and argument.startswith("-j") for argument in plan)
-        if is_short or any(argument.split("=")[0] == flag for argument in plan):
+        if any(argument.split("=")[0] == flag or (flag == "--threads" and argument[:2] == "-j") for argument in plan):
             raise UsageError(f"{flag} is not supported with Ray", remedy=remedy)
     display = ProgressDisplay()
     try:

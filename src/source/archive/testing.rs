@@ -1,0 +1,33 @@
+//! Archives as sources, for tests.
+
+use std::path::Path;
+
+use super::ExpandedArchive;
+use crate::options::SourceSpec;
+use crate::source::PlannedFile;
+use crate::source::source_file::SourceFile;
+
+/// Writes the archive `name`, and returns it as a source of its own.
+pub(in crate::source) fn source(
+    dir: &Path,
+    name: &str,
+    bytes: &[u8],
+) -> (Vec<SourceSpec>, SourceFile, PlannedFile) {
+    let path = dir.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    let planned = PlannedFile::now(&path).unwrap();
+    let file = SourceFile {
+        source: 0,
+        relative: "".into(),
+        origin: name.to_owned(),
+        bytes: planned.bytes,
+        modified_ns: planned.modified_ns,
+        etag: None,
+        member: None,
+    };
+    (vec![SourceSpec { label: name.to_owned(), path }], file, planned)
+}
+
+pub(in crate::source) fn origins(found: &ExpandedArchive) -> Vec<&str> {
+    found.files.iter().map(|file| file.origin.as_str()).collect()
+}
