@@ -211,7 +211,7 @@ def duration(seconds):
 def sizes_table():
     """Returns the table of how long 1 to 1,000 machines take, and how fast they read."""
     lines = [
-        "| job | machines | without faults | with faults | share of ideal | tasks ended by failures | read together |",
+        "| job | machines | without faults | with faults | share of ideal | failed tasks | total read rate |",
         "|---|---|---|---|---|---|---|",
     ]
     for job in (IMAGES, TEXT):
