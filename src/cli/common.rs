@@ -62,7 +62,7 @@ pub(super) struct CommonArgs {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Output")]
     shard_bytes: String,
 
-    /// Folder for shards waiting to be uploaded, if --out is in object storage [default: folder for temporary files]
+    /// Directory for shards waiting to be uploaded, if --out is in object storage [default: the system's temporary directory]
     ///
     /// It holds the shards that are being written or uploaded. --resume does not need its content.
     #[arg(long, value_name = "DIR", help_heading = "Run")]
@@ -118,7 +118,7 @@ pub(super) struct CommonArgs {
     #[arg(short = 'j', long, value_name = "N", help_heading = "Run")]
     threads: Option<usize>,
 
-    /// Memory for all work in progress
+    /// Memory limit for all work in progress
     #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Run")]
     memory: String,
 

@@ -40,11 +40,11 @@ pub(super) struct PlanArgs {
 /// Arguments of `dsconvert run`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
-    /// Directory or object storage address of the plan
+    /// Directory or URL of the plan
     #[arg(value_name = "DIR")]
     out: PathBuf,
 
-    /// Folder for shards waiting to be uploaded, if DIR is in object storage [default: folder for temporary files]
+    /// Directory for shards waiting to be uploaded, if DIR is in object storage [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
@@ -64,7 +64,7 @@ pub(super) struct RunArgs {
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Memory for all work in progress
+    /// Memory limit for all work in progress
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: String,
 
@@ -78,11 +78,11 @@ pub(super) struct RunArgs {
 /// Arguments of `dsconvert merge`.
 #[derive(Debug, clap::Args)]
 pub(super) struct MergeArgs {
-    /// Directory or object storage address of a plan with finished units
+    /// Directory or URL of a plan with finished units
     #[arg(value_name = "DIR")]
     out: PathBuf,
 
-    /// Folder for shards waiting to be uploaded, if DIR is in object storage [default: folder for temporary files]
+    /// Directory for shards waiting to be uploaded, if DIR is in object storage [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
@@ -112,11 +112,11 @@ pub(super) struct MergeArgs {
 /// Arguments of `dsconvert status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
-    /// Directory or object storage address of a plan or a dataset
+    /// Directory or URL of a plan or a dataset
     #[arg(value_name = "DIR")]
     out: PathBuf,
 
-    /// Folder for a copy of the plan, if DIR is in object storage [default: folder for temporary files]
+    /// Directory for a copy of the plan, if DIR is in object storage [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 

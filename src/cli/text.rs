@@ -85,7 +85,8 @@ struct InputArgs {
     /// Meaning of folder and file names
     ///
     /// auto: sources, folders and files with names of splits are splits; splits: the same, but files outside of splits are
-    /// errors, and if there is no such name, the first folder level is the split; flat: names have no meaning.
+    /// errors, and if there is no such name, the first folder level is the split; flat: names have no meaning; labels is refused,
+    /// because text has no classes.
     #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
     layout: Layout,
 }

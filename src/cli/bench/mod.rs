@@ -82,7 +82,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, help_heading = "Measurement")]
     seed: u64,
 
-    /// Skip the probe of the device, which reads the same files without processing
+    /// Skip the plain reads of the same files, which are measured for comparison
     #[arg(long, help_heading = "Measurement")]
     no_probe: bool,
 

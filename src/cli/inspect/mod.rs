@@ -27,7 +27,7 @@ use crate::storage::{Access, folder_of, lstat, stat};
 /// Arguments of `dsconvert inspect`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Directory or address (s3://…) of a dataset, or a shard file
+    /// Directory or URL of a dataset, or a shard file
     #[arg(value_name = "PATH")]
     path: PathBuf,
 

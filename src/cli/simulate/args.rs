@@ -148,7 +148,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) svg: Option<PathBuf>,
 
-    /// Write an animated HTML page to FILE, with sliders that repeat the simulation
+    /// Write an animated HTML page to FILE, with sliders that rerun the simulation
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) html: Option<PathBuf>,
 
