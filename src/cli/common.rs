@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::flags::{shown, with_flags};
 use super::progress::Display;
 use super::run_report::RunReportArgs;
-use super::signals::{Continuation, SignalWatch};
+use super::signals::SignalWatch;
 use super::values::{choice, parse, size, source, threads};
 use super::verbosity::{Verbosity, VerbosityArgs};
 use super::{Ending, print, summary};
@@ -253,10 +253,6 @@ impl CommonArgs {
         more: impl FnOnce(&Report, &Path) -> Result<String>,
     ) -> Result<Ending> {
         let options = self.run_options()?;
-        let continuation = match sources.iter().any(|source| source.path == Path::new(STDIN)) {
-            true => Continuation::StartAgain,
-            false => Continuation::Resume,
-        };
         self.check_report()?;
         if !self.dry_run {
             check_output(&options, if walked { &sources } else { &[] })?;
@@ -276,7 +272,6 @@ impl CommonArgs {
             return Ok(Ending::Success);
         }
         let run_started = Instant::now();
-        watch.mark_writing(continuation);
         if self.plan_only {
             let units = with_progress(plan.items, self.verbosity.level(), watch, |progress, stop| {
                 job.store(&options, progress, stop)

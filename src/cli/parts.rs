@@ -8,7 +8,6 @@ use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
 use super::common::{DEFAULT_MAX_REJECTS, with_progress};
 use super::run_report::RunReportArgs;
-use super::signals::Continuation;
 use super::values::{parse, size, threads};
 use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
@@ -165,7 +164,6 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     };
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
-    watch.mark_writing(Continuation::SamePart);
     let (report, took) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
         let report = run_units(&selection, &options, progress, stop)?;
         let took = RunReport::of_part(&report, &selection, &options, progress, started.elapsed());
@@ -196,7 +194,6 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     let (threads, max_rejects) = (threads(args.threads)?, parse("max_rejects", &args.max_rejects)?);
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
-    watch.mark_writing(Continuation::Merge);
     let (report, took) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
         let resume = resume_check(args.verify);
         let report = merge(&args.out, args.scratch.as_deref(), max_rejects, threads, resume, progress, stop)?;

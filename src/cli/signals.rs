@@ -4,8 +4,8 @@
 //! A run checks for a stop request between tasks. Anything that blocks for longer (a source on a dead network drive, a
 //! sort, a listing) is abandoned. The manifest is renamed last, so the process may end at any moment.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -22,48 +22,22 @@ const GRACE: Duration = Duration::from_millis(1500);
 /// Stop request of this process.
 pub(super) struct SignalWatch {
     stop: Arc<Stop>,
-    /// Set when the run starts to write, so that there is something to continue.
-    writing: Arc<OnceLock<Continuation>>,
-}
-
-/// How a run that was stopped after it had started to write can be continued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Continuation {
-    /// By the same command with `--resume`.
-    Resume,
-    /// By the same `dsconvert run`.
-    SamePart,
-    /// By the same `dsconvert merge`.
-    Merge,
-    /// Not at all: standard input cannot be read again.
-    StartAgain,
-}
-
-impl Continuation {
-    fn help(self) -> &'static str {
-        match self {
-            Self::Resume => "run the same command with --resume to continue",
-            Self::SamePart => "run the same part again to continue",
-            Self::Merge => "merge again to continue",
-            Self::StartAgain => "standard input cannot be read again: start again with --overwrite",
-        }
-    }
 }
 
 /// Watches for signals during the rest of the process.
 pub(super) fn watch() -> Result<SignalWatch> {
     let fail = |e: std::io::Error| Error::new(ErrorKind::Io, "cannot watch for signals").caused_by(e);
-    let watch = SignalWatch { stop: Arc::default(), writing: Arc::default() };
+    let watch = SignalWatch { stop: Arc::default() };
     let seen = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
-    let (stop, writing) = (Arc::clone(&watch.stop), Arc::clone(&watch.writing));
+    let stop = Arc::clone(&watch.stop);
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
             stop.request(signal);
-            if writing.get().is_some() {
+            if stop.is_writing() {
                 std::thread::sleep(GRACE);
             }
-            print::last_error(&stopped(signal, writing.get().copied()));
+            print::last_error(&stop.interrupted(signal));
             signal_hook::low_level::exit(128 + signal);
         }
     };
@@ -81,19 +55,5 @@ impl SignalWatch {
     /// Returns the request that the run checks.
     pub(super) fn stop(&self) -> &Stop {
         &self.stop
-    }
-
-    /// Marks the run as writing: from now on, a signal gives it time to end on its own, and the message says how to
-    /// continue.
-    pub(super) fn mark_writing(&self, continuation: Continuation) {
-        self.writing.get_or_init(|| continuation);
-    }
-}
-
-fn stopped(signal: i32, writing: Option<Continuation>) -> Error {
-    let kind = ErrorKind::Interrupted(signal);
-    match writing {
-        Some(continuation) => Error::new(kind, "stopped before the end").help(continuation.help()),
-        None => Error::new(kind, "stopped before anything was written"),
     }
 }

@@ -17,7 +17,7 @@ use super::keys::KeyCheck;
 use super::memory::SORT_BYTES;
 use super::outcome::ContentHash;
 use super::output::OutputDir;
-use super::stop::{ACCEPT_REJECTS, RESUME, Stop};
+use super::stop::Stop;
 use super::totals::Totals;
 use super::unit::REJECTS_NAME;
 use super::unit_dirs::{UnitDirs, difference};
@@ -207,7 +207,10 @@ impl Commit<'_> {
         let help = match counts.found {
             0 => totals.skipped.advice(self.schema.kind),
             _ if records == 0 => Some("check the sources and options against these messages".to_owned()),
-            _ => Some(format!("fix the sources; or, to accept the rejects, {ACCEPT_REJECTS}{RESUME}")),
+            _ => {
+                let accepting = self.stop.continuation().accepting_rejects();
+                Some(format!("fix the sources; or, to accept the rejects, {accepting}"))
+            }
         };
         let help = help.unwrap_or_else(|| "check the sources and their file types".to_owned());
         let error = Error::new(ErrorKind::NotCommitted, message).help(help);

@@ -11,6 +11,7 @@
 
 mod closed_unit;
 mod commit;
+mod continuation;
 mod conversion;
 mod converted_units;
 mod dedup;

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::continuation::Continuation;
 use super::images::{ImageConversion, ImagesJob};
 use super::job_file::{self, OpenedJob, StoredJob};
 use super::output::{self, OutputDir, RunState};
@@ -18,7 +19,7 @@ use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
 use super::run::{Report, commit};
 use super::selection::{Selection, ranges_of};
-use super::stop::{Stop, replace_resume};
+use super::stop::Stop;
 use super::text::{TextConversion, TextJob};
 use super::timing::Phase;
 use super::unit_dirs::{CheckLevel, UnitDirs};
@@ -82,6 +83,7 @@ pub fn run_units(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<PartReport> {
+    stop.start_writing(Continuation::SamePart);
     convert_units(selection, options, progress, stop).map_err(|error| adapt_help(error, &options.out))
 }
 
@@ -129,7 +131,7 @@ fn convert_units(
                 remote.remove_work()?;
                 return Ok(PartReport::committed(manifest));
             }
-            return Err(replace_resume(error, "run the same part again"));
+            return Err(error);
         }
     }
     if let Some(remote) = place.remote()
@@ -165,9 +167,10 @@ pub fn merge(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Report> {
+    stop.start_writing(Continuation::SameMerge);
     let existing = Existing::Resume(resume);
     commit_units(out, scratch, max_rejects, threads, existing, progress, stop)
-        .map_err(|error| adapt_help(replace_resume(error, "merge again"), out))
+        .map_err(|error| adapt_help(error, out))
 }
 
 fn commit_units(

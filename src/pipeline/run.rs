@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::commit::{Commit, Committed};
+use super::continuation::Continuation;
 use super::conversion::Conversion;
 use super::job_file::{self, JobHeader, StoredJob};
 use super::output::{self, OutputDir, RunState};
@@ -11,7 +12,7 @@ use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
 use super::repair::{Repair, damaged_files, refuse_damaged};
-use super::stop::{Stop, resumable};
+use super::stop::Stop;
 use super::testing::panic_point;
 use super::timing::Phase;
 use super::totals::Totals;
@@ -136,6 +137,7 @@ pub(super) fn store_plan<J: StoredJob, C: Conversion>(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<u32> {
+    stop.start_writing(Continuation::Resume);
     write_plan(job, conversion, run, progress, stop).map_err(|error| adapt_help(error, &run.out))
 }
 
@@ -256,7 +258,7 @@ pub(super) fn commit(
             Err(output::combine_errors(failure.error, dir.abandon(header.units, &header.plan)))
         }
         Err(failure) => committed_by_another(&dir, header, files, progress)
-            .ok_or_else(|| resumable(failure.error.never_usage())),
+            .ok_or_else(|| stop.continuation().add_to(failure.error.never_usage())),
     }
 }
 

@@ -4,8 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::stop::{RESUME, Stop};
-use super::unit_result::{RESULT_NAME, UnitResult, UnitShard, UnitSplit, UnitState, shard_path};
+use super::stop::Stop;
+use super::unit_result::{
+    RESULT_NAME, UnitResult, UnitShard, UnitSplit, UnitState, shard_path, unusable_unit,
+};
 use super::workers::{FILE_THREADS, Workers, for_all};
 use crate::error::{Error, Result};
 use crate::options::{Existing, ResumeCheck};
@@ -135,11 +137,9 @@ impl UnitDirs {
         }
     }
 
-    /// Returns the error for a finished unit that cannot be committed. A resumed run converts it again.
+    /// Returns the error for a finished unit whose files in this directory differ from its result.
     pub(super) fn unusable(&self, unit: u32, why: &str) -> Error {
-        Error::corrupt(format!("unit {unit} cannot be committed: {why}"))
-            .at_path(self.done(unit))
-            .help(format!("{RESUME}: the unit counts as unfinished"))
+        unusable_unit(unit, why, &self.done(unit))
     }
 
     /// Reads the result of `unit` without checking its other files.

@@ -3,6 +3,7 @@
 //! It lists every file of its unit with size and SHA-256, and ends with a digest of its own content.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -144,6 +145,11 @@ impl UnitState {
             Some(result) => Ok(Self::Done(Box::new(result))),
         }
     }
+}
+
+/// Returns the error for a finished unit at `place` that cannot be committed. A run that continues converts it again.
+pub(super) fn unusable_unit(unit: u32, why: &str, place: &Path) -> Error {
+    Error::corrupt(format!("unit {unit} cannot be committed: {why}")).at_path(place)
 }
 
 /// Returns the path of a shard, relative to the output directory.

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::continuation::Continuation;
 use super::conversion::Conversion;
 use super::job_file::JobHeader;
 use super::memory::Shares;
 use super::progress::Progress;
 use super::publish::{Remote, UPLOADS};
 use super::schedule::{FailedUnits, SchedulerContext, run};
-use super::stop::{RESUME, Stop};
+use super::stop::Stop;
 use super::timing::Phase;
 use super::unit::UnitSink;
 use super::unit_dirs::{CheckLevel, UnitDirs};
@@ -21,6 +22,7 @@ use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::RunOptions;
 use crate::report::format::plural;
+use crate::source::planned::is_source_change;
 use crate::storage::Writeback;
 
 /// The units of a plan in an output directory.
@@ -154,19 +156,22 @@ impl Units<'_> {
         )?;
         writeback.check()?;
         progress.timing.end_phase(Phase::Convert, started);
-        all_failures(failed, count).map_or(Ok(()), Err)
+        all_failures(failed, count, &stop.continuation()).map_or(Ok(()), Err)
     }
 }
 
-fn all_failures(failed: FailedUnits, units: usize) -> Option<Error> {
+/// Returns the error for units that failed because their sources could not be read.
+fn all_failures(failed: FailedUnits, units: usize, continuation: &Continuation) -> Option<Error> {
     let count = failed.len();
     let (_, first) = failed.into_iter().next()?;
     let place = first.place().clone();
     let message = format!("{count} of {} failed; the first failure: {first}", plural(units as u64, "unit"));
+    let advice = continuation.advice();
     let help = match first.remedy() {
-        Some(help) if help.contains("`resume`") || help.contains("`overwrite`") => help.to_owned(),
-        Some(help) => format!("the finished units are kept: {help}; then {RESUME}"),
-        None => format!("the finished units are kept: fix the cause, then {RESUME}"),
+        // No run can use units of the sources as they were.
+        Some(help) if is_source_change(&first) => help.to_owned(),
+        Some(help) => format!("the finished units are kept: {help}; then {advice}"),
+        None => format!("the finished units are kept: fix the cause, then {advice}"),
     };
     let mut error = Error::new(ErrorKind::NotCommitted, message).help(help);
     if let Some(path) = place.path {

@@ -51,6 +51,11 @@ impl PlannedFile {
     }
 }
 
+/// Returns whether `error` says that a source changed after the run was planned.
+pub fn is_source_change(error: &Error) -> bool {
+    error.remedy() == Some(CHANGED_HELP)
+}
+
 pub(super) fn changed(path: &Path, what: impl Into<String>) -> Error {
     Error::new(ErrorKind::Io, what).at_path(path).help(CHANGED_HELP)
 }

@@ -52,8 +52,8 @@ pub struct Place {
     pub row: Option<u64>,
 }
 
-/// Help text for bugs.
-const BUG: &str = "this is a bug in dsconvert: please report it, with this message and the command";
+/// Help text of [`ErrorKind::Internal`] errors.
+pub const BUG_HELP: &str = "this is a bug in dsconvert: please report it, with this message and the command";
 
 /// An error with its location and help text.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Error {
 
     /// Creates an [`ErrorKind::Internal`] error, for an impossible state or a panic.
     pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Internal, message).help(BUG)
+        Self::new(ErrorKind::Internal, message).help(BUG_HELP)
     }
 
     /// Creates the [`ErrorKind::Internal`] error for `what` that cannot be written as JSON. Only a bug causes this: the
@@ -184,7 +184,7 @@ impl Error {
     pub fn never_usage(mut self) -> Self {
         if self.0.kind == ErrorKind::Usage {
             self.0.kind = ErrorKind::Internal;
-            self.0.help = Some(BUG.to_owned());
+            self.0.help = Some(BUG_HELP.to_owned());
         }
         self
     }
@@ -314,7 +314,7 @@ mod tests {
         // A key that is not a string.
         let failed = serde_json::to_string(&std::collections::BTreeMap::from([((), 1)])).unwrap_err();
         let e = Error::not_serialized("the plan", failed);
-        assert_eq!((e.kind(), e.remedy()), (ErrorKind::Internal, Some(BUG)));
+        assert_eq!((e.kind(), e.remedy()), (ErrorKind::Internal, Some(BUG_HELP)));
         assert_eq!(e.to_string(), "cannot serialize the plan: key must be a string");
     }
 

@@ -4,6 +4,7 @@ use super::convert::ImageConversion;
 use super::job::ImagesJob;
 use crate::error::Result;
 use crate::options::RunOptions;
+use crate::pipeline::continuation::Continuation;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::Progress;
 use crate::pipeline::run::{Job, Report, run, store_plan};
@@ -38,6 +39,7 @@ impl Job for ImagesJob {
     }
 
     fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
+        stop.start_writing(Continuation::Resume);
         run(self, &ImageConversion::new(self, options), options, progress, stop)
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::remote::Remote;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::stop::{RESUME, Stop};
+use crate::pipeline::stop::Stop;
 use crate::pipeline::workers;
 use crate::storage::objects::is_cut_short;
 use crate::storage::{NewFile, Written};
@@ -68,7 +68,7 @@ impl Remote {
                 let message = "the uploaded bytes are not those that were written to this file";
                 Err(Error::new(ErrorKind::Io, message)
                     .at_path(from)
-                    .help(format!("check the disk, or choose another folder with `scratch`; then {RESUME}")))
+                    .help("check the disk, or choose another folder with `scratch`"))
             }
             _ => Ok(()),
         }

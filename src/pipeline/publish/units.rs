@@ -9,10 +9,9 @@ use super::transfer::for_all;
 use crate::error::{Error, Result};
 use crate::pipeline::closed_unit::different_unit;
 use crate::pipeline::output::WORK_NAME;
-use crate::pipeline::stop::{RESUME, Stop};
+use crate::pipeline::stop::Stop;
 use crate::pipeline::unit_dirs::{UnitDirs, difference};
-use crate::pipeline::unit_result::shard_path;
-use crate::pipeline::unit_result::{RESULT_NAME, UnitFile, UnitResult, UnitState};
+use crate::pipeline::unit_result::{RESULT_NAME, UnitFile, UnitResult, UnitState, shard_path, unusable_unit};
 use crate::storage::{Written, create_dir, remove_dir_all, write_file};
 
 /// Number of shards and units uploaded at a time. Each takes up to 40 MiB of memory.
@@ -161,11 +160,9 @@ impl Remote {
         })
     }
 
-    /// Returns the error for a unit whose object `name` differs.
+    /// Returns the error for a finished unit whose object `name` differs from its result.
     pub(super) fn unusable(&self, unit: u32, name: &str, why: &str) -> Error {
-        Error::corrupt(format!("unit {unit} cannot be committed: {name} {why}"))
-            .at_path(self.path())
-            .help(format!("{RESUME}: the unit counts as unfinished"))
+        unusable_unit(unit, &format!("{name} {why}"), self.path())
     }
 
     /// Returns the results of all finished units and their modification times in nanoseconds, for callers that only

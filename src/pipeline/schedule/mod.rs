@@ -37,7 +37,7 @@ use super::conversion::Conversion;
 use super::finalizer::Finalizer;
 use super::memory::MemoryPool;
 use super::progress::Progress;
-use super::stop::{Stop, resumable};
+use super::stop::Stop;
 use super::timing::Activity;
 use super::unit::UnitSink;
 use super::workers::Workers;
@@ -91,7 +91,7 @@ pub(super) fn run<C: Conversion>(context: &SchedulerContext<'_, C>, units: Vec<u
     context.progress.timing.add(Activity::Wait, state.idle_time());
     context.stop.bug().map_or(Ok(()), Err)?;
     if let Some(error) = state.fatal {
-        return Err(resumable(error));
+        return Err(context.stop.continuation().add_to(error));
     }
     context.stop.check()?;
     if !state.is_done() {

@@ -33,11 +33,12 @@ pub use self::options::{
 use self::plan::{Extent, FilePart, TextFile};
 use crate::error::{Error, Result};
 use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
+use crate::pipeline::continuation::Continuation;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::Progress;
 use crate::pipeline::run::{Job, Report, run, store_plan};
 use crate::pipeline::splits_twice;
-use crate::pipeline::stop::{Stop, merge_instead};
+use crate::pipeline::stop::Stop;
 use crate::printable::shell_word;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::PlannedFile;
@@ -237,8 +238,11 @@ impl Job for TextJob {
                      file first"
                 )));
         }
-        let ran = run(self, &TextConversion::new(self), options, progress, stop);
-        if is_stdin { ran.map_err(|error| merge_instead(error, &options.out)) } else { ran }
+        stop.start_writing(match is_stdin {
+            true => Continuation::MergeOnly(options.out.clone()),
+            false => Continuation::Resume,
+        });
+        run(self, &TextConversion::new(self), options, progress, stop)
     }
 
     fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
