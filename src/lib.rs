@@ -20,6 +20,8 @@ pub mod bench;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "convert")]
+mod numbers;
+#[cfg(feature = "convert")]
 pub mod options;
 #[cfg(feature = "convert")]
 pub mod pipeline;

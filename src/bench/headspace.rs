@@ -14,7 +14,7 @@ use serde::Serialize;
 use sim::{LoadTimes, LoadTrace, Options, STALL_TOLERANCE, Stop};
 
 use crate::error::{Error, Result};
-use crate::report::format::{percent, plural, three_digits};
+use crate::numbers::{percent, plural, three_digits};
 
 /// Minimum number of steps of a simulation.
 const MIN_STEPS: u64 = 2000;

@@ -9,7 +9,7 @@ use super::residency::Residency;
 use super::round::Round;
 use super::spread::Spread;
 use super::target::TargetKind;
-use crate::report::format::plural;
+use crate::numbers::plural;
 
 const NS_PER_MS: f64 = 1e6;
 

@@ -7,10 +7,10 @@ use indicatif::HumanCount;
 
 use super::inspect::print_histogram;
 use crate::error::{Error, Result};
+use crate::numbers::percent;
 use crate::pipeline::Report;
 use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, padding};
-use crate::report::format::percent;
 
 /// Formats tokens, bytes per token, lengths, and the padding of batches of `size`.
 pub(super) fn text(report: &Report, out: &Path, size: BatchSize) -> Result<String> {

@@ -12,11 +12,11 @@ use super::values::{parse, size, threads};
 use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
+use crate::numbers::{count, plural};
 use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions};
 use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
 use crate::printable::{printable_path, shell_word};
 use crate::report::RunReport;
-use crate::report::format::{count, plural};
 
 /// Subcommands of `dsconvert plan`.
 #[derive(Debug, Subcommand)]

@@ -11,9 +11,9 @@ use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, Progres
 use super::flags::with_flags;
 use super::verbosity::Verbosity;
 use super::{EXIT_FAILED, print};
+use crate::numbers::plural;
 use crate::pipeline::{Event, EventLevel, Progress, Snapshot, Stop};
 use crate::printable::printable;
-use crate::report::format::plural;
 
 /// Interval between redraws of the line.
 const DRAW_EVERY: Duration = Duration::from_millis(100);

@@ -28,9 +28,9 @@ use super::units::Units;
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
+use crate::numbers::plural;
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions};
 use crate::printable::shell_word;
-use crate::report::format::plural;
 use crate::schema::Kind;
 use crate::storage::DirLock;
 

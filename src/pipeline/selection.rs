@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
-use crate::report::format::plural;
+use crate::numbers::plural;
 
 /// The units that one process converts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

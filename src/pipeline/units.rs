@@ -20,8 +20,8 @@ use super::unit_options::UnitOptions;
 use super::unit_result::{UnitResult, UnitState};
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
+use crate::numbers::plural;
 use crate::options::RunOptions;
-use crate::report::format::plural;
 use crate::source::planned::is_source_change;
 use crate::storage::Writeback;
 

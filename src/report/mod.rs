@@ -13,7 +13,6 @@
 
 mod contact_sheet;
 mod escape;
-pub(crate) mod format;
 mod gather;
 mod histogram;
 mod page;

@@ -6,8 +6,8 @@ use indicatif::{HumanCount, HumanDuration};
 
 use crate::bench::{BenchReport, Measurement, Probe, Residency, Spread, TargetReport};
 use crate::cli::flags::with_flags;
+use crate::numbers::{plural, short_percent};
 use crate::printable::printable;
-use crate::report::format::{plural, short_percent};
 
 /// Residency at or above which plain reads count as reads from the page cache.
 const CACHED: f64 = 0.99;

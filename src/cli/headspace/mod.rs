@@ -13,8 +13,8 @@ use crate::bench::{
     Bench, BenchOptions, BenchReport, Headspace, HeadspaceOptions, PaddingTime, ReadOrder, TargetKind,
 };
 use crate::error::{Error, Result};
+use crate::numbers::plural;
 use crate::options::{DEFAULT_SEED, default_threads};
-use crate::report::format::plural;
 
 /// Maximum number of workers to consider.
 const MAX_WORKERS: u64 = dsconvert_simulate::MAX_WORKERS as u64;

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use crate::bench::{Headspace, LoadingOutcome};
+use crate::numbers::{percent, three_digits};
 use crate::printable::printable;
-use crate::report::format::{percent, three_digits};
 
 /// Formats the whole report. Results of `writeln!` are ignored, because writing to a string cannot fail.
 pub(super) fn report(found: &Headspace) -> String {

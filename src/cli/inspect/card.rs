@@ -9,9 +9,9 @@ use super::{Out, is_shard, open_dataset, print_error};
 use crate::cli::summary::Lines;
 use crate::error::{Error, Result};
 use crate::format::Format;
+use crate::numbers::{count, plural};
 use crate::printable::{printable, printable_path};
 use crate::reader::{Dataset, DatasetDescription};
-use crate::report::format::{count, plural};
 use crate::schema::{FieldType, Kind, LABEL, Schema};
 use crate::storage::{Access, lstat, write_file};
 

@@ -10,9 +10,9 @@ use super::open_dataset;
 use crate::cli::flags::shown;
 use crate::cli::{print, summary};
 use crate::error::{Error, Result};
+use crate::numbers::plural;
 use crate::reader::Description;
 use crate::report::LabelCounts;
-use crate::report::format::plural;
 use crate::schema::LABEL;
 use crate::storage::Access;
 

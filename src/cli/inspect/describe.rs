@@ -8,9 +8,9 @@ use indicatif::{HumanBytes, HumanCount};
 use super::classes::ClassCounts;
 use crate::cli::summary::classes;
 use crate::index::LengthSummary;
+use crate::numbers::plural;
 use crate::printable::{printable, printable_path};
 use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
-use crate::report::format::plural;
 use crate::schema::Schema;
 
 /// Length of the longest bar, in characters.

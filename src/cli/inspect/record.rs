@@ -7,9 +7,9 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::cli::output_file::{check_output, write_output};
 use crate::error::{Error, Result};
+use crate::numbers::plural;
 use crate::printable::printable;
 use crate::reader::Record;
-use crate::report::format::plural;
 use crate::sample::Value;
 use crate::schema::{FieldType, IMAGE, INPUT_IDS};
 use crate::transform::image::sniff;

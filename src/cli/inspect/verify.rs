@@ -11,9 +11,9 @@ use super::repair::is_repairable;
 use super::{Out, is_shard, open_dataset, print_error, print_json};
 use crate::cli::Ending;
 use crate::error::Result;
+use crate::numbers::plural;
 use crate::printable::{printable, printable_path, shell_word};
 use crate::reader::{Record, ShardFile, VerifyOptions, verify};
-use crate::report::format::plural;
 use crate::storage::Access;
 use crate::transform::image::{Encode, ImageOptions, ImageOutcome, ImageScratch, ImageTransform};
 

@@ -8,9 +8,9 @@ pub(super) use plan::{plan, stored, warnings};
 pub(super) use prediction::prediction;
 pub(super) use run::{merged, next_step, report, times};
 
+use crate::numbers::{count, plural};
 use crate::pipeline::{PlanSummary, SplitBy};
 use crate::printable::{printable, printable_path};
-use crate::report::format::{count, plural};
 use crate::source::warning::listed;
 use std::fmt::{Display, Write};
 

@@ -6,9 +6,9 @@ use indicatif::{HumanBytes, HumanCount};
 
 use super::{Lines, SHOWN_CLASSES, image_fields, metadata, splits};
 use crate::cli::flags::with_flags;
+use crate::numbers::plural;
 use crate::pipeline::{PlanSummary, Warning};
 use crate::printable::{printable, printable_path, shell_word};
-use crate::report::format::plural;
 
 /// Formats the plan of a dry run.
 pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {

@@ -3,8 +3,8 @@
 use indicatif::{HumanBytes, HumanCount};
 
 use super::Lines;
+use crate::numbers::plural;
 use crate::pipeline::{Estimate, Prediction};
-use crate::report::format::plural;
 
 /// Formats the prediction of a run from a sample.
 pub(in crate::cli) fn prediction(prediction: &Prediction, threads: usize, dedup: bool) -> String {

@@ -7,10 +7,10 @@ use indicatif::{HumanBytes, HumanCount};
 
 use super::{Lines, class_counts, image_fields, metadata, splits};
 use crate::manifest::{Manifest, Split};
+use crate::numbers::plural;
 use crate::pipeline::{PlanSummary, Report, Totals};
 use crate::printable::{printable_path, shell_word};
 use crate::report::RunReport;
-use crate::report::format::plural;
 use crate::schema::LABEL;
 use crate::source::skipped::SkippedTypes;
 

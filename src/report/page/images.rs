@@ -1,8 +1,8 @@
 //! Page sections for classes and thumbnails.
 
 use super::parts::{add, bar, base64};
+use crate::numbers::{count, percent, plural, up_to_three_digits};
 use crate::report::escape::{clipped, escape};
-use crate::report::format::{count, percent, plural, up_to_three_digits};
 use crate::report::gather::{Classes, ImageStats, Thumbnail};
 
 /// Maximum number of characters of a class name.

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::parts::{add, heading, numbers, pairs};
+use crate::numbers::{bytes, count, plural, up_to_three_digits};
 use crate::report::escape::{clipped, escape};
-use crate::report::format::{bytes, count, plural, up_to_three_digits};
 use crate::report::gather::{DatasetReport, Problems};
 use crate::schema::Kind;
 
@@ -40,11 +40,11 @@ pub(super) fn tiles(report: &DatasetReport) -> Vec<(&'static str, String)> {
             if manifest.schema.index_of(crate::schema::LABEL).is_some() {
                 tiles.push(("Classes", count(manifest.schema.class_names.len() as u64)));
             }
-            tiles.push(("Pixels", crate::report::format::short(length as f64)));
+            tiles.push(("Pixels", crate::numbers::short(length as f64)));
         }
         Kind::Text => tiles.push((
             "Tokens",
-            if length < 1_000_000 { count(length) } else { crate::report::format::short(length as f64) },
+            if length < 1_000_000 { count(length) } else { crate::numbers::short(length as f64) },
         )),
     }
     tiles.push(("Items found", count(manifest.counts.found)));

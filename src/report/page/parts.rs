@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use crate::numbers::{count, percent};
 use crate::report::escape::{clipped, escape};
-use crate::report::format::{count, percent};
 use crate::report::histogram::Histogram;
 use crate::report::svg::bar_range;
 

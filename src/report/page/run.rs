@@ -2,8 +2,8 @@
 
 use super::overview::table_of;
 use super::parts::{add, heading, numbers, pairs};
+use crate::numbers::{bytes, count, percent, plural, seconds, short};
 use crate::report::escape::escape;
-use crate::report::format::{bytes, count, percent, plural, seconds, short};
 use crate::report::gather::DatasetReport;
 use crate::report::run::{ActivityTimes, RunReport};
 

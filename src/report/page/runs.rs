@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::parts::{add, heading, numbers, pairs};
 use super::run::{is_of_other_dataset, non_negative, per_second, retries, worker_times};
+use crate::numbers::{bytes, count, percent, plural, seconds, short};
 use crate::report::escape::clipped;
-use crate::report::format::{bytes, count, percent, plural, seconds, short};
 use crate::report::gather::DatasetReport;
 use crate::report::run::{ActivityTimes, RunReport};
 

@@ -2,7 +2,7 @@
 
 use super::parts::{add, data, heading};
 use super::{images, text};
-use crate::report::format::{count, plural};
+use crate::numbers::{count, plural};
 use crate::report::gather::{DatasetReport, SplitReport};
 use crate::report::svg::{histogram, padding_curves, sizes};
 use crate::schema::Kind;

@@ -3,8 +3,8 @@
 use super::images::contact_sheet;
 use super::overview::{lead, tiles};
 use super::parts::add;
+use crate::numbers::{bytes, count};
 use crate::report::escape::{clipped, escape};
-use crate::report::format::{bytes, count};
 use crate::report::gather::DatasetReport;
 use crate::report::svg::{self, plots_of};
 

@@ -3,8 +3,8 @@
 use unicode_normalization_alignments::char::is_combining_mark;
 
 use super::parts::{add, bar};
+use crate::numbers::{count, percent, plural, up_to_three_digits};
 use crate::report::escape::{clipped, push_escaped};
-use crate::report::format::{count, percent, plural, up_to_three_digits};
 use crate::report::gather::{Curves, DatasetReport, ShownToken, TextStats};
 
 /// CSS classes that alternate between adjacent tokens.

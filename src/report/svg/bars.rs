@@ -1,7 +1,7 @@
 //! Histogram plots.
 
 use super::{BOTTOM, HEIGHT, LEFT, Plot, PlotAxis, RIGHT, TOP, WIDTH};
-use crate::report::format::{count, plural, short};
+use crate::numbers::{count, plural, short};
 use crate::report::histogram::{Bin, Histogram};
 
 /// Draws a histogram of `things` by value. `unit` is the title of the horizontal axis; `whole` values are integers.

@@ -1,7 +1,7 @@
 //! Plots of padding by batch size.
 
 use super::{LEFT, Plot, PlotAxis};
-use crate::report::format::{count, percent};
+use crate::numbers::{count, percent};
 use crate::report::gather::Curves;
 
 /// Horizontal positions of the legend entries.

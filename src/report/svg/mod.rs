@@ -16,8 +16,8 @@ pub(super) use self::scatter::sizes;
 pub(super) use self::sheet::plots_of;
 pub use self::sheet::plots_svg;
 use super::escape::escape;
-use super::format::short;
 use super::histogram::nice_step;
+use crate::numbers::short;
 
 /// Size of a plot in units of its view box.
 const WIDTH: f64 = 480.0;

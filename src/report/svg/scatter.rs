@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{BOTTOM, HEIGHT, LEFT, Plot, PlotAxis, TOP};
-use crate::report::format::{count, plural};
+use crate::numbers::{count, plural};
 
 /// Side of a cell, in units of the view box. Images in the same cell share a dot.
 const CELL: f64 = 7.0;

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::{HEIGHT, Plot, STYLE, WIDTH, histogram, padding_curves, sizes};
+use crate::numbers::{count, plural};
 use crate::report::escape::{clipped, escape};
-use crate::report::format::{count, plural};
 use crate::report::gather::{DatasetReport, SplitReport};
 use crate::schema::Kind;
 
