@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use super::print;
@@ -48,6 +48,8 @@ pub(super) fn watch() -> Result<SignalWatch> {
             .map_err(fail)?;
         signal_hook::flag::register(signal, Arc::clone(&seen)).map_err(fail)?;
     }
+    // Writing beyond the limit of `ulimit -f` becomes an error instead of the end of the process.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(fail)?;
     Ok(watch)
 }
 

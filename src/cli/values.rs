@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 use crate::options::{Choice, SourceSpec, default_threads, parse_size};
 use crate::storage::{ObjectUrl, stat};
 
+/// Maximum number of threads: each takes memory for its stack and for a task.
+const MAX_THREADS: usize = 1024;
+
 /// Help for a folder given as the value of `--files-from`.
 pub(super) const FILES_FROM_HELP: &str =
     "name a file with one path per line; to convert everything in a folder, name it as SRC";
@@ -44,6 +47,9 @@ pub(super) fn size(option: &'static str, text: &str, min: u64) -> Result<u64> {
 pub(super) fn threads(given: Option<usize>) -> Result<usize> {
     match given {
         Some(0) => Err(Error::usage("--threads 0: at least one thread is needed")),
+        Some(many) if many > MAX_THREADS => {
+            Err(Error::usage(format!("--threads {many}: at most {MAX_THREADS} threads are possible")))
+        }
         given => Ok(given.unwrap_or_else(default_threads)),
     }
 }

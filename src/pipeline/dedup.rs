@@ -18,7 +18,7 @@ use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
-use crate::source::{PlannedFile, same_content};
+use crate::source::{PlannedFile, begins_as_any_image, same_content};
 use crate::storage::{NewFile, hash_file, lstat};
 
 /// Name of the file with the duplicates, in the working directory.
@@ -65,6 +65,8 @@ pub(super) struct DuplicateCandidate {
     pub(super) planned: PlannedFile,
     /// Position in record order.
     pub(super) ordinal: usize,
+    /// Whether the file has to begin like an image, because its name is not that of one. Otherwise, it is skipped.
+    pub(super) must_begin_as_image: bool,
 }
 
 /// The ordinals of all duplicates, each with the ordinal of the file that is kept.
@@ -195,6 +197,9 @@ fn hash_all(
     let work = || -> Result<()> {
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
             stop.check()?;
+            if file.must_begin_as_image && !begins_as_any_image(&file.planned)? {
+                continue;
+            }
             let hash = file.planned.hash()?;
             let mut row = [0; ROW_BYTES];
             row[..16].copy_from_slice(&hash.to_be_bytes());
@@ -220,7 +225,11 @@ mod tests {
             let one = |(ordinal, content): (usize, &&str)| {
                 let path = dir.path().join(ordinal.to_string());
                 std::fs::write(&path, content).unwrap();
-                DuplicateCandidate { planned: PlannedFile::now(&path).unwrap(), ordinal }
+                DuplicateCandidate {
+                    planned: PlannedFile::now(&path).unwrap(),
+                    ordinal,
+                    must_begin_as_image: false,
+                }
             };
             contents.iter().enumerate().map(one).collect::<Vec<_>>()
         };

@@ -271,7 +271,7 @@ fn committed_by_another(
     progress: &Progress,
 ) -> Option<Report> {
     let manifest = dir.remote()?.manifest().ok().flatten()?;
-    check_same(dir, &manifest, &header.plan_of(files), &header.sources(files)).ok()?;
+    check_same(&manifest, &header.plan_of(files), &header.sources(files)).ok()?;
     note_leftovers(progress, dir.remove_work());
     Some(Report::complete(manifest))
 }
@@ -294,7 +294,16 @@ fn already_committed<J: StoredJob, C: Conversion>(
 ) -> Result<Report> {
     let Repair { dir, header, run, workers, progress, stop } = *repair;
     let repairs = run.existing == Existing::Resume(ResumeCheck::Repair);
-    let same = check_same(dir, &manifest, &header.plan_of(job.files()), &header.sources(job.files()));
+    let same = check_same(&manifest, &header.plan_of(job.files()), &header.sources(job.files())).map_err(
+        |differs| match repairs {
+            true => Error::usage(format!("the dataset cannot be repaired, because {}", differs.what))
+                .at_path(dir.shown())
+                .help(differs.remedy),
+            false => Error::usage(format!("a committed dataset already exists, but {}", differs.what))
+                .at_path(dir.shown())
+                .help(format!("{}; or choose another `out`, or replace it with `overwrite`", differs.remedy)),
+        },
+    );
     let repaired = same.and_then(|()| match repairs {
         true => repair.run(job, conversion, &manifest),
         false => {
@@ -310,19 +319,31 @@ fn already_committed<J: StoredJob, C: Conversion>(
     repaired.map(|repaired| Report { manifest, was_complete: true, repaired, totals: None })
 }
 
-/// Refuses a committed dataset with other options, sources or version than this run.
-fn check_same(dir: &OutputDir, manifest: &Manifest, plan: &Plan<'_>, sources: &Sources) -> Result<()> {
-    let refuse = |what: &str| {
-        Err(Error::usage(format!("a committed dataset already exists, but {what}"))
-            .at_path(dir.shown())
-            .help("choose another `out`, or replace it with `overwrite`"))
-    };
+/// How the run differs from the one that committed a dataset.
+struct RunDifference {
+    what: String,
+    /// How to make them equal.
+    remedy: String,
+}
+
+/// Checks that a committed dataset has the options, sources and version of this run.
+fn check_same(manifest: &Manifest, plan: &Plan<'_>, sources: &Sources) -> Result<(), RunDifference> {
     if let Some(what) = differing_option(&manifest.options, plan.options) {
-        return refuse(&what);
+        return Err(RunDifference { what, remedy: "give the options that it was made with".to_owned() });
     }
-    let now = plan.fingerprint(&manifest.sources.content);
-    match now == manifest.fingerprint && sources.labels == manifest.sources.labels {
-        true => Ok(()),
-        false => refuse("its sources or its version of dsconvert differ"),
+    let (old, new) = (&manifest.sources.labels, &sources.labels);
+    if old != new {
+        let (old, new) = (old.join(", "), new.join(", "));
+        return Err(RunDifference {
+            what: format!("its sources have the labels {old}, and now {new}"),
+            remedy: "give the same sources in the same order, with their labels as in LABEL=PATH".to_owned(),
+        });
     }
+    if plan.fingerprint(&manifest.sources.content) != manifest.fingerprint {
+        return Err(RunDifference {
+            what: "its sources or its version of dsconvert differ".to_owned(),
+            remedy: "give the sources that it was made from, unchanged, to the same version".to_owned(),
+        });
+    }
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! Numeric ranges in the names of sources: `train-{000..003}.tar` names four files.
 
+use std::ffi::OsStr;
+
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::stat;
@@ -8,7 +10,8 @@ use crate::storage::stat;
 const MAX_FILES: u64 = 1 << 20;
 
 /// Replaces every source with ranges in its path by the sources it expands to, unless the path exists under exactly
-/// that name. A label given by the user is prepended to their names.
+/// that name. The label of a source is its path from the first component with a range. A label given by the user is
+/// prepended.
 ///
 /// # Errors
 ///
@@ -24,9 +27,11 @@ pub fn expand(sources: &[SourceSpec]) -> Result<Vec<SourceSpec>> {
             }
         };
         let has_default_label = source.path.file_name().is_some_and(|name| *name == *source.label);
+        let has_range = |part: &OsStr| part.to_str().is_some_and(|part| range(part).is_some());
+        let fixed = source.path.iter().take_while(|part| !has_range(part)).count();
         for path in paths(text)? {
             let path = std::path::PathBuf::from(path);
-            let name = path.file_name().map(super::portable_name).unwrap_or_default();
+            let name = path.iter().skip(fixed).map(super::portable_name).collect::<Vec<_>>().join("/");
             let label = if has_default_label { name } else { format!("{}/{name}", source.label) };
             all.push(SourceSpec { label, path });
         }
@@ -83,11 +88,13 @@ mod tests {
 
     #[test]
     fn labels_follow_the_files() {
-        let expand = |label: &str| {
-            let spec = SourceSpec { label: label.into(), path: "none/a-{0..1}.tar".into() };
+        let expand = |label: &str, path: &str| {
+            let spec = SourceSpec { label: label.into(), path: path.into() };
             expand(&[spec]).unwrap().into_iter().map(|s| s.label).collect::<Vec<_>>()
         };
-        assert_eq!(expand("a-{0..1}.tar"), ["a-0.tar", "a-1.tar"]);
-        assert_eq!(expand("mine"), ["mine/a-0.tar", "mine/a-1.tar"]);
+        assert_eq!(expand("a-{0..1}.tar", "none/a-{0..1}.tar"), ["a-0.tar", "a-1.tar"]);
+        assert_eq!(expand("mine", "none/a-{0..1}.tar"), ["mine/a-0.tar", "mine/a-1.tar"]);
+        assert_eq!(expand("d.jsonl", "none/{0..1}/d.jsonl"), ["0/d.jsonl", "1/d.jsonl"]);
+        assert_eq!(expand("mine", "none/{0..1}/d.jsonl"), ["mine/0/d.jsonl", "mine/1/d.jsonl"]);
     }
 }

@@ -1,5 +1,6 @@
 //! Glob patterns in the names of sources, for shells that do not expand them: `corpus/*/part-*.jsonl.zst`.
 
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -62,7 +63,13 @@ impl Matches {
             require_literal_leading_dot: true,
         };
         let mut paths: Vec<PathBuf> = Vec::new();
-        let mut matches = glob::glob_with(pattern, options).map_err(bad)?;
+        // On its own, `**` matches only folders.
+        let files = if pattern == "**" || pattern.ends_with("/**") {
+            format!("{pattern}/*")
+        } else {
+            pattern.to_owned()
+        };
+        let mut matches = glob::glob_with(&files, options).map_err(bad)?;
         let mut list = || {
             for found in &mut matches {
                 paths.push(found.map_err(|e| {
@@ -80,15 +87,33 @@ impl Matches {
                 .help("check the path; quote it, or let the shell expand it"));
         }
         paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
-        let has_default_label = source.path.file_name().is_some_and(|name| *name == *source.label);
         let fixed =
             Path::new(pattern).iter().take_while(|part| !part.to_str().is_some_and(is_pattern)).count();
+        // A label ends with the path from its last component on, or from the first one with a range (see `braces`).
+        let parts: Vec<&str> = source.label.split('/').collect();
+        let from_path = source
+            .path
+            .iter()
+            .rev()
+            .zip(parts.iter().rev())
+            .take_while(|(a, b)| portable_name(a) == **b)
+            .count();
+        let given = &parts[..parts.len() - from_path];
+        let start = fixed.min(source.path.iter().count() - from_path);
+        // The files of a matched folder belong to it, although `**` matches them as well.
+        let mut matched_folders = HashSet::new();
         for path in paths {
-            let mut label: String = path.iter().skip(fixed).map(portable_name).collect::<Vec<_>>().join("/");
-            if !has_default_label {
-                label = format!("{}/{label}", source.label);
+            if path.ancestors().skip(1).any(|folder| matched_folders.contains(folder)) {
+                continue;
             }
-            if stat(&path)?.is_some_and(|meta| meta.is_dir()) || keep(&label) {
+            let is_folder = stat(&path)?.is_some_and(|meta| meta.is_dir());
+            if is_folder {
+                matched_folders.insert(path.clone());
+            }
+            let matched = path.iter().skip(start).map(portable_name);
+            let label =
+                given.iter().map(|&part| part.to_owned()).chain(matched).collect::<Vec<_>>().join("/");
+            if is_folder || keep(&label) {
                 self.sources.push(SourceSpec { label, path });
             } else {
                 self.skipped.add(&label);
@@ -123,7 +148,11 @@ mod tests {
         assert_eq!(labels("*", "*/*").unwrap(), some(&["a/deep", "a/x.txt", "b/x.txt"], 1));
         assert_eq!(labels("*.txt", "a/*.txt").unwrap(), some(&["x.txt"], 0));
         assert_eq!(labels("mine", "a/*.txt").unwrap(), some(&["mine/x.txt"], 0));
+        assert_eq!(labels("mine/a/*.txt", "a/*.txt").unwrap(), some(&["mine/a/x.txt"], 0));
+        assert_eq!(labels("a/*.txt", "a/*.txt").unwrap(), some(&["a/x.txt"], 0));
         assert_eq!(labels("*.txt", "**/*.txt").unwrap().0, ["[z].txt", "a/deep/y.txt", "a/x.txt", "b/x.txt"]);
+        assert_eq!(labels("**", "**").unwrap(), labels("*", "**/*").unwrap());
+        assert_eq!(labels("*", "**/*").unwrap(), some(&["[z].txt", "a", "b"], 0));
         assert_eq!(labels("[z].txt", "[z].txt").unwrap(), some(&["[z].txt"], 0));
         assert!(labels("none*", "none*").unwrap_err().to_string().contains("none*"));
         assert!(labels("[", "a/[").is_err());

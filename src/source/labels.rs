@@ -104,12 +104,7 @@ impl Folders {
             None if found.is_empty() => None,
             None => Some(found.into_iter().collect()),
         };
-        for (i, name) in self.class_names.iter().flatten().enumerate() {
-            if self.by_name.insert(name.clone(), i as u32).is_some() {
-                return Err(Error::usage(format!("the class {name:?} is listed twice"))
-                    .help("keep one of them in `classes`"));
-            }
-        }
+        self.by_name = class_ordinals(self.class_names.as_deref().unwrap_or_default())?;
         Ok(self)
     }
 
@@ -120,6 +115,22 @@ impl Folders {
         let label = self.by_name.get(&name).copied();
         Some((name, label))
     }
+}
+
+/// Returns the ordinals of classes, by name.
+///
+/// # Errors
+///
+/// Returns an error if a class is listed twice, because its items would all get one of the two ordinals.
+pub fn class_ordinals(names: &[String]) -> Result<BTreeMap<String, u32>> {
+    let mut by_name = BTreeMap::new();
+    for (name, ordinal) in names.iter().zip(0..) {
+        if by_name.insert(name.clone(), ordinal).is_some() {
+            return Err(Error::usage(format!("the class {name:?} is listed twice"))
+                .help("keep one of them in `classes`"));
+        }
+    }
+    Ok(by_name)
 }
 
 /// Returns the reject of an item whose class is not in `--classes`, or not declared by the source.

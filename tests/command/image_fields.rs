@@ -128,7 +128,7 @@ fn image_fields_can_be_named_by_hand() {
     for (fields, message) in [
         ("seg", "\"seg\" does not have an image extension"),
         ("seg.png:masks", "expected mask or image"),
-        ("image=seg.png", "two fields are called \"image\""),
+        ("image=seg.png", "\"image\" is the name of another field"),
     ] {
         run(dir.path(), b"", &["s.tar", "--out", "never", "--image-fields", fields])
             .exits(2)

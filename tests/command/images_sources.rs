@@ -353,8 +353,8 @@ fn the_first_of_several_equal_files_is_kept() {
     let mut other = image(0);
     *other.last_mut().unwrap() ^= 1;
     std::fs::write(root.join("dog/other.jpg"), other).unwrap();
-    for name in ["x.txt", "y.txt", "empty.jpg", "void.jpg"] {
-        let text = if name.ends_with("txt") { "no image" } else { "" };
+    for name in ["0_SUCCESS", "x.txt", "y.txt", "z.jpg", "empty.jpg", "void.jpg"] {
+        let text = if name.len() == 5 { "no image" } else { "" };
         std::fs::write(root.join(name), text).unwrap();
     }
     let args = ["root", "--dedup", "bytes", "--max-rejects", "100%", "--unit-bytes", "4096", "--out"];
@@ -371,8 +371,9 @@ fn the_first_of_several_equal_files_is_kept() {
     assert!(found.iter().any(|l| l["origin"] == "root/void.jpg" && l["of"] == "root/empty.jpg"));
     let manifest = manifest(&out);
     assert_eq!(manifest["duplicates"], 4);
-    // Skipped files are not items, so they are not duplicates.
-    assert_eq!((&manifest["found"], &manifest["sources"]["skipped"]), (&9.into(), &2.into()));
+    // Skipped files are not items, so they are not duplicates, and no item is a duplicate of them.
+    assert_eq!((&manifest["found"], &manifest["sources"]["skipped"]), (&10.into(), &3.into()));
+    assert!(rejects(&out).contains(&("root/z.jpg".to_owned(), "unknown-type".to_owned())));
     assert!(manifest["files"].as_array().unwrap().iter().any(|f| f["path"] == "duplicates.jsonl"));
     let kept = texts(&out, "train", "key");
     assert!(kept.contains(&"root/cat/a.jpg".into()) && !kept.contains(&"root/dog/a.png".into()), "{kept:?}");

@@ -17,6 +17,17 @@ const VALUES: &[Mistake] = &[
     ("images photos --out o --encode jpg:90", 2, &["--encode", "\"jpg:90\"", "did you mean jpeg:90?"]),
     ("images photos --out o --threads all", 2, &["'all'", "leave --threads out to use all cores"]),
     ("images photos --out o --threads 0", 2, &["--threads 0", "at least one"]),
+    ("images photos --out o --threads 100000", 2, &["--threads 100000", "at most 1024"]),
+    (
+        "images photos --out o --image-fields label=seg.png",
+        2,
+        &["--image-fields", "\"label\" is the name of another"],
+    ),
+    (
+        "text corpus --out o -t bytes --pack 64 --max-length 32 --overflow split",
+        2,
+        &["--overflow split excludes --pack", "leave out one of them"],
+    ),
     ("text corpus --out o -t bytes --pack 2k", 2, &["'2k'", "a whole number without a unit, such as 2048"]),
     ("images photos --out o --max-aspect wide", 2, &["'wide'", "write a number, such as 2.5"]),
     ("images photos --out o --format mds", 2, &["'mds'", "parquet, arrow, msgpack, protobuf", "tools read"]),

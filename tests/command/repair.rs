@@ -312,6 +312,15 @@ fn inspect_refuses_repairs_that_need_more_than_the_manifest() {
         Ran::of(command(arguments).output().unwrap())
     };
     inspect(&out, dir.path()).exits(3).says(&["from a list of files", "--resume=repair"]);
+    let named = dir.path().join("named");
+    let label = std::ffi::OsString::from(format!("docs={}", source.display()));
+    convert("text", Path::new(&label), &named, "--tokenizer bytes").exits(0);
+    flip(&named.join("index/shards.arrow"));
+    let refused = inspect(&named, &source).exits(2);
+    let refused = refused
+        .says(&["cannot be repaired, because its sources have the labels docs, and now c.txt", "LABEL=PATH"]);
+    assert!(!refused.stderr.contains("--overwrite"), "{}", refused.stderr);
+    inspect(&named, Path::new(&label)).exits(0);
     inspect(&out.join("train/train-000000-00.parquet"), dir.path()).exits(2).says(&["a single shard"]);
 }
 

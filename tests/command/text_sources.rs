@@ -238,6 +238,17 @@ fn unsuitable_columns_and_options_are_refused_before_anything_is_written() {
             assert!(!out.exists());
         }
     }
+    // A field of the schema that the format needs itself; rows that only the conversion can parse are examined as well.
+    let rows = dir.path().join("rows.jsonl");
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    std::fs::write(&rows, format!("{{\"text\": \"a\", \"id_width\": NaN, \"deep\": {deep}}}\n")).unwrap();
+    for (options, parts) in [
+        ("--keep-fields id_width --format msgpack", ["\"id_width\" is reserved", "another format"]),
+        ("--keep-fields id_with", ["no row has the field \"id_with\"", "did you mean \"id_width\"?"]),
+    ] {
+        convert("text", &rows, &out, &format!("--tokenizer bytes {options}")).exits(2).says(&parts);
+        assert!(!out.exists(), "{options}");
+    }
     for (options, parts) in [
         ("--documents lines", ["--documents", "blank-line"]),
         ("--input-format pdf", ["--input-format", "jsonl"]),
@@ -282,6 +293,22 @@ fn sources_can_be_patterns_lists_and_labeled_paths() {
     assert_eq!(only_texts(&out("all")), ["a1", "a3", "no"]);
     run("label", &["mine=a/[12].txt", "b"], "").exits(0);
     assert_eq!(texts(&out("label")), pairs(&[("mine/1.txt", "a1"), ("b/2.txt", "b2")]));
+    // `**` also matches folders, to which their files belong.
+    for pattern in ["**", "**/*"] {
+        run("deep", &[pattern], "--overwrite").exits(0);
+        assert_eq!(texts(&out("deep")), texts(&out("glob")), "{pattern}");
+    }
+    for (source, found) in
+        [("{1..2}/a.txt", "1/a.txt"), ("{1..2}/*.txt", "1/a.txt"), ("mine={1..2}/*", "mine/1/a.txt")]
+    {
+        for folder in ["1", "2"] {
+            std::fs::create_dir_all(out("in").join(folder)).unwrap();
+            std::fs::write(out("in").join(folder).join("a.txt"), folder).unwrap();
+        }
+        run("range", &[source], "--overwrite").exits(0);
+        assert_eq!(texts(&out("range"))[0], (found.to_owned(), "1".to_owned()), "{source}");
+        ["1", "2"].iter().for_each(|folder| std::fs::remove_dir_all(out("in").join(folder)).unwrap());
+    }
     run("none", &["c/*.txt"], "").exits(2).says(&["nothing matches", "c/*.txt"]);
     run("named", &["odd"], "").exits(2).says(&["odd", "--input-format"]);
     run("named", &["odd"], "--input-format txt").exits(0);

@@ -106,6 +106,10 @@ def test_columns_of_bytes_and_labels_of_text_are_read(dsconvert, tmp_path):
     options = ["--classes", classes, "--max-rejects", "1", "--quiet"]
     dsconvert("images", tmp_path / "plain.parquet", "--out", tmp_path / "named", *options)
     assert [record["label"] for record in records(tmp_path / "named", "train")] == [1, 0, 1]
+    # A class listed twice would be two classes.
+    classes.write_text("a\nb\na\n")
+    refused = dsconvert("images", tmp_path / "plain.parquet", "--out", tmp_path / "twice", *options, status=2)
+    assert 'the class "a" is listed twice' in refused.stderr
 
 
 def test_invalid_rows_are_rejected(dsconvert, tmp_path):

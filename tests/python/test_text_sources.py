@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+from datetime import datetime
 
 import datasets
 import msgpack
@@ -55,6 +56,17 @@ WRITERS = {
     "zstd.arrow": lambda path: pa.feather.write_feather(TABLE, path, compression="zstd", chunksize=60),
     "lz4.arrow": lambda path: pa.feather.write_feather(TABLE, path, compression="lz4"),
 }
+
+
+def test_old_timestamps_keep_dates_beyond_2262(dsconvert, tmp_path):
+    days = ["9999-12-31", "2024-02-29", "0001-01-01"]
+    times = pa.array([datetime.fromisoformat(day) for day in days], pa.timestamp("us"))
+    table = pa.table({"text": days, "when": times, "nested": [{"when": time.as_py()} for time in times]})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    assert pq.ParquetFile(tmp_path / "a.parquet").schema.column(1).physical_type == "INT96"
+    found = converted(dsconvert, tmp_path / "a.parquet", tmp_path / "out", "--keep-fields", "when,nested")
+    assert [record["when"] for record in found] == [f"{day}T00:00:00" for day in days]
+    assert [json.loads(record["nested"])["when"] for record in found] == [f"{day}T00:00:00" for day in days]
 
 
 def ipc(writer, path, table):

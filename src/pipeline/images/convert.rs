@@ -31,6 +31,7 @@ use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{FieldType, LABEL};
 use crate::source::labels::unknown_class;
 use crate::source::listing::Detail;
+use crate::source::portable_name;
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
 use crate::threads;
@@ -80,7 +81,11 @@ impl Conversion for ImageConversion<'_> {
                 !is_unknown && job.details.get(*ordinal).is_none_or(|d| d.defect.is_none())
             };
             let candidates = (0..).zip(&job.files).filter(is_usable);
-            let candidate = |(ordinal, file)| DuplicateCandidate { planned: job.planned(&file), ordinal };
+            let candidate = |(ordinal, file): (usize, SourceFile)| DuplicateCandidate {
+                planned: job.planned(&file),
+                ordinal,
+                must_begin_as_image: !self.is_item(&file, job.details.get(ordinal)),
+            };
             let candidates = candidates.map(candidate).collect();
             let found = duplicates(candidates, work, workers, stop)?;
             self.duplicates.get_or_init(|| found);
@@ -139,11 +144,7 @@ impl<'a> ImageConversion<'a> {
                 out.list.push(self.rejected(file, defect.clone()));
                 continue;
             }
-            let path = file.path(&self.job.options.sources);
-            let name = if file.member.is_some() { file.relative.file_name() } else { path.file_name() };
-            let name = name.map(crate::source::portable_name).unwrap_or_default();
-            // A file named by a list or by rows is an item, whatever its content.
-            let is_item = detail.is_some() || transform::has_image_extension(&name);
+            let is_item = self.is_item(file, detail);
             if file.member.is_none() && file.bytes > MAX_FILE_BYTES {
                 if is_item {
                     let message =
@@ -182,6 +183,13 @@ impl<'a> ImageConversion<'a> {
             out.list.push(outcome.unwrap_or_else(|reject| self.rejected(file, reject)));
         }
         Ok(())
+    }
+
+    /// Returns whether a file is an item whatever its content: its name is that of an image, or a list or a row names it.
+    fn is_item(&self, file: &SourceFile, detail: Option<&Detail>) -> bool {
+        let path = file.path(&self.job.options.sources);
+        let name = if file.member.is_some() { file.relative.file_name() } else { path.file_name() };
+        detail.is_some() || name.is_some_and(|name| transform::has_image_extension(&portable_name(name)))
     }
 
     fn rejected(&self, file: &SourceFile, reject: Reject) -> Outcome {

@@ -8,6 +8,7 @@ use crate::printable::printable_path;
 use crate::schema::Field;
 use crate::source::file_list::FileList;
 use crate::source::image_table::{ImageColumns, ImageTable, class_names, is_parquet};
+use crate::source::labels::class_ordinals;
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
 
@@ -62,8 +63,14 @@ fn classes(
     if !columns.has_labels() {
         return Ok(None);
     }
-    if let Some(given) = options.classes.as_ref().or(columns.declared_classes.as_ref()) {
+    if let Some(given) = &options.classes {
         return Ok(Some(given.clone()));
+    }
+    if let Some(declared) = &columns.declared_classes {
+        class_ordinals(declared).map_err(|e| {
+            e.help("the file declares it twice: rename one of them in its metadata, or name the classes with `classes`")
+        })?;
+        return Ok(Some(declared.clone()));
     }
     let mut labels = BTreeSet::new();
     found.iter().try_for_each(|(_, table)| table.labels(&mut labels))?;

@@ -98,6 +98,9 @@ impl FromStr for ImageFields {
             if !transform::has_image_extension(&format!("x.{member}")) {
                 return Err(invalid(format!("{member:?} does not have an image extension")));
             }
+            if let Some(name) = name.filter(|name| RESERVED_NAMES.contains(name)) {
+                return Err(invalid(format!("{name:?} is the name of another field; choose another FIELD")));
+            }
             let field = ImageField::new(name, member, ty);
             if let Some(other) = fields.iter().find(|f| f.member == field.member) {
                 return Err(invalid(format!("{:?} is listed twice", other.member)));

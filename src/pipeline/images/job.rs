@@ -9,6 +9,7 @@ use super::find::{describe, find, metadata_help, shuffle};
 use super::image_fields::{ImageField, ImageFields};
 use super::options::ImagesOptions;
 use crate::error::{Error, Result};
+use crate::format::check_schema;
 use crate::options::{OutputOptions, check_sources, is_remote};
 use crate::pipeline::splits_twice;
 use crate::schema::Schema;
@@ -16,7 +17,7 @@ use crate::source::PlannedFile;
 use crate::source::braces;
 use crate::source::file_list::FileList;
 use crate::source::image_table::is_parquet;
-use crate::source::labels::Folders;
+use crate::source::labels::{Folders, class_ordinals};
 use crate::source::listing::Detail;
 use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
@@ -67,6 +68,9 @@ impl ImagesJob {
     pub fn plan(mut options: ImagesOptions) -> Result<Self> {
         check_sources(&options.sources)?;
         options.sources = braces::expand(&options.sources)?;
+        if let Some(classes) = &options.classes {
+            class_ordinals(classes)?;
+        }
         let transform = ImageTransform::new(options.image.clone())?;
         let found = find(&options)?;
         let folders = found.folders(&options)?;
@@ -85,6 +89,7 @@ impl ImagesJob {
         let extra_fields = found.fields.len();
         let schema = Schema::images(class_names, found.fields);
         let schema = Arc::new(if found.metadata_by_walk { schema.map_err(metadata_help)? } else { schema? });
+        check_schema(options.output.format, &schema)?;
         let (mut files, mut details, skipped) = (found.files, found.details, found.skipped);
         let splits: Vec<String> = match &options.output.split {
             Some(_) if folders.splits.are_given() => return Err(splits_twice(&folders.splits, "labels")),

@@ -4,14 +4,18 @@
 //! and tables of separated values, the first rows of a few files are examined. A field that none of them has is
 //! considered misspelled.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value as Json};
 
 use super::options::TextOptions;
 use super::plan::TextFile;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::SourceSpec;
-use crate::source::json_line::MemberPath;
+use crate::source::json_line::{MemberPath, parse};
 use crate::source::missing_field::{quoted, suggestion};
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Stream;
@@ -163,8 +167,7 @@ impl<'a> FieldSearch<'a> {
     /// Examines a line of JSON. Returns whether it is an object.
     fn line(&mut self, line: &[u8]) -> bool {
         let line = without_bom(line);
-        let line = String::from_utf8_lossy(line);
-        let Ok(serde_json::Value::Object(object)) = serde_json::from_str(&line) else { return false };
+        let Some(object) = members(&String::from_utf8_lossy(line)) else { return false };
         self.rows += 1;
         for requested in self.requested() {
             requested.seen = requested.seen || requested.path.is_in(&object);
@@ -225,5 +228,34 @@ impl<'a> FieldSearch<'a> {
             }
         }
         Ok(warnings)
+    }
+}
+
+/// Returns the members of a line of JSON; `None` if it is not an object.
+fn members(line: &str) -> Option<Map<String, Json>> {
+    match parse::<Map<String, Json>>(line) {
+        Ok((members, _)) => Some(members),
+        Err(_) => {
+            // Values that are nested too deeply for the parser are null; only their names matter here.
+            let (members, _) = parse::<BTreeMap<String, Box<RawValue>>>(line).ok()?;
+            let value = |raw: Box<RawValue>| serde_json::from_str(raw.get()).unwrap_or_default();
+            Some(members.into_iter().map(|(name, raw)| (name, value(raw))).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_the_conversion_reads_are_examined() {
+        let names = |line: &str| members(line).map(|found| found.keys().cloned().collect::<Vec<_>>());
+        let deep = format!(r#"{{"text": "a", "x": {}{}}}"#, "[".repeat(500), "]".repeat(500));
+        for line in [r#"{"text": "a", "x": NaN}"#, r#"{"text": "a", "x": [-Infinity]}"#, &deep] {
+            assert_eq!(names(line).unwrap(), ["text", "x"], "{line}");
+        }
+        assert_eq!(names("[1]"), None);
+        assert_eq!(names(r#"{"text": nan}"#), None);
     }
 }

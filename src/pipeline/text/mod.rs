@@ -32,6 +32,7 @@ pub use self::options::{
 };
 use self::plan::{Extent, FilePart, TextFile};
 use crate::error::{Error, Result};
+use crate::format::check_schema;
 use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
 use crate::pipeline::continuation::Continuation;
 use crate::pipeline::plan::PlanSummary;
@@ -122,6 +123,7 @@ impl TextJob {
             extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
         }
         let schema = Arc::new(Schema::text(id_width(&options.tokenizer), extra)?);
+        check_schema(options.output.format, &schema)?;
         let mut stdin = match (&options.input, &found.details[..]) {
             (TextInput::Stdin, [detail]) => Some(detail.kind.stdin()?),
             _ => None,

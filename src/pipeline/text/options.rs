@@ -182,6 +182,13 @@ impl TextShape {
             }
             _ => {}
         }
+        // The pieces would be packed as if they were documents, with wrong positions.
+        if self.pack.is_some() && matches!(self.max_length, Some((_, Overflow::Split { .. }))) {
+            return Err(Error::usage(
+                "`overflow split` excludes `pack`, which itself divides long documents among rows",
+            )
+            .help("leave out one of them"));
+        }
         match self.pack {
             Some((length, _)) if !(1..=MAX_PACK_TOKENS).contains(&u64::from(length)) => {
                 Err(Error::usage(format!("`pack {length}`: a row has 1 to {MAX_PACK_TOKENS} tokens")))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::sample::Reject;
-use crate::source::labels::unknown_class;
+use crate::source::labels::{class_ordinals, unknown_class};
 
 /// Maximum number of classes for integer labels.
 const MAX_CLASSES: i64 = 1 << 20;
@@ -46,13 +46,7 @@ impl Labels {
                 (0..=largest).map(|n| n.to_string()).collect()
             }
         };
-        let mut by_name = BTreeMap::new();
-        for (ordinal, name) in names.iter().enumerate() {
-            if by_name.insert(name.clone(), ordinal as u32).is_some() {
-                return Err(Error::usage(format!("the class {name:?} is listed twice"))
-                    .help("keep one of them in `classes`"));
-            }
-        }
+        let by_name = class_ordinals(&names)?;
         Ok(Self { names, by_name, by_ordinal: numbers.is_some() })
     }
 

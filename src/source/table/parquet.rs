@@ -10,10 +10,11 @@ use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use ::parquet::basic::Type as PhysicalType;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use ::parquet::file::reader::{ChunkReader, Length};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 
 use super::rows::{NextRows, RowBatch};
@@ -71,8 +72,7 @@ impl ParquetFile {
         let load = |options| input.decode(|| ArrowReaderMetadata::load(&input, options));
         // Ignores an Arrow schema in the footer, which could request any type.
         let found = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
-        // Views share the bytes of pages, so values repeated through a dictionary need no more memory.
-        let schema = Arc::new(with_views(found.schema()));
+        let schema = Arc::new(requested(&found));
         let options = ArrowReaderOptions::new().with_schema(Arc::clone(&schema));
         let metadata =
             input.decode(|| ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options))?;
@@ -137,12 +137,38 @@ fn size(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-fn with_views(schema: &Schema) -> Schema {
-    let view = |field: &Field| match field.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 => field.clone().with_data_type(DataType::Utf8View),
-        _ => field.clone(),
+/// Returns the schema that the library has to read columns as.
+fn requested(found: &ArrowReaderMetadata) -> Schema {
+    let mut leaves = found.parquet_schema().columns().iter().map(|column| column.physical_type());
+    let field = |field: &FieldRef| {
+        let field = with_microseconds(field, &mut leaves);
+        match field.data_type() {
+            // Views share the bytes of pages, so values repeated through a dictionary need no more memory.
+            DataType::Utf8 | DataType::LargeUtf8 => {
+                Arc::new(Field::clone(&field).with_data_type(DataType::Utf8View))
+            }
+            _ => field,
+        }
     };
-    Schema::new(schema.fields().iter().map(|f| view(f)).collect::<Vec<_>>())
+    Schema::new(found.schema().fields().iter().map(field).collect::<Fields>())
+}
+
+/// Returns `field` with timestamps of the old type INT96 in microseconds. Spark and Hive write it, often with the year
+/// 9999, and by default, the library reads it as nanoseconds, which end in the year 2262 and wrap. `leaves` are the types
+/// of the columns from the first one of `field` on.
+fn with_microseconds(field: &FieldRef, leaves: &mut impl Iterator<Item = PhysicalType>) -> FieldRef {
+    let ty = match field.data_type() {
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().map(|field| with_microseconds(field, leaves)).collect())
+        }
+        DataType::List(item) => DataType::List(with_microseconds(item, leaves)),
+        DataType::Map(entries, sorted) => DataType::Map(with_microseconds(entries, leaves), *sorted),
+        other => match leaves.next() {
+            Some(PhysicalType::INT96) => DataType::Timestamp(TimeUnit::Microsecond, None),
+            _ => other.clone(),
+        },
+    };
+    Arc::new(Field::clone(field).with_data_type(ty))
 }
 
 /// Reader of a range of row groups.

@@ -107,11 +107,11 @@ fn find(file: &OpenedFile, length: u64) -> io::Result<Result<DirectoryLocation, 
     let tail_start = length.saturating_sub(MAX_END_BYTES);
     let mut tail = vec![0; (length - tail_start) as usize];
     retried(|| file.read_exact_at(&mut tail, tail_start))?;
-    let is_end = |at: &usize| {
-        tail[*at..].starts_with(b"PK\x05\x06")
-            && at + END_BYTES + usize::from(u16_at(&tail, at + 20)) <= tail.len()
-    };
-    let Some(at) = (0..(tail.len() + 1).saturating_sub(END_BYTES)).rev().find(is_end) else {
+    let end_of = |at: usize| at + END_BYTES + usize::from(u16_at(&tail, at + 20));
+    let is_record = |at: &usize| tail[*at..].starts_with(b"PK\x05\x06") && end_of(*at) <= tail.len();
+    let records = || (0..(tail.len() + 1).saturating_sub(END_BYTES)).rev().filter(is_record);
+    // The comment of the archive may contain the signature, and other bytes may follow the archive.
+    let Some(at) = records().find(|&at| end_of(at) == tail.len()).or_else(|| records().next()) else {
         return Ok(Err("it has no directory at its end".to_owned()));
     };
     let end = &tail[at..];
@@ -172,8 +172,11 @@ fn entries(
         let number = entries.len() + 1;
         let damage = || Ok(Err(format!("entry {number} of its directory is damaged")));
         if reader.limit() < ENTRY_BYTES as u64 {
+            if entries.is_empty() {
+                return damage();
+            }
             // The rest is the record of a digital signature.
-            return if entries.is_empty() { damage() } else { Ok(Ok(entries)) };
+            break;
         }
         reader.read_exact(&mut header)?;
         if !header.starts_with(b"PK\x01\x02") {
@@ -203,7 +206,19 @@ fn entries(
         };
         entries.push(ZipEntry { offset, ..entry });
     }
+    separate_with_slashes(&mut entries);
     Ok(Ok(entries))
+}
+
+/// Replaces backslashes in paths if they take the place of slashes in the whole archive, as old versions of .NET wrote
+/// them.
+fn separate_with_slashes(entries: &mut [ZipEntry]) {
+    if entries.iter().any(|entry| entry.name.contains(&b'/')) {
+        return;
+    }
+    for byte in entries.iter_mut().flat_map(|entry| &mut entry.name).filter(|byte| **byte == b'\\') {
+        *byte = b'/';
+    }
 }
 
 impl ZipEntry {

@@ -150,6 +150,33 @@ fn a_single_root_folder_is_not_a_class() {
 }
 
 #[test]
+fn backslashes_separate_folders_where_slashes_never_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |names: &[&str]| {
+        let files: Vec<_> = names.iter().map(|name| member(name, b"x")).collect();
+        let (sources, found) = listed(dir.path(), "z.zip", &archive(&files, false)).unwrap();
+        assert_eq!(found.files[0].read(&sources, false).unwrap(), b"x");
+        origins(&found).join(" ")
+    };
+    assert_eq!(of(&[r"pets\cat\1.png", r"pets\dog\2.png"]), "z.zip/pets/cat/1.png z.zip/pets/dog/2.png");
+    assert_eq!(of(&[r"a\1.png", "b/2.png"]), r"z.zip/a\1.png z.zip/b/2.png");
+}
+
+#[test]
+fn a_comment_may_look_like_the_end_of_an_archive() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bytes = archive(&[member("a.png", b"x")], false);
+    let comment = [&b"PK\x05\x06"[..], &[1; 40]].concat();
+    bytes.truncate(bytes.len() - b"\x07\0comment".len());
+    bytes.extend((comment.len() as u16).to_le_bytes());
+    bytes.extend(&comment);
+    for after in [&b""[..], b"\n"] {
+        let (sources, found) = listed(dir.path(), "z.zip", &[&bytes, after].concat()).unwrap();
+        assert_eq!(found.files[0].read(&sources, false).unwrap(), b"x");
+    }
+}
+
+#[test]
 fn files_that_cannot_be_read_are_rejected_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
     let whole = archive(&[member("a.png", &[1; 5000])], false);

@@ -40,7 +40,7 @@ use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::{Blob, NewFile};
 #[cfg(any(feature = "msgpack", feature = "protobuf"))]
-use frames::{FrameReader, FrameWriter};
+use frames::{FrameCodec, FrameReader, FrameWriter};
 #[cfg(feature = "msgpack")]
 use msgpack::Msgpack;
 #[cfg(feature = "protobuf")]
@@ -278,6 +278,24 @@ pub fn check_built(format: Format) -> Result<()> {
         Format::Protobuf => cfg!(feature = "protobuf"),
     };
     if built { Ok(()) } else { Err(no_feature(format)) }
+}
+
+/// Checks that `format` can represent records of `schema`.
+///
+/// # Errors
+///
+/// Returns an error if the format reserves the name of a field.
+pub fn check_schema(format: Format, schema: &Arc<Schema>) -> Result<()> {
+    match format {
+        #[cfg(feature = "msgpack")]
+        Format::Msgpack => Msgpack::new(Arc::clone(schema)).map(drop),
+        #[cfg(feature = "protobuf")]
+        Format::Protobuf => Protobuf::new(Arc::clone(schema)).map(drop),
+        // The library represents every schema.
+        Format::Parquet | Format::Arrow => Ok(()),
+        #[cfg(not(all(feature = "msgpack", feature = "protobuf")))]
+        left_out => check_built(left_out),
+    }
 }
 
 fn no_feature(format: Format) -> Error {

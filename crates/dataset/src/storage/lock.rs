@@ -43,7 +43,7 @@ impl DirLock {
             Err(Errno::WOULDBLOCK) => {
                 Err(Error::usage("another dsconvert is writing to this output directory")
                     .at_path(path)
-                    .help("wait for it to end, or choose another `out`"))
+                    .help("wait for it to end, or use another output directory"))
             }
             Err(e) => Err(Error::io("lock", path, e.into())),
         }
