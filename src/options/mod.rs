@@ -7,6 +7,7 @@ mod choice;
 mod local;
 mod size;
 mod split;
+mod split_words;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ pub use local::check_local;
 pub(crate) use local::{check_sources, is_remote};
 pub use size::{MaxRejects, parse_size};
 pub use split::SplitSpec;
+pub use split_words::split_named;
 
 use crate::format::Format;
 

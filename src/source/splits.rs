@@ -18,23 +18,10 @@ use super::split_by::SplitBy;
 use super::warning::Warning;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
+pub use crate::options::split_named;
 
 /// Split of items that belong to no other split.
 pub const DEFAULT_SPLIT: &str = "train";
-
-/// Words that denote splits, and the splits they denote.
-const WORDS: [(&str, &str); 10] = [
-    ("train", "train"),
-    ("training", "train"),
-    ("validation", "validation"),
-    ("valid", "validation"),
-    ("val", "validation"),
-    ("dev", "validation"),
-    ("test", "test"),
-    ("testing", "test"),
-    ("eval", "test"),
-    ("evaluation", "test"),
-];
 
 /// Folder names that almost certainly denote splits.
 const USUAL: [&str; 5] = ["train", "val", "valid", "validation", "test"];
@@ -302,11 +289,6 @@ pub(super) fn distinct(names: impl Iterator<Item = String>) -> BTreeSet<String> 
     let mut found = BTreeSet::new();
     found.extend(names);
     found
-}
-
-/// Returns the split that `name` denotes as a whole.
-pub fn split_named(name: &str) -> Option<&'static str> {
-    WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)).map(|(_, split)| *split)
 }
 
 /// Returns whether `name` denotes a split as a whole.

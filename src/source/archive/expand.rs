@@ -8,6 +8,7 @@ use super::entry::{ArchiveDirectory, ArchiveEntry};
 use super::member::{ArchiveDamage, ArchiveMember, MemberData};
 use super::member_path::{path_of, portable, root_parts};
 use super::{ArchiveKind, stem};
+use crate::decode::has_image_extension;
 use crate::error::Result;
 use crate::options::SourceSpec;
 use crate::source::file_list::FileList;
@@ -17,7 +18,6 @@ use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::tar::has_samples;
 use crate::source::{PlannedFile, portable_name};
-use crate::transform::image::has_image_extension;
 
 /// Extensions of images that cannot be decoded. They are listed so that they are rejected, not skipped.
 const UNREADABLE: [&str; 3] = ["avif", "heic", "heif"];
