@@ -2,6 +2,7 @@
 
 pub mod archive;
 pub mod braces;
+pub mod broken;
 mod compressed_members;
 pub mod compression;
 pub mod file_list;

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::archive::ArchiveMember;
+use super::broken::Broken;
 use super::compression::Compression;
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
 use super::portable_name;
-use super::stream::{Broken, Stream};
+use super::stream::Stream;
 use super::webdataset::is_tar;
 use crate::error::Result;
 use crate::options::SourceSpec;
@@ -85,8 +86,8 @@ impl SourceFile {
     ) -> Result<Vec<u8>, Broken> {
         let planned = self.planned(sources, follow_links);
         match (&self.member, opened) {
-            (None, None) => planned.read().map_err(Broken::Failed),
-            (None, Some(opened)) => planned.read_opened(opened).map_err(Broken::Failed),
+            (None, None) => Ok(planned.read()?),
+            (None, Some(opened)) => Ok(planned.read_opened(opened)?),
             (Some(member), None) => member.read(&planned),
             (Some(member), Some(opened)) => member.read_opened(opened),
         }

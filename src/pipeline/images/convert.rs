@@ -29,10 +29,10 @@ use crate::pipeline::testing::item_panic_point;
 use crate::pipeline::workers::Workers;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{FieldType, LABEL};
+use crate::source::broken::Broken;
 use crate::source::labels::unknown_class;
 use crate::source::listing::Detail;
 use crate::source::source_file::SourceFile;
-use crate::source::stream::Broken;
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Header, ImageScratch};
 

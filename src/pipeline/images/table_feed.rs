@@ -7,9 +7,9 @@ use super::task::{BYTES_HELD_PER_BYTE, ImageTask, TASK_BYTES, TableTask, TaskRow
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
 use crate::sample::{Reject, RejectCode};
+use crate::source::broken::Broken;
 use crate::source::image_table::{FoundRows, ImageBatch, ImageRows, ImageTable};
 use crate::source::source_file::SourceFile;
-use crate::source::stream::Broken;
 
 /// Feed of the rows of a Parquet file.
 pub(super) struct TableFeed {

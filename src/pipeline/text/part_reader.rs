@@ -7,10 +7,10 @@ use super::options::TextInput;
 use super::plan::{Extent, FilePart, check_type, wanted_columns};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
+use crate::source::broken::Broken;
 use crate::source::compression::Compression;
 use crate::source::lines::{LinePiece, LineReader};
 use crate::source::opened::OpenedFile;
-use crate::source::stream::Broken;
 use crate::source::table::arrow::Batches;
 use crate::source::table::delimited::Dialect;
 use crate::source::table::parquet::{Groups, ParquetFile};
@@ -199,20 +199,16 @@ impl<'a> PartReader<'a> {
                 stream.map(|stream| kind.reads(stream))
             }
         };
-        let mut cut = |rule| {
-            stream().map(|stream| DocumentCutter::new(stream, rule, max_bytes)).map_err(Broken::Failed)
-        };
+        let mut cut = |rule| stream().map(|stream| DocumentCutter::new(stream, rule, max_bytes));
         if let Extent::Lines(bytes) = &part.extent {
-            let opened = opened.map_or_else(|| planned.open(), Ok).map_err(Broken::Failed)?;
-            if let Some(found) = sniff(&opened).map_err(Broken::Failed)? {
-                opened.check_unchanged().map_err(Broken::Failed)?;
+            let opened = opened.map_or_else(|| planned.open(), Ok)?;
+            if let Some(found) = sniff(&opened)? {
+                opened.check_unchanged()?;
                 // One reject for the whole file, however many parts it is divided into.
                 let reject = TaskInput::Defect { mark: None, reject: found.unexpected() };
                 return if bytes.start == 0 { once(reject, file.bytes, 0) } else { Ok(Self::Once(None)) };
             }
-            return LineReader::over(opened, bytes.clone(), max_bytes)
-                .map(Self::Lines)
-                .map_err(Broken::Failed);
+            return Ok(Self::Lines(LineReader::over(opened, bytes.clone(), max_bytes)?));
         }
         match kind.format {
             Format::Text if options.documents == Documents::File && kind.compression.is_none() && !stdin => {
@@ -241,11 +237,11 @@ impl<'a> PartReader<'a> {
                 Ok(Self::batches(BatchSource::Parquet(groups, part.source_bytes), columns))
             }
             Format::Arrow => {
-                let mut batches = Batches::open(stream().map_err(Broken::Failed)?)?;
+                let mut batches = Batches::open(stream()?)?;
                 let found = wanted_columns(options).columns(batches.schema());
-                let (columns, types) = found.map_err(Broken::Failed)?;
+                let (columns, types) = found?;
                 for (field, ty) in job.fields.iter().zip(types) {
-                    check_type(&field.name, ty, field.ty).map_err(Broken::Failed)?;
+                    check_type(&field.name, ty, field.ty)?;
                 }
                 let (roots, columns) = columns.alone();
                 batches.select(roots);

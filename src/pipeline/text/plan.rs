@@ -13,10 +13,11 @@ use crate::options::SourceSpec;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing};
+use crate::source::broken::Broken;
 use crate::source::listing::nothing;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
-use crate::source::stream::{Broken, Stream};
+use crate::source::stream::Stream;
 use crate::source::table::arrow::Batches;
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::columns::{TextColumns, WantedColumns};
@@ -263,7 +264,7 @@ impl FileExaminer<'_> {
                 Format::Parquet => self.divide_parquet(ordinal, &planned),
                 Format::Arrow => file
                     .stream(sources, self.options.follow_symlinks, None, None)
-                    .map_err(Broken::Failed)
+                    .map_err(Broken::from)
                     .and_then(|stream| self.arrow_columns(stream)),
                 _ => Ok(None),
             };
@@ -317,7 +318,7 @@ impl FileExaminer<'_> {
     /// Divides a Parquet file between row groups.
     fn divide_parquet(&mut self, ordinal: usize, file: &PlannedFile) -> Result<Option<TextColumns>, Broken> {
         let table = ParquetFile::open(file)?;
-        let columns = self.find_columns(table.schema()).map_err(Broken::Failed)?;
+        let columns = self.find_columns(table.schema())?;
         let groups = table.groups(&columns.alone().0);
         let (mut start, mut bytes) = (0, 0u64);
         for end in 1..=groups.len() {
@@ -335,7 +336,7 @@ impl FileExaminer<'_> {
     }
 
     fn arrow_columns(&mut self, file: Stream) -> Result<Option<TextColumns>, Broken> {
-        self.find_columns(Batches::open(file)?.schema()).map(Some).map_err(Broken::Failed)
+        Ok(Some(self.find_columns(Batches::open(file)?.schema())?))
     }
 
     /// Finds the requested columns, and records their types.

@@ -25,7 +25,7 @@ use crate::pipeline::predict::{
 };
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
-use crate::source::stream::Broken;
+use crate::source::broken::Broken;
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::kind::{FileKind, Format};
 
