@@ -13,9 +13,10 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::planned::{PlannedFile, modified_ns};
+use super::portable_name;
 use super::remote_listing::Lookup;
+use super::retry::retried;
 use super::source_file::SourceFile;
-use super::{portable_name, retried};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable;

@@ -12,7 +12,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::opened::OpenedFile;
 use super::planned::{PlannedFile, changed, modified_ns};
-use super::{remote, retried};
+use super::remote;
+use super::retry::retried;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{ObjectUrl, open_file};
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::planned::{CHANGED_HELP, PlannedFile, changed};
 use super::remote::OpenedObject;
-use super::retried;
+use super::retry::retried;
 use crate::error::{Error, Result};
 
 /// An open source file.

@@ -19,7 +19,7 @@ use super::compression::Compression;
 use super::json_array::ArrayLines;
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
-use super::retried;
+use super::retry::retried;
 use super::zip::ZipDamage;
 use super::zstd_frames::Frames;
 use crate::error::{Error, Result};

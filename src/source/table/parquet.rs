@@ -20,10 +20,11 @@ use super::rows::{NextRows, RowBatch};
 use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
+use crate::source::PlannedFile;
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
 use crate::source::pages::{BadPages, check_column, max_rows};
-use crate::source::{PlannedFile, retried};
+use crate::source::retry::retried;
 
 /// Maximum number of rows decoded together.
 const BATCH_ROWS: u64 = 1024;

@@ -8,11 +8,12 @@ use super::headers::{NoMember, TarDamage, TarHeader, TarInput, next_header, skip
 use super::member::TarMember;
 use super::{EXTENSION, is_plain_tar, stem};
 use crate::error::{Error, Result};
+use crate::source::PlannedFile;
 use crate::source::archive::{ArchiveDamage, ArchiveDirectory, ArchiveEntry, MemberData};
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
+use crate::source::retry::retried;
 use crate::source::webdataset::{divide, safe_path};
-use crate::source::{PlannedFile, retried};
 
 /// Bytes read at a time: a page, because the content of a member usually follows its header.
 const BUFFER_BYTES: usize = 4096;

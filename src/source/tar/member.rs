@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
+use crate::source::PlannedFile;
 use crate::source::archive::limits::MAX_MEMBER_BYTES;
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
+use crate::source::retry::retried;
 use crate::source::zip::MemberReader;
-use crate::source::{PlannedFile, retried};
 
 /// Location of a file in a tar file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::reader::MemberReader;
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
+use crate::source::PlannedFile;
 use crate::source::archive::limits::MAX_MEMBER_BYTES;
 use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
-use crate::source::{PlannedFile, retried};
+use crate::source::retry::retried;
 
 /// Size of the local header before the name of a file, in bytes.
 pub(super) const LOCAL_HEADER_BYTES: usize = 30;
