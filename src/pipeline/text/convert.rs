@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::TextJob;
 use super::dedup;
 use super::duplicates_file::{Duplicates, DuplicatesFile};
-use super::feed::PartFeed;
+use super::feed::SectionFeed;
 use super::items::{ItemSink, SourceDocument};
 use super::options::{Overflow, TextInput, TextOptions};
 use super::pack::PackDocuments;
@@ -76,8 +76,8 @@ impl Conversion for TextConversion<'_> {
             return Err(Error::new(ErrorKind::NotCommitted, message).help("use `engine reference`"));
         }
         let duplicates = self.duplicates.get().map(|file| file.unit(unit)).transpose()?;
-        let parts = self.job.units[unit as usize].clone();
-        Ok(Box::new(PartFeed::new(self.job, parts, careful, duplicates)))
+        let sections = self.job.units[unit as usize].clone();
+        Ok(Box::new(SectionFeed::new(self.job, sections, careful, duplicates)))
     }
 
     fn convert(
@@ -95,9 +95,9 @@ impl Conversion for TextConversion<'_> {
         let mut converter =
             DocumentConverter { job: self.job, tokens, ids, careful: task.careful, duplicates, member };
         let (starts, damaged) = (task.member.is_some(), task.input.is_corrupt());
-        let file = &self.job.details[self.job.parts[task.part].file];
-        let is_member = self.job.files[self.job.parts[task.part].file].member.is_some();
-        let is_compressed = file.kind.compression.is_some() || is_member;
+        let detail = self.job.detail_of(task.section);
+        let is_member = self.job.file_of(task.section).member.is_some();
+        let is_compressed = detail.kind.compression.is_some() || is_member;
         let converting = self.job.for_each_item(task, &mut converter, out)?;
         out.member = match is_compressed {
             true => MemberSummary { starts, converted: converter.member.converted, damaged },
@@ -117,7 +117,7 @@ struct DocumentConverter<'a> {
     member: MemberCount,
 }
 
-/// Counter of the converted documents with bytes from the last compressed member of a piece.
+/// Counter of the converted documents with bytes from the last compressed member of a task.
 struct MemberCount {
     start: Option<u64>,
     converted: u64,
@@ -146,7 +146,7 @@ impl ItemSink for DocumentConverter<'_> {
             Ok(document) => document,
             Err(reject) => {
                 out.list.push(Outcome::Rejected {
-                    split: self.job.split_of(position.part, &origin),
+                    split: self.job.split_of(position.section, &origin),
                     origin,
                     reject,
                 });
@@ -155,7 +155,7 @@ impl ItemSink for DocumentConverter<'_> {
         };
         let key = document.key;
         let named = key.as_deref().unwrap_or(&origin);
-        let split = self.job.split_of(position.part, named);
+        let split = self.job.split_of(position.section, named);
         if let Some(first) = self.duplicates.of(position) {
             let of = self.job.origin(first);
             out.list.push(Outcome::Duplicate { split, origin, of });

@@ -1,7 +1,7 @@
 //! Text corpora: documents in text files, JSON Lines files and tables.
 //!
 //! ```text
-//! sources ─▶ parts of files (plan) ─▶ pieces (part_reader, feed) ─▶ documents (items) ─▶ token ids, records (convert)
+//! sources ─▶ sections of files (plan) ─▶ tasks (section_reader, feed) ─▶ documents (items) ─▶ token ids, records (convert)
 //! ```
 
 mod convert;
@@ -12,11 +12,11 @@ mod field_check;
 mod items;
 mod options;
 mod pack;
-mod part_reader;
 mod plan;
 mod position;
 mod predict;
 mod record;
+mod section_reader;
 mod stored;
 mod task;
 #[cfg(test)]
@@ -30,7 +30,7 @@ pub use self::options::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
     TextOptions, TextShape,
 };
-use self::plan::{Extent, FilePart, TextFile};
+use self::plan::{Extent, FileSection, TextFile};
 use crate::error::{Error, Result};
 use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
 use crate::pipeline::plan::PlanSummary;
@@ -74,8 +74,8 @@ pub struct TextJob {
     file_splits: Vec<u16>,
     warnings: Vec<Warning>,
     /// In record order.
-    parts: Vec<FilePart>,
-    /// Each unit is a range of `parts`.
+    sections: Vec<FileSection>,
+    /// Each unit is a range of `sections`.
     units: Vec<Range<usize>>,
     schema: Arc<Schema>,
     /// Kept fields.
@@ -147,7 +147,7 @@ impl TextJob {
             split_by,
             file_splits,
             warnings,
-            parts: found.parts,
+            sections: found.sections,
             units: found.units,
             schema,
             fields: found.fields,
@@ -165,15 +165,25 @@ impl TextJob {
         self.files[file].planned(&self.sources, self.options.follow_symlinks)
     }
 
-    /// Opens the file of `part` and requests its bytes in advance, if it is in object storage.
-    fn open_ahead(&self, part: &FilePart) -> Option<OpenedFile> {
-        let (file, detail) = (&self.files[part.file], &self.details[part.file]);
+    /// Returns the file of the section with the ordinal `section`.
+    fn file_of(&self, section: usize) -> &SourceFile {
+        &self.files[self.sections[section].file]
+    }
+
+    /// Returns what is known of the file of the section with the ordinal `section`.
+    fn detail_of(&self, section: usize) -> &TextFile {
+        &self.details[self.sections[section].file]
+    }
+
+    /// Opens the file of `section` and requests its bytes in advance, if it is in object storage.
+    fn open_ahead(&self, section: &FileSection) -> Option<OpenedFile> {
+        let (file, detail) = (&self.files[section.file], &self.details[section.file]);
         let is_too_long = self.is_document(detail) && file.bytes > self.options.max_document_bytes;
         if detail.defect.is_some() || detail.kind.format == Format::Parquet || is_too_long {
             return None;
         }
-        match &part.extent {
-            Extent::Lines(bytes) => self.planned(part.file).open_range_ahead(bytes.clone()),
+        match &section.extent {
+            Extent::Lines(bytes) => self.planned(section.file).open_range_ahead(bytes.clone()),
             _ => file.open_ahead(&self.sources, self.options.follow_symlinks),
         }
     }
@@ -183,12 +193,12 @@ impl TextJob {
         self.stdin.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns the split of the item with this `key` in the part with the ordinal `part`.
-    fn split_of(&self, part: usize, key: &str) -> u16 {
+    /// Returns the split of the item with this `key` in the section with the ordinal `section`.
+    fn split_of(&self, section: usize, key: &str) -> u16 {
         let output = &self.options.output;
         match &output.split {
             Some(spec) => spec.split_of(key, output.seed) as u16,
-            None => self.file_splits[self.parts[part].file],
+            None => self.file_splits[self.sections[section].file],
         }
     }
 }

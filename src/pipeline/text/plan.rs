@@ -1,4 +1,4 @@
-//! The files of the sources, and their division into parts and units.
+//! The files of the sources, and their division into sections and units.
 
 use std::ops::Range;
 use std::path::Path;
@@ -27,11 +27,11 @@ use crate::source::warning::Warning;
 use crate::source::zip::is_zip;
 use crate::source::{PlannedFile, braces, globs};
 
-/// Source bytes of the pieces that `--shuffle` reorders.
-const SHUFFLE_PIECE_BYTES: u64 = 8 << 20;
-/// Maximum number of files, or pieces of divided files, per unit.
-pub(super) const UNIT_PIECES: usize = 65_536;
-/// Decorrelates the order of pieces from the split hash, which has the same seed.
+/// Source bytes of the sections that `--shuffle` reorders.
+const SHUFFLE_SECTION_BYTES: u64 = 8 << 20;
+/// Maximum number of files, or sections of divided files, per unit; stored as `unit_pieces`.
+pub(super) const UNIT_SECTIONS: usize = 65_536;
+/// Decorrelates the order of sections from the split hash, which has the same seed.
 const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4532;
 /// Estimated bytes of text per compressed byte, used to group files into units.
 const COMPRESSION_RATIO: u64 = 4;
@@ -46,18 +46,18 @@ pub(super) struct TextFile {
     pub(super) columns: Option<TextColumns>,
 }
 
-/// A part of a file.
+/// A section of a file: all of it, or adjacent lines or row groups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FilePart {
+pub(super) struct FileSection {
     pub(super) file: usize,
     pub(super) extent: Extent,
     /// Estimated bytes of text.
     pub(super) weight: u64,
-    /// Bytes of the file attributed to the part.
+    /// Bytes of the file attributed to the section.
     pub(super) source_bytes: u64,
 }
 
-/// The extent of a part in its file.
+/// The extent of a section in its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Extent {
     Whole,
@@ -77,7 +77,7 @@ impl Extent {
     }
 }
 
-/// The files of the sources, divided into parts and units.
+/// The files of the sources, divided into sections and units.
 pub(super) struct PlannedText {
     /// Sources after expansion of patterns and ranges.
     pub(super) sources: Vec<SourceSpec>,
@@ -92,8 +92,8 @@ pub(super) struct PlannedText {
     /// Kept fields.
     pub(super) fields: Vec<Field>,
     /// In record order.
-    pub(super) parts: Vec<FilePart>,
-    /// Each unit is a range of `parts`.
+    pub(super) sections: Vec<FileSection>,
+    /// Each unit is a range of `sections`.
     pub(super) units: Vec<Range<usize>>,
 }
 
@@ -103,8 +103,8 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
     crate::pipeline::check_origins(files[..].into(), &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
-    let part_bytes = if shuffle { unit_bytes.min(SHUFFLE_PIECE_BYTES) } else { unit_bytes };
-    let mut examiner = FileExaminer { options, part_bytes, types: &mut types, parts: Vec::new() };
+    let section_bytes = if shuffle { unit_bytes.min(SHUFFLE_SECTION_BYTES) } else { unit_bytes };
+    let mut examiner = FileExaminer { options, section_bytes, types: &mut types, sections: Vec::new() };
     let mut details = Vec::new();
     let mut defects = defects.into_iter();
     for (ordinal, file) in files.iter().enumerate() {
@@ -118,18 +118,18 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
         return Err(Error::usage(what)
             .help("leave out `documents`: jsonl has one document per line, and a table one per row"));
     }
-    let mut parts = examiner.parts;
+    let mut sections = examiner.sections;
     if shuffle {
         let seed = options.output.seed ^ SHUFFLE_SALT;
-        parts.sort_by_cached_key(|p| {
-            let name = format!("{}#{}", files[p.file].origin, p.extent.start());
+        sections.sort_by_cached_key(|section| {
+            let name = format!("{}#{}", files[section.file].origin, section.extent.start());
             (xxh3_64_with_seed(name.as_bytes(), seed), name)
         });
     }
     let kept = options.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
-    let units = group(&parts, unit_bytes);
-    Ok(PlannedText { units, sources, files, details, skipped, unusable, warnings, fields, parts })
+    let units = group(&sections, unit_bytes);
+    Ok(PlannedText { units, sources, files, details, skipped, unusable, warnings, fields, sections })
 }
 
 /// The files of the sources, before they are divided.
@@ -225,13 +225,13 @@ fn kind_of(options: &TextOptions, named: bool, path: &Path) -> Option<FileKind> 
     options.input_format.filter(|_| named).or_else(|| of_name(&name))
 }
 
-/// Examiner of files, which divides them into parts.
+/// Examiner of files, which divides them into sections.
 struct FileExaminer<'a> {
     options: &'a TextOptions,
-    part_bytes: u64,
+    section_bytes: u64,
     /// Types of the kept fields, as far as they are known.
     types: &'a mut [Option<FieldType>],
-    parts: Vec<FilePart>,
+    sections: Vec<FileSection>,
 }
 
 impl FileExaminer<'_> {
@@ -253,7 +253,7 @@ impl FileExaminer<'_> {
         }
         let kind = kind.unwrap_or(FileKind { format: Format::Text, compression: None });
         let mut detail = TextFile { kind, defect, columns: None };
-        let from = self.parts.len();
+        let from = self.sections.len();
         if detail.defect.is_none() && self.options.input != TextInput::Stdin {
             let planned = file.planned(sources, self.options.follow_symlinks);
             let opened = match kind.format {
@@ -282,9 +282,9 @@ impl FileExaminer<'_> {
                 return Ok(detail);
             }
         }
-        if self.parts.len() == from && (kind.format != Format::Parquet || detail.defect.is_some()) {
+        if self.sections.len() == from && (kind.format != Format::Parquet || detail.defect.is_some()) {
             let weight = file.bytes.saturating_mul(kind.compression.map_or(1, |_| COMPRESSION_RATIO));
-            self.parts.push(FilePart {
+            self.sections.push(FileSection {
                 file: ordinal,
                 extent: Extent::Whole,
                 weight,
@@ -307,10 +307,10 @@ impl FileExaminer<'_> {
     fn divide_lines(&mut self, file: usize, file_bytes: u64) {
         let mut start = 0;
         while start < file_bytes {
-            let end = (start + self.part_bytes).min(file_bytes);
+            let end = (start + self.section_bytes).min(file_bytes);
             let bytes = end - start;
             let extent = Extent::Lines(start..end);
-            self.parts.push(FilePart { file, extent, weight: bytes, source_bytes: bytes });
+            self.sections.push(FileSection { file, extent, weight: bytes, source_bytes: bytes });
             start = end;
         }
     }
@@ -324,11 +324,11 @@ impl FileExaminer<'_> {
         for end in 1..=groups.len() {
             bytes = bytes.saturating_add(groups[end - 1].1);
             let next = groups.get(end).map_or(u64::MAX, |group| group.1);
-            if bytes.saturating_add(next) > self.part_bytes {
+            if bytes.saturating_add(next) > self.section_bytes {
                 let share = |group: usize| u128::from(file.bytes) * group as u128 / groups.len() as u128;
                 let source_bytes = (share(end) - share(start)) as u64;
                 let extent = Extent::Groups(start..end);
-                self.parts.push(FilePart { file: ordinal, extent, weight: bytes, source_bytes });
+                self.sections.push(FileSection { file: ordinal, extent, weight: bytes, source_bytes });
                 (start, bytes) = (end, 0);
             }
         }
@@ -372,19 +372,19 @@ pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Res
     .help("a field has one type: leave its type out of `keep_fields`, or convert the files separately"))
 }
 
-/// Groups adjacent parts into units.
-fn group(parts: &[FilePart], max_bytes: u64) -> Vec<Range<usize>> {
+/// Groups adjacent sections into units.
+fn group(sections: &[FileSection], max_bytes: u64) -> Vec<Range<usize>> {
     let mut units = Vec::new();
     let (mut start, mut bytes) = (0, 0u64);
-    for (i, part) in parts.iter().enumerate() {
-        if i > start && (bytes.saturating_add(part.weight) > max_bytes || i - start == UNIT_PIECES) {
+    for (i, section) in sections.iter().enumerate() {
+        if i > start && (bytes.saturating_add(section.weight) > max_bytes || i - start == UNIT_SECTIONS) {
             units.push(start..i);
             (start, bytes) = (i, 0);
         }
-        bytes = bytes.saturating_add(part.weight);
+        bytes = bytes.saturating_add(section.weight);
     }
-    if start < parts.len() {
-        units.push(start..parts.len());
+    if start < sections.len() {
+        units.push(start..sections.len());
     }
     units
 }

@@ -1,14 +1,14 @@
 //! Tasks of a conversion of text.
 
 use super::duplicates_file::Duplicates;
-use super::part_reader::TaskInput;
+use super::section_reader::TaskInput;
 
 /// A task of a conversion of text.
 pub(in crate::pipeline) struct TextTask {
-    /// Ordinal of the part.
-    pub(super) part: usize,
+    /// Ordinal of the section.
+    pub(super) section: usize,
     pub(super) input: TaskInput,
-    /// Start of a compressed member, as in [`PartPiece`](super::part_reader::PartPiece).
+    /// Start of a compressed member, as in [`TaskBlock`](super::section_reader::TaskBlock).
     pub(super) member: Option<u64>,
     /// Bytes of the file attributed to the task.
     pub(super) source_bytes: u64,
