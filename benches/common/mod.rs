@@ -55,7 +55,7 @@ pub fn run_options(out: &Path, threads: usize) -> RunOptions {
 
 pub fn images_job(path: &Path, image: ImageOptions, format: Format) -> ImagesJob {
     let job = ImagesJob::plan(ImagesOptions {
-        naming: dsconvert::pipeline::Naming::Walk,
+        input: dsconvert::pipeline::ImageInput::Walk,
         dedup: None,
         sources: source(path),
         follow_symlinks: false,

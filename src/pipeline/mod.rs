@@ -57,7 +57,7 @@ pub use converted_units::ConvertedUnits;
 pub use dedup::Dedup;
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use events::{Event, EventLevel};
-pub use images::{ImageField, ImageFields, ImagesJob, ImagesOptions, Naming};
+pub use images::{ImageField, ImageFields, ImageInput, ImagesJob, ImagesOptions};
 pub use parts::{PartReport, merge, run_units};
 pub use plan::PlanSummary;
 pub use predict::Prediction;

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::find_archives::with_archives;
 use super::find_tables::{FoundTables, find_tables};
 use super::image_fields::ImageField;
-use super::options::{ImagesOptions, Naming};
+use super::options::{ImageInput, ImagesOptions};
 use super::tar_fields::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
@@ -162,14 +162,14 @@ fn parent(file: &SourceFile) -> &str {
 
 /// Finds the images in the sources.
 pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
-    match &options.naming {
-        Naming::Walk | Naming::WalkOnly => walk(options),
-        Naming::FilesFrom(from) => {
+    match &options.input {
+        ImageInput::Walk | ImageInput::WalkOnly => walk(options),
+        ImageInput::FilesFrom(from) => {
             let (files, details) = from.list(one_folder(&options.sources)?, options.follow_symlinks)?;
             let files = files.into_iter().collect();
             Ok(FoundImages { files, details, ..FoundImages::default() })
         }
-        Naming::Metadata(table) => {
+        ImageInput::Metadata(table) => {
             let source = one_folder(&options.sources)?;
             let found = table.list(
                 source,
@@ -199,7 +199,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         crate::pipeline::check_origins((&listing.files).into(), sources)?;
     }
     let mut tables: Vec<SourceFile> = listing.files.iter().filter(is_metadata_file).collect();
-    if options.naming == Naming::WalkOnly {
+    if options.input == ImageInput::WalkOnly {
         tables.clear();
     } else if tars || in_archives || image_tables.is_some() {
         let skipped = |table: SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
@@ -330,15 +330,15 @@ pub(super) fn describe(
         described["list_fields"] = json!(options.list_fields);
     }
     let content = content.map(|hash| format!("xxh3-128:{hash:032x}"));
-    match &options.naming {
-        Naming::Walk | Naming::WalkOnly => {
+    match &options.input {
+        ImageInput::Walk | ImageInput::WalkOnly => {
             if content.is_some() {
                 described["metadata"] = json!({ "beside_images": true, "content": content });
             }
         }
         // The list itself is in the plan, file by file.
-        Naming::FilesFrom(_) => described["files_from"] = json!(true),
-        Naming::Metadata(table) => {
+        ImageInput::FilesFrom(_) => described["files_from"] = json!(true),
+        ImageInput::Metadata(table) => {
             let keep = table
                 .keep
                 .as_ref()

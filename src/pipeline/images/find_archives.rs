@@ -1,7 +1,7 @@
 //! Archives of image folders among the sources.
 
 use super::image_fields::{ImageField, ImageFields, InspectedTar, inspect_tar};
-use super::options::{ImagesOptions, Naming};
+use super::options::{ImageInput, ImagesOptions};
 use crate::error::{Error, Result};
 use crate::schema::Kind;
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing, is_image_name};
@@ -37,7 +37,7 @@ pub(super) fn with_archives(
     }
     let expanded = expanded.unwrap_or_else(|| ExpandedListing::unchanged(listing));
     let ExpandedListing { listing, tables, left_out } = expanded;
-    if options.naming != Naming::WalkOnly {
+    if options.input != ImageInput::WalkOnly {
         warnings.extend(tables.into_iter().map(|path| Warning::MetadataSkipped { path }));
     }
     warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }));

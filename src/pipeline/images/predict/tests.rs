@@ -4,7 +4,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{ImageFields, ImagesOptions, Naming, Report};
+use crate::pipeline::{ImageFields, ImageInput, ImagesOptions, Report};
 use crate::sample::RejectCode;
 use crate::source::layout::Layout;
 use crate::transform::image::ImageOptions;
@@ -42,7 +42,7 @@ fn pack(dir: &Path, tar: &Path) {
 fn job(source: &Path, output: OutputOptions) -> ImagesJob {
     ImagesJob::plan(ImagesOptions {
         sources: vec![SourceSpec { label: "in".to_owned(), path: source.to_owned() }],
-        naming: Naming::Walk,
+        input: ImageInput::Walk,
         follow_symlinks: false,
         layout: Layout::Auto,
         classes: None,
