@@ -19,7 +19,7 @@ use super::task::{FilesTask, ImageTask};
 use crate::error::Result;
 use crate::options::RunOptions;
 use crate::panics::contained;
-use crate::pipeline::conversion::{Conversion, Converting, Feed};
+use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::dedup::{DuplicateCandidate, duplicates};
 use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::pipeline::outcome::{Outcome, Outcomes};
@@ -92,7 +92,7 @@ impl Conversion for ImageConversion<'_> {
         Stages::new(&self.job.options.output, work)
     }
 
-    fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<ImageTask> + '_>> {
+    fn open(&self, unit: u32, _engine: EngineUse) -> Result<Box<dyn Feed<ImageTask> + '_>> {
         feed(self.job, self.job.units[unit as usize].clone())
     }
 

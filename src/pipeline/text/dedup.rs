@@ -20,7 +20,7 @@ use super::items::{ItemSink, SourceDocument};
 use super::position::DocumentPosition;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
-use crate::pipeline::conversion::{Converting, Feed};
+use crate::pipeline::conversion::{Converting, EngineUse, Feed};
 use crate::pipeline::dedup::{FILE_NAME, is_stored, store};
 use crate::pipeline::memory;
 use crate::pipeline::outcome::Outcomes;
@@ -46,7 +46,7 @@ pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -
     let next = AtomicUsize::new(0);
     let hash_units = || -> Result<()> {
         while let Some(sections) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut feed = SectionFeed::new(job, sections.clone(), false, None);
+            let mut feed = SectionFeed::new(job, sections.clone(), EngineUse::Selected, None);
             while let Some((task, _)) = feed.next()? {
                 stop.check()?;
                 let mut hashes = TextHashes { job, rows: Vec::new() };

@@ -9,7 +9,7 @@ use super::section_reader::{self, SectionReader, TaskBlock};
 use super::task::TextTask;
 use crate::error::Result;
 use crate::options::is_remote;
-use crate::pipeline::conversion::Feed;
+use crate::pipeline::conversion::{EngineUse, Feed};
 use crate::source::opened::OpenedFile;
 
 /// Limits on the files in object storage that are opened in advance: their number, and the bytes that they may hold.
@@ -23,7 +23,7 @@ pub(super) struct SectionFeed<'a> {
     /// Opened files of the next `sections`, with the bytes that they may hold.
     ahead: VecDeque<(Option<OpenedFile>, u64)>,
     open: Option<(usize, SectionReader<'a>)>,
-    careful: bool,
+    engine: EngineUse,
     is_first: bool,
     duplicates: Option<DuplicatesReader>,
     is_remote: bool,
@@ -33,11 +33,11 @@ impl<'a> SectionFeed<'a> {
     pub(super) fn new(
         job: &'a TextJob,
         sections: std::ops::Range<usize>,
-        careful: bool,
+        engine: EngineUse,
         duplicates: Option<DuplicatesReader>,
     ) -> Self {
         let (ahead, is_remote) = (VecDeque::new(), is_remote(&job.sources));
-        Self { job, sections, ahead, open: None, careful, is_first: true, duplicates, is_remote }
+        Self { job, sections, ahead, open: None, engine, is_first: true, duplicates, is_remote }
     }
 
     fn next_block(&mut self) -> Result<Option<(usize, TaskBlock)>> {
@@ -92,7 +92,7 @@ impl Feed<TextTask> for SectionFeed<'_> {
             input: block.input,
             member: block.member,
             source_bytes: block.source_bytes,
-            careful: self.careful,
+            engine: self.engine,
             is_first: std::mem::take(&mut self.is_first),
             duplicates,
         };

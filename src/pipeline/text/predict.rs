@@ -19,6 +19,7 @@ use super::section_reader::{SectionReader, TaskBlock, TaskInput};
 use super::task::TextTask;
 use crate::error::{Error, Result};
 use crate::options::RunOptions;
+use crate::pipeline::conversion::EngineUse;
 use crate::pipeline::estimate::Estimate;
 use crate::pipeline::predict::{
     Prediction, SampleRun, SampleTask, Stratum, check_sample, shards_of, total_length,
@@ -290,7 +291,7 @@ fn task(section: usize, block: TaskBlock) -> TextTask {
         input: block.input,
         member: block.member,
         source_bytes: block.source_bytes,
-        careful: false,
+        engine: EngineUse::Selected,
         is_first: false,
         duplicates: Duplicates::default(),
     }

@@ -2,6 +2,7 @@
 
 use super::duplicates_file::Duplicates;
 use super::section_reader::TaskInput;
+use crate::pipeline::conversion::EngineUse;
 
 /// A task of a conversion of text.
 pub(in crate::pipeline) struct TextTask {
@@ -12,7 +13,7 @@ pub(in crate::pipeline) struct TextTask {
     pub(super) member: Option<u64>,
     /// Bytes of the file attributed to the task.
     pub(super) source_bytes: u64,
-    pub(super) careful: bool,
+    pub(super) engine: EngineUse,
     /// Whether it is the first task of its unit.
     pub(super) is_first: bool,
     /// The duplicates among its documents, with `--dedup`.
