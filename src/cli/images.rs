@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec, check_local};
 use crate::pipeline::{Dedup, ImageFields, ImageInput, ImagesJob, ImagesOptions};
 use crate::source::files_from::FilesFrom;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
 use crate::source::{read_file, without_bom};
 use crate::transform::image::{Animated, Color, DEFAULT_MAX_PIXELS, Filter, Icc, ImageOptions};
@@ -93,8 +93,8 @@ struct LabelArgs {
     ///
     /// auto: folders with names of splits are splits, others are classes; labels: the first level is the class; splits: the
     /// first level is the split, the second the class; flat: folders have no meaning.
-    #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
-    layout: Layout,
+    #[arg(long, value_name = "LAYOUT", value_parser = choice::<FolderLayout>(), default_value = "auto")]
+    layout: FolderLayout,
 
     /// File with one class name per line, in label order [default: sorted folder names]
     #[arg(long, value_name = "FILE")]

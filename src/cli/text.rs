@@ -12,7 +12,7 @@ use crate::packing::Packing;
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
 use crate::reader::batch::{BatchOptions, BatchSize};
 use crate::source::files_from::FilesFrom;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::parse_keep;
 use crate::storage::stat;
 use crate::tokenizer_files;
@@ -87,8 +87,8 @@ struct InputArgs {
     /// auto: sources, folders and files with names of splits are splits; splits: the same, but files outside of splits are
     /// errors, and if there is no such name, the first folder level is the split; flat: names have no meaning; labels is refused,
     /// because text has no classes.
-    #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
-    layout: Layout,
+    #[arg(long, value_name = "LAYOUT", value_parser = choice::<FolderLayout>(), default_value = "auto")]
+    layout: FolderLayout,
 }
 
 #[derive(Debug, clap::Args)]

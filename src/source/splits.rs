@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::archive;
 use super::file_list::ChosenFiles;
-use super::layout::Layout;
+use super::layout::FolderLayout;
 use super::portable_name;
 use super::source_file::SourceFile;
 use super::split_by::SplitBy;
@@ -41,7 +41,7 @@ pub struct Splits {
 
 /// The names in which splits are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Names {
+pub enum SplitNames {
     /// Labels of sources and first-level folders.
     Folders,
     /// Also words in the names of folders and files.
@@ -60,10 +60,14 @@ impl Splits {
     ///
     /// # Errors
     ///
-    /// Returns an error if a file names no split although [`Layout::Splits`] is given, or if a folder must be a split
-    /// and its name is not valid for one.
-    pub fn find(files: &ChosenFiles<'_>, layout: Layout, names: Names) -> Result<(Self, Vec<Warning>)> {
-        if matches!(layout, Layout::Flat | Layout::Labels) {
+    /// Returns an error if a file names no split although [`FolderLayout::Splits`] is given, or if a folder must be a
+    /// split and its name is not valid for one.
+    pub fn find(
+        files: &ChosenFiles<'_>,
+        layout: FolderLayout,
+        names: SplitNames,
+    ) -> Result<(Self, Vec<Warning>)> {
+        if matches!(layout, FolderLayout::Flat | FolderLayout::Labels) {
             return Ok((Self::none(), Vec::new()));
         }
         let mut warnings = Vec::new();
@@ -76,7 +80,7 @@ impl Splits {
         }
         let of_labels: Vec<Option<&str>> = labels.iter().map(|l| split_named(l)).collect();
         let found = Self {
-            words: names == Names::Words,
+            words: names == SplitNames::Words,
             default: match of_labels[..] {
                 [Some(split)] => split.to_owned(),
                 _ => DEFAULT_SPLIT.to_owned(),
@@ -85,7 +89,7 @@ impl Splits {
         };
         let by = found.decide(files, labels.len(), &of_labels);
         let mut found = Self { by, ..found };
-        if by == SplitBy::Nothing && layout == Layout::Splits {
+        if by == SplitBy::Nothing && layout == FolderLayout::Splits {
             found.by = SplitBy::Folder;
         }
         let mut named = BTreeSet::new();
@@ -104,7 +108,7 @@ impl Splits {
         if found.by != SplitBy::Nothing
             && let Some(example) = &example
         {
-            if layout == Layout::Splits {
+            if layout == FolderLayout::Splits {
                 return Err(Error::usage(format!("{example:?} is not in a split folder"))
                     .help("move it into train, validation or test, or use another layout"));
             }
@@ -125,7 +129,7 @@ impl Splits {
                     .help("rename the folder, or use another `layout`")
             })?;
         }
-        if layout == Layout::Auto {
+        if layout == FolderLayout::Auto {
             found.warn(files, &labels, &of_labels, &mut warnings);
         }
         Ok((found, warnings))
@@ -359,15 +363,15 @@ mod tests {
             .collect()
     }
 
-    fn found(paths: &[&str], layout: Layout) -> Result<(SplitBy, Vec<String>, Vec<Warning>)> {
+    fn found(paths: &[&str], layout: FolderLayout) -> Result<(SplitBy, Vec<String>, Vec<Warning>)> {
         let files = files(paths);
-        let (splits, warnings) = Splits::find(&ChosenFiles::all(&files[..]), layout, Names::Words)?;
+        let (splits, warnings) = Splits::find(&ChosenFiles::all(&files[..]), layout, SplitNames::Words)?;
         let of = files.iter().map(|f| splits.names[splits.of(f)].clone()).collect();
         Ok((splits.by, of, warnings))
     }
 
     fn auto(paths: &[&str]) -> (SplitBy, Vec<String>, Vec<Warning>) {
-        found(paths, Layout::Auto).unwrap()
+        found(paths, FolderLayout::Auto).unwrap()
     }
 
     #[test]
@@ -421,11 +425,14 @@ mod tests {
     #[test]
     fn an_explicit_layout_is_followed() {
         let all = ["s|train/a.txt", "s|test/b.txt"];
-        assert_eq!(found(&all, Layout::Flat).unwrap().1, ["train", "train"]);
-        assert_eq!(found(&["s|fold1/a.txt", "s|fold2/b.txt"], Layout::Splits).unwrap().1, ["fold1", "fold2"]);
-        let error = found(&["s|fold1/a.txt", "s|b.txt"], Layout::Splits).unwrap_err();
+        assert_eq!(found(&all, FolderLayout::Flat).unwrap().1, ["train", "train"]);
+        assert_eq!(
+            found(&["s|fold1/a.txt", "s|fold2/b.txt"], FolderLayout::Splits).unwrap().1,
+            ["fold1", "fold2"]
+        );
+        let error = found(&["s|fold1/a.txt", "s|b.txt"], FolderLayout::Splits).unwrap_err();
         assert!(error.to_string().contains("s/b.txt"));
-        let error = found(&["s|my stuff/a.txt"], Layout::Splits).unwrap_err();
+        let error = found(&["s|my stuff/a.txt"], FolderLayout::Splits).unwrap_err();
         assert!(error.to_string().contains("my stuff"));
     }
 }

@@ -21,13 +21,13 @@ use crate::source::file_list::{ChosenFiles, FileList};
 use crate::source::found_files::Listing;
 use crate::source::image_table::is_parquet;
 use crate::source::labels::Folders;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::listing::Detail;
 use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::split_by::SplitBy;
-use crate::source::splits::Names;
+use crate::source::splits::SplitNames;
 use crate::source::walk::list;
 use crate::source::warning::Warning;
 use crate::transform::image::has_image_extension;
@@ -75,10 +75,11 @@ impl FoundImages {
         let is_table = |f: &SourceFile| self.image_tables && is_parquet(&f.origin);
         let images = placed.also(|f| !(self.walked && (f.is_tar(&options.sources) || is_table(f))));
         // A split in the name of a single image may be a coincidence, but a tar file is named for its content.
-        let names = if images.is_empty() && !placed.is_empty() { Names::Words } else { Names::Folders };
+        let names =
+            if images.is_empty() && !placed.is_empty() { SplitNames::Words } else { SplitNames::Folders };
         let mut folders = Folders::of(&placed, layout, names)?;
         if self.class_names.is_some() {
-            if layout == Layout::Labels {
+            if layout == FolderLayout::Labels {
                 let error =
                     Error::usage("the metadata has labels, but `layout labels` takes labels from folders");
                 if self.image_tables {
@@ -89,7 +90,7 @@ impl FoundImages {
                     false => error.help("leave out `layout`, or rename the column \"label\""),
                 });
             }
-        } else if !self.metadata_by_walk || options.classes.is_some() || layout != Layout::Auto {
+        } else if !self.metadata_by_walk || options.classes.is_some() || layout != FolderLayout::Auto {
             folders = folders.with_classes(&images, layout, options.classes.clone())?;
         } else {
             let would_be = folders.clone().with_classes(&images, layout, None)?.class_names;
@@ -212,7 +213,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         let (files, skipped) = (listing.files, listing.skipped);
         // Without folders that could be classes, `--classes` names the classes of samples.
         let is_labeled = tars
-            && options.layout != Layout::Labels
+            && options.layout != FolderLayout::Labels
             && images_among(&files, options, false).iter().all(|f| f.is_tar(sources));
         let class_names = options.classes.clone().filter(|_| is_labeled);
         let mut fields = if tars { tar_fields(class_names.is_some()) } else { Vec::new() };

@@ -7,7 +7,7 @@ use crate::schema::Kind;
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing, is_image_name};
 use crate::source::file_list::FileList;
 use crate::source::found_files::Listing;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::source_file::SourceFile;
 use crate::source::tar::first_nested;
 use crate::source::warning::Warning;
@@ -84,10 +84,10 @@ impl TarFiles {
     ) -> Result<bool> {
         let sources = &options.sources;
         // With images outside tar files, labels come from their folders.
-        let needs_labels = options.layout == Layout::Labels
+        let needs_labels = options.layout == FolderLayout::Labels
             && self.has_bare_images
             && !files.iter().any(|file| has_image_extension(&file.origin));
-        if options.layout == Layout::Flat || !(self.folder.is_some() || needs_labels) {
+        if options.layout == FolderLayout::Flat || !(self.folder.is_some() || needs_labels) {
             return Ok(false);
         }
         let is_compressed = |file: &SourceFile| {

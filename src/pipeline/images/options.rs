@@ -6,7 +6,7 @@ use super::image_fields::ImageFields;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::dedup::Dedup;
 use crate::source::files_from::FilesFrom;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::MetadataFile;
 use crate::transform::image::ImageOptions;
 
@@ -20,7 +20,7 @@ pub struct ImagesOptions {
     /// Whether symbolic links are followed.
     pub follow_symlinks: bool,
     /// Meaning of the folders.
-    pub layout: Layout,
+    pub layout: FolderLayout,
     /// Class names in label order, instead of the sorted folder names.
     pub classes: Option<Vec<String>>,
     /// Columns of tables whose values become lists: all rows that name the same image form one record.

@@ -20,7 +20,7 @@ use crate::source::lines::LinePiece;
 use crate::source::opened::OpenedFile;
 use crate::source::table::delimited::unclosed_quote;
 use crate::source::text::cut::{Rule, lines};
-use crate::source::text::kind::{Documents, Format};
+use crate::source::text::kind::{Documents, TextFormat};
 use crate::source::without_bom;
 
 /// A document of a source, before its text is processed.
@@ -80,7 +80,9 @@ impl TextJob {
             TaskInput::Lines(LinePiece::Lines { offset, bytes }) => {
                 out.add_content(&bytes);
                 match self.detail_of(section).kind.format {
-                    Format::JsonLines | Format::Json => self.json_lines(section, offset, &bytes, sink, out),
+                    TextFormat::JsonLines | TextFormat::Json => {
+                        self.json_lines(section, offset, &bytes, sink, out)
+                    }
                     _ => self.texts(section, offset, &bytes, sink, out),
                 }
             }
@@ -126,8 +128,8 @@ impl TextJob {
 
     /// Returns the mark of the document at `offset` in a text file.
     fn mark(&self, section: usize, offset: u64) -> Option<u64> {
-        let is_whole =
-            self.detail_of(section).kind.format == Format::Text && self.options.documents == Documents::File;
+        let is_whole = self.detail_of(section).kind.format == TextFormat::Text
+            && self.options.documents == Documents::File;
         (!is_whole).then_some(offset)
     }
 
@@ -195,7 +197,7 @@ impl TextJob {
         out: &mut Outcomes,
     ) -> Converting {
         // An empty array, or a comma after the last element, leaves a line that is not an element.
-        let is_array = self.detail_of(section).kind.format == Format::Json;
+        let is_array = self.detail_of(section).kind.format == TextFormat::Json;
         for (at, line) in lines(bytes).filter(|(_, line)| !(is_array && line.trim_ascii().is_empty())) {
             let start = offset + at as u64;
             let position = DocumentPosition { section, mark: Some(start) };

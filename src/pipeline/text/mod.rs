@@ -47,10 +47,10 @@ use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::split_by::SplitBy;
-use crate::source::splits::{Names, Splits};
+use crate::source::splits::{SplitNames, Splits};
 use crate::source::stream::Stream;
 use crate::source::text::cut::Rule;
-use crate::source::text::kind::{Documents, Format};
+use crate::source::text::kind::{Documents, TextFormat};
 use crate::source::warning::Warning;
 use crate::transform::text::id_width;
 
@@ -104,7 +104,7 @@ impl TextJob {
         options.check()?;
         let found = plan::find(&options, unit_bytes(&options.output))?;
         let all = ChosenFiles::all(&found.files[..]);
-        let (given, mut warnings) = Splits::find(&all, options.layout, Names::Words)?;
+        let (given, mut warnings) = Splits::find(&all, options.layout, SplitNames::Words)?;
         let (splits, split_by, file_splits) = match &options.output.split {
             Some(_) if given.are_given() => return Err(splits_twice(&given, "flat")),
             Some(spec) => {
@@ -157,7 +157,7 @@ impl TextJob {
 
     /// Returns whether the whole file is one document.
     fn is_document(&self, file: &TextFile) -> bool {
-        file.kind.format == Format::Text && self.options.documents == Documents::File
+        file.kind.format == TextFormat::Text && self.options.documents == Documents::File
     }
 
     /// Returns the file with this ordinal, as planned.
@@ -179,7 +179,7 @@ impl TextJob {
     fn open_ahead(&self, section: &FileSection) -> Option<OpenedFile> {
         let (file, detail) = (&self.files[section.file], &self.details[section.file]);
         let is_too_long = self.is_document(detail) && file.bytes > self.options.max_document_bytes;
-        if detail.defect.is_some() || detail.kind.format == Format::Parquet || is_too_long {
+        if detail.defect.is_some() || detail.kind.format == TextFormat::Parquet || is_too_long {
             return None;
         }
         match &section.extent {

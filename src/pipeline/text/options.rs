@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec, check_sources};
 use crate::packing::Packing;
 use crate::source::files_from::FilesFrom;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::Keep;
-use crate::source::text::kind::{Documents, FileKind, Format};
+use crate::source::text::kind::{Documents, FileKind, TextFormat};
 use crate::transform::text::{Normalize, Tokenizer};
 
 /// Default of `--max-document-bytes`.
@@ -33,7 +33,7 @@ pub struct TextOptions {
     /// Whether symbolic links are followed.
     pub follow_symlinks: bool,
     /// Whether the names of sources, folders and files determine splits.
-    pub layout: Layout,
+    pub layout: FolderLayout,
     /// How plain text is divided into documents.
     pub documents: Documents,
     /// The tokenizer.
@@ -199,7 +199,7 @@ impl TextOptions {
             input: TextInput::Walk,
             input_format: None,
             follow_symlinks: false,
-            layout: Layout::Auto,
+            layout: FolderLayout::Auto,
             documents: Documents::File,
             tokenizer,
             text_field: DEFAULT_TEXT_FIELD.to_owned(),
@@ -218,7 +218,7 @@ impl TextOptions {
     pub(super) fn check(&self) -> Result<()> {
         check_sources(&self.sources)?;
         self.shape.check()?;
-        if self.layout == Layout::Labels {
+        if self.layout == FolderLayout::Labels {
             return Err(Error::usage("`layout labels` is for images: text has no classes")
                 .help("use auto, splits or flat"));
         }
@@ -236,7 +236,7 @@ impl TextOptions {
                     )
                     .help("give it with `input_format`: jsonl, txt, csv.gz, …"));
                 }
-                Some(Format::Parquet) => {
+                Some(TextFormat::Parquet) => {
                     return Err(Error::usage(
                         "a Parquet file is read from its end, but standard input can only be read from its start",
                     )
@@ -281,7 +281,7 @@ impl TextOptions {
             TextInput::FilesFrom(_) => add("files_from", json!(true)),
             TextInput::Stdin => add("stdin", json!(true)),
         }
-        if self.layout != Layout::Auto {
+        if self.layout != FolderLayout::Auto {
             add("layout", json!(self.layout.to_string()));
         }
         if let Some(kind) = self.input_format {

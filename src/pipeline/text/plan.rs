@@ -21,7 +21,7 @@ use crate::source::stream::Stream;
 use crate::source::table::arrow::Batches;
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::columns::{TextColumns, WantedColumns};
-use crate::source::text::kind::{Documents, FileKind, Format};
+use crate::source::text::kind::{Documents, FileKind, TextFormat};
 use crate::source::walk::list;
 use crate::source::warning::Warning;
 use crate::source::zip::is_zip;
@@ -112,7 +112,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
         let detail = examiner.examine(ordinal, file, &sources, defects.next().flatten());
         details.push(detail.map_err(|e| if e.place().path.is_none() { e.at_path(path) } else { e })?);
     }
-    let is_text = |file: &TextFile| file.kind.format == Format::Text;
+    let is_text = |file: &TextFile| file.kind.format == TextFormat::Text;
     if options.documents != Documents::File && !details.is_empty() && !details.iter().any(is_text) {
         let what = "`documents` divides plain text, but no source is plain text";
         return Err(Error::usage(what)
@@ -251,18 +251,18 @@ impl FileExaminer<'_> {
         if kind.is_none() && defect.is_none() {
             defect = Some(Reject::new(RejectCode::UnknownType, "the name has no known text extension"));
         }
-        let kind = kind.unwrap_or(FileKind { format: Format::Text, compression: None });
+        let kind = kind.unwrap_or(FileKind { format: TextFormat::Text, compression: None });
         let mut detail = TextFile { kind, defect, columns: None };
         let from = self.sections.len();
         if detail.defect.is_none() && self.options.input != TextInput::Stdin {
             let planned = file.planned(sources, self.options.follow_symlinks);
             let opened = match kind.format {
-                Format::Parquet if file.member.is_some() => Err(Broken::Damaged(Reject::new(
+                TextFormat::Parquet if file.member.is_some() => Err(Broken::Damaged(Reject::new(
                     RejectCode::Unsupported,
                     "Parquet files in zip archives are not supported: unpack the archive",
                 ))),
-                Format::Parquet => self.divide_parquet(ordinal, &planned),
-                Format::Arrow => file
+                TextFormat::Parquet => self.divide_parquet(ordinal, &planned),
+                TextFormat::Arrow => file
                     .stream(sources, self.options.follow_symlinks, None, None)
                     .map_err(Broken::from)
                     .and_then(|stream| self.arrow_columns(stream)),
@@ -282,7 +282,7 @@ impl FileExaminer<'_> {
                 return Ok(detail);
             }
         }
-        if self.sections.len() == from && (kind.format != Format::Parquet || detail.defect.is_some()) {
+        if self.sections.len() == from && (kind.format != TextFormat::Parquet || detail.defect.is_some()) {
             let weight = file.bytes.saturating_mul(kind.compression.map_or(1, |_| COMPRESSION_RATIO));
             self.sections.push(FileSection {
                 file: ordinal,
@@ -298,8 +298,8 @@ impl FileExaminer<'_> {
     fn is_divisible(&self, kind: FileKind) -> bool {
         kind.compression.is_none()
             && match kind.format {
-                Format::JsonLines => true,
-                Format::Text => self.options.documents == Documents::Line,
+                TextFormat::JsonLines => true,
+                TextFormat::Text => self.options.documents == Documents::Line,
                 _ => false,
             }
     }

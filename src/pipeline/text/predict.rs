@@ -28,7 +28,7 @@ use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::source::broken::Broken;
 use crate::source::table::parquet::ParquetFile;
-use crate::source::text::kind::{FileKind, Format};
+use crate::source::text::kind::{FileKind, TextFormat};
 
 /// Bytes of a chunk in a line-based file. A chunk holds few documents, so that a sample has many chunks.
 const CHUNK_BYTES: u64 = 16 << 10;
@@ -133,7 +133,7 @@ impl TextJob {
     /// Returns the size of a section in its stratum: bytes of the file or, for Parquet, decoded bytes of the columns.
     fn size(&self, section: &FileSection) -> f64 {
         match self.details[section.file].kind.format {
-            Format::Parquet => section.weight as f64,
+            TextFormat::Parquet => section.weight as f64,
             _ => section.source_bytes as f64,
         }
     }

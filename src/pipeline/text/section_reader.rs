@@ -17,7 +17,7 @@ use crate::source::table::parquet::{Groups, ParquetFile};
 use crate::source::table::{NextRows, RowBatch};
 use crate::source::text::columns::TextColumns;
 use crate::source::text::cut::{DocumentCut, DocumentCutter, Rule};
-use crate::source::text::kind::{Documents, Format};
+use crate::source::text::kind::{Documents, TextFormat};
 use crate::source::text::rows::{self, TableHeader};
 
 /// Source bytes per task.
@@ -211,13 +211,15 @@ impl<'a> SectionReader<'a> {
             return Ok(Self::Lines(LineReader::over(opened, bytes.clone(), max_bytes)?));
         }
         match kind.format {
-            Format::Text if options.documents == Documents::File && kind.compression.is_none() && !stdin => {
+            TextFormat::Text
+                if options.documents == Documents::File && kind.compression.is_none() && !stdin =>
+            {
                 let held = file.bytes.min(max_bytes).saturating_mul(BYTES_HELD_PER_BYTE);
                 once(TaskInput::File(opened), file.bytes, held)
             }
-            Format::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
-            Format::JsonLines | Format::Json => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
-            Format::Delimited(dialect) => {
+            TextFormat::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
+            TextFormat::JsonLines | TextFormat::Json => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
+            TextFormat::Delimited(dialect) => {
                 let wanted = rows::RequestedColumns {
                     text: &options.text_field,
                     key: options.key_field.as_deref(),
@@ -227,7 +229,7 @@ impl<'a> SectionReader<'a> {
                 let table = DelimitedTable { cutter, dialect, wanted, header: None, ended: false };
                 Ok(Self::Rows { table, read: 0 })
             }
-            Format::Parquet => {
+            TextFormat::Parquet => {
                 let table = ParquetFile::open(&planned)?;
                 let (Extent::Groups(groups), Some(columns)) = (section.extent.clone(), &detail.columns)
                 else {
@@ -237,7 +239,7 @@ impl<'a> SectionReader<'a> {
                 let groups = Groups::new(table, roots, groups, max_bytes).limited_by("max_document_bytes");
                 Ok(Self::batches(BatchSource::Parquet(groups, section.source_bytes), columns))
             }
-            Format::Arrow => {
+            TextFormat::Arrow => {
                 let mut batches = Batches::open(stream()?)?;
                 let found = wanted_columns(options).columns(batches.schema());
                 let (columns, types) = found?;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
 use crate::schema::{Field, Kind, Schema};
 use crate::source::file_list::SourceFiles;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::Keep;
 use crate::source::source_file::SourceFile;
 use crate::source::split_by::SplitBy;
@@ -27,7 +27,7 @@ struct StoredText<'a> {
     input: TextInput,
     input_format: Option<FileKind>,
     follow_symlinks: bool,
-    layout: Layout,
+    layout: FolderLayout,
     documents: Documents,
     tokenizer: Cow<'a, TokenizerOptions>,
     text_field: Cow<'a, str>,

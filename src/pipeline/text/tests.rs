@@ -4,7 +4,7 @@ use super::*;
 use crate::options::{DEFAULT_MEMORY_BYTES, MaxRejects, OutputOptions};
 use crate::pipeline::{ImageFields, ImageInput, ImagesJob, ImagesOptions};
 use crate::source::files_from::FilesFrom;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::MetadataFile;
 use crate::transform::image::ImageOptions;
 use crate::transform::text::{Tokenizer, TokenizerOptions, Verify};
@@ -65,7 +65,7 @@ fn urls_are_refused_before_anything_is_created() {
             .map(drop)
     };
     let images = |sources, input| {
-        let (layout, image) = (Layout::Auto, ImageOptions::default());
+        let (layout, image) = (FolderLayout::Auto, ImageOptions::default());
         let output = OutputOptions::default();
         ImagesJob::plan(ImagesOptions {
             sources,

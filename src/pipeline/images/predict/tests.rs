@@ -6,7 +6,7 @@ use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::predict::testing::{self, run_options};
 use crate::pipeline::{ImageFields, ImageInput, ImagesOptions, Report};
 use crate::sample::RejectCode;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::transform::image::ImageOptions;
 use std::path::Path;
 
@@ -44,7 +44,7 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
         sources: vec![SourceSpec { label: "in".to_owned(), path: source.to_owned() }],
         input: ImageInput::Walk,
         follow_symlinks: false,
-        layout: Layout::Auto,
+        layout: FolderLayout::Auto,
         classes: None,
         list_fields: Vec::new(),
         image_fields: ImageFields::Auto,
