@@ -1,7 +1,7 @@
 //! Text corpora: documents in text files, JSON Lines files and tables.
 //!
 //! ```text
-//! sources ─▶ sections of files (plan) ─▶ tasks (section_reader, feed) ─▶ documents (items) ─▶ token ids, records (convert)
+//! sources ─▶ sections of files (plan) ─▶ tasks (section_reader, feed) ─▶ documents (items) ─▶ ids, records (convert)
 //! ```
 
 mod convert;
