@@ -81,7 +81,7 @@ use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable_path;
 use crate::source::file_list::SourceFiles;
-use crate::source::listing::ENCODED_NAMES;
+use crate::source::named_files::ENCODED_NAMES;
 use crate::source::source_file::SourceFile;
 pub use crate::source::split_by::SplitBy;
 use crate::source::splits::Splits;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::listing::{Detail, Resolver, check_named_once};
+use super::named_files::{Detail, Resolver, check_named_once};
 use super::open::{read_file, without_bom};
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};

@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::found_files::Listing;
-use super::listing::names_nothing;
+use super::listing::Listing;
+use super::named_files::names_nothing;
 use super::planned::modified_ns;
 use super::source_file::SourceFile;
 use super::{portable_name, remote_listing};

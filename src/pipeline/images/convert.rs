@@ -31,7 +31,7 @@ use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{FieldType, LABEL};
 use crate::source::broken::Broken;
 use crate::source::labels::unknown_class;
-use crate::source::listing::Detail;
+use crate::source::named_files::Detail;
 use crate::source::source_file::SourceFile;
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Header, ImageScratch};

@@ -26,7 +26,7 @@ struct StoredImages<'a> {
     extra_fields: usize,
     image_fields: Cow<'a, [ImageField]>,
     image_tables: bool,
-    /// Number of lines with a [`Detail`](crate::source::listing::Detail) that follow.
+    /// Number of lines with a [`Detail`](crate::source::named_files::Detail) that follow.
     details: usize,
 }
 

@@ -14,7 +14,7 @@ use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing};
 use crate::source::broken::Broken;
-use crate::source::listing::nothing;
+use crate::source::named_files::nothing;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Stream;
@@ -85,7 +85,7 @@ pub(super) struct PlannedText {
     /// One per file.
     pub(super) details: Vec<TextFile>,
     pub(super) skipped: SkippedTypes,
-    /// See [`Listing`](crate::source::found_files::Listing).
+    /// See [`Listing`](crate::source::listing::Listing).
     pub(super) unusable: Vec<String>,
     /// Decisions of the search that may not be intended.
     pub(super) warnings: Vec<Warning>,

@@ -12,7 +12,7 @@ use crate::decode::has_image_extension;
 use crate::error::Result;
 use crate::options::SourceSpec;
 use crate::source::file_list::FileList;
-use crate::source::found_files::Listing;
+use crate::source::listing::Listing;
 use crate::source::metadata::BESIDE_NAMES;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;

@@ -22,7 +22,7 @@ use self::columns::{PathColumn, WantedMetadata};
 pub(super) use self::labels::Labels;
 pub use self::placed::{BESIDE_NAMES, list_beside};
 use self::placed::{PlacedTable, list_tables};
-use super::listing::Detail;
+use super::named_files::Detail;
 use super::read_file;
 use super::source_file::SourceFile;
 use super::table::delimited::Dialect;

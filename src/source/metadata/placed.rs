@@ -16,7 +16,7 @@ use crate::options::SourceSpec;
 use crate::printable::printable_path;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::LABEL;
-use crate::source::listing::{Detail, Resolver, check_named_once, nothing, number_repeats};
+use crate::source::named_files::{Detail, Resolver, check_named_once, nothing, number_repeats};
 use crate::source::portable_name;
 use crate::source::source_file::SourceFile;
 
