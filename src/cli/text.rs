@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::common::{CommonArgs, STDIN};
 use super::flags::with_flags;
 use super::text_values::{DedupArg, EngineArg, NormalizeArg, PackingArg, SpecialArg, Utf8Arg, VerifyArg};
-use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source};
+use super::values::{FILES_FROM_HELP, check_not_folder, choice_of, parse, source};
 use super::{Ending, lengths, print, signals, summary};
 use crate::error::Result;
 use crate::options::{RunOptions, SourceSpec, check_local, parse_size};
@@ -20,6 +20,8 @@ use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
 /// Default label of standard input.
 const STDIN_LABEL: &str = "stdin";
+/// Values of `--layout`: text has no classes, so `labels` is missing.
+const LAYOUTS: &[&str] = &["auto", "splits", "flat"];
 /// Default of `--report-batch`.
 const DEFAULT_REPORT_BATCH: u64 = 32;
 
@@ -83,9 +85,8 @@ struct InputArgs {
     /// Meaning of folder and file names
     ///
     /// auto: sources, folders and files with names of splits are splits; splits: the same, but files outside of splits are
-    /// errors, and if there is no such name, the first folder level is the split; flat: names have no meaning; labels is refused,
-    /// because text has no classes.
-    #[arg(long, value_name = "LAYOUT", value_parser = choice::<FolderLayout>(), default_value = "auto")]
+    /// errors, and if there is no such name, the first folder level is the split; flat: names have no meaning.
+    #[arg(long, value_name = "LAYOUT", value_parser = choice_of::<FolderLayout>(LAYOUTS), default_value = "auto")]
     layout: FolderLayout,
 }
 

@@ -22,7 +22,12 @@ pub(super) fn check_not_folder(option: &'static str, path: &Path, help: &str) ->
 
 /// Returns a parser for one of a fixed set of words, which `--help` and completions list.
 pub(super) fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(T::WORDS).try_map(|word| word.parse::<T>())
+    choice_of::<T>(T::WORDS)
+}
+
+/// As [`choice`], for a command that accepts only `words`.
+pub(super) fn choice_of<T: Choice>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<T>())
 }
 
 /// Parses the value of `option`.

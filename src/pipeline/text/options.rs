@@ -327,6 +327,7 @@ impl TextOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transform::text::TokenizerOptions;
 
     #[test]
     fn ranges_and_overflow_are_parsed() {
@@ -346,5 +347,13 @@ mod tests {
             ..TextShape::default()
         };
         assert!(shape(4, 3).check().is_ok() && shape(4, 4).check().is_err());
+    }
+
+    #[test]
+    fn the_layout_labels_is_refused() {
+        let tokenizer = Tokenizer::bytes(TokenizerOptions::default()).unwrap();
+        let options = TextOptions::new(Vec::new(), tokenizer, OutputOptions::default());
+        let options = TextOptions { layout: FolderLayout::Labels, ..options };
+        assert!(options.check().unwrap_err().to_string().contains("text has no classes"));
     }
 }
