@@ -132,18 +132,7 @@ mod tests {
     use super::*;
 
     fn files(paths: &[&str]) -> Vec<SourceFile> {
-        paths
-            .iter()
-            .map(|p| SourceFile {
-                source: 0,
-                relative: p.into(),
-                origin: format!("s/{p}"),
-                bytes: 1,
-                modified_ns: 0,
-                etag: None,
-                member: None,
-            })
-            .collect()
+        paths.iter().map(|path| SourceFile::for_test(path, &format!("s/{path}"), 1)).collect()
     }
 
     fn folders_of(files: &[SourceFile], layout: FolderLayout, classes: Option<&[&str]>) -> Result<Folders> {

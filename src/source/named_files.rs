@@ -262,15 +262,7 @@ mod tests {
 
     #[test]
     fn rows_that_name_a_file_again_are_numbered() {
-        let file = |name: &str| SourceFile {
-            source: 0,
-            relative: name.into(),
-            origin: format!("s/{name}"),
-            bytes: 1,
-            modified_ns: 0,
-            etag: None,
-            member: None,
-        };
+        let file = |name: &str| SourceFile::for_test(name, &format!("s/{name}"), 1);
         let mut files = ["a.jpg", "b.jpg", "a.jpg", "x#7", "a.jpg"].map(file);
         number_repeats(&mut files);
         let origins = files.each_ref().map(|file| file.origin.as_str());

@@ -132,4 +132,11 @@ impl SourceFile {
     pub fn is_named(&self) -> bool {
         self.relative.as_os_str().is_empty()
     }
+
+    /// Creates a file of the first source, outside of archives.
+    #[cfg(test)]
+    pub(crate) fn for_test(relative: &str, origin: &str, bytes: u64) -> Self {
+        let (relative, origin) = (relative.into(), origin.to_owned());
+        Self { source: 0, relative, origin, bytes, modified_ns: 0, etag: None, member: None }
+    }
 }

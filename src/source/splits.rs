@@ -350,15 +350,7 @@ mod tests {
                 let (label, relative) = p.split_once('|').unwrap_or((p, ""));
                 let origin =
                     if relative.is_empty() { label.to_owned() } else { format!("{label}/{relative}") };
-                SourceFile {
-                    source: 0,
-                    relative: relative.into(),
-                    origin,
-                    bytes: 1,
-                    modified_ns: 0,
-                    etag: None,
-                    member: None,
-                }
+                SourceFile::for_test(relative, &origin, 1)
             })
             .collect()
     }
