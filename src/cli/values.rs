@@ -53,10 +53,10 @@ pub(super) fn threads(given: Option<usize>) -> Result<usize> {
     }
 }
 
-/// Parses `PATH`, or `LABEL=PATH` if no file has that whole name. A path may be an address in object storage.
+/// Parses `PATH`, or `LABEL=PATH` if no file has that whole name. A path may be the URL of an object or prefix.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
-    let is_address = ObjectUrl::parse(text).map_err(|e| e.of_option("SRC"))?.is_some();
-    if !is_address
+    let is_url = ObjectUrl::parse(text).map_err(|e| e.of_option("SRC"))?.is_some();
+    if !is_url
         && let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
         && stat(text)?.is_none()
     {

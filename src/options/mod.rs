@@ -117,7 +117,7 @@ pub enum ResumeCheck {
 /// Operational options, which never change a byte of the dataset.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// Output directory, or the address of a prefix in object storage.
+    /// Output directory, or the URL of a prefix in object storage.
     pub out: PathBuf,
     /// Directory for files waiting to be uploaded to object storage; `None`: the system's temporary directory.
     pub scratch: Option<PathBuf>,

@@ -10,7 +10,6 @@ pub struct Listing {
     pub files: FileList,
     /// Skipped files: excluded by the filter, hidden, links that are not followed, sockets and devices.
     pub skipped: SkippedTypes,
-    /// Addresses of objects that are skipped because their keys are not valid paths. They are also counted in
-    /// `skipped`.
+    /// URLs of objects that are skipped because their keys are not valid paths. They are also counted in `skipped`.
     pub unusable: Vec<String>,
 }

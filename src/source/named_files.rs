@@ -43,7 +43,7 @@ pub struct Resolver<'a> {
     source: &'a SourceSpec,
     /// Resolved path of the source folder, to recognize absolute names; `None` if they are not allowed.
     absolute: Option<PathBuf>,
-    follow_links: bool,
+    follow_symlinks: bool,
     /// Folders under the source, and whether their path goes through a symbolic link.
     through_link: HashMap<PathBuf, bool>,
     /// Set for a source in object storage.
@@ -57,12 +57,12 @@ impl<'a> Resolver<'a> {
     /// # Errors
     ///
     /// Returns an error if the folder does not exist.
-    pub fn new(source: &'a SourceSpec, allow_absolute: bool, follow_links: bool) -> Result<Self> {
+    pub fn new(source: &'a SourceSpec, allow_absolute: bool, follow_symlinks: bool) -> Result<Self> {
         if let Some(url) = ObjectUrl::parse(&source.path)? {
             return Ok(Self {
                 source,
                 absolute: allow_absolute.then(|| source.path.clone()),
-                follow_links,
+                follow_symlinks,
                 through_link: HashMap::new(),
                 lookup: Some(Lookup::new(url)),
             });
@@ -79,7 +79,7 @@ impl<'a> Resolver<'a> {
         Ok(Self {
             source,
             absolute: allow_absolute.then_some(real),
-            follow_links,
+            follow_symlinks,
             through_link: HashMap::new(),
             lookup: None,
         })
@@ -115,7 +115,7 @@ impl<'a> Resolver<'a> {
             };
         }
         let path = self.source.path.join(&relative);
-        let meta = if self.follow_links {
+        let meta = if self.follow_symlinks {
             retried(|| std::fs::metadata(&path))
         } else if self.is_through_link(&relative)? {
             let message = "the path goes through a symbolic link, which only `follow_symlinks` allows";

@@ -148,7 +148,7 @@ impl OpenedFile {
         let path = self.path();
         let fail = |e| Error::io("examine the file", path, e).help(CHANGED_HELP);
         self.planned.check(&file.metadata().map_err(fail)?)?;
-        let current = match self.planned.follow_links {
+        let current = match self.planned.follow_symlinks {
             true => retried(|| std::fs::metadata(path)),
             false => retried(|| std::fs::symlink_metadata(path)),
         };

@@ -208,14 +208,14 @@ impl<'a> ImageConversion<'a> {
             // These fields have values only in samples from tar files.
             None => vec![Value::Null; self.job.extra_fields - self.job.image_fields.len()],
         };
-        let sample = ImageItem {
+        let item = ImageItem {
             origin: file.origin.clone(),
             bytes: bytes.clone(),
             label,
             values,
             further: Vec::new(),
         };
-        self.convert_image(sample, split, scratch, out)
+        self.convert_image(item, split, scratch, out)
     }
 
     /// Converts a large image on a separate thread. The allocator retains freed memory per thread. This way, it does so
@@ -284,12 +284,12 @@ impl<'a> ImageConversion<'a> {
     /// Returns the outcome of an image with its metadata.
     pub(super) fn convert_image(
         &self,
-        sample: ImageItem,
+        item: ImageItem,
         split: u16,
         scratch: &mut ImageScratch,
         out: &mut Outcomes,
     ) -> Result<Outcome, Reject> {
-        let ImageItem { origin, bytes, label, mut values, further } = sample;
+        let ImageItem { origin, bytes, label, mut values, further } = item;
         let bytes = &bytes;
         contained(|| {
             item_panic_point(&origin);

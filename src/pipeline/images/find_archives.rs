@@ -24,7 +24,7 @@ pub(super) fn with_archives(
     let is_image = |file: &SourceFile| has_image_extension(&file.origin);
     let archives = Archives {
         sources: &options.sources,
-        follow_links: options.follow_symlinks,
+        follow_symlinks: options.follow_symlinks,
         with_tars: tars.are_folders(&listing.files, options, warnings)?,
         is_item: &is_image,
         wanted: &is_image_name,

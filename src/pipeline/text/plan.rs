@@ -193,7 +193,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             }
             let archives = Archives {
                 sources: &matches.sources,
-                follow_links: options.follow_symlinks,
+                follow_symlinks: options.follow_symlinks,
                 with_tars: false,
                 is_item: &|file| !is_archive(file),
                 wanted: &is_text,

@@ -194,8 +194,8 @@ impl<'a> SectionReader<'a> {
         let mut stream = || match stdin {
             true => job.take_stdin().map_or_else(|| kind.stdin(), Ok),
             false => {
-                let (sources, follow_links) = (&job.sources, options.follow_symlinks);
-                let stream = file.stream(sources, follow_links, opened.take(), kind.compression);
+                let follow_symlinks = options.follow_symlinks;
+                let stream = file.stream(&job.sources, follow_symlinks, opened.take(), kind.compression);
                 stream.map(|stream| kind.reads(stream))
             }
         };

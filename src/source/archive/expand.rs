@@ -132,7 +132,7 @@ pub struct Archives<'a> {
     /// The sources of the listing.
     pub sources: &'a [SourceSpec],
     /// Whether symbolic links are followed.
-    pub follow_links: bool,
+    pub follow_symlinks: bool,
     /// Whether tar files are archives, too.
     pub with_tars: bool,
     /// Whether the name of a file outside archives is that of an item.
@@ -188,7 +188,7 @@ impl Archives<'_> {
                 all.skipped.add(&file.origin);
                 left_out.get_or_insert(file.origin);
             } else {
-                let planned = file.planned(self.sources, self.follow_links);
+                let planned = file.planned(self.sources, self.follow_symlinks);
                 let Some(found) = expand(&file, kind, &planned, self.wanted)? else { return Ok(None) };
                 all.files.extend(found.files);
                 all.skipped.extend(&found.skipped);

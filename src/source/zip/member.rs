@@ -238,7 +238,7 @@ mod tests {
             bytes: 1 << 20,
             modified_ns: 0,
             etag: None,
-            follow_links: true,
+            follow_symlinks: true,
         };
         for (method, compressed, size) in [(DEFLATED, 1000, 200 << 20), (STORED, 1000, 1001), (STORED, 9, 0)]
         {
