@@ -6,7 +6,7 @@ use std::time::Instant;
 use dsconvert::format::Format;
 use dsconvert::options::{Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec};
 use dsconvert::pipeline::{ImagesJob, ImagesOptions, Job, Progress, Report, Stop, TextJob, TextOptions};
-use dsconvert::source::layout::Layout;
+use dsconvert::source::layout::FolderLayout;
 use dsconvert::transform::image::ImageOptions;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
 
@@ -55,11 +55,11 @@ pub fn run_options(out: &Path, threads: usize) -> RunOptions {
 
 pub fn images_job(path: &Path, image: ImageOptions, format: Format) -> ImagesJob {
     let job = ImagesJob::plan(ImagesOptions {
-        naming: dsconvert::pipeline::Naming::Walk,
+        input: dsconvert::pipeline::ImageInput::Walk,
         dedup: None,
         sources: source(path),
         follow_symlinks: false,
-        layout: Layout::Auto,
+        layout: FolderLayout::Auto,
         classes: None,
         list_fields: Vec::new(),
         image_fields: dsconvert::pipeline::ImageFields::None,

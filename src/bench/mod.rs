@@ -44,6 +44,7 @@
 //! Items that do not decode are counted and named, but do not end a run. The time spent on them counts.
 
 mod batch;
+mod contender;
 mod dataset_source;
 mod headspace;
 mod histogram;

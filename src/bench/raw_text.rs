@@ -16,12 +16,13 @@ use super::raw_file::RawFile;
 use crate::error::{Error, Result};
 use crate::sample::Reject;
 use crate::source::PlannedFile;
+use crate::source::broken::Broken;
 use crate::source::compression::Compression;
 use crate::source::json_line::WantedFields;
 use crate::source::lines::LinePiece;
-use crate::source::stream::{Broken, Stream};
+use crate::source::stream::Stream;
 use crate::source::text::cut::{DocumentCut, DocumentCutter, Rule, lines};
-use crate::source::text::kind::{Documents, FileKind, Format};
+use crate::source::text::kind::{Documents, FileKind, TextFormat};
 use crate::storage::open_file;
 use crate::transform::text::{Scratch, Tokenizer};
 
@@ -55,7 +56,7 @@ pub(super) struct RawText {
 
 fn rule(kind: FileKind, documents: &Documents) -> Rule {
     match (kind.format, documents) {
-        (Format::JsonLines, _) | (_, Documents::Line) => Rule::Lines,
+        (TextFormat::JsonLines, _) | (_, Documents::Line) => Rule::Lines,
         (_, Documents::File) => Rule::Whole,
         (_, Documents::BlankLine) => Rule::BlankLines,
         (_, Documents::Separator(separator)) => Rule::Separator(separator.clone()),
@@ -262,7 +263,7 @@ impl RawTextWorker<'_> {
             return Ok(());
         }
         let Self { text, bytes, rows, scratch, .. } = self;
-        let is_json = text.kinds.get(place.file as usize).is_some_and(|k| k.format == Format::JsonLines);
+        let is_json = text.kinds.get(place.file as usize).is_some_and(|k| k.format == TextFormat::JsonLines);
         let bom = "\u{feff}".as_bytes();
         let content = match place.offset {
             0 => bytes.strip_prefix(bom).unwrap_or(bytes),

@@ -1,10 +1,11 @@
 //! Benchmark runner: interleaves the rounds of all measurements.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, btree_map, hash_map};
 use std::process::Command;
 use std::time::Duration;
 
 use super::batch::BenchBatchSize;
+use super::contender::Contender;
 use super::jobs::{JobRequest, Jobs};
 use super::options::{BenchOptions, Effort, MAX_THREADS};
 use super::order::{BatchOrder, ItemSet, ReadOrder};
@@ -29,16 +30,20 @@ const NAMED_FAILURES: usize = 5;
 
 /// A benchmark of one target, or of two that are compared.
 pub struct Bench {
-    targets: Vec<BenchTarget>,
+    contenders: Vec<Contender>,
     options: BenchOptions,
-    /// Items to read of each target.
-    items: Vec<ItemSet>,
-    lengths: Vec<Option<Vec<u64>>>,
     checked: Option<u64>,
 }
 
 /// Order, threads and decoding: one measurement of each target.
 type Combination = (ReadOrder, usize, bool);
+
+/// The rounds of a measurement, with the residency of the files before each of them.
+#[derive(Clone, Default)]
+struct MeasuredRounds {
+    rounds: Vec<Round>,
+    residencies: Vec<Option<Residency>>,
+}
 
 impl Bench {
     /// Creates a benchmark of one or two `targets`. Two targets are paired, and checked to deliver the same items.
@@ -73,22 +78,16 @@ impl Bench {
                 (all.collect(), None)
             }
         };
-        let bench = Self { targets, options, items, lengths, checked };
+        let contenders = targets.into_iter().zip(items).zip(lengths);
+        let contenders: Vec<Contender> =
+            contenders.map(|((target, items), lengths)| Contender { target, items, lengths }).collect();
         // Rejects orders that a target does not support before anything is measured.
-        for target in 0..bench.targets.len() {
-            for &order in &bench.options.orders {
-                bench.order(target, order, 0)?;
+        for contender in &contenders {
+            for &order in &options.orders {
+                contender.order(order, options.batch, 0)?;
             }
         }
-        Ok(bench)
-    }
-
-    fn order(&self, target: usize, order: ReadOrder, seed: u64) -> Result<BatchOrder> {
-        let missing = || Error::internal("there is no such target");
-        let found = self.targets.get(target).ok_or_else(missing)?;
-        let items = self.items.get(target).cloned().ok_or_else(missing)?;
-        let lengths = self.lengths.get(target).and_then(Option::as_deref);
-        BatchOrder::new(items, order, self.options.batch, seed, lengths, found.streams().as_deref())
+        Ok(Self { contenders, options, checked })
     }
 
     fn combinations(&self) -> Vec<Combination> {
@@ -104,7 +103,7 @@ impl Bench {
     /// Returns the seconds that the rounds will take, if they are limited by time.
     pub fn expected_seconds(&self) -> Option<f64> {
         let Effort::Seconds(seconds) = self.options.effort else { return None };
-        let measurements = (self.combinations().len() * self.targets.len()) as f64;
+        let measurements = (self.combinations().len() * self.contenders.len()) as f64;
         let warm_up = if self.options.cold { 0.0 } else { WARM_UP_SECONDS.min(seconds) };
         Some(measurements * (self.options.repeat as f64 * seconds + warm_up))
     }
@@ -138,42 +137,45 @@ impl Bench {
             jobs => Runner::Jobs(Jobs::start(jobs, command)?),
         };
         let combinations = self.combinations();
-        let count = self.targets.len();
-        let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); combinations.len() * count];
-        let mut residencies: Vec<Vec<Option<Residency>>> = vec![Vec::new(); rounds.len()];
+        let count = self.contenders.len();
+        // By combination and target.
+        let mut measured = vec![vec![MeasuredRounds::default(); count]; combinations.len()];
+        // By target: items that could not be loaded, with the reasons.
         let mut failed: Vec<BTreeMap<u64, String>> = vec![BTreeMap::new(); count];
         for repeat in 0..options.repeat {
-            for (c, &combination) in combinations.iter().enumerate() {
-                for turn in 0..count {
-                    // Targets take turns in going first.
-                    let target = if (repeat + c) % 2 == 0 { turn } else { count - 1 - turn };
+            for (c, (&combination, measured)) in combinations.iter().zip(&mut measured).enumerate() {
+                let turns = self.contenders.iter().zip(measured).zip(&mut failed).enumerate();
+                let mut turns: Vec<_> = turns.collect();
+                // Targets take turns in going first.
+                if (repeat + c) % 2 == 1 {
+                    turns.reverse();
+                }
+                for (target, ((contender, measured), failed)) in turns {
                     if repeat == 0 && !options.cold {
                         self.round(&mut runner, target, combination, None)?;
                     }
-                    let residency = self.prepare(&mut runner, target)?;
+                    let residency = self.prepare(&mut runner, contender)?;
                     let mut round = self.round(&mut runner, target, combination, Some(repeat))?;
-                    if let Some(failed) = failed.get_mut(target) {
-                        failed.append(&mut round.failed);
-                    }
-                    let at = c * count + target;
-                    rounds.get_mut(at).into_iter().for_each(|rounds| rounds.push(std::mem::take(&mut round)));
-                    residencies.get_mut(at).into_iter().for_each(|all| all.push(residency));
+                    failed.append(&mut round.failed);
+                    measured.rounds.push(round);
+                    measured.residencies.push(residency);
                 }
             }
         }
         let mut measurements = Vec::new();
-        for (at, (rounds, residencies)) in rounds.into_iter().zip(residencies).enumerate() {
-            let (target, combination) = (at % count, combinations.get(at / count).copied());
-            let Some(combination) = combination else { continue };
-            let path = self.path(target);
-            let residency = weakest_residency(&residencies, options.cold);
-            let found = summarize((target, path), combination, rounds, residency);
-            measurements.push(found.ok_or_else(|| self.nothing_loaded(target, failed.get(target)))?);
+        for (combination, measured) in combinations.into_iter().zip(measured) {
+            let of_targets = self.contenders.iter().zip(measured).zip(&failed).enumerate();
+            for (target, ((contender, MeasuredRounds { rounds, residencies }), failed)) in of_targets {
+                let residency = weakest_residency(&residencies, options.cold);
+                let found = summarize((target, contender.path()), combination, rounds, residency);
+                measurements.push(found.ok_or_else(|| contender.nothing_loaded(failed))?);
+            }
         }
         let comparison = self.compare(&measurements);
         let mut targets = Vec::new();
-        for (target, failed) in failed.into_iter().enumerate() {
-            targets.push(self.describe(&mut runner, target, &failed, &mut measurements)?);
+        for (target, (contender, failed)) in self.contenders.iter().zip(&failed).enumerate() {
+            let of_target = measurements.iter_mut().filter(|m| m.target == target);
+            targets.push(self.describe(&mut runner, contender, failed, of_target)?);
         }
         Ok(BenchReport {
             targets,
@@ -183,7 +185,7 @@ impl Bench {
             cold: options.cold,
             measurements,
             comparison,
-            paired_items: self.checked.and_then(|_| Some(self.items.first()?.count)),
+            paired_items: self.checked.and_then(|_| Some(self.contenders.first()?.items.count)),
             checked_items: self.checked,
         })
     }
@@ -194,31 +196,13 @@ impl Bench {
     ///
     /// Those of [`BenchTarget::padding`].
     pub fn padding(&self) -> Result<Option<Padding>> {
-        let found = self.targets.iter().map(|target| target.padding(self.options.batch).transpose());
+        let found = self.contenders.iter().map(|c| c.target.padding(self.options.batch).transpose());
         found.flatten().next().transpose()
     }
 
-    fn path(&self, target: usize) -> String {
-        self.targets.get(target).map_or_else(String::new, |t| t.path().to_string_lossy().into_owned())
-    }
-
-    /// Returns the error for a target of which no item could be loaded.
-    fn nothing_loaded(&self, target: usize, failed: Option<&BTreeMap<u64, String>>) -> Error {
-        let first = failed.and_then(|failed| failed.iter().next());
-        let why = match (first, self.targets.get(target)) {
-            (Some((item, why)), Some(found)) => format!(": {}: {why}", found.name_of(*item)),
-            _ => String::new(),
-        };
-        let message = format!("no item could be loaded{why}");
-        let is_dataset = self.targets.get(target).is_some_and(|found| found.kind().is_dataset());
-        let error = if is_dataset { Error::corrupt(message) } else { Error::usage(message) };
-        error.at_path(self.path(target))
-    }
-
     /// Drops files from the page cache for cold rounds, and returns their residency.
-    fn prepare(&self, runner: &mut Runner<'_>, target: usize) -> Result<Option<Residency>> {
-        let Some(found) = self.targets.get(target) else { return Ok(None) };
-        let paths = || found.local_files().iter().map(|file| file.path.as_path());
+    fn prepare(&self, runner: &mut Runner<'_>, contender: &Contender) -> Result<Option<Residency>> {
+        let paths = || contender.target.local_files().iter().map(|file| file.path.as_path());
         if self.options.cold {
             runner.close()?;
             evict(paths());
@@ -269,22 +253,21 @@ impl Bench {
             .collect()
     }
 
-    /// Describes a target, probes its device, and completes its measurements.
-    fn describe(
+    /// Describes a target, probes its device, and completes its `measurements`.
+    fn describe<'m>(
         &self,
         runner: &mut Runner<'_>,
-        target: usize,
+        contender: &Contender,
         failed: &BTreeMap<u64, String>,
-        measurements: &mut [Measurement],
+        measurements: impl Iterator<Item = &'m mut Measurement>,
     ) -> Result<TargetReport> {
-        let missing = || Error::internal("there is no such target");
-        let found = self.targets.get(target).ok_or_else(missing)?;
-        let (files, bytes) = found.files();
+        let target = &contender.target;
+        let (files, bytes) = target.files();
         let probe = match self.options.probe {
-            true => self.probe(runner, target, found)?,
+            true => self.probe(runner, contender)?,
             false => None,
         };
-        for measurement in measurements.iter_mut().filter(|m| m.target == target) {
+        for measurement in measurements {
             measurement.device = probe.as_ref().map(|probe| {
                 let limit = match measurement.order {
                     ReadOrder::Sequential => probe.sequential_bytes_per_second,
@@ -296,32 +279,33 @@ impl Bench {
         }
         let examples = failed.iter().take(NAMED_FAILURES);
         Ok(TargetReport {
-            path: self.path(target),
-            kind: found.kind(),
-            items: found.items(),
+            path: contender.path(),
+            kind: target.kind(),
+            items: target.items(),
             files,
             bytes,
-            remote: found.is_remote(),
-            prepare_ms: found.found_in().as_secs_f64() * 1e3,
+            remote: target.is_remote(),
+            prepare_ms: target.found_in().as_secs_f64() * 1e3,
             failures: Failures {
                 count: failed.len() as u64,
-                examples: examples.map(|(item, why)| (found.name_of(*item), why.clone())).collect(),
+                examples: examples.map(|(item, why)| (target.name_of(*item), why.clone())).collect(),
             },
             probe,
         })
     }
 
-    fn probe(&self, runner: &mut Runner<'_>, target: usize, found: &BenchTarget) -> Result<Option<Probe>> {
+    fn probe(&self, runner: &mut Runner<'_>, contender: &Contender) -> Result<Option<Probe>> {
         let threads = self.options.threads.iter().max().copied().unwrap_or(1) * self.options.jobs;
         let seconds = match self.options.effort {
             Effort::Seconds(s) => s.min(PROBE_SECONDS),
             Effort::Items(_) => PROBE_SECONDS / 4.0,
         };
-        let (_, bytes) = found.files();
-        let item_bytes = bytes as f64 / found.items().max(1) as f64;
+        let target = &contender.target;
+        let (_, bytes) = target.files();
+        let item_bytes = bytes as f64 / target.items().max(1) as f64;
         let time = Duration::from_secs_f64(seconds);
-        let files = found.local_files();
-        let prepare = || self.prepare(runner, target).ok().flatten();
+        let files = target.local_files();
+        let prepare = || self.prepare(runner, contender).ok().flatten();
         Probe::run(files, item_bytes, threads.min(MAX_THREADS), time, self.options.cold, prepare)
     }
 }
@@ -369,20 +353,21 @@ struct LocalRunner<'a> {
 
 impl LocalRunner<'_> {
     fn run(&mut self, spec: &RoundSpec) -> Result<Round> {
-        if !self.open.contains_key(&spec.target) {
-            let target =
-                self.bench.targets.get(spec.target).ok_or_else(|| Error::usage("there is no such target"))?;
-            self.open.insert(spec.target, target.open()?);
-        }
+        let contenders = &self.bench.contenders;
+        let contender = contenders.get(spec.target).ok_or_else(|| Error::usage("there is no such target"))?;
+        let open = match self.open.entry(spec.target) {
+            btree_map::Entry::Occupied(open) => open.into_mut(),
+            btree_map::Entry::Vacant(closed) => closed.insert(contender.target.open()?),
+        };
         let key = (spec.target, spec.order, spec.seed);
-        if !self.orders.contains_key(&key) {
-            // Keeps one order of each kind, because listed batches take memory.
-            self.orders.retain(|(target, order, _), _| (*target, *order) != (spec.target, spec.order));
-            self.orders.insert(key, self.bench.order(spec.target, spec.order, spec.seed)?);
-        }
-        match (self.open.get(&spec.target), self.orders.get(&key)) {
-            (Some(open), Some(order)) => round::run(open, order, spec),
-            _ => Err(Error::internal("the target of a round is not open")),
-        }
+        // Keeps one order of each kind, because listed batches take memory.
+        self.orders.retain(|other, _| *other == key || (other.0, other.1) != (spec.target, spec.order));
+        let order = match self.orders.entry(key) {
+            hash_map::Entry::Occupied(order) => order.into_mut(),
+            hash_map::Entry::Vacant(missing) => {
+                missing.insert(contender.order(spec.order, self.bench.options.batch, spec.seed)?)
+            }
+        };
+        round::run(open, order, spec)
     }
 }

@@ -18,7 +18,7 @@ use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, Lengths, LengthsInMemory, Padding, padding};
 use crate::schema::Kind;
 use crate::source::begins_as_image;
-use crate::source::text::kind::{FileKind, Format};
+use crate::source::text::kind::{FileKind, TextFormat};
 use crate::source::walk;
 use crate::storage::{ObjectUrl, stat};
 use crate::transform::image::{Color, ImageOptions, ImageTransform, has_image_extension};
@@ -176,7 +176,7 @@ impl BenchTarget {
         for file in files {
             let name = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             match FileKind::of_name(&name) {
-                Some(kind) if matches!(kind.format, Format::Text | Format::JsonLines) => {
+                Some(kind) if matches!(kind.format, TextFormat::Text | TextFormat::JsonLines) => {
                     kinds.push(kind);
                     kept.push(file);
                 }

@@ -8,9 +8,9 @@ use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec, check_local};
-use crate::pipeline::{Dedup, ImageFields, ImagesJob, ImagesOptions, Naming};
+use crate::pipeline::{Dedup, ImageFields, ImageInput, ImagesJob, ImagesOptions};
 use crate::source::files_from::FilesFrom;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
 use crate::source::{read_file, without_bom};
 use crate::transform::image::{Animated, Color, DEFAULT_MAX_PIXELS, Filter, Icc, ImageOptions};
@@ -26,7 +26,7 @@ pub(super) struct Args {
     pub(super) common: CommonArgs,
 
     #[command(flatten)]
-    naming: NamingArgs,
+    input: InputArgs,
 
     #[command(flatten)]
     labels: LabelArgs,
@@ -41,7 +41,7 @@ pub(super) struct Args {
 /// How images are found, and which fields come with them.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sources")]
-struct NamingArgs {
+struct InputArgs {
     /// Convert the files listed in FILE (or - for standard input), one path per line
     ///
     /// Records are in the order of the list. Paths are relative to SRC; without SRC, to the folder of FILE (for -, to the working
@@ -93,8 +93,8 @@ struct LabelArgs {
     ///
     /// auto: folders with names of splits are splits, others are classes; labels: the first level is the class; splits: the
     /// first level is the split, the second the class; flat: folders have no meaning.
-    #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
-    layout: Layout,
+    #[arg(long, value_name = "LAYOUT", value_parser = choice::<FolderLayout>(), default_value = "auto")]
+    layout: FolderLayout,
 
     /// File with one class name per line, in label order [default: sorted folder names]
     #[arg(long, value_name = "FILE")]
@@ -200,13 +200,13 @@ pub(super) fn exec_with_classes(args: Args, classes: Option<Vec<String>>) -> Res
     let dedup = args.selection.dedup;
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;
-    let image_fields: ImageFields = parse("image_fields", &args.naming.image_fields)?;
-    let list_fields = args.naming.list_fields.clone();
-    let (naming, sources) = naming(args.naming, args.common.sources()?)?;
+    let image_fields: ImageFields = parse("image_fields", &args.input.image_fields)?;
+    let list_fields = args.input.list_fields.clone();
+    let (input, sources) = input(args.input, args.common.sources()?)?;
     let plan = |sources| {
         ImagesJob::plan(ImagesOptions {
             sources,
-            naming: naming.clone(),
+            input: input.clone(),
             follow_symlinks,
             layout,
             classes,
@@ -225,24 +225,24 @@ pub(super) fn exec_with_classes(args: Args, classes: Option<Vec<String>>) -> Res
             print::out(&summary::prediction(&prediction, run.threads, dedup.is_some()))
         }
     };
-    args.common.exec_with(sources, naming.walks(), &watch, plan, preview)
+    args.common.exec_with(sources, input.walks(), &watch, plan, preview)
 }
 
 /// Returns how files are found, and the sources: by default, the folder that names are relative to.
-fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<SourceSpec>)> {
-    let (naming, folder) = if let Some(list) = args.files_from {
+fn input(args: InputArgs, sources: Vec<SourceSpec>) -> Result<(ImageInput, Vec<SourceSpec>)> {
+    let (input, folder) = if let Some(list) = args.files_from {
         check_local("files_from", &list)?;
         check_not_folder("files_from", &list, FILES_FROM_HELP)?;
         let from = FilesFrom { list, null: args.null };
         let folder = from.folder();
-        (Naming::FilesFrom(from), folder)
+        (ImageInput::FilesFrom(from), folder)
     } else if let Some(path) = args.metadata {
         if path == Path::new(NO_METADATA) {
             return match (sources.is_empty(), args.keep_fields) {
                 (true, _) => Err(Error::usage("--metadata none names no images").help("name SRC")),
                 (false, Some(_)) => Err(Error::usage("--keep-fields chooses columns of --metadata")
                     .help("leave it out with --metadata none")),
-                (false, None) => Ok((Naming::WalkOnly, sources)),
+                (false, None) => Ok((ImageInput::WalkOnly, sources)),
             };
         }
         check_local("metadata", &path)?;
@@ -255,11 +255,11 @@ fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<Sou
         let keep = keep.map_err(|e| e.of_option("keep_fields"))?;
         let table = MetadataFile { path, path_field: args.path_field, keep };
         let folder = table.folder();
-        (Naming::Metadata(table), folder)
+        (ImageInput::Metadata(table), folder)
     } else {
-        return Ok((Naming::Walk, sources));
+        return Ok((ImageInput::Walk, sources));
     };
-    Ok((naming, if sources.is_empty() { vec![source(&folder)?] } else { sources }))
+    Ok((input, if sources.is_empty() { vec![source(&folder)?] } else { sources }))
 }
 
 fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageOptions> {

@@ -23,6 +23,7 @@ mod simulate;
 mod summary;
 mod synonyms;
 mod text;
+mod text_values;
 mod values;
 mod verbosity;
 mod version;

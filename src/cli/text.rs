@@ -4,24 +4,24 @@ use std::path::{Path, PathBuf};
 
 use super::common::{CommonArgs, STDIN};
 use super::flags::with_flags;
-use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source};
+use super::text_values::{DedupArg, EngineArg, NormalizeArg, PackingArg, SpecialArg, Utf8Arg, VerifyArg};
+use super::values::{FILES_FROM_HELP, check_not_folder, choice_of, parse, source};
 use super::{Ending, lengths, print, signals, summary};
 use crate::error::Result;
 use crate::options::{RunOptions, SourceSpec, check_local, parse_size};
-use crate::packing::Packing;
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
 use crate::reader::batch::{BatchOptions, BatchSize};
 use crate::source::files_from::FilesFrom;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::parse_keep;
 use crate::storage::stat;
 use crate::tokenizer_files;
-use crate::transform::text::{
-    EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify, usage_error,
-};
+use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
 /// Default label of standard input.
 const STDIN_LABEL: &str = "stdin";
+/// Values of `--layout`: text has no classes, so `labels` is missing.
+const LAYOUTS: &[&str] = &["auto", "splits", "flat"];
 /// Default of `--report-batch`.
 const DEFAULT_REPORT_BATCH: u64 = 32;
 
@@ -85,10 +85,9 @@ struct InputArgs {
     /// Meaning of folder and file names
     ///
     /// auto: sources, folders and files with names of splits are splits; splits: the same, but files outside of splits are
-    /// errors, and if there is no such name, the first folder level is the split; flat: names have no meaning; labels is refused,
-    /// because text has no classes.
-    #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
-    layout: Layout,
+    /// errors, and if there is no such name, the first folder level is the split; flat: names have no meaning.
+    #[arg(long, value_name = "LAYOUT", value_parser = choice_of::<FolderLayout>(LAYOUTS), default_value = "auto")]
+    layout: FolderLayout,
 }
 
 #[derive(Debug, clap::Args)]
@@ -157,38 +156,6 @@ struct ShapeArgs {
     packing: PackingArg,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Utf8Arg {
-    /// Reject them
-    Reject,
-    /// Replace invalid bytes with U+FFFD
-    Replace,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum NormalizeArg {
-    /// No normalization
-    None,
-    /// NFC, canonical composition
-    Nfc,
-    /// NFKC, compatibility composition
-    Nfkc,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum DedupArg {
-    /// Compare the exact text
-    Exact,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum PackingArg {
-    /// Concatenate documents; a document may continue in the next row
-    Concat,
-    /// Best-fit packing, which never cuts a document that fits in a row
-    BestFit,
-}
-
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Tokens")]
 struct TokenArgs {
@@ -236,34 +203,6 @@ struct TokenArgs {
     max_reference_bytes: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum SpecialArg {
-    /// Treat them as ordinary text: documents cannot inject control tokens
-    Text,
-    /// Parse them as the special token
-    Parse,
-    /// Reject the document
-    Error,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum EngineArg {
-    /// A fast engine if it is verified to produce the same ids, otherwise the reference engine
-    Auto,
-    /// The `tokenizers` crate
-    Reference,
-    /// A fast engine; it is an error if there is none
-    Fast,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum VerifyArg {
-    /// One document in a thousand, chosen by the hash of its key
-    Sample,
-    /// Every document
-    All,
-}
-
 /// Runs `dsconvert text`.
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let watch = signals::watch()?;
@@ -298,11 +237,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             keep_fields,
             replace_invalid_utf8: matches!(documents.invalid_utf8, Utf8Arg::Replace),
             max_document_bytes,
-            normalize: match documents.normalize {
-                NormalizeArg::None => Normalize::None,
-                NormalizeArg::Nfc => Normalize::Nfc,
-                NormalizeArg::Nfkc => Normalize::Nfkc,
-            },
+            normalize: documents.normalize.into(),
             shape,
             dedup: documents.dedup.is_some(),
             ..TextOptions::new(sources, tokenizer, output)
@@ -346,14 +281,10 @@ impl InputArgs {
 impl ShapeArgs {
     fn shape(&self) -> Result<TextShape> {
         let overflow: Overflow = parse("overflow", &self.overflow)?;
-        let packing = match self.packing {
-            PackingArg::Concat => Packing::Concat,
-            PackingArg::BestFit => Packing::BestFit,
-        };
         Ok(TextShape {
             filter_length: self.filter_length.as_deref().map(|t| parse("filter_length", t)).transpose()?,
             max_length: self.max_length.map(|max| (max, overflow)),
-            pack: self.pack.map(|length| (length, packing)),
+            pack: self.pack.map(|length| (length, self.packing.into())),
         })
     }
 }
@@ -367,20 +298,9 @@ impl TokenArgs {
             add_special_tokens: self.add_special_tokens,
             bos_token: self.bos_token.clone(),
             eos_token: self.eos_token.clone(),
-            special_in_text: match self.special_in_text {
-                SpecialArg::Text => SpecialInText::Text,
-                SpecialArg::Parse => SpecialInText::Parse,
-                SpecialArg::Error => SpecialInText::Error,
-            },
-            engine: match self.engine {
-                EngineArg::Auto => EngineChoice::Auto,
-                EngineArg::Reference => EngineChoice::Reference,
-                EngineArg::Fast => EngineChoice::Fast,
-            },
-            verify: match self.verify_ids {
-                VerifyArg::Sample => Verify::Sample,
-                VerifyArg::All => Verify::All,
-            },
+            special_in_text: self.special_in_text.into(),
+            engine: self.engine.into(),
+            verify: self.verify_ids.into(),
             max_reference_bytes: max_reference_bytes.map_err(|e| e.of_option("max_reference_bytes"))?,
         })
     }

@@ -25,7 +25,12 @@ pub(super) fn check_not_folder(option: &'static str, path: &Path, help: &str) ->
 
 /// Returns a parser for one of a fixed set of words, which `--help` and completions list.
 pub(super) fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(T::WORDS).try_map(|word| word.parse::<T>())
+    choice_of::<T>(T::WORDS)
+}
+
+/// As [`choice`], for a command that accepts only `words`.
+pub(super) fn choice_of<T: Choice>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<T>())
 }
 
 /// Parses the value of `option`.
@@ -54,10 +59,10 @@ pub(super) fn threads(given: Option<usize>) -> Result<usize> {
     }
 }
 
-/// Parses `PATH`, or `LABEL=PATH` if no file has that whole name. A path may be an address in object storage.
+/// Parses `PATH`, or `LABEL=PATH` if no file has that whole name. A path may be the URL of an object or prefix.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
-    let is_address = ObjectUrl::parse(text).map_err(|e| e.of_option("SRC"))?.is_some();
-    if !is_address
+    let is_url = ObjectUrl::parse(text).map_err(|e| e.of_option("SRC"))?.is_some();
+    if !is_url
         && let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
         && stat(text)?.is_none()
     {

@@ -17,7 +17,7 @@ mod tests {
     use super::*;
     use crate::format::Format;
     use crate::pipeline::Dedup;
-    use crate::source::layout::Layout;
+    use crate::source::layout::FolderLayout;
     use crate::transform::image::{Animated, Color, Filter, Icc};
 
     fn check<T: Choice>() {
@@ -30,7 +30,7 @@ mod tests {
     #[test]
     fn every_word_parses_and_displays_as_itself() {
         check::<Format>();
-        check::<Layout>();
+        check::<FolderLayout>();
         check::<Dedup>();
         check::<Filter>();
         check::<Color>();

@@ -1,4 +1,4 @@
-//! Rejects URLs where a local path is expected, and source addresses of unsupported stores.
+//! Rejects URLs where a local path is expected, and sources that are URLs of unsupported stores.
 //!
 //! `s3://bucket/x` is also a valid path: without this check, a run would create the folder `s3:` and succeed.
 

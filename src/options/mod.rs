@@ -7,6 +7,7 @@ mod choice;
 mod local;
 mod size;
 mod split;
+mod split_words;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ pub use local::check_local;
 pub(crate) use local::{check_sources, is_remote};
 pub use size::{MaxRejects, parse_size};
 pub use split::SplitSpec;
+pub use split_words::split_named;
 
 use crate::format::Format;
 
@@ -115,7 +117,7 @@ pub enum ResumeCheck {
 /// Operational options, which never change a byte of the dataset.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// Output directory, or the address of a prefix in object storage.
+    /// Output directory, or the URL of a prefix in object storage.
     pub out: PathBuf,
     /// Directory for files waiting to be uploaded to object storage; `None`: the system's temporary directory.
     pub scratch: Option<PathBuf>,

@@ -9,9 +9,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::split_words::split_named;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
-use crate::source::splits::split_named;
 
 /// Maximum number of digits after the decimal point. Fractions are exact decimals.
 const DIGITS: usize = 9;

@@ -32,9 +32,8 @@ pub(super) trait Conversion: Sync {
     /// temporary files.
     fn stages(&self, work: &Path) -> Stages;
 
-    /// Opens `unit` and returns its tasks, in order. `careful` is set if an earlier attempt requested to redo the unit
-    /// with the reference engine.
-    fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<Self::Task> + '_>>;
+    /// Opens `unit` and returns its tasks, in order. They are converted with `engine`.
+    fn open(&self, unit: u32, engine: EngineUse) -> Result<Box<dyn Feed<Self::Task> + '_>>;
 
     /// Converts `task`.
     ///
@@ -54,9 +53,18 @@ pub(super) trait Conversion: Sync {
 pub(super) enum Converting {
     /// All outcomes of the task were produced.
     Done,
-    /// The unit must be redone from its start with `careful` set, because the output of a fast engine differed from the
-    /// reference.
+    /// The unit must be redone from its start with [`EngineUse::Reference`], because the output of a fast engine
+    /// differed from the reference.
     RedoUnit,
+}
+
+/// The engine that converts a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EngineUse {
+    /// The engine that the options select, which may be a fast one.
+    Selected,
+    /// The reference engine: an earlier attempt found that the output of the fast engine differs.
+    Reference,
 }
 
 /// The tasks of one unit, in order.

@@ -269,15 +269,7 @@ mod tests {
     use super::*;
 
     fn file(origin: &str, bytes: u64) -> SourceFile {
-        SourceFile {
-            source: 0,
-            relative: origin.into(),
-            origin: origin.into(),
-            bytes,
-            modified_ns: 1,
-            etag: None,
-            member: None,
-        }
+        SourceFile::for_test(origin, origin, bytes)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::listing::{Detail, Resolver, check_named_once};
+use super::named_files::{Detail, Resolver, check_named_once};
 use super::open::{read_file, without_bom};
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ impl FilesFrom {
     /// # Errors
     ///
     /// Returns an error if the list cannot be read or names a file twice.
-    pub fn list(&self, source: &SourceSpec, follow_links: bool) -> Result<(Vec<SourceFile>, Vec<Detail>)> {
+    pub fn list(&self, source: &SourceSpec, follow_symlinks: bool) -> Result<(Vec<SourceFile>, Vec<Detail>)> {
         let bytes = if self.is_stdin() {
             let mut bytes = Vec::new();
             let read = std::io::stdin().lock().read_to_end(&mut bytes);
@@ -54,7 +54,7 @@ impl FilesFrom {
             read_file(&self.list)?
         };
         let list = if self.null { &bytes } else { without_bom(&bytes) };
-        let mut resolver = Resolver::new(source, true, follow_links)?;
+        let mut resolver = Resolver::new(source, true, follow_symlinks)?;
         let (mut files, mut details, mut lines) = (Vec::new(), Vec::new(), Vec::new());
         for (line, name) in names(list, self.null) {
             let (file, defect) = resolver.resolve(name)?;

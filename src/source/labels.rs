@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::file_list::ChosenFiles;
-use super::layout::Layout;
+use super::layout::FolderLayout;
 use super::source_file::SourceFile;
 use super::split_by::SplitBy;
 pub use super::splits::DEFAULT_SPLIT;
-use super::splits::{Names, Splits, distinct, folders, named_archive};
+use super::splits::{SplitNames, Splits, distinct, folders, named_archive};
 use super::warning::Warning;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
@@ -55,13 +55,13 @@ impl Folders {
     /// # Errors
     ///
     /// As [`Splits::find`].
-    pub fn of(files: &ChosenFiles<'_>, layout: Layout, names: Names) -> Result<Self> {
+    pub fn of(files: &ChosenFiles<'_>, layout: FolderLayout, names: SplitNames) -> Result<Self> {
         let (splits, warnings) = Splits::find(files, layout, names)?;
         Ok(Self { splits, class_names: None, warnings, classes_by: None, by_name: BTreeMap::new() })
     }
 
-    /// Uses the folders of `files` as classes. With [`Layout::Labels`] and no folders, the names of archives that are
-    /// sources are classes. If `classes` is given (`--classes`), that list is used unchanged.
+    /// Uses the folders of `files` as classes. With [`FolderLayout::Labels`] and no folders, the names of archives that
+    /// are sources are classes. If `classes` is given (`--classes`), that list is used unchanged.
     ///
     /// # Errors
     ///
@@ -69,21 +69,21 @@ impl Folders {
     pub fn with_classes(
         mut self,
         files: &ChosenFiles<'_>,
-        layout: Layout,
+        layout: FolderLayout,
         classes: Option<Vec<String>>,
     ) -> Result<Self> {
         let level = usize::from(self.splits.by == SplitBy::Folder);
         let names = |by: ClassesBy| distinct(files.iter().filter_map(|file| by.name_of(&file)));
         let mut classes_by = ClassesBy::Level(level);
         let mut found = names(classes_by);
-        if layout == Layout::Labels && found.is_empty() {
+        if layout == FolderLayout::Labels && found.is_empty() {
             let archives = names(ClassesBy::Archive);
             if archives.len() > 1 {
                 (classes_by, found) = (ClassesBy::Archive, archives);
             }
         }
-        let is_flat = layout == Layout::Flat
-            || (layout == Layout::Auto && found.is_empty() && self.splits.by != SplitBy::Folder);
+        let is_flat = layout == FolderLayout::Flat
+            || (layout == FolderLayout::Auto && found.is_empty() && self.splits.by != SplitBy::Folder);
         if is_flat {
             return match classes {
                 None => Ok(self),
@@ -92,7 +92,7 @@ impl Folders {
             };
         }
         self.classes_by = Some(classes_by);
-        if layout == Layout::Auto && self.splits.by == SplitBy::Nothing {
+        if layout == FolderLayout::Auto && self.splits.by == SplitBy::Nothing {
             let is_split = |name: &&String| super::splits::is_usual(name);
             if let Some(folder) = found.iter().find(is_split) {
                 let others = found.iter().filter(|name| *name != folder).cloned().collect();
@@ -143,30 +143,19 @@ mod tests {
     use super::*;
 
     fn files(paths: &[&str]) -> Vec<SourceFile> {
-        paths
-            .iter()
-            .map(|p| SourceFile {
-                source: 0,
-                relative: p.into(),
-                origin: format!("s/{p}"),
-                bytes: 1,
-                modified_ns: 0,
-                etag: None,
-                member: None,
-            })
-            .collect()
+        paths.iter().map(|path| SourceFile::for_test(path, &format!("s/{path}"), 1)).collect()
     }
 
-    fn folders_of(files: &[SourceFile], layout: Layout, classes: Option<&[&str]>) -> Result<Folders> {
+    fn folders_of(files: &[SourceFile], layout: FolderLayout, classes: Option<&[&str]>) -> Result<Folders> {
         let files = ChosenFiles::all(files);
         let classes = classes.map(|names| names.iter().map(|&n| n.to_owned()).collect());
-        Folders::of(&files, layout, Names::Folders)?.with_classes(&files, layout, classes)
+        Folders::of(&files, layout, SplitNames::Folders)?.with_classes(&files, layout, classes)
     }
 
     #[test]
     fn first_level_folders_are_classes() {
         let files = files(&["dog/a.jpg", "cat/deep/b.jpg", "loose.jpg"]);
-        let folders = folders_of(&files, Layout::Auto, None).unwrap();
+        let folders = folders_of(&files, FolderLayout::Auto, None).unwrap();
         assert_eq!(folders.splits, Splits::none());
         assert_eq!(folders.class_names.as_deref().unwrap(), ["cat", "dog"]);
         assert_eq!(folders.label_of(&files[0]), Some(("dog".into(), Some(1))));
@@ -177,18 +166,18 @@ mod tests {
     #[test]
     fn split_folders_are_recognized_and_share_one_class_list() {
         let files = files(&["train/dog/a.jpg", "val/cat/b.jpg", "test/c.jpg"]);
-        let folders = folders_of(&files, Layout::Auto, None).unwrap();
+        let folders = folders_of(&files, FolderLayout::Auto, None).unwrap();
         assert_eq!(folders.splits.names, ["test", "train", "validation"]);
         assert_eq!(folders.splits.of(&files[1]), 2);
         assert_eq!(folders.label_of(&files[0]), Some(("dog".into(), Some(1))));
-        let labels = folders_of(&files, Layout::Labels, None).unwrap();
+        let labels = folders_of(&files, FolderLayout::Labels, None).unwrap();
         assert_eq!(labels.class_names.unwrap(), ["test", "train", "val"]);
     }
 
     #[test]
     fn a_class_named_like_a_split_causes_a_warning() {
         let files = files(&["aeroplane/a.jpg", "train/b.jpg"]);
-        let folders = folders_of(&files, Layout::Auto, None).unwrap();
+        let folders = folders_of(&files, FolderLayout::Auto, None).unwrap();
         assert_eq!(folders.class_names.as_deref().unwrap(), ["aeroplane", "train"]);
         assert!(
             matches!(&folders.warnings[..], [Warning::SplitNamedClass { folder, .. }] if folder == "train")
@@ -198,17 +187,17 @@ mod tests {
     #[test]
     fn a_given_class_list_keeps_its_order_and_excludes_other_classes() {
         let files = files(&["dog/a.jpg", "cow/b.jpg"]);
-        let folders = folders_of(&files, Layout::Auto, Some(&["dog", "cat"])).unwrap();
+        let folders = folders_of(&files, FolderLayout::Auto, Some(&["dog", "cat"])).unwrap();
         assert_eq!(folders.label_of(&files[0]), Some(("dog".into(), Some(0))));
         assert_eq!(folders.label_of(&files[1]), Some(("cow".into(), None)));
-        assert!(folders_of(&files, Layout::Auto, Some(&["dog", "dog"])).is_err());
+        assert!(folders_of(&files, FolderLayout::Auto, Some(&["dog", "dog"])).is_err());
     }
 
     #[test]
     fn a_folder_without_folders_is_flat() {
         let files = files(&["a.jpg"]);
-        let folders = folders_of(&files, Layout::Auto, None).unwrap();
+        let folders = folders_of(&files, FolderLayout::Auto, None).unwrap();
         assert_eq!((folders.classes_by, folders.class_names), (None, None));
-        assert!(folders_of(&files, Layout::Auto, Some(&["a"])).is_err());
+        assert!(folders_of(&files, FolderLayout::Auto, Some(&["a"])).is_err());
     }
 }

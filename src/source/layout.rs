@@ -10,28 +10,29 @@ use crate::error::{Error, Result};
 /// The meaning of the folders of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Layout {
+pub enum FolderLayout {
     /// Inferred from the names of sources and folders: see [`Splits`](super::splits::Splits). Folders that are not
     /// splits are classes.
     #[default]
     Auto,
     /// First-level folder = class; everything is in one split.
     Labels,
-    /// As [`Layout::Auto`]; where no name denotes a split: first-level folder = split. The folder below is the class.
+    /// As [`FolderLayout::Auto`]; where no name denotes a split: first-level folder = split. The folder below is the
+    /// class.
     Splits,
     /// Names have no meaning.
     Flat,
 }
 
-impl FromStr for Layout {
+impl FromStr for FolderLayout {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
         Ok(match s {
-            "auto" => Layout::Auto,
-            "labels" => Layout::Labels,
-            "splits" => Layout::Splits,
-            "flat" => Layout::Flat,
+            "auto" => FolderLayout::Auto,
+            "labels" => FolderLayout::Labels,
+            "splits" => FolderLayout::Splits,
+            "flat" => FolderLayout::Flat,
             _ => {
                 return Err(
                     Error::usage(format!("unknown layout {s:?}")).help("use auto, labels, splits or flat")
@@ -41,17 +42,17 @@ impl FromStr for Layout {
     }
 }
 
-impl crate::options::Choice for Layout {
+impl crate::options::Choice for FolderLayout {
     const WORDS: &'static [&'static str] = &["auto", "labels", "splits", "flat"];
 }
 
-impl fmt::Display for Layout {
+impl fmt::Display for FolderLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Layout::Auto => "auto",
-            Layout::Labels => "labels",
-            Layout::Splits => "splits",
-            Layout::Flat => "flat",
+            FolderLayout::Auto => "auto",
+            FolderLayout::Labels => "labels",
+            FolderLayout::Splits => "splits",
+            FolderLayout::Flat => "flat",
         })
     }
 }

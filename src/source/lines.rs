@@ -10,6 +10,7 @@ use memchr::{memchr, memrchr};
 
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
+use super::retry::retried;
 use crate::error::{Error, Result};
 
 /// A piece of a file.
@@ -150,7 +151,7 @@ impl LineReader {
     /// Extends `buffer`, which holds the bytes of the file from `offset`, to `until` bytes.
     fn read(&self, buffer: &mut Vec<u8>, offset: u64, until: usize) -> Result<()> {
         buffer.reserve_exact(until.saturating_sub(buffer.len()));
-        let read = super::retried(|| {
+        let read = retried(|| {
             while buffer.len() < until {
                 let at = offset + buffer.len() as u64;
                 if self.file.append_at(buffer, at)? == 0 {

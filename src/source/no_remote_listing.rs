@@ -1,6 +1,6 @@
 //! Stub of `remote_listing.rs` for builds without object storage.
 
-use super::found_files::Listing;
+use super::listing::Listing;
 use super::planned::PlannedFile;
 use super::remote::refused;
 use crate::error::Result;

@@ -12,7 +12,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::opened::OpenedFile;
 use super::planned::{PlannedFile, changed, modified_ns};
-use super::{remote, retried};
+use super::remote;
+use super::retry::retried;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{ObjectUrl, open_file};
 
@@ -42,7 +43,7 @@ impl PlannedFile {
 
     fn of(path: &Path, meta: &Metadata) -> Self {
         let modified_ns = modified_ns(meta);
-        Self { path: path.to_owned(), bytes: meta.len(), modified_ns, etag: None, follow_links: true }
+        Self { path: path.to_owned(), bytes: meta.len(), modified_ns, etag: None, follow_symlinks: true }
     }
 
     /// Opens the file.
@@ -55,7 +56,7 @@ impl PlannedFile {
         if let Some(url) = ObjectUrl::parse(&self.path)? {
             return Ok(OpenedFile::object(self, remote::open(self, url)?));
         }
-        let file = open(&self.path, self.follow_links)?;
+        let file = open(&self.path, self.follow_symlinks)?;
         let meta = file.metadata().map_err(|e| Error::io("examine the file", &self.path, e))?;
         check_regular(&self.path, &meta)?;
         self.check(&meta)?;
@@ -180,9 +181,9 @@ fn with_help(error: Error) -> Error {
     if error.remedy().is_none() { error.help(READ_HELP) } else { error }
 }
 
-fn open(path: &Path, follow_links: bool) -> Result<File> {
-    retried(|| open_file(path, follow_links)).map_err(|e| {
-        let is_link = !follow_links && e.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+fn open(path: &Path, follow_symlinks: bool) -> Result<File> {
+    retried(|| open_file(path, follow_symlinks)).map_err(|e| {
+        let is_link = !follow_symlinks && e.raw_os_error() == Some(Errno::LOOP.raw_os_error());
         let is_device = e.raw_os_error() == Some(Errno::NXIO.raw_os_error());
         match (is_link, is_device) {
             (true, _) => {
@@ -287,11 +288,11 @@ mod tests {
     #[test]
     fn a_file_that_became_a_link_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
-        let planned = PlannedFile { follow_links: false, ..file(dir.path(), "hello") };
+        let planned = PlannedFile { follow_symlinks: false, ..file(dir.path(), "hello") };
         let other = dir.path().join("b");
         std::fs::rename(&planned.path, &other).unwrap();
         std::os::unix::fs::symlink(&other, &planned.path).unwrap();
         fails(planned.read(), "link");
-        assert_eq!(PlannedFile { follow_links: true, ..planned }.read().unwrap(), b"hello");
+        assert_eq!(PlannedFile { follow_symlinks: true, ..planned }.read().unwrap(), b"hello");
     }
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::planned::{CHANGED_HELP, PlannedFile, changed};
 use super::remote::OpenedObject;
-use super::retried;
+use super::retry::retried;
 use crate::error::{Error, Result};
 
 /// An open source file.
@@ -148,7 +148,7 @@ impl OpenedFile {
         let path = self.path();
         let fail = |e| Error::io("examine the file", path, e).help(CHANGED_HELP);
         self.planned.check(&file.metadata().map_err(fail)?)?;
-        let current = match self.planned.follow_links {
+        let current = match self.planned.follow_symlinks {
             true => retried(|| std::fs::metadata(path)),
             false => retried(|| std::fs::symlink_metadata(path)),
         };

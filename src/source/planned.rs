@@ -16,7 +16,7 @@ pub(super) const CHANGED_HELP: &str = "do not change the sources during a run; s
 /// A source file as it was when the run was planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedFile {
-    /// Path, or address of an object.
+    /// Path, or URL of an object.
     pub path: PathBuf,
     /// Size in bytes.
     pub bytes: u64,
@@ -25,7 +25,7 @@ pub struct PlannedFile {
     /// Entity tag of an object, if its store provides one.
     pub etag: Option<String>,
     /// Whether `path` may be a symbolic link.
-    pub follow_links: bool,
+    pub follow_symlinks: bool,
 }
 
 /// Returns the modification time, in nanoseconds since 1970.

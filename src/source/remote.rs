@@ -24,6 +24,6 @@ pub(super) fn planned(object: &Object) -> PlannedFile {
         bytes: object.bytes,
         modified_ns: object.modified_ns,
         etag: object.etag.clone(),
-        follow_links: true,
+        follow_symlinks: true,
     }
 }

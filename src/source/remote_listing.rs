@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::found_files::Listing;
+use super::listing::Listing;
 use super::planned::PlannedFile;
 use super::remote::{planned, stat};
 use super::skipped::SkippedTypes;

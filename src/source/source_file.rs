@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::archive::ArchiveMember;
+use super::broken::Broken;
 use super::compression::Compression;
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
 use super::portable_name;
-use super::stream::{Broken, Stream};
+use super::stream::Stream;
 use super::webdataset::is_tar;
 use crate::error::Result;
 use crate::options::SourceSpec;
@@ -48,8 +49,8 @@ impl SourceFile {
     }
 
     /// Returns the file to open: the file itself, or the archive that contains it. A source that is itself a file may
-    /// be a symbolic link; other files only with `follow_links`.
-    pub fn planned(&self, sources: &[SourceSpec], follow_links: bool) -> PlannedFile {
+    /// be a symbolic link; other files only with `follow_symlinks`.
+    pub fn planned(&self, sources: &[SourceSpec], follow_symlinks: bool) -> PlannedFile {
         let (bytes, is_named) = match &self.member {
             None => (self.bytes, self.is_named()),
             Some(member) => (member.archive_bytes, member.archive_parts == 0),
@@ -59,7 +60,7 @@ impl SourceFile {
             bytes,
             modified_ns: self.modified_ns,
             etag: self.etag.clone(),
-            follow_links: follow_links || is_named,
+            follow_symlinks: follow_symlinks || is_named,
         }
     }
 
@@ -68,8 +69,8 @@ impl SourceFile {
     /// # Errors
     ///
     /// Returns an error if the file cannot be read or has changed, or is damaged in its archive.
-    pub fn read(&self, sources: &[SourceSpec], follow_links: bool) -> Result<Vec<u8>, Broken> {
-        self.read_opened(sources, follow_links, None)
+    pub fn read(&self, sources: &[SourceSpec], follow_symlinks: bool) -> Result<Vec<u8>, Broken> {
+        self.read_opened(sources, follow_symlinks, None)
     }
 
     /// As [`Self::read`], with `opened` as the result of [`Self::open_ahead`].
@@ -80,13 +81,13 @@ impl SourceFile {
     pub fn read_opened(
         &self,
         sources: &[SourceSpec],
-        follow_links: bool,
+        follow_symlinks: bool,
         opened: Option<&OpenedFile>,
     ) -> Result<Vec<u8>, Broken> {
-        let planned = self.planned(sources, follow_links);
+        let planned = self.planned(sources, follow_symlinks);
         match (&self.member, opened) {
-            (None, None) => planned.read().map_err(Broken::Failed),
-            (None, Some(opened)) => planned.read_opened(opened).map_err(Broken::Failed),
+            (None, None) => Ok(planned.read()?),
+            (None, Some(opened)) => Ok(planned.read_opened(opened)?),
             (Some(member), None) => member.read(&planned),
             (Some(member), Some(opened)) => member.read_opened(opened),
         }
@@ -100,11 +101,11 @@ impl SourceFile {
     pub fn stream(
         &self,
         sources: &[SourceSpec],
-        follow_links: bool,
+        follow_symlinks: bool,
         opened: Option<OpenedFile>,
         compression: Option<Compression>,
     ) -> Result<Stream> {
-        let opened = opened.map_or_else(|| self.planned(sources, follow_links).open(), Ok)?;
+        let opened = opened.map_or_else(|| self.planned(sources, follow_symlinks).open(), Ok)?;
         match &self.member {
             None => Stream::of(opened, compression),
             Some(member) => Stream::of_member(opened, member, compression),
@@ -112,8 +113,8 @@ impl SourceFile {
     }
 
     /// Opens a file in object storage and requests its bytes: see [`PlannedFile::open_ahead`].
-    pub fn open_ahead(&self, sources: &[SourceSpec], follow_links: bool) -> Option<OpenedFile> {
-        let planned = self.planned(sources, follow_links);
+    pub fn open_ahead(&self, sources: &[SourceSpec], follow_symlinks: bool) -> Option<OpenedFile> {
+        let planned = self.planned(sources, follow_symlinks);
         match &self.member {
             None => planned.open_ahead(),
             Some(member) => member.open_ahead(&planned),
@@ -130,5 +131,12 @@ impl SourceFile {
     /// Returns whether the file is itself the source.
     pub fn is_named(&self) -> bool {
         self.relative.as_os_str().is_empty()
+    }
+
+    /// Creates a file of the first source, outside of archives.
+    #[cfg(test)]
+    pub(crate) fn for_test(relative: &str, origin: &str, bytes: u64) -> Self {
+        let (relative, origin) = (relative.into(), origin.to_owned());
+        Self { source: 0, relative, origin, bytes, modified_ns: 0, etag: None, member: None }
     }
 }

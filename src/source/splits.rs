@@ -11,30 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use super::archive;
 use super::file_list::ChosenFiles;
-use super::layout::Layout;
+use super::layout::FolderLayout;
 use super::portable_name;
 use super::source_file::SourceFile;
 use super::split_by::SplitBy;
 use super::warning::Warning;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
+pub use crate::options::split_named;
 
 /// Split of items that belong to no other split.
 pub const DEFAULT_SPLIT: &str = "train";
-
-/// Words that denote splits, and the splits they denote.
-const WORDS: [(&str, &str); 10] = [
-    ("train", "train"),
-    ("training", "train"),
-    ("validation", "validation"),
-    ("valid", "validation"),
-    ("val", "validation"),
-    ("dev", "validation"),
-    ("test", "test"),
-    ("testing", "test"),
-    ("eval", "test"),
-    ("evaluation", "test"),
-];
 
 /// Folder names that almost certainly denote splits.
 const USUAL: [&str; 5] = ["train", "val", "valid", "validation", "test"];
@@ -54,7 +41,7 @@ pub struct Splits {
 
 /// The names in which splits are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Names {
+pub enum SplitNames {
     /// Labels of sources and first-level folders.
     Folders,
     /// Also words in the names of folders and files.
@@ -73,10 +60,14 @@ impl Splits {
     ///
     /// # Errors
     ///
-    /// Returns an error if a file names no split although [`Layout::Splits`] is given, or if a folder must be a split
-    /// and its name is not valid for one.
-    pub fn find(files: &ChosenFiles<'_>, layout: Layout, names: Names) -> Result<(Self, Vec<Warning>)> {
-        if matches!(layout, Layout::Flat | Layout::Labels) {
+    /// Returns an error if a file names no split although [`FolderLayout::Splits`] is given, or if a folder must be a
+    /// split and its name is not valid for one.
+    pub fn find(
+        files: &ChosenFiles<'_>,
+        layout: FolderLayout,
+        names: SplitNames,
+    ) -> Result<(Self, Vec<Warning>)> {
+        if matches!(layout, FolderLayout::Flat | FolderLayout::Labels) {
             return Ok((Self::none(), Vec::new()));
         }
         let mut warnings = Vec::new();
@@ -89,7 +80,7 @@ impl Splits {
         }
         let of_labels: Vec<Option<&str>> = labels.iter().map(|l| split_named(l)).collect();
         let found = Self {
-            words: names == Names::Words,
+            words: names == SplitNames::Words,
             default: match of_labels[..] {
                 [Some(split)] => split.to_owned(),
                 _ => DEFAULT_SPLIT.to_owned(),
@@ -98,7 +89,7 @@ impl Splits {
         };
         let by = found.decide(files, labels.len(), &of_labels);
         let mut found = Self { by, ..found };
-        if by == SplitBy::Nothing && layout == Layout::Splits {
+        if by == SplitBy::Nothing && layout == FolderLayout::Splits {
             found.by = SplitBy::Folder;
         }
         let mut named = BTreeSet::new();
@@ -117,7 +108,7 @@ impl Splits {
         if found.by != SplitBy::Nothing
             && let Some(example) = &example
         {
-            if layout == Layout::Splits {
+            if layout == FolderLayout::Splits {
                 return Err(Error::usage(format!("{example:?} is not in a split folder"))
                     .help("move it into train, validation or test, or use another layout"));
             }
@@ -138,7 +129,7 @@ impl Splits {
                     .help("rename the folder, or use another `layout`")
             })?;
         }
-        if layout == Layout::Auto {
+        if layout == FolderLayout::Auto {
             found.warn(files, &labels, &of_labels, &mut warnings);
         }
         Ok((found, warnings))
@@ -304,11 +295,6 @@ pub(super) fn distinct(names: impl Iterator<Item = String>) -> BTreeSet<String> 
     found
 }
 
-/// Returns the split that `name` denotes as a whole.
-pub fn split_named(name: &str) -> Option<&'static str> {
-    WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)).map(|(_, split)| *split)
-}
-
 /// Returns whether `name` denotes a split as a whole.
 pub(super) fn is_split_name(name: &str) -> bool {
     split_named(name).is_some()
@@ -364,28 +350,20 @@ mod tests {
                 let (label, relative) = p.split_once('|').unwrap_or((p, ""));
                 let origin =
                     if relative.is_empty() { label.to_owned() } else { format!("{label}/{relative}") };
-                SourceFile {
-                    source: 0,
-                    relative: relative.into(),
-                    origin,
-                    bytes: 1,
-                    modified_ns: 0,
-                    etag: None,
-                    member: None,
-                }
+                SourceFile::for_test(relative, &origin, 1)
             })
             .collect()
     }
 
-    fn found(paths: &[&str], layout: Layout) -> Result<(SplitBy, Vec<String>, Vec<Warning>)> {
+    fn found(paths: &[&str], layout: FolderLayout) -> Result<(SplitBy, Vec<String>, Vec<Warning>)> {
         let files = files(paths);
-        let (splits, warnings) = Splits::find(&ChosenFiles::all(&files[..]), layout, Names::Words)?;
+        let (splits, warnings) = Splits::find(&ChosenFiles::all(&files[..]), layout, SplitNames::Words)?;
         let of = files.iter().map(|f| splits.names[splits.of(f)].clone()).collect();
         Ok((splits.by, of, warnings))
     }
 
     fn auto(paths: &[&str]) -> (SplitBy, Vec<String>, Vec<Warning>) {
-        found(paths, Layout::Auto).unwrap()
+        found(paths, FolderLayout::Auto).unwrap()
     }
 
     #[test]
@@ -439,11 +417,14 @@ mod tests {
     #[test]
     fn an_explicit_layout_is_followed() {
         let all = ["s|train/a.txt", "s|test/b.txt"];
-        assert_eq!(found(&all, Layout::Flat).unwrap().1, ["train", "train"]);
-        assert_eq!(found(&["s|fold1/a.txt", "s|fold2/b.txt"], Layout::Splits).unwrap().1, ["fold1", "fold2"]);
-        let error = found(&["s|fold1/a.txt", "s|b.txt"], Layout::Splits).unwrap_err();
+        assert_eq!(found(&all, FolderLayout::Flat).unwrap().1, ["train", "train"]);
+        assert_eq!(
+            found(&["s|fold1/a.txt", "s|fold2/b.txt"], FolderLayout::Splits).unwrap().1,
+            ["fold1", "fold2"]
+        );
+        let error = found(&["s|fold1/a.txt", "s|b.txt"], FolderLayout::Splits).unwrap_err();
         assert!(error.to_string().contains("s/b.txt"));
-        let error = found(&["s|my stuff/a.txt"], Layout::Splits).unwrap_err();
+        let error = found(&["s|my stuff/a.txt"], FolderLayout::Splits).unwrap_err();
         assert!(error.to_string().contains("my stuff"));
     }
 }

@@ -13,12 +13,13 @@ use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 
 use super::archive::ArchiveMember;
+pub use super::broken::Broken;
 use super::compressed_members::{MemberStarts, Members, XzStreams};
 use super::compression::Compression;
 use super::json_array::ArrayLines;
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
-use super::retried;
+use super::retry::retried;
 use super::zip::ZipDamage;
 use super::zstd_frames::Frames;
 use crate::error::{Error, Result};
@@ -104,15 +105,6 @@ pub struct Stream {
     array: Option<ArrayLines>,
     /// Bytes that [`Self::peek`] has read and [`Self::fill`] has not yet returned.
     ahead: VecDeque<u8>,
-}
-
-/// The reason why bytes could not be read.
-#[derive(Debug)]
-pub enum Broken {
-    /// A failure that is not a defect of the file.
-    Failed(Error),
-    /// The file is damaged.
-    Damaged(Reject),
 }
 
 impl Stream {

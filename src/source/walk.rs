@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::found_files::Listing;
-use super::listing::names_nothing;
+use super::listing::Listing;
+use super::named_files::names_nothing;
 use super::planned::modified_ns;
 use super::source_file::SourceFile;
 use super::{portable_name, remote_listing};
@@ -31,7 +31,7 @@ const MAX_DEPTH: usize = 256;
 ///
 /// Returns an error if a source is missing, a folder cannot be listed or is nested too deeply, or symbolic links
 /// form a loop.
-pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> bool) -> Result<Listing> {
+pub fn list(sources: &[SourceSpec], follow_symlinks: bool, keep: &dyn Fn(&str) -> bool) -> Result<Listing> {
     let mut listing = Listing::default();
     for (ordinal, source) in sources.iter().enumerate() {
         if let Some(url) = ObjectUrl::parse(&source.path)? {
@@ -47,7 +47,7 @@ pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> b
         })?;
         let mut walk = TreeWalk {
             source: ordinal as u32,
-            follow_links,
+            follow_symlinks,
             keep,
             ancestors: HashSet::new(),
             listing: &mut listing,
@@ -67,7 +67,7 @@ pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> b
 
 struct TreeWalk<'a> {
     source: u32,
-    follow_links: bool,
+    follow_symlinks: bool,
     keep: &'a dyn Fn(&str) -> bool,
     /// Device and inode of all enclosing folders. A folder inside itself means that links form a loop.
     ancestors: HashSet<(u64, u64)>,
@@ -113,7 +113,7 @@ impl TreeWalk<'_> {
         for_each_entry(folder, fail, |entry| {
             let name = entry.file_name();
             let mut meta = entry.metadata().map_err(|e| Error::io("examine the file", &entry.path(), e))?;
-            if meta.file_type().is_symlink() && self.follow_links {
+            if meta.file_type().is_symlink() && self.follow_symlinks {
                 // A dangling link is skipped like a link that is not followed.
                 match std::fs::metadata(entry.path()) {
                     Ok(target) => meta = target,

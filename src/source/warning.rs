@@ -85,7 +85,7 @@ pub enum Warning {
     KeysSkipped {
         /// Number of objects.
         objects: u64,
-        /// Address of the first of these objects.
+        /// URL of the first of these objects.
         example: String,
     },
     /// Columns of Parquet files with images are left out, because no field can hold their type, or because a field of
@@ -178,10 +178,10 @@ impl Warning {
 }
 
 impl Warning {
-    /// Returns the warning about the objects at `addresses`, if there are any.
-    pub(crate) fn of_keys(addresses: &[String]) -> Option<Self> {
-        let example = addresses.first()?.clone();
-        Some(Self::KeysSkipped { objects: addresses.len() as u64, example })
+    /// Returns the warning about the objects at `urls`, if there are any.
+    pub(crate) fn of_keys(urls: &[String]) -> Option<Self> {
+        let example = urls.first()?.clone();
+        Some(Self::KeysSkipped { objects: urls.len() as u64, example })
     }
 }
 

@@ -15,7 +15,7 @@ fn help_lists_the_values_of_an_option() {
             "images",
             ["[possible values: parquet, arrow, msgpack, protobuf]", "lanczos3, catmullrom, bilinear, box"],
         ),
-        ("text", ["[possible values: parquet, arrow, msgpack, protobuf]", "auto, labels, splits, flat"]),
+        ("text", ["[possible values: parquet, arrow, msgpack, protobuf]", "auto, splits, flat"]),
     ] {
         let help = run(&[subcommand, "--help"]).exits(0).stdout;
         // Lines are wrapped at the width of the terminal.

@@ -102,7 +102,7 @@ fn sources_labeled_as_splits_become_splits() {
     run_text(dir.path(), &one).exits(0);
     run_text(dir.path(), &["a.jsonl", "--out", "no", "--layout", "labels"])
         .exits(2)
-        .says(&["--layout labels"]);
+        .says(&["--layout", "[possible values: auto, splits, flat]"]);
 
     for name in ["p/cat/x.jpg", "q/dog/y.jpg"] {
         let path = dir.path().join(name);

@@ -19,7 +19,7 @@ use super::task::{FilesTask, ImageTask};
 use crate::error::Result;
 use crate::options::RunOptions;
 use crate::panics::contained;
-use crate::pipeline::conversion::{Conversion, Converting, Feed};
+use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::dedup::{DuplicateCandidate, duplicates};
 use crate::pipeline::memory::{MemoryPool, Shares};
 use crate::pipeline::outcome::{Outcome, Outcomes};
@@ -29,11 +29,11 @@ use crate::pipeline::testing::item_panic_point;
 use crate::pipeline::workers::Workers;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{FieldType, LABEL};
+use crate::source::broken::Broken;
 use crate::source::labels::unknown_class;
-use crate::source::listing::Detail;
+use crate::source::named_files::Detail;
 use crate::source::portable_name;
 use crate::source::source_file::SourceFile;
-use crate::source::stream::Broken;
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Header, ImageScratch};
 
@@ -97,7 +97,7 @@ impl Conversion for ImageConversion<'_> {
         Stages::new(&self.job.options.output, work)
     }
 
-    fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<ImageTask> + '_>> {
+    fn open(&self, unit: u32, _engine: EngineUse) -> Result<Box<dyn Feed<ImageTask> + '_>> {
         feed(self.job, self.job.units[unit as usize].clone())
     }
 
@@ -216,14 +216,14 @@ impl<'a> ImageConversion<'a> {
             // These fields have values only in samples from tar files.
             None => vec![Value::Null; self.job.extra_fields - self.job.image_fields.len()],
         };
-        let sample = ImageItem {
+        let item = ImageItem {
             origin: file.origin.clone(),
             bytes: bytes.clone(),
             label,
             values,
             further: Vec::new(),
         };
-        self.convert_image(sample, split, scratch, out)
+        self.convert_image(item, split, scratch, out)
     }
 
     /// Converts a large image on a separate thread. The allocator retains freed memory per thread. This way, it does so
@@ -292,12 +292,12 @@ impl<'a> ImageConversion<'a> {
     /// Returns the outcome of an image with its metadata.
     pub(super) fn convert_image(
         &self,
-        sample: ImageItem,
+        item: ImageItem,
         split: u16,
         scratch: &mut ImageScratch,
         out: &mut Outcomes,
     ) -> Result<Outcome, Reject> {
-        let ImageItem { origin, bytes, label, mut values, further } = sample;
+        let ImageItem { origin, bytes, label, mut values, further } = item;
         let bytes = &bytes;
         contained(|| {
             item_panic_point(&origin);

@@ -38,18 +38,7 @@ mod tests {
 
     #[test]
     fn units_cover_the_listing_and_respect_both_limits() {
-        let files: Vec<_> = [5, 1, 1, 1, 9, 1]
-            .into_iter()
-            .map(|bytes| SourceFile {
-                source: 0,
-                relative: "x".into(),
-                origin: "x".into(),
-                bytes,
-                modified_ns: 0,
-                etag: None,
-                member: None,
-            })
-            .collect();
+        let files = [5, 1, 1, 1, 9, 1].map(|bytes| SourceFile::for_test("x", "x", bytes));
         assert_eq!(divide(files.iter(), 3, 6, |_| false), [0..2, 2..4, 4..5, 5..6]);
         assert_eq!(divide(files.iter(), 2, 100, |_| false), [0..2, 2..4, 4..6]);
         assert_eq!(divide(files.iter(), 9, 100, |f| f.bytes > 4), [0..1, 1..4, 4..5, 5..6]);

@@ -4,15 +4,13 @@ use std::ops::Range;
 
 use super::divide::divide;
 use super::job::ImagesJob;
-use super::task::{FilesTask, ImageTask};
+use super::task::{BYTES_HELD_PER_BYTE, FilesTask, ImageTask, TASK_BYTES};
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
 use crate::source::file_list::Iter;
 
 /// Maximum number of files per task.
 const TASK_FILES: usize = 8;
-/// Source bytes per task, unless a single file has more.
-const TASK_BYTES: u64 = 1 << 20;
 
 /// Feed of a unit of files, in groups.
 pub(super) struct FileFeed<'a> {
@@ -30,7 +28,7 @@ impl<'a> FileFeed<'a> {
         let tasks: Vec<_> = tasks
             .into_iter()
             .map(|task| PlannedTask {
-                bytes: sizes.by_ref().take(task.len()).sum::<u64>() * 2,
+                held: sizes.by_ref().take(task.len()).sum::<u64>() * BYTES_HELD_PER_BYTE,
                 files: task.len(),
             })
             .collect();
@@ -40,15 +38,15 @@ impl<'a> FileFeed<'a> {
 
 /// A task that is not yet created.
 struct PlannedTask {
-    /// Bytes that the task holds: its files, and about as much again for the records.
-    bytes: u64,
+    /// Bytes that the task holds.
+    held: u64,
     /// Number of files.
     files: usize,
 }
 
 impl Feed<ImageTask> for FileFeed<'_> {
     fn next_bytes(&self) -> u64 {
-        self.tasks.as_slice().first().map_or(0, |task| task.bytes)
+        self.tasks.as_slice().first().map_or(0, |task| task.held)
     }
 
     fn next(&mut self) -> Result<Option<(ImageTask, u64)>> {
@@ -58,7 +56,7 @@ impl Feed<ImageTask> for FileFeed<'_> {
             self.next += files.len();
             (
                 ImageTask::Files(FilesTask { first, opened: self.job.open_ahead(first, &files), files }),
-                task.bytes,
+                task.held,
             )
         }))
     }

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::find_archives::with_archives;
 use super::find_tables::{FoundTables, find_tables};
 use super::image_fields::ImageField;
-use super::options::{ImagesOptions, Naming};
+use super::options::{ImageInput, ImagesOptions};
 use super::tar_fields::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
@@ -18,16 +18,16 @@ use crate::schema::Field;
 use crate::source::archive::ArchiveKind;
 use crate::source::begins_as_any_image;
 use crate::source::file_list::{ChosenFiles, FileList};
-use crate::source::found_files::Listing;
 use crate::source::image_table::is_parquet;
 use crate::source::labels::Folders;
-use crate::source::layout::Layout;
-use crate::source::listing::Detail;
+use crate::source::layout::FolderLayout;
+use crate::source::listing::Listing;
 use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
+use crate::source::named_files::Detail;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::split_by::SplitBy;
-use crate::source::splits::Names;
+use crate::source::splits::SplitNames;
 use crate::source::walk::list;
 use crate::source::warning::Warning;
 use crate::transform::image::has_image_extension;
@@ -75,10 +75,11 @@ impl FoundImages {
         let is_table = |f: &SourceFile| self.image_tables && is_parquet(&f.origin);
         let images = placed.also(|f| !(self.walked && (f.is_tar(&options.sources) || is_table(f))));
         // A split in the name of a single image may be a coincidence, but a tar file is named for its content.
-        let names = if images.is_empty() && !placed.is_empty() { Names::Words } else { Names::Folders };
+        let names =
+            if images.is_empty() && !placed.is_empty() { SplitNames::Words } else { SplitNames::Folders };
         let mut folders = Folders::of(&placed, layout, names)?;
         if self.class_names.is_some() {
-            if layout == Layout::Labels {
+            if layout == FolderLayout::Labels {
                 let error =
                     Error::usage("the metadata has labels, but `layout labels` takes labels from folders");
                 if self.image_tables {
@@ -89,7 +90,7 @@ impl FoundImages {
                     false => error.help("leave out `layout`, or rename the column \"label\""),
                 });
             }
-        } else if !self.metadata_by_walk || options.classes.is_some() || layout != Layout::Auto {
+        } else if !self.metadata_by_walk || options.classes.is_some() || layout != FolderLayout::Auto {
             folders = folders.with_classes(&images, layout, options.classes.clone())?;
         } else {
             let would_be = folders.clone().with_classes(&images, layout, None)?.class_names;
@@ -162,14 +163,14 @@ fn parent(file: &SourceFile) -> &str {
 
 /// Finds the images in the sources.
 pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
-    match &options.naming {
-        Naming::Walk | Naming::WalkOnly => walk(options),
-        Naming::FilesFrom(from) => {
+    match &options.input {
+        ImageInput::Walk | ImageInput::WalkOnly => walk(options),
+        ImageInput::FilesFrom(from) => {
             let (files, details) = from.list(one_folder(&options.sources)?, options.follow_symlinks)?;
             let files = files.into_iter().collect();
             Ok(FoundImages { files, details, ..FoundImages::default() })
         }
-        Naming::Metadata(table) => {
+        ImageInput::Metadata(table) => {
             let source = one_folder(&options.sources)?;
             let found = table.list(
                 source,
@@ -199,7 +200,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         crate::pipeline::check_origins((&listing.files).into(), sources)?;
     }
     let mut tables: Vec<SourceFile> = listing.files.iter().filter(is_metadata_file).collect();
-    if options.naming == Naming::WalkOnly {
+    if options.input == ImageInput::WalkOnly {
         tables.clear();
     } else if tars || in_archives || image_tables.is_some() {
         let skipped = |table: SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
@@ -212,7 +213,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         let (files, skipped) = (listing.files, listing.skipped);
         // Without folders that could be classes, `--classes` names the classes of samples.
         let is_labeled = tars
-            && options.layout != Layout::Labels
+            && options.layout != FolderLayout::Labels
             && images_among(&files, options, false).iter().all(|f| f.is_tar(sources));
         let class_names = options.classes.clone().filter(|_| is_labeled);
         let mut fields = if tars { tar_fields(class_names.is_some()) } else { Vec::new() };
@@ -330,15 +331,15 @@ pub(super) fn describe(
         described["list_fields"] = json!(options.list_fields);
     }
     let content = content.map(|hash| format!("xxh3-128:{hash:032x}"));
-    match &options.naming {
-        Naming::Walk | Naming::WalkOnly => {
+    match &options.input {
+        ImageInput::Walk | ImageInput::WalkOnly => {
             if content.is_some() {
                 described["metadata"] = json!({ "beside_images": true, "content": content });
             }
         }
         // The list itself is in the plan, file by file.
-        Naming::FilesFrom(_) => described["files_from"] = json!(true),
-        Naming::Metadata(table) => {
+        ImageInput::FilesFrom(_) => described["files_from"] = json!(true),
+        ImageInput::Metadata(table) => {
             let keep = table
                 .keep
                 .as_ref()

@@ -1,13 +1,13 @@
 //! Archives of image folders among the sources.
 
 use super::image_fields::{ImageField, ImageFields, InspectedTar, inspect_tar};
-use super::options::{ImagesOptions, Naming};
+use super::options::{ImageInput, ImagesOptions};
 use crate::error::{Error, Result};
 use crate::schema::Kind;
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing, is_image_name};
 use crate::source::file_list::FileList;
-use crate::source::found_files::Listing;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
+use crate::source::listing::Listing;
 use crate::source::source_file::SourceFile;
 use crate::source::tar::first_nested;
 use crate::source::warning::Warning;
@@ -24,7 +24,7 @@ pub(super) fn with_archives(
     let is_image = |file: &SourceFile| has_image_extension(&file.origin);
     let archives = Archives {
         sources: &options.sources,
-        follow_links: options.follow_symlinks,
+        follow_symlinks: options.follow_symlinks,
         with_tars: tars.are_folders(&listing.files, options, warnings)?,
         is_item: &is_image,
         wanted: &is_image_name,
@@ -37,7 +37,7 @@ pub(super) fn with_archives(
     }
     let expanded = expanded.unwrap_or_else(|| ExpandedListing::unchanged(listing));
     let ExpandedListing { listing, tables, left_out } = expanded;
-    if options.naming != Naming::WalkOnly {
+    if options.input != ImageInput::WalkOnly {
         warnings.extend(tables.into_iter().map(|path| Warning::MetadataSkipped { path }));
     }
     warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }));
@@ -84,10 +84,10 @@ impl TarFiles {
     ) -> Result<bool> {
         let sources = &options.sources;
         // With images outside tar files, labels come from their folders.
-        let needs_labels = options.layout == Layout::Labels
+        let needs_labels = options.layout == FolderLayout::Labels
             && self.has_bare_images
             && !files.iter().any(|file| has_image_extension(&file.origin));
-        if options.layout == Layout::Flat || !(self.folder.is_some() || needs_labels) {
+        if options.layout == FolderLayout::Flat || !(self.folder.is_some() || needs_labels) {
             return Ok(false);
         }
         let is_compressed = |file: &SourceFile| {

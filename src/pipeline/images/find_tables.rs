@@ -6,11 +6,11 @@ use super::options::ImagesOptions;
 use crate::error::{Error, Result};
 use crate::printable::printable_path;
 use crate::schema::Field;
+use crate::source::broken::Broken;
 use crate::source::file_list::FileList;
 use crate::source::image_table::{ImageColumns, ImageTable, class_names, is_parquet};
 use crate::source::labels::class_ordinals;
 use crate::source::source_file::SourceFile;
-use crate::source::stream::Broken;
 
 /// The Parquet files with images in the sources.
 pub(super) struct FoundTables {

@@ -18,7 +18,7 @@ use crate::source::braces;
 use crate::source::file_list::FileList;
 use crate::source::image_table::is_parquet;
 use crate::source::labels::{Folders, class_ordinals};
-use crate::source::listing::Detail;
+use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;

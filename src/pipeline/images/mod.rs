@@ -28,4 +28,4 @@ mod task;
 pub(super) use self::convert::ImageConversion;
 pub use self::image_fields::{ImageField, ImageFields};
 pub use self::job::ImagesJob;
-pub use self::options::{ImagesOptions, Naming};
+pub use self::options::{ImageInput, ImagesOptions};

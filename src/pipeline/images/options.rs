@@ -6,7 +6,7 @@ use super::image_fields::ImageFields;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::dedup::Dedup;
 use crate::source::files_from::FilesFrom;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::MetadataFile;
 use crate::transform::image::ImageOptions;
 
@@ -16,11 +16,11 @@ pub struct ImagesOptions {
     /// Files and folders. If files are named by a list or by rows, the one folder that the names are relative to.
     pub sources: Vec<SourceSpec>,
     /// How files are found.
-    pub naming: Naming,
+    pub input: ImageInput,
     /// Whether symbolic links are followed.
     pub follow_symlinks: bool,
     /// Meaning of the folders.
-    pub layout: Layout,
+    pub layout: FolderLayout,
     /// Class names in label order, instead of the sorted folder names.
     pub classes: Option<Vec<String>>,
     /// Columns of tables whose values become lists: all rows that name the same image form one record.
@@ -37,7 +37,7 @@ pub struct ImagesOptions {
 
 /// How the files of the sources are found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Naming {
+pub enum ImageInput {
     /// The sources are walked. If there are `metadata.csv`, `.jsonl` or `.parquet` files next to images, their rows
     /// name the items, as in `ImageFolder` of Hugging Face `datasets`.
     #[default]
@@ -50,7 +50,7 @@ pub enum Naming {
     Metadata(MetadataFile),
 }
 
-impl Naming {
+impl ImageInput {
     /// Returns whether the sources are walked. The output must then not overlap them.
     pub fn walks(&self) -> bool {
         matches!(self, Self::Walk | Self::WalkOnly)

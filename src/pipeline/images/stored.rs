@@ -26,7 +26,7 @@ struct StoredImages<'a> {
     extra_fields: usize,
     image_fields: Cow<'a, [ImageField]>,
     image_tables: bool,
-    /// Number of lines with a [`Detail`](crate::source::listing::Detail) that follow.
+    /// Number of lines with a [`Detail`](crate::source::named_files::Detail) that follow.
     details: usize,
 }
 
@@ -39,7 +39,7 @@ impl StoredJob for ImagesJob {
             options: self.described.clone(),
             output: self.options.output.clone(),
             sources: self.options.sources.clone(),
-            walked: self.options.naming.walks(),
+            walked: self.options.input.walks(),
             files: self.files.len() as u64,
             skipped: self.skipped.clone(),
             units: self.units.len() as u32,
@@ -84,7 +84,7 @@ impl StoredJob for ImagesJob {
         let options = ImagesOptions { sources: header.sources, ..stored.options.into_owned() };
         Ok(Self {
             transform: ImageTransform::new(options.image.clone())?,
-            walked: options.naming.walks() && details.is_empty(),
+            walked: options.input.walks() && details.is_empty(),
             image_tables: stored.image_tables,
             // Used only in the summary of the plan.
             tables: Vec::new(),

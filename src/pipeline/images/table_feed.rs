@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use super::job::ImagesJob;
-use super::task::{ImageTask, TableTask, TaskRows};
+use super::task::{BYTES_HELD_PER_BYTE, ImageTask, TASK_BYTES, TableTask, TaskRows};
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
 use crate::sample::{Reject, RejectCode};
+use crate::source::broken::Broken;
 use crate::source::image_table::{FoundRows, ImageBatch, ImageRows, ImageTable};
 use crate::source::source_file::SourceFile;
-use crate::source::stream::Broken;
-
-/// Approximate bytes of the rows of a task, unless a single row has more.
-const TASK_BYTES: u64 = 1 << 20;
 
 /// Feed of the rows of a Parquet file.
 pub(super) struct TableFeed {
@@ -41,20 +38,21 @@ impl TableFeed {
         Ok(Self { file: Arc::new(file), row_count, rows, pending: None, broken, fed: 0 })
     }
 
-    /// Creates a task. Returns it with the bytes that it holds: the rows, and about as much again for the records.
+    /// Creates a task with `bytes` bytes of rows. Returns it with the bytes that it holds.
     fn task(&mut self, found: TaskRows, rows: u64, bytes: u64) -> Option<(ImageTask, u64)> {
         let share = |rows: u64| {
             (u128::from(self.file.bytes) * u128::from(rows) / u128::from(self.row_count.max(1))) as u64
         };
         let source_bytes = share(self.fed.saturating_add(rows)).saturating_sub(share(self.fed));
         self.fed = self.fed.saturating_add(rows);
-        Some((ImageTask::Table(TableTask { file: Arc::clone(&self.file), found, source_bytes }), bytes * 2))
+        let task = TableTask { file: Arc::clone(&self.file), found, source_bytes };
+        Some((ImageTask::Table(task), bytes * BYTES_HELD_PER_BYTE))
     }
 }
 
 impl Feed<ImageTask> for TableFeed {
     fn next_bytes(&self) -> u64 {
-        TASK_BYTES * 2
+        TASK_BYTES * BYTES_HELD_PER_BYTE
     }
 
     fn next(&mut self) -> Result<Option<(ImageTask, u64)>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::job::ImagesJob;
-use super::task::{ImageTask, TarTask};
+use super::task::{BYTES_HELD_PER_BYTE, ImageTask, TASK_BYTES, TarTask};
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
 use crate::source::source_file::SourceFile;
@@ -11,8 +11,6 @@ use crate::source::webdataset::{NextSample, Samples};
 
 /// Maximum number of samples per task.
 const TASK_SAMPLES: usize = 8;
-/// Bytes of the members per task, unless a single sample has more.
-const TASK_BYTES: u64 = 1 << 20;
 
 /// Feed of the samples of a tar file.
 pub(super) struct TarFeed {
@@ -32,7 +30,7 @@ impl TarFeed {
 
 impl Feed<ImageTask> for TarFeed {
     fn next_bytes(&self) -> u64 {
-        TASK_BYTES * 2
+        TASK_BYTES * BYTES_HELD_PER_BYTE
     }
 
     fn next(&mut self) -> Result<Option<(ImageTask, u64)>> {
@@ -49,7 +47,6 @@ impl Feed<ImageTask> for TarFeed {
         let source_bytes = read - std::mem::replace(&mut self.fed, read);
         let (member, damaged) = (self.samples.take_member_start(), self.samples.ended_corrupt());
         let tar = TarTask { file: Arc::clone(&self.file), found, source_bytes, member, damaged };
-        // The members, and about as much again for the records.
-        Ok((!tar.found.is_empty()).then_some((ImageTask::Tar(tar), bytes * 2)))
+        Ok((!tar.found.is_empty()).then_some((ImageTask::Tar(tar), bytes * BYTES_HELD_PER_BYTE)))
     }
 }

@@ -8,6 +8,11 @@ use crate::source::opened::OpenedFile;
 use crate::source::source_file::SourceFile;
 use crate::source::webdataset::NextSample;
 
+/// Source bytes per task, unless a single file, sample or row has more.
+pub(super) const TASK_BYTES: u64 = 1 << 20;
+/// Bytes held per source byte: the byte itself, and about as much again for the records.
+pub(super) const BYTES_HELD_PER_BYTE: u64 = 2;
+
 /// A task of a conversion of images.
 pub(in crate::pipeline) enum ImageTask {
     Files(FilesTask),

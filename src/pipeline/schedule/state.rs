@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::FailedUnits;
 use crate::error::{Error, ErrorKind};
-use crate::pipeline::conversion::Feed;
+use crate::pipeline::conversion::{EngineUse, Feed};
 use crate::pipeline::finalizer::Closed;
 use crate::pipeline::memory::{MemoryPool, Reservation};
 use crate::pipeline::outcome::Outcomes;
@@ -51,7 +51,7 @@ pub(super) struct OpenUnit<'c, T> {
     pub(super) written: u64,
     /// Outcomes that wait for earlier ones, with the memory that their tasks hold.
     pub(super) ready: BTreeMap<u64, (Outcomes, Reservation)>,
-    pub(super) careful: bool,
+    pub(super) engine: EngineUse,
     pub(super) failure: Option<UnitFailure>,
 }
 
@@ -70,8 +70,8 @@ pub(super) enum UnitFailure {
 pub(super) enum WorkerAction<'c, T> {
     Write { unit: u32, sink: Box<UnitSink>, ready: Vec<(Outcomes, Reservation)>, finished: bool },
     Feed { unit: u32, feed: Box<dyn Feed<T> + 'c> },
-    Convert { unit: u32, careful: bool, task: NumberedTask<T> },
-    Open { unit: u32, careful: bool },
+    Convert { unit: u32, engine: EngineUse, task: NumberedTask<T> },
+    Open { unit: u32, engine: EngineUse },
 }
 
 impl<T> OpenUnit<'_, T> {
@@ -165,14 +165,14 @@ impl<'c, T> SchedulerState<'c, T> {
                 return Some(WorkerAction::Feed { unit: open.unit, feed });
             }
             if let Some(task) = open.waiting.pop_front() {
-                return Some(WorkerAction::Convert { unit: open.unit, careful: open.careful, task });
+                return Some(WorkerAction::Convert { unit: open.unit, engine: open.engine, task });
             }
         }
         let active = self.opening + self.open.iter().filter(|u| !u.exhausted).count();
         if active < 1 + threads / THREADS_PER_UNIT {
             let unit = self.todo.pop_front()?;
             self.opening += 1;
-            return Some(WorkerAction::Open { unit, careful: false });
+            return Some(WorkerAction::Open { unit, engine: EngineUse::Selected });
         }
         None
     }
@@ -188,7 +188,7 @@ impl<'c, T> SchedulerState<'c, T> {
         match open.failure {
             Some(UnitFailure::Redo) => {
                 self.opening += 1;
-                Some(Some(WorkerAction::Open { unit: open.unit, careful: true }))
+                Some(Some(WorkerAction::Open { unit: open.unit, engine: EngineUse::Reference }))
             }
             Some(UnitFailure::Error(error)) if error.kind() == ErrorKind::Internal => {
                 self.fatal.get_or_insert(error);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::error::ErrorKind;
 use crate::format::Format;
-use crate::pipeline::conversion::{Converting, Feed};
+use crate::pipeline::conversion::{Converting, EngineUse, Feed};
 use crate::pipeline::outcome::{ConvertedRecord, Outcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::unit_dirs::UnitDirs;
@@ -29,7 +29,7 @@ enum Fails {
     InConvert,
     /// In one task, while another one waits until the run is stopped.
     WhileOthersWork,
-    /// A careful attempt requests another one.
+    /// An attempt with the reference engine requests another one.
     AlwaysRedoes,
     /// A record does not match the schema.
     InWrite,
@@ -69,7 +69,7 @@ impl Conversion for FaultyConversion<'_> {
         Stages::default()
     }
 
-    fn open(&self, _: u32, _: bool) -> Result<Box<dyn Feed<u64> + '_>> {
+    fn open(&self, _: u32, _: EngineUse) -> Result<Box<dyn Feed<u64> + '_>> {
         assert_ne!(self.fails, Fails::InOpen, "the unit fails");
         Ok(Box::new(NumberFeed { fails: self.fails, next: 0 }))
     }

@@ -10,7 +10,7 @@ use super::SchedulerContext;
 use super::state::{NumberedTask, OpenUnit, SchedulerState, UnitFailure, WorkerAction};
 use crate::error::{Error, Result};
 use crate::panics::caught;
-use crate::pipeline::conversion::{Conversion, Converting, Feed};
+use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::events::{Event, EventLevel};
 use crate::pipeline::finalizer::Closed;
 use crate::pipeline::memory::Reservation;
@@ -107,11 +107,11 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
                     self.feed(unit, feed);
                     Ok(())
                 }
-                WorkerAction::Convert { unit, careful, task } => {
-                    self.convert(unit, careful, task, &mut scratch);
+                WorkerAction::Convert { unit, engine, task } => {
+                    self.convert(unit, engine, task, &mut scratch);
                     Ok(())
                 }
-                WorkerAction::Open { unit, careful } => self.open(unit, careful),
+                WorkerAction::Open { unit, engine } => self.open(unit, engine),
             };
             if let Err(error) = result {
                 // The records are produced by dsconvert, so an error in writing them is never a usage error.
@@ -129,10 +129,9 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         &self.context.progress.timing
     }
 
-    fn open(&self, unit: u32, careful: bool) -> Result<()> {
+    fn open(&self, unit: u32, engine: EngineUse) -> Result<()> {
         let timer = self.timing().start();
-        let opened =
-            (self.context.sink)(unit).map(|sink| (sink, self.context.conversion.open(unit, careful)));
+        let opened = (self.context.sink)(unit).map(|sink| (sink, self.context.conversion.open(unit, engine)));
         self.timing().end_activity(Activity::Read, timer);
         let mut state = self.lock();
         state.opening -= 1;
@@ -150,7 +149,7 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
             fed: 0,
             written: 0,
             ready: BTreeMap::new(),
-            careful,
+            engine,
             failure,
         };
         state.open.push(open);
@@ -181,7 +180,7 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         }
     }
 
-    fn convert(&self, unit: u32, careful: bool, task: NumberedTask<C::Task>, scratch: &mut C::Scratch) {
+    fn convert(&self, unit: u32, engine: EngineUse, task: NumberedTask<C::Task>, scratch: &mut C::Scratch) {
         let NumberedTask { number, task, held } = task;
         panic_point("convert");
         let mut outcomes = Outcomes::default();
@@ -195,7 +194,7 @@ impl<'c, C: Conversion> Scheduler<'_, 'c, C> {
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
         match converted {
             Ok(Converting::Done) => {}
-            Ok(Converting::RedoUnit) if careful => {
+            Ok(Converting::RedoUnit) if engine == EngineUse::Reference => {
                 let error =
                     Error::internal(format!("the careful attempt at unit {unit} requested another attempt"));
                 open.failure.get_or_insert(UnitFailure::Error(error));

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::TextJob;
 use super::dedup;
 use super::duplicates_file::{Duplicates, DuplicatesFile};
-use super::feed::PartFeed;
+use super::feed::SectionFeed;
 use super::items::{ItemSink, SourceDocument};
 use super::options::{Overflow, TextInput, TextOptions};
 use super::pack::PackDocuments;
@@ -18,7 +18,7 @@ use super::record::{TextRecord, piece_name};
 use super::task::TextTask;
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::caught;
-use crate::pipeline::conversion::{Conversion, Converting, Feed};
+use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
 use crate::pipeline::outcome::{ConvertedRecord, MemberSummary, Outcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
@@ -69,15 +69,15 @@ impl Conversion for TextConversion<'_> {
         Stages::new(output, work).and(shape.pack.map(PackDocuments::new))
     }
 
-    fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<TextTask> + '_>> {
-        if careful && self.job.options.input == TextInput::Stdin {
+    fn open(&self, unit: u32, engine: EngineUse) -> Result<Box<dyn Feed<TextTask> + '_>> {
+        if engine == EngineUse::Reference && self.job.options.input == TextInput::Stdin {
             let message =
                 "the fast and the reference engine disagreed, and standard input cannot be read again";
             return Err(Error::new(ErrorKind::NotCommitted, message).help("use `engine reference`"));
         }
         let duplicates = self.duplicates.get().map(|file| file.unit(unit)).transpose()?;
-        let parts = self.job.units[unit as usize].clone();
-        Ok(Box::new(PartFeed::new(self.job, parts, careful, duplicates)))
+        let sections = self.job.units[unit as usize].clone();
+        Ok(Box::new(SectionFeed::new(self.job, sections, engine, duplicates)))
     }
 
     fn convert(
@@ -86,18 +86,18 @@ impl Conversion for TextConversion<'_> {
         scratch: &mut TextScratch,
         out: &mut Outcomes,
     ) -> Result<Converting> {
-        if task.careful && task.is_first {
+        if task.engine == EngineUse::Reference && task.is_first {
             out.note("units_redone");
         }
         let duplicates = std::mem::take(&mut task.duplicates);
         let TextScratch { tokens, ids } = scratch;
         let member = MemberCount { start: task.member, converted: 0 };
         let mut converter =
-            DocumentConverter { job: self.job, tokens, ids, careful: task.careful, duplicates, member };
+            DocumentConverter { job: self.job, tokens, ids, engine: task.engine, duplicates, member };
         let (starts, damaged) = (task.member.is_some(), task.input.is_corrupt());
-        let file = &self.job.details[self.job.parts[task.part].file];
-        let is_member = self.job.files[self.job.parts[task.part].file].member.is_some();
-        let is_compressed = file.kind.compression.is_some() || is_member;
+        let detail = self.job.detail_of(task.section);
+        let is_member = self.job.file_of(task.section).member.is_some();
+        let is_compressed = detail.kind.compression.is_some() || is_member;
         let converting = self.job.for_each_item(task, &mut converter, out)?;
         out.member = match is_compressed {
             true => MemberSummary { starts, converted: converter.member.converted, damaged },
@@ -112,12 +112,12 @@ struct DocumentConverter<'a> {
     job: &'a TextJob,
     tokens: &'a mut Scratch,
     ids: &'a mut PackedIds,
-    careful: bool,
+    engine: EngineUse,
     duplicates: Duplicates,
     member: MemberCount,
 }
 
-/// Counter of the converted documents with bytes from the last compressed member of a piece.
+/// Counter of the converted documents with bytes from the last compressed member of a task.
 struct MemberCount {
     start: Option<u64>,
     converted: u64,
@@ -146,7 +146,7 @@ impl ItemSink for DocumentConverter<'_> {
             Ok(document) => document,
             Err(reject) => {
                 out.list.push(Outcome::Rejected {
-                    split: self.job.split_of(position.part, &origin),
+                    split: self.job.split_of(position.section, &origin),
                     origin,
                     reject,
                 });
@@ -155,7 +155,7 @@ impl ItemSink for DocumentConverter<'_> {
         };
         let key = document.key;
         let named = key.as_deref().unwrap_or(&origin);
-        let split = self.job.split_of(position.part, named);
+        let split = self.job.split_of(position.section, named);
         if let Some(first) = self.duplicates.of(position) {
             let of = self.job.origin(first);
             out.list.push(Outcome::Duplicate { split, origin, of });
@@ -186,7 +186,7 @@ impl ItemSink for DocumentConverter<'_> {
             ("special_tokens_in_text", stats.special_in_text > 0),
             ("doubled_bos", stats.doubled_bos),
             ("doubled_eos", stats.doubled_eos),
-            ("encoded_by_reference", self.careful),
+            ("encoded_by_reference", self.engine == EngineUse::Reference),
         ] {
             if happened {
                 out.note(name);
@@ -244,9 +244,9 @@ impl DocumentConverter<'_> {
             return Err(Reject::new(RejectCode::Empty, "the document is empty"));
         }
         let sink = &mut PackedIdSink(ids);
-        let stats = match self.careful {
-            true => tokenizer.encode_reference(text, tokens, sink),
-            false => tokenizer.encode(text, tokens, sink),
+        let stats = match self.engine {
+            EngineUse::Reference => tokenizer.encode_reference(text, tokens, sink),
+            EngineUse::Selected => tokenizer.encode(text, tokens, sink),
         };
         let stats = stats.map_err(rejected)?;
         if ids.len() == tokenizer.added_per_document() {
@@ -264,7 +264,7 @@ impl DocumentConverter<'_> {
         stats: &EncodeStats,
         out: &mut Outcomes,
     ) -> Converting {
-        if self.careful {
+        if self.engine == EngineUse::Reference {
             return Converting::Done;
         }
         let hash = xxh3_64_with_seed(key.as_bytes(), VERIFY_SEED);

@@ -15,12 +15,12 @@ use sha2::{Digest, Sha256};
 
 use super::TextJob;
 use super::duplicates_file::{DuplicatesFile, PAIR_BYTES, POSITION_BYTES, decode_position, encode_position};
-use super::feed::PartFeed;
+use super::feed::SectionFeed;
 use super::items::{ItemSink, SourceDocument};
 use super::position::DocumentPosition;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
-use crate::pipeline::conversion::{Converting, Feed};
+use crate::pipeline::conversion::{Converting, EngineUse, Feed};
 use crate::pipeline::dedup::{FILE_NAME, is_stored, store};
 use crate::pipeline::memory;
 use crate::pipeline::outcome::Outcomes;
@@ -45,8 +45,8 @@ pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -
     let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_BYTES));
     let next = AtomicUsize::new(0);
     let hash_units = || -> Result<()> {
-        while let Some(parts) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut feed = PartFeed::new(job, parts.clone(), false, None);
+        while let Some(sections) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut feed = SectionFeed::new(job, sections.clone(), EngineUse::Selected, None);
             while let Some((task, _)) = feed.next()? {
                 stop.check()?;
                 let mut hashes = TextHashes { job, rows: Vec::new() };
@@ -115,8 +115,8 @@ impl<'a> UnitStarts<'a> {
     }
 
     fn push(&mut self, pair: &[u8; PAIR_BYTES]) {
-        let part = decode_position(&pair[..POSITION_BYTES]).part;
-        while self.job.units.get(self.starts.len() - 1).is_some_and(|unit| unit.end <= part) {
+        let section = decode_position(&pair[..POSITION_BYTES]).section;
+        while self.job.units.get(self.starts.len() - 1).is_some_and(|unit| unit.end <= section) {
             self.starts.push(self.pairs);
         }
         self.pairs += 1;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::position::DocumentPosition;
 use crate::error::{Error, Result};
 
-/// Size of a position: part and mark, big-endian, so that positions sort in record order.
+/// Size of a position: section and mark, big-endian, so that positions sort in record order.
 pub(super) const POSITION_BYTES: usize = 4 + 8;
 /// Size of a pair: the positions of a duplicate and of the document that is kept.
 pub(super) const PAIR_BYTES: usize = 2 * POSITION_BYTES;
@@ -85,7 +85,7 @@ impl DuplicatesReader {
 /// Encodes a position.
 pub(super) fn encode_position(position: DocumentPosition) -> [u8; POSITION_BYTES] {
     let mut bytes = [0; POSITION_BYTES];
-    bytes[..4].copy_from_slice(&(position.part as u32).to_be_bytes());
+    bytes[..4].copy_from_slice(&(position.section as u32).to_be_bytes());
     // Offsets and rows are below 2⁶⁴ − 1; 0 means the whole file.
     bytes[4..].copy_from_slice(&position.mark.map_or(0, |mark| mark.saturating_add(1)).to_be_bytes());
     bytes
@@ -93,7 +93,7 @@ pub(super) fn encode_position(position: DocumentPosition) -> [u8; POSITION_BYTES
 
 /// Decodes a position.
 pub(super) fn decode_position(bytes: &[u8]) -> DocumentPosition {
-    let part = u32::from_be_bytes(std::array::from_fn(|i| bytes[i])) as usize;
+    let section = u32::from_be_bytes(std::array::from_fn(|i| bytes[i])) as usize;
     let mark = u64::from_be_bytes(std::array::from_fn(|i| bytes[4 + i]));
-    DocumentPosition { part, mark: mark.checked_sub(1) }
+    DocumentPosition { section, mark: mark.checked_sub(1) }
 }

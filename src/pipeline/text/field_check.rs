@@ -19,7 +19,7 @@ use crate::source::json_line::{MemberPath, parse};
 use crate::source::missing_field::{quoted, suggestion};
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Stream;
-use crate::source::text::kind::Format;
+use crate::source::text::kind::TextFormat;
 use crate::source::text::rows;
 use crate::source::warning::Warning;
 use crate::source::without_bom;
@@ -80,7 +80,7 @@ pub(super) fn check(
 ) -> Result<Vec<Warning>> {
     let has_fields = |detail: &TextFile| {
         detail.defect.is_none()
-            && (detail.kind.format.is_json() || matches!(detail.kind.format, Format::Delimited(_)))
+            && (detail.kind.format.is_json() || matches!(detail.kind.format, TextFormat::Delimited(_)))
     };
     let with_fields: Vec<usize> = (0..files.len()).filter(|&at| has_fields(&details[at])).collect();
     let examined = with_fields.len().min(FILES);
@@ -120,7 +120,7 @@ pub(super) fn check(
 
 impl<'a> FieldSearch<'a> {
     /// Examines the first rows of a file. Returns whether these are all rows.
-    fn read(&mut self, stream: &mut Stream, format: Format) -> Result<bool> {
+    fn read(&mut self, stream: &mut Stream, format: TextFormat) -> Result<bool> {
         let mut limit = FIRST_BYTES;
         loop {
             // Few bytes are read at first, so that a slow pipe does not delay the first messages.
@@ -134,8 +134,8 @@ impl<'a> FieldSearch<'a> {
     }
 
     /// Examines the rows at the start of a file. Returns whether these are all rows.
-    fn rows(&mut self, bytes: &[u8], is_end: bool, format: Format) -> bool {
-        if let Format::Delimited(dialect) = format {
+    fn rows(&mut self, bytes: &[u8], is_end: bool, format: TextFormat) -> bool {
+        if let TextFormat::Delimited(dialect) = format {
             // The first line has the names of all columns.
             if let Some(names) = rows::names(dialect, bytes) {
                 self.files += 1;

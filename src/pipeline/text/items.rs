@@ -1,4 +1,4 @@
-//! Extraction of documents from pieces of files: UTF-8, lines, fields, rows.
+//! Extraction of documents from the input of a task: UTF-8, lines, fields, rows.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -6,21 +6,21 @@ use std::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::TextJob;
-use super::part_reader::TaskInput;
 use super::position::DocumentPosition;
+use super::section_reader::TaskInput;
 use super::task::TextTask;
 use crate::error::Result;
 use crate::panics::contained;
 use crate::pipeline::conversion::Converting;
 use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Record, Reject, RejectCode, Value};
+use crate::source::broken::Broken;
 use crate::source::compression::Compression;
 use crate::source::lines::LinePiece;
 use crate::source::opened::OpenedFile;
-use crate::source::stream::Broken;
 use crate::source::table::delimited::unclosed_quote;
 use crate::source::text::cut::{Rule, lines};
-use crate::source::text::kind::{Documents, Format};
+use crate::source::text::kind::{Documents, TextFormat};
 use crate::source::without_bom;
 
 /// A document of a source, before its text is processed.
@@ -45,7 +45,7 @@ pub(super) trait ItemSink {
 impl TextJob {
     /// Returns the origin of the item at `position`.
     pub(super) fn origin(&self, position: DocumentPosition) -> String {
-        let origin = &self.files[self.parts[position.part].file].origin;
+        let origin = &self.file_of(position.section).origin;
         match position.mark {
             None => origin.clone(),
             // Allocates once; `format!` would grow the string twice.
@@ -65,23 +65,25 @@ impl TextJob {
         out: &mut Outcomes,
     ) -> Result<Converting> {
         out.source_bytes += task.source_bytes;
-        let part = task.part;
-        let position = |mark| DocumentPosition { part, mark };
+        let section = task.section;
+        let position = |mark| DocumentPosition { section, mark };
         Ok(match task.input {
             TaskInput::Defect { mark, reject } => sink.item(position(mark), Err(reject), out),
             TaskInput::UnclosedQuote { offset, bytes } => {
                 out.count("unclosed_quote_bytes", bytes);
                 sink.item(position(Some(offset)), Err(unclosed_quote(offset, bytes)), out)
             }
-            TaskInput::Piece(LinePiece::Overlong { offset, bytes }) => {
-                let mark = self.mark(part, offset);
+            TaskInput::Lines(LinePiece::Overlong { offset, bytes }) => {
+                let mark = self.mark(section, offset);
                 sink.item(position(mark), Err(self.too_long(bytes)), out)
             }
-            TaskInput::Piece(LinePiece::Lines { offset, bytes }) => {
+            TaskInput::Lines(LinePiece::Lines { offset, bytes }) => {
                 out.add_content(&bytes);
-                match self.details[self.parts[part].file].kind.format {
-                    Format::JsonLines | Format::Json => self.json_lines(part, offset, &bytes, sink, out),
-                    _ => self.texts(part, offset, &bytes, sink, out),
+                match self.detail_of(section).kind.format {
+                    TextFormat::JsonLines | TextFormat::Json => {
+                        self.json_lines(section, offset, &bytes, sink, out)
+                    }
+                    _ => self.texts(section, offset, &bytes, sink, out),
                 }
             }
             TaskInput::Rows { header, offset, bytes } => {
@@ -97,7 +99,7 @@ impl TextJob {
                 });
                 converting
             }
-            TaskInput::File(opened) => self.file(part, opened.as_ref(), sink, out)?,
+            TaskInput::File(opened) => self.file(section, opened.as_ref(), sink, out)?,
             TaskInput::Batch { columns, rows } => {
                 let mut hash = Xxh3::new();
                 let mut converting = Converting::Done;
@@ -125,8 +127,8 @@ impl TextJob {
     }
 
     /// Returns the mark of the document at `offset` in a text file.
-    fn mark(&self, part: usize, offset: u64) -> Option<u64> {
-        let is_whole = self.details[self.parts[part].file].kind.format == Format::Text
+    fn mark(&self, section: usize, offset: u64) -> Option<u64> {
+        let is_whole = self.detail_of(section).kind.format == TextFormat::Text
             && self.options.documents == Documents::File;
         (!is_whole).then_some(offset)
     }
@@ -134,13 +136,13 @@ impl TextJob {
     /// Passes on a file that is one document.
     fn file(
         &self,
-        part: usize,
+        section: usize,
         opened: Option<&OpenedFile>,
         sink: &mut impl ItemSink,
         out: &mut Outcomes,
     ) -> Result<Converting> {
-        let position = DocumentPosition { part, mark: None };
-        let file = &self.files[self.parts[part].file];
+        let position = DocumentPosition { section, mark: None };
+        let file = self.file_of(section);
         if let Err(reject) = self.check_length(file.bytes as usize) {
             return Ok(sink.item(position, Err(reject), out));
         }
@@ -162,7 +164,7 @@ impl TextJob {
     /// Passes on the documents of plain text.
     fn texts(
         &self,
-        part: usize,
+        section: usize,
         offset: u64,
         bytes: &[u8],
         sink: &mut impl ItemSink,
@@ -170,7 +172,7 @@ impl TextJob {
     ) -> Converting {
         for (at, document) in self.rule.documents(bytes) {
             let start = offset + at as u64;
-            let position = DocumentPosition { part, mark: self.mark(part, start) };
+            let position = DocumentPosition { section, mark: self.mark(section, start) };
             let document = self
                 .check_length(document.len())
                 .and_then(|()| self.text(without_bom_at(start, document), out));
@@ -188,17 +190,17 @@ impl TextJob {
 
     fn json_lines(
         &self,
-        part: usize,
+        section: usize,
         offset: u64,
         bytes: &[u8],
         sink: &mut impl ItemSink,
         out: &mut Outcomes,
     ) -> Converting {
         // An empty array, or a comma after the last element, leaves a line that is not an element.
-        let is_array = self.details[self.parts[part].file].kind.format == Format::Json;
+        let is_array = self.detail_of(section).kind.format == TextFormat::Json;
         for (at, line) in lines(bytes).filter(|(_, line)| !(is_array && line.trim_ascii().is_empty())) {
             let start = offset + at as u64;
-            let position = DocumentPosition { part, mark: Some(start) };
+            let position = DocumentPosition { section, mark: Some(start) };
             let converting = match self.check_length(line.len()) {
                 Err(reject) => sink.item(position, Err(reject), out),
                 Ok(()) => {

@@ -1,7 +1,7 @@
 //! Text corpora: documents in text files, JSON Lines files and tables.
 //!
 //! ```text
-//! sources ─▶ parts of files (plan) ─▶ pieces (part_reader, feed) ─▶ documents (items) ─▶ token ids, records (convert)
+//! sources ─▶ sections of files (plan) ─▶ tasks (section_reader, feed) ─▶ documents (items) ─▶ ids, records (convert)
 //! ```
 
 mod convert;
@@ -12,11 +12,11 @@ mod field_check;
 mod items;
 mod options;
 mod pack;
-mod part_reader;
 mod plan;
 mod position;
 mod predict;
 mod record;
+mod section_reader;
 mod stored;
 mod task;
 #[cfg(test)]
@@ -30,7 +30,7 @@ pub use self::options::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
     TextOptions, TextShape,
 };
-use self::plan::{Extent, FilePart, TextFile};
+use self::plan::{Extent, FileSection, TextFile};
 use crate::error::{Error, Result};
 use crate::format::check_schema;
 use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
@@ -49,10 +49,10 @@ use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::split_by::SplitBy;
-use crate::source::splits::{Names, Splits};
+use crate::source::splits::{SplitNames, Splits};
 use crate::source::stream::Stream;
 use crate::source::text::cut::Rule;
-use crate::source::text::kind::{Documents, Format};
+use crate::source::text::kind::{Documents, TextFormat};
 use crate::source::warning::Warning;
 use crate::transform::text::id_width;
 
@@ -76,8 +76,8 @@ pub struct TextJob {
     file_splits: Vec<u16>,
     warnings: Vec<Warning>,
     /// In record order.
-    parts: Vec<FilePart>,
-    /// Each unit is a range of `parts`.
+    sections: Vec<FileSection>,
+    /// Each unit is a range of `sections`.
     units: Vec<Range<usize>>,
     schema: Arc<Schema>,
     /// Kept fields.
@@ -106,7 +106,7 @@ impl TextJob {
         options.check()?;
         let found = plan::find(&options, unit_bytes(&options.output))?;
         let all = ChosenFiles::all(&found.files[..]);
-        let (given, mut warnings) = Splits::find(&all, options.layout, Names::Words)?;
+        let (given, mut warnings) = Splits::find(&all, options.layout, SplitNames::Words)?;
         let (splits, split_by, file_splits) = match &options.output.split {
             Some(_) if given.are_given() => return Err(splits_twice(&given, "flat")),
             Some(spec) => {
@@ -150,7 +150,7 @@ impl TextJob {
             split_by,
             file_splits,
             warnings,
-            parts: found.parts,
+            sections: found.sections,
             units: found.units,
             schema,
             fields: found.fields,
@@ -160,7 +160,7 @@ impl TextJob {
 
     /// Returns whether the whole file is one document.
     fn is_document(&self, file: &TextFile) -> bool {
-        file.kind.format == Format::Text && self.options.documents == Documents::File
+        file.kind.format == TextFormat::Text && self.options.documents == Documents::File
     }
 
     /// Returns the file with this ordinal, as planned.
@@ -168,15 +168,25 @@ impl TextJob {
         self.files[file].planned(&self.sources, self.options.follow_symlinks)
     }
 
-    /// Opens the file of `part` and requests its bytes in advance, if it is in object storage.
-    fn open_ahead(&self, part: &FilePart) -> Option<OpenedFile> {
-        let (file, detail) = (&self.files[part.file], &self.details[part.file]);
+    /// Returns the file of the section with the ordinal `section`.
+    fn file_of(&self, section: usize) -> &SourceFile {
+        &self.files[self.sections[section].file]
+    }
+
+    /// Returns what is known of the file of the section with the ordinal `section`.
+    fn detail_of(&self, section: usize) -> &TextFile {
+        &self.details[self.sections[section].file]
+    }
+
+    /// Opens the file of `section` and requests its bytes in advance, if it is in object storage.
+    fn open_ahead(&self, section: &FileSection) -> Option<OpenedFile> {
+        let (file, detail) = (&self.files[section.file], &self.details[section.file]);
         let is_too_long = self.is_document(detail) && file.bytes > self.options.max_document_bytes;
-        if detail.defect.is_some() || detail.kind.format == Format::Parquet || is_too_long {
+        if detail.defect.is_some() || detail.kind.format == TextFormat::Parquet || is_too_long {
             return None;
         }
-        match &part.extent {
-            Extent::Lines(bytes) => self.planned(part.file).open_range_ahead(bytes.clone()),
+        match &section.extent {
+            Extent::Lines(bytes) => self.planned(section.file).open_range_ahead(bytes.clone()),
             _ => file.open_ahead(&self.sources, self.options.follow_symlinks),
         }
     }
@@ -186,12 +196,12 @@ impl TextJob {
         self.stdin.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns the split of the item with this `key` in the part with the ordinal `part`.
-    fn split_of(&self, part: usize, key: &str) -> u16 {
+    /// Returns the split of the item with this `key` in the section with the ordinal `section`.
+    fn split_of(&self, section: usize, key: &str) -> u16 {
         let output = &self.options.output;
         match &output.split {
             Some(spec) => spec.split_of(key, output.seed) as u16,
-            None => self.file_splits[self.parts[part].file],
+            None => self.file_splits[self.sections[section].file],
         }
     }
 }

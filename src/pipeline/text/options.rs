@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec, check_sources};
 use crate::packing::Packing;
 use crate::source::files_from::FilesFrom;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::Keep;
-use crate::source::text::kind::{Documents, FileKind, Format};
+use crate::source::text::kind::{Documents, FileKind, TextFormat};
 use crate::transform::text::{Normalize, Tokenizer};
 
 /// Default of `--max-document-bytes`.
@@ -33,7 +33,7 @@ pub struct TextOptions {
     /// Whether symbolic links are followed.
     pub follow_symlinks: bool,
     /// Whether the names of sources, folders and files determine splits.
-    pub layout: Layout,
+    pub layout: FolderLayout,
     /// How plain text is divided into documents.
     pub documents: Documents,
     /// The tokenizer.
@@ -206,7 +206,7 @@ impl TextOptions {
             input: TextInput::Walk,
             input_format: None,
             follow_symlinks: false,
-            layout: Layout::Auto,
+            layout: FolderLayout::Auto,
             documents: Documents::File,
             tokenizer,
             text_field: DEFAULT_TEXT_FIELD.to_owned(),
@@ -225,7 +225,7 @@ impl TextOptions {
     pub(super) fn check(&self) -> Result<()> {
         check_sources(&self.sources)?;
         self.shape.check()?;
-        if self.layout == Layout::Labels {
+        if self.layout == FolderLayout::Labels {
             return Err(Error::usage("`layout labels` is for images: text has no classes")
                 .help("use auto, splits or flat"));
         }
@@ -243,7 +243,7 @@ impl TextOptions {
                     )
                     .help("give it with `input_format`: jsonl, txt, csv.gz, …"));
                 }
-                Some(Format::Parquet) => {
+                Some(TextFormat::Parquet) => {
                     return Err(Error::usage(
                         "a Parquet file is read from its end, but standard input can only be read from its start",
                     )
@@ -288,7 +288,7 @@ impl TextOptions {
             TextInput::FilesFrom(_) => add("files_from", json!(true)),
             TextInput::Stdin => add("stdin", json!(true)),
         }
-        if self.layout != Layout::Auto {
+        if self.layout != FolderLayout::Auto {
             add("layout", json!(self.layout.to_string()));
         }
         if let Some(kind) = self.input_format {
@@ -334,6 +334,7 @@ impl TextOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transform::text::TokenizerOptions;
 
     #[test]
     fn ranges_and_overflow_are_parsed() {
@@ -353,5 +354,13 @@ mod tests {
             ..TextShape::default()
         };
         assert!(shape(4, 3).check().is_ok() && shape(4, 4).check().is_err());
+    }
+
+    #[test]
+    fn the_layout_labels_is_refused() {
+        let tokenizer = Tokenizer::bytes(TokenizerOptions::default()).unwrap();
+        let options = TextOptions::new(Vec::new(), tokenizer, OutputOptions::default());
+        let options = TextOptions { layout: FolderLayout::Labels, ..options };
+        assert!(options.check().unwrap_err().to_string().contains("text has no classes"));
     }
 }

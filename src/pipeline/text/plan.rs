@@ -1,4 +1,4 @@
-//! The files of the sources, and their division into parts and units.
+//! The files of the sources, and their division into sections and units.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,24 +13,25 @@ use crate::options::SourceSpec;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing};
-use crate::source::listing::nothing;
+use crate::source::broken::Broken;
+use crate::source::named_files::nothing;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
-use crate::source::stream::{Broken, Stream};
+use crate::source::stream::Stream;
 use crate::source::table::arrow::Batches;
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::columns::{TextColumns, WantedColumns};
-use crate::source::text::kind::{Documents, FileKind, Format};
+use crate::source::text::kind::{Documents, FileKind, TextFormat};
 use crate::source::walk::list;
 use crate::source::warning::Warning;
 use crate::source::zip::is_zip;
 use crate::source::{PlannedFile, braces, globs};
 
-/// Source bytes of the pieces that `--shuffle` reorders.
-const SHUFFLE_PIECE_BYTES: u64 = 8 << 20;
-/// Maximum number of files, or pieces of divided files, per unit.
-pub(super) const UNIT_PIECES: usize = 65_536;
-/// Decorrelates the order of pieces from the split hash, which has the same seed.
+/// Source bytes of the sections that `--shuffle` reorders.
+const SHUFFLE_SECTION_BYTES: u64 = 8 << 20;
+/// Maximum number of files, or sections of divided files, per unit; stored as `unit_pieces`.
+pub(super) const UNIT_SECTIONS: usize = 65_536;
+/// Decorrelates the order of sections from the split hash, which has the same seed.
 const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4532;
 /// Estimated bytes of text per compressed byte, used to group files into units.
 const COMPRESSION_RATIO: u64 = 4;
@@ -45,18 +46,18 @@ pub(super) struct TextFile {
     pub(super) columns: Option<TextColumns>,
 }
 
-/// A part of a file.
+/// A section of a file: all of it, or adjacent lines or row groups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FilePart {
+pub(super) struct FileSection {
     pub(super) file: usize,
     pub(super) extent: Extent,
     /// Estimated bytes of text.
     pub(super) weight: u64,
-    /// Bytes of the file attributed to the part.
+    /// Bytes of the file attributed to the section.
     pub(super) source_bytes: u64,
 }
 
-/// The extent of a part in its file.
+/// The extent of a section in its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Extent {
     Whole,
@@ -76,7 +77,7 @@ impl Extent {
     }
 }
 
-/// The files of the sources, divided into parts and units.
+/// The files of the sources, divided into sections and units.
 pub(super) struct PlannedText {
     /// Sources after expansion of patterns and ranges.
     pub(super) sources: Vec<SourceSpec>,
@@ -84,15 +85,15 @@ pub(super) struct PlannedText {
     /// One per file.
     pub(super) details: Vec<TextFile>,
     pub(super) skipped: SkippedTypes,
-    /// See [`Listing`](crate::source::found_files::Listing).
+    /// See [`Listing`](crate::source::listing::Listing).
     pub(super) unusable: Vec<String>,
     /// Decisions of the search that may not be intended.
     pub(super) warnings: Vec<Warning>,
     /// Kept fields.
     pub(super) fields: Vec<Field>,
     /// In record order.
-    pub(super) parts: Vec<FilePart>,
-    /// Each unit is a range of `parts`.
+    pub(super) sections: Vec<FileSection>,
+    /// Each unit is a range of `sections`.
     pub(super) units: Vec<Range<usize>>,
 }
 
@@ -102,8 +103,8 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
     crate::pipeline::check_origins(files[..].into(), &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
-    let part_bytes = if shuffle { unit_bytes.min(SHUFFLE_PIECE_BYTES) } else { unit_bytes };
-    let mut examiner = FileExaminer { options, part_bytes, types: &mut types, parts: Vec::new() };
+    let section_bytes = if shuffle { unit_bytes.min(SHUFFLE_SECTION_BYTES) } else { unit_bytes };
+    let mut examiner = FileExaminer { options, section_bytes, types: &mut types, sections: Vec::new() };
     let mut details = Vec::new();
     let mut defects = defects.into_iter();
     for (ordinal, file) in files.iter().enumerate() {
@@ -111,24 +112,24 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
         let detail = examiner.examine(ordinal, file, &sources, defects.next().flatten());
         details.push(detail.map_err(|e| if e.place().path.is_none() { e.at_path(path) } else { e })?);
     }
-    let is_text = |file: &TextFile| file.kind.format == Format::Text;
+    let is_text = |file: &TextFile| file.kind.format == TextFormat::Text;
     if options.documents != Documents::File && !details.is_empty() && !details.iter().any(is_text) {
         let what = "`documents` divides plain text, but no source is plain text";
         return Err(Error::usage(what)
             .help("leave out `documents`: jsonl has one document per line, and a table one per row"));
     }
-    let mut parts = examiner.parts;
+    let mut sections = examiner.sections;
     if shuffle {
         let seed = options.output.seed ^ SHUFFLE_SALT;
-        parts.sort_by_cached_key(|p| {
-            let name = format!("{}#{}", files[p.file].origin, p.extent.start());
+        sections.sort_by_cached_key(|section| {
+            let name = format!("{}#{}", files[section.file].origin, section.extent.start());
             (xxh3_64_with_seed(name.as_bytes(), seed), name)
         });
     }
     let kept = options.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
-    let units = group(&parts, unit_bytes);
-    Ok(PlannedText { units, sources, files, details, skipped, unusable, warnings, fields, parts })
+    let units = group(&sections, unit_bytes);
+    Ok(PlannedText { units, sources, files, details, skipped, unusable, warnings, fields, sections })
 }
 
 /// The files of the sources, before they are divided.
@@ -192,7 +193,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             }
             let archives = Archives {
                 sources: &matches.sources,
-                follow_links: options.follow_symlinks,
+                follow_symlinks: options.follow_symlinks,
                 with_tars: false,
                 is_item: &|file| !is_archive(file),
                 wanted: &is_text,
@@ -224,13 +225,13 @@ fn kind_of(options: &TextOptions, named: bool, path: &Path) -> Option<FileKind> 
     options.input_format.filter(|_| named).or_else(|| of_name(&name))
 }
 
-/// Examiner of files, which divides them into parts.
+/// Examiner of files, which divides them into sections.
 struct FileExaminer<'a> {
     options: &'a TextOptions,
-    part_bytes: u64,
+    section_bytes: u64,
     /// Types of the kept fields, as far as they are known.
     types: &'a mut [Option<FieldType>],
-    parts: Vec<FilePart>,
+    sections: Vec<FileSection>,
 }
 
 impl FileExaminer<'_> {
@@ -250,20 +251,20 @@ impl FileExaminer<'_> {
         if kind.is_none() && defect.is_none() {
             defect = Some(Reject::new(RejectCode::UnknownType, "the name has no known text extension"));
         }
-        let kind = kind.unwrap_or(FileKind { format: Format::Text, compression: None });
+        let kind = kind.unwrap_or(FileKind { format: TextFormat::Text, compression: None });
         let mut detail = TextFile { kind, defect, columns: None };
-        let from = self.parts.len();
+        let from = self.sections.len();
         if detail.defect.is_none() && self.options.input != TextInput::Stdin {
             let planned = file.planned(sources, self.options.follow_symlinks);
             let opened = match kind.format {
-                Format::Parquet if file.member.is_some() => Err(Broken::Damaged(Reject::new(
+                TextFormat::Parquet if file.member.is_some() => Err(Broken::Damaged(Reject::new(
                     RejectCode::Unsupported,
                     "Parquet files in zip archives are not supported: unpack the archive",
                 ))),
-                Format::Parquet => self.divide_parquet(ordinal, &planned),
-                Format::Arrow => file
+                TextFormat::Parquet => self.divide_parquet(ordinal, &planned),
+                TextFormat::Arrow => file
                     .stream(sources, self.options.follow_symlinks, None, None)
-                    .map_err(Broken::Failed)
+                    .map_err(Broken::from)
                     .and_then(|stream| self.arrow_columns(stream)),
                 _ => Ok(None),
             };
@@ -281,9 +282,9 @@ impl FileExaminer<'_> {
                 return Ok(detail);
             }
         }
-        if self.parts.len() == from && (kind.format != Format::Parquet || detail.defect.is_some()) {
+        if self.sections.len() == from && (kind.format != TextFormat::Parquet || detail.defect.is_some()) {
             let weight = file.bytes.saturating_mul(kind.compression.map_or(1, |_| COMPRESSION_RATIO));
-            self.parts.push(FilePart {
+            self.sections.push(FileSection {
                 file: ordinal,
                 extent: Extent::Whole,
                 weight,
@@ -297,8 +298,8 @@ impl FileExaminer<'_> {
     fn is_divisible(&self, kind: FileKind) -> bool {
         kind.compression.is_none()
             && match kind.format {
-                Format::JsonLines => true,
-                Format::Text => self.options.documents == Documents::Line,
+                TextFormat::JsonLines => true,
+                TextFormat::Text => self.options.documents == Documents::Line,
                 _ => false,
             }
     }
@@ -306,10 +307,10 @@ impl FileExaminer<'_> {
     fn divide_lines(&mut self, file: usize, file_bytes: u64) {
         let mut start = 0;
         while start < file_bytes {
-            let end = (start + self.part_bytes).min(file_bytes);
+            let end = (start + self.section_bytes).min(file_bytes);
             let bytes = end - start;
             let extent = Extent::Lines(start..end);
-            self.parts.push(FilePart { file, extent, weight: bytes, source_bytes: bytes });
+            self.sections.push(FileSection { file, extent, weight: bytes, source_bytes: bytes });
             start = end;
         }
     }
@@ -317,17 +318,17 @@ impl FileExaminer<'_> {
     /// Divides a Parquet file between row groups.
     fn divide_parquet(&mut self, ordinal: usize, file: &PlannedFile) -> Result<Option<TextColumns>, Broken> {
         let table = ParquetFile::open(file)?;
-        let columns = self.find_columns(table.schema()).map_err(Broken::Failed)?;
+        let columns = self.find_columns(table.schema())?;
         let groups = table.groups(&columns.alone().0);
         let (mut start, mut bytes) = (0, 0u64);
         for end in 1..=groups.len() {
             bytes = bytes.saturating_add(groups[end - 1].1);
             let next = groups.get(end).map_or(u64::MAX, |group| group.1);
-            if bytes.saturating_add(next) > self.part_bytes {
+            if bytes.saturating_add(next) > self.section_bytes {
                 let share = |group: usize| u128::from(file.bytes) * group as u128 / groups.len() as u128;
                 let source_bytes = (share(end) - share(start)) as u64;
                 let extent = Extent::Groups(start..end);
-                self.parts.push(FilePart { file: ordinal, extent, weight: bytes, source_bytes });
+                self.sections.push(FileSection { file: ordinal, extent, weight: bytes, source_bytes });
                 (start, bytes) = (end, 0);
             }
         }
@@ -335,7 +336,7 @@ impl FileExaminer<'_> {
     }
 
     fn arrow_columns(&mut self, file: Stream) -> Result<Option<TextColumns>, Broken> {
-        self.find_columns(Batches::open(file)?.schema()).map(Some).map_err(Broken::Failed)
+        Ok(Some(self.find_columns(Batches::open(file)?.schema())?))
     }
 
     /// Finds the requested columns, and records their types.
@@ -371,19 +372,19 @@ pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Res
     .help("a field has one type: leave its type out of `keep_fields`, or convert the files separately"))
 }
 
-/// Groups adjacent parts into units.
-fn group(parts: &[FilePart], max_bytes: u64) -> Vec<Range<usize>> {
+/// Groups adjacent sections into units.
+fn group(sections: &[FileSection], max_bytes: u64) -> Vec<Range<usize>> {
     let mut units = Vec::new();
     let (mut start, mut bytes) = (0, 0u64);
-    for (i, part) in parts.iter().enumerate() {
-        if i > start && (bytes.saturating_add(part.weight) > max_bytes || i - start == UNIT_PIECES) {
+    for (i, section) in sections.iter().enumerate() {
+        if i > start && (bytes.saturating_add(section.weight) > max_bytes || i - start == UNIT_SECTIONS) {
             units.push(start..i);
             (start, bytes) = (i, 0);
         }
-        bytes = bytes.saturating_add(part.weight);
+        bytes = bytes.saturating_add(section.weight);
     }
-    if start < parts.len() {
-        units.push(start..parts.len());
+    if start < sections.len() {
+        units.push(start..sections.len());
     }
     units
 }

@@ -2,7 +2,7 @@
 //!
 //! Files of the same kind (format and compression) form a stratum. The sample of a stratum consists of chunks, in hash
 //! order: byte ranges of line-based files, row groups of Parquet files, and other files as a whole, of which only the
-//! first pieces are read. So the sample is the same in every run, and a larger sample contains every smaller one.
+//! first blocks are read. So the sample is the same in every run, and a larger sample contains every smaller one.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,37 +14,38 @@ use super::TextJob;
 use super::convert::TextConversion;
 use super::duplicates_file::Duplicates;
 use super::options::TextInput;
-use super::part_reader::{PartPiece, PartReader, TaskInput};
-use super::plan::{Extent, FilePart};
+use super::plan::{Extent, FileSection};
+use super::section_reader::{SectionReader, TaskBlock, TaskInput};
 use super::task::TextTask;
 use crate::error::{Error, Result};
 use crate::options::RunOptions;
+use crate::pipeline::conversion::EngineUse;
 use crate::pipeline::estimate::Estimate;
 use crate::pipeline::predict::{
     Prediction, SampleRun, SampleTask, Stratum, check_sample, shards_of, total_length,
 };
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
-use crate::source::stream::Broken;
+use crate::source::broken::Broken;
 use crate::source::table::parquet::ParquetFile;
-use crate::source::text::kind::{FileKind, Format};
+use crate::source::text::kind::{FileKind, TextFormat};
 
 /// Bytes of a chunk in a line-based file. A chunk holds few documents, so that a sample has many chunks.
 const CHUNK_BYTES: u64 = 16 << 10;
 /// Number of chunks that are converted together. The sample size is checked after each wave.
 const WAVE: usize = 8;
-/// Number of pieces read from all whole-file parts of a stratum together.
-const PIECES: u64 = 16;
-/// Minimum number of pieces read from each of these parts.
-const MIN_PIECES: u64 = 4;
+/// Number of blocks read from all whole-file sections of a stratum together.
+const BLOCKS: u64 = 16;
+/// Minimum number of blocks read from each of these sections.
+const MIN_BLOCKS: u64 = 4;
 /// Decorrelates the order of the sample from other uses of the hash.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3032;
 
-/// The parts of the files of one kind, which form a stratum.
-struct PartGroup {
+/// The sections of the files of one kind, which form a stratum.
+struct SectionGroup {
     kind: FileKind,
-    parts: Vec<usize>,
-    /// Cumulative number of chunks up to and including each part.
+    sections: Vec<usize>,
+    /// Cumulative number of chunks up to and including each section.
     ends: Vec<u64>,
     /// In the unit of [`TextJob::size`].
     size: f64,
@@ -105,15 +106,15 @@ impl TextJob {
         Ok(prediction)
     }
 
-    /// Groups the parts by the kind of their file.
-    fn groups(&self) -> Vec<PartGroup> {
-        let mut groups: Vec<PartGroup> = Vec::new();
-        for (ordinal, part) in self.parts.iter().enumerate() {
-            let kind = self.details[part.file].kind;
+    /// Groups the sections by the kind of their file.
+    fn groups(&self) -> Vec<SectionGroup> {
+        let mut groups: Vec<SectionGroup> = Vec::new();
+        for (ordinal, section) in self.sections.iter().enumerate() {
+            let kind = self.details[section.file].kind;
             let at = groups.iter().position(|group| group.kind == kind).unwrap_or_else(|| {
-                groups.push(PartGroup {
+                groups.push(SectionGroup {
                     kind,
-                    parts: Vec::new(),
+                    sections: Vec::new(),
                     ends: Vec::new(),
                     size: 0.0,
                     source_bytes: 0,
@@ -121,115 +122,127 @@ impl TextJob {
                 groups.len() - 1
             });
             let group = &mut groups[at];
-            group.parts.push(ordinal);
-            group.ends.push(group.ends.last().copied().unwrap_or(0) + chunks(part));
-            group.size += self.size(part);
-            group.source_bytes += part.source_bytes;
+            group.sections.push(ordinal);
+            group.ends.push(group.ends.last().copied().unwrap_or(0) + chunks(section));
+            group.size += self.size(section);
+            group.source_bytes += section.source_bytes;
         }
         groups
     }
 
-    /// Returns the size of a part in its stratum: bytes of the file or, for Parquet, decoded bytes of the columns.
-    fn size(&self, part: &FilePart) -> f64 {
-        match self.details[part.file].kind.format {
-            Format::Parquet => part.weight as f64,
-            _ => part.source_bytes as f64,
+    /// Returns the size of a section in its stratum: bytes of the file or, for Parquet, decoded bytes of the columns.
+    fn size(&self, section: &FileSection) -> f64 {
+        match self.details[section.file].kind.format {
+            TextFormat::Parquet => section.weight as f64,
+            _ => section.source_bytes as f64,
         }
     }
 
     /// Returns the tasks of a chunk.
-    fn tasks(&self, group: &PartGroup, chunk: u64) -> Result<Vec<SampleTask<TextTask>>> {
+    fn tasks(&self, group: &SectionGroup, chunk: u64) -> Result<Vec<SampleTask<TextTask>>> {
         let at = group.ends.partition_point(|&end| end <= chunk);
-        let ordinal = group.parts[at];
-        let part = &self.parts[ordinal];
+        let ordinal = group.sections[at];
+        let section = &self.sections[ordinal];
         let number = chunk - at.checked_sub(1).map_or(0, |before| group.ends[before]);
         let started = Instant::now();
-        match &part.extent {
+        match &section.extent {
             Extent::Lines(bytes) => {
                 let start = bytes.start + number * CHUNK_BYTES;
                 let range = start..(start + CHUNK_BYTES).min(bytes.end);
                 let size = (range.end - range.start) as f64;
-                let mut reader = self.reader(&FilePart { extent: Extent::Lines(range), ..part.clone() })?;
+                let mut reader =
+                    self.reader(&FileSection { extent: Extent::Lines(range), ..section.clone() })?;
                 let mut tasks = Vec::new();
-                while let Some(piece) = reader.next()? {
-                    tasks.push(task(ordinal, piece));
+                while let Some(block) = reader.next()? {
+                    tasks.push(task(ordinal, block));
                 }
                 Ok(vec![SampleTask { size, seconds: started.elapsed().as_secs_f64(), tasks }])
             }
-            Extent::Groups(groups) => self.row_group(ordinal, part, groups.start + number as usize),
+            Extent::Groups(groups) => self.row_group(ordinal, section, groups.start + number as usize),
             Extent::Whole => {
-                let pieces = MIN_PIECES.max(PIECES / group.parts.len().max(1) as u64);
-                self.first_pieces(ordinal, part, pieces)
+                let blocks = MIN_BLOCKS.max(BLOCKS / group.sections.len().max(1) as u64);
+                self.first_blocks(ordinal, section, blocks)
             }
         }
     }
 
     /// Returns a task with the first rows of a row group.
-    fn row_group(&self, ordinal: usize, part: &FilePart, group: usize) -> Result<Vec<SampleTask<TextTask>>> {
+    fn row_group(
+        &self,
+        ordinal: usize,
+        section: &FileSection,
+        group: usize,
+    ) -> Result<Vec<SampleTask<TextTask>>> {
         let started = Instant::now();
-        let sizes = match (ParquetFile::open(&self.planned(part.file)), &self.details[part.file].columns) {
-            (Ok(table), Some(columns)) => table.groups(&columns.alone().0).get(group).copied(),
-            (Err(Broken::Failed(error)), _) => return Err(error),
-            _ => None,
-        };
-        let (rows, bytes) = sizes.unwrap_or((0, part.weight));
+        let sizes =
+            match (ParquetFile::open(&self.planned(section.file)), &self.details[section.file].columns) {
+                (Ok(table), Some(columns)) => table.groups(&columns.alone().0).get(group).copied(),
+                (Err(Broken::Failed(error)), _) => return Err(error),
+                _ => None,
+            };
+        let (rows, bytes) = sizes.unwrap_or((0, section.weight));
         let mut reader =
-            self.reader(&FilePart { extent: Extent::Groups(group..group + 1), ..part.clone() })?;
-        let Some(piece) = reader.next()? else { return Ok(Vec::new()) };
-        let size = match &piece.input {
+            self.reader(&FileSection { extent: Extent::Groups(group..group + 1), ..section.clone() })?;
+        let Some(block) = reader.next()? else { return Ok(Vec::new()) };
+        let size = match &block.input {
             TaskInput::Batch { rows: taken, .. } if rows > 0 => {
                 bytes as f64 * taken.len() as f64 / rows as f64
             }
             _ => bytes as f64,
         };
         let seconds = started.elapsed().as_secs_f64();
-        Ok(vec![SampleTask { size, seconds, tasks: vec![task(ordinal, piece)] }])
+        Ok(vec![SampleTask { size, seconds, tasks: vec![task(ordinal, block)] }])
     }
 
-    /// Returns the first `limit` pieces of a file that is read from its start. Pieces without source bytes belong to
-    /// the previous piece: they are further rows of the same record batch.
-    fn first_pieces(&self, ordinal: usize, part: &FilePart, limit: u64) -> Result<Vec<SampleTask<TextTask>>> {
-        let mut reader = self.reader(part)?;
+    /// Returns the first `limit` blocks of a file that is read from its start. Blocks without source bytes belong to
+    /// the previous block: they are further rows of the same record batch.
+    fn first_blocks(
+        &self,
+        ordinal: usize,
+        section: &FileSection,
+        limit: u64,
+    ) -> Result<Vec<SampleTask<TextTask>>> {
+        let mut reader = self.reader(section)?;
         let mut tasks: Vec<SampleTask<TextTask>> = Vec::new();
         loop {
             let started = Instant::now();
-            let Some(piece) = reader.next()? else { return Ok(tasks) };
-            let (size, seconds) = (piece.source_bytes as f64, started.elapsed().as_secs_f64());
+            let Some(block) = reader.next()? else { return Ok(tasks) };
+            let (size, seconds) = (block.source_bytes as f64, started.elapsed().as_secs_f64());
             let count = tasks.len() as u64;
-            match tasks.last_mut().filter(|_| piece.source_bytes == 0) {
+            match tasks.last_mut().filter(|_| block.source_bytes == 0) {
                 Some(last) => {
                     last.seconds += seconds;
-                    last.tasks.push(task(ordinal, piece));
+                    last.tasks.push(task(ordinal, block));
                 }
                 None if count == limit => return Ok(tasks),
-                None => tasks.push(SampleTask { size, seconds, tasks: vec![task(ordinal, piece)] }),
+                None => tasks.push(SampleTask { size, seconds, tasks: vec![task(ordinal, block)] }),
             }
         }
     }
 
-    fn reader(&self, part: &FilePart) -> Result<PartReader<'_>> {
-        PartReader::open_or_reject(self, part, None)
+    fn reader(&self, section: &FileSection) -> Result<SectionReader<'_>> {
+        SectionReader::open_or_reject(self, section, None)
     }
 
     /// Estimates the number of shards. Shards are cut by unit and split, so each of these is rounded up separately.
     /// `bytes` determines the spread.
     fn shards(
         &self,
-        groups: &[PartGroup],
+        groups: &[SectionGroup],
         strata: &[&Stratum],
         bytes: Estimate,
         records_per_byte: f64,
     ) -> Estimate {
-        let mut stratum_of = vec![0; self.parts.len()];
+        let mut stratum_of = vec![0; self.sections.len()];
         for (stratum, group) in groups.iter().enumerate() {
-            group.parts.iter().for_each(|&part| stratum_of[part] = stratum);
+            group.sections.iter().for_each(|&section| stratum_of[section] = stratum);
         }
         let of_unit = |unit: &Range<usize>| -> Vec<f64> {
             let mut splits = vec![0.0; self.splits.len()];
             for ordinal in unit.clone() {
-                let (part, stratum) = (&self.parts[ordinal], strata[stratum_of[ordinal]]);
-                let size = self.size(part);
-                match self.file_splits.get(part.file) {
+                let (section, stratum) = (&self.sections[ordinal], strata[stratum_of[ordinal]]);
+                let size = self.size(section);
+                match self.file_splits.get(section.file) {
                     Some(&split) => splits[usize::from(split)] += stratum.mean_bytes(size, None),
                     None => (0..splits.len())
                         .for_each(|split| splits[split] += stratum.mean_bytes(size, Some(split))),
@@ -246,9 +259,9 @@ impl TextJob {
     }
 }
 
-/// Returns the number of chunks in a part.
-fn chunks(part: &FilePart) -> u64 {
-    match &part.extent {
+/// Returns the number of chunks in a section.
+fn chunks(section: &FileSection) -> u64 {
+    match &section.extent {
         Extent::Whole => 1,
         Extent::Lines(bytes) => (bytes.end - bytes.start).div_ceil(CHUNK_BYTES),
         Extent::Groups(groups) => groups.len() as u64,
@@ -272,13 +285,13 @@ fn chunks_in_order(count: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-fn task(part: usize, piece: PartPiece) -> TextTask {
+fn task(section: usize, block: TaskBlock) -> TextTask {
     TextTask {
-        part,
-        input: piece.input,
-        member: piece.member,
-        source_bytes: piece.source_bytes,
-        careful: false,
+        section,
+        input: block.input,
+        member: block.member,
+        source_bytes: block.source_bytes,
+        engine: EngineUse::Selected,
         is_first: false,
         duplicates: Duplicates::default(),
     }

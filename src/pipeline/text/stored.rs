@@ -8,26 +8,26 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 
 use super::options::{TextInput, TextShape};
-use super::plan::{self, FilePart, TextFile};
+use super::plan::{self, FileSection, TextFile};
 use super::{TextJob, TextOptions, items, unit_bytes, wanted_fields};
 use crate::error::{Error, Result};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
 use crate::schema::{Field, Kind, Schema};
 use crate::source::file_list::SourceFiles;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::Keep;
 use crate::source::source_file::SourceFile;
 use crate::source::split_by::SplitBy;
 use crate::source::text::kind::{Documents, FileKind};
 use crate::transform::text::{Normalize, Tokenizer, TokenizerOptions, usage_error};
 
-/// The first line specific to text in a stored job. One line per file and one per part follow.
+/// The first line specific to text in a stored job. One line per file and one per section follow.
 #[derive(Serialize, Deserialize)]
 struct StoredText<'a> {
     input: TextInput,
     input_format: Option<FileKind>,
     follow_symlinks: bool,
-    layout: Layout,
+    layout: FolderLayout,
     documents: Documents,
     tokenizer: Cow<'a, TokenizerOptions>,
     text_field: Cow<'a, str>,
@@ -42,7 +42,8 @@ struct StoredText<'a> {
     file_splits: Cow<'a, [u16]>,
     units: Cow<'a, [Range<usize>]>,
     fields: Cow<'a, [Field]>,
-    parts: usize,
+    #[serde(rename = "parts")]
+    sections: usize,
 }
 
 impl StoredJob for TextJob {
@@ -61,7 +62,7 @@ impl StoredJob for TextJob {
             skipped: self.skipped.clone(),
             units: self.units.len() as u32,
             unit_bytes: unit_bytes(&self.options.output),
-            unit_pieces: plan::UNIT_PIECES as u64,
+            unit_pieces: plan::UNIT_SECTIONS as u64,
             tokenizer: Some(info),
             schema: Schema::clone(&self.schema),
             splits: self.splits.clone(),
@@ -73,9 +74,9 @@ impl StoredJob for TextJob {
     }
 
     fn files_of_unit(&self, unit: u32) -> Vec<SourceFile> {
-        let parts = self.units.get(unit as usize).and_then(|parts| self.parts.get(parts.clone()));
-        // Shuffled parts are not in the order of their files.
-        let files: BTreeSet<_> = parts.unwrap_or_default().iter().map(|part| part.file).collect();
+        let sections = self.units.get(unit as usize).and_then(|unit| self.sections.get(unit.clone()));
+        // Shuffled sections are not in the order of their files.
+        let files: BTreeSet<_> = sections.unwrap_or_default().iter().map(|section| section.file).collect();
         files.into_iter().filter_map(|file| self.files.get(file)).cloned().collect()
     }
 
@@ -104,17 +105,17 @@ impl StoredJob for TextJob {
             file_splits: Cow::Borrowed(&self.file_splits),
             units: Cow::Borrowed(&self.units),
             fields: Cow::Borrowed(&self.fields),
-            parts: self.parts.len(),
+            sections: self.sections.len(),
         })?;
         self.details.iter().try_for_each(|detail| file.line(detail))?;
-        self.parts.iter().try_for_each(|part| file.line(part))
+        self.sections.iter().try_for_each(|section| file.line(section))
     }
 
     fn read(opened: OpenedJob, file: &mut JobReader) -> Result<Self> {
         let OpenedJob { header, files, tokenizer_json } = opened;
         let stored: StoredText<'_> = file.line()?;
         let details: Vec<TextFile> = file.lines(files.len())?;
-        let parts: Vec<FilePart> = file.lines(stored.parts)?;
+        let sections: Vec<FileSection> = file.lines(stored.sections)?;
         let tokenizer =
             Tokenizer::stored(tokenizer_json, stored.tokenizer.into_owned()).map_err(usage_error)?;
         let options = TextOptions {
@@ -148,7 +149,7 @@ impl StoredJob for TextJob {
             split_by: stored.split_by,
             file_splits: stored.file_splits.into_owned(),
             warnings: Vec::new(),
-            parts,
+            sections,
             units: stored.units.into_owned(),
             schema: Arc::new(header.schema),
             fields,

@@ -1,18 +1,19 @@
 //! Tasks of a conversion of text.
 
 use super::duplicates_file::Duplicates;
-use super::part_reader::TaskInput;
+use super::section_reader::TaskInput;
+use crate::pipeline::conversion::EngineUse;
 
 /// A task of a conversion of text.
 pub(in crate::pipeline) struct TextTask {
-    /// Ordinal of the part.
-    pub(super) part: usize,
+    /// Ordinal of the section.
+    pub(super) section: usize,
     pub(super) input: TaskInput,
-    /// Start of a compressed member, as in [`PartPiece`](super::part_reader::PartPiece).
+    /// Start of a compressed member, as in [`TaskBlock`](super::section_reader::TaskBlock).
     pub(super) member: Option<u64>,
     /// Bytes of the file attributed to the task.
     pub(super) source_bytes: u64,
-    pub(super) careful: bool,
+    pub(super) engine: EngineUse,
     /// Whether it is the first task of its unit.
     pub(super) is_first: bool,
     /// The duplicates among its documents, with `--dedup`.

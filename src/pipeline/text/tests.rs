@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::options::{DEFAULT_MEMORY_BYTES, MaxRejects, OutputOptions};
-use crate::pipeline::{ImageFields, ImagesJob, ImagesOptions, Naming};
+use crate::pipeline::{ImageFields, ImageInput, ImagesJob, ImagesOptions};
 use crate::source::files_from::FilesFrom;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::source::metadata::MetadataFile;
 use crate::transform::image::ImageOptions;
 use crate::transform::text::{Tokenizer, TokenizerOptions, Verify};
@@ -64,12 +64,12 @@ fn urls_are_refused_before_anything_is_created() {
         TextJob::plan(TextOptions { input, ..TextOptions::new(sources, tokenizer, OutputOptions::default()) })
             .map(drop)
     };
-    let images = |sources, naming| {
-        let (layout, image) = (Layout::Auto, ImageOptions::default());
+    let images = |sources, input| {
+        let (layout, image) = (FolderLayout::Auto, ImageOptions::default());
         let output = OutputOptions::default();
         ImagesJob::plan(ImagesOptions {
             sources,
-            naming,
+            input,
             follow_symlinks: false,
             layout,
             classes: None,
@@ -99,10 +99,10 @@ fn urls_are_refused_before_anything_is_created() {
     let (scheme, remote) = ("has the unsupported scheme hf://", "is a URL, not a local path");
     for (option, reason, refused) in [
         ("source", scheme, text(source(url()), TextInput::Walk)),
-        ("source", scheme, images(source(url()), Naming::Walk)),
+        ("source", scheme, images(source(url()), ImageInput::Walk)),
         ("files_from", remote, text(here(), TextInput::FilesFrom(list.clone()))),
-        ("files_from", remote, images(here(), Naming::FilesFrom(list))),
-        ("metadata", remote, images(here(), Naming::Metadata(table))),
+        ("files_from", remote, images(here(), ImageInput::FilesFrom(list))),
+        ("metadata", remote, images(here(), ImageInput::Metadata(table))),
         ("out", scheme, crate::pipeline::check_output(&run, &[])),
         ("out", scheme, job.run(&run, &Progress::default(), &Stop::default()).map(drop)),
     ] {

@@ -1,6 +1,6 @@
 //! Page sections for classes and thumbnails.
 
-use super::parts::{add, bar, base64};
+use super::elements::{add, bar, base64};
 use crate::numbers::{count, percent, plural, up_to_three_digits};
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::{Classes, ImageStats, Thumbnail};

@@ -1,8 +1,8 @@
 //! The HTML page of a dataset: one self-contained file without scripts.
 
+mod elements;
 mod images;
 mod overview;
-mod parts;
 mod run;
 mod runs;
 mod splits;
@@ -50,7 +50,7 @@ pub fn page_html(report: &DatasetReport, runs: &[RunReport]) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>{} – dsconvert</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n\
          {body}</main>\n</body>\n</html>\n",
-        parts::base64(&Sha256::digest(style.as_bytes())),
+        elements::base64(&Sha256::digest(style.as_bytes())),
         escape(&report.name),
     )
 }
@@ -65,7 +65,7 @@ mod tests {
         assert!(!STYLE.contains("</") && !svg::STYLE.contains("</"));
         // A policy without 'unsafe-inline' forbids style attributes.
         for source in [
-            include_str!("parts.rs"),
+            include_str!("elements.rs"),
             include_str!("splits.rs"),
             include_str!("images.rs"),
             include_str!("run.rs"),

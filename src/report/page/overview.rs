@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::parts::{add, heading, numbers, pairs};
+use super::elements::{add, heading, numbers, pairs};
 use crate::numbers::{bytes, count, plural, up_to_three_digits};
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::{DatasetReport, Problems};

@@ -1,7 +1,7 @@
 //! Page section for one run report.
 
+use super::elements::{add, heading, numbers, pairs};
 use super::overview::table_of;
-use super::parts::{add, heading, numbers, pairs};
 use crate::numbers::{bytes, count, percent, plural, seconds, short};
 use crate::report::escape::escape;
 use crate::report::gather::DatasetReport;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use super::parts::{add, heading, numbers, pairs};
+use super::elements::{add, heading, numbers, pairs};
 use super::run::{is_of_other_dataset, non_negative, per_second, retries, worker_times};
 use crate::numbers::{bytes, count, percent, plural, seconds, short};
 use crate::report::escape::clipped;

@@ -1,6 +1,6 @@
 //! Page section for a split.
 
-use super::parts::{add, data, heading};
+use super::elements::{add, data, heading};
 use super::{images, text};
 use crate::numbers::{count, plural};
 use crate::report::gather::{DatasetReport, SplitReport};

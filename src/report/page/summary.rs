@@ -1,8 +1,8 @@
 //! Summary of a dataset for notebooks.
 
+use super::elements::add;
 use super::images::contact_sheet;
 use super::overview::{lead, tiles};
-use super::parts::add;
 use crate::numbers::{bytes, count};
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::DatasetReport;

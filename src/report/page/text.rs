@@ -2,7 +2,7 @@
 
 use unicode_normalization_alignments::char::is_combining_mark;
 
-use super::parts::{add, bar};
+use super::elements::{add, bar};
 use crate::numbers::{count, percent, plural, up_to_three_digits};
 use crate::report::escape::{clipped, push_escaped};
 use crate::report::gather::{Curves, DatasetReport, ShownToken, TextStats};

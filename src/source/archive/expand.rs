@@ -8,16 +8,16 @@ use super::entry::{ArchiveDirectory, ArchiveEntry};
 use super::member::{ArchiveDamage, ArchiveMember, MemberData};
 use super::member_path::{path_of, portable, root_parts};
 use super::{ArchiveKind, stem};
+use crate::decode::has_image_extension;
 use crate::error::Result;
 use crate::options::SourceSpec;
 use crate::source::file_list::FileList;
-use crate::source::found_files::Listing;
+use crate::source::listing::Listing;
 use crate::source::metadata::BESIDE_NAMES;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::tar::has_samples;
 use crate::source::{PlannedFile, portable_name};
-use crate::transform::image::has_image_extension;
 
 /// Extensions of images that cannot be decoded. They are listed so that they are rejected, not skipped.
 const UNREADABLE: [&str; 3] = ["avif", "heic", "heif"];
@@ -132,7 +132,7 @@ pub struct Archives<'a> {
     /// The sources of the listing.
     pub sources: &'a [SourceSpec],
     /// Whether symbolic links are followed.
-    pub follow_links: bool,
+    pub follow_symlinks: bool,
     /// Whether tar files are archives, too.
     pub with_tars: bool,
     /// Whether the name of a file outside archives is that of an item.
@@ -188,7 +188,7 @@ impl Archives<'_> {
                 all.skipped.add(&file.origin);
                 left_out.get_or_insert(file.origin);
             } else {
-                let planned = file.planned(self.sources, self.follow_links);
+                let planned = file.planned(self.sources, self.follow_symlinks);
                 let Some(found) = expand(&file, kind, &planned, self.wanted)? else { return Ok(None) };
                 all.files.extend(found.files);
                 all.skipped.extend(&found.skipped);

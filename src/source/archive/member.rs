@@ -7,13 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::sample::{Reject, RejectCode};
 use crate::source::PlannedFile;
+use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
-use crate::source::stream::Broken;
 use crate::source::tar::TarMember;
 use crate::source::zip::ZipMember;
-
-/// Maximum size of a file in an archive that is read as a whole, in bytes.
-pub(in crate::source) const MAX_MEMBER_BYTES: u64 = 256 << 20;
 
 /// Location of a file in an archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +66,7 @@ impl ArchiveMember {
         if let MemberData::Zip(member) = &self.data {
             return member.read(planned);
         }
-        self.read_opened(&planned.open().map_err(Broken::Failed)?)
+        self.read_opened(&planned.open()?)
     }
 
     /// As [`Self::read`], from an archive that is already open.

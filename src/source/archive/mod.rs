@@ -5,6 +5,7 @@
 
 mod entry;
 mod expand;
+pub(super) mod limits;
 mod member;
 mod member_path;
 #[cfg(test)]
@@ -12,7 +13,6 @@ pub(in crate::source) mod testing;
 
 pub(super) use self::entry::{ArchiveDirectory, ArchiveEntry};
 pub use self::expand::{Archives, ExpandedArchive, ExpandedListing, expand, is_image_name};
-pub(super) use self::member::MAX_MEMBER_BYTES;
 pub use self::member::{ArchiveDamage, ArchiveMember, MemberData};
 use super::portable_name;
 use super::source_file::SourceFile;

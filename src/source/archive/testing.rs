@@ -16,15 +16,8 @@ pub(in crate::source) fn source(
     let path = dir.join(name);
     std::fs::write(&path, bytes).unwrap();
     let planned = PlannedFile::now(&path).unwrap();
-    let file = SourceFile {
-        source: 0,
-        relative: "".into(),
-        origin: name.to_owned(),
-        bytes: planned.bytes,
-        modified_ns: planned.modified_ns,
-        etag: None,
-        member: None,
-    };
+    let file =
+        SourceFile { modified_ns: planned.modified_ns, ..SourceFile::for_test("", name, planned.bytes) };
     (vec![SourceSpec { label: name.to_owned(), path }], file, planned)
 }
 

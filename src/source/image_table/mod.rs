@@ -13,8 +13,8 @@ use serde_json::Value as Json;
 
 pub use self::columns::ImageColumns;
 use super::PlannedFile;
+use super::broken::Broken;
 use super::metadata::{BESIDE_NAMES, Labels};
-use super::stream::Broken;
 use super::table::parquet::{Groups, ParquetFile};
 use super::table::{NextRows, RowBatch, bytes, cell, json};
 use crate::error::Result;
@@ -48,7 +48,7 @@ impl ImageTable {
     pub fn open(planned: &PlannedFile) -> Result<Option<Self>, Broken> {
         let file = ParquetFile::open(planned)?;
         let columns = ImageColumns::find(file.schema(), file.metadata_value(DECLARED))
-            .map_err(|e| Broken::Failed(e.at_path(&planned.path)))?;
+            .map_err(|e| e.at_path(&planned.path))?;
         Ok(columns.map(|columns| Self { file, columns: Arc::new(columns) }))
     }
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
-use crate::source::listing::Detail;
 use crate::source::missing_field::no_column;
+use crate::source::named_files::Detail;
 use crate::source::source_file::SourceFile;
 use crate::source::typed_values::as_json;
 

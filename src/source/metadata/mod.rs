@@ -22,7 +22,7 @@ use self::columns::{PathColumn, WantedMetadata};
 pub(super) use self::labels::Labels;
 pub use self::placed::{BESIDE_NAMES, list_beside};
 use self::placed::{PlacedTable, list_tables};
-use super::listing::Detail;
+use super::named_files::Detail;
 use super::read_file;
 use super::source_file::SourceFile;
 use super::table::delimited::Dialect;
@@ -99,7 +99,7 @@ impl MetadataFile {
     pub fn list(
         &self,
         source: &SourceSpec,
-        follow_links: bool,
+        follow_symlinks: bool,
         classes: Option<&[String]>,
         lists: &[String],
     ) -> Result<Metadata> {
@@ -112,7 +112,7 @@ impl MetadataFile {
             source: 0,
             prefix: PathBuf::new(),
         };
-        list_tables(std::slice::from_ref(&table), &wanted, follow_links, classes)
+        list_tables(std::slice::from_ref(&table), &wanted, follow_symlinks, classes)
     }
 }
 

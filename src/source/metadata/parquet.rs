@@ -10,7 +10,7 @@ use super::columns::{MetadataColumns, WantedMetadata};
 use super::{MetadataRow, MetadataTable};
 use crate::error::{Error, Result};
 use crate::schema::Field;
-use crate::source::stream::Broken;
+use crate::source::broken::Broken;
 use crate::source::table::parquet::{Groups, ParquetFile};
 use crate::source::table::{NextRows, cell, field_type, is_text, json};
 

@@ -16,7 +16,7 @@ use crate::options::SourceSpec;
 use crate::printable::printable_path;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::LABEL;
-use crate::source::listing::{Detail, Resolver, check_named_once, nothing, number_repeats};
+use crate::source::named_files::{Detail, Resolver, check_named_once, nothing, number_repeats};
 use crate::source::portable_name;
 use crate::source::source_file::SourceFile;
 
@@ -42,7 +42,7 @@ pub(super) struct PlacedTable {
 pub fn list_beside(
     tables: &[SourceFile],
     sources: &[SourceSpec],
-    follow_links: bool,
+    follow_symlinks: bool,
     classes: Option<&[String]>,
     lists: &[String],
 ) -> Result<Metadata> {
@@ -61,13 +61,13 @@ pub fn list_beside(
         })
         .collect();
     let wanted = WantedMetadata { path: PathColumn::Conventional, keep: None, lists };
-    list_tables(&placed, &wanted, follow_links, classes)
+    list_tables(&placed, &wanted, follow_symlinks, classes)
 }
 
 pub(super) fn list_tables(
     placed: &[PlacedTable],
     wanted: &WantedMetadata<'_>,
-    follow_links: bool,
+    follow_symlinks: bool,
     classes: Option<&[String]>,
 ) -> Result<Metadata> {
     let (mut tables, mut hashes) = (Vec::new(), Vec::new());
@@ -97,7 +97,7 @@ pub(super) fn list_tables(
     let lists = ListFields::of(wanted.lists, &mut fields).map_err(|e| e.at_path(first_path))?;
     let (mut files, mut details, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for (ordinal, (table, place)) in tables.into_iter().zip(placed).enumerate() {
-        let mut resolver = Resolver::new(&place.folder, false, follow_links)?;
+        let mut resolver = Resolver::new(&place.folder, false, follow_symlinks)?;
         let start = files.len();
         let mut named = Vec::new();
         for row in table.rows {

@@ -17,7 +17,8 @@ use super::rows::{NextRows, RowBatch};
 use crate::error::Result;
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
-use crate::source::stream::{Broken, Stream};
+use crate::source::broken::Broken;
+use crate::source::stream::Stream;
 
 /// First bytes of a file, padded to 8 bytes.
 const FILE_MAGIC: &[u8; 8] = b"ARROW1\0\0";

@@ -21,10 +21,11 @@ use super::rows::{NextRows, RowBatch};
 use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
+use crate::source::PlannedFile;
+use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
 use crate::source::pages::{BadPages, check_column, max_rows};
-use crate::source::stream::Broken;
-use crate::source::{PlannedFile, retried};
+use crate::source::retry::retried;
 
 /// Maximum number of rows decoded together.
 const BATCH_ROWS: u64 = 1024;
@@ -52,7 +53,7 @@ impl ParquetFile {
     ///
     /// A footer that cannot be read is returned as damage.
     pub fn open(planned: &PlannedFile) -> Result<Self, Broken> {
-        let file = Arc::new(planned.open().map_err(Broken::Failed)?);
+        let file = Arc::new(planned.open()?);
         file.hold(HELD_BYTES);
         Self::of(FileBytes::File(file), planned.bytes)
     }
@@ -280,7 +281,7 @@ impl Groups {
         for column in self.file.leaves(group, &self.roots) {
             let (start, length) = self.file.input.decode(|| Ok(column.byte_range()))?;
             if let FileBytes::File(file) = &self.file.input.stored {
-                file.will_read(start..start.saturating_add(length)).map_err(Broken::Failed)?;
+                file.will_read(start..start.saturating_add(length))?;
             }
             self.check_pages(column, rows)?;
             stored = stored.saturating_add(size(column.compressed_size()));

@@ -13,8 +13,9 @@ use crate::error::ErrorKind;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
 use crate::source::PlannedFile;
+use crate::source::broken::Broken;
 use crate::source::metadata::Keep;
-use crate::source::stream::{Broken, Stream};
+use crate::source::stream::Stream;
 use crate::source::text::columns::{TextColumns, WantedColumns};
 
 const ROWS: usize = 90;

@@ -8,11 +8,12 @@ use super::headers::{NoMember, TarDamage, TarHeader, TarInput, next_header, skip
 use super::member::TarMember;
 use super::{EXTENSION, is_plain_tar, stem};
 use crate::error::{Error, Result};
+use crate::source::PlannedFile;
 use crate::source::archive::{ArchiveDamage, ArchiveDirectory, ArchiveEntry, MemberData};
+use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
-use crate::source::stream::Broken;
+use crate::source::retry::retried;
 use crate::source::webdataset::{divide, safe_path};
-use crate::source::{PlannedFile, retried};
 
 /// Bytes read at a time: a page, because the content of a member usually follows its header.
 const BUFFER_BYTES: usize = 4096;
@@ -173,7 +174,7 @@ impl<'a> TarFile<'a> {
             self.buffer.resize(left.min(BUFFER_BYTES as u64) as usize, 0);
             self.start = self.position;
             let read = retried(|| self.opened.read_exact_at(&mut self.buffer, self.position));
-            read.map_err(|e| Broken::Failed(Error::io("read", self.opened.path(), e)))?;
+            read.map_err(|e| Error::io("read", self.opened.path(), e))?;
         }
         Ok(&self.buffer[(self.position - self.start) as usize..])
     }
@@ -199,7 +200,7 @@ impl TarInput for TarFile<'_> {
         let skipped = bytes.min(self.end.saturating_sub(self.position));
         self.position += skipped;
         if skipped > FAR_BYTES {
-            self.opened.will_read(self.position..self.end).map_err(Broken::Failed)?;
+            self.opened.will_read(self.position..self.end)?;
         }
         Ok(skipped)
     }

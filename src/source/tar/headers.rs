@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use ::tar::{EntryType, Header};
 
 use crate::sample::RejectCode;
-use crate::source::stream::Broken;
+use crate::source::broken::Broken;
 
 pub(in crate::source) const BLOCK: usize = 512;
 /// Maximum size of the body of an extension header (GNU long name or PAX), in bytes.

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
-use crate::source::archive::MAX_MEMBER_BYTES;
+use crate::source::PlannedFile;
+use crate::source::archive::limits::MAX_MEMBER_BYTES;
+use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
-use crate::source::stream::Broken;
+use crate::source::retry::retried;
 use crate::source::zip::MemberReader;
-use crate::source::{PlannedFile, retried};
 
 /// Location of a file in a tar file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,11 +54,11 @@ impl TarMember {
     /// Returns an error if the tar file cannot be read or has changed, or if the file is too large or cut off.
     pub(in crate::source) fn read_opened(&self, opened: &OpenedFile) -> Result<Vec<u8>, Broken> {
         let range = self.small_range(opened.bytes())?;
-        opened.will_read(range.clone()).map_err(Broken::Failed)?;
+        opened.will_read(range.clone())?;
         let mut bytes = vec![0; self.size as usize];
         retried(|| opened.read_exact_at(&mut bytes, range.start))
-            .map_err(|e| Broken::Failed(Error::io("read", opened.path(), e)))?;
-        opened.check_unchanged().map_err(Broken::Failed)?;
+            .map_err(|e| Error::io("read", opened.path(), e))?;
+        opened.check_unchanged()?;
         Ok(bytes)
     }
 
@@ -73,7 +74,7 @@ impl TarMember {
     /// As [`Self::read_opened`].
     pub(in crate::source) fn open(&self, opened: &Arc<OpenedFile>) -> Result<MemberReader, Broken> {
         let range = self.range(opened.bytes())?;
-        opened.will_read(range.clone()).map_err(Broken::Failed)?;
+        opened.will_read(range.clone())?;
         Ok(MemberReader::new(Arc::clone(opened), range, false, self.size, None))
     }
 }

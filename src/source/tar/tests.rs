@@ -11,8 +11,8 @@ use crate::options::SourceSpec;
 use crate::sample::RejectCode;
 use crate::source::archive::testing::{origins, source};
 use crate::source::archive::{ArchiveKind, ExpandedArchive, MemberData, expand, is_image_name};
+use crate::source::broken::Broken;
 use crate::source::source_file::SourceFile;
-use crate::source::stream::Broken;
 
 fn header(kind: EntryType, size: u64) -> Header {
     let mut header = Header::new_gnu();

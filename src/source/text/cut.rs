@@ -4,8 +4,9 @@ use super::scan::Scanner;
 pub use super::scan::{Rule, lines};
 use crate::error::Result;
 use crate::sample::Reject;
+use crate::source::broken::Broken;
 use crate::source::lines::LinePiece;
-use crate::source::stream::{Broken, Stream};
+use crate::source::stream::Stream;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 128 << 10;

@@ -13,7 +13,7 @@ use crate::source::table::delimited::Dialect;
 
 /// File format of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Format {
+pub enum TextFormat {
     /// Plain text; [`Documents`] defines where a document ends.
     Text,
     /// One JSON object per line.
@@ -32,7 +32,7 @@ pub enum Format {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileKind {
     /// Format of the documents.
-    pub format: Format,
+    pub format: TextFormat,
     /// Compression of the file, if any.
     pub compression: Option<Compression>,
 }
@@ -51,27 +51,27 @@ impl FileKind {
         let is_json =
             stem.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("json"));
         match is_json {
-            true => Some(Self { format: Format::Json, compression }),
+            true => Some(Self { format: TextFormat::Json, compression }),
             false => Self::of_name(name),
         }
     }
 
     fn of_extension(extension: &str, compression: Option<Compression>) -> Option<Self> {
         let format = match extension.to_ascii_lowercase().as_str() {
-            "txt" => Format::Text,
-            "jsonl" | "ndjson" => Format::JsonLines,
-            "csv" => Format::Delimited(Dialect::Csv),
-            "tsv" => Format::Delimited(Dialect::Tsv),
+            "txt" => TextFormat::Text,
+            "jsonl" | "ndjson" => TextFormat::JsonLines,
+            "csv" => TextFormat::Delimited(Dialect::Csv),
+            "tsv" => TextFormat::Delimited(Dialect::Tsv),
             // Both formats have their own compression.
-            "parquet" if compression.is_none() => Format::Parquet,
-            "arrow" if compression.is_none() => Format::Arrow,
+            "parquet" if compression.is_none() => TextFormat::Parquet,
+            "arrow" if compression.is_none() => TextFormat::Arrow,
             _ => return None,
         };
         Some(Self { format, compression })
     }
 }
 
-impl Format {
+impl TextFormat {
     /// Returns whether documents are read as lines of JSON.
     pub fn is_json(self) -> bool {
         matches!(self, Self::JsonLines | Self::Json)
@@ -81,7 +81,7 @@ impl Format {
 impl FileKind {
     /// Returns `stream` in the form in which a file of this kind is read: a JSON array becomes one line per element.
     pub fn reads(self, stream: Stream) -> Stream {
-        if self.format == Format::Json { stream.with_array_lines() } else { stream }
+        if self.format == TextFormat::Json { stream.with_array_lines() } else { stream }
     }
 
     /// Returns standard input as a stream of this kind.
@@ -98,13 +98,13 @@ impl FileKind {
 impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.format {
-            Format::Text => "txt",
-            Format::JsonLines => "jsonl",
-            Format::Json => "json",
-            Format::Delimited(Dialect::Csv) => "csv",
-            Format::Delimited(Dialect::Tsv) => "tsv",
-            Format::Parquet => "parquet",
-            Format::Arrow => "arrow",
+            TextFormat::Text => "txt",
+            TextFormat::JsonLines => "jsonl",
+            TextFormat::Json => "json",
+            TextFormat::Delimited(Dialect::Csv) => "csv",
+            TextFormat::Delimited(Dialect::Tsv) => "tsv",
+            TextFormat::Parquet => "parquet",
+            TextFormat::Arrow => "arrow",
         })?;
         f.write_str(self.compression.map_or("", Compression::extension))
     }
@@ -116,7 +116,7 @@ impl FromStr for FileKind {
 
     fn from_str(text: &str) -> Result<Self> {
         let (stem, compression) = Compression::of_name(text);
-        let json = (stem == "json").then_some(Self { format: Format::Json, compression });
+        let json = (stem == "json").then_some(Self { format: TextFormat::Json, compression });
         json.or_else(|| Self::of_extension(stem, compression)).ok_or_else(|| {
             Error::usage(format!("unknown text format {text:?}")).help(
                 "use txt, jsonl, json, csv or tsv, alone or with .gz, .zst, .xz or .bz2; or parquet, arrow",
@@ -215,10 +215,10 @@ mod tests {
     #[test]
     fn names_denote_format_and_compression() {
         let kind = |name: &str| FileKind::of_name(name).map(|k| (k.format, k.compression));
-        assert_eq!(kind("a/b.TXT"), Some((Format::Text, None)));
-        assert_eq!(kind("b.ndjson.gz"), Some((Format::JsonLines, Some(Compression::Gzip))));
-        assert_eq!(kind("b.tsv.bz2"), Some((Format::Delimited(Dialect::Tsv), Some(Compression::Bzip2))));
-        assert_eq!(kind("b.arrow"), Some((Format::Arrow, None)));
+        assert_eq!(kind("a/b.TXT"), Some((TextFormat::Text, None)));
+        assert_eq!(kind("b.ndjson.gz"), Some((TextFormat::JsonLines, Some(Compression::Gzip))));
+        assert_eq!(kind("b.tsv.bz2"), Some((TextFormat::Delimited(Dialect::Tsv), Some(Compression::Bzip2))));
+        assert_eq!(kind("b.arrow"), Some((TextFormat::Arrow, None)));
         for other in ["b.parquet.gz", "b.gz", "txt", "b.pdf", ""] {
             assert_eq!(kind(other), None, "{other}");
         }

@@ -2,7 +2,8 @@
 
 use ::tar::EntryType;
 
-use crate::source::stream::{Broken, Stream};
+use crate::source::broken::Broken;
+use crate::source::stream::Stream;
 use crate::source::tar::{
     BLOCK, MAX_TRAILER_BYTES, NoMember, TarDamage, TarHeader, TarInput, cut_off, next_header, skip_member,
     skip_padding,

@@ -5,8 +5,9 @@ use std::io::{self, BufReader, Read};
 
 use super::member::LOCAL_HEADER_BYTES;
 use crate::error::{Error, Result};
+use crate::source::PlannedFile;
 use crate::source::opened::OpenedFile;
-use crate::source::{PlannedFile, retried};
+use crate::source::retry::retried;
 
 /// Maximum size of the end record and the comment that can follow it, in bytes.
 const MAX_END_BYTES: u64 = END_BYTES as u64 + u16::MAX as u64;

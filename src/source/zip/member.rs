@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::reader::MemberReader;
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
-use crate::source::archive::MAX_MEMBER_BYTES;
+use crate::source::PlannedFile;
+use crate::source::archive::limits::MAX_MEMBER_BYTES;
+use crate::source::broken::Broken;
 use crate::source::opened::OpenedFile;
-use crate::source::stream::Broken;
-use crate::source::{PlannedFile, retried};
+use crate::source::retry::retried;
 
 /// Size of the local header before the name of a file, in bytes.
 pub(super) const LOCAL_HEADER_BYTES: usize = 30;
@@ -57,7 +58,7 @@ impl ZipMember {
     /// Returns an error if the archive cannot be read or has changed, or if this part of it is damaged.
     pub fn read(&self, planned: &PlannedFile) -> Result<Vec<u8>, Broken> {
         self.check()?;
-        self.read_opened(&planned.open().map_err(Broken::Failed)?)
+        self.read_opened(&planned.open()?)
     }
 
     /// Returns the range of the file in an archive of `archive_bytes` bytes, including the header before its bytes.
@@ -80,13 +81,13 @@ impl ZipMember {
     /// As [`Self::read`].
     pub fn read_opened(&self, opened: &OpenedFile) -> Result<Vec<u8>, Broken> {
         self.check()?;
-        opened.will_read(self.range(opened.bytes())).map_err(Broken::Failed)?;
-        let failed = |e| Broken::Failed(Error::io("read", opened.path(), e));
+        opened.will_read(self.range(opened.bytes()))?;
+        let failed = |e| Error::io("read", opened.path(), e);
         let data = self.data(opened)?;
         let mut bytes = vec![0; self.compressed as usize];
         retried(|| opened.read_exact_at(&mut bytes, data.start)).map_err(failed)?;
         // Apparent damage may also be a file that was written to.
-        opened.check_unchanged().map_err(Broken::Failed)?;
+        opened.check_unchanged()?;
         self.decompressed(bytes)
     }
 
@@ -102,13 +103,13 @@ impl ZipMember {
             return Err(rejected(RejectCode::TooLarge, message));
         }
         let data = self.data(opened)?;
-        opened.will_read(data.clone()).map_err(Broken::Failed)?;
+        opened.will_read(data.clone())?;
         Ok(MemberReader::new(Arc::clone(opened), data, self.method == DEFLATED, self.size, Some(self.crc)))
     }
 
     /// Returns the range of the bytes of the file in the archive.
     fn data(&self, opened: &OpenedFile) -> Result<Range<u64>, Broken> {
-        let failed = |e| Broken::Failed(Error::io("read", opened.path(), e));
+        let failed = |e| Error::io("read", opened.path(), e);
         let truncated = || rejected(RejectCode::Truncated, "the zip archive ends before the file does");
         let mut header = [0; LOCAL_HEADER_BYTES];
         let header_end = self.offset.checked_add(LOCAL_HEADER_BYTES as u64).ok_or_else(truncated)?;
@@ -118,7 +119,7 @@ impl ZipMember {
         retried(|| opened.read_exact_at(&mut header, self.offset)).map_err(failed)?;
         if !header.starts_with(b"PK\x03\x04") {
             // Apparent damage may also be a file that was written to.
-            opened.check_unchanged().map_err(Broken::Failed)?;
+            opened.check_unchanged()?;
             let message = "the zip archive has no header where the file should start";
             return Err(rejected(RejectCode::Corrupt, message));
         }
@@ -237,7 +238,7 @@ mod tests {
             bytes: 1 << 20,
             modified_ns: 0,
             etag: None,
-            follow_links: true,
+            follow_symlinks: true,
         };
         for (method, compressed, size) in [(DEFLATED, 1000, 200 << 20), (STORED, 1000, 1001), (STORED, 9, 0)]
         {

@@ -9,8 +9,8 @@ use crate::options::SourceSpec;
 use crate::sample::RejectCode;
 use crate::source::archive::testing::{origins, source};
 use crate::source::archive::{ArchiveKind, ExpandedArchive, expand, is_image_name};
+use crate::source::broken::Broken;
 use crate::source::source_file::SourceFile;
-use crate::source::stream::Broken;
 
 /// A file to write into a test archive.
 struct TestMember<'a> {

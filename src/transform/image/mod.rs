@@ -36,6 +36,7 @@ mod deliver;
 mod encode;
 mod encoding;
 mod exif;
+mod filter_support;
 mod geometry;
 mod icc;
 mod lanczos;

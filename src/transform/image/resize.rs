@@ -24,15 +24,8 @@ pub(super) fn source_region(size: Size, reduction: u32, resized: Size, crop: Rec
 
 /// Returns the pixels of a source of `size` that [`resize`] reads to resample `part`.
 pub(super) fn pixels_read(filter: Filter, size: Size, part: SourceRegion, target: Size) -> Rect {
-    // Support of the filter on each side, in pixels of the smaller of the two images.
-    let support = match filter {
-        Filter::Lanczos3 => SUPPORT,
-        Filter::CatmullRom => 2.0,
-        Filter::Bilinear => 1.0,
-        Filter::Box => 0.5,
-    };
     let range = |start: f64, length: f64, target: u32, all: u32| {
-        let reach = support * (length / f64::from(target)).max(1.0);
+        let reach = filter.support() * (length / f64::from(target)).max(1.0);
         // One pixel more than is read, so that rounding cannot matter.
         let first = (start - reach - 1.0).floor().max(0.0) as u32;
         let end = ((start + length + reach + 1.0).ceil() as u32).min(all);

@@ -4,9 +4,9 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{ImageFields, ImagesOptions, Naming, Report};
+use crate::pipeline::{ImageFields, ImageInput, ImagesOptions, Report};
 use crate::sample::RejectCode;
-use crate::source::layout::Layout;
+use crate::source::layout::FolderLayout;
 use crate::transform::image::ImageOptions;
 use std::path::Path;
 
@@ -42,9 +42,9 @@ fn pack(dir: &Path, tar: &Path) {
 fn job(source: &Path, output: OutputOptions) -> ImagesJob {
     ImagesJob::plan(ImagesOptions {
         sources: vec![SourceSpec { label: "in".to_owned(), path: source.to_owned() }],
-        naming: Naming::Walk,
+        input: ImageInput::Walk,
         follow_symlinks: false,
-        layout: Layout::Auto,
+        layout: FolderLayout::Auto,
         classes: None,
         list_fields: Vec::new(),
         image_fields: ImageFields::Auto,

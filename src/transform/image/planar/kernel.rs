@@ -39,12 +39,7 @@ impl FilterKernel {
 
     /// Returns the distance from which on the kernel is zero.
     pub(super) fn support(self) -> f64 {
-        match self.filter {
-            Filter::Lanczos3 => SUPPORT,
-            Filter::CatmullRom => 2.0,
-            Filter::Bilinear => 1.0,
-            Filter::Box => 0.5,
-        }
+        self.filter.support()
     }
 
     /// Returns the value of the kernel at the distance `x`.

@@ -1,23 +1,23 @@
-//! Reader of a part of a file, piece by piece.
+//! Reader of a section of a file, block by block.
 
 use std::sync::Arc;
 
 use super::TextJob;
 use super::options::TextInput;
-use super::plan::{Extent, FilePart, check_type, wanted_columns};
+use super::plan::{Extent, FileSection, check_type, wanted_columns};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
+use crate::source::broken::Broken;
 use crate::source::compression::Compression;
 use crate::source::lines::{LinePiece, LineReader};
 use crate::source::opened::OpenedFile;
-use crate::source::stream::Broken;
 use crate::source::table::arrow::Batches;
 use crate::source::table::delimited::Dialect;
 use crate::source::table::parquet::{Groups, ParquetFile};
 use crate::source::table::{NextRows, RowBatch};
 use crate::source::text::columns::TextColumns;
 use crate::source::text::cut::{DocumentCut, DocumentCutter, Rule};
-use crate::source::text::kind::{Documents, Format};
+use crate::source::text::kind::{Documents, TextFormat};
 use crate::source::text::rows::{self, TableHeader};
 
 /// Source bytes per task.
@@ -26,13 +26,13 @@ const TASK_BYTES: usize = 256 << 10;
 const BYTES_HELD_PER_BYTE: u64 = 8;
 /// Maximum number of rows per task, however short they are.
 const TASK_ROWS: usize = 4096;
-/// Bytes that a piece holds, unless a single document is longer.
+/// Bytes that a block holds, unless a single document is longer.
 pub(super) const NEXT_BYTES: u64 = TASK_BYTES as u64 * BYTES_HELD_PER_BYTE;
 
 /// Input of a task.
 pub(super) enum TaskInput {
     /// Whole documents of plain text, or lines of JSON.
-    Piece(LinePiece),
+    Lines(LinePiece),
     /// Rows of a table of separated values.
     Rows { header: Arc<TableHeader>, offset: u64, bytes: Vec<u8> },
     /// A plain file that is one document and still has to be read. It is already opened if its bytes were requested in
@@ -55,10 +55,10 @@ impl TaskInput {
     /// Returns the first mark after its documents.
     pub(super) fn end(&self) -> u64 {
         match self {
-            TaskInput::Piece(LinePiece::Lines { offset, bytes }) | TaskInput::Rows { offset, bytes, .. } => {
+            TaskInput::Lines(LinePiece::Lines { offset, bytes }) | TaskInput::Rows { offset, bytes, .. } => {
                 offset.saturating_add(bytes.len() as u64)
             }
-            TaskInput::Piece(LinePiece::Overlong { offset, bytes })
+            TaskInput::Lines(LinePiece::Overlong { offset, bytes })
             | TaskInput::UnclosedQuote { offset, bytes } => offset.saturating_add(*bytes),
             TaskInput::Batch { rows, .. } => rows.end(),
             TaskInput::File(_) => 0,
@@ -67,8 +67,8 @@ impl TaskInput {
     }
 }
 
-/// A piece of a part: the input of a task, the bytes of the file attributed to it, and the bytes that it holds.
-pub(super) struct PartPiece {
+/// A block of a section: the input of a task, the bytes of the file attributed to it, and the bytes that it holds.
+pub(super) struct TaskBlock {
     pub(super) input: TaskInput,
     /// For compressed files: the start of the last member that contributed bytes to `input`, if it differs from the one
     /// before.
@@ -77,16 +77,16 @@ pub(super) struct PartPiece {
     pub(super) held: u64,
 }
 
-impl PartPiece {
+impl TaskBlock {
     pub(super) fn defect(mark: Option<u64>, reject: Reject) -> Self {
         Self { input: TaskInput::Defect { mark, reject }, member: None, source_bytes: 0, held: 0 }
     }
 }
 
-/// Reader of a part.
-pub(super) enum PartReader<'a> {
-    /// A single piece.
-    Once(Option<PartPiece>),
+/// Reader of a section.
+pub(super) enum SectionReader<'a> {
+    /// A single block.
+    Once(Option<TaskBlock>),
     Lines(LineReader),
     Cuts {
         cutter: DocumentCutter,
@@ -136,7 +136,7 @@ impl DelimitedTable<'_> {
                         }
                     }
                 }
-                (DocumentCut::Piece(piece), Some(_)) => return Ok(Some(TaskInput::Piece(piece))),
+                (DocumentCut::Piece(lines), Some(_)) => return Ok(Some(TaskInput::Lines(lines))),
                 (DocumentCut::Piece(_), None) => {
                     self.ended = true;
                     let message = "the header line is longer than `max_document_bytes`";
@@ -177,51 +177,49 @@ impl BatchSource {
     }
 }
 
-impl<'a> PartReader<'a> {
-    /// Opens a part. `opened` is its file, if [`TextJob::open_ahead`] has opened it.
-    fn open(job: &'a TextJob, part: &FilePart, mut opened: Option<OpenedFile>) -> Result<Self, Broken> {
-        let (options, file, detail) = (&job.options, &job.files[part.file], &job.details[part.file]);
+impl<'a> SectionReader<'a> {
+    /// Opens a section. `opened` is its file, if [`TextJob::open_ahead`] has opened it.
+    fn open(job: &'a TextJob, section: &FileSection, mut opened: Option<OpenedFile>) -> Result<Self, Broken> {
+        let (options, file, detail) = (&job.options, &job.files[section.file], &job.details[section.file]);
         let once = |input, source_bytes, held| {
-            Ok(Self::Once(Some(PartPiece { input, member: None, source_bytes, held })))
+            Ok(Self::Once(Some(TaskBlock { input, member: None, source_bytes, held })))
         };
         if let Some(reject) = detail.defect.clone() {
-            return once(TaskInput::Defect { mark: None, reject }, part.source_bytes, 0);
+            return once(TaskInput::Defect { mark: None, reject }, section.source_bytes, 0);
         }
-        let planned = job.planned(part.file);
+        let planned = job.planned(section.file);
         let kind = detail.kind;
         let stdin = options.input == TextInput::Stdin;
         let max_bytes = options.max_document_bytes;
         let mut stream = || match stdin {
             true => job.take_stdin().map_or_else(|| kind.stdin(), Ok),
             false => {
-                let (sources, follow_links) = (&job.sources, options.follow_symlinks);
-                let stream = file.stream(sources, follow_links, opened.take(), kind.compression);
+                let follow_symlinks = options.follow_symlinks;
+                let stream = file.stream(&job.sources, follow_symlinks, opened.take(), kind.compression);
                 stream.map(|stream| kind.reads(stream))
             }
         };
-        let mut cut = |rule| {
-            stream().map(|stream| DocumentCutter::new(stream, rule, max_bytes)).map_err(Broken::Failed)
-        };
-        if let Extent::Lines(bytes) = &part.extent {
-            let opened = opened.map_or_else(|| planned.open(), Ok).map_err(Broken::Failed)?;
-            if let Some(found) = sniff(&opened).map_err(Broken::Failed)? {
-                opened.check_unchanged().map_err(Broken::Failed)?;
-                // One reject for the whole file, however many parts it is divided into.
+        let mut cut = |rule| stream().map(|stream| DocumentCutter::new(stream, rule, max_bytes));
+        if let Extent::Lines(bytes) = &section.extent {
+            let opened = opened.map_or_else(|| planned.open(), Ok)?;
+            if let Some(found) = sniff(&opened)? {
+                opened.check_unchanged()?;
+                // One reject for the whole file, however many sections it is divided into.
                 let reject = TaskInput::Defect { mark: None, reject: found.unexpected() };
                 return if bytes.start == 0 { once(reject, file.bytes, 0) } else { Ok(Self::Once(None)) };
             }
-            return LineReader::over(opened, bytes.clone(), max_bytes)
-                .map(Self::Lines)
-                .map_err(Broken::Failed);
+            return Ok(Self::Lines(LineReader::over(opened, bytes.clone(), max_bytes)?));
         }
         match kind.format {
-            Format::Text if options.documents == Documents::File && kind.compression.is_none() && !stdin => {
+            TextFormat::Text
+                if options.documents == Documents::File && kind.compression.is_none() && !stdin =>
+            {
                 let held = file.bytes.min(max_bytes).saturating_mul(BYTES_HELD_PER_BYTE);
                 once(TaskInput::File(opened), file.bytes, held)
             }
-            Format::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
-            Format::JsonLines | Format::Json => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
-            Format::Delimited(dialect) => {
+            TextFormat::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
+            TextFormat::JsonLines | TextFormat::Json => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
+            TextFormat::Delimited(dialect) => {
                 let wanted = rows::RequestedColumns {
                     text: &options.text_field,
                     key: options.key_field.as_deref(),
@@ -231,21 +229,22 @@ impl<'a> PartReader<'a> {
                 let table = DelimitedTable { cutter, dialect, wanted, header: None, ended: false };
                 Ok(Self::Rows { table, read: 0 })
             }
-            Format::Parquet => {
+            TextFormat::Parquet => {
                 let table = ParquetFile::open(&planned)?;
-                let (Extent::Groups(groups), Some(columns)) = (part.extent.clone(), &detail.columns) else {
+                let (Extent::Groups(groups), Some(columns)) = (section.extent.clone(), &detail.columns)
+                else {
                     return Ok(Self::Once(None));
                 };
                 let (roots, columns) = columns.alone();
                 let groups = Groups::new(table, roots, groups, max_bytes).limited_by("max_document_bytes");
-                Ok(Self::batches(BatchSource::Parquet(groups, part.source_bytes), columns))
+                Ok(Self::batches(BatchSource::Parquet(groups, section.source_bytes), columns))
             }
-            Format::Arrow => {
-                let mut batches = Batches::open(stream().map_err(Broken::Failed)?)?;
+            TextFormat::Arrow => {
+                let mut batches = Batches::open(stream()?)?;
                 let found = wanted_columns(options).columns(batches.schema());
-                let (columns, types) = found.map_err(Broken::Failed)?;
+                let (columns, types) = found?;
                 for (field, ty) in job.fields.iter().zip(types) {
-                    check_type(&field.name, ty, field.ty).map_err(Broken::Failed)?;
+                    check_type(&field.name, ty, field.ty)?;
                 }
                 let (roots, columns) = columns.alone();
                 batches.select(roots);
@@ -254,17 +253,17 @@ impl<'a> PartReader<'a> {
         }
     }
 
-    /// Opens a part. A part whose content is too damaged to be read becomes one reject.
+    /// Opens a section. A section whose content is too damaged to be read becomes one reject.
     pub(super) fn open_or_reject(
         job: &'a TextJob,
-        part: &FilePart,
+        section: &FileSection,
         opened: Option<OpenedFile>,
     ) -> Result<Self> {
-        match Self::open(job, part, opened) {
+        match Self::open(job, section, opened) {
             Ok(reader) => Ok(reader),
             Err(Broken::Damaged(reject)) => {
-                job.planned(part.file).open()?.check_unchanged()?;
-                Ok(Self::Once(Some(PartPiece::defect(None, reject))))
+                job.planned(section.file).open()?.check_unchanged()?;
+                Ok(Self::Once(Some(TaskBlock::defect(None, reject))))
             }
             Err(Broken::Failed(error)) => Err(error),
         }
@@ -274,7 +273,7 @@ impl<'a> PartReader<'a> {
         Self::Batches { source, read: 0, rest: None, memory_bytes: 0, columns: Arc::new(columns) }
     }
 
-    /// Checks that the file is still as planned; called after the last piece.
+    /// Checks that the file is still as planned; called after the last block.
     pub(super) fn check_unchanged(&self) -> Result<()> {
         match self {
             // The code that reads the file checks it.
@@ -287,33 +286,33 @@ impl<'a> PartReader<'a> {
         }
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<PartPiece>> {
+    pub(super) fn next(&mut self) -> Result<Option<TaskBlock>> {
         match self {
-            Self::Once(piece) => Ok(piece.take()),
-            Self::Lines(reader) => Ok(reader.next(TASK_BYTES)?.map(|piece| {
-                let source_bytes = match &piece {
+            Self::Once(block) => Ok(block.take()),
+            Self::Lines(reader) => Ok(reader.next(TASK_BYTES)?.map(|lines| {
+                let source_bytes = match &lines {
                     LinePiece::Lines { bytes, .. } => bytes.len() as u64,
                     LinePiece::Overlong { bytes, .. } => *bytes,
                 };
-                let input = TaskInput::Piece(piece);
-                PartPiece { held: held(&input), input, member: None, source_bytes }
+                let input = TaskInput::Lines(lines);
+                TaskBlock { held: held(&input), input, member: None, source_bytes }
             })),
             Self::Cuts { cutter, read } => {
                 let Some(cut) = cutter.next(TASK_BYTES)? else { return Ok(None) };
                 let input = match cut {
-                    DocumentCut::Piece(piece) => TaskInput::Piece(piece),
+                    DocumentCut::Piece(lines) => TaskInput::Lines(lines),
                     DocumentCut::Unclosed { offset, bytes } => TaskInput::UnclosedQuote { offset, bytes },
                     DocumentCut::Broken { offset, reject } => {
                         TaskInput::Defect { mark: (offset > 0).then_some(offset), reject }
                     }
                 };
                 let member = cutter.take_member_start();
-                Ok(Some(PartPiece { member, ..piece(input, read, cutter.raw_bytes()) }))
+                Ok(Some(TaskBlock { member, ..task_block(input, read, cutter.raw_bytes()) }))
             }
             Self::Rows { table, read } => {
                 let Some(input) = table.next()? else { return Ok(None) };
                 let member = table.cutter.take_member_start();
-                Ok(Some(PartPiece { member, ..piece(input, read, table.cutter.raw_bytes()) }))
+                Ok(Some(TaskBlock { member, ..task_block(input, read, table.cutter.raw_bytes()) }))
             }
             Self::Batches { source, read, rest, memory_bytes, columns } => loop {
                 if let Some(all) = rest.as_mut().filter(|rows| !rows.is_empty()) {
@@ -321,12 +320,12 @@ impl<'a> PartReader<'a> {
                     let held = bytes.saturating_mul(BYTES_HELD_PER_BYTE);
                     let held = held.saturating_add(std::mem::take(memory_bytes));
                     let input = TaskInput::Batch { columns: Arc::clone(columns), rows };
-                    return Ok(Some(PartPiece { held, ..piece(input, read, source.raw_bytes()) }));
+                    return Ok(Some(TaskBlock { held, ..task_block(input, read, source.raw_bytes()) }));
                 }
                 match source.next()? {
                     None => return Ok(None),
                     Some(NextRows::Broken { row, reject }) => {
-                        return Ok(Some(PartPiece::defect(Some(row), reject)));
+                        return Ok(Some(TaskBlock::defect(Some(row), reject)));
                     }
                     Some(NextRows::Rows(rows)) => {
                         *memory_bytes = rows.memory_bytes();
@@ -338,15 +337,15 @@ impl<'a> PartReader<'a> {
     }
 }
 
-/// Creates a piece of a stream. `raw_bytes` bytes of the stream were read, `read` of them for earlier pieces.
-fn piece(input: TaskInput, read: &mut u64, raw_bytes: u64) -> PartPiece {
+/// Creates a block of a stream. `raw_bytes` bytes of the stream were read, `read` of them for earlier blocks.
+fn task_block(input: TaskInput, read: &mut u64, raw_bytes: u64) -> TaskBlock {
     let source_bytes = raw_bytes - std::mem::replace(read, raw_bytes);
-    PartPiece { held: held(&input), input, member: None, source_bytes }
+    TaskBlock { held: held(&input), input, member: None, source_bytes }
 }
 
 fn held(input: &TaskInput) -> u64 {
     let bytes = match input {
-        TaskInput::Piece(LinePiece::Lines { bytes, .. }) | TaskInput::Rows { bytes, .. } => {
+        TaskInput::Lines(LinePiece::Lines { bytes, .. }) | TaskInput::Rows { bytes, .. } => {
             bytes.len() as u64
         }
         _ => 0,

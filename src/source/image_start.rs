@@ -1,0 +1,29 @@
+//! Detection of images from the first bytes of a file, whatever its name.
+
+use std::path::Path;
+
+use super::planned::PlannedFile;
+use crate::decode::{is_unreadable_photo, sniff};
+use crate::error::Result;
+
+/// Bytes inspected at the start of a file whose name does not indicate its type.
+const SNIFFED_BYTES: u64 = 4096;
+
+/// Returns whether the first bytes of a file are those of an image.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be read.
+pub fn begins_as_image(path: &Path) -> Result<bool> {
+    Ok(sniff(&PlannedFile::now(path)?.start(SNIFFED_BYTES)?).is_some())
+}
+
+/// As [`begins_as_image`], but also accepts AVIF and HEIC images, although they cannot be decoded.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be read.
+pub fn begins_as_any_image(file: &PlannedFile) -> Result<bool> {
+    let start = file.start(SNIFFED_BYTES)?;
+    Ok(sniff(&start).is_some() || is_unreadable_photo(&start))
+}

@@ -1,0 +1,311 @@
+//! Files that a list or the rows of a metadata file name, as opposed to files that a walk finds.
+//!
+//! Every name counts as an item: a name that leads to no file, or out of its base folder, is a rejected item. Naming a
+//! file twice is an error of the list, because a file produces one record.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::planned::{PlannedFile, modified_ns};
+use super::portable_name;
+use super::remote_listing::Lookup;
+use super::retry::retried;
+use super::source_file::SourceFile;
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+use crate::printable::printable;
+use crate::sample::{Reject, RejectCode, Value};
+use crate::storage::{ObjectUrl, stat};
+
+/// Separator between the origin of a file and the number of a further row that names it.
+const REPEATED: char = '#';
+
+/// Properties of a named file that come from the list or table.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Detail {
+    /// Why the file cannot become a record, if already known.
+    pub defect: Option<Box<Reject>>,
+    /// Label, as an index into the class names.
+    pub label: Option<u32>,
+    /// One value per kept field.
+    #[serde(with = "super::stored_values")]
+    pub values: Box<[Value]>,
+}
+
+/// Resolves names to files of one source.
+pub struct Resolver<'a> {
+    source: &'a SourceSpec,
+    /// Resolved path of the source folder, to recognize absolute names; `None` if they are not allowed.
+    absolute: Option<PathBuf>,
+    follow_symlinks: bool,
+    /// Folders under the source, and whether their path goes through a symbolic link.
+    through_link: HashMap<PathBuf, bool>,
+    /// Set for a source in object storage.
+    lookup: Option<Lookup>,
+}
+
+impl<'a> Resolver<'a> {
+    /// Creates a resolver of names relative to the folder `source`. Absolute names inside it are allowed only with
+    /// `allow_absolute`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder does not exist.
+    pub fn new(source: &'a SourceSpec, allow_absolute: bool, follow_symlinks: bool) -> Result<Self> {
+        if let Some(url) = ObjectUrl::parse(&source.path)? {
+            return Ok(Self {
+                source,
+                absolute: allow_absolute.then(|| source.path.clone()),
+                follow_symlinks,
+                through_link: HashMap::new(),
+                lookup: Some(Lookup::new(url)),
+            });
+        }
+        let real = source.path.canonicalize().map_err(|e| match e.kind() {
+            ErrorKind::NotFound => Error::usage("there is no such folder").at_path(&source.path),
+            _ => Error::io("examine the folder", &source.path, e),
+        })?;
+        if !stat(&real)?.is_some_and(|meta| meta.is_dir()) {
+            return Err(Error::usage("this is not a folder, but the named files are relative to it")
+                .at_path(&source.path)
+                .help("name the folder that the paths of the list are relative to, or leave it out"));
+        }
+        Ok(Self {
+            source,
+            absolute: allow_absolute.then_some(real),
+            follow_symlinks,
+            through_link: HashMap::new(),
+            lookup: None,
+        })
+    }
+
+    /// Returns the file that `name` refers to, or an empty entry and the reason why there is no file.
+    ///
+    /// # Errors
+    ///
+    /// Returns only errors that are not caused by the name.
+    pub fn resolve(&mut self, name: &[u8]) -> Result<(SourceFile, Option<Reject>)> {
+        let name = Path::new(OsStr::from_bytes(name));
+        let Some(relative) = self.relative(name) else {
+            let origin = format!("{}/{}", self.source.label, portable_name(name.as_os_str()));
+            let message = "the path leads out of the folder it is relative to";
+            return Ok((nothing(PathBuf::new(), origin), Some(Reject::new(RejectCode::UnsafePath, message))));
+        };
+        let mut origin = self.source.label.clone();
+        for part in &relative {
+            origin.push('/');
+            origin.push_str(&portable_name(part));
+        }
+        if let Some(lookup) = &mut self.lookup {
+            return match relative.to_str().map(|name| lookup.find(name)).transpose()?.flatten() {
+                Some(PlannedFile { bytes, modified_ns, etag, .. }) => Ok((
+                    SourceFile { source: 0, relative, origin, bytes, modified_ns, etag, member: None },
+                    None,
+                )),
+                None => {
+                    let defect = Reject::new(RejectCode::MissingFile, "there is no such file");
+                    Ok((nothing(relative, origin), Some(defect)))
+                }
+            };
+        }
+        let path = self.source.path.join(&relative);
+        let meta = if self.follow_symlinks {
+            retried(|| std::fs::metadata(&path))
+        } else if self.is_through_link(&relative)? {
+            let message = "the path goes through a symbolic link, which only `follow_symlinks` allows";
+            return Ok((nothing(relative, origin), Some(Reject::new(RejectCode::UnsafePath, message))));
+        } else {
+            retried(|| std::fs::symlink_metadata(&path))
+        };
+        let defect = match meta {
+            Ok(meta) if meta.is_file() => {
+                let file = SourceFile {
+                    source: 0,
+                    relative,
+                    origin,
+                    bytes: meta.len(),
+                    modified_ns: modified_ns(&meta),
+                    etag: None,
+                    member: None,
+                };
+                return Ok((file, None));
+            }
+            Ok(meta) if meta.file_type().is_symlink() => Reject::new(
+                RejectCode::UnsafePath,
+                "the file is a symbolic link, which only `follow_symlinks` allows",
+            ),
+            Ok(meta) if meta.is_dir() => Reject::new(RejectCode::MissingFile, "this is a folder, not a file"),
+            Ok(_) => Reject::new(RejectCode::MissingFile, "this is not a regular file"),
+            Err(e) if names_nothing(&e) => Reject::new(RejectCode::MissingFile, "there is no such file"),
+            Err(e) => return Err(Error::io("examine the file", &path, e)),
+        };
+        Ok((nothing(relative, origin), Some(defect)))
+    }
+
+    /// Returns `name` relative to the folder, without `.` components; `None` if it leads out of the folder or is empty.
+    fn relative(&self, name: &Path) -> Option<PathBuf> {
+        let is_absolute = name.is_absolute() || (self.lookup.is_some() && ObjectUrl::is_url(name));
+        let name = if is_absolute { name.strip_prefix(self.absolute.as_ref()?).ok()? } else { name };
+        let mut relative = PathBuf::new();
+        for part in name.components() {
+            match part {
+                Component::Normal(part) => relative.push(part),
+                Component::CurDir => {}
+                _ => return None,
+            }
+        }
+        (!relative.as_os_str().is_empty()).then_some(relative)
+    }
+
+    /// Returns whether a folder between the source and the file is a symbolic link.
+    fn is_through_link(&mut self, relative: &Path) -> Result<bool> {
+        let Some(folder) = relative.parent().filter(|f| !f.as_os_str().is_empty()) else { return Ok(false) };
+        if let Some(&known) = self.through_link.get(folder) {
+            return Ok(known);
+        }
+        let path = self.source.path.join(folder);
+        let found = self.is_through_link(folder)?
+            || match std::fs::symlink_metadata(&path) {
+                Ok(meta) => meta.file_type().is_symlink(),
+                Err(e) if names_nothing(&e) => false,
+                Err(e) => return Err(Error::io("examine the folder", &path, e)),
+            };
+        self.through_link.insert(folder.to_owned(), found);
+        Ok(found)
+    }
+}
+
+/// Returns the entry of an item without a file.
+pub fn nothing(relative: PathBuf, origin: String) -> SourceFile {
+    SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, etag: None, member: None }
+}
+
+/// Returns whether the error means that the name leads to no file.
+pub(super) fn names_nothing(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput | ErrorKind::InvalidFilename
+    ) || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
+
+/// Numbers the entries of files that several rows of a table name, so that each has its own origin: `a.jpg`, `a.jpg#2`,
+/// `a.jpg#3`.
+pub(super) fn number_repeats(files: &mut [SourceFile]) {
+    let mut counts: HashMap<String, u64> = HashMap::new();
+    for file in files {
+        let count = counts.entry(file.origin.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            file.origin.push_str(&format!("{REPEATED}{count}"));
+        }
+    }
+}
+
+/// Help for two files whose names differ, but not their keys.
+pub(crate) const ENCODED_NAMES: &str =
+    "names that are not UTF-8 are percent-encoded in keys; rename one of the files";
+
+/// Returns an error if a file is named twice, or two files have one key. `place` returns the position of an entry in the
+/// list, such as `line 3`.
+pub(super) fn check_named_once(
+    files: &[SourceFile],
+    list: &Path,
+    place: impl Fn(usize) -> String,
+) -> Result<()> {
+    let mut order: Vec<usize> = (0..files.len()).collect();
+    order.sort_by(|&a, &b| files[a].origin.cmp(&files[b].origin).then(a.cmp(&b)));
+    match order.windows(2).find(|pair| files[pair[0]].origin == files[pair[1]].origin) {
+        None => Ok(()),
+        Some(pair) if files[pair[0]].relative != files[pair[1]].relative => Err(Error::usage(format!(
+            "{} and {} name two files with the key {:?}",
+            place(pair[0]),
+            place(pair[1]),
+            files[pair[0]].origin
+        ))
+        .at_path(list)
+        .help(ENCODED_NAMES)),
+        Some(pair) => Err(Error::usage(format!(
+            "{} and {} both name {}",
+            place(pair[0]),
+            place(pair[1]),
+            printable(&files[pair[0]].origin)
+        ))
+        .at_path(list)
+        .help("a file produces one record: name it once")),
+    }
+}
+
+impl SourceFile {
+    /// Returns the origin of the file itself, without the number of a further row that names it.
+    pub fn file_origin(&self) -> &str {
+        let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        match (self.origin.rsplit_once(REPEATED), self.relative.file_name()) {
+            (Some((origin, number)), Some(name)) if is_number(number) => {
+                let name = portable_name(name);
+                let is_whole = origin.strip_suffix(name.as_str()).is_some_and(|folder| folder.ends_with('/'));
+                if is_whole { origin } else { &self.origin }
+            }
+            _ => &self.origin,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_name_a_file_again_are_numbered() {
+        let file = |name: &str| SourceFile::for_test(name, &format!("s/{name}"), 1);
+        let mut files = ["a.jpg", "b.jpg", "a.jpg", "x#7", "a.jpg"].map(file);
+        number_repeats(&mut files);
+        let origins = files.each_ref().map(|file| file.origin.as_str());
+        assert_eq!(origins, ["s/a.jpg", "s/b.jpg", "s/a.jpg#2", "s/x#7", "s/a.jpg#3"]);
+        let of_files = files.each_ref().map(SourceFile::file_origin);
+        assert_eq!(of_files, ["s/a.jpg", "s/b.jpg", "s/a.jpg", "s/x#7", "s/a.jpg"]);
+    }
+
+    fn resolve(dir: &Path, name: &[u8], follow: bool) -> (String, Option<RejectCode>) {
+        let source = SourceSpec { label: "s".into(), path: dir.to_owned() };
+        let (file, defect) = Resolver::new(&source, true, follow).unwrap().resolve(name).unwrap();
+        (file.origin, defect.map(|d| d.code))
+    }
+
+    #[test]
+    fn every_name_has_one_meaning() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        std::fs::write(dir.path().join("a/x"), "x").unwrap();
+        std::fs::write(other.path().join("y"), "y").unwrap();
+        std::os::unix::fs::symlink(other.path(), dir.path().join("out")).unwrap();
+        std::os::unix::fs::symlink("a/x", dir.path().join("link")).unwrap();
+        let absolute = dir.path().canonicalize().unwrap().join("a/x");
+        for (name, origin, code) in [
+            (b"a/x".as_slice(), "s/a/x", None),
+            (b"./a//./x", "s/a/x", None),
+            (absolute.as_os_str().as_bytes(), "s/a/x", None),
+            (b"a", "s/a", Some(RejectCode::MissingFile)),
+            (b"a/z", "s/a/z", Some(RejectCode::MissingFile)),
+            (b"a/x/y", "s/a/x/y", Some(RejectCode::MissingFile)),
+            (b"nul\0", "s/nul\0", Some(RejectCode::MissingFile)),
+            (b"caf\xe9", "s/caf%E9", Some(RejectCode::MissingFile)),
+            (b"../a/x", "s/../a/x", Some(RejectCode::UnsafePath)),
+            (b"a/../a/x", "s/a/../a/x", Some(RejectCode::UnsafePath)),
+            (b"/etc/hostname", "s//etc/hostname", Some(RejectCode::UnsafePath)),
+            (b".", "s/.", Some(RejectCode::UnsafePath)),
+            (b"link", "s/link", Some(RejectCode::UnsafePath)),
+            (b"out/y", "s/out/y", Some(RejectCode::UnsafePath)),
+        ] {
+            assert_eq!(resolve(dir.path(), name, false), (origin.into(), code), "{name:?}");
+        }
+        assert_eq!(resolve(dir.path(), b"link", true), ("s/link".into(), None));
+        assert_eq!(resolve(dir.path(), b"out/y", true), ("s/out/y".into(), None));
+    }
+}
