@@ -375,8 +375,8 @@ fn dict<'py>(
     as_torch: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    for (name, part) in columns {
-        dict.set_item(PyString::intern(py, &name), column(py, part, as_torch)?)?;
+    for (name, values) in columns {
+        dict.set_item(PyString::intern(py, &name), column(py, values, as_torch)?)?;
     }
     Ok(dict)
 }
