@@ -135,10 +135,10 @@ impl Split {
     }
 
     /// Maps the index of a field in the records of this handle to its index in stored records.
-    pub(super) fn stored_place(&self, place: usize) -> Option<usize> {
+    pub(super) fn stored_index(&self, field_index: usize) -> Option<usize> {
         match &self.projection.columns {
-            None => Some(place),
-            Some(columns) => columns.get(place).copied(),
+            None => Some(field_index),
+            Some(columns) => columns.get(field_index).copied(),
         }
     }
 
@@ -303,7 +303,7 @@ impl Split {
         for (same, values) in distinct.iter().zip(values) {
             let Some((found, first)) = same.first() else { continue };
             match values.map_err(|e| self.at(e, found)).and_then(|values| self.finish(found, values)) {
-                Ok(record) => same.iter().for_each(|(_, place)| put(out, *place, Ok(record.clone()))),
+                Ok(record) => same.iter().for_each(|(_, slot)| put(out, *slot, Ok(record.clone()))),
                 // Errors cannot be cloned: the first occurrence in the requested order gets it.
                 Err(e) => put(out, *first, Err(e)),
             }
@@ -356,11 +356,11 @@ impl Split {
     /// Looks up records, each with its index in `records`, and sorts them by position on disk.
     pub(super) fn locate_all(&self, records: &[u64]) -> Result<Vec<(Located, usize)>> {
         let mut found = Vec::with_capacity(records.len());
-        for (place, &record) in records.iter().enumerate() {
-            found.push((self.locate(record)?, place));
+        for (slot, &record) in records.iter().enumerate() {
+            found.push((self.locate(record)?, slot));
         }
-        found.sort_unstable_by_key(|(found, place)| {
-            (found.entry.shard, found.entry.position, found.record, *place)
+        found.sort_unstable_by_key(|(found, slot)| {
+            (found.entry.shard, found.entry.position, found.record, *slot)
         });
         Ok(found)
     }
@@ -413,9 +413,9 @@ impl Split {
     }
 }
 
-fn put(out: &mut [Option<Result<Record>>], place: usize, record: Result<Record>) {
-    if let Some(slot) = out.get_mut(place) {
-        *slot = Some(record);
+fn put(out: &mut [Option<Result<Record>>], slot: usize, record: Result<Record>) {
+    if let Some(out) = out.get_mut(slot) {
+        *out = Some(record);
     }
 }
 

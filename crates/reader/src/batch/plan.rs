@@ -4,6 +4,7 @@ mod find;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
+use self::find::BucketStep;
 use super::bucket::Bucket;
 use super::cuttings::{Cutting, Cuttings};
 use super::layout::Layout;
@@ -165,17 +166,18 @@ impl<L: Lengths> BatchPlan<L> {
             let what = format!("there is no micro-batch {index} in a step of {}", self.micro_batches);
             return Err(Error::new(ErrorKind::OutOfRange, what));
         }
-        let place = self.place(at)?;
-        let (positions, filler_rows) = self.positions(place, index);
+        let bucket_step = self.bucket_step(at)?;
+        let BucketStep { bucket_index, bucket, .. } = bucket_step;
+        let (positions, filler_rows) = self.positions(bucket_step, index);
         let (mut records, mut lengths) = (Vec::new(), Vec::new());
-        let order = self.order_of_records(at.epoch, place.index);
+        let order = self.order_of_records(at.epoch, bucket_index);
         for position in positions {
-            let item = self.item(at.epoch, place, &order, position % place.bucket.records)?;
+            let item = self.item(at.epoch, bucket, &order, position % bucket.records)?;
             records.push(item.record);
             lengths.push(item.length);
         }
         let width = self.options.width(lengths.iter().copied().max().unwrap_or(0));
-        Ok(MicroBatch { step: at.step, index, bucket: place.index, records, lengths, filler_rows, width })
+        Ok(MicroBatch { step: at.step, index, bucket: bucket_index, records, lengths, filler_rows, width })
     }
 
     /// Returns the totals over the micro-batches of a step. Every rank computes them for itself.

@@ -340,8 +340,8 @@ mod tests {
         let whole = decode(file(&files[0]), part(0.0, 0.0, 403.0, 301.0), (403, 301), 3).unwrap();
         let raw = Stored { bytes: &whole, size, raw_channels: Some(3) };
         for target in [200, 60, 40, 20, 10] {
-            let place = part(1.5, 3.0, 400.5, 296.0);
-            let of = |image| decode(image, place, (target, target), 3).unwrap();
+            let region = part(1.5, 3.0, 400.5, 296.0);
+            let of = |image| decode(image, region, (target, target), 3).unwrap();
             let [baseline, progressive] = [0, 1].map(|n: usize| of(file(&files[n])));
             assert_eq!(baseline, progressive, "{target}");
             let expected = of(raw);
@@ -366,15 +366,15 @@ mod tests {
             PngEncoder::new(&mut png).write_image(&pixels, 20, 12, color).unwrap();
             WebPEncoder::new_lossless(&mut webp).write_image(&pixels, 20, 12, color).unwrap();
             let raw = Stored { bytes: &pixels, size: SIZE, raw_channels: Some(channels) };
-            let place = part(2.0, 3.0, 11.0, 6.0);
-            let expected = decode(raw, place, (11, 6), 3).unwrap();
+            let region = part(2.0, 3.0, 11.0, 6.0);
+            let expected = decode(raw, region, (11, 6), 3).unwrap();
             for bytes in [&png, &webp] {
                 let image = Stored { bytes, size: SIZE, raw_channels: None };
-                assert_eq!(decode(image, place, (11, 6), 3).unwrap(), expected, "{channels} channels");
+                assert_eq!(decode(image, region, (11, 6), 3).unwrap(), expected, "{channels} channels");
                 let cut = Stored { bytes: &bytes[..bytes.len() / 2], ..image };
-                assert!(decode(cut, place, (11, 6), 3).is_err());
+                assert!(decode(cut, region, (11, 6), 3).is_err());
                 let wrong = Stored { size: Size::new(20, 13), ..image };
-                assert!(decode(wrong, place, (11, 6), 3).is_err());
+                assert!(decode(wrong, region, (11, 6), 3).is_err());
             }
         }
     }

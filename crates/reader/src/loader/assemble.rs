@@ -90,7 +90,7 @@ impl Assembler {
             false => Vec::new(),
         };
         let pieces = match self.fields.pieces {
-            Some(place) => Some(StoredPieces::of(&records, &batch.lengths, place)?),
+            Some(index) => Some(StoredPieces::of(&records, &batch.lengths, index)?),
             None => None,
         };
         self.with_tokens(&batch.records, &records, |tokens| {
@@ -110,8 +110,8 @@ impl Assembler {
     ) -> Result<T> {
         match self.fields.payload.filter(|_| self.fields.reads_tokens()) {
             None => read(&[]),
-            Some(place) if records.is_empty() => self.split.with_ids(ordinals, place, read)?,
-            Some(place) => read(&Tokens::of(records, place)?),
+            Some(index) if records.is_empty() => self.split.with_ids(ordinals, index, read)?,
+            Some(index) => read(&Tokens::of(records, index)?),
         }
     }
 
@@ -131,11 +131,11 @@ impl Assembler {
         let mut decoded = VecDeque::new();
         let mut blank: Vec<BlankRow> = Vec::new();
         for (_, field) in &self.fields.columns {
-            let images = |place| ImageRows {
+            let images = |field_index| ImageRows {
                 split: &self.split,
                 records,
                 rows,
-                place,
+                field_index,
                 raw_channels: self.raw_channels,
                 options: &self.options.image,
                 seed: self.options.seed,
@@ -143,8 +143,8 @@ impl Assembler {
                 pool: &self.pool,
             };
             let (column, without) = match *field {
-                BatchField::Image(place) => images(place).column(&mut scratch.image, stop)?,
-                BatchField::Mask(place) => images(place).masks(stop)?,
+                BatchField::Image(index) => images(index).column(&mut scratch.image, stop)?,
+                BatchField::Mask(index) => images(index).masks(stop)?,
                 _ => continue,
             };
             decoded.push_back(column);
@@ -160,9 +160,9 @@ impl Assembler {
                     Some(column) => column,
                     None => continue, // never: each has a decoded column
                 },
-                BatchField::Label(place) => stored::labels(&self.pool, records, rows, place, &blank),
-                BatchField::Stored(place, ty) => stored::column(&self.pool, records, rows, place, ty)?,
-                BatchField::StoredValid(place) => stored::validity(&self.pool, records, rows, place),
+                BatchField::Label(index) => stored::labels(&self.pool, records, rows, index, &blank),
+                BatchField::Stored(index, ty) => stored::column(&self.pool, records, rows, index, ty)?,
+                BatchField::StoredValid(index) => stored::validity(&self.pool, records, rows, index),
                 BatchField::Valid => stored::valid(&self.pool, batch.records.len(), rows, &blank),
                 field => match self.options.text.ids {
                     IdType::Int64 => text.column::<i64>(self.fields.shape, field)?,

@@ -142,14 +142,14 @@ impl BatchFields {
         let field = self.field(split, options, name)?;
         self.columns.push((name.to_owned(), field));
         let as_numbers = match field {
-            BatchField::Image(place) | BatchField::Mask(place) => Some(place),
-            BatchField::Stored(place, ty) => is_number(ty).then_some(place),
+            BatchField::Image(index) | BatchField::Mask(index) => Some(index),
+            BatchField::Stored(index, ty) => is_number(ty).then_some(index),
             _ => None,
         };
-        if let Some(place) = as_numbers
-            && split.schema().fields.get(place).is_some_and(|f| f.nullable)
+        if let Some(index) = as_numbers
+            && split.schema().fields.get(index).is_some_and(|f| f.nullable)
         {
-            self.columns.push((format!("{name}.{VALID}"), BatchField::StoredValid(place)));
+            self.columns.push((format!("{name}.{VALID}"), BatchField::StoredValid(index)));
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl BatchFields {
             }
             return Ok(field);
         }
-        let place = schema.index_of(name).ok_or_else(|| {
+        let index = schema.index_of(name).ok_or_else(|| {
             let names: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
             Error::usage(format!("a batch has no field {name:?}"))
                 .help(format!("the fields of its records are {}", names.join(", ")))
@@ -191,12 +191,12 @@ impl BatchFields {
             let what = format!("{name:?} is a field of single records, but a packed row holds several");
             return Err(Error::usage(what).help("leave it out; each batch has the ordinals of its records"));
         }
-        let ty = schema.fields.get(place).map_or(FieldType::Binary, |f| f.ty);
+        let ty = schema.fields.get(index).map_or(FieldType::Binary, |f| f.ty);
         Ok(match (schema.kind, name) {
-            (Kind::Images, LABEL) => BatchField::Label(place),
-            (Kind::Images, _) if options.image.decode && ty == FieldType::Mask => BatchField::Mask(place),
-            (Kind::Images, _) if options.image.decode && ty == FieldType::Image => BatchField::Image(place),
-            _ => BatchField::Stored(place, ty),
+            (Kind::Images, LABEL) => BatchField::Label(index),
+            (Kind::Images, _) if options.image.decode && ty == FieldType::Mask => BatchField::Mask(index),
+            (Kind::Images, _) if options.image.decode && ty == FieldType::Image => BatchField::Image(index),
+            _ => BatchField::Stored(index, ty),
         })
     }
 

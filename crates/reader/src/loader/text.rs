@@ -345,8 +345,8 @@ impl PackedRows<'_> {
                 // One more than the inputs, for the label of the last.
                 let ids = ids_of::<T>(tokens, piece.inputs().end + u64::from(!piece.ends))?;
                 let len = to_usize(piece.len)?.min(rest.len());
-                let (places, after) = std::mem::take(&mut rest).split_at_mut(len);
-                write(ids, to_usize(piece.start)?, piece.ends, places)?;
+                let (piece_slots, after) = std::mem::take(&mut rest).split_at_mut(len);
+                write(ids, to_usize(piece.start)?, piece.ends, piece_slots)?;
                 rest = after;
             }
             pad(rest);
