@@ -50,8 +50,8 @@ impl Split {
         self.with_ids(records, field_index, |all| all.iter().for_each(|one| visit(one.ids.clone())))
     }
 
-    /// Calls `read` with the token ids in the field at `field_index` of `records`, in that order, and returns its result.
-    /// Records are checked as in [`Split::get`].
+    /// Calls `read` with the token ids in the field at `field_index` of `records`, in that order, and returns its
+    /// result. Records are checked as in [`Split::get`].
     ///
     /// # Errors
     ///

@@ -70,6 +70,7 @@ mod lend;
 mod lengths;
 pub mod loader;
 mod open_options;
+mod range;
 mod read_ahead;
 mod record;
 mod shard_file;

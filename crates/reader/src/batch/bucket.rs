@@ -214,8 +214,8 @@ impl Builder<'_> {
         self.buckets.last().map_or(0, |b| b.first_step + b.steps)
     }
 
-    /// Adds a graded step, whose micro-batches are cut separately and use `budget_share` of the budget. If there are not
-    /// enough records, all remaining ones become the last bucket.
+    /// Adds a graded step, whose micro-batches are cut separately and use `budget_share` of the budget. If there are
+    /// not enough records, all remaining ones become the last bucket.
     fn grade(&mut self, budget_share: f64) -> Result<()> {
         let options = self.options;
         let most = |length| ((options.per_batch(length) as f64 * budget_share) as u64).max(1);

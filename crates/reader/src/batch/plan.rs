@@ -10,10 +10,11 @@ use super::cuttings::{Cutting, Cuttings};
 use super::layout::Layout;
 use super::lengths::Lengths;
 use super::micro::{Counts, MicroBatch, StepTotals};
-use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, MAX_MICRO_BATCHES, Oversize, in_range};
+use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, MAX_MICRO_BATCHES, Oversize};
 use super::permute::{Purpose, key};
 use super::state::{PlanState, Position};
 use super::window::WindowCache;
+use crate::range::check_in_range;
 
 /// A pure function of (lengths, options, seed, epoch, step) that computes which records each micro-batch holds.
 ///
@@ -72,7 +73,7 @@ impl<L: Lengths> BatchPlan<L> {
         micro_batches: u64,
     ) -> Result<Self> {
         options.check()?;
-        in_range("the number of micro-batches per step", micro_batches, MAX_MICRO_BATCHES)?;
+        check_in_range("the number of micro-batches per step", micro_batches, 1..=MAX_MICRO_BATCHES)?;
         let Cuttings { all: cuttings, oversize, digest } = Cuttings::new(&lengths, &options, micro_batches)?;
         let start = PlanState {
             version: ALGORITHM,
