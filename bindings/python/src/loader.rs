@@ -192,12 +192,12 @@ impl Loader {
     /// batch, with the batch as a dictionary and the information that [`Loader::last`] returns. Its result replaces the
     /// batch. If `assemble` is false, the batch is empty, and `finish` reads the records.
     #[new]
-    #[pyo3(signature = (split, options, layout, as_torch, finish=None, assemble=true))]
+    #[pyo3(signature = (split, options, rank_layout, as_torch, finish=None, assemble=true))]
     fn new(
         py: Python<'_>,
         split: &Bound<'_, Split>,
         options: &str,
-        layout: (u64, u64, u64),
+        rank_layout: (u64, u64, u64),
         as_torch: bool,
         finish: Option<Py<PyAny>>,
         assemble: bool,
@@ -206,9 +206,9 @@ impl Loader {
         let finishing = Arc::new(FinishingThreads::default());
         let threads = Arc::clone(&finishing);
         let loader = detached(py, split.is_remote(), || {
-            let (rank, world_size, replication) = layout;
-            let layout = Layout::replicated(rank, world_size, replication)?;
-            let options = loader_options(options, layout, &split, assemble)?;
+            let (rank, world_size, replication) = rank_layout;
+            let rank_layout = Layout::replicated(rank, world_size, replication)?;
+            let options = loader_options(options, rank_layout, &split, assemble)?;
             let loader = loader::Loader::new(split, options)?;
             Ok(match finish {
                 Some(finish) => loader.finish_with(Arc::new(move |batch| {

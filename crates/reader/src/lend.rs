@@ -65,7 +65,7 @@ impl Split {
     ) -> Result<T> {
         // From object storage, whole records are fetched together.
         if let Some(stored) = self.stored_index(field_index)
-            && !self.state.common.location.is_remote()
+            && !self.state.dataset.location.is_remote()
         {
             let found = self.locate_all(records)?;
             let shards: Vec<_> = found.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard).collect();
@@ -87,8 +87,8 @@ impl Split {
         readers: &'a [Arc<dyn ShardReader>],
         field_index: usize,
     ) -> Option<Vec<Tokens<'a>>> {
-        let common = &self.state.common;
-        let fields = common.schema.fields.len();
+        let dataset = &self.state.dataset;
+        let fields = dataset.schema.fields.len();
         let mut tokens = vec![None; shards.iter().map(|of_shard| of_shard.len()).sum()];
         for (of_shard, reader) in shards.iter().zip(readers) {
             let placed: Vec<Placed> = of_shard.iter().map(|(found, _)| found.entry.placed()).collect();
@@ -97,8 +97,8 @@ impl Split {
                 return None;
             }
             for ((found, slot), values) in of_shard.iter().zip(values.chunks_exact(fields.max(1))) {
-                if common.options.verifies() {
-                    check_record(&common.schema, &found.entry, values).ok()?;
+                if dataset.options.verifies() {
+                    check_record(&dataset.schema, &found.entry, values).ok()?;
                 }
                 let Some(Value::Ids(ids)) = values.get(field_index) else { return None };
                 *tokens.get_mut(*slot)? = Some(Tokens { record: found.record, ids: ids.clone() });

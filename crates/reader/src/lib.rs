@@ -59,8 +59,8 @@ pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, sch
 pub mod batch;
 mod check;
 mod checked;
-mod common;
 mod dataset;
+mod dataset_state;
 #[cfg(feature = "decode")]
 pub mod decode;
 mod describe;

@@ -1,7 +1,7 @@
 //! Decodes the requested part of a stored image into the caller's buffer.
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
-use dsconvert_jpeg::{FastDecoder, FastRequest, Layout, LayoutRequest, PixelFormat};
+use dsconvert_jpeg::{FastDecoder, FastRequest, JpegLayout, LayoutRequest, PixelFormat};
 use fast_image_resize::{FilterType, Resizer};
 use image::ImageDecoder;
 
@@ -136,7 +136,7 @@ impl Decoder {
     /// Decodes a whole JPEG of any kind, at 1/`reduction` of its size.
     fn whole_jpeg(&mut self, image: Stored<'_>, reduction: u32, channels: usize) -> Result<(), Reject> {
         let bytes = image.bytes;
-        let layout = Layout::read_strict(bytes).map_err(of_jpeg)?;
+        let layout = JpegLayout::read_strict(bytes).map_err(of_jpeg)?;
         check_size(image, image.size, (layout.width() as u64, layout.height() as u64))?;
         if JpegEngine::of(&layout)? == JpegEngine::Layout {
             return self.whole_layout(&layout, image.size, reduction, channels);
@@ -156,7 +156,7 @@ impl Decoder {
     /// Decodes a whole JPEG with four components or unusual sampling factors.
     fn whole_layout(
         &mut self,
-        layout: &Layout<'_>,
+        layout: &JpegLayout<'_>,
         size: Size,
         reduction: u32,
         channels: usize,
