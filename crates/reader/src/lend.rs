@@ -11,8 +11,8 @@ use dsconvert_dataset::sample::{Ids, Value};
 use dsconvert_dataset::schema::INPUT_IDS;
 
 use super::Split;
-use super::check::check_record;
 use super::record::Record;
+use super::record_check::check_record;
 use super::split::Located;
 
 /// The token ids of one record.

@@ -12,9 +12,9 @@ use dsconvert_dataset::sample;
 use dsconvert_dataset::storage::{Blob, list_dir};
 
 use super::{Counters, Problems, VerifyOptions, VerifyProgress};
-use crate::check::{check_record, own_length};
 use crate::dataset_state::DatasetState;
 use crate::hash::check_sha256;
+use crate::record_check::{check_record, own_length};
 use crate::{Dataset, Record, Split};
 
 /// The file with one line per reject.
