@@ -25,7 +25,7 @@ mod byte_level;
 mod byte_pairs;
 mod byte_words;
 mod bytemap;
-pub(super) mod cache;
+mod cache;
 mod char_bpe;
 mod char_tokens;
 mod chinese;
