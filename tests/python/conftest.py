@@ -122,6 +122,15 @@ def corpus_in(dsconvert, protobuf, tmp_path_factory):
     return lambda fmt, tokenizer="bpe": corpus(fmt, tokenizer)
 
 
+@pytest.fixture
+def text(corpus_in):
+    """The split `train` of the corpus, opened by the Python package."""
+    # Tests of the command run without the package.
+    import dsconvert
+
+    return dsconvert.open(corpus_in("arrow").path, "train")
+
+
 @pytest.fixture(params=FORMATS)
 def photos(request, photos_in):
     """The photographs, in each format."""

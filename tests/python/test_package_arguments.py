@@ -9,11 +9,6 @@ MAX = 2**64 - 1
 
 
 @pytest.fixture
-def text(corpus_in):
-    return dsconvert.open(corpus_in("arrow").path, "train")
-
-
-@pytest.fixture
 def pictures(photos_in):
     return dsconvert.open(photos_in("arrow").path, "train")
 

@@ -9,11 +9,6 @@ IGNORED = -100
 ROW = 128
 
 
-@pytest.fixture
-def text(corpus_in):
-    return dsconvert.open(corpus_in("arrow").path, "train")
-
-
 def packed(dsconvert_command, out, packing="best-fit", fmt="arrow"):
     dsconvert_command(
         "text", "fixtures/corpus", "--out", out, "--tokenizer", "fixtures/tokenizers/bpe.json", "--format", fmt,

@@ -41,11 +41,6 @@ def options_of(kind):
     return [name for name in inspect.signature(kind).parameters if name not in PYTHON]
 
 
-@pytest.fixture
-def text(corpus_in):
-    return dsconvert.open(corpus_in("arrow").path, "train")
-
-
 def test_the_signatures_have_the_options_in_the_order_of_the_table():
     assert options_of(dsconvert.Loader) == list(TABLE)
     of_samplers = [name for name, (*_, reasons) in TABLE.items() if "it is an option of Loader only" not in reasons]

@@ -18,11 +18,6 @@ def keys_of(records):
     return [record["key"] for record in records]
 
 
-@pytest.fixture
-def text(corpus_in):
-    return dsconvert.open(corpus_in("arrow").path, "train")
-
-
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.mark.parametrize("fmt", ["parquet", "arrow"])
 def test_a_dataset_is_a_map_style_dataset(photos_in, fmt, start):

@@ -32,11 +32,6 @@ def run(program, *args):
 
 
 @pytest.fixture
-def text(corpus_in):
-    return dsconvert.open(corpus_in("arrow").path, "train")
-
-
-@pytest.fixture
 def pictures(photos_in):
     return dsconvert.open(photos_in("parquet").path, "train")
 

@@ -4,6 +4,7 @@
 //! exceptions. Everything specific to Python (ranks, epochs, pickling, torch) is written in Python, in
 //! `python/dsconvert`. Long operations release the GIL.
 
+mod batch_info;
 mod buffer;
 mod command;
 mod dataset;

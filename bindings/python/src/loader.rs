@@ -11,6 +11,7 @@ use dsconvert::storage::interrupt::INTERVAL;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
+use crate::batch_info::{BatchInfo, BatchInfoTuple};
 use crate::buffer::{Buffer, to_numpy, to_torch};
 use crate::dataset::Split;
 use crate::error::raise;
@@ -78,10 +79,6 @@ impl FinishingThreads {
     }
 }
 
-/// Information about a batch beyond its arrays: epoch, step, micro-batch, rows, filler rows, tokens, longest length,
-/// the ordinals of its records, and the ordinals of the records whose rows are blank.
-type BatchInfo = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>, Vec<u64>);
-
 /// Rows, tokens, padded tokens, labels.
 type TotalsTuple = (u64, u64, u64, Option<u64>);
 
@@ -144,11 +141,11 @@ impl Loader {
         self.stop_if_requested(&mut loader);
         let next = next?;
         if let Next::Batch(batch) = &next {
-            let (at, info) = (loader.state(), info_of(batch));
+            let (at, info) = (loader.state(), BatchInfo::of(batch));
             let blank = batch.blank_rows().iter().map(|row| row.error.to_string()).collect();
             self.note(|progress| {
                 let start = match progress.last.take() {
-                    Some((last, start)) if (last.0, last.1) == (info.0, info.1) => start,
+                    Some((last, start)) if last.is_same_step(&info) => start,
                     _ => before,
                 };
                 *progress = LoaderProgress { at, last: Some((info, start)), blank };
@@ -192,12 +189,12 @@ impl Loader {
     /// batch, with the batch as a dictionary and the information that [`Loader::last`] returns. Its result replaces the
     /// batch. If `assemble` is false, the batch is empty, and `finish` reads the records.
     #[new]
-    #[pyo3(signature = (split, options, layout, as_torch, finish=None, assemble=true))]
+    #[pyo3(signature = (split, options, rank_layout, as_torch, finish=None, assemble=true))]
     fn new(
         py: Python<'_>,
         split: &Bound<'_, Split>,
         options: &str,
-        layout: (u64, u64, u64),
+        rank_layout: (u64, u64, u64),
         as_torch: bool,
         finish: Option<Py<PyAny>>,
         assemble: bool,
@@ -206,9 +203,9 @@ impl Loader {
         let finishing = Arc::new(FinishingThreads::default());
         let threads = Arc::clone(&finishing);
         let loader = detached(py, split.is_remote(), || {
-            let (rank, world_size, replication) = layout;
-            let layout = Layout::replicated(rank, world_size, replication)?;
-            let options = loader_options(options, layout, &split, assemble)?;
+            let (rank, world_size, replication) = rank_layout;
+            let rank_layout = Layout::replicated(rank, world_size, replication)?;
+            let options = loader_options(options, rank_layout, &split, assemble)?;
             let loader = loader::Loader::new(split, options)?;
             Ok(match finish {
                 Some(finish) => loader.finish_with(Arc::new(move |batch| {
@@ -305,8 +302,8 @@ impl Loader {
     }
 
     /// Returns information about the last batch.
-    fn last(&self, py: Python<'_>) -> Option<BatchInfo> {
-        self.progress(py).last.as_ref().map(|(info, _)| info.clone())
+    fn last(&self, py: Python<'_>) -> Option<BatchInfoTuple> {
+        self.progress(py).last.as_ref().map(|(info, _)| info.clone().into_tuple())
     }
 
     /// Returns the decoding errors of the blank rows of the last batch, in row order.
@@ -316,7 +313,8 @@ impl Loader {
 
     /// Returns the rows, tokens, padded tokens and, when packed, labels of the step of the last batch, over all ranks.
     fn totals(&self, py: Python<'_>) -> PyResult<Option<TotalsTuple>> {
-        let step = self.progress(py).last.as_ref().map(|(info, start)| (info.0, info.1, start.clone()));
+        let step =
+            self.progress(py).last.as_ref().map(|(info, start)| (info.epoch, info.step, start.clone()));
         let Some((epoch, step, start)) = step else { return Ok(None) };
         py.detach(|| self.totals_of(epoch, step, &start)).map_err(raise)
     }
@@ -332,9 +330,9 @@ impl Drop for Loader {
 
 /// Returns the batch with the result of `finish` attached.
 fn finished(mut batch: loader::Batch, finish: &Py<PyAny>, as_torch: bool) -> Result<loader::Batch> {
-    let (info, columns) = (info_of(&batch), batch.take_columns());
+    let (info, columns) = (BatchInfo::of(&batch), batch.take_columns());
     let made = Python::try_attach(|py| -> PyResult<Py<PyAny>> {
-        let made = finish.call1(py, (dict(py, columns, as_torch)?, info))?;
+        let made = finish.call1(py, (dict(py, columns, as_torch)?, info.into_tuple()))?;
         Ok(made)
     });
     let made = match made {
@@ -353,21 +351,6 @@ fn finished(mut batch: loader::Batch, finish: &Py<PyAny>, as_torch: bool) -> Res
     Ok(batch)
 }
 
-fn info_of(batch: &loader::Batch) -> BatchInfo {
-    let id = batch.id();
-    (
-        id.epoch,
-        id.step,
-        id.micro_batch,
-        batch.rows(),
-        batch.filler_rows(),
-        batch.tokens(),
-        batch.max_len(),
-        batch.records().to_vec(),
-        batch.blank_rows().iter().map(|row| row.record).collect(),
-    )
-}
-
 /// Returns the columns as a dictionary of arrays or tensors.
 fn dict<'py>(
     py: Python<'py>,
@@ -375,8 +358,8 @@ fn dict<'py>(
     as_torch: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    for (name, part) in columns {
-        dict.set_item(PyString::intern(py, &name), column(py, part, as_torch)?)?;
+    for (name, values) in columns {
+        dict.set_item(PyString::intern(py, &name), column(py, values, as_torch)?)?;
     }
     Ok(dict)
 }

@@ -162,7 +162,7 @@ pub(crate) fn sampler_options(json: &str) -> Result<(BatchOptions, u64, Option<u
 /// because a function of the user returns the contents.
 pub(crate) fn loader_options(
     json: &str,
-    layout: Layout,
+    rank_layout: Layout,
     split: &dsconvert::reader::Split,
     assemble: bool,
 ) -> Result<LoaderOptions> {
@@ -183,7 +183,7 @@ pub(crate) fn loader_options(
     Ok(LoaderOptions {
         seed: options.seed,
         micro_batches: options.micro_batches,
-        layout,
+        layout: rank_layout,
         threads,
         prefetch: options.prefetch,
         image: options.image()?,

@@ -3,10 +3,13 @@
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::{Endianness, MetadataVersion, root_as_footer_with_opts};
 use arrow_schema::Schema;
+use flatbuffers::VerifierOptions;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{ARROW_MAGIC, flatbuffer_limits};
 use crate::storage::Blob;
+
+/// First bytes of an Arrow IPC file: six bytes of signature and two of padding.
+pub(crate) const ARROW_MAGIC: &[u8; 8] = b"ARROW1\0\0";
 
 /// End of the file, after the 4-byte size of the footer.
 const TAIL: &[u8; 6] = b"ARROW1";
@@ -73,5 +76,15 @@ impl ArrowFooter {
             .ok_or_else(|| bad("a record batch has a negative offset or size"))?;
         let has_dictionaries = footer.dictionaries().is_some_and(|list| !list.is_empty());
         Ok(Self { schema, version: footer.version(), batches, start, has_dictionaries })
+    }
+}
+
+/// Returns limits for verifying the flatbuffer `bytes`. A flatbuffer may refer to one table many times; the limits keep
+/// the work proportional to its size.
+pub fn flatbuffer_limits(bytes: &[u8]) -> VerifierOptions {
+    VerifierOptions {
+        max_tables: 64 + bytes.len() / 8,
+        max_apparent_size: 4096 + bytes.len() * 4,
+        ..VerifierOptions::default()
     }
 }

@@ -139,7 +139,7 @@ fn read_folder(folder: &Path, files: &mut Vec<BenchImage>) {
         if entry.path().is_dir() {
             read_folder(&entry.path(), files);
         } else if let Ok(bytes) = std::fs::read(entry.path())
-            && let Ok(layout) = dsconvert_jpeg::Layout::read_strict(&bytes)
+            && let Ok(layout) = dsconvert_jpeg::JpegLayout::read_strict(&bytes)
         {
             let (width, height) = (layout.width(), layout.height());
             files.push(BenchImage { bytes, width, height });

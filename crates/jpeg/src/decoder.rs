@@ -9,12 +9,12 @@ use crate::memory;
 use crate::options::DecodeOptions;
 use crate::pixel_format::PixelFormat;
 use crate::region::Region;
-use crate::structure::{Layout, check_file_size};
+use crate::structure::{JpegLayout, check_file_size};
 
 /// Decodes JPEG images, and keeps its buffers and tables from one image to the next.
 ///
-/// Common files are decoded by [`FastDecoder`], all others by [`Layout::decode`]. The pixels do not depend on which of the
-/// two is used.
+/// Common files are decoded by [`FastDecoder`], all others by [`JpegLayout::decode`]. The pixels do not depend on which
+/// of the two is used.
 #[derive(Debug, Default)]
 pub struct Decoder {
     fast: FastDecoder,
@@ -55,7 +55,8 @@ impl Decoder {
         if let Some(info) = self.decode_fast(bytes, options, pixels)? {
             return Ok(info);
         }
-        let layout = if options.is_lenient { Layout::read(bytes)? } else { Layout::read_strict(bytes)? };
+        let layout =
+            if options.is_lenient { JpegLayout::read(bytes)? } else { JpegLayout::read_strict(bytes)? };
         let region = self::region(options, layout.width(), layout.height())?;
         if !options.is_lenient {
             layout.check_file_size(bytes)?;
@@ -99,7 +100,7 @@ impl Decoder {
     /// Decodes the whole image of any file, ignoring the region.
     fn decode_layout(
         &mut self,
-        layout: &Layout<'_>,
+        layout: &JpegLayout<'_>,
         options: &DecodeOptions,
         pixels: &mut Vec<u8>,
     ) -> Result<ImageInfo, Error> {

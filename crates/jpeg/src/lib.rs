@@ -33,4 +33,4 @@ pub use pixel_format::PixelFormat;
 pub use region::Region;
 pub use rewrite::to_baseline;
 pub use scale::Scale;
-pub use structure::{ColorModel, Component, Layout, MAX_SCANS, Process};
+pub use structure::{ColorModel, Component, JpegLayout, MAX_SCANS, Process};

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use dsconvert_jpeg::{
-    ColorModel, DecodeOptions, Decoder, Error, ErrorKind, Image, Layout, PixelFormat, Process, Region, Scale,
-    cmyk_to_rgb, luma,
+    ColorModel, DecodeOptions, Decoder, Error, ErrorKind, Image, JpegLayout, PixelFormat, Process, Region,
+    Scale, cmyk_to_rgb, luma,
 };
 use libjpeg_turbo_rs::{Decoder as Turbo, Encoder, PixelFormat as TurboFormat, ScalingFactor, Subsampling};
 use proptest::prelude::*;
@@ -157,7 +157,7 @@ fn photographs_match_libjpeg_turbo() {
     let (mut decoder, mut pixels, mut compared) = (Decoder::new(), Vec::new(), 0);
     for path in &paths {
         let bytes = std::fs::read(path).unwrap();
-        let Ok(layout) = Layout::read_strict(&bytes) else { continue };
+        let Ok(layout) = JpegLayout::read_strict(&bytes) else { continue };
         if layout.components().len() == 4 {
             continue;
         }
@@ -180,7 +180,7 @@ fn cmyk_has_full_ink_at_255_and_is_converted_to_rgb_and_gray() {
     let stored = picture(40, 24, 4, 3);
     let encoder = Encoder::new(&stored, 40, 24, TurboFormat::Cmyk).quality(95);
     let bytes = encoder.subsampling(Subsampling::S444).encode().unwrap();
-    let layout = Layout::read_strict(&bytes).unwrap();
+    let layout = JpegLayout::read_strict(&bytes).unwrap();
     assert!(matches!(layout.color_model(), ColorModel::Cmyk | ColorModel::Ycck));
     let expected = reference(&bytes, Scale::Full, PixelFormat::Cmyk).unwrap();
     let ink = |v: &u8| if layout.has_adobe_marker() { 255 - v } else { *v };
@@ -226,8 +226,8 @@ fn errors_have_kinds() {
     let pixels = picture(40, 40, 3, 1);
     let arithmetic = Encoder::new(&pixels, 40, 40, TurboFormat::Rgb).arithmetic(true).encode().unwrap();
     assert_eq!(kind(&arithmetic, strict), ErrorKind::Unsupported);
-    assert!(Layout::read_strict(&arithmetic).unwrap().is_arithmetic());
-    assert_eq!(Layout::read_strict(&arithmetic).unwrap().process(), Process::Sequential);
+    assert!(JpegLayout::read_strict(&arithmetic).unwrap().is_arithmetic());
+    assert_eq!(JpegLayout::read_strict(&arithmetic).unwrap().process(), Process::Sequential);
 }
 
 #[test]

@@ -10,13 +10,13 @@ use dsconvert_dataset::manifest::{FileEntry, Manifest};
 use dsconvert_dataset::schema::Schema;
 use dsconvert_dataset::storage::{Blob, Location};
 
-use super::common::Common;
+use super::dataset_state::DatasetState;
 use super::hash::check_sha256;
 use super::open_options::OpenOptions;
 use super::split::{Split, SplitState};
 
 impl OpenOptions {
-    /// Opens the dataset in the directory `path`, or at an address in object storage such as `s3://bucket/dataset`
+    /// Opens the dataset in the directory `path`, or at a URL in object storage such as `s3://bucket/dataset`
     /// (with the feature `remote`).
     ///
     /// Reads the manifest and the shard table. Every other file is opened when it is first needed, and its size is
@@ -40,15 +40,15 @@ impl OpenOptions {
         let shards = ShardTable::read(Segment { blob, records: file.records })?;
         check_shards(&manifest, &shards).map_err(|e| e.at_path(dir))?;
         let schema = Arc::new(manifest.schema.clone());
-        let common = Arc::new(Common { location, manifest, shards, schema, options: self.clone() });
-        Ok(Dataset::of(common))
+        let state = Arc::new(DatasetState { location, manifest, shards, schema, options: self.clone() });
+        Ok(Dataset::of(state))
     }
 }
 
 /// An opened, committed dataset. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Dataset {
-    common: Arc<Common>,
+    state: Arc<DatasetState>,
     splits: Vec<Arc<SplitState>>,
 }
 
@@ -62,34 +62,34 @@ impl Dataset {
         OpenOptions::new().open(path)
     }
 
-    fn of(common: Arc<Common>) -> Self {
-        let names = common.manifest.splits.keys().cloned();
-        let splits = names.map(|name| Arc::new(SplitState::new(Arc::clone(&common), name))).collect();
-        Self { common, splits }
+    fn of(state: Arc<DatasetState>) -> Self {
+        let names = state.manifest.splits.keys().cloned();
+        let splits = names.map(|name| Arc::new(SplitState::new(Arc::clone(&state), name))).collect();
+        Self { state, splits }
     }
 
     /// Returns whether the dataset is in object storage, where reading may wait for minutes.
     pub fn is_remote(&self) -> bool {
-        self.common.location.is_remote()
+        self.state.location.is_remote()
     }
 
     /// Returns the same dataset without checksum verification, for reading a few fields of many records.
     #[must_use]
     pub fn unverified(&self) -> Self {
-        let Common { location, manifest, shards, schema, options } = &*self.common;
+        let DatasetState { location, manifest, shards, schema, options } = &*self.state;
         let (location, manifest, shards) = (location.clone(), manifest.clone(), shards.clone());
         let options = options.clone().verify_checksums(false);
-        Self::of(Arc::new(Common { location, manifest, shards, schema: Arc::clone(schema), options }))
+        Self::of(Arc::new(DatasetState { location, manifest, shards, schema: Arc::clone(schema), options }))
     }
 
-    /// Returns the directory or address.
+    /// Returns the directory or URL.
     pub fn path(&self) -> &Path {
-        self.common.path()
+        self.state.path()
     }
 
     /// Returns the location of the dataset's files.
     pub fn location(&self) -> &Location {
-        &self.common.location
+        &self.state.location
     }
 
     /// Opens a file that the manifest lists in addition to shards and indexes, such as `rejects.jsonl`.
@@ -98,27 +98,27 @@ impl Dataset {
     ///
     /// [`ErrorKind::Io`] when it is missing, [`ErrorKind::Corrupt`] when its size differs from the manifest.
     pub fn open_file(&self, file: &FileEntry) -> Result<Blob> {
-        self.common.open(&file.path, file.bytes, &file.sha256)
+        self.state.open(&file.path, file.bytes, &file.sha256)
     }
 
     /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
-        &self.common.manifest
+        &self.state.manifest
     }
 
     /// Returns the schema: kind, fields and class names.
     pub fn schema(&self) -> &Schema {
-        &self.common.schema
+        &self.state.schema
     }
 
     /// Returns the names of the classes in label order. Empty if there are no labels.
     pub fn class_names(&self) -> &[String] {
-        &self.common.schema.class_names
+        &self.state.schema.class_names
     }
 
     /// Returns the table of all shards.
     pub fn shards(&self) -> &ShardTable {
-        &self.common.shards
+        &self.state.shards
     }
 
     /// Returns the splits, sorted by name.
@@ -133,15 +133,15 @@ impl Dataset {
     /// [`ErrorKind::Usage`] when there is no such split; the remedy lists the existing ones.
     pub fn split(&self, name: &str) -> Result<Split> {
         self.splits().find(|s| s.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = self.common.manifest.splits.keys().map(String::as_str).collect();
+            let names: Vec<&str> = self.state.manifest.splits.keys().map(String::as_str).collect();
             Error::new(ErrorKind::Usage, format!("the dataset has no split {name:?}"))
                 .at_path(self.path())
                 .help(format!("its splits are {}", names.join(", ")))
         })
     }
 
-    pub(super) fn common(&self) -> &Common {
-        &self.common
+    pub(super) fn state(&self) -> &DatasetState {
+        &self.state
     }
 }
 

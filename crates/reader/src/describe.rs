@@ -11,7 +11,7 @@ use dsconvert_dataset::schema::{Kind, Schema};
 use dsconvert_dataset::storage::{Access, folder_of, stat};
 use serde::Serialize;
 
-use super::check::own_length;
+use super::record_check::own_length;
 use super::{Dataset, ShardFile, Split};
 
 /// Maximum number of buckets of a histogram: as many as fit a terminal.

@@ -37,12 +37,12 @@ impl Records {
     fn fill(&mut self) -> Result<()> {
         let end = block_end(&self.split, self.rest.clone(), BLOCK_BYTES)?;
         let ordinals: Vec<u64> = (self.rest.start..end).collect();
-        let common = &self.split.state.common;
-        let block = match common.unless_outage(self.split.get_each(&ordinals))? {
+        let dataset = &self.split.state.dataset;
+        let block = match dataset.unless_outage(self.split.get_each(&ordinals))? {
             Ok(block) => block,
             // A record cannot be looked up, or its shard cannot be opened.
             Err(_) => {
-                ordinals.iter().map(|&i| common.unless_outage(self.split.get(i))).collect::<Result<_>>()?
+                ordinals.iter().map(|&i| dataset.unless_outage(self.split.get(i))).collect::<Result<_>>()?
             }
         };
         self.rest.start = end;
@@ -102,7 +102,7 @@ impl Split {
         }
         let read = block_end(self, record..self.len(), most_bytes)
             .and_then(|end| self.get_each(&(record..end).collect::<Vec<u64>>()));
-        let Ok(read) = self.state.common.unless_outage(read)? else { return Ok(None) };
+        let Ok(read) = self.state.dataset.unless_outage(read)? else { return Ok(None) };
         // Only the records before the first unreadable one, whose error is returned when it is requested.
         let block: Vec<Record> = read.into_iter().map_while(Result::ok).collect();
         let first = block.first().cloned();
@@ -142,7 +142,7 @@ impl Iterator for Records {
             return None;
         }
         if let Err(e) = self.fill() {
-            if !self.split.state.common.is_outage(&e) {
+            if !self.split.state.dataset.is_outage(&e) {
                 self.rest.start = self.rest.end;
             }
             return Some(Err(e));

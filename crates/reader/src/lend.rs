@@ -11,8 +11,8 @@ use dsconvert_dataset::sample::{Ids, Value};
 use dsconvert_dataset::schema::INPUT_IDS;
 
 use super::Split;
-use super::check::check_record;
 use super::record::Record;
+use super::record_check::check_record;
 use super::split::Located;
 
 /// The token ids of one record.
@@ -24,9 +24,9 @@ pub(super) struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// Borrows the token ids in field `place` of `records`.
-    pub(super) fn of(records: &'a [Record], place: usize) -> Result<Vec<Self>> {
-        let of_record = |record: &'a Record| match record.values().get(place) {
+    /// Borrows the token ids in the field at `field_index` of `records`.
+    pub(super) fn of(records: &'a [Record], field_index: usize) -> Result<Vec<Self>> {
+        let of_record = |record: &'a Record| match record.values().get(field_index) {
             Some(Value::Ids(ids)) => Ok(Self { record: record.ordinal(), ids: ids.lend() }),
             _ => Err(Error::corrupt("the record has no token ids").at_row(record.ordinal())),
         };
@@ -44,13 +44,14 @@ impl Split {
     /// Same as [`Split::get_many`]; [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the split has no
     /// token ids.
     pub fn visit_ids(&self, records: &[u64], mut visit: impl FnMut(Ids<&[u8]>)) -> Result<()> {
-        let place = self.schema().index_of(INPUT_IDS);
-        let place = place.ok_or_else(|| Error::usage("the records have no field \"input_ids\""))?;
-        self.with_ids(records, place, |all| all.iter().for_each(|one| visit(one.ids.clone())))
+        let field_index = self.schema().index_of(INPUT_IDS);
+        let field_index =
+            field_index.ok_or_else(|| Error::usage("the records have no field \"input_ids\""))?;
+        self.with_ids(records, field_index, |all| all.iter().for_each(|one| visit(one.ids.clone())))
     }
 
-    /// Calls `read` with the token ids in field `place` of `records`, in that order, and returns its result. Records
-    /// are checked as in [`Split::get`].
+    /// Calls `read` with the token ids in the field at `field_index` of `records`, in that order, and returns its
+    /// result. Records are checked as in [`Split::get`].
     ///
     /// # Errors
     ///
@@ -59,12 +60,12 @@ impl Split {
     pub(super) fn with_ids<T>(
         &self,
         records: &[u64],
-        place: usize,
+        field_index: usize,
         read: impl FnOnce(&[Tokens<'_>]) -> T,
     ) -> Result<T> {
         // From object storage, whole records are fetched together.
-        if let Some(stored) = self.stored_place(place)
-            && !self.state.common.location.is_remote()
+        if let Some(stored) = self.stored_index(field_index)
+            && !self.state.dataset.location.is_remote()
         {
             let found = self.locate_all(records)?;
             let shards: Vec<_> = found.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard).collect();
@@ -75,7 +76,7 @@ impl Split {
                 return Ok(read(&tokens));
             }
         }
-        Ok(read(&Tokens::of(&self.get_many(records)?, place)?))
+        Ok(read(&Tokens::of(&self.get_many(records)?, field_index)?))
     }
 
     /// Returns the ids of located records in the requested order, if all of them can be borrowed and pass their checks.
@@ -84,10 +85,10 @@ impl Split {
         &self,
         shards: &[&[(Located, usize)]],
         readers: &'a [Arc<dyn ShardReader>],
-        place: usize,
+        field_index: usize,
     ) -> Option<Vec<Tokens<'a>>> {
-        let common = &self.state.common;
-        let fields = common.schema.fields.len();
+        let dataset = &self.state.dataset;
+        let fields = dataset.schema.fields.len();
         let mut tokens = vec![None; shards.iter().map(|of_shard| of_shard.len()).sum()];
         for (of_shard, reader) in shards.iter().zip(readers) {
             let placed: Vec<Placed> = of_shard.iter().map(|(found, _)| found.entry.placed()).collect();
@@ -95,12 +96,12 @@ impl Split {
             if !reader.lend(&placed, &mut values) || values.len() != placed.len() * fields {
                 return None;
             }
-            for ((found, at), values) in of_shard.iter().zip(values.chunks_exact(fields.max(1))) {
-                if common.options.verifies() {
-                    check_record(&common.schema, &found.entry, values).ok()?;
+            for ((found, slot), values) in of_shard.iter().zip(values.chunks_exact(fields.max(1))) {
+                if dataset.options.verifies() {
+                    check_record(&dataset.schema, &found.entry, values).ok()?;
                 }
-                let Some(Value::Ids(ids)) = values.get(place) else { return None };
-                *tokens.get_mut(*at)? = Some(Tokens { record: found.record, ids: ids.clone() });
+                let Some(Value::Ids(ids)) = values.get(field_index) else { return None };
+                *tokens.get_mut(*slot)? = Some(Tokens { record: found.record, ids: ids.clone() });
             }
         }
         tokens.into_iter().collect()
@@ -125,15 +126,15 @@ mod tests {
             for access in [Access::Map, Access::Read] {
                 let dataset = OpenOptions::new().access(access).open(dir.path()).unwrap();
                 let train = dataset.split("train").unwrap();
-                let place = train.schema().index_of(INPUT_IDS).unwrap();
+                let field_index = train.schema().index_of(INPUT_IDS).unwrap();
                 let found = train.locate_all(&[11, 2, 11]).unwrap();
                 let (reader, placed) = (train.open_shard(0).unwrap(), [found[0].0.entry.placed(); 2]);
                 let mut values = Vec::new();
                 let can_lend = access == Access::Map && matches!(format, Format::Arrow | Format::Msgpack);
                 assert_eq!(reader.lend(&placed, &mut values), can_lend, "{format} {access:?}");
                 for split in [train.select(&["origin", INPUT_IDS]).unwrap(), train] {
-                    let place = if split.schema().fields.len() == 2 { 1 } else { place };
-                    let ids = split.with_ids(&[11, 2, 11], place, |all| {
+                    let field_index = if split.schema().fields.len() == 2 { 1 } else { field_index };
+                    let ids = split.with_ids(&[11, 2, 11], field_index, |all| {
                         all.iter().map(|one| (one.record, Value::Ids(one.ids.clone()))).for_each(
                             |(i, ids)| {
                                 let Value::Ids(written) = &record(Kind::Text, i).values[1] else {
@@ -149,7 +150,7 @@ mod tests {
                     split.visit_ids(&[11, 2], |ids| visited.push(ids.iter().collect::<Vec<_>>())).unwrap();
                     let stored = |i| split.get(i).unwrap().input_ids().unwrap().iter().collect::<Vec<_>>();
                     assert_eq!(visited, [11, 2].map(stored));
-                    assert!(split.with_ids(&[2, 99], place, |_| ()).is_err());
+                    assert!(split.with_ids(&[2, 99], field_index, |_| ()).is_err());
                     let no_ids = split.with_ids(&[2], 0, |_| ());
                     assert!(no_ids.is_err_and(|e| e.to_string().contains("no token ids")));
                 }

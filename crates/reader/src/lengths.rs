@@ -17,7 +17,7 @@ impl Split {
     pub fn length_index(&self) -> Result<&LengthIndex> {
         let index = self.histogram_index()?;
         let files = self.info().map_or(&[][..], |s| &s.length_index);
-        self.state.common.check_files(&self.state.checked.permutation, index.permutation_blobs(), files)?;
+        self.state.dataset.check_files(&self.state.checked.permutation, index.permutation_blobs(), files)?;
         Ok(index)
     }
 
@@ -25,7 +25,7 @@ impl Split {
     pub(super) fn histogram_index(&self) -> Result<&LengthIndex> {
         let index = self.unchecked_length_index()?;
         let files = self.info().map_or(&[][..], |s| std::slice::from_ref(&s.length_histogram));
-        self.state.common.check_files(&self.state.checked.histogram, index.histogram_blobs(), files)?;
+        self.state.dataset.check_files(&self.state.checked.histogram, index.histogram_blobs(), files)?;
         Ok(index)
     }
 
@@ -34,14 +34,14 @@ impl Split {
         if let Some(index) = self.state.lengths.get() {
             return Ok(index);
         }
-        let common = &self.state.common;
+        let dataset = &self.state.dataset;
         let info = self.info().ok_or_else(|| Error::corrupt("the split is missing from the manifest"))?;
-        let histogram = common.segments(std::slice::from_ref(&info.length_histogram))?.pop();
+        let histogram = dataset.segments(std::slice::from_ref(&info.length_histogram))?.pop();
         let histogram = histogram.ok_or_else(|| Error::corrupt("the manifest lists no histogram"))?;
-        let unit = common.schema.kind.length_unit();
-        let index = LengthIndex::open(common.segments(&info.length_index)?, histogram, unit)?;
+        let unit = dataset.schema.kind.length_unit();
+        let index = LengthIndex::open(dataset.segments(&info.length_index)?, histogram, unit)?;
         if index.len() != self.len() {
-            return Err(Error::corrupt("the length index belongs to another split").at_path(common.path()));
+            return Err(Error::corrupt("the length index belongs to another split").at_path(dataset.path()));
         }
         Ok(self.state.lengths.get_or_init(|| index))
     }
@@ -113,7 +113,7 @@ impl Split {
 
     fn indexes_disagree(&self) -> Error {
         Error::corrupt("the length index and the record index disagree about the length of the record")
-            .at_path(self.state.common.path())
+            .at_path(self.state.dataset.path())
             .help("an index was altered; `dsconvert inspect --verify` names it")
     }
 }

@@ -57,21 +57,22 @@
 pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, schema, storage};
 
 pub mod batch;
-mod check;
-mod checked;
-mod common;
 mod dataset;
+mod dataset_state;
 #[cfg(feature = "decode")]
 pub mod decode;
 mod describe;
 mod hash;
+mod index_check;
 mod iter;
 mod lend;
 mod lengths;
 pub mod loader;
 mod open_options;
+mod range;
 mod read_ahead;
 mod record;
+mod record_check;
 mod shard_file;
 mod shards;
 mod split;

@@ -40,8 +40,8 @@ impl ReadAhead {
         let Ok(mut state) = self.state.try_lock() else { return ReadAheadLookup::Random };
         let sequential = record > 0 && state.next == record;
         state.next = record.saturating_add(1);
-        let place = record.checked_sub(state.block.first().map_or(u64::MAX, Record::ordinal));
-        match place.and_then(|place| state.block.get(usize::try_from(place).ok()?)) {
+        let offset = record.checked_sub(state.block.first().map_or(u64::MAX, Record::ordinal));
+        match offset.and_then(|offset| state.block.get(usize::try_from(offset).ok()?)) {
             Some(found) => ReadAheadLookup::Hit(found.clone()),
             None if sequential => ReadAheadLookup::Sequential,
             None => ReadAheadLookup::Random,

@@ -10,16 +10,16 @@ use dsconvert_dataset::manifest;
 use dsconvert_dataset::sample::{self, Value};
 use dsconvert_dataset::schema::Schema;
 
-use super::check::check_record;
-use super::checked::CheckedIndexes;
-use super::common::Common;
+use super::dataset_state::DatasetState;
+use super::index_check::CheckedIndexes;
 use super::read_ahead::ReadAhead;
 use super::record::Record;
+use super::record_check::check_record;
 use super::shards::OpenShards;
 
 /// State shared by all handles of one split.
 pub(super) struct SplitState {
-    pub(super) common: Arc<Common>,
+    pub(super) dataset: Arc<DatasetState>,
     name: String,
     records: OnceLock<RecordIndex>,
     pub(super) lengths: OnceLock<LengthIndex>,
@@ -28,18 +28,18 @@ pub(super) struct SplitState {
 }
 
 impl SplitState {
-    pub(super) fn new(common: Arc<Common>, name: String) -> Self {
-        let shards = common.shards.split(&name).map_or(0, |s| s.shards().len());
-        let open = OpenShards::new(common.options.slots(shards));
+    pub(super) fn new(dataset: Arc<DatasetState>, name: String) -> Self {
+        let shards = dataset.shards.split(&name).map_or(0, |s| s.shards().len());
+        let open = OpenShards::new(dataset.options.slots(shards));
         let (records, lengths) = (OnceLock::new(), OnceLock::new());
-        Self { common, name, records, lengths, checked: CheckedIndexes::default(), open }
+        Self { dataset, name, records, lengths, checked: CheckedIndexes::default(), open }
     }
 }
 
 impl fmt::Debug for SplitState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Split")
-            .field("dataset", &self.common.path())
+            .field("dataset", &self.dataset.path())
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
@@ -70,7 +70,7 @@ impl Split {
     /// Creates a handle that returns all fields.
     pub(super) fn whole(state: Arc<SplitState>) -> Self {
         let projection = Projection {
-            schema: Arc::clone(&state.common.schema),
+            schema: Arc::clone(&state.dataset.schema),
             columns: None,
             read_ahead: ReadAhead::default(),
         };
@@ -80,7 +80,7 @@ impl Split {
     /// Returns a handle for the child of a fork: it shares nothing that a thread of the parent may have locked. It
     /// reopens indexes and shards when they are needed.
     pub(super) fn detached(&self) -> Self {
-        let mut state = SplitState::new(Arc::clone(&self.state.common), self.state.name.clone());
+        let mut state = SplitState::new(Arc::clone(&self.state.dataset), self.state.name.clone());
         state.checked = self.state.checked.copy();
         let projection = Projection {
             schema: Arc::clone(&self.projection.schema),
@@ -97,7 +97,7 @@ impl Split {
 
     /// Returns the entry of the split in the manifest: counts, bytes, distribution of lengths.
     pub fn info(&self) -> Option<&manifest::Split> {
-        self.state.common.manifest.splits.get(self.name())
+        self.state.dataset.manifest.splits.get(self.name())
     }
 
     /// Returns the number of records.
@@ -117,17 +117,17 @@ impl Split {
 
     /// Returns whether the dataset is in object storage, where reading a record may wait for minutes.
     pub fn is_remote(&self) -> bool {
-        self.state.common.location.is_remote()
+        self.state.dataset.location.is_remote()
     }
 
     /// Returns the manifest of the dataset.
     pub(super) fn manifest(&self) -> &manifest::Manifest {
-        &self.state.common.manifest
+        &self.state.dataset.manifest
     }
 
     /// Returns the identifier of this split in saved states: the fingerprint in the manifest and the name of the split.
     pub fn fingerprint(&self) -> String {
-        format!("{}/{}", self.state.common.manifest.fingerprint, self.name())
+        format!("{}/{}", self.state.dataset.manifest.fingerprint, self.name())
     }
 
     pub(super) fn read_ahead(&self) -> &ReadAhead {
@@ -135,17 +135,17 @@ impl Split {
     }
 
     /// Maps the index of a field in the records of this handle to its index in stored records.
-    pub(super) fn stored_place(&self, place: usize) -> Option<usize> {
+    pub(super) fn stored_index(&self, field_index: usize) -> Option<usize> {
         match &self.projection.columns {
-            None => Some(place),
-            Some(columns) => columns.get(place).copied(),
+            None => Some(field_index),
+            Some(columns) => columns.get(field_index).copied(),
         }
     }
 
     /// Returns the fields to decode, in stored order; `None` for all. The checksum of a record covers all its fields,
     /// so a subset is decoded only when checksums are not verified.
     fn decoded_columns(&self) -> Option<Vec<usize>> {
-        if self.state.common.options.verifies() {
+        if self.state.dataset.options.verifies() {
             return None;
         }
         let mut columns = self.projection.columns.clone()?;
@@ -155,12 +155,12 @@ impl Split {
     }
 
     pub(super) fn format(&self) -> Format {
-        self.state.common.manifest.format
+        self.state.dataset.manifest.format
     }
 
     /// Returns the shards in record order.
     pub fn shards(&self) -> &[ShardEntry] {
-        self.state.common.shards.split(self.name()).map_or(&[], |s| s.shards())
+        self.state.dataset.shards.split(self.name()).map_or(&[], |s| s.shards())
     }
 
     /// Returns the same split with only the fields `names`, in that order. Records are still checked as a whole, which
@@ -171,7 +171,7 @@ impl Split {
     ///
     /// [`ErrorKind::Usage`] when there is no such field; the remedy lists the existing ones.
     pub fn select(&self, names: &[&str]) -> Result<Split> {
-        let stored = &self.state.common.schema;
+        let stored = &self.state.dataset.schema;
         let find = |name: &&str| {
             stored.index_of(name).ok_or_else(|| {
                 let names: Vec<&str> = stored.fields.iter().map(|f| f.name.as_str()).collect();
@@ -195,7 +195,7 @@ impl Split {
     pub fn record_index(&self) -> Result<&RecordIndex> {
         let index = self.unchecked_record_index()?;
         let files = self.info().map_or(&[][..], |s| &s.record_index);
-        self.state.common.check_files(&self.state.checked.records, index.blobs(), files)?;
+        self.state.dataset.check_files(&self.state.checked.records, index.blobs(), files)?;
         Ok(index)
     }
 
@@ -204,9 +204,9 @@ impl Split {
         if let Some(index) = self.state.records.get() {
             return Ok(index);
         }
-        let common = &self.state.common;
+        let dataset = &self.state.dataset;
         let files = self.info().map_or(&[][..], |s| &s.record_index);
-        let index = RecordIndex::open(common.segments(files)?, common.schema.kind)?;
+        let index = RecordIndex::open(dataset.segments(files)?, dataset.schema.kind)?;
         Ok(self.state.records.get_or_init(|| index))
     }
 
@@ -240,7 +240,7 @@ impl Split {
     pub fn get(&self, record: u64) -> Result<Record> {
         // Only Parquet benefits: its records are compressed together.
         if self.format() == Format::Parquet
-            && let Some(record) = self.get_ahead(record, self.state.common.options.ahead_bytes())?
+            && let Some(record) = self.get_ahead(record, self.state.dataset.options.ahead_bytes())?
         {
             return Ok(record);
         }
@@ -271,7 +271,7 @@ impl Split {
         let mut out: Vec<Option<Result<Record>>> =
             std::iter::repeat_with(|| None).take(records.len()).collect();
         // If reads had to go to object storage since the last check, fetch the records concurrently.
-        if self.state.common.location.has_fetched() && wanted.len() > 1 {
+        if self.state.dataset.location.has_fetched() && wanted.len() > 1 {
             self.warm(&wanted)?;
         }
         for of_shard in wanted.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard) {
@@ -290,20 +290,20 @@ impl Split {
             wanted.chunk_by(|(a, _), (b, _)| a.record == b.record).collect();
         let placed: Vec<Placed> =
             distinct.iter().filter_map(|same| Some(same.first()?.0.entry.placed())).collect();
-        let common = &self.state.common;
-        let read = || match common.unless_outage(self.read_many(&*reader, &placed))? {
+        let dataset = &self.state.dataset;
+        let read = || match dataset.unless_outage(self.read_many(&*reader, &placed))? {
             Ok(values) if values.len() == placed.len() => Ok(values.into_iter().map(Ok).collect()),
             // Read one at a time to find out which record failed.
             _ => placed
                 .iter()
-                .map(|&at| common.unless_outage(self.read_one(&*reader, at)))
+                .map(|&at| dataset.unless_outage(self.read_one(&*reader, at)))
                 .collect::<Result<_>>(),
         };
         let values: Vec<Result<sample::Record>> = read().map_err(|e| self.at(e, first))?;
         for (same, values) in distinct.iter().zip(values) {
             let Some((found, first)) = same.first() else { continue };
             match values.map_err(|e| self.at(e, found)).and_then(|values| self.finish(found, values)) {
-                Ok(record) => same.iter().for_each(|(_, place)| put(out, *place, Ok(record.clone()))),
+                Ok(record) => same.iter().for_each(|(_, slot)| put(out, *slot, Ok(record.clone()))),
                 // Errors cannot be cloned: the first occurrence in the requested order gets it.
                 Err(e) => put(out, *first, Err(e)),
             }
@@ -338,7 +338,7 @@ impl Split {
     fn locate(&self, record: u64) -> Result<Located> {
         self.check_range(record)?;
         let entry = self.unchecked_record_index()?.get(record)?;
-        let shards = self.state.common.shards.split(self.name());
+        let shards = self.state.dataset.shards.split(self.name());
         let (shard, row) = match shards {
             Some(shards) => shards.of_record(record).map(|(shard, _, row)| (shard, row))?,
             None => return Err(Error::corrupt("the split has no shards").at_row(record)),
@@ -356,11 +356,11 @@ impl Split {
     /// Looks up records, each with its index in `records`, and sorts them by position on disk.
     pub(super) fn locate_all(&self, records: &[u64]) -> Result<Vec<(Located, usize)>> {
         let mut found = Vec::with_capacity(records.len());
-        for (place, &record) in records.iter().enumerate() {
-            found.push((self.locate(record)?, place));
+        for (slot, &record) in records.iter().enumerate() {
+            found.push((self.locate(record)?, slot));
         }
-        found.sort_unstable_by_key(|(found, place)| {
-            (found.entry.shard, found.entry.position, found.record, *place)
+        found.sort_unstable_by_key(|(found, slot)| {
+            (found.entry.shard, found.entry.position, found.record, *slot)
         });
         Ok(found)
     }
@@ -368,13 +368,13 @@ impl Split {
     /// Returns the shard with the ordinal `shard`, opening it if necessary.
     pub(super) fn open_shard(&self, shard: u32) -> Result<Arc<dyn ShardReader>> {
         self.state.open.get(shard, || {
-            let common = &self.state.common;
+            let dataset = &self.state.dataset;
             let entry = self.shards().get(shard as usize).ok_or_else(|| {
                 Error::corrupt(format!("the record index names shard {shard} of {}", self.shards().len()))
             })?;
             let open = || {
-                let blob = common.open(&entry.path(), entry.bytes, &entry.sha256)?;
-                format::open(common.manifest.format, Arc::clone(&common.schema), blob)
+                let blob = dataset.open(&entry.path(), entry.bytes, &entry.sha256)?;
+                format::open(dataset.manifest.format, Arc::clone(&dataset.schema), blob)
             };
             open().map_err(|e| e.at_shard(&entry.name))
         })
@@ -382,8 +382,8 @@ impl Split {
 
     /// Checks the stored values of a record and creates a record of this handle from them.
     fn finish(&self, found: &Located, stored: sample::Record) -> Result<Record> {
-        if self.state.common.options.verifies() {
-            check_record(&self.state.common.schema, &found.entry, &stored.values)
+        if self.state.dataset.options.verifies() {
+            check_record(&self.state.dataset.schema, &found.entry, &stored.values)
                 .map_err(|what| self.at(Error::corrupt(what), found).help(ALTERED))?;
         }
         let values = match &self.projection.columns {
@@ -413,9 +413,9 @@ impl Split {
     }
 }
 
-fn put(out: &mut [Option<Result<Record>>], place: usize, record: Result<Record>) {
-    if let Some(slot) = out.get_mut(place) {
-        *slot = Some(record);
+fn put(out: &mut [Option<Result<Record>>], slot: usize, record: Result<Record>) {
+    if let Some(out) = out.get_mut(slot) {
+        *out = Some(record);
     }
 }
 

@@ -62,7 +62,7 @@ impl Split {
     /// Reads records, sorted by their position on disk, and discards them.
     fn touch_all(&self, wanted: &[(Located, usize)]) -> Result<()> {
         for of_shard in wanted.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard) {
-            let _ = self.state.common.unless_outage(self.touch(of_shard))?;
+            let _ = self.state.dataset.unless_outage(self.touch(of_shard))?;
         }
         Ok(())
     }

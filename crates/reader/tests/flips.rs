@@ -162,8 +162,8 @@ fn use_dataset(dir: &Path, kind: Kind, expected: &[sample::Record]) -> Result<bo
     }
     let slice = [3, 9, 4, 3];
     let records = split.get_many(&slice).ok();
-    for (place, &i) in slice.iter().enumerate() {
-        check(i, records.as_ref().map(|records| records[place].values()))?;
+    for (slot, &i) in slice.iter().enumerate() {
+        check(i, records.as_ref().map(|records| records[slot].values()))?;
     }
     for (i, record) in (0..).zip(split.iter()) {
         check(i, record.ok().as_ref().map(Record::values))?;

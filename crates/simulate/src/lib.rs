@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 
+mod bottleneck;
 mod distribution;
 mod engine;
 mod error;
+mod format;
 mod json;
 mod load;
 mod math;
@@ -20,6 +22,7 @@ mod trace;
 mod verdict;
 mod waits;
 
+pub use bottleneck::Bottleneck;
 pub use distribution::{Shape, TimeDistribution};
 pub use engine::simulate;
 pub use error::Error;
@@ -32,5 +35,5 @@ pub use svg::timeline_svg;
 pub use sweep::{Sweep, SweepParameter, SweepPoint, SweepRange};
 pub use time::{MAX_CV, MAX_TIME_NS, ns_from_ms};
 pub use trace::LoadTrace;
-pub use verdict::{Bottleneck, Verdict};
+pub use verdict::Verdict;
 pub use waits::STALL_TOLERANCE;

@@ -2,22 +2,12 @@
 
 use std::fmt;
 
+use crate::format::{number, percent, time};
 use crate::report::Report;
 use crate::sweep::Sweep;
-use crate::verdict::{Verdict, number, percent};
+use crate::verdict::Verdict;
 
 const BAR_WIDTH: usize = 40;
-
-/// Formats a time in s, ms or µs, depending on its magnitude.
-pub(crate) fn time(ns: f64) -> String {
-    if ns >= 1e9 {
-        format!("{} s", number(ns / 1e9))
-    } else if ns >= 1e6 {
-        format!("{} ms", number(ns / 1e6))
-    } else {
-        format!("{} µs", number(ns / 1e3))
-    }
-}
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

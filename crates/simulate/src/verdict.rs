@@ -1,40 +1,12 @@
 //! Verdicts: the bottleneck of a run and possible remedies.
 
+use crate::bottleneck::Bottleneck;
+use crate::format::{number, percent, time};
 use crate::options::Options;
 use crate::remedies::{Change, Remedies};
 use crate::report::{Report, loader_limit, mean_load_ns, model_limit};
 use crate::run::Run;
-use crate::text::time;
 use crate::waits::{LONG_RUN_BATCHES, STALL_TOLERANCE, Waits, has_capacity, is_tolerable, long_run_share};
-
-/// The part that limits throughput.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bottleneck {
-    /// The workers load fewer batches per second than the model consumes.
-    Loading,
-    /// The workers are fast enough on average, but the model still waits: load times vary, or too few batches are
-    /// loaded ahead.
-    Uneven,
-    /// The model waits only at the start of the run, until the workers are ahead of it.
-    Start,
-    /// Loader and model are equally fast, within 10%. The model does not wait, but the loader has no reserve.
-    Balanced,
-    /// The model does not wait.
-    Model,
-}
-
-impl Bottleneck {
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Loading => "loading",
-            Self::Uneven => "uneven",
-            Self::Start => "start",
-            Self::Balanced => "balanced",
-            Self::Model => "model",
-        }
-    }
-}
 
 /// The bottleneck of a run, and remedies found by simulation with the same seed.
 ///
@@ -246,23 +218,4 @@ fn remedy_words(options: &Options, found: &Remedies) -> String {
 /// Number of cores needed to load as fast as the model consumes.
 fn model_cores(options: &Options) -> u32 {
     (mean_load_ns(options) * model_limit(options) / 1e9 - 1e-9).ceil() as u32
-}
-
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:.1}%", share * 100.0)
-}
-
-/// Formats a number with three significant digits (four decimals below 1), without trailing zeros.
-pub(crate) fn number(x: f64) -> String {
-    let digits = if x >= 100.0 {
-        0
-    } else if x >= 10.0 {
-        1
-    } else if x >= 1.0 {
-        2
-    } else {
-        4
-    };
-    let text = format!("{x:.digits$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }

@@ -8,7 +8,7 @@ use crate::bos_eos::{self, FoundToken};
 use crate::bpe_file::BpeFile;
 use crate::build::{next_serial, sha256};
 use crate::engine::fast::bpe_tables::BpeTables;
-use crate::engine::fast::parts::EngineParts;
+use crate::engine::fast::engine_parts::EngineParts;
 use crate::engine::reference::Reference;
 use crate::engine::{self, Engine};
 use crate::error::{LoadError, SequenceEnd};

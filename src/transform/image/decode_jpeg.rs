@@ -2,7 +2,7 @@
 //! baseline and progressive files, CMYK and unusual sampling factors; libjpeg-turbo-rs decodes the rest. The pixels do
 //! not depend on the decoder.
 
-use dsconvert_jpeg::{FastDecoder, FastRequest, ImageInfo, Layout, LayoutRequest, Region};
+use dsconvert_jpeg::{FastDecoder, FastRequest, ImageInfo, JpegLayout, LayoutRequest, Region};
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
 use super::container::jpeg::{CodingProcess, JpegHeader};
@@ -84,10 +84,10 @@ impl JpegRequest<'_> {
 
     /// Returns the structure of the file, and whether damage in it is concealed; `None` if the structure cannot be read
     /// and only a lenient decoder may still decode the file.
-    fn layout(&self) -> Result<Option<(Layout<'_>, bool)>, Reject> {
+    fn layout(&self) -> Result<Option<(JpegLayout<'_>, bool)>, Reject> {
         let is_lenient = self.options.lenient;
         let bytes = self.source.bytes;
-        match if is_lenient { Layout::read(bytes) } else { Layout::read_strict(bytes) } {
+        match if is_lenient { JpegLayout::read(bytes) } else { JpegLayout::read_strict(bytes) } {
             Ok(layout) => {
                 let is_damaged = layout.damage().is_some();
                 Ok(Some((layout, is_damaged)))
@@ -99,7 +99,7 @@ impl JpegRequest<'_> {
 
     fn decode_layout(
         &self,
-        layout: &Layout<'_>,
+        layout: &JpegLayout<'_>,
         format: dsconvert_jpeg::PixelFormat,
         out: &mut Vec<u8>,
     ) -> Result<ImageInfo, Reject> {
@@ -158,7 +158,7 @@ impl JpegRequest<'_> {
     /// Decodes CMYK and converts it to RGB. Returns true if damage was concealed.
     fn decode_cmyk(
         &self,
-        layout: &Layout<'_>,
+        layout: &JpegLayout<'_>,
         engine: JpegEngine,
         buffer: &mut Vec<u8>,
         out: &mut Pixels,

@@ -81,7 +81,7 @@ class Loader:
         cls,
         split: Split,
         options: str,
-        layout: tuple[int, int, int],
+        rank_layout: tuple[int, int, int],
         as_torch: bool,
         finish: Callable[[dict[str, Any], _BatchInfo], Any] | None = None,
         assemble: bool = True,

@@ -32,9 +32,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use flatbuffers::VerifierOptions;
 use serde::{Deserialize, Serialize};
 
+use crate::arrow_footer::ARROW_MAGIC;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sample::{Record, Value};
 use crate::schema::Schema;
@@ -46,6 +46,7 @@ use msgpack::Msgpack;
 #[cfg(feature = "protobuf")]
 use protobuf::Protobuf;
 
+pub use crate::arrow_footer::flatbuffer_limits;
 pub use check::MAX_RECORD_BYTES;
 
 /// Bytes read from the start of a shard to find the signature of its format.
@@ -53,9 +54,6 @@ const SNIFFED_BYTES: u64 = 64;
 
 /// First and last four bytes of a Parquet file.
 const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
-
-/// First bytes of an Arrow IPC file: six bytes of signature and two of padding.
-pub(crate) const ARROW_MAGIC: &[u8; 8] = b"ARROW1\0\0";
 
 /// Shard format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -304,14 +302,4 @@ fn no_feature(format: Format) -> Error {
         format!("this program was built without the `{format}` feature of dsconvert-reader"),
     )
     .help("add the feature to Cargo.toml")
-}
-
-/// Returns limits for verifying the flatbuffer `bytes`. A flatbuffer may refer to one table many times; the limits keep
-/// the work proportional to its size.
-pub fn flatbuffer_limits(bytes: &[u8]) -> VerifierOptions {
-    VerifierOptions {
-        max_tables: 64 + bytes.len() / 8,
-        max_apparent_size: 4096 + bytes.len() * 4,
-        ..VerifierOptions::default()
-    }
 }

@@ -10,9 +10,8 @@ use arrow_ipc::{MetadataVersion, root_as_message_with_opts};
 use arrow_schema::{ArrowError, Schema};
 use bytes::Bytes;
 
-use crate::arrow_footer::{ArrowFooter, BatchLocation};
+use crate::arrow_footer::{ArrowFooter, BatchLocation, flatbuffer_limits};
 use crate::error::{Error, Result};
-use crate::format::flatbuffer_limits;
 use crate::storage::Blob;
 
 /// Continuation marker and size (i32) before the flatbuffer of a message.

@@ -14,7 +14,7 @@ use super::stored_planes::{PlanesRequest, StoredPlanes};
 use super::upsample::WritePixels;
 use crate::idct::{Backend, Portable};
 use crate::pixel_format::PixelFormat;
-use crate::structure::Layout;
+use crate::structure::JpegLayout;
 
 /// The fast decoder of common JPEGs. It keeps buffers and tables from one image to the next.
 ///
@@ -183,8 +183,8 @@ impl FastDecoder {
 }
 
 /// Reads the structure of a file that may be progressive.
-fn layout_of(bytes: &[u8]) -> Result<Layout<'_>, Declined> {
-    Layout::read_strict(bytes).map_err(|_| Declined)
+fn layout_of(bytes: &[u8]) -> Result<JpegLayout<'_>, Declined> {
+    JpegLayout::read_strict(bytes).map_err(|_| Declined)
 }
 
 /// Checks that the image has the requested size and contains the requested region.

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use super::declined::Declined;
 use super::huffman::TableCache;
 use crate::block::QuantTable;
-use crate::structure::{ColorModel, Layout, Process};
+use crate::structure::{ColorModel, JpegLayout, Process};
 
 /// Chroma subsampling: the luma blocks per MCU. Each chroma component, if any, has one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Returns the frame of a progressive file. It has no Huffman tables, because each scan defines its own.
-    pub(super) fn of_progressive(layout: &Layout<'_>) -> Result<Frame<'static>, Declined> {
+    pub(super) fn of_progressive(layout: &JpegLayout<'_>) -> Result<Frame<'static>, Declined> {
         let is_sound = layout.process == Process::Progressive
             && !layout.is_arithmetic
             && layout.precision == 8

@@ -1,4 +1,4 @@
-//! Decoding of a [`Layout`] to pixels.
+//! Decoding of a [`JpegLayout`] to pixels.
 
 use super::planes::{Coefficients, Plane};
 use super::scan::ScanReader;
@@ -9,9 +9,9 @@ use crate::image::ImageInfo;
 use crate::memory;
 use crate::pixel_format::PixelFormat;
 use crate::scale::Scale;
-use crate::structure::{ColorModel, Layout, Process};
+use crate::structure::{ColorModel, JpegLayout, Process};
 
-/// Selects what [`Layout::decode`](crate::Layout::decode) decodes, and how strictly.
+/// Selects what [`JpegLayout::decode`](crate::JpegLayout::decode) decodes, and how strictly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayoutRequest {
     /// The scale of the output.
@@ -24,7 +24,7 @@ pub struct LayoutRequest {
     pub is_lenient: bool,
 }
 
-impl Layout<'_> {
+impl JpegLayout<'_> {
     /// Decodes the image into `out`, rows from top to bottom without gaps.
     ///
     /// For a sequential file in one scan, the decoder keeps all samples in memory in addition to `out`, about one byte
@@ -81,7 +81,7 @@ impl Layout<'_> {
 }
 
 /// Decodes all scans into `planes`. Returns true if damage was concealed.
-fn read_scans(layout: &Layout<'_>, planes: &mut [Plane], is_lenient: bool) -> Result<bool, Error> {
+fn read_scans(layout: &JpegLayout<'_>, planes: &mut [Plane], is_lenient: bool) -> Result<bool, Error> {
     let mut is_damaged = false;
     let mut conceal = |result: Result<(), Error>| match result {
         Err(_) if is_lenient => {
@@ -120,7 +120,7 @@ fn read_scans(layout: &Layout<'_>, planes: &mut [Plane], is_lenient: bool) -> Re
 
 /// Reads the coefficients of all scans, of all components. `conceal` decides whether an error in a scan counts.
 pub(crate) fn read_image(
-    layout: &Layout<'_>,
+    layout: &JpegLayout<'_>,
     mut conceal: impl FnMut(Result<(), Error>) -> Result<(), Error>,
 ) -> Result<Vec<Coefficients>, Error> {
     let mut images = Vec::new();

@@ -4,7 +4,7 @@ use crate::block::{DctBlock, QuantTable};
 use crate::error::Error;
 use crate::idct::{Backend, Portable, dc_sample, four, two};
 use crate::memory;
-use crate::structure::Layout;
+use crate::structure::JpegLayout;
 
 /// Blocks of coefficients of a component, including blocks that only complete MCUs.
 #[derive(Debug)]
@@ -15,16 +15,16 @@ pub(crate) struct Coefficients {
 
 impl Coefficients {
     /// Allocates zeros for all blocks of component `index`.
-    pub(super) fn of_image(layout: &Layout<'_>, index: usize) -> Result<Self, Error> {
+    pub(super) fn of_image(layout: &JpegLayout<'_>, index: usize) -> Result<Self, Error> {
         Self::of_mcu_rows(layout, index, layout.mcus().1)
     }
 
     /// Allocates zeros for one row of MCUs of component `index`.
-    pub(super) fn of_mcu_row(layout: &Layout<'_>, index: usize) -> Result<Self, Error> {
+    pub(super) fn of_mcu_row(layout: &JpegLayout<'_>, index: usize) -> Result<Self, Error> {
         Self::of_mcu_rows(layout, index, 1)
     }
 
-    fn of_mcu_rows(layout: &Layout<'_>, index: usize, rows: usize) -> Result<Self, Error> {
+    fn of_mcu_rows(layout: &JpegLayout<'_>, index: usize, rows: usize) -> Result<Self, Error> {
         let component = &layout.components[index];
         let columns = layout.mcus().0 * component.horizontal;
         let count = memory::product(&[columns, rows, component.vertical])?;
@@ -64,7 +64,7 @@ pub(super) struct Plane {
 
 impl Plane {
     /// Creates an empty plane for component `index` with `side` samples per side of a block.
-    pub(super) fn new(layout: &Layout<'_>, index: usize, side: usize) -> Result<Self, Error> {
+    pub(super) fn new(layout: &JpegLayout<'_>, index: usize, side: usize) -> Result<Self, Error> {
         let (max_h, max_v) = layout.max_factors();
         let component = &layout.components[index];
         let stride = layout.width.div_ceil(8 * max_h) * component.horizontal * side;

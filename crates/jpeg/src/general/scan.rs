@@ -5,7 +5,7 @@ use super::planes::Coefficients;
 use crate::block::{DctBlock, ZIGZAG_INDEX};
 use crate::error::Error;
 use crate::huffman_table::HuffmanTable;
-use crate::structure::{Layout, Process, Scan};
+use crate::structure::{JpegLayout, Process, Scan};
 
 /// A component of the scan.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(super) struct ScanReader<'a> {
 }
 
 impl<'a> ScanReader<'a> {
-    pub(super) fn new(layout: &Layout<'_>, scan: &Scan<'a>) -> Self {
+    pub(super) fn new(layout: &JpegLayout<'_>, scan: &Scan<'a>) -> Self {
         let is_alone = scan.components.len() == 1;
         let members: Vec<ScanMember<'_>> = scan
             .components

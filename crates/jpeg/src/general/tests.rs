@@ -5,7 +5,7 @@ use libjpeg_turbo_rs::{Decoder, Encoder, PixelFormat as TurboFormat, ScalingFact
 use proptest::prelude::*;
 
 use crate::testing::{TestRandom, picture};
-use crate::{Error, ErrorKind, Layout, LayoutRequest, PixelFormat, Process, Scale};
+use crate::{Error, ErrorKind, JpegLayout, LayoutRequest, PixelFormat, Process, Scale};
 
 fn request(reduction: usize, format: PixelFormat, is_lenient: bool) -> LayoutRequest {
     LayoutRequest { scale: Scale::from_denominator(reduction as u32).unwrap(), format, is_lenient }
@@ -13,7 +13,7 @@ fn request(reduction: usize, format: PixelFormat, is_lenient: bool) -> LayoutReq
 
 fn read(bytes: &[u8], reduction: usize, format: PixelFormat) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    Layout::read(bytes)?.decode(request(reduction, format, false), &mut out).map(|_| out)
+    JpegLayout::read(bytes)?.decode(request(reduction, format, false), &mut out).map(|_| out)
 }
 
 /// Returns the default format for files with `components` components.
@@ -75,7 +75,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = value;
         }
-        if let Ok(layout) = Layout::read(&bytes)
+        if let Ok(layout) = JpegLayout::read(&bytes)
             && layout.width * layout.height < 1 << 16
         {
             let done = layout.decode(request(reduction, default_format(layout.components.len()), lenient), &mut Vec::new());
@@ -244,7 +244,7 @@ fn a_damaged_scan_is_concealed_only_when_lenient() {
     let file = factor_jpeg((61, 47), &[(4, 1), (1, 1), (2, 1)], None, true, 3);
     let cut = [&file[..file.len() - 80], &[0xff, 0xd9]].concat();
     assert_eq!(read(&cut, 1, PixelFormat::Rgb).unwrap_err().kind(), ErrorKind::Corrupt);
-    let layout = Layout::read(&cut).unwrap();
+    let layout = JpegLayout::read(&cut).unwrap();
     assert!(layout.decode(request(1, PixelFormat::Rgb, true), &mut Vec::new()).unwrap().is_damaged);
     let longer = [&file[..file.len() - 2], &[0x55; 3], &[0xff, 0xd9]].concat();
     assert_eq!(

@@ -3,7 +3,7 @@
 use super::planes::Plane;
 use crate::error::Error;
 use crate::scale::Scale;
-use crate::structure::Layout;
+use crate::structure::JpegLayout;
 
 /// Minimum width of a component for fancy upsampling. libjpeg-turbo replicates the samples of narrower components.
 const MIN_FANCY_WIDTH: usize = 3;
@@ -22,7 +22,7 @@ pub(super) struct Upsampling {
 impl Upsampling {
     /// Returns the upsampling of each component of `layout` at `scale`. Fractional ratios are unsupported, as in
     /// libjpeg.
-    pub(super) fn of(layout: &Layout<'_>, scale: Scale) -> Result<Vec<Self>, Error> {
+    pub(super) fn of(layout: &JpegLayout<'_>, scale: Scale) -> Result<Vec<Self>, Error> {
         let (max_h, max_v) = layout.max_factors();
         let smallest = scale.block_side();
         let upsampling = layout.components.iter().map(|component| {

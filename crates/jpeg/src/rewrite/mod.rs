@@ -15,7 +15,7 @@ use crate::block::DctBlock;
 use crate::error::Error;
 use crate::general::{Coefficients, read_image};
 use crate::structure::segments::{self, EOI, entropy_coded, next_marker, payload};
-use crate::structure::{ColorModel, Layout, MAX_BLOCKS_PER_MCU};
+use crate::structure::{ColorModel, JpegLayout, MAX_BLOCKS_PER_MCU};
 
 /// Returns the JPEG file `bytes` as a baseline JPEG with one scan, optimal Huffman codes and, if requested, a restart
 /// marker after every `restart_interval` MCUs. An MCU has 16×16 pixels with 4:2:0, 16×8 with 4:2:2, and 8×8 otherwise.
@@ -27,10 +27,10 @@ use crate::structure::{ColorModel, Layout, MAX_BLOCKS_PER_MCU};
 /// ```
 /// # fn main() -> Result<(), dsconvert_jpeg::Error> {
 /// # let bytes = std::fs::read("examples/photo.jpg").unwrap();
-/// use dsconvert_jpeg::{Layout, Process, to_baseline};
+/// use dsconvert_jpeg::{JpegLayout, Process, to_baseline};
 ///
 /// let baseline = to_baseline(&bytes, None)?;
-/// let layout = Layout::read_strict(&baseline)?;
+/// let layout = JpegLayout::read_strict(&baseline)?;
 /// assert_eq!((layout.process(), layout.scan_count()), (Process::Sequential, 1));
 /// # Ok(())
 /// # }
@@ -42,7 +42,7 @@ use crate::structure::{ColorModel, Layout, MAX_BLOCKS_PER_MCU};
 /// incomplete or 12-bit file, quantization tables of 16 bits, tables that change between scans, more than ten blocks in
 /// an MCU, or coefficients that no 8-bit pixels produce.
 pub fn to_baseline(bytes: &[u8], restart_interval: Option<NonZeroU16>) -> Result<Vec<u8>, Error> {
-    let layout = Layout::read_strict(bytes)?;
+    let layout = JpegLayout::read_strict(bytes)?;
     layout.check_support()?;
     layout.check_sound()?;
     layout.check_file_size(bytes)?;
@@ -112,7 +112,7 @@ fn class_and_slot(table: usize) -> u8 {
 
 /// The content of the new scan, in its order.
 struct BaselineScan<'a> {
-    layout: &'a Layout<'a>,
+    layout: &'a JpegLayout<'a>,
     image: &'a [Coefficients],
     restart_interval: Option<NonZeroU16>,
 }

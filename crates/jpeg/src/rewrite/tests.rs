@@ -13,7 +13,7 @@ fn pixels(bytes: &[u8]) -> Vec<u8> {
 
 /// Returns the coefficients of all blocks with pixels of the image.
 fn coefficients(bytes: &[u8]) -> Vec<DctBlock> {
-    let layout = Layout::read_strict(bytes).unwrap();
+    let layout = JpegLayout::read_strict(bytes).unwrap();
     let image = read_image(&layout, |result| result).unwrap();
     let mut blocks = Vec::new();
     for (component, image) in layout.components.iter().zip(&image) {
@@ -51,7 +51,7 @@ proptest! {
         let baseline = to_baseline(&source, NonZeroU16::new(interval)).unwrap();
         prop_assert!(pixels(&baseline) == pixels(&source));
         prop_assert!(coefficients(&baseline) == coefficients(&source));
-        let layout = Layout::read_strict(&baseline).unwrap();
+        let layout = JpegLayout::read_strict(&baseline).unwrap();
         prop_assert_eq!((layout.process, layout.scans.len()), (Process::Sequential, 1));
         prop_assert_eq!(layout.scans[0].restart, usize::from(interval));
         prop_assert!(to_baseline(&baseline, NonZeroU16::new(interval)).unwrap() == baseline);
@@ -78,7 +78,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = value;
         }
-        if let Ok(layout) = Layout::read(&bytes)
+        if let Ok(layout) = JpegLayout::read(&bytes)
             && layout.width * layout.height < 1 << 16
             && let Ok(baseline) = to_baseline(&bytes, None)
         {

@@ -7,15 +7,15 @@ use crate::error::{Error, ErrorKind};
 /// The structure of a JPEG file: its frame header and scans, with the tables that each scan uses.
 ///
 /// ```no_run
-/// use dsconvert_jpeg::{Layout, Process};
+/// use dsconvert_jpeg::{JpegLayout, Process};
 ///
 /// let bytes = std::fs::read("photo.jpg")?;
-/// let layout = Layout::read_strict(&bytes)?;
+/// let layout = JpegLayout::read_strict(&bytes)?;
 /// println!("{} × {}, progressive: {}", layout.width(), layout.height(), layout.process() == Process::Progressive);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Layout<'a> {
+pub struct JpegLayout<'a> {
     pub(crate) width: usize,
     pub(crate) height: usize,
     pub(crate) precision: u8,
@@ -28,7 +28,7 @@ pub struct Layout<'a> {
     pub(crate) damage: Option<Error>,
 }
 
-impl Layout<'_> {
+impl JpegLayout<'_> {
     /// Returns the width in pixels.
     pub fn width(&self) -> usize {
         self.width

@@ -8,7 +8,7 @@ pub(crate) mod segments;
 mod tables;
 
 pub use component::{ColorModel, Component, Process};
-pub use layout::Layout;
+pub use layout::JpegLayout;
 pub(crate) use layout::check_file_size;
 pub(crate) use parser::MAX_BLOCKS_PER_MCU;
 pub use parser::MAX_SCANS;

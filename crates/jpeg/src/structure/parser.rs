@@ -5,7 +5,7 @@
 //! is negligible.
 
 use super::component::{ColorModel, Component, Process};
-use super::layout::Layout;
+use super::layout::JpegLayout;
 use super::scan::{Scan, ScanComponent};
 use super::segments;
 use super::tables::{HuffmanSlots, QuantSlots};
@@ -20,7 +20,7 @@ pub(crate) const MAX_BLOCKS_PER_MCU: usize = 10;
 /// Largest width and height that libjpeg reads.
 const MAX_SIDE: usize = 65_500;
 
-impl<'a> Layout<'a> {
+impl<'a> JpegLayout<'a> {
     /// Reads the structure of the file `bytes`. If the file is damaged after its first scan header, the result contains
     /// everything before the damage, and [`damage`](Self::damage) returns the error.
     ///
@@ -53,7 +53,7 @@ impl<'a> Layout<'a> {
 /// Parser state.
 #[derive(Default)]
 struct Parser<'a> {
-    layout: Option<Layout<'a>>,
+    layout: Option<JpegLayout<'a>>,
     quant: QuantSlots,
     huffman: HuffmanSlots<'a>,
     restart: usize,
@@ -147,7 +147,7 @@ impl<'a> Parser<'a> {
         if let [component] = components.as_mut_slice() {
             (component.horizontal, component.vertical) = (1, 1);
         }
-        self.layout = Some(Layout {
+        self.layout = Some(JpegLayout {
             width,
             height,
             precision: *precision,
@@ -245,7 +245,7 @@ impl<'a> Parser<'a> {
 
     /// Checks that every component has a scan.
     fn check_scans(&self) -> Result<(), Error> {
-        let missing = |layout: &Layout<'_>| layout.components.iter().any(|component| !component.has_dc);
+        let missing = |layout: &JpegLayout<'_>| layout.components.iter().any(|component| !component.has_dc);
         match &self.layout {
             Some(layout) if layout.scans.is_empty() => {
                 Err(Error::corrupt("the JPEG ends before its first scan"))

@@ -80,8 +80,8 @@ pub(super) fn build<L: Lengths>(
     let mut digest = Xxh3::new();
     let (mut distinct, mut oversize) = (0, 0);
     // Batches with a fixed number of records keep their size.
-    if let Some(part) = variation.first_part().filter(|_| options.cap().is_some()) {
-        builder.grade(part)?;
+    if let Some(budget_share) = variation.first_step_share().filter(|_| options.cap().is_some()) {
+        builder.grade(budget_share)?;
     }
     while let Some(run) = runs.next()? {
         distinct += 1;
@@ -214,11 +214,11 @@ impl Builder<'_> {
         self.buckets.last().map_or(0, |b| b.first_step + b.steps)
     }
 
-    /// Adds a graded step, whose micro-batches are cut separately and use `part` of the budget. If there are not enough
-    /// records, all remaining ones become the last bucket.
-    fn grade(&mut self, part: f64) -> Result<()> {
+    /// Adds a graded step, whose micro-batches are cut separately and use `budget_share` of the budget. If there are
+    /// not enough records, all remaining ones become the last bucket.
+    fn grade(&mut self, budget_share: f64) -> Result<()> {
         let options = self.options;
-        let most = |length| ((options.per_batch(length) as f64 * part) as u64).max(1);
+        let most = |length| ((options.per_batch(length) as f64 * budget_share) as u64).max(1);
         let start = self.tail.records;
         let mut ends = Vec::new();
         let (mut shortest, mut longest) = (None, 0);

@@ -82,8 +82,8 @@ impl<'a> Cutter<'a> {
             Boundaries::Auto { max_waste } => return Cutter::Waste { max: *max_waste, variation, bucket: 0 },
             Boundaries::Geometric { first, ratio } => {
                 // All boundaries move down by up to one bucket. The cast saturates.
-                let part = variation.first_part().unwrap_or(0.0);
-                let next = (*first as f64 / (1.0 + part * (ratio - 1.0))) as u64;
+                let shift = variation.first_step_share().unwrap_or(0.0);
+                let next = (*first as f64 / (1.0 + shift * (ratio - 1.0))) as u64;
                 BoundaryCursor::Geometric { next: next.max(1), ratio: *ratio }
             }
             Boundaries::Given(boundaries) => BoundaryCursor::Given(boundaries),

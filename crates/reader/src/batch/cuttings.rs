@@ -152,10 +152,10 @@ mod tests {
 
     #[test]
     fn variations_are_spread() {
-        assert_eq!((Variation::PLAIN.first_part(), Variation::PLAIN.waste_factor(3)), (None, 1.0));
-        let mut parts: Vec<f64> = (1..TRIES).filter_map(|v| Variation(v).first_part()).collect();
-        parts.sort_by(f64::total_cmp);
-        assert!(parts.windows(2).all(|pair| pair[1] - pair[0] < 2.5 / TRIES as f64), "{parts:?}");
+        assert_eq!((Variation::PLAIN.first_step_share(), Variation::PLAIN.waste_factor(3)), (None, 1.0));
+        let mut shares: Vec<f64> = (1..TRIES).filter_map(|v| Variation(v).first_step_share()).collect();
+        shares.sort_by(f64::total_cmp);
+        assert!(shares.windows(2).all(|pair| pair[1] - pair[0] < 2.5 / TRIES as f64), "{shares:?}");
         assert!((1..TRIES).all(|v| (0..50).all(|b| (0.7..1.3).contains(&Variation(v).waste_factor(b)))));
     }
 

@@ -2,7 +2,8 @@
 
 use dsconvert_dataset::error::{Error, Result};
 
-use super::options::{MAX_MICRO_BATCHES, in_range};
+use super::options::MAX_MICRO_BATCHES;
+use crate::range::check_in_range;
 
 /// A data-parallel rank and the number of ranks. It may change at any step of an epoch: the records of a step do not
 /// depend on it.
@@ -22,7 +23,7 @@ impl Layout {
     ///
     /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when there is no such rank.
     pub fn new(rank: u64, world_size: u64) -> Result<Self> {
-        in_range("world_size", world_size, MAX_MICRO_BATCHES)?;
+        check_in_range("world_size", world_size, 1..=MAX_MICRO_BATCHES)?;
         if rank >= world_size {
             return Err(Error::usage(format!("there is no rank {rank} in a world of {world_size}"))
                 .help("ranks are counted from 0"));
@@ -39,7 +40,7 @@ impl Layout {
     /// divide `world_size`.
     pub fn replicated(rank: u64, world_size: u64, replication: u64) -> Result<Self> {
         let process = Self::new(rank, world_size)?;
-        in_range("replication", replication, MAX_MICRO_BATCHES)?;
+        check_in_range("replication", replication, 1..=MAX_MICRO_BATCHES)?;
         if !world_size.is_multiple_of(replication) {
             return Err(Error::usage(format!(
                 "world_size {world_size} is not a multiple of replication {replication}"

@@ -4,6 +4,8 @@ use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::range::check_in_range;
+
 /// Version of the algorithm that `docs/reference/batching.md` specifies. It is part of every state; a state that was
 /// saved under another version is refused.
 pub const ALGORITHM: u32 = 2;
@@ -131,8 +133,8 @@ impl Shuffle {
     /// Checks the numbers of a block shuffle.
     pub(super) fn check(self) -> Result<()> {
         if let Shuffle::Block { records, group } = self {
-            in_range("block_records", records, MAX_BATCH_RECORDS)?;
-            in_range("block_group", group, MAX_BATCH_RECORDS)?;
+            check_in_range("block_records", records, 1..=MAX_BATCH_RECORDS)?;
+            check_in_range("block_group", group, 1..=MAX_BATCH_RECORDS)?;
         }
         Ok(())
     }
@@ -217,8 +219,8 @@ impl BatchOptions {
             BatchSize::MaxTokens(n) => ("max_tokens", n, MAX_BATCH_TOKENS),
             BatchSize::MaxTokensUnpadded(n) => ("max_tokens_unpadded", n, MAX_BATCH_TOKENS),
         };
-        in_range(name, size, most)?;
-        in_range("pad_to_multiple_of", self.pad_to_multiple_of, MAX_BATCH_TOKENS)?;
+        check_in_range(name, size, 1..=most)?;
+        check_in_range("pad_to_multiple_of", self.pad_to_multiple_of, 1..=MAX_BATCH_TOKENS)?;
         if self.cap() == Some(0) {
             let what = format!(
                 "max_tokens {size} is less than pad_to_multiple_of {}, so no record fits",
@@ -239,11 +241,11 @@ impl BatchOptions {
                 .help("use sorted windows with a block shuffle, or a full shuffle with buckets by length"));
             }
             BucketBy::Length(Boundaries::Auto { max_waste }) => {
-                check_number("max_waste", *max_waste, 0.001..=MAX_MAX_WASTE)?;
+                check_in_range("max_waste", *max_waste, 0.001..=MAX_MAX_WASTE)?;
             }
             BucketBy::Length(Boundaries::Geometric { first, ratio }) => {
-                in_range("first_boundary", *first, MAX_BATCH_TOKENS)?;
-                check_number("boundary_ratio", *ratio, 1.001..=1000.0)?;
+                check_in_range("first_boundary", *first, 1..=MAX_BATCH_TOKENS)?;
+                check_in_range("boundary_ratio", *ratio, 1.001..=1000.0)?;
             }
             BucketBy::Length(Boundaries::Given(boundaries)) => {
                 if !boundaries.is_sorted_by(|a, b| a < b) {
@@ -257,7 +259,7 @@ impl BatchOptions {
                     return Err(Error::usage(what));
                 }
             }
-            BucketBy::Windows { steps } => in_range("window_steps", *steps, MAX_WINDOW_RECORDS)?,
+            BucketBy::Windows { steps } => check_in_range("window_steps", *steps, 1..=MAX_WINDOW_RECORDS)?,
             BucketBy::None => {}
         }
         let by_length = matches!(self.bucket, BucketBy::Length(_));
@@ -320,20 +322,4 @@ impl BatchOptions {
             serde_json::to_vec(&(ALGORITHM, self)).map_err(|e| Error::not_serialized("the options", e))?;
         Ok(format!("{:032x}", xxh3_128(&json)))
     }
-}
-
-/// Checks that `value` is from 1 to `most`.
-pub(super) fn in_range(name: &str, value: u64, most: u64) -> Result<()> {
-    if value == 0 || value > most {
-        return Err(Error::usage(format!("{name} is {value}, not between 1 and {most}")));
-    }
-    Ok(())
-}
-
-/// Checks that `value` is in `range`; NaN is not.
-fn check_number(name: &str, value: f64, range: std::ops::RangeInclusive<f64>) -> Result<()> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    Err(Error::usage(format!("{name} is {value}, not between {} and {}", range.start(), range.end())))
 }

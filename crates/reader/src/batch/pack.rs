@@ -16,9 +16,10 @@ use self::rows::RowSource;
 use super::bucket::CheckedRuns;
 use super::layout::Layout;
 use super::lengths::Lengths;
-use super::options::{ALGORITHM, Last, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Shuffle, in_range};
+use super::options::{ALGORITHM, Last, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Shuffle};
 use super::order::{Epoch, Order};
 use super::state::{PlanState, Position};
+use crate::range::check_in_range;
 
 /// Default number of documents that are packed together.
 pub const DEFAULT_PACK_WINDOW: u64 = 4096;
@@ -61,9 +62,9 @@ impl PackOptions {
     ///
     /// [`ErrorKind::Usage`] naming the option.
     pub fn check(&self) -> Result<()> {
-        in_range("seq_len", self.seq_len, MAX_SEQ_LEN)?;
-        in_range("batch_size", self.batch_size, MAX_SEQ_LEN / self.seq_len)?;
-        in_range("pack_window", self.window, MAX_WINDOW_RECORDS)?;
+        check_in_range("seq_len", self.seq_len, 1..=MAX_SEQ_LEN)?;
+        check_in_range("batch_size", self.batch_size, 1..=MAX_SEQ_LEN / self.seq_len)?;
+        check_in_range("pack_window", self.window, 1..=MAX_WINDOW_RECORDS)?;
         self.shuffle.check()
     }
 }
@@ -191,7 +192,7 @@ impl<L: Lengths> PackPlan<L> {
         micro_batches: u64,
     ) -> Result<Self> {
         options.check()?;
-        in_range("the number of micro-batches per step", micro_batches, MAX_MICRO_BATCHES)?;
+        check_in_range("the number of micro-batches per step", micro_batches, 1..=MAX_MICRO_BATCHES)?;
         let (digest, tokens) = digest(&lengths)?;
         let json = serde_json::to_vec(&(ALGORITHM, &options))
             .map_err(|e| Error::not_serialized("the options", e))?;

@@ -245,14 +245,14 @@ mod tests {
     /// On both sides of the bound between table and network, every number is equally likely at every position, and so
     /// is every pair at two adjacent positions.
     #[test]
-    fn places_and_neighbors_are_unbiased() {
+    fn positions_and_neighbors_are_unbiased() {
         for n in [16, SMALL, SMALL + 1, 300] {
-            let (mut places, mut pairs) = (vec![0u64; (n * n) as usize], vec![0u64; (n * n) as usize]);
+            let (mut positions, mut pairs) = (vec![0u64; (n * n) as usize], vec![0u64; (n * n) as usize]);
             let keys = 2_000;
             for seed in 0..keys {
                 let permutation = Permutation::new(n, key(seed, Purpose::Records, 0, 0));
                 let order: Vec<u64> = (0..n).map(|i| permutation.at(i)).collect();
-                (0..n).zip(&order).for_each(|(i, number)| places[(i * n + number) as usize] += 1);
+                (0..n).zip(&order).for_each(|(i, number)| positions[(i * n + number) as usize] += 1);
                 order.windows(2).for_each(|pair| pairs[(pair[0] * n + pair[1]) as usize] += 1);
             }
             let chi = |cells: &[u64], skip_diagonal: bool, degrees: f64| {
@@ -264,8 +264,9 @@ mod tests {
                 cells.map(|c| (c - sum / count).powi(2) / (sum / count)).sum::<f64>() / degrees
             };
             let n = n as f64;
-            let (places, pairs) = (chi(&places, false, (n - 1.0).powi(2)), chi(&pairs, true, n * (n - 1.0)));
-            assert!(places < 1.3 && pairs < 1.3, "{n}: {places} {pairs}");
+            let (positions, pairs) =
+                (chi(&positions, false, (n - 1.0).powi(2)), chi(&pairs, true, n * (n - 1.0)));
+            assert!(positions < 1.3 && pairs < 1.3, "{n}: {positions} {pairs}");
         }
     }
 

@@ -4,15 +4,17 @@ mod find;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
+use self::find::BucketStep;
 use super::bucket::Bucket;
 use super::cuttings::{Cutting, Cuttings};
 use super::layout::Layout;
 use super::lengths::Lengths;
 use super::micro::{Counts, MicroBatch, StepTotals};
-use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, MAX_MICRO_BATCHES, Oversize, in_range};
+use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, MAX_MICRO_BATCHES, Oversize};
 use super::permute::{Purpose, key};
 use super::state::{PlanState, Position};
 use super::window::WindowCache;
+use crate::range::check_in_range;
 
 /// A pure function of (lengths, options, seed, epoch, step) that computes which records each micro-batch holds.
 ///
@@ -71,7 +73,7 @@ impl<L: Lengths> BatchPlan<L> {
         micro_batches: u64,
     ) -> Result<Self> {
         options.check()?;
-        in_range("the number of micro-batches per step", micro_batches, MAX_MICRO_BATCHES)?;
+        check_in_range("the number of micro-batches per step", micro_batches, 1..=MAX_MICRO_BATCHES)?;
         let Cuttings { all: cuttings, oversize, digest } = Cuttings::new(&lengths, &options, micro_batches)?;
         let start = PlanState {
             version: ALGORITHM,
@@ -165,17 +167,18 @@ impl<L: Lengths> BatchPlan<L> {
             let what = format!("there is no micro-batch {index} in a step of {}", self.micro_batches);
             return Err(Error::new(ErrorKind::OutOfRange, what));
         }
-        let place = self.place(at)?;
-        let (positions, filler_rows) = self.positions(place, index);
+        let bucket_step = self.bucket_step(at)?;
+        let BucketStep { bucket_index, bucket, .. } = bucket_step;
+        let (positions, filler_rows) = self.positions(bucket_step, index);
         let (mut records, mut lengths) = (Vec::new(), Vec::new());
-        let order = self.order_of_records(at.epoch, place.index);
+        let order = self.order_of_records(at.epoch, bucket_index);
         for position in positions {
-            let item = self.item(at.epoch, place, &order, position % place.bucket.records)?;
+            let item = self.item(at.epoch, bucket, &order, position % bucket.records)?;
             records.push(item.record);
             lengths.push(item.length);
         }
         let width = self.options.width(lengths.iter().copied().max().unwrap_or(0));
-        Ok(MicroBatch { step: at.step, index, bucket: place.index, records, lengths, filler_rows, width })
+        Ok(MicroBatch { step: at.step, index, bucket: bucket_index, records, lengths, filler_rows, width })
     }
 
     /// Returns the totals over the micro-batches of a step. Every rank computes them for itself.

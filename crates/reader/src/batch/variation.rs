@@ -10,7 +10,7 @@ impl Variation {
     pub(super) const PLAIN: Self = Self(0);
 
     /// Returns the fraction of the budget that the first step uses, or `None` for all of it.
-    pub(super) fn first_part(self) -> Option<f64> {
+    pub(super) fn first_step_share(self) -> Option<f64> {
         (self.0 > 0).then(|| self.unit(0))
     }
 
@@ -20,9 +20,9 @@ impl Variation {
     }
 
     /// Returns a number between 0 and 1. The numbers of consecutive variations are spread evenly.
-    fn unit(self, place: u64) -> f64 {
-        // A golden-ratio sequence, which is evenly spread, from a start that depends on the place.
-        let start = key(0, Purpose::Cuttings, 0, place);
+    fn unit(self, dimension: u64) -> f64 {
+        // A golden-ratio sequence, which is evenly spread, from a start that depends on the dimension.
+        let start = key(0, Purpose::Cuttings, 0, dimension);
         let mixed = start.wrapping_add(self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         (mixed >> 11) as f64 / (1u64 << 53) as f64
     }

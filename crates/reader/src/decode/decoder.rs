@@ -1,7 +1,7 @@
 //! Decodes the requested part of a stored image into the caller's buffer.
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
-use dsconvert_jpeg::{FastDecoder, FastRequest, Layout, LayoutRequest, PixelFormat};
+use dsconvert_jpeg::{FastDecoder, FastRequest, JpegLayout, LayoutRequest, PixelFormat};
 use fast_image_resize::{FilterType, Resizer};
 use image::ImageDecoder;
 
@@ -136,7 +136,7 @@ impl Decoder {
     /// Decodes a whole JPEG of any kind, at 1/`reduction` of its size.
     fn whole_jpeg(&mut self, image: Stored<'_>, reduction: u32, channels: usize) -> Result<(), Reject> {
         let bytes = image.bytes;
-        let layout = Layout::read_strict(bytes).map_err(of_jpeg)?;
+        let layout = JpegLayout::read_strict(bytes).map_err(of_jpeg)?;
         check_size(image, image.size, (layout.width() as u64, layout.height() as u64))?;
         if JpegEngine::of(&layout)? == JpegEngine::Layout {
             return self.whole_layout(&layout, image.size, reduction, channels);
@@ -156,7 +156,7 @@ impl Decoder {
     /// Decodes a whole JPEG with four components or unusual sampling factors.
     fn whole_layout(
         &mut self,
-        layout: &Layout<'_>,
+        layout: &JpegLayout<'_>,
         size: Size,
         reduction: u32,
         channels: usize,
@@ -340,8 +340,8 @@ mod tests {
         let whole = decode(file(&files[0]), part(0.0, 0.0, 403.0, 301.0), (403, 301), 3).unwrap();
         let raw = Stored { bytes: &whole, size, raw_channels: Some(3) };
         for target in [200, 60, 40, 20, 10] {
-            let place = part(1.5, 3.0, 400.5, 296.0);
-            let of = |image| decode(image, place, (target, target), 3).unwrap();
+            let region = part(1.5, 3.0, 400.5, 296.0);
+            let of = |image| decode(image, region, (target, target), 3).unwrap();
             let [baseline, progressive] = [0, 1].map(|n: usize| of(file(&files[n])));
             assert_eq!(baseline, progressive, "{target}");
             let expected = of(raw);
@@ -366,15 +366,15 @@ mod tests {
             PngEncoder::new(&mut png).write_image(&pixels, 20, 12, color).unwrap();
             WebPEncoder::new_lossless(&mut webp).write_image(&pixels, 20, 12, color).unwrap();
             let raw = Stored { bytes: &pixels, size: SIZE, raw_channels: Some(channels) };
-            let place = part(2.0, 3.0, 11.0, 6.0);
-            let expected = decode(raw, place, (11, 6), 3).unwrap();
+            let region = part(2.0, 3.0, 11.0, 6.0);
+            let expected = decode(raw, region, (11, 6), 3).unwrap();
             for bytes in [&png, &webp] {
                 let image = Stored { bytes, size: SIZE, raw_channels: None };
-                assert_eq!(decode(image, place, (11, 6), 3).unwrap(), expected, "{channels} channels");
+                assert_eq!(decode(image, region, (11, 6), 3).unwrap(), expected, "{channels} channels");
                 let cut = Stored { bytes: &bytes[..bytes.len() / 2], ..image };
-                assert!(decode(cut, place, (11, 6), 3).is_err());
+                assert!(decode(cut, region, (11, 6), 3).is_err());
                 let wrong = Stored { size: Size::new(20, 13), ..image };
-                assert!(decode(wrong, place, (11, 6), 3).is_err());
+                assert!(decode(wrong, region, (11, 6), 3).is_err());
             }
         }
     }

@@ -1,14 +1,14 @@
 //! Selects the decoder for uncommon JPEGs.
 
 use dsconvert_dataset::sample::Reject;
-use dsconvert_jpeg::{Layout, Process};
+use dsconvert_jpeg::{JpegLayout, Process};
 
 use super::reject::unsupported;
 
 /// The decoder for a JPEG that `FastDecoder` declines. The pixels do not depend on the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JpegEngine {
-    /// [`Layout::decode`].
+    /// [`JpegLayout::decode`].
     Layout,
     /// libjpeg-turbo-rs.
     Turbo,
@@ -21,7 +21,7 @@ impl JpegEngine {
     /// # Errors
     ///
     /// When neither decoder supports it.
-    pub fn of(layout: &Layout<'_>) -> Result<Self, Reject> {
+    pub fn of(layout: &JpegLayout<'_>) -> Result<Self, Reject> {
         let factors: Vec<(usize, usize)> =
             layout.components().iter().map(|component| component.sampling_factors()).collect();
         let is_usual = match factors[..] {

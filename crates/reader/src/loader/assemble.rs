@@ -8,7 +8,7 @@ use dsconvert_dataset::error::Result;
 use dsconvert_dataset::packing::Row;
 
 use super::batch::{Batch, BatchId, BlankRow};
-use super::fields::{BatchField, Fields};
+use super::fields::{BatchField, BatchFields};
 use super::image::{DecodeScratch, ImageRows};
 use super::options::{Batching, IdType, LoaderOptions};
 use super::packed::StoredPieces;
@@ -30,7 +30,7 @@ pub(super) struct AssemblyScratch {
 pub(super) struct Assembler {
     split: Split,
     options: LoaderOptions,
-    fields: Fields,
+    fields: BatchFields,
     pool: Arc<Pool>,
     raw_channels: Option<usize>,
     /// The step at which a thread panics, for tests.
@@ -43,12 +43,12 @@ pub(super) struct Assembler {
 
 impl Assembler {
     pub(super) fn new(split: &Split, options: &LoaderOptions) -> Result<Self> {
-        let fields = Fields::new(split, options)?;
-        if fields.parts.iter().any(|(_, part)| part.is_decoded()) {
+        let fields = BatchFields::new(split, options)?;
+        if fields.columns.iter().any(|(_, field)| field.is_decoded()) {
             super::image::check_build()?;
         }
         // As many batches as may be in flight, and as many again that the consumer holds.
-        let kept = (2 * options.in_flight() + 2).saturating_mul(fields.parts.len().max(1));
+        let kept = (2 * options.in_flight() + 2).saturating_mul(fields.columns.len().max(1));
         let raw_channels = split.manifest().raw_channels().map(|n| n as usize);
         let pool = Arc::new(Pool::new(kept));
         Ok(Self {
@@ -66,7 +66,7 @@ impl Assembler {
 
     /// Returns whether making a batch costs little more than copying, because nothing is decoded.
     pub(super) fn is_light(&self) -> bool {
-        !self.fields.parts.iter().any(|(_, part)| part.is_decoded())
+        !self.fields.columns.iter().any(|(_, field)| field.is_decoded())
     }
 
     /// Returns whether records are read from object storage.
@@ -90,7 +90,7 @@ impl Assembler {
             false => Vec::new(),
         };
         let pieces = match self.fields.pieces {
-            Some(place) => Some(StoredPieces::of(&records, &batch.lengths, place)?),
+            Some(index) => Some(StoredPieces::of(&records, &batch.lengths, index)?),
             None => None,
         };
         self.with_tokens(&batch.records, &records, |tokens| {
@@ -110,8 +110,8 @@ impl Assembler {
     ) -> Result<T> {
         match self.fields.payload.filter(|_| self.fields.reads_tokens()) {
             None => read(&[]),
-            Some(place) if records.is_empty() => self.split.with_ids(ordinals, place, read)?,
-            Some(place) => read(&Tokens::of(records, place)?),
+            Some(index) if records.is_empty() => self.split.with_ids(ordinals, index, read)?,
+            Some(index) => read(&Tokens::of(records, index)?),
         }
     }
 
@@ -130,21 +130,21 @@ impl Assembler {
         // Images and masks first, because other columns depend on which rows are blank.
         let mut decoded = VecDeque::new();
         let mut blank: Vec<BlankRow> = Vec::new();
-        for (_, part) in &self.fields.parts {
-            let images = |place| ImageRows {
+        for (_, field) in &self.fields.columns {
+            let images = |field_index| ImageRows {
                 split: &self.split,
                 records,
                 rows,
-                place,
+                field_index,
                 raw_channels: self.raw_channels,
                 options: &self.options.image,
                 seed: self.options.seed,
                 epoch: id.epoch,
                 pool: &self.pool,
             };
-            let (column, without) = match *part {
-                BatchField::Image(place) => images(place).column(&mut scratch.image, stop)?,
-                BatchField::Mask(place) => images(place).masks(stop)?,
+            let (column, without) = match *field {
+                BatchField::Image(index) => images(index).column(&mut scratch.image, stop)?,
+                BatchField::Mask(index) => images(index).masks(stop)?,
                 _ => continue,
             };
             decoded.push_back(column);
@@ -153,20 +153,20 @@ impl Assembler {
             blank.extend(without);
         }
         blank.sort_by_key(|row| row.row);
-        let mut columns = Vec::with_capacity(self.fields.parts.len());
-        for (name, part) in &self.fields.parts {
-            let column = match *part {
+        let mut columns = Vec::with_capacity(self.fields.columns.len());
+        for (name, field) in &self.fields.columns {
+            let column = match *field {
                 BatchField::Image(_) | BatchField::Mask(_) => match decoded.pop_front() {
                     Some(column) => column,
                     None => continue, // never: each has a decoded column
                 },
-                BatchField::Label(place) => stored::labels(&self.pool, records, rows, place, &blank),
-                BatchField::Stored(place, ty) => stored::column(&self.pool, records, rows, place, ty)?,
-                BatchField::StoredValid(place) => stored::validity(&self.pool, records, rows, place),
+                BatchField::Label(index) => stored::labels(&self.pool, records, rows, index, &blank),
+                BatchField::Stored(index, ty) => stored::column(&self.pool, records, rows, index, ty)?,
+                BatchField::StoredValid(index) => stored::validity(&self.pool, records, rows, index),
                 BatchField::Valid => stored::valid(&self.pool, batch.records.len(), rows, &blank),
-                part => match self.options.text.ids {
-                    IdType::Int64 => text.column::<i64>(self.fields.shape, part)?,
-                    IdType::Int32 => text.column::<i32>(self.fields.shape, part)?,
+                field => match self.options.text.ids {
+                    IdType::Int64 => text.column::<i64>(self.fields.shape, field)?,
+                    IdType::Int32 => text.column::<i32>(self.fields.shape, field)?,
                 },
             };
             columns.push((name.clone(), column));
@@ -196,12 +196,12 @@ impl Assembler {
         let columns = self.with_tokens(&ordinals, &[], |tokens| {
             let (options, pool) = (&self.options.text, &self.pool);
             let packed = PackedRows { rows, filler_rows, seq_len, tokens, options, pool };
-            let column = |part| match (part, options.ids) {
+            let column = |field| match (field, options.ids) {
                 (BatchField::Valid, _) => Ok(stored::valid(pool, rows.len(), all_rows, &[])),
-                (part, IdType::Int64) => packed.column::<i64>(part),
-                (part, IdType::Int32) => packed.column::<i32>(part),
+                (field, IdType::Int64) => packed.column::<i64>(field),
+                (field, IdType::Int32) => packed.column::<i32>(field),
             };
-            self.fields.parts.iter().map(|(name, part)| Ok((name.clone(), column(*part)?))).collect()
+            self.fields.columns.iter().map(|(name, field)| Ok((name.clone(), column(*field)?))).collect()
         })?;
         let padding = rows.iter().map(|row| seq_len.saturating_sub(row.tokens()));
         let fillers = (filler_rows > 0).then_some(seq_len);

@@ -32,6 +32,15 @@ use crate::batch::Layout;
 /// A batch and the state after it is returned, or `None` after the end of the epoch.
 pub(super) type MadeBatch = Option<(Batch, LoaderState)>;
 
+/// Settings of an engine.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EngineSettings {
+    pub(super) layout: Layout,
+    pub(super) threads: usize,
+    /// Maximum number of batches that are ready or in progress.
+    pub(super) in_flight: usize,
+}
+
 /// Makes batches from one position on.
 pub(super) struct BatchEngine {
     shared: Arc<EngineState>,
@@ -77,16 +86,15 @@ struct Tickets {
 }
 
 impl BatchEngine {
-    /// Starts `threads` threads that keep at most `in_flight` batches ready or in progress, from the position `at` on.
+    /// Starts threads that make the batches from the position `at` on.
     pub(super) fn start(
         assembler: Arc<Assembler>,
         finisher: Option<Arc<BatchFinisher>>,
         plan: Arc<LoaderPlan>,
         at: LoaderState,
-        layout: Layout,
-        threads: usize,
-        in_flight: usize,
+        settings: EngineSettings,
     ) -> Result<Self> {
+        let EngineSettings { layout, threads, in_flight } = settings;
         let first = Tickets::new(Schedule::new(Arc::clone(&plan), at, layout)?);
         let shared = Arc::new(EngineState {
             assembler,

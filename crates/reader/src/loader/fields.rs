@@ -58,8 +58,8 @@ pub(super) enum TokenLayout {
 
 /// The columns of a batch, with their names.
 #[derive(Debug)]
-pub(super) struct Fields {
-    pub(super) parts: Vec<(String, BatchField)>,
+pub(super) struct BatchFields {
+    pub(super) columns: Vec<(String, BatchField)>,
     pub(super) shape: TokenLayout,
     /// Index of the field of token ids or images.
     pub(super) payload: Option<usize>,
@@ -67,7 +67,7 @@ pub(super) struct Fields {
     pub(super) pieces: Option<usize>,
 }
 
-impl Fields {
+impl BatchFields {
     pub(super) fn new(split: &Split, options: &LoaderOptions) -> Result<Self> {
         let schema = split.schema();
         let shape = match &options.batching {
@@ -85,7 +85,7 @@ impl Fields {
             Kind::Text => INPUT_IDS,
         });
         let pieces = stored_pieces(split, options, payload)?;
-        let mut fields = Self { parts: Vec::new(), shape, payload, pieces };
+        let mut fields = Self { columns: Vec::new(), shape, payload, pieces };
         match &options.fields {
             Some(names) => {
                 for name in names {
@@ -136,25 +136,25 @@ impl Fields {
     }
 
     fn add(&mut self, split: &Split, options: &LoaderOptions, name: &str) -> Result<()> {
-        if self.parts.iter().any(|(n, _)| n == name) {
+        if self.columns.iter().any(|(n, _)| n == name) {
             return Err(Error::usage(format!("the field {name:?} is requested twice")));
         }
-        let part = self.part(split, options, name)?;
-        self.parts.push((name.to_owned(), part));
-        let as_numbers = match part {
-            BatchField::Image(place) | BatchField::Mask(place) => Some(place),
-            BatchField::Stored(place, ty) => is_number(ty).then_some(place),
+        let field = self.field(split, options, name)?;
+        self.columns.push((name.to_owned(), field));
+        let as_numbers = match field {
+            BatchField::Image(index) | BatchField::Mask(index) => Some(index),
+            BatchField::Stored(index, ty) => is_number(ty).then_some(index),
             _ => None,
         };
-        if let Some(place) = as_numbers
-            && split.schema().fields.get(place).is_some_and(|f| f.nullable)
+        if let Some(index) = as_numbers
+            && split.schema().fields.get(index).is_some_and(|f| f.nullable)
         {
-            self.parts.push((format!("{name}.{VALID}"), BatchField::StoredValid(place)));
+            self.columns.push((format!("{name}.{VALID}"), BatchField::StoredValid(index)));
         }
         Ok(())
     }
 
-    fn part(&self, split: &Split, options: &LoaderOptions, name: &str) -> Result<BatchField> {
+    fn field(&self, split: &Split, options: &LoaderOptions, name: &str) -> Result<BatchField> {
         let schema = split.schema();
         let generated = match (schema.kind, self.shape, name) {
             (_, _, VALID) => Some(BatchField::Valid),
@@ -174,15 +174,15 @@ impl Fields {
             (Kind::Text, _, INPUT_IDS) => Some(BatchField::InputIds),
             _ => None,
         };
-        if let Some(part) = generated {
-            if !matches!(part, BatchField::Valid | BatchField::Lengths) && self.payload.is_none() {
+        if let Some(field) = generated {
+            if !matches!(field, BatchField::Valid | BatchField::Lengths) && self.payload.is_none() {
                 return Err(Error::usage(format!(
                     "{name:?} needs the field {INPUT_IDS:?}, which is not selected"
                 )));
             }
-            return Ok(part);
+            return Ok(field);
         }
-        let place = schema.index_of(name).ok_or_else(|| {
+        let index = schema.index_of(name).ok_or_else(|| {
             let names: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
             Error::usage(format!("a batch has no field {name:?}"))
                 .help(format!("the fields of its records are {}", names.join(", ")))
@@ -191,27 +191,27 @@ impl Fields {
             let what = format!("{name:?} is a field of single records, but a packed row holds several");
             return Err(Error::usage(what).help("leave it out; each batch has the ordinals of its records"));
         }
-        let ty = schema.fields.get(place).map_or(FieldType::Binary, |f| f.ty);
+        let ty = schema.fields.get(index).map_or(FieldType::Binary, |f| f.ty);
         Ok(match (schema.kind, name) {
-            (Kind::Images, LABEL) => BatchField::Label(place),
-            (Kind::Images, _) if options.image.decode && ty == FieldType::Mask => BatchField::Mask(place),
-            (Kind::Images, _) if options.image.decode && ty == FieldType::Image => BatchField::Image(place),
-            _ => BatchField::Stored(place, ty),
+            (Kind::Images, LABEL) => BatchField::Label(index),
+            (Kind::Images, _) if options.image.decode && ty == FieldType::Mask => BatchField::Mask(index),
+            (Kind::Images, _) if options.image.decode && ty == FieldType::Image => BatchField::Image(index),
+            _ => BatchField::Stored(index, ty),
         })
     }
 
     /// Returns whether fields of the records other than their token ids are needed.
     pub(super) fn reads_records(&self) -> bool {
-        let stored = |part: &BatchField| {
-            part.is_decoded()
-                || matches!(part, BatchField::Label(_) | BatchField::Stored(..) | BatchField::StoredValid(_))
+        let stored = |field: &BatchField| {
+            field.is_decoded()
+                || matches!(field, BatchField::Label(_) | BatchField::Stored(..) | BatchField::StoredValid(_))
         };
-        self.pieces.is_some() || self.parts.iter().any(|(_, part)| stored(part))
+        self.pieces.is_some() || self.columns.iter().any(|(_, field)| stored(field))
     }
 
     /// Returns whether token ids are needed. Lengths, and columns that follow from them, are known from the plan.
     pub(super) fn reads_tokens(&self) -> bool {
-        self.parts.iter().any(|(_, part)| matches!(part, BatchField::InputIds | BatchField::Labels))
+        self.columns.iter().any(|(_, field)| matches!(field, BatchField::InputIds | BatchField::Labels))
     }
 }
 

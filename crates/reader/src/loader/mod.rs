@@ -66,7 +66,7 @@ pub use state::{LoaderState, SavedPlan};
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
 use self::assemble::Assembler;
-use self::engine::{BatchEngine, MadeBatch};
+use self::engine::{BatchEngine, EngineSettings, MadeBatch};
 use self::schedule::LoaderPlan;
 use super::Split;
 #[cfg(doc)]
@@ -189,10 +189,13 @@ impl Loader {
             Some(engine) => engine,
             none => {
                 let (assembler, plan) = (Arc::clone(&self.assembler), Arc::clone(self.counts.plan()));
-                let (threads, in_flight) = (self.options.threads, self.options.in_flight());
-                let layout = self.options.layout;
                 let (at, finisher) = (self.at.clone(), self.finisher.clone());
-                none.insert(BatchEngine::start(assembler, finisher, plan, at, layout, threads, in_flight)?)
+                let settings = EngineSettings {
+                    layout: self.options.layout,
+                    threads: self.options.threads,
+                    in_flight: self.options.in_flight(),
+                };
+                none.insert(BatchEngine::start(assembler, finisher, plan, at, settings)?)
             }
         };
         engine.take(deadline).transpose()

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Split;
 use crate::batch::{BatchOptions, Layout, PackOptions};
+use crate::range::check_in_range;
 
 /// Default number of batches that are made before they are requested, in addition to one per thread.
 pub const DEFAULT_PREFETCH_MARGIN: usize = 2;
@@ -112,18 +113,11 @@ impl LoaderOptions {
 
     /// Checks all numbers except those of the plan, which checks its own.
     pub(super) fn check(&self) -> Result<()> {
-        in_range("threads", self.threads, 0, MAX_THREADS)?;
-        in_range("prefetch", self.in_flight(), 1, MAX_PREFETCH)?;
+        check_in_range("threads", self.threads, 0..=MAX_THREADS)?;
+        check_in_range("prefetch", self.in_flight(), 1..=MAX_PREFETCH)?;
         self.image.check()?;
         self.text.check()
     }
-}
-
-fn in_range<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, most: T) -> Result<()> {
-    if value >= least && value <= most {
-        return Ok(());
-    }
-    Err(Error::usage(format!("{name} is {value}, not between {least} and {most}")))
 }
 
 /// Order of the dimensions of a batch of images.
@@ -251,7 +245,7 @@ impl ImageOptions {
     }
 
     fn check(&self) -> Result<()> {
-        in_range("hflip", self.hflip, 0.0, 1.0)?;
+        check_in_range("hflip", self.hflip, 0.0..=1.0)?;
         match self.crop {
             Crop::None => Ok(()),
             Crop::Center { height, width } => check_sides("center_crop", height, width),
@@ -354,7 +348,7 @@ impl TextOptions {
 
     fn check(&self) -> Result<()> {
         match self.ids {
-            IdType::Int32 => in_range("pad_id", self.pad_id, 0, i32::MAX.cast_unsigned()),
+            IdType::Int32 => check_in_range("pad_id", self.pad_id, 0..=i32::MAX.cast_unsigned()),
             IdType::Int64 => Ok(()),
         }
     }

@@ -52,17 +52,16 @@ pub(super) struct StoredPiece {
 pub(super) struct StoredPieces(Vec<Vec<StoredPiece>>);
 
 impl StoredPieces {
-    /// Returns the pieces of `records`, whose first `lengths` tokens are used. `place` is the index of the field
+    /// Returns the pieces of `records`, whose first `lengths` tokens are used. `field_index` is that of the field
     /// `cu_seqlens`.
-    pub(super) fn of(records: &[Record], lengths: &[u64], place: usize) -> Result<Self> {
+    pub(super) fn of(records: &[Record], lengths: &[u64], field_index: usize) -> Result<Self> {
         let rows = records.iter().zip(lengths).map(|(record, &length)| {
-            pieces(record.values().get(place), record.input_ids().map(|ids| ids.len()), length).ok_or_else(
-                || {
+            pieces(record.values().get(field_index), record.input_ids().map(|ids| ids.len()), length)
+                .ok_or_else(|| {
                     Error::corrupt(format!("{CU_SEQLENS} does not divide the tokens of the row"))
                         .at_row(record.ordinal())
                         .help("the shard was altered; `dsconvert inspect --verify` names it")
-                },
-            )
+                })
         });
         rows.collect::<Result<_>>().map(Self)
     }

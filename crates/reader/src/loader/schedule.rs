@@ -128,11 +128,11 @@ impl Schedule {
         let epoch = self.epoch();
         let per_step = self.share.len() as u64;
         let turn = self.turns + ticket;
-        let (step, place) = (self.start.step() + turn / per_step, turn % per_step);
-        let micro_batch = self.share.get(place as usize).copied().unwrap_or_default();
+        let (step, turn_in_step) = (self.start.step() + turn / per_step, turn % per_step);
+        let micro_batch = self.share.get(turn_in_step as usize).copied().unwrap_or_default();
         let id = BatchId { epoch, step, micro_batch };
-        let ends_step = place + 1 == per_step;
-        let micro_batches_done = if ends_step { 0 } else { (place + 1) * self.world_size };
+        let ends_step = turn_in_step + 1 == per_step;
+        let micro_batches_done = if ends_step { 0 } else { (turn_in_step + 1) * self.world_size };
         match &*self.plan {
             LoaderPlan::Records(plan) => {
                 if step >= plan.steps() {
@@ -167,8 +167,8 @@ impl Schedule {
             for item in plan.steps(&from)?.take(PACK_STEPS) {
                 let (rows, after) = item?;
                 let Some(before) = packed.next.replace(after.clone()) else { return Ok(None) };
-                let (entry, place) = (KnownStep { rows, before, after }, packed.step);
-                packed.ready.insert(place, (Arc::new(entry), 0));
+                let (entry, number) = (KnownStep { rows, before, after }, packed.step);
+                packed.ready.insert(number, (Arc::new(entry), 0));
                 packed.step += 1;
                 steps += 1;
             }

@@ -30,7 +30,7 @@ pub fn decode_image(split: &Split, record: &Record) -> Result<Array> {
         split,
         records: std::slice::from_ref(record),
         rows: 1,
-        place: record.schema().index_of(IMAGE).ok_or_else(missing)?,
+        field_index: record.schema().index_of(IMAGE).ok_or_else(missing)?,
         raw_channels: split.manifest().raw_channels().map(|n| n as usize),
         options: &ImageOptions::default(),
         seed: 0,

@@ -13,23 +13,24 @@ use super::element::Element;
 use super::pool::Pool;
 use crate::Record;
 
-/// Returns the values of field `place` of all `records`. Rows after them have no value.
+/// Returns the values of the field at `field_index` of all `records`. Rows after them have no value.
 pub(super) fn column(
     pool: &Arc<Pool>,
     records: &[Record],
     rows: usize,
-    place: usize,
+    field_index: usize,
     ty: FieldType,
 ) -> Result<Column> {
-    let values = || records.iter().map(move |record| record.values().get(place).unwrap_or(&Value::Null));
+    let values =
+        || records.iter().map(move |record| record.values().get(field_index).unwrap_or(&Value::Null));
     let wrong = |record: &Record| {
-        let what = format!("a value of field {place} is not of type {}", ty.name());
+        let what = format!("a value of field {field_index} is not of type {}", ty.name());
         Error::corrupt(what).at_row(record.ordinal())
     };
     // A value whose type differs from its field would be a defect of the reader.
     macro_rules! numbers {
         ($t:ty, $($value:pat => $number:expr),+) => {
-            numbers::<$t>(pool, rows, records, place, |value| match *value {
+            numbers::<$t>(pool, rows, records, field_index, |value| match *value {
                 Value::Null => Some(<$t>::default()),
                 $($value => Some($number),)+
                 _ => None,
@@ -66,22 +67,22 @@ fn numbers<'a, T: Element>(
     pool: &Arc<Pool>,
     rows: usize,
     records: &'a [Record],
-    place: usize,
+    field_index: usize,
     number: impl Fn(&Value) -> Option<T>,
 ) -> Result<Column, &'a Record> {
     let mut out = pool.take::<T>(rows);
     for (slot, record) in out.iter_mut().zip(records) {
-        *slot = number(record.values().get(place).unwrap_or(&Value::Null)).ok_or(record)?;
+        *slot = number(record.values().get(field_index).unwrap_or(&Value::Null)).ok_or(record)?;
     }
     fill_rest(&mut out, records.len(), rows, T::default());
     Ok(Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool)))))
 }
 
-/// Returns whether field `place` has a value, per row.
-pub(super) fn validity(pool: &Arc<Pool>, records: &[Record], rows: usize, place: usize) -> Column {
+/// Returns whether the field at `field_index` has a value, per row.
+pub(super) fn validity(pool: &Arc<Pool>, records: &[Record], rows: usize, field_index: usize) -> Column {
     let mut out = pool.take::<bool>(rows);
     for (slot, record) in out.iter_mut().zip(records) {
-        *slot = record.values().get(place).is_some_and(|value| *value != Value::Null);
+        *slot = record.values().get(field_index).is_some_and(|value| *value != Value::Null);
     }
     fill_rest(&mut out, records.len(), rows, false);
     Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
@@ -102,12 +103,12 @@ pub(super) fn labels(
     pool: &Arc<Pool>,
     records: &[Record],
     rows: usize,
-    place: usize,
+    field_index: usize,
     blank: &[BlankRow],
 ) -> Column {
     let mut out = pool.take::<i64>(rows);
     for (slot, record) in out.iter_mut().zip(records) {
-        *slot = match record.values().get(place) {
+        *slot = match record.values().get(field_index) {
             Some(Value::Int(label)) => *label,
             _ => IGNORE_LABEL,
         };

@@ -109,8 +109,8 @@ pub(super) struct TokenRows<'a> {
 }
 
 impl TokenRows<'_> {
-    pub(super) fn column<T: TokenId>(&self, shape: TokenLayout, part: BatchField) -> Result<Column> {
-        match (part, shape) {
+    pub(super) fn column<T: TokenId>(&self, shape: TokenLayout, field: BatchField) -> Result<Column> {
+        match (field, shape) {
             (BatchField::Lengths, _) => Ok(self.lengths()),
             (BatchField::CuSeqlens, _) => self.cu_seqlens(shape),
             (BatchField::AttentionMask, _) => self.padded::<T>(fill(T::default()), |_, out| {
@@ -288,8 +288,8 @@ pub(super) struct PackedRows<'a> {
 }
 
 impl PackedRows<'_> {
-    pub(super) fn column<T: TokenId>(&self, part: BatchField) -> Result<Column> {
-        match part {
+    pub(super) fn column<T: TokenId>(&self, field: BatchField) -> Result<Column> {
+        match field {
             BatchField::CuSeqlens => self.cu_seqlens(),
             BatchField::PositionIds => self.filled::<T>(
                 |_, _, _, out| {
@@ -345,8 +345,8 @@ impl PackedRows<'_> {
                 // One more than the inputs, for the label of the last.
                 let ids = ids_of::<T>(tokens, piece.inputs().end + u64::from(!piece.ends))?;
                 let len = to_usize(piece.len)?.min(rest.len());
-                let (places, after) = std::mem::take(&mut rest).split_at_mut(len);
-                write(ids, to_usize(piece.start)?, piece.ends, places)?;
+                let (piece_slots, after) = std::mem::take(&mut rest).split_at_mut(len);
+                write(ids, to_usize(piece.start)?, piece.ends, piece_slots)?;
                 rest = after;
             }
             pad(rest);

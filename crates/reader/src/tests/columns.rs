@@ -49,8 +49,8 @@ fn selected_columns_are_checked_like_whole_records() {
                         continue;
                     };
                     let stored = testing::record(kind, record.ordinal()).values;
-                    let place = |f: &&str| schema.index_of(f).unwrap();
-                    let expected: Vec<_> = fields.iter().map(|f| stored[place(f)].clone()).collect();
+                    let index = |f: &&str| schema.index_of(f).unwrap();
+                    let expected: Vec<_> = fields.iter().map(|f| stored[index(f)].clone()).collect();
                     assert_eq!(record.values(), expected, "{format} {kind:?} byte {at}");
                 }
             }

@@ -50,11 +50,11 @@ fn read_all(dir: &Path, kind: Kind, access: Access) -> Vec<dsconvert_dataset::er
             Err(e) if split.len() > 1 => errors.push(e),
             Err(_) => {}
         }
-        if let (Some(place), true) = (split.schema().index_of(INPUT_IDS), split.len() > 1) {
-            let lent = split.with_ids(&[1, 0, 1], place, |all| {
+        if let (Some(field_index), true) = (split.schema().index_of(INPUT_IDS), split.len() > 1) {
+            let lent = split.with_ids(&[1, 0, 1], field_index, |all| {
                 all.iter().map(|one| (one.record, one.ids.iter().collect::<Vec<_>>())).collect::<Vec<_>>()
             });
-            let written = |i| match record(kind, first + i).values.swap_remove(place) {
+            let written = |i| match record(kind, first + i).values.swap_remove(field_index) {
                 sample::Value::Ids(ids) => (i, ids.iter().collect()),
                 other => panic!("{other:?}"),
             };

@@ -12,9 +12,9 @@ use dsconvert_dataset::sample;
 use dsconvert_dataset::storage::{Blob, list_dir};
 
 use super::{Counters, Problems, VerifyOptions, VerifyProgress};
-use crate::check::{check_record, own_length};
-use crate::common::Common;
+use crate::dataset_state::DatasetState;
 use crate::hash::check_sha256;
+use crate::record_check::{check_record, own_length};
 use crate::{Dataset, Record, Split};
 
 /// The file with one line per reject.
@@ -39,7 +39,7 @@ pub(super) enum Check<'a> {
 /// State shared by all checks.
 pub(super) struct Checks<'a> {
     dataset: &'a Dataset,
-    common: &'a Common,
+    state: &'a DatasetState,
     options: &'a VerifyOptions<'a>,
     total_bytes: u64,
     total_records: u64,
@@ -53,7 +53,7 @@ impl<'a> Checks<'a> {
         let shards = dataset.shards().shards().map(|s| s.bytes);
         Self {
             dataset,
-            common: dataset.common(),
+            state: dataset.state(),
             options,
             total_bytes: files.chain(shards).fold(0, u64::saturating_add),
             total_records: manifest.splits.values().map(|s| s.records).fold(0, u64::saturating_add),
@@ -97,13 +97,13 @@ impl<'a> Checks<'a> {
         let rejected = manifest.reject_codes.values().try_fold(0u64, |sum, &n| sum.checked_add(n));
         if rejected != Some(manifest.counts.rejected) {
             let what = format!("the rejects by reason code do not add up to {}", manifest.counts.rejected);
-            problems.push(Error::corrupt(what).at_path(self.common.path().join(MANIFEST_NAME)));
+            problems.push(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
         }
     }
 
     fn file(&self, path: &str, bytes: u64, sha256: &str, problems: &mut Problems) {
         let check = || {
-            let blob = self.common.open(path, bytes, sha256)?;
+            let blob = self.state.open(path, bytes, sha256)?;
             check_sha256(&blob, sha256, |bytes| self.hashed(bytes))?;
             let rejected = self.dataset.manifest().counts.rejected;
             if path == REJECTS && lines(&blob)? != rejected {
@@ -121,12 +121,12 @@ impl<'a> Checks<'a> {
         let check = || {
             let lengths = split.unchecked_length_index()?;
             lengths.verify(split.unchecked_record_index()?)?;
-            let unit = self.common.schema.kind.length_unit();
+            let unit = self.state.schema.kind.length_unit();
             let summary = LengthSummary::from_runs(unit, split.len(), lengths.histogram()?)?;
             if split.info().is_none_or(|info| info.length != summary) {
                 let what =
                     format!("the summary of the lengths of split {:?} differs from the index", split.name());
-                return Err(Error::corrupt(what).at_path(self.common.path().join(MANIFEST_NAME)));
+                return Err(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
             }
             Ok(())
         };
@@ -137,7 +137,7 @@ impl<'a> Checks<'a> {
 
     fn shard(&self, split: &Split, ordinal: u32, shard: &ShardEntry, problems: &mut Problems) {
         let named = |e: Error| e.at_shard(&shard.name);
-        let blob = match self.common.open(&shard.path(), shard.bytes, &shard.sha256) {
+        let blob = match self.state.open(&shard.path(), shard.bytes, &shard.sha256) {
             Ok(blob) => blob,
             Err(e) => return problems.push(named(e)),
         };
@@ -145,7 +145,7 @@ impl<'a> Checks<'a> {
             // The records are still checked, to report which of them are damaged.
             problems.push(named(e));
         }
-        match format::open(self.common.manifest.format, Arc::clone(&self.common.schema), blob) {
+        match format::open(self.state.manifest.format, Arc::clone(&self.state.schema), blob) {
             Ok(reader) => self.records(split, ordinal, shard, reader.as_ref(), problems),
             Err(e) => problems.push(named(e)),
         }
@@ -204,7 +204,7 @@ impl<'a> Checks<'a> {
         entry: Option<IndexEntry>,
         (placed, values): (Placed, sample::Record),
     ) -> Result<(), String> {
-        let schema = &self.common.schema;
+        let schema = &self.state.schema;
         match entry {
             Some(entry) if (entry.shard, entry.placed()) != (shard, placed) => {
                 return Err(format!(
@@ -254,12 +254,12 @@ impl<'a> Checks<'a> {
         listed.extend(HUB_FILES.map(str::to_owned));
         let mut found = BTreeSet::new();
         // Other objects under a prefix do no harm.
-        if self.common.location.is_remote() {
+        if self.state.location.is_remote() {
             return found;
         }
         let mut folders = vec![String::new()];
         while let Some(folder) = folders.pop() {
-            let result = list_dir(&self.common.path().join(&folder)).map(|entries| {
+            let result = list_dir(&self.state.path().join(&folder)).map(|entries| {
                 for entry in entries {
                     let name = entry.name.to_string_lossy().into_owned();
                     let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };

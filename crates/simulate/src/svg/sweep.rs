@@ -1,8 +1,8 @@
 //! SVG curve of a sweep: throughput against a parameter, with the limits of loader and model.
 
 use super::{Canvas, nice_step};
+use crate::format::{number, percent};
 use crate::sweep::{Sweep, SweepParameter};
-use crate::verdict::{number, percent};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;

@@ -1,8 +1,8 @@
 //! SVG timeline of a run: one row per worker, the queue, and the model.
 
 use super::{Canvas, nice_step, worker_fill};
+use crate::format::{number, percent};
 use crate::run::{Batch, Run};
-use crate::verdict::{number, percent};
 
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 84.0;

@@ -6,6 +6,7 @@
 pub(crate) mod bytes;
 pub(crate) mod fast;
 pub(crate) mod guarded;
+mod mix;
 pub(crate) mod proof;
 pub(crate) mod reference;
 pub(crate) mod trie;

@@ -1,6 +1,6 @@
 //! Byte trie of the pieces of a vocabulary, to find the pieces that a text starts with.
 
-use super::fast::cache::mix;
+use super::mix::mix;
 
 /// No piece ends at this node.
 pub(crate) const NO_PIECE: u32 = u32::MAX;

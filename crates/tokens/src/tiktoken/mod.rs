@@ -1,5 +1,6 @@
 //! Conversion of tiktoken files to `tokenizer.json`.
 
+mod byte_char;
 mod encodings;
 mod ranks;
 #[cfg(test)]
@@ -8,6 +9,7 @@ mod tests;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::byte_char::byte_char;
 pub use self::encodings::{RankFile, TiktokenEncoding};
 use self::ranks::Ranks;
 use crate::bpe_model::BpeModel;
@@ -117,17 +119,4 @@ fn pattern(encoding: &TiktokenEncoding, ranks: &Ranks) -> &'static str {
 /// Writes the bytes of a token as in a `tokenizer.json`.
 fn printable(token: &[u8]) -> String {
     token.iter().map(|byte| byte_char(*byte)).collect()
-}
-
-/// Returns the printable character that represents a byte: the byte itself, or a character from U+0100 on if the byte
-/// is white space or invisible.
-fn byte_char(byte: u8) -> char {
-    let is_printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
-    match is_printable(byte) {
-        true => char::from(byte),
-        false => {
-            let before = (0..byte).filter(|&other| !is_printable(other)).count() as u32;
-            char::from_u32(0x100 + before).unwrap_or(char::REPLACEMENT_CHARACTER)
-        }
-    }
 }

@@ -17,6 +17,7 @@ use ahash::RandomState;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::byte_char::byte_char;
 use super::encodings::RankFile;
 
 /// Maximum size of a token in bytes: merging takes quadratic time.
@@ -128,9 +129,9 @@ pub(super) fn base64_line(line: &[u8]) -> Option<(Vec<u8>, u32)> {
 /// merges.
 fn vocab_bpe(file: &[u8]) -> Result<Vec<(Vec<u8>, u32)>, String> {
     let text = std::str::from_utf8(file).map_err(|e| format!("it is not UTF-8: {e}"))?;
-    let bytes_by_char: HashMap<char, u8> = (0..=255u8).map(|byte| (super::byte_char(byte), byte)).collect();
+    let bytes_by_char: HashMap<char, u8> = (0..=255u8).map(|byte| (byte_char(byte), byte)).collect();
     let mut bytes: Vec<u8> = (0..=255).collect();
-    bytes.sort_by_key(|byte| super::byte_char(*byte));
+    bytes.sort_by_key(|byte| byte_char(*byte));
     let mut tokens: Vec<Vec<u8>> = bytes.into_iter().map(|byte| vec![byte]).collect();
     for (number, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.is_empty()) {
         let bad = || format!("line {} is not a merge of two tokens", number + 1);

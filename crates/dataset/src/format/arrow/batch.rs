@@ -5,8 +5,9 @@ use std::sync::Arc;
 use arrow_ipc::{Buffer, FieldNode, MessageHeader, RecordBatch, root_as_message_with_opts};
 use bytes::Bytes;
 
+use crate::arrow_footer::flatbuffer_limits;
 use crate::error::{Error, Result};
-use crate::format::{check, flatbuffer_limits};
+use crate::format::check;
 use crate::sample::{Ids, Record, Text, Value};
 use crate::schema::{Field, FieldType, IdWidth, Schema};
 use crate::storage::Blob;

@@ -16,7 +16,7 @@ use super::scan::ScanData;
 use crate::huffman_table::HuffmanTable;
 use crate::idct::Backend;
 use crate::memory;
-use crate::structure::{Layout, Scan};
+use crate::structure::{JpegLayout, Scan};
 
 /// Maximum size of the buffers that are kept for the next image: enough for about 5 megapixels with 4:2:0.
 const KEPT_BYTES: usize = 16 << 20;
@@ -61,7 +61,7 @@ impl ProgressiveImage {
     pub(super) fn read(
         &mut self,
         backend: impl Backend,
-        layout: &Layout<'_>,
+        layout: &JpegLayout<'_>,
         data: &mut ScanData,
     ) -> Result<(), Declined> {
         let mcus = layout.mcus();

@@ -14,8 +14,8 @@ use super::BatchPlan;
 
 /// The bucket that holds a step, and the step's position in it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct StepPlace<'a> {
-    pub(super) index: usize,
+pub(super) struct BucketStep<'a> {
+    pub(super) bucket_index: usize,
     pub(super) bucket: &'a Bucket,
     /// Step in the bucket.
     pub(super) step: u64,
@@ -23,7 +23,7 @@ pub(super) struct StepPlace<'a> {
 
 impl<L: Lengths> BatchPlan<L> {
     /// Returns the bucket that holds a step, and the step's position in it.
-    pub(super) fn place(&self, at: Position) -> Result<StepPlace<'_>> {
+    pub(super) fn bucket_step(&self, at: Position) -> Result<BucketStep<'_>> {
         let (buckets, full_steps) = (self.buckets(at.epoch), self.full_steps(at.epoch));
         let step = if at.step < full_steps {
             self.order_of_steps(at.epoch).at(at.step)
@@ -34,8 +34,8 @@ impl<L: Lengths> BatchPlan<L> {
         let next_bucket = buckets.partition_point(|b| b.first_step <= step);
         let found = next_bucket.checked_sub(1).and_then(|index| Some((index, buckets.get(index)?)));
         match found {
-            Some((index, bucket)) if at.step < self.steps() => {
-                Ok(StepPlace { index, bucket, step: step - bucket.first_step })
+            Some((bucket_index, bucket)) if at.step < self.steps() => {
+                Ok(BucketStep { bucket_index, bucket, step: step - bucket.first_step })
             }
             _ => {
                 let what = format!("there is no step {} in an epoch of {} steps", at.step, self.steps());
@@ -46,15 +46,16 @@ impl<L: Lengths> BatchPlan<L> {
 
     /// Returns the positions that micro-batch `index` takes in the order of the bucket, and its number of filler rows.
     /// Positions past the end wrap around to the start.
-    pub(super) fn positions(&self, place: StepPlace<'_>, index: u64) -> (Range<u64>, u64) {
-        let &Bucket { per_batch, tail, .. } = place.bucket;
-        if let Some(ends) = &place.bucket.graded {
+    pub(super) fn positions(&self, at: BucketStep<'_>, index: u64) -> (Range<u64>, u64) {
+        let BucketStep { bucket, step, .. } = at;
+        let &Bucket { per_batch, tail, .. } = bucket;
+        if let Some(ends) = &bucket.graded {
             let end =
                 |index: u64| usize::try_from(index).ok().and_then(|i| ends.get(i)).copied().unwrap_or(0);
             return (index.checked_sub(1).map_or(0, end)..end(index), 0);
         }
-        let first = place.step * per_batch * self.micro_batches;
-        if place.step < place.bucket.steps || self.options.last == Last::Wrap {
+        let first = step * per_batch * self.micro_batches;
+        if step < bucket.steps || self.options.last == Last::Wrap {
             let start = first + index * per_batch;
             return (start..start + per_batch, 0);
         }
@@ -67,17 +68,11 @@ impl<L: Lengths> BatchPlan<L> {
     }
 
     /// Returns the item at a position of the bucket.
-    pub(super) fn item(
-        &self,
-        epoch: u64,
-        place: StepPlace<'_>,
-        order: &Order,
-        position: u64,
-    ) -> Result<Item> {
-        let plain = |position| self.plain_item(place.bucket, order.at(position));
-        let Some(window) = self.window_records(place.bucket) else { return plain(position) };
+    pub(super) fn item(&self, epoch: u64, bucket: &Bucket, order: &Order, position: u64) -> Result<Item> {
+        let plain = |position| self.plain_item(bucket, order.at(position));
+        let Some(window) = self.window_records(bucket) else { return plain(position) };
         let start = position / window * window;
-        let end = start.saturating_add(window).min(place.bucket.records);
+        let end = start.saturating_add(window).min(bucket.records);
         let items = self.windows.sorted(epoch, start..end, plain)?;
         let item = usize::try_from(position - start).ok().and_then(|i| items.get(i)).copied();
         item.ok_or_else(|| Error::new(ErrorKind::OutOfRange, "a position outside its window"))

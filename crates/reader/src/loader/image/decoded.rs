@@ -149,7 +149,7 @@ impl ImageRows<'_> {
 
     /// Returns the file in the field, or `None` if the field is null.
     pub(super) fn encoded<'r>(&self, record: &'r Record) -> Result<Option<&'r [u8]>> {
-        match record.values().get(self.place) {
+        match record.values().get(self.field_index) {
             Some(Value::Bytes(encoded)) => Ok(Some(encoded)),
             Some(Value::Null) if self.field() != Some(IMAGE) => Ok(None),
             _ => Err(Error::corrupt("the record has no image").at_row(record.ordinal())),
@@ -157,7 +157,7 @@ impl ImageRows<'_> {
     }
 
     fn field(&self) -> Option<&str> {
-        self.split.schema().fields.get(self.place).map(|field| field.name.as_str())
+        self.split.schema().fields.get(self.field_index).map(|field| field.name.as_str())
     }
 
     /// Returns how the field is named in messages.

@@ -130,11 +130,11 @@ impl ImageRows<'_> {
         let row = (channels * area).max(1);
         for (to, from) in out.chunks_exact_mut(row).zip(samples.chunks_exact(row)) {
             for (at, sample) in from.iter().enumerate() {
-                let place = match self.options.layout {
+                let index = match self.options.layout {
                     ImageLayout::Hwc => at,
                     ImageLayout::Chw => at % channels * area + at / channels,
                 };
-                if let Some(slot) = to.get_mut(place) {
+                if let Some(slot) = to.get_mut(index) {
                     *slot = number(*sample);
                 }
             }
@@ -147,8 +147,8 @@ impl ImageRows<'_> {
 /// pixels.
 fn nearest(view: &View, width: usize, height: usize) -> [Vec<Option<usize>>; 2] {
     let axis = |start: f64, length: f64, out: u32, all: usize, step: usize| -> Vec<Option<usize>> {
-        let place = |at: u32| start + (f64::from(at) + 0.5) * length / f64::from(out);
-        (0..out).map(|at| Some((place(at) as usize).min(all.saturating_sub(1)) * step)).collect()
+        let center = |at: u32| start + (f64::from(at) + 0.5) * length / f64::from(out);
+        (0..out).map(|at| Some((center(at) as usize).min(all.saturating_sub(1)) * step)).collect()
     };
     let rows = axis(view.top, view.height, view.out_height, height, width);
     let mut columns = axis(view.left, view.width, view.out_width, width, 1);

@@ -20,7 +20,7 @@ pub(super) struct ImageRows<'a> {
     pub(super) records: &'a [Record],
     pub(super) rows: usize,
     /// Index of the field of encoded images or masks. Where it is null, pixels are 0.
-    pub(super) place: usize,
+    pub(super) field_index: usize,
     /// Samples per pixel, if images are raw samples.
     pub(super) raw_channels: Option<usize>,
     pub(super) options: &'a ImageOptions,

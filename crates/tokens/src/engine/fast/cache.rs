@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use crate::engine::mix::mix;
 use crate::error::EncodeError;
 
 /// Maximum size in bytes of a word in a tiny slot.
@@ -307,13 +308,6 @@ pub(super) fn hash_bytes(word: &[u8]) -> usize {
         state = mix(state ^ u64::from_le_bytes(padded), 0xc2b2_ae3d_27d4_eb4f);
     }
     state as usize
-}
-
-/// Multiplies to 128 bits and combines both halves by XOR.
-#[inline(always)]
-pub(in crate::engine) fn mix(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]

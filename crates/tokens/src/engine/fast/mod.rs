@@ -25,19 +25,19 @@ mod byte_level;
 mod byte_pairs;
 mod byte_words;
 mod bytemap;
-pub(super) mod cache;
+mod cache;
 mod char_bpe;
 mod char_tokens;
 mod chinese;
 mod chunks;
 mod classes;
+pub(crate) mod engine_parts;
 mod merges;
 mod metaspace;
 mod metaspace_bpe;
 pub(crate) mod normalized_finder;
 mod normalizer;
 mod pair_table;
-pub(crate) mod parts;
 mod pre_tokenizer;
 mod spaces;
 pub(crate) mod split;
@@ -53,7 +53,7 @@ mod words;
 use tokenizers::ModelWrapper;
 
 use self::bpe_tables::{BpeTables, FastBpe};
-use self::parts::EngineParts;
+use self::engine_parts::EngineParts;
 use super::Engine;
 
 /// Builds the engine for a tokenizer; `tables` are those of a BPE model. The error states why there is no engine.

@@ -1,4 +1,4 @@
-//! State shared by all splits of a dataset.
+//! State shared by a dataset and all its splits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use dsconvert_dataset::storage::{Blob, Location};
 
 use super::open_options::OpenOptions;
 
-/// The parts of an opened dataset that all its splits share.
+/// State shared by an opened dataset and all its splits.
 #[derive(Debug)]
-pub(super) struct Common {
+pub(super) struct DatasetState {
     pub(super) location: Location,
     pub(super) manifest: Manifest,
     pub(super) shards: ShardTable,
@@ -21,8 +21,8 @@ pub(super) struct Common {
     pub(super) options: OpenOptions,
 }
 
-impl Common {
-    /// Returns the directory or address, for messages.
+impl DatasetState {
+    /// Returns the directory or URL, for messages.
     pub(super) fn path(&self) -> &Path {
         self.location.path()
     }

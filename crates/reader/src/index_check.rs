@@ -9,7 +9,7 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::index::IndexFile;
 use dsconvert_dataset::storage::Blob;
 
-use super::common::Common;
+use super::dataset_state::DatasetState;
 use super::hash::check_sha256;
 
 /// Flags for the index files of a split: set once a file matched its hash.
@@ -32,7 +32,7 @@ impl CheckedIndexes {
     }
 }
 
-impl Common {
+impl DatasetState {
     /// Compares `blobs` with the hashes of `files`, unless this was done before (`done`) or checksums are not verified.
     /// Concurrent callers repeat the work, because a lock could stay locked forever in the child of a fork.
     pub(super) fn check_files<'a>(
