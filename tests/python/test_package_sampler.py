@@ -386,3 +386,41 @@ def test_a_split_refuses_the_name_of_another(corpus_in):
     assert len(dsconvert.BatchSampler(train, split="train", batch_size=10)) == 49
     with pytest.raises(dsconvert.UsageError, match="train"):
         dsconvert.BatchSampler(train, split="validation", batch_size=10)
+
+
+def test_impossible_states_and_large_lengths(text):
+    sampler = dsconvert.BatchSampler(text, batch_size=16, micro_batches=2)
+    state = {**sampler.state_dict(), "micro_batches_done": 2}
+    with pytest.raises(dsconvert.UsageError, match="2 of 2 micro-batches"):
+        sampler.load_state_dict(state)
+    # An array of both would have floats.
+    assert sorted(map(tuple, dsconvert.BatchSampler([2**64 - 1, 5], batch_size=1))) == [(0,), (1,)]
+
+
+def test_the_iterator_continues_after_an_error(text, monkeypatch):
+    expected = list(dsconvert.BatchSampler(text, batch_size=16, seed=3))
+    sampler = dsconvert.BatchSampler(text, batch_size=16, seed=3)
+    plan = sampler._handle()
+
+    class Failing:
+        def batch(self, epoch, step, index):
+            if step == 2:
+                raise dsconvert.IoError("no answer")
+            return plan.batch(epoch, step, index)
+
+        def __getattr__(self, name):
+            return getattr(plan, name)
+
+    monkeypatch.setattr(sampler, "_plan", Failing())
+    batches, found, errors = iter(sampler), [], 0
+    while True:
+        try:
+            batch = next(batches, None)
+        except dsconvert.IoError:
+            errors += 1
+            assert sampler.state_dict()["plan"]["records"]["step"] == 2, "a failed batch is not counted"
+            continue
+        if batch is None:
+            break
+        found.append(batch)
+    assert (found, errors) == (expected[:2] + expected[3:], 1)

@@ -30,6 +30,20 @@ def test_a_dataset_is_a_map_style_dataset(photos_in, fmt, start):
         assert sum(loader, []) == expected
 
 
+def test_arrays_of_64_bits_become_tensors(command, tmp_path):
+    rows = [json.dumps({"text": str(n), "u": 2**64 - 1 - n, "i": -n}) for n in range(8)]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    command(
+        "text", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--tokenizer", "bytes", "--keep-fields", "u:uint64,i:int64"
+    )
+    split = dsconvert.open(tmp_path / "out", "train")
+    assert split.lengths().dtype.type is np.uint64
+    assert torch.from_numpy(split.lengths().copy()).tolist() == [1] * 8
+    (batch,) = dsconvert.Loader(split, batch_size=8, fields=["u", "i"], as_torch=True, shuffle=False)
+    assert (batch["u"].dtype, batch["i"].dtype) == (torch.uint64, torch.int64)
+    assert batch["u"].tolist() == [2**64 - 1 - n for n in range(8)] and batch["i"].tolist() == [-n for n in range(8)]
+
+
 def test_the_default_collation_works(photos_in):
     dataset = dsconvert.open(photos_in("msgpack").path, fields=["key", "label", "width", "image"])
     batch = next(iter(DataLoader(dataset, batch_size=4)))
@@ -148,17 +162,21 @@ def test_a_batch_sampler_resumes_in_a_stateful_dataloader(text, workers):
         return StatefulDataLoader(text, batch_sampler=sampler, num_workers=workers, collate_fn=keys_of)
 
     whole = make()
-    epochs = [list(whole) for _ in range(2)]
-    first = make()
-    batches = iter(first)
-    seen = [next(batches) for _ in range(5)]
-    state = first.state_dict()
-    del batches
-    second = make()
-    second.load_state_dict(state)
-    seen += second
-    assert seen == epochs[0]
-    assert list(second) == epochs[1]
+    epochs = [list(whole) for _ in range(3)]
+    for done in (5, len(epochs[0])):
+        first = make()
+        batches = iter(first)
+        seen = [next(batches) for _ in range(done)]
+        if done == len(epochs[0]):
+            assert next(batches, None) is None
+        state = first.state_dict()
+        del batches
+        second = make()
+        second.load_state_dict(state)
+        if done < len(epochs[0]):
+            seen += second
+        assert seen == epochs[0]
+        assert [list(second) for _ in range(2)] == epochs[1:], done
 
 
 def test_a_trainer_can_save_and_load_the_state(text):

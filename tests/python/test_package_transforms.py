@@ -1,9 +1,11 @@
 """The Python package: transforms of the user on the threads of a `Loader`."""
 
+import functools
 import gc
 import itertools
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import textwrap
@@ -95,6 +97,125 @@ def test_records_are_transformed_and_stacked(pictures, threads):
             assert np.array_equal(batch["corner"][row], whole[key][:8, :8]) and batch["size"][row] == whole[key].shape
         seen += batch["key"]
     assert sorted(seen) == sorted(whole)
+
+
+@pytest.mark.parametrize(("values", "dtype"), [
+    ([1, -2, 3, 4], np.int64), ([2**64 - 1, 0, 2**63, 1], np.uint64), ([2**63 - 1, -(2**63), 0, 0], np.int64),
+    ([2**63, -1, 0, 0], None), ([2**70, 0, 0, 0], None), ([1.5, 2.0, 3.0, 4.0], np.float64), ([True, False] * 2, np.bool_),
+    ([np.str_("a")] * 4, None), ([np.datetime64("2024-02-29")] * 4, None),
+])
+@pytest.mark.parametrize("as_torch", [False, True])
+def test_scalars_become_arrays_without_loss(text, values, dtype, as_torch):
+    numbers = itertools.cycle(values)
+    loader = dsconvert.Loader(
+        text, batch_size=4, num_threads=0, transform=lambda record: {"x": next(numbers)}, as_torch=as_torch
+    )
+    batch = next(iter(loader))["x"]
+    assert list(map(str, batch.numpy() if isinstance(batch, torch.Tensor) else batch)) == list(map(str, values))
+    if dtype is not None:
+        assert np.asarray(batch).dtype == dtype and isinstance(batch, torch.Tensor) == as_torch
+    elif as_torch:
+        assert isinstance(batch, list)
+
+
+def test_each_thread_keeps_its_local_data(text):
+    local, made = threading.local(), []
+
+    def transform(batch):
+        if not hasattr(local, "cache"):
+            local.cache = threading.get_ident()
+            made.append(local.cache)
+        assert local.cache == threading.get_ident()
+        return batch
+
+    loader = dsconvert.Loader(text, batch_size=8, num_threads=2, batch_transform=transform)
+    assert len(list(loader)) > 20
+    assert len(made) <= 2, "not once for each batch"
+
+
+def slow_at(call, seconds, then=lambda: None):
+    """Returns a batch transform that takes `seconds` in one call, and does something at its end."""
+    calls = itertools.count()
+
+    def transform(batch):
+        if next(calls) == call:
+            time.sleep(seconds)
+            then()
+        return batch
+
+    return transform
+
+
+@pytest.mark.parametrize("same_loader", [True, False])
+def test_an_interrupt_while_a_batch_is_made_loses_no_batch(text, same_loader):
+    """The batch is ready as soon as the signal is there, and must not count as returned."""
+    expected = [batch["input_ids"].tolist() for batch in dsconvert.Loader(text, batch_size=16, seed=4)]
+    interrupt = functools.partial(signal.pthread_kill, threading.main_thread().ident, signal.SIGINT)
+    loader = dsconvert.Loader(
+        text, batch_size=16, seed=4, num_threads=1, prefetch=1, batch_transform=slow_at(3, 0.3, interrupt)
+    )
+    seen = []
+    with pytest.raises(KeyboardInterrupt):
+        for batch in loader:
+            seen.append(batch["input_ids"].tolist())
+    assert len(seen) == 3
+    state = loader.state_dict()
+    rest = loader if same_loader else dsconvert.Loader(text, batch_size=16, seed=4)
+    rest.load_state_dict(state)
+    assert seen + [batch["input_ids"].tolist() for batch in rest] == expected
+
+
+def test_an_iterator_continues_after_an_interrupt(text):
+    expected = [batch["input_ids"].tolist() for batch in dsconvert.Loader(text, batch_size=16, seed=4)]
+    interrupt = functools.partial(signal.pthread_kill, threading.main_thread().ident, signal.SIGINT)
+    loader = dsconvert.Loader(
+        text, batch_size=16, seed=4, num_threads=1, prefetch=1, batch_transform=slow_at(3, 0.3, interrupt)
+    )
+    batches, seen, interrupts = iter(loader), [], 0
+    while True:
+        try:
+            batch = next(batches, None)
+        except KeyboardInterrupt:
+            interrupts += 1
+            continue
+        if batch is None:
+            break
+        seen.append(batch["input_ids"].tolist())
+    assert (seen, interrupts) == (expected, 1)
+
+
+@pytest.mark.parametrize("how", ["load_state_dict", "set_epoch", "iter"])
+def test_a_loop_of_another_thread_takes_no_batch_of_the_next_loop(text, how):
+    def make(transform):
+        return dsconvert.Loader(
+            text, batch_size=16, seed=4, num_threads=1, prefetch=1, batch_transform=transform
+        )
+
+    loader, errors, taken = make(slow_at(3, 0.5)), [], []
+
+    def loop():
+        try:
+            taken.extend(batch["input_ids"].tolist() for batch in loader)
+        except dsconvert.UsageError as error:
+            errors.append(str(error))
+
+    start = loader.state_dict()
+    other = threading.Thread(target=loop)
+    other.start()
+    while len(taken) < 3:
+        time.sleep(0.001)
+    time.sleep(0.1)  # now the thread waits for the batch
+    if how == "load_state_dict":
+        loader.load_state_dict(start)
+    elif how == "set_epoch":
+        loader.set_epoch(0)
+    found = [batch["input_ids"].tolist() for batch in loader]
+    other.join()
+    plain = make(lambda batch: batch)
+    expected = [[batch["input_ids"].tolist() for batch in plain] for _ in range(2)]
+    assert found == expected[how == "iter"]
+    assert len(errors) == 1 and "no longer valid" in errors[0]
+    assert taken == expected[0][:3]
 
 
 def test_values_of_several_shapes_are_lists_and_tensors_are_stacked(text):

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int, c_long, c_void};
 use std::ptr;
 
 use bytes::Bytes;
@@ -18,6 +18,11 @@ use pyo3::sync::PyOnceLock;
 
 /// Whether this machine is little-endian, as the files are.
 const LITTLE_ENDIAN: bool = cfg!(target_endian = "little");
+
+/// Format characters of integers of 64 bits. `q` and `Q` (C `long long`) give dtypes that equal `int64` and `uint64`, but
+/// are other types, and torch refuses the unsigned one.
+const SIGNED_64: &CStr = if size_of::<c_long>() == 8 { c"l" } else { c"q" };
+const UNSIGNED_64: &CStr = if size_of::<c_long>() == 8 { c"L" } else { c"Q" };
 
 /// Type of the elements of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,15 +36,15 @@ impl ItemType {
     // The files are little-endian. Where that is the native order, native format characters give native dtypes.
     pub(crate) const U16: Self = Self { format: if LITTLE_ENDIAN { c"H" } else { c"<H" }, bytes: 2 };
     pub(crate) const U32: Self = Self { format: if LITTLE_ENDIAN { c"I" } else { c"<I" }, bytes: 4 };
-    pub(crate) const U64: Self = Self { format: if LITTLE_ENDIAN { c"Q" } else { c"<Q" }, bytes: 8 };
+    pub(crate) const U64: Self = Self { format: if LITTLE_ENDIAN { UNSIGNED_64 } else { c"<Q" }, bytes: 8 };
 
     fn of(dtype: DType) -> Self {
         let format = match dtype {
             DType::Bool => c"?",
             DType::UInt8 => c"B",
             DType::Int32 => c"i",
-            DType::Int64 => c"q",
-            DType::UInt64 => c"Q",
+            DType::Int64 => SIGNED_64,
+            DType::UInt64 => UNSIGNED_64,
             DType::Float32 => c"f",
             DType::Float64 => c"d",
         };

@@ -1,12 +1,15 @@
 //! Python handle for a loader, which assembles batches in the background and returns them as dictionaries of arrays.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use dsconvert::error::{Error, ErrorKind, Result};
 use dsconvert::reader::batch::{Layout, PackedStep, Position};
-use dsconvert::reader::loader::{self, Column, LabelsFor, LoaderCounts, LoaderState, Next, SavedPlan};
+use dsconvert::reader::loader::{
+    self, BatchFinisher, Column, LabelsFor, LoaderCounts, LoaderState, Next, SavedPlan,
+};
 use dsconvert::storage::interrupt::INTERVAL;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
@@ -38,11 +41,17 @@ pub(crate) struct Loader {
     /// Whether [`Loader::stop`] was called while the loader made a batch.
     is_stop_requested: AtomicBool,
     as_torch: bool,
+    /// Whether the dataset is in object storage, so that counting may wait for requests.
+    is_remote: bool,
 }
 
-/// What a loader has returned.
+/// What a loader has returned, and what it is about to return.
 #[derive(Debug)]
 struct LoaderProgress {
+    /// Number of the current iteration. Another iteration, or a move of the loader, makes it invalid.
+    iteration: u64,
+    /// Batches that are ready, but not yet returned: usually none or one.
+    ready: VecDeque<ReadyBatch>,
     /// State after the returned batches.
     at: LoaderState,
     /// Information about the last batch, and the state before the first batch of its step or, if the batch before that
@@ -50,6 +59,36 @@ struct LoaderProgress {
     last: Option<(BatchInfo, LoaderState)>,
     /// Decoding errors of its blank rows.
     blank: Vec<String>,
+}
+
+/// A batch that is ready to be returned. It counts as returned only then: until an exception of a signal handler, such
+/// as `KeyboardInterrupt`, cannot take its place any more.
+#[derive(Debug)]
+struct ReadyBatch {
+    /// The batch in Python, or why it cannot be represented.
+    object: PyResult<Py<PyAny>>,
+    info: BatchInfo,
+    blank: Vec<String>,
+    /// States before and after the batch.
+    before: LoaderState,
+    after: LoaderState,
+}
+
+impl LoaderProgress {
+    fn new(at: LoaderState) -> Self {
+        Self { iteration: 0, ready: VecDeque::new(), at, last: None, blank: Vec::new() }
+    }
+
+    /// Takes the first ready batch, which is thereby returned.
+    fn take_ready(&mut self) -> Option<PyResult<Py<PyAny>>> {
+        let ReadyBatch { object, info, blank, before, after } = self.ready.pop_front()?;
+        let start = match self.last.take() {
+            Some((last, start)) if last.is_same_step(&info) => start,
+            _ => before,
+        };
+        (self.at, self.last, self.blank) = (after, Some((info, start)), blank);
+        Some(object)
+    }
 }
 
 /// The threads that are calling functions of the user on batches of one loader.
@@ -79,6 +118,14 @@ impl FinishingThreads {
     }
 }
 
+/// What a wait for the next batch has led to.
+enum Waited {
+    /// The batch may be ready, and signals are to be checked.
+    Awake,
+    /// The epoch is over.
+    Done,
+}
+
 /// Rows, tokens, padded tokens, labels.
 type TotalsTuple = (u64, u64, u64, Option<u64>);
 
@@ -95,8 +142,7 @@ impl Loader {
 
     /// Changes the progress while the loader is locked, so that changes are in the order of those of the loader.
     fn note(&self, change: impl FnOnce(&mut LoaderProgress)) -> Result<()> {
-        let noted = Python::try_attach(|py| change(&mut self.progress(py)));
-        noted.ok_or_else(|| Error::new(ErrorKind::Internal, "the Python interpreter has shut down"))
+        Python::try_attach(|py| change(&mut self.progress(py))).ok_or_else(shut_down)
     }
 
     /// Moves the loader and notes its new state.
@@ -113,6 +159,8 @@ impl Loader {
             let at = loader.state();
             self.note(|progress| {
                 progress.at = at;
+                progress.ready.clear();
+                progress.iteration += 1;
                 note(progress);
             })
         })
@@ -132,26 +180,36 @@ impl Loader {
         Ok(())
     }
 
-    /// Returns the next batch, or `NotYet` if it is not ready within [`INTERVAL`], after which Python signals are checked.
-    fn next_within(&self) -> Result<Next> {
+    /// Waits up to [`INTERVAL`] for the next batch and makes it ready to be returned.
+    fn wait_for_next(&self) -> Result<Waited> {
         let mut loader = self.lock();
         self.stop_if_requested(&mut loader);
         let before = loader.state();
         let next = loader.next_within(INTERVAL);
         self.stop_if_requested(&mut loader);
-        let next = next?;
-        if let Next::Batch(batch) = &next {
-            let (at, info) = (loader.state(), BatchInfo::of(batch));
-            let blank = batch.blank_rows().iter().map(|row| row.error.to_string()).collect();
-            self.note(|progress| {
-                let start = match progress.last.take() {
-                    Some((last, start)) if last.is_same_step(&info) => start,
-                    _ => before,
-                };
-                *progress = LoaderProgress { at, last: Some((info, start)), blank };
-            })?;
-        }
-        Ok(next)
+        let mut batch = match next? {
+            Next::Batch(batch) => batch,
+            Next::Done => {
+                // The last batch may have failed, which counts from now on.
+                let at = loader.state();
+                self.note(|progress| {
+                    if progress.ready.is_empty() {
+                        progress.at = at;
+                    }
+                })?;
+                return Ok(Waited::Done);
+            }
+            Next::NotYet => return Ok(Waited::Awake),
+        };
+        let (after, info) = (loader.state(), BatchInfo::of(&batch));
+        let blank = batch.blank_rows().iter().map(|row| row.error.to_string()).collect();
+        let noted = Python::try_attach(|py| {
+            // Making Python objects may run code of the user, such as finalizers of collected garbage.
+            let object = self.finishing.during(|| object(py, &mut batch, self.as_torch));
+            self.progress(py).ready.push_back(ReadyBatch { object, info, blank, before, after });
+        });
+        noted.ok_or_else(shut_down)?;
+        Ok(Waited::Awake)
     }
 
     fn stop_if_requested(&self, loader: &mut loader::Loader) {
@@ -201,21 +259,20 @@ impl Loader {
     ) -> PyResult<Self> {
         let split = split.get().inner().clone();
         let finishing = Arc::new(FinishingThreads::default());
-        let threads = Arc::clone(&finishing);
+        let finisher =
+            finish.map(|function| PythonFinisher { function, as_torch, finishing: Arc::clone(&finishing) });
         let loader = detached(py, split.is_remote(), || {
             let (rank, world_size, replication) = rank_layout;
             let rank_layout = Layout::replicated(rank, world_size, replication)?;
             let options = loader_options(options, rank_layout, &split, assemble)?;
-            let loader = loader::Loader::new(split, options)?;
-            Ok(match finish {
-                Some(finish) => loader.finish_with(Arc::new(move |batch| {
-                    threads.during(|| finished(batch, &finish, as_torch))
-                })),
+            let loader = loader::Loader::new(split.clone(), options)?;
+            Ok(match finisher {
+                Some(finisher) => loader.finish_with(Arc::new(finisher)),
                 None => loader,
             })
         });
         let loader = loader?;
-        let progress = LoaderProgress { at: loader.state(), last: None, blank: Vec::new() };
+        let progress = LoaderProgress::new(loader.state());
         Ok(Self {
             counts: loader.counts().clone(),
             labels: loader.options().text.labels_in(true),
@@ -224,22 +281,36 @@ impl Loader {
             finishing,
             is_stop_requested: AtomicBool::new(false),
             as_torch,
+            is_remote: split.is_remote(),
         })
     }
 
-    /// Returns the next batch, or `None` at the end of the epoch.
-    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// Starts an iteration and returns its number, which [`Loader::next`] takes.
+    fn start_iteration(&self, py: Python<'_>) -> u64 {
+        let mut progress = self.progress(py);
+        progress.iteration += 1;
+        progress.iteration
+    }
+
+    /// Returns the next batch, or `None` at the end of the epoch. After an exception of a signal handler, the next call
+    /// returns the batch that this call would have returned.
+    fn next<'py>(&self, py: Python<'py>, iteration: u64) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.check_is_not_finishing()?;
         loop {
-            match py.detach(|| self.next_within()).map_err(raise)? {
-                Next::Batch(mut batch) => {
-                    if let Some(Ok(made)) = batch.take_attached().map(|made| made.downcast::<Py<PyAny>>()) {
-                        return Ok(Some(made.into_bound(py)));
-                    }
-                    return dict(py, batch.take_columns(), self.as_torch).map(|dict| Some(dict.into_any()));
+            py.check_signals()?;
+            {
+                let mut progress = self.progress(py);
+                if progress.iteration != iteration {
+                    drop(progress);
+                    return Err(raise(moved_meanwhile()));
                 }
-                Next::Done => return Ok(None),
-                Next::NotYet => py.check_signals()?,
+                if let Some(object) = progress.take_ready() {
+                    return object.map(|object| Some(object.into_bound(py)));
+                }
+            }
+            match py.detach(|| self.wait_for_next()).map_err(raise)? {
+                Waited::Awake => {}
+                Waited::Done => return Ok(None),
             }
         }
     }
@@ -247,19 +318,19 @@ impl Loader {
     /// Returns the number of batches per epoch.
     fn len(&self, py: Python<'_>) -> PyResult<u64> {
         let epoch = self.epoch(py);
-        py.detach(|| self.counts.batches(epoch)).map_err(raise)
+        detached(py, self.is_remote, || self.counts.batches(epoch))
     }
 
     /// Returns the number of batches left in the epoch.
     fn remaining(&self, py: Python<'_>) -> PyResult<u64> {
         let at = self.progress(py).at.clone();
-        py.detach(|| self.counts.remaining(&at)).map_err(raise)
+        detached(py, self.is_remote, || self.counts.remaining(&at))
     }
 
     /// Returns the number of global steps per epoch.
     fn steps(&self, py: Python<'_>) -> PyResult<u64> {
         let epoch = self.epoch(py);
-        py.detach(|| self.counts.steps(epoch)).map_err(raise)
+        detached(py, self.is_remote, || self.counts.steps(epoch))
     }
 
     /// Micro-batches per global step, over all ranks.
@@ -316,7 +387,7 @@ impl Loader {
         let step =
             self.progress(py).last.as_ref().map(|(info, start)| (info.epoch, info.step, start.clone()));
         let Some((epoch, step, start)) = step else { return Ok(None) };
-        py.detach(|| self.totals_of(epoch, step, &start)).map_err(raise)
+        detached(py, self.is_remote, || self.totals_of(epoch, step, &start))
     }
 }
 
@@ -328,27 +399,67 @@ impl Drop for Loader {
     }
 }
 
-/// Returns the batch with the result of `finish` attached.
-fn finished(mut batch: loader::Batch, finish: &Py<PyAny>, as_torch: bool) -> Result<loader::Batch> {
-    let (info, columns) = (BatchInfo::of(&batch), batch.take_columns());
-    let made = Python::try_attach(|py| -> PyResult<Py<PyAny>> {
-        let made = finish.call1(py, (dict(py, columns, as_torch)?, info.into_tuple()))?;
-        Ok(made)
-    });
-    let made = match made {
-        Some(Ok(made)) => made,
-        Some(Err(error)) => {
+/// A function of the user that replaces batches, on the thread that made them.
+struct PythonFinisher {
+    function: Py<PyAny>,
+    as_torch: bool,
+    finishing: Arc<FinishingThreads>,
+}
+
+impl BatchFinisher for PythonFinisher {
+    fn finish(&self, batch: loader::Batch) -> Result<loader::Batch> {
+        self.finishing.during(|| self.with_result(batch))
+    }
+
+    /// Gives the thread one Python thread state for its whole life. If each batch had its own, `threading.local` would
+    /// not outlast a batch, and a fork could happen while a thread holds the interpreter's lock on the list of states.
+    fn run_thread(&self, work: &mut (dyn FnMut() + Send)) {
+        let done = Python::try_attach(|py| py.detach(&mut *work));
+        if done.is_none() {
+            // The interpreter is shutting down; every batch will be an error.
+            work();
+        }
+    }
+}
+
+impl PythonFinisher {
+    /// Returns the batch with the result of the function attached.
+    fn with_result(&self, mut batch: loader::Batch) -> Result<loader::Batch> {
+        let (info, columns) = (BatchInfo::of(&batch), batch.take_columns());
+        let made = Python::try_attach(|py| {
+            self.function.call1(py, (dict(py, columns, self.as_torch)?, info.into_tuple()))
+        });
+        let made = made.ok_or_else(shut_down)?.map_err(|raised| {
             let id = batch.id();
             let what = format!(
                 "raised by a transform of the Loader, in epoch {}, step {}, micro-batch {}",
                 id.epoch, id.step, id.micro_batch
             );
-            return Err(Error::usage(what).caused_by(error));
-        }
-        None => return Err(Error::new(ErrorKind::Internal, "the Python interpreter has shut down")),
-    };
-    batch.attach(Box::new(made));
-    Ok(batch)
+            Error::usage(what).caused_by(raised)
+        })?;
+        batch.attach(Box::new(made));
+        Ok(batch)
+    }
+}
+
+fn shut_down() -> Error {
+    Error::new(ErrorKind::Internal, "the Python interpreter has shut down")
+}
+
+fn moved_meanwhile() -> Error {
+    Error::usage(
+        "this iterator is no longer valid: while it waited, another thread started an iter(), loaded a state or set the \
+         epoch",
+    )
+    .help("use one iterator at a time, or create a second loader")
+}
+
+/// Returns a batch in Python: the result of a function of the user, or a dictionary of arrays or tensors.
+fn object(py: Python<'_>, batch: &mut loader::Batch, as_torch: bool) -> PyResult<Py<PyAny>> {
+    if let Some(Ok(made)) = batch.take_attached().map(|made| made.downcast::<Py<PyAny>>()) {
+        return Ok(*made);
+    }
+    dict(py, batch.take_columns(), as_torch).map(|dict| dict.into_any().unbind())
 }
 
 /// Returns the columns as a dictionary of arrays or tensors.

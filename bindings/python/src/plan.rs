@@ -55,7 +55,11 @@ pub(crate) enum LengthArgument<'py> {
 /// Batch plan: the records of each batch, as a function of lengths, options, seed, epoch and step.
 #[pyclass(frozen, module = "dsconvert._native")]
 #[derive(Debug)]
-pub(crate) struct Plan(BatchPlan<LengthSource>);
+pub(crate) struct Plan {
+    plan: BatchPlan<LengthSource>,
+    /// Whether the lengths are in object storage, so that a batch may wait for requests.
+    is_remote: bool,
+}
 
 #[pymethods]
 impl Plan {
@@ -78,31 +82,32 @@ impl Plan {
                 batches = batches.for_records_of(split);
             }
             let micro_batches = micro_batches.unwrap_or(1);
-            BatchPlan::new(&dataset, source, batches, seed, micro_batches).map(Self)
+            BatchPlan::new(&dataset, source, batches, seed, micro_batches)
+                .map(|plan| Self { plan, is_remote })
         })
     }
 
     /// Global steps per epoch.
     #[getter]
     fn steps(&self) -> u64 {
-        self.0.steps()
+        self.plan.steps()
     }
 
     /// Returns the ordinals of the records of micro-batch `index` of a step.
     fn batch(&self, py: Python<'_>, epoch: u64, step: u64, index: u64) -> PyResult<Vec<u64>> {
-        let batch = py.detach(|| self.0.micro_batch(Position { epoch, step }, index));
-        batch.map(|batch| batch.records).map_err(raise)
+        let at = Position { epoch, step };
+        detached(py, self.is_remote, || self.plan.micro_batch(at, index).map(|batch| batch.records))
     }
 
     /// Returns the records, tokens and padded tokens of a step, over all ranks.
     fn totals(&self, py: Python<'_>, epoch: u64, step: u64) -> PyResult<(u64, u64, u64)> {
-        let totals = py.detach(|| self.0.totals(Position { epoch, step })).map_err(raise)?;
+        let totals = detached(py, self.is_remote, || self.plan.totals(Position { epoch, step }))?;
         Ok((totals.records, totals.tokens, totals.padded_tokens))
     }
 
     /// Returns the numbers of records that `epoch` delivers, repeats, drops, …, with their names.
     fn counts(&self, epoch: u64) -> Vec<(&'static str, u64)> {
-        let counts = self.0.counts(epoch);
+        let counts = self.plan.counts(epoch);
         vec![
             ("records", counts.records),
             ("delivered", counts.delivered),
@@ -115,7 +120,7 @@ impl Plan {
 
     /// Returns the state of a loader, as JSON, after `micro_batches_done` micro-batches of a step.
     fn state(&self, epoch: u64, step: u64, micro_batches_done: u64) -> PyResult<String> {
-        let plan = SavedPlan::Records(self.0.state(Position { epoch, step }).map_err(raise)?);
+        let plan = SavedPlan::Records(self.plan.state(Position { epoch, step }).map_err(raise)?);
         let state = LoaderState { plan, micro_batches_done };
         serde_json::to_string(&state).map_err(|e| raise(Error::not_serialized("the state", e)))
     }
@@ -126,7 +131,7 @@ impl Plan {
         let state: LoaderState =
             serde_json::from_str(state).map_err(|e| raise(not_a_state().caused_by(e)))?;
         let SavedPlan::Records(plan) = &state.plan else { return Err(raise(not_a_state())) };
-        let at = self.0.resume(plan).map_err(raise)?;
+        let at = self.plan.resume(plan).map_err(raise)?;
         Ok((at.epoch, at.step, state.micro_batches_done))
     }
 }

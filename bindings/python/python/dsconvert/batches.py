@@ -20,7 +20,7 @@ class Batches(Iterator[Batch]):
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
-        self._iteration = 0
+        self._iteration = self._native_iteration = 0
         self._process = os.getpid()
         self._native: _native.Loader | None = None
         self._pin = loader._pin
@@ -34,9 +34,10 @@ class Batches(Iterator[Batch]):
             self._check_process()
             self._native = self._loader._handle()
             self._iteration = self._loader._start_iteration()
+            self._native_iteration = self._native.start_iteration()
         self._loader._check_iteration(self._iteration)
         self._check_process()
-        batch: Batch | None = self._native.next()
+        batch: Batch | None = self._native.next(self._native_iteration)
         if batch is None:
             self._is_exhausted = True
             raise StopIteration

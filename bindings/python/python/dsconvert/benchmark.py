@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import statistics
@@ -170,7 +171,8 @@ def _subject(
     if isinstance(source, Loader):
         return _Subject(
             f"dsconvert.Loader over {source.split!r}",
-            _iterated(source, "the loader"),
+            # A copy, so that the loader stays where it is.
+            _iterated(copy.copy(source), "the loader"),
             yields_batches=True,
             loads_ahead=True,
             loads=lambda: _loads_of_next(without_threads(source)),

@@ -160,13 +160,8 @@ class BatchSampler(Epochs):
         return self.steps * len(self._share)
 
     def __iter__(self) -> Iterator[list[int]]:
-        iteration, total, per_step = self._start_iteration(), len(self), len(self._share)
-        while self._done < total:
-            step, index = divmod(self._done, per_step)
-            batch = self._handle().batch(self._epoch, step, self._share[index])
-            self._done += 1
-            yield batch
-            self._check_iteration(iteration)
+        """Iterates over an epoch of batches. A batch that fails raises an error; the next call continues after it."""
+        return SampledBatches(self)
 
     @property
     def epoch(self) -> int:
@@ -206,6 +201,11 @@ class BatchSampler(Epochs):
         if micro_batches != self._micro_batches:
             plan, share = self._open(micro_batches)
         epoch, step, done = plan.resume(saved)
+        if done and done >= micro_batches:
+            raise UsageError(
+                f"the state has {done} of {micro_batches} micro-batches done in an unfinished step",
+                remedy="the state is damaged; restore another one",
+            )
         if done % self._layout.ranks:
             raise UsageError(
                 f"{done} micro-batches of the unfinished step are done, "
@@ -215,6 +215,55 @@ class BatchSampler(Epochs):
         self._plan, self._share, self._micro_batches = plan, share, micro_batches
         self._epoch, self._done = epoch, step * len(share) + done // self._layout.ranks
         self._loaded()
+
+
+class SampledBatches(Iterator[list[int]]):
+    """An iterator over the batches of one epoch of a `BatchSampler`.
+
+    It has a state of its own for `StatefulDataLoader` of torchdata, which requests batches from the iterator of a state
+    before it notices that the epoch of the state is over. Such an iterator has no batches, so the requests do not start
+    the next epoch.
+    """
+
+    def __init__(self, sampler: BatchSampler) -> None:
+        self._sampler = sampler
+        self._iteration = 0
+        self._has_failed = False
+        self._is_over = False
+
+    def __next__(self) -> list[int]:
+        if self._is_over:
+            raise StopIteration
+        sampler = self._sampler
+        # Started with the first batch, so that a state loaded after the iterator was created still takes effect.
+        if self._iteration == 0:
+            self._iteration = sampler._start_iteration()
+        sampler._check_iteration(self._iteration)
+        if self._has_failed:
+            sampler._done += 1
+            self._has_failed = False
+        if sampler._done >= len(sampler):
+            self._is_over = True
+            raise StopIteration
+        step, index = divmod(sampler._done, len(sampler._share))
+        self._has_failed = True
+        batch: list[int] = sampler._handle().batch(sampler._epoch, step, sampler._share[index])
+        self._has_failed = False
+        sampler._done += 1
+        return batch
+
+    def state_dict(self) -> State:
+        """Returns the state of the sampler."""
+        return self._sampler.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes to the position of a saved state, which is the end of this iterator if the epoch is over."""
+        self._sampler.load_state_dict(state)
+        self._is_over = self._sampler._remaining() == 0
+
+
+def _is_length(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MAX_INTEGER
 
 
 def _lengths(source: Any) -> list[int]:
@@ -227,6 +276,8 @@ def _lengths(source: Any) -> list[int]:
     if array.ndim == 0:
         what = f"source is {type(source).__name__}, not a path, a dataset, a split or a list of lengths"
         raise UsageError(what, remedy=remedy)
+    if array.dtype == np.float64 and isinstance(source, list) and all(map(_is_length, source)):
+        return source  # numpy makes floats of integers of which some need 64 bits
     if array.ndim > 1:
         raise UsageError(f"source has {array.ndim} dimensions: lengths have one", remedy=remedy)
     if array.size and not np.issubdtype(array.dtype, np.integer):

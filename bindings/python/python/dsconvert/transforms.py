@@ -130,15 +130,31 @@ def _column(values: list[Any], as_torch: bool) -> Any:
     if isinstance(first, np.ndarray):
         if not all(isinstance(v, np.ndarray) and v.shape == first.shape and v.dtype == first.dtype for v in values):
             return values
-        return _array(np.stack(values), as_torch)
+        return _array(np.stack(values), values, as_torch)
     if all(type(v) is type(first) for v in values) and isinstance(first, (bool, int, float, np.generic)):
-        return _array(np.asarray(values), as_torch)
+        dtype = _integer_type(values) if type(first) is int else None
+        # `numpy.asarray` would make floats of large integers of both kinds.
+        return values if dtype is object else _array(np.asarray(values, dtype), values, as_torch)
     return values
 
 
-def _array(array: np.ndarray[Any, Any], as_torch: bool) -> Any:
+def _integer_type(values: list[int]) -> type:
+    """Returns the type of an array of `values`, which is `object` if no type of integers has all of them."""
+    low, high = min(values), max(values)
+    for dtype in (np.int64, np.uint64):
+        limits = np.iinfo(dtype)
+        if limits.min <= low and high <= limits.max:
+            return dtype
+    return object
+
+
+def _array(array: np.ndarray[Any, Any], values: list[Any], as_torch: bool) -> Any:
+    """Returns the array or, if `as_torch`, a tensor of it, or `values` if torch has no such type."""
     if not as_torch:
         return array
     import torch
 
-    return torch.from_numpy(array)
+    try:
+        return torch.from_numpy(array)
+    except TypeError:  # text, dates
+        return values

@@ -240,6 +240,12 @@ impl<L: Lengths> PackPlan<L> {
         }
     }
 
+    /// Returns a number of steps that no epoch exceeds, without packing it: all rows but the last are at least half full.
+    pub(crate) fn max_steps(&self) -> u64 {
+        let rows = self.tokens.div_ceil(self.options.seq_len).saturating_mul(2).saturating_add(1);
+        rows.div_ceil(self.rows_per_step())
+    }
+
     /// Returns the state before the first step of `epoch`.
     pub fn start(&self, epoch: u64) -> PackState {
         PackState { plan: PlanState { epoch, ..self.start.clone() }, cursor: PackCursor::default() }

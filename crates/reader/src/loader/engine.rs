@@ -32,6 +32,13 @@ use crate::batch::Layout;
 /// A batch and the state after it is returned, or `None` after the end of the epoch.
 pub(super) type MadeBatch = Option<(Batch, LoaderState)>;
 
+/// A batch that could not be made.
+pub(super) struct FailedBatch {
+    pub(super) error: Error,
+    /// The state after the batch, if its rows were known.
+    pub(super) after: Option<LoaderState>,
+}
+
 /// Settings of an engine.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EngineSettings {
@@ -55,7 +62,7 @@ pub(super) struct BatchEngine {
 
 struct EngineState {
     assembler: Arc<Assembler>,
-    finisher: Option<Arc<BatchFinisher>>,
+    finisher: Option<Arc<dyn BatchFinisher>>,
     plan: Arc<LoaderPlan>,
     layout: Layout,
     in_flight: u64,
@@ -82,14 +89,14 @@ struct Tickets {
     taken: u64,
     /// The first ticket without a batch, once it is known.
     end: Option<u64>,
-    made: BTreeMap<u64, Result<MadeBatch>>,
+    made: BTreeMap<u64, Result<MadeBatch, FailedBatch>>,
 }
 
 impl BatchEngine {
     /// Starts threads that make the batches from the position `at` on.
     pub(super) fn start(
         assembler: Arc<Assembler>,
-        finisher: Option<Arc<BatchFinisher>>,
+        finisher: Option<Arc<dyn BatchFinisher>>,
         plan: Arc<LoaderPlan>,
         at: LoaderState,
         settings: EngineSettings,
@@ -116,7 +123,7 @@ impl BatchEngine {
             Self { shared, threads: Vec::new(), scratch: Box::default(), helps, process: std::process::id() };
         engine.threads = threads::start_up_to(threads.min(in_flight), |n| {
             let shared = Arc::clone(&engine.shared);
-            threads::named(&format!("dsconvert-{n}")).spawn(move || shared.work_to_end())
+            threads::named(&format!("dsconvert-{n}")).spawn(move || shared.run_thread())
         })
         .map_err(|e| {
             e.help("raise the thread limit of the process, or set `num_threads` to 0 (in Rust, `threads`)")
@@ -136,7 +143,7 @@ impl BatchEngine {
     }
 
     /// Returns the next batch of the epoch, in order, or `None` if it is not ready by `deadline`.
-    pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<MadeBatch>> {
+    pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<MadeBatch, FailedBatch>> {
         let Self { shared, scratch, .. } = self;
         let mut queue = shared.lock();
         loop {
@@ -151,7 +158,7 @@ impl BatchEngine {
                 return Some(made);
             }
             if let Some(bug) = shared.broken.get() {
-                return Some(Err(Error::internal(bug)));
+                return Some(Err(FailedBatch { error: Error::internal(bug), after: None }));
             }
             if self.helps && !tickets.is_drawn() && queue.in_flight() < shared.in_flight {
                 let (schedule, ticket) = queue.current.draw();
@@ -223,6 +230,14 @@ impl EngineState {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does the work of one thread.
+    fn run_thread(self: &Arc<Self>) {
+        match &self.finisher {
+            Some(finisher) => finisher.run_thread(&mut || self.work_to_end()),
+            None => self.work_to_end(),
+        }
+    }
+
     /// Works until it is stopped. A panic outside a batch breaks the loader.
     fn work_to_end(self: &Arc<Self>) {
         let state = Arc::clone(self);
@@ -258,8 +273,8 @@ impl EngineState {
         queue: &mut Queue,
         schedule: &Arc<Schedule>,
         ticket: u64,
-        made: Result<MadeBatch>,
-    ) -> Option<Result<MadeBatch>> {
+        made: Result<MadeBatch, FailedBatch>,
+    ) -> Option<Result<MadeBatch, FailedBatch>> {
         if queue.note(schedule, ticket, &made) {
             // Tickets after the end take no room.
             self.room.notify_all();
@@ -290,9 +305,16 @@ impl EngineState {
     }
 
     /// Makes the batch of `ticket`. A panic, which would be a defect of a decoder, becomes an error.
-    fn make(&self, schedule: &Schedule, ticket: u64, scratch: &mut AssemblyScratch) -> Result<MadeBatch> {
+    fn make(
+        &self,
+        schedule: &Schedule,
+        ticket: u64,
+        scratch: &mut AssemblyScratch,
+    ) -> Result<MadeBatch, FailedBatch> {
+        let mut after = None;
         let made = caught(|| {
             let Some(task) = schedule.task(ticket)? else { return Ok(None) };
+            after = Some(task.after.clone());
             let batch = match &task.rows {
                 BatchRows::Records(batch) => self.assembler.records(task.id, batch, scratch, &self.stop)?,
                 BatchRows::Packed { rows, filler_rows } => {
@@ -300,15 +322,16 @@ impl EngineState {
                 }
             };
             let batch = match &self.finisher {
-                Some(finish) if !self.stop.load(Ordering::Relaxed) => finish(batch)?,
+                Some(finisher) if !self.stop.load(Ordering::Relaxed) => finisher.finish(batch)?,
                 _ => batch,
             };
             Ok(Some((batch, task.after)))
         });
-        made.unwrap_or_else(|panic| {
+        let made = made.unwrap_or_else(|panic| {
             *scratch = AssemblyScratch::default();
             Err(panic.into_error(&format!("making batch {ticket} of a loader")))
-        })
+        });
+        made.map_err(|error| FailedBatch { error, after })
     }
 }
 
@@ -341,7 +364,7 @@ impl Queue {
     }
 
     /// Records the end of the epoch if `made` shows that it ends before `ticket`. Returns whether it does.
-    fn note(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: &Result<MadeBatch>) -> bool {
+    fn note(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: &Result<MadeBatch, FailedBatch>) -> bool {
         let is_end = matches!(made, Ok(None));
         if let (true, Some(tickets)) = (is_end, self.tickets(schedule)) {
             tickets.end = Some(tickets.end.map_or(ticket, |end| end.min(ticket)));
@@ -354,8 +377,8 @@ impl Queue {
         &mut self,
         schedule: &Arc<Schedule>,
         ticket: u64,
-        made: Result<MadeBatch>,
-    ) -> Option<Result<MadeBatch>> {
+        made: Result<MadeBatch, FailedBatch>,
+    ) -> Option<Result<MadeBatch, FailedBatch>> {
         match self.tickets(schedule) {
             Some(tickets) => tickets.made.insert(ticket, made),
             None => Some(made),

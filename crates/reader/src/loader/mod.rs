@@ -66,15 +66,33 @@ pub use state::{LoaderState, SavedPlan};
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
 use self::assemble::Assembler;
-use self::engine::{BatchEngine, EngineSettings, MadeBatch};
+use self::engine::{BatchEngine, EngineSettings, FailedBatch, MadeBatch};
 use self::schedule::LoaderPlan;
 use super::Split;
 #[cfg(doc)]
 use super::batch::{BatchOptions, PackOptions};
 use super::batch::{BatchPlan, PackPlan};
 
-/// The last stage of making a batch: see [`Loader::finish_with`].
-pub type BatchFinisher = dyn Fn(Batch) -> Result<Batch> + Send + Sync;
+/// The last stage of making a batch: see [`Loader::finish_with`]. A function from batch to batch is one.
+pub trait BatchFinisher: Send + Sync {
+    /// Returns the batch that replaces `batch`.
+    ///
+    /// # Errors
+    ///
+    /// The error replaces the batch as if the batch could not be made.
+    fn finish(&self, batch: Batch) -> Result<Batch>;
+
+    /// Does `work`, all the work of one thread of the loader. Override it to prepare the thread, and to tidy up after it.
+    fn run_thread(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
+    }
+}
+
+impl<F: Fn(Batch) -> Result<Batch> + Send + Sync> BatchFinisher for F {
+    fn finish(&self, batch: Batch) -> Result<Batch> {
+        self(batch)
+    }
+}
 
 /// The result of [`Loader::next_within`].
 #[derive(Debug)]
@@ -101,9 +119,11 @@ pub struct Loader {
     options: LoaderOptions,
     counts: LoaderCounts,
     assembler: Arc<Assembler>,
-    finisher: Option<Arc<BatchFinisher>>,
+    finisher: Option<Arc<dyn BatchFinisher>>,
     /// State after the last batch that was returned.
     at: LoaderState,
+    /// State after the batch that failed since then.
+    after_failed: Option<LoaderState>,
     /// Number of rows returned without their image.
     blank_rows: u64,
     /// Whether `at` was just restored, so that [`Loader::set_epoch`] to its epoch changes nothing.
@@ -136,6 +156,7 @@ impl Loader {
             assembler,
             finisher: None,
             at,
+            after_failed: None,
             blank_rows: 0,
             restored: false,
             engine: None,
@@ -146,7 +167,7 @@ impl Loader {
     /// replaces the batch. Its error replaces the batch as if the batch could not be made. Order and states stay the
     /// same.
     #[must_use]
-    pub fn finish_with(mut self, finisher: Arc<BatchFinisher>) -> Self {
+    pub fn finish_with(mut self, finisher: Arc<dyn BatchFinisher>) -> Self {
         self.engine = None;
         self.finisher = Some(finisher);
         self
@@ -198,16 +219,22 @@ impl Loader {
                 none.insert(BatchEngine::start(assembler, finisher, plan, at, settings)?)
             }
         };
-        engine.take(deadline).transpose()
+        engine.take(deadline).transpose().map_err(|FailedBatch { error, after }| {
+            self.after_failed = after;
+            error
+        })
     }
 
     fn hand_out(&mut self, made: MadeBatch) -> Result<Option<Batch>> {
-        Ok(made.map(|(batch, after)| {
-            self.at = after;
-            self.restored = false;
-            self.blank_rows += batch.blank_rows().len() as u64;
-            batch
-        }))
+        let failed = self.after_failed.take();
+        let Some((batch, after)) = made else {
+            self.at = failed.unwrap_or_else(|| self.at.clone());
+            return Ok(None);
+        };
+        self.at = after;
+        self.restored = false;
+        self.blank_rows += batch.blank_rows().len() as u64;
+        Ok(Some(batch))
     }
 
     /// Replaces everything shared with the parent after a fork, because the parent's threads may have held locks that
@@ -337,6 +364,7 @@ impl Loader {
 
     fn go_to(&mut self, state: LoaderState) {
         self.engine = None;
+        self.after_failed = None;
         self.at = state;
         self.restored = false;
     }

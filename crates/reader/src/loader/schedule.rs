@@ -163,9 +163,14 @@ impl Schedule {
         while packed.step <= step {
             let Some(from) = packed.next.clone() else { return Ok(None) };
             let mut steps = 0;
-            // After an error, the next request continues where packing stopped.
             for item in plan.steps(&from)?.take(PACK_STEPS) {
-                let (rows, after) = item?;
+                let (rows, after) = match item {
+                    Ok(found) => found,
+                    // The error takes the place of the batch, and the next request continues where packing stopped. If
+                    // every request fails, the epoch ends nevertheless.
+                    Err(_) if step >= plan.max_steps() => return Ok(None),
+                    Err(error) => return Err(error),
+                };
                 let Some(before) = packed.next.replace(after.clone()) else { return Ok(None) };
                 let (entry, number) = (KnownStep { rows, before, after }, packed.step);
                 packed.ready.insert(number, (Arc::new(entry), 0));

@@ -53,9 +53,10 @@ def read(
     num_cpus: float | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> ray.data.Dataset:
-    """Returns the records of `split` [default: `train`, or the only one] as a `ray.data.Dataset`, in record order.
+    """Returns the records of `split` [default: `train`, or the only one] as a `ray.data.Dataset`.
 
-    There is one read task per shard, which returns Arrow blocks of about 32 MiB. Images are encoded bytes, token ids
+    There is one read task per shard, which returns Arrow blocks of about 32 MiB. Ray keeps the record order only with
+    `DataContext.get_current().execution_options.preserve_order = True`. Images are encoded bytes, token ids
     are lists. All nodes must see the dataset under the same path, or `path` is a URL such as `s3://bucket/dataset`, for
     which `storage_options` override the environment of each node. Every record is compared with its checksum unless
     `verify_checksums` is false. `fields` selects and orders the columns.

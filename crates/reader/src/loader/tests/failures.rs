@@ -1,6 +1,7 @@
 //! Tests of loaders with altered files, missing files, and panics.
 
 use dsconvert_dataset::error::ErrorKind;
+use dsconvert_dataset::packing::Packing;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -38,6 +39,19 @@ fn an_error_replaces_its_batch_and_names_the_record() {
             }
         }
         assert_eq!((good, errors), (9, 1));
+    }
+}
+
+#[test]
+fn the_end_of_an_epoch_counts_a_last_batch_that_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    for threads in [0, 2] {
+        let mut loader = Loader::new(split.clone(), LoaderOptions { threads, ..batches_of(5) }).unwrap();
+        Arc::get_mut(&mut loader.assembler).unwrap().panic_at_step = Some(9);
+        assert_eq!(loader.by_ref().filter(Result::is_ok).count(), 9);
+        assert_eq!(loader.state().step(), 10);
+        assert_eq!(loader.remaining().unwrap(), 0);
     }
 }
 
@@ -111,6 +125,31 @@ fn packing_continues_after_an_error() {
         assert_eq!(found.len() + errors, expected.len(), "{threads}");
         assert!(found.iter().all(|batch| expected.contains(batch)), "{threads}");
         assert_eq!(found.last(), expected.last(), "{threads}");
+    }
+}
+
+/// The record index is needed to pack every step.
+#[test]
+fn a_loop_over_packed_rows_that_skips_errors_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    testing::write(dir.path(), Format::Arrow, Kind::Text, &[&[400]]).unwrap();
+    for (packing, threads) in [(Packing::BestFit, 0), (Packing::BestFit, 3), (Packing::Concat, 2)] {
+        let split = Dataset::open(dir.path()).unwrap().split("train").unwrap();
+        let batching = PackOptions { packing, ..PackOptions::new(10, 1) };
+        let whole = all(&mut Loader::new(split, options(batching.clone(), 0)).unwrap()).len();
+        let access = dsconvert_dataset::storage::Access::Read;
+        let open =
+            || crate::OpenOptions::new().access(access).open(dir.path()).unwrap().split("train").unwrap();
+        let mut loader = Loader::new(open(), options(batching, threads)).unwrap();
+        let index = files(&dir.path().join("index"));
+        let contents: Vec<Vec<u8>> = index.iter().map(|file| std::fs::read(file).unwrap()).collect();
+        index.iter().for_each(|file| std::fs::write(file, b"").unwrap());
+        let errors = std::iter::from_fn(|| loader.next_batch().transpose())
+            .take(10 * whole)
+            .filter(Result::is_err)
+            .count();
+        assert!((1..=2 * whole + 1).contains(&errors), "{packing:?}: {errors} errors, {whole} batches");
+        index.iter().zip(&contents).for_each(|(file, bytes)| std::fs::write(file, bytes).unwrap());
     }
 }
 
