@@ -53,11 +53,11 @@ pub(super) struct Args {
     shape: ShapeArgs,
 
     /// Batch size in records for the padding statistics at the end
-    #[arg(long, value_name = "RECORDS", default_value_t = DEFAULT_REPORT_BATCH, help_heading = "Run")]
+    #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u64).range(1..), default_value_t = DEFAULT_REPORT_BATCH, help_heading = "Run")]
     report_batch: u64,
 
     /// Batch size in tokens, including padding, for the padding statistics at the end
-    #[arg(long, value_name = "TOKENS", conflicts_with = "report_batch", help_heading = "Run")]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "report_batch", help_heading = "Run")]
     report_tokens: Option<u64>,
 }
 

@@ -208,8 +208,8 @@ pub(super) fn number_repeats(files: &mut [SourceFile]) {
 }
 
 /// Help for two files whose names differ, but not their keys.
-pub(crate) const ENCODED_NAMES: &str =
-    "names that are not UTF-8 are percent-encoded in keys; rename one of the files";
+pub(crate) const ENCODED_NAMES: &str = "rename one of the files: in keys, names that are not UTF-8 are percent-encoded, and rows of one file are numbered, \
+     as in a.jpg#2";
 
 /// Returns an error if a file is named twice, or two files have one key. `place` returns the position of an entry in the
 /// list, such as `line 3`.
