@@ -13,7 +13,7 @@ use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
 use crate::numbers::{count, plural};
-use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions};
+use crate::options::{DEFAULT_MEMORY_BYTES, Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions};
 use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
 use crate::printable::{printable_path, shell_word};
 use crate::report::RunReport;
@@ -191,13 +191,20 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
 /// Commits a plan whose units are all converted.
 pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     let watch = signals::watch()?;
-    let (threads, max_rejects) = (threads(args.threads)?, parse("max_rejects", &args.max_rejects)?);
+    let options = RunOptions {
+        out: args.out.clone(),
+        scratch: args.scratch.clone(),
+        threads: threads(args.threads)?,
+        // A merge does not convert.
+        memory_bytes: DEFAULT_MEMORY_BYTES,
+        existing: Existing::Resume(resume_check(args.verify)),
+        max_rejects: parse("max_rejects", &args.max_rejects)?,
+    };
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
     let (report, took) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
-        let resume = resume_check(args.verify);
-        let report = merge(&args.out, args.scratch.as_deref(), max_rejects, threads, resume, progress, stop)?;
-        let took = RunReport::of_merge(&report, &args.out, threads, progress, started.elapsed());
+        let report = merge(&options, progress, stop)?;
+        let took = RunReport::of_merge(&report, &args.out, options.threads, progress, started.elapsed());
         Ok((report, took))
     })?;
     args.report.write(&took, "the dataset is committed");

@@ -13,6 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use super::derived_files::{DerivedFiles, file_entry};
+use super::job_file::JobHeader;
 use super::keys::KeyCheck;
 use super::memory::SORT_BYTES;
 use super::outcome::ContentHash;
@@ -24,13 +25,14 @@ use super::unit_dirs::{UnitDirs, difference};
 use super::unit_result::{UnitResult, UnitShard, shard_path};
 use super::workers::{FILE_THREADS, for_all, in_order};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::Format;
 use crate::manifest::{Counts, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
 use crate::numbers::{count, plural};
 use crate::options::MaxRejects;
-use crate::printable::printable;
-use crate::schema::{Kind, Schema};
+use crate::printable::{printable, printable_path};
+use crate::schema::Kind;
+use crate::source::file_list::SourceFiles;
 use crate::source::skipped::SkippedTypes;
+use crate::source::warning::listed;
 use crate::storage::{create_dir, lstat, rename, resolve, sync_dir, write_file};
 
 /// Number of rejects shown in an error message.
@@ -39,26 +41,12 @@ const SHOWN_REJECTS: usize = 3;
 /// Input of the commit besides the units.
 pub(super) struct Commit<'a> {
     pub dir: &'a OutputDir,
-    pub plan_id: &'a str,
-    pub units: u32,
-    pub format: Format,
-    pub schema: &'a Schema,
-    pub splits: &'a [String],
-    pub options: &'a serde_json::Value,
-    pub tokenizer: Option<serde_json::Value>,
+    pub header: &'a JobHeader,
+    /// The source files, in plan order.
+    pub files: SourceFiles<'a>,
     /// Bytes of `tokenizer.json`.
     pub tokenizer_json: Option<&'a [u8]>,
-    /// Labels, number of files, and bytes of the sources, as planned.
-    pub sources: Sources,
-    /// Files that the plan left out.
-    pub skipped: &'a SkippedTypes,
-    /// Digest of the listing, and its division into units.
-    pub plan: PlanInfo,
-    /// Paths of the sources, for error messages.
-    pub paths: String,
     pub max_rejects: MaxRejects,
-    /// Computes the fingerprint from the content hash.
-    pub fingerprint: &'a dyn Fn(&str) -> String,
     pub stop: &'a Stop,
 }
 
@@ -88,19 +76,20 @@ impl Commit<'_> {
     ///
     /// [`ErrorKind::NotCommitted`] if there are no records or too many items were rejected; [`ErrorKind::Usage`] if two
     /// records have the same key.
-    pub(super) fn run(mut self) -> Result<Committed, CommitFailure> {
+    pub(super) fn run(self) -> Result<Committed, CommitFailure> {
+        let header = self.header;
         let dirs = UnitDirs::new(&self.dir.work());
         if let Some(remote) = self.dir.remote() {
-            remote.fetch_units(&dirs, self.units, self.plan_id, self.stop)?;
+            remote.fetch_units(&dirs, header.units, &header.plan, self.stop)?;
         }
         let mut units = Vec::new();
         let mut counts = Counts::default();
-        let mut totals = Totals::planned(self.skipped);
+        let mut totals = Totals::planned(&header.skipped);
         let mut content = ContentHash::default();
         let mut reject_codes = BTreeMap::new();
         let mut notes = BTreeMap::new();
-        let ordinals: Vec<u32> = (0..self.units).collect();
-        let read = |unit: &u32| dirs.result(*unit, self.plan_id);
+        let ordinals: Vec<u32> = (0..header.units).collect();
+        let read = |unit: &u32| dirs.result(*unit, &header.plan);
         in_order(&ordinals, "reading finished units", &Stop::default(), read, |_, mut unit| {
             counts.add(&unit.counts());
             totals.add(&unit);
@@ -112,17 +101,21 @@ impl Commit<'_> {
             Ok(())
         })?;
         self.check_outcomes(&counts, &totals, &units, &dirs)?;
-        self.sources.skipped = totals.skipped.count();
-        self.sources.content = format!("xxh3-128:{:032x}", content.digest());
+        let sources = Sources {
+            skipped: totals.skipped.count(),
+            content: format!("xxh3-128:{:032x}", content.digest()),
+            ..header.sources(self.files)
+        };
+        let plan = header.plan_of(self.files);
 
         // Before anything is moved: if keys repeat, nothing of this run is worth keeping.
         KeyCheck {
             dir: self.dir,
             dirs: &dirs,
             units: &units,
-            splits: self.splits,
-            format: self.format,
-            schema: self.schema,
+            splits: &header.splits,
+            format: header.output.format,
+            schema: &header.schema,
         }
         .run(SORT_BYTES)
         .map_err(|error| CommitFailure { worth_resuming: error.kind() != ErrorKind::Usage, error })?;
@@ -130,8 +123,8 @@ impl Commit<'_> {
         let derived = DerivedFiles {
             work: &self.dir.work(),
             staged: &staged,
-            kind: self.schema.kind,
-            splits: self.splits,
+            kind: header.schema.kind,
+            splits: &header.splits,
             dirs: &dirs,
             units: &units,
         }
@@ -144,13 +137,18 @@ impl Commit<'_> {
             manifest_version: MANIFEST_VERSION,
             digest: None,
             dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
-            fingerprint: (self.fingerprint)(&self.sources.content),
-            format: self.format,
-            schema: self.schema.clone(),
-            options: self.options.clone(),
-            tokenizer: self.tokenizer.take(),
-            sources: std::mem::take(&mut self.sources),
-            plan: Some(std::mem::take(&mut self.plan)),
+            fingerprint: plan.fingerprint(&sources.content),
+            format: header.output.format,
+            schema: header.schema.clone(),
+            options: header.options.clone(),
+            tokenizer: header.tokenizer.clone(),
+            sources,
+            plan: Some(PlanInfo {
+                listing: plan.listing(),
+                units: header.units,
+                unit_bytes: header.unit_bytes,
+                unit_pieces: header.unit_pieces,
+            }),
             counts,
             reject_codes,
             notes,
@@ -205,7 +203,7 @@ impl Commit<'_> {
             message.push_str(&line);
         }
         let help = match counts.found {
-            0 => totals.skipped.advice(self.schema.kind),
+            0 => totals.skipped.advice(self.header.schema.kind),
             _ if records == 0 => Some("check the sources and options against these messages".to_owned()),
             _ => {
                 let accepting = self.stop.continuation().accepting_rejects();
@@ -220,18 +218,19 @@ impl Commit<'_> {
     /// Returns a message such as `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`.
     fn nothing_found(&self, skipped: &SkippedTypes) -> String {
         let instead = match skipped.count() {
-            0 if self.sources.files > 0 => {
-                let items = match self.schema.kind {
+            0 if self.files.len() > 0 => {
+                let items = match self.header.schema.kind {
                     Kind::Images => "images",
                     Kind::Text => "documents",
                 };
-                format!("; there are no {items} in {}", plural(self.sources.files, "file"))
+                format!("; there are no {items} in {}", plural(self.files.len() as u64, "file"))
             }
             0 => "; there are no files".to_owned(),
             1 => format!("; 1 file was skipped: {skipped}"),
             count => format!("; {count} files were skipped: {skipped}"),
         };
-        format!("nothing was found to convert in {}{instead}", self.paths)
+        let paths = listed(self.header.sources.iter().map(|source| printable_path(&source.path)));
+        format!("nothing was found to convert in {paths}{instead}")
     }
 
     /// Returns the first few rejects, for error messages.
@@ -252,7 +251,7 @@ impl Commit<'_> {
     /// Moves all shards to their final location. Afterwards, every shard must be there with the size it was written
     /// with, moved either now or by an earlier, interrupted commit.
     fn place_shards(&self, dirs: &UnitDirs, units: &[UnitResult]) -> Result<()> {
-        for (ordinal, split) in self.splits.iter().enumerate() {
+        for (ordinal, split) in self.header.splits.iter().enumerate() {
             if units.iter().all(|unit| unit.splits[ordinal].shards.is_empty()) {
                 continue;
             }

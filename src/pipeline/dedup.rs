@@ -21,8 +21,10 @@ use crate::index::sort::ExternalSort;
 use crate::source::{PlannedFile, begins_as_any_image, same_content};
 use crate::storage::{NewFile, hash_file, lstat};
 
-/// Name of the file with the duplicates, in the working directory.
-pub(super) const FILE_NAME: &str = "duplicates";
+/// Name of the file with the pairs of equal files, in the working directory.
+pub(super) const DUPLICATE_PAIRS_NAME: &str = "duplicates";
+/// Name of the file with its SHA-256. It is written after the pairs, which are not used without it.
+pub(super) const DUPLICATE_PAIRS_HASH_NAME: &str = "duplicates.sha256";
 /// Size of a row: hash, size and ordinal of a file, big-endian, so that equal files are adjacent and in order when
 /// sorted.
 const ROW_BYTES: usize = 16 + 8 + 8;
@@ -84,7 +86,7 @@ pub(super) fn duplicates(
     workers: &Workers,
     stop: &Stop,
 ) -> Result<DuplicateMap> {
-    let path = work.join(FILE_NAME);
+    let path = work.join(DUPLICATE_PAIRS_NAME);
     if is_stored(&path)? {
         return read_stored(&path);
     }
@@ -242,10 +244,10 @@ mod tests {
             assert_eq!(duplicates(Vec::new(), work.path(), workers, &Stop::default()).unwrap(), expected);
             // unless the stored file was altered.
             for damaged in [&[][..], &[0; 48]] {
-                std::fs::write(work.path().join(FILE_NAME), damaged).unwrap();
+                std::fs::write(work.path().join(DUPLICATE_PAIRS_NAME), damaged).unwrap();
                 assert_eq!(duplicates(files(), work.path(), workers, &Stop::default()).unwrap(), expected);
             }
-            std::fs::remove_file(work.path().join("duplicates.sha256")).unwrap();
+            std::fs::remove_file(work.path().join(DUPLICATE_PAIRS_HASH_NAME)).unwrap();
             assert_eq!(duplicates(files(), work.path(), workers, &Stop::default()).unwrap(), expected);
         }
         let (workers, stop) = (&Workers::start(1).unwrap(), Stop::default());

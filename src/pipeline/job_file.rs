@@ -136,13 +136,14 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
 pub(super) fn check_stored(work: &Path) -> Result<()> {
     match (lstat(&work.join(JOB_NAME))?, lstat(&work.join(PLAN_NAME))?) {
         (Some(_), Some(_)) => Ok(()),
-        (None, _) | (_, None) => Err(no_plan(work)),
+        (None, _) | (_, None) => Err(no_plan(work, "in this directory")),
     }
 }
 
-fn no_plan(work: &Path) -> Error {
-    Error::usage("there is no plan in this directory")
-        .at_path(work)
+/// Returns the error for an output without a plan, at `place`. `which` says where.
+pub(super) fn no_plan(place: &Path, which: &str) -> Error {
+    Error::usage(format!("there is no plan {which}"))
+        .at_path(place)
         .help("create one with `dsconvert plan images|text … --out DIR`")
 }
 
@@ -155,7 +156,7 @@ fn no_plan(work: &Path) -> Error {
 pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
     let path = work.join(JOB_NAME);
     if lstat(&path)?.is_none() {
-        return Err(no_plan(work));
+        return Err(no_plan(work, "in this directory"));
     }
     check_digest(&path)?;
     let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;

@@ -13,31 +13,27 @@
 //! A prefix in object storage has the same states, but nothing in it is ever overwritten: see
 //! [`publish`](super::publish). The local directory is then a scratch directory, and is empty at the start.
 //!
-//! Files outside `.dsconvert` are removed only if a manifest lists them: that of the dataset (`manifest.json`, later
-//! `.dsconvert/retired.json`), or that of an interrupted commit (`.dsconvert/pending.json`).
+//! [`removal`](super::removal) says which files are removed.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::output_state::{OutputState, WORK_NAME};
 use super::plan::Plan;
 use super::publish::{Remote, ScratchDir};
 use super::unit_dirs::{UnitDirs, difference};
 use super::unit_result::{UnitResult, UnitShard, UnitSplit};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{Segment, ShardEntry, ShardTable};
+use crate::index::{Segment, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
 use crate::options::Existing;
 use crate::storage::{
-    Access, DirLock, create_dir, list_dir, lstat, remove_dir_all, remove_empty_dir, remove_file, rename,
-    resolve, stat, sync_dir, write_file,
+    Access, DirLock, create_dir, lstat, remove_dir_all, remove_empty_dir, resolve, stat, sync_dir,
 };
 
-/// Name of the working directory inside the output directory. It is removed after the commit.
-pub(super) const WORK_NAME: &str = ".dsconvert";
 /// Name of the lock file in the working directory.
 pub(super) const LOCK_NAME: &str = "lock";
 /// The manifest of a dataset that is being removed; empty if an unfinished run is being removed.
-const RETIRED_NAME: &str = "retired.json";
+pub(super) const RETIRED_NAME: &str = "retired.json";
 /// The manifest of a commit in progress. It lists all files that the commit may have moved to their final location.
 const PENDING_NAME: &str = "pending.json";
 /// Folder of the files that a commit will move to their final location.
@@ -64,20 +60,14 @@ enum DirGuard {
     },
 }
 
-/// State of a run when it opens the directory.
-pub(super) enum RunState {
-    /// The directory holds neither a plan nor a dataset.
-    Fresh,
-    /// An earlier run has stored its plan, but has not committed.
-    Planned,
-    /// The dataset is committed.
-    Committed(Box<Manifest>),
-}
-
 impl OutputDir {
     /// Opens the directory for this run. With [`Existing::Overwrite`], removes an existing dataset or unfinished run.
     /// An interrupted removal is finished in any case.
-    pub(super) fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<(Self, RunState)> {
+    pub(super) fn open(
+        out: &Path,
+        scratch: Option<&Path>,
+        existing: Existing,
+    ) -> Result<(Self, OutputState)> {
         if let Some(remote) = Remote::of(out)? {
             return Self::open_remote(remote, scratch, existing);
         }
@@ -88,8 +78,8 @@ impl OutputDir {
         create_dir(&work)?;
         let lock = DirLock::acquire(&work.join(LOCK_NAME))?;
         let dir = Self { out: out.to_owned(), created, remote: None, _guard: DirGuard::Lock { _lock: lock } };
-        match dir.start(existing == Existing::Overwrite) {
-            Ok(start) => Ok((dir, start)),
+        match dir.state(existing == Existing::Overwrite) {
+            Ok(state) => Ok((dir, state)),
             // The directory is left as it was, unless a removal has started: the retired manifest is needed to finish
             // that.
             Err(error) if !had_work && matches!(lstat(&dir.retired()), Ok(None)) => {
@@ -100,17 +90,22 @@ impl OutputDir {
     }
 
     /// Creates a scratch directory for the output `remote`.
-    fn open_remote(remote: Remote, scratch: Option<&Path>, existing: Existing) -> Result<(Self, RunState)> {
+    fn open_remote(
+        remote: Remote,
+        scratch: Option<&Path>,
+        existing: Existing,
+    ) -> Result<(Self, OutputState)> {
         remote.check_existing(existing)?;
-        let start = remote.start()?;
+        let state = remote.state()?;
         let scratch = ScratchDir::create(scratch)?;
         let out = scratch.path().to_owned();
         create_dir(&out.join(WORK_NAME))?;
         let guard = DirGuard::Scratch { _dir: scratch };
-        Ok((Self { out, created: true, remote: Some(remote), _guard: guard }, start))
+        Ok((Self { out, created: true, remote: Some(remote), _guard: guard }, state))
     }
 
-    fn start(&self, overwrite: bool) -> Result<RunState> {
+    /// Returns the state of the directory, after the removal of what a run must not keep.
+    fn state(&self, overwrite: bool) -> Result<OutputState> {
         let has = |path: PathBuf| Ok::<_, Error>(lstat(&path)?.is_some());
         if !overwrite && !has(self.retired())? {
             if has(self.out.join(MANIFEST_NAME))? {
@@ -123,14 +118,14 @@ impl OutputDir {
                     ),
                     _ => error,
                 })?;
-                return Ok(RunState::Committed(Box::new(manifest)));
+                return Ok(OutputState::Committed(Box::new(manifest)));
             }
             if has(self.work().join(super::plan::PLAN_NAME))? {
-                return Ok(RunState::Planned);
+                return Ok(OutputState::Planned);
             }
         }
         self.clear()?;
-        Ok(RunState::Fresh)
+        Ok(OutputState::Empty)
     }
 
     /// Returns the local directory.
@@ -176,7 +171,8 @@ impl OutputDir {
         self.out.join(WORK_NAME)
     }
 
-    fn retired(&self) -> PathBuf {
+    /// Returns the path of the manifest of a dataset that is being removed.
+    pub(super) fn retired(&self) -> PathBuf {
         self.work().join(RETIRED_NAME)
     }
 
@@ -224,71 +220,6 @@ impl OutputDir {
         combine_errors(error, removed)
     }
 
-    /// Removes a dataset or an unfinished run.
-    ///
-    /// The manifest is durably retired first, so that no reader ever sees a dataset with missing parts. Its retired
-    /// copy is removed last, so that the next run finishes an interrupted removal. The shard table is removed after the
-    /// shards, because nothing else lists them.
-    fn clear(&self) -> Result<()> {
-        // All files are listed before the first is removed: a dataset that cannot be listed stays as it is.
-        let to_remove = self.files_to_remove()?;
-        if lstat(&self.out.join(MANIFEST_NAME))?.is_some() {
-            rename(&self.out.join(MANIFEST_NAME), &self.retired())?;
-        } else if lstat(&self.retired())?.is_none() {
-            if to_remove.files.is_empty() && self.leftovers()?.is_empty() {
-                return Ok(());
-            }
-            write_file(&self.retired(), b"")?;
-        } else {
-            // The run that retired the manifest may have died before the rename was durable. Once its files are
-            // removed, the manifest must not reappear after a power cut.
-            sync_dir(&self.out)?;
-            sync_dir(&self.work())?;
-        }
-        remove_all(&to_remove.files)?;
-        remove_all(&to_remove.tables)?;
-        let folders: BTreeSet<&Path> =
-            to_remove.files.iter().chain(&to_remove.tables).filter_map(|path| path.parent()).collect();
-        for folder in folders.into_iter().filter(|&folder| folder != self.out) {
-            remove_empty_dir(folder)?;
-        }
-        sync_dir(&self.out)?;
-        for path in self.leftovers()? {
-            match lstat(&path)? {
-                Some(meta) if meta.is_dir() => remove_dir_all(&path)?,
-                _ => remove_file(&path)?,
-            }
-        }
-        sync_dir(&self.work())?;
-        remove_file(&self.retired())?;
-        sync_dir(&self.work())
-    }
-
-    /// Returns the contents of the working directory, except the lock and the retired manifest.
-    fn leftovers(&self) -> Result<Vec<PathBuf>> {
-        let mut paths: Vec<PathBuf> = list_dir(&self.work())?.into_iter().map(|entry| entry.path).collect();
-        paths.retain(|path| !path.ends_with(LOCK_NAME) && !path.ends_with(RETIRED_NAME));
-        Ok(paths)
-    }
-
-    /// Lists the files outside the working directory that are to be removed.
-    fn files_to_remove(&self) -> Result<FilesToRemove> {
-        let mut to_remove = FilesToRemove::default();
-        for path in [self.out.join(MANIFEST_NAME), self.retired(), self.pending()] {
-            let json = match std::fs::read(&path) {
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                other => other.map_err(|e| Error::io("read", &path, e))?,
-            };
-            if !json.is_empty() {
-                let manifest = Manifest::parse(&json).map_err(|e| {
-                    e.at_path(&path).help("choose another `out`, or remove this directory by hand")
-                })?;
-                self.add_files_of(&manifest, &mut to_remove)?;
-            }
-        }
-        Ok(to_remove)
-    }
-
     /// Makes the directory entries of all files of the committed dataset durable.
     pub(super) fn sync_files(&self, manifest: &Manifest) -> Result<()> {
         let folders =
@@ -315,70 +246,6 @@ impl OutputDir {
         }
         Ok(files)
     }
-
-    /// Adds the files that `manifest` lists.
-    fn add_files_of(&self, manifest: &Manifest, to_remove: &mut FilesToRemove) -> Result<()> {
-        let table = &manifest.shard_table;
-        for (path, ..) in manifest.listed_files() {
-            let files = if path == table.path { &mut to_remove.tables } else { &mut to_remove.files };
-            files.insert(resolve(&self.out, path)?);
-        }
-        let path = resolve(&self.out, &table.path)?;
-        // An interrupted commit may not have moved the table yet.
-        let mut why = "is missing".to_owned();
-        for root in [&self.out, &self.staged()] {
-            let found = resolve(root, &table.path)?;
-            if lstat(&found)?.is_some() {
-                // A damaged table could name files that are not part of the dataset.
-                if let Some(difference) = difference(&found, table.bytes, Some(&table.sha256))? {
-                    why = difference;
-                    break;
-                }
-                let blob = open_listed(root, &table.path, table.bytes, Access::Read)?;
-                let shards = ShardTable::read(Segment { blob, records: table.records })?;
-                for path in shards.shards().map(ShardEntry::path) {
-                    to_remove.files.insert(resolve(&self.out, &path)?);
-                }
-                return Ok(());
-            }
-        }
-        let is_retired = lstat(&self.retired())?.is_some();
-        // The table is removed after the shards, so an interrupted removal without a table has no shards left.
-        if is_retired && lstat(&path)?.is_none() {
-            return Ok(());
-        }
-        let help = match is_retired {
-            true => "choose another `out`, or remove this directory by hand",
-            false => {
-                "repair the dataset with `resume=repair`, choose another `out`, or remove this directory by hand"
-            }
-        };
-        Err(Error::corrupt(format!(
-            "the shard table {why}, so the shards of this dataset cannot be listed and removed"
-        ))
-        .at_path(path)
-        .help(help))
-    }
-}
-
-/// Paths of the files that are to be removed.
-#[derive(Default)]
-struct FilesToRemove {
-    files: BTreeSet<PathBuf>,
-    /// Shard tables, which are removed after the other files.
-    tables: BTreeSet<PathBuf>,
-}
-
-/// Removes files durably.
-fn remove_all(files: &BTreeSet<PathBuf>) -> Result<()> {
-    files.iter().try_for_each(|path| remove_file(path))?;
-    let folders: BTreeSet<&Path> = files.iter().filter_map(|path| path.parent()).collect();
-    for folder in folders {
-        if lstat(folder)?.is_some() {
-            sync_dir(folder)?;
-        }
-    }
-    Ok(())
 }
 
 /// Adds the error of a further operation to `error`, which came first.

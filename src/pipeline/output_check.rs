@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::output::WORK_NAME;
+use super::output_state::WORK_NAME;
 use super::publish::Remote;
 use crate::error::{Error, Result};
 use crate::manifest::MANIFEST_NAME;

@@ -13,7 +13,8 @@ use serde_json::Value;
 use super::continuation::Continuation;
 use super::images::{ImageConversion, ImagesJob};
 use super::job_file::{self, OpenedJob, StoredJob};
-use super::output::{self, OutputDir, RunState};
+use super::output::{LOCK_NAME, OutputDir};
+use super::output_state::OutputState;
 use super::planned_output::PlannedOutput;
 use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
@@ -25,11 +26,11 @@ use super::timing::Phase;
 use super::unit_dirs::{CheckLevel, UnitDirs};
 use super::unit_result::UnitState;
 use super::units::Units;
-use super::workers::Workers;
+use super::workers::{RunContext, Workers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::numbers::plural;
-use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions};
+use crate::options::RunOptions;
 use crate::printable::shell_word;
 use crate::schema::Kind;
 use crate::storage::DirLock;
@@ -93,22 +94,23 @@ fn convert_units(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<PartReport> {
-    let place = PlannedOutput::open(&options.out, options.scratch.as_deref(), options.existing)?;
-    if let Some(manifest) = place.committed()? {
+    let output = PlannedOutput::open(&options.out, options.scratch.as_deref(), options.existing)?;
+    if let Some(manifest) = output.committed()? {
         return Ok(PartReport::committed(manifest));
     }
-    let work = place.work()?;
+    let work = output.work()?;
     let (opened, mut file) = job_file::open(&work)?;
-    let _lock = DirLock::share(&work.join(output::LOCK_NAME))?;
+    let _lock = DirLock::share(&work.join(LOCK_NAME))?;
     let header = opened.header.clone();
     let selected = selection.of(header.units)?;
     let workers = Workers::start(options.threads)?;
+    let context = RunContext { workers: &workers, progress, stop };
     let dirs = UnitDirs::new(&work);
-    let units = Units { header: &header, out: place.dir(), dirs: &dirs, remote: place.remote() };
+    let units = Units { header: &header, out: output.dir(), dirs: &dirs, remote: output.remote(), context };
     let count = selected.len() as u32;
     let check = CheckLevel::of(options.existing);
-    let todo = units.unfinished(selected.clone(), check, &workers, progress, stop)?;
-    if place.remote().is_none() {
+    let todo = units.unfinished(selected.clone(), check)?;
+    if output.remote().is_none() {
         let is_finished = |unit: &u32| todo.binary_search(unit).is_err();
         dirs.sync_finished(&selected.into_iter().filter(is_finished).collect::<Vec<_>>())?;
     }
@@ -117,15 +119,15 @@ fn convert_units(
         let done = match header.kind {
             Kind::Images => {
                 let job = ImagesJob::read(opened, &mut file)?;
-                units.convert(&ImageConversion::new(&job, options), todo, options, &workers, progress, stop)
+                units.convert(&ImageConversion::new(&job, options), todo, options)
             }
             Kind::Text => {
                 let job = TextJob::read(opened, &mut file)?;
-                units.convert(&TextConversion::new(&job), todo, options, &workers, progress, stop)
+                units.convert(&TextConversion::new(&job), todo, options)
             }
         };
         if let Err(error) = done {
-            if let Some(remote) = place.remote().filter(|_| may_be_overtaken(&error))
+            if let Some(remote) = output.remote().filter(|_| may_be_overtaken(&error))
                 && let Ok(Some(manifest)) = remote.manifest()
             {
                 remote.remove_work()?;
@@ -134,7 +136,7 @@ fn convert_units(
             return Err(error);
         }
     }
-    if let Some(remote) = place.remote()
+    if let Some(remote) = output.remote()
         && remote.manifest()?.is_some()
     {
         // Another process has converted the same units and committed. This process's copies are useless, and no
@@ -152,45 +154,29 @@ fn convert_units(
     })
 }
 
-/// Commits the dataset if all units of the plan in `out` are finished.
+/// Commits the dataset if all units of the plan in `options.out` are finished.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::NotCommitted`] if units are missing or damaged; the message names them. Otherwise, the errors of the
 /// commit of a run.
-pub fn merge(
-    out: &Path,
-    scratch: Option<&Path>,
-    max_rejects: MaxRejects,
-    threads: usize,
-    resume: ResumeCheck,
-    progress: &Progress,
-    stop: &Stop,
-) -> Result<Report> {
+pub fn merge(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
     stop.start_writing(Continuation::SameMerge);
-    let existing = Existing::Resume(resume);
-    commit_units(out, scratch, max_rejects, threads, existing, progress, stop)
-        .map_err(|error| adapt_help(error, out))
+    commit_units(options, progress, stop).map_err(|error| adapt_help(error, &options.out))
 }
 
-fn commit_units(
-    out: &Path,
-    scratch: Option<&Path>,
-    max_rejects: MaxRejects,
-    threads: usize,
-    existing: Existing,
-    progress: &Progress,
-    stop: &Stop,
-) -> Result<Report> {
+fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
+    let RunOptions { out, existing, .. } = options;
+    let scratch = options.scratch.as_deref();
     {
-        let place = PlannedOutput::open(out, scratch, existing)?;
-        if place.committed()?.is_none() {
+        let output = PlannedOutput::open(out, scratch, *existing)?;
+        if output.committed()?.is_none() {
             // Before anything is created in the directory.
-            place.check_stored()?;
+            output.check_stored()?;
         }
     }
-    let (dir, start) = OutputDir::open(out, scratch, existing)?;
-    if let RunState::Committed(manifest) = start {
+    let (dir, state) = OutputDir::open(out, scratch, *existing)?;
+    if let OutputState::Committed(manifest) = state {
         // An earlier merge may have died before it removed the working directory.
         dir.remove_work()?;
         return Ok(Report::complete(*manifest));
@@ -208,12 +194,12 @@ fn commit_units(
     let (OpenedJob { header, files, tokenizer_json }, _) = job_file::open(&dir.work())?;
     progress.planned(header.files, files.bytes());
     let dirs = UnitDirs::new(&dir.work());
-    let check = CheckLevel::of(existing);
-    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
-    let workers = Workers::start(threads)?;
+    let workers = Workers::start(options.threads)?;
+    let context = RunContext { workers: &workers, progress, stop };
+    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote(), context };
     let started = Instant::now();
     let mut unfinished = Vec::new();
-    for (unit, state) in units.check((0..header.units).collect(), check, &workers, stop, &|_| {})? {
+    for (unit, state) in units.check((0..header.units).collect(), CheckLevel::of(*existing), &|_| {})? {
         if let UnitState::Damaged(why) = state {
             progress.note(format!("unit {unit} has to be converted again, because {why}"));
         }
@@ -227,7 +213,7 @@ fn commit_units(
         return Err(not_finished(out, &unfinished, header.units));
     }
     stop.check()?;
-    commit(dir, &header, (&files).into(), tokenizer_json.as_deref(), max_rejects, progress, stop)
+    commit(dir, &header, (&files).into(), tokenizer_json.as_deref(), options.max_rejects, progress, stop)
 }
 
 /// Returns the report if another process has meanwhile committed the dataset in object storage and deleted its plan and

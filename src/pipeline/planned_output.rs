@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::job_file;
-use super::output::WORK_NAME;
+use super::output_state::WORK_NAME;
 use super::publish::{Remote, ScratchDir};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::options::{Existing, check_local};
 use crate::storage::{create_dir, lstat};
@@ -46,7 +46,7 @@ impl PlannedOutput {
             Self::Local(out) => job_file::check_stored(&out.join(WORK_NAME)),
             Self::Remote { remote, .. } => match remote.plan()? {
                 Some(_) => Ok(()),
-                None => Err(no_plan(remote.path())),
+                None => Err(job_file::no_plan(remote.path(), "at this URL")),
             },
         }
     }
@@ -59,7 +59,7 @@ impl PlannedOutput {
             Self::Remote { remote, .. } => {
                 create_dir(&work)?;
                 if !remote.fetch_job(&work)? {
-                    return Err(no_plan(remote.path()));
+                    return Err(job_file::no_plan(remote.path(), "at this URL"));
                 }
             }
         }
@@ -81,10 +81,4 @@ impl PlannedOutput {
             Self::Remote { remote, .. } => Some(remote),
         }
     }
-}
-
-fn no_plan(out: &Path) -> Error {
-    Error::usage("there is no plan at this URL")
-        .at_path(out)
-        .help("create one with `dsconvert plan images|text … --out ADDRESS`")
 }

@@ -13,12 +13,10 @@ use super::conversion::Conversion;
 use super::derived_files::DerivedFiles;
 use super::job_file::{JobHeader, StoredJob};
 use super::output::OutputDir;
-use super::progress::Progress;
-use super::stop::Stop;
 use super::unit::unit_of_shard;
 use super::unit_dirs::{CheckLevel, UnitDirs, difference};
 use super::units::Units;
-use super::workers::Workers;
+use super::workers::RunContext;
 use crate::error::{Error, Result};
 use crate::index::SHARD_TABLE_PATH;
 use crate::manifest::{Manifest, TOKENIZER_NAME};
@@ -89,9 +87,9 @@ pub(super) fn damaged_files(
     dir: &OutputDir,
     manifest: &Manifest,
     check: CheckLevel,
-    workers: &Workers,
-    stop: &Stop,
+    context: RunContext<'_>,
 ) -> Result<Vec<DamagedFile>> {
+    let RunContext { workers, stop, .. } = context;
     if let Some(remote) = dir.remote() {
         let found = remote.find_damaged(manifest, &dir.work(), stop)?;
         let damaged = found.into_iter().map(|(name, why)| DamagedFile {
@@ -122,10 +120,8 @@ pub(super) fn damaged_files(
 pub(super) struct Repair<'a> {
     pub(super) dir: &'a OutputDir,
     pub(super) header: &'a JobHeader,
-    pub(super) run: &'a RunOptions,
-    pub(super) workers: &'a Workers,
-    pub(super) progress: &'a Progress,
-    pub(super) stop: &'a Stop,
+    pub(super) options: &'a RunOptions,
+    pub(super) context: RunContext<'a>,
 }
 
 impl Repair<'_> {
@@ -142,7 +138,7 @@ impl Repair<'_> {
         manifest: &Manifest,
     ) -> Result<u64> {
         let mut count = 0;
-        let find = || damaged_files(self.dir, manifest, CheckLevel::Hashes, self.workers, self.stop);
+        let find = || damaged_files(self.dir, manifest, CheckLevel::Hashes, self.context);
         let mut damaged = find()?;
         let mut others: Vec<_> = damaged.extract_if(.., |file| file.as_shard().is_none()).collect();
         if !others.is_empty() {
@@ -169,7 +165,7 @@ impl Repair<'_> {
         let file = damaged.swap_remove(at);
         match json.filter(|json| hex(&Sha256::digest(json)) == file.sha256) {
             Some(json) => {
-                self.progress.note(format!("{TOKENIZER_NAME} {} and is written again", file.why));
+                self.context.progress.note(format!("{TOKENIZER_NAME} {} and is written again", file.why));
                 write_file(&path, json).map(drop)
             }
             None => {
@@ -187,7 +183,7 @@ impl Repair<'_> {
         let out = self.dir.path();
         for file in &damaged {
             let shown = file.path.strip_prefix(out).unwrap_or(&file.path).display();
-            self.progress.note(format!("{shown} {}: it is regenerated from all units", file.why));
+            self.context.progress.note(format!("{shown} {}: it is regenerated from all units", file.why));
         }
         let dirs = UnitDirs::new(&self.dir.work());
         self.convert(conversion, &dirs, (0..self.header.units).collect())?;
@@ -223,9 +219,10 @@ impl Repair<'_> {
     /// Converts `units`, except those that an interrupted repair has already converted.
     fn convert<C: Conversion>(&self, conversion: &C, dirs: &UnitDirs, units: Vec<u32>) -> Result<()> {
         dirs.remove_leftovers()?;
-        let all = Units { header: self.header, out: self.dir.path(), dirs, remote: None };
-        let todo = all.unfinished(units, CheckLevel::Hashes, self.workers, self.progress, self.stop)?;
-        all.convert(conversion, todo, self.run, self.workers, self.progress, self.stop)
+        let all =
+            Units { header: self.header, out: self.dir.path(), dirs, remote: None, context: self.context };
+        let todo = all.unfinished(units, CheckLevel::Hashes)?;
+        all.convert(conversion, todo, self.options)
     }
 
     fn replace_shards<J: StoredJob, C: Conversion>(
@@ -237,7 +234,8 @@ impl Repair<'_> {
         let units: BTreeSet<u32> = shards.iter().map(|shard| shard.unit).collect();
         for DamagedShard { file, name, unit, .. } in shards {
             let sources = listed(job.files_of_unit(*unit).into_iter().map(|file| file.origin));
-            self.progress
+            self.context
+                .progress
                 .note(format!("{name} {}: unit {unit} is converted again, from {sources}", file.why));
         }
         let dirs = UnitDirs::new(&self.dir.work());

@@ -6,8 +6,9 @@ use super::commit::{Commit, Committed};
 use super::continuation::Continuation;
 use super::conversion::Conversion;
 use super::job_file::{self, JobHeader, StoredJob};
-use super::output::{self, OutputDir, RunState};
+use super::output::{self, OutputDir};
 use super::output_check;
+use super::output_state::OutputState;
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
@@ -18,13 +19,11 @@ use super::timing::Phase;
 use super::totals::Totals;
 use super::unit_dirs::{CheckLevel, UnitDirs};
 use super::units::Units;
-use super::workers::Workers;
+use super::workers::{RunContext, Workers};
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::{Manifest, PlanInfo, Sources};
+use crate::manifest::{Manifest, Sources};
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, SourceSpec};
-use crate::printable::printable_path;
 use crate::source::file_list::SourceFiles;
-use crate::source::warning::listed;
 
 /// A planned conversion: its sources are listed, but nothing is written yet.
 pub trait Job {
@@ -79,17 +78,8 @@ pub(super) struct OpenedOutput {
     pub(super) dir: OutputDir,
     /// The job header, with the identity of the plan.
     pub(super) header: JobHeader,
+    /// State of the directory before. If it was empty, the plan is stored in it now.
     pub(super) state: OutputState,
-}
-
-/// State of an output directory before it was opened.
-pub(super) enum OutputState {
-    /// It was empty; the plan is stored in it now.
-    Empty,
-    /// It held the plan of this job.
-    Planned,
-    /// It held a dataset.
-    Committed(Box<Manifest>),
 }
 
 /// Opens the output directory of `job`, and stores the plan in it if it has none.
@@ -106,15 +96,15 @@ pub(super) fn open_output<J: StoredJob>(
     let (mut header, files) = (job.header()?, job.files());
     check_output(run, if header.walked { &header.sources } else { &[] })?;
     progress.planned(header.files, files.bytes());
-    let (dir, start) = OutputDir::open(&run.out, run.scratch.as_deref(), run.existing)?;
+    let (dir, state) = OutputDir::open(&run.out, run.scratch.as_deref(), run.existing)?;
     let plan = header.plan_of(files);
-    let (id, state) = match start {
-        RunState::Committed(manifest) => (plan.id(), OutputState::Committed(manifest)),
-        RunState::Planned => {
+    let id = match &state {
+        OutputState::Committed(_) => plan.id(),
+        OutputState::Planned => {
             dir.check_same_plan(&plan, matches!(run.existing, Existing::Resume(_)))?;
-            (plan.id(), OutputState::Planned)
+            plan.id()
         }
-        RunState::Fresh => {
+        OutputState::Empty => {
             // The plan is committed last, because it marks the run as started.
             let (id, written) = plan.write(&dir.work())?;
             job_file::store(job, &id, &dir.work())?;
@@ -122,7 +112,7 @@ pub(super) fn open_output<J: StoredJob>(
             if let Some(remote) = dir.remote() {
                 remote.store_plan(&dir.work(), &id, stop)?;
             }
-            (id, OutputState::Empty)
+            id
         }
     };
     header.plan = id;
@@ -166,8 +156,9 @@ fn write_plan<J: StoredJob, C: Conversion>(
         OutputState::Empty => {}
     }
     let dirs = UnitDirs::new(&dir.work());
-    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
-    units.prepare(conversion, &workers, stop)?;
+    let context = RunContext { workers: &workers, progress, stop };
+    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote(), context };
+    units.prepare(conversion)?;
     Ok(header.units)
 }
 
@@ -190,19 +181,20 @@ fn convert_and_commit<J: StoredJob, C: Conversion>(
     stop: &Stop,
 ) -> Result<Report> {
     let workers = Workers::start(run.threads)?;
+    let context = RunContext { workers: &workers, progress, stop };
     let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
     let files = job.files();
     if let OutputState::Committed(manifest) = state {
-        let repair = Repair { dir: &dir, header: &header, run, workers: &workers, progress, stop };
+        let repair = Repair { dir: &dir, header: &header, options: run, context };
         return already_committed(&repair, job, conversion, *manifest);
     }
     let dirs = UnitDirs::new(&dir.work());
     dirs.remove_leftovers()?;
-    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
+    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote(), context };
     let all = (0..header.units).collect();
     let converted = units
-        .unfinished(all, CheckLevel::of(run.existing), &workers, progress, stop)
-        .and_then(|todo| units.convert(conversion, todo, run, &workers, progress, stop));
+        .unfinished(all, CheckLevel::of(run.existing))
+        .and_then(|todo| units.convert(conversion, todo, run));
     if let Err(error) = converted {
         let committed =
             may_be_overtaken(&error).then(|| committed_by_another(&dir, &header, files, progress)).flatten();
@@ -223,31 +215,7 @@ pub(super) fn commit(
     stop: &Stop,
 ) -> Result<Report> {
     let started = Instant::now();
-    let plan = header.plan_of(files);
-    let committed = Commit {
-        dir: &dir,
-        plan_id: &header.plan,
-        units: header.units,
-        format: header.output.format,
-        schema: &header.schema,
-        splits: &header.splits,
-        options: &header.options,
-        tokenizer: header.tokenizer.clone(),
-        tokenizer_json,
-        sources: header.sources(files),
-        plan: PlanInfo {
-            listing: plan.listing(),
-            units: header.units,
-            unit_bytes: header.unit_bytes,
-            unit_pieces: header.unit_pieces,
-        },
-        skipped: &header.skipped,
-        paths: listed(header.sources.iter().map(|source| printable_path(&source.path))),
-        max_rejects,
-        fingerprint: &|content| plan.fingerprint(content),
-        stop,
-    }
-    .run();
+    let committed = Commit { dir: &dir, header, files, tokenizer_json, max_rejects, stop }.run();
     progress.timing.end_phase(Phase::Commit, started);
     match committed {
         Ok(Committed { manifest, totals }) => {
@@ -292,8 +260,8 @@ fn already_committed<J: StoredJob, C: Conversion>(
     conversion: &C,
     manifest: Manifest,
 ) -> Result<Report> {
-    let Repair { dir, header, run, workers, progress, stop } = *repair;
-    let repairs = run.existing == Existing::Resume(ResumeCheck::Repair);
+    let Repair { dir, header, options, context } = *repair;
+    let repairs = options.existing == Existing::Resume(ResumeCheck::Repair);
     let same = check_same(&manifest, &header.plan_of(job.files()), &header.sources(job.files())).map_err(
         |differs| match repairs {
             true => Error::usage(format!("the dataset cannot be repaired, because {}", differs.what))
@@ -307,14 +275,14 @@ fn already_committed<J: StoredJob, C: Conversion>(
     let repaired = same.and_then(|()| match repairs {
         true => repair.run(job, conversion, &manifest),
         false => {
-            let damaged = damaged_files(dir, &manifest, CheckLevel::of(run.existing), workers, stop)?;
+            let damaged = damaged_files(dir, &manifest, CheckLevel::of(options.existing), context)?;
             refuse_damaged(damaged, dir).map(|()| 0)
         }
     });
     // The working directory is useless after the commit, unless an interrupted repair can continue with it.
     let can_continue = |e: &Error| !matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::Usage);
     if !(repairs && repaired.as_ref().is_err_and(can_continue)) {
-        note_leftovers(progress, dir.remove_work());
+        note_leftovers(context.progress, dir.remove_work());
     }
     repaired.map(|repaired| Report { manifest, was_complete: true, repaired, totals: None })
 }

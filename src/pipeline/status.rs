@@ -66,8 +66,8 @@ impl Status {
 ///
 /// [`ErrorKind::Usage`](crate::error::ErrorKind::Usage) if there is neither a plan nor a dataset.
 pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
-    let place = PlannedOutput::open(out, scratch, Existing::Resume(ResumeCheck::Sizes))?;
-    if let Some(manifest) = place.committed()? {
+    let output = PlannedOutput::open(out, scratch, Existing::Resume(ResumeCheck::Sizes))?;
+    if let Some(manifest) = output.committed()? {
         return Ok(Status {
             committed: true,
             units: planned_units(&manifest),
@@ -82,7 +82,7 @@ pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
             seconds_left: None,
         });
     }
-    let work = place.work()?;
+    let work = output.work()?;
     let (OpenedJob { header, files, .. }, _) = job_file::open(&work)?;
     let dirs = UnitDirs::new(&work);
     let mut status = Status {
@@ -99,7 +99,7 @@ pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
         seconds_left: None,
     };
     let mut finished = FinishTimes::default();
-    if let Some(remote) = place.remote() {
+    if let Some(remote) = output.remote() {
         let results = remote.finished_units(&header.plan, &Stop::default())?;
         for (result, modified_ns) in results.values() {
             status.add(result);

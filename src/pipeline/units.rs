@@ -9,16 +9,14 @@ use super::continuation::Continuation;
 use super::conversion::Conversion;
 use super::job_file::JobHeader;
 use super::memory::Shares;
-use super::progress::Progress;
 use super::publish::{Remote, UPLOADS};
 use super::schedule::{FailedUnits, SchedulerContext, run};
-use super::stop::Stop;
 use super::timing::Phase;
 use super::unit::UnitSink;
 use super::unit_dirs::{CheckLevel, UnitDirs};
 use super::unit_options::UnitOptions;
 use super::unit_result::{UnitResult, UnitState};
-use super::workers::Workers;
+use super::workers::RunContext;
 use crate::error::{Error, ErrorKind, Result};
 use crate::numbers::plural;
 use crate::options::RunOptions;
@@ -32,18 +30,13 @@ pub(super) struct Units<'a> {
     pub(super) dirs: &'a UnitDirs,
     /// Destination of finished units, if it is object storage.
     pub(super) remote: Option<&'a Remote>,
+    pub(super) context: RunContext<'a>,
 }
 
 impl Units<'_> {
     /// Checks `units` and returns the unfinished ones. Finished units are counted as done; damaged ones are removed.
-    pub(super) fn unfinished(
-        &self,
-        units: Vec<u32>,
-        check: CheckLevel,
-        workers: &Workers,
-        progress: &Progress,
-        stop: &Stop,
-    ) -> Result<Vec<u32>> {
+    pub(super) fn unfinished(&self, units: Vec<u32>, check: CheckLevel) -> Result<Vec<u32>> {
+        let progress = self.context.progress;
         let started = Instant::now();
         let mut todo = Vec::new();
         let done = |result: &UnitResult| {
@@ -51,7 +44,7 @@ impl Units<'_> {
             let records = result.splits.iter().map(|s| s.records).sum();
             progress.done(counts.found, result.source_bytes, records, counts.rejected);
         };
-        for (unit, state) in self.check(units, check, workers, stop, &done)? {
+        for (unit, state) in self.check(units, check, &done)? {
             if let UnitState::Damaged(why) = state {
                 progress.note(format!("unit {unit} is converted again, because {why}"));
                 match self.remote {
@@ -71,10 +64,9 @@ impl Units<'_> {
         &self,
         units: Vec<u32>,
         check: CheckLevel,
-        workers: &Workers,
-        stop: &Stop,
         done: &(dyn Fn(&UnitResult) + Sync),
     ) -> Result<BTreeMap<u32, UnitState>> {
+        let RunContext { workers, stop, .. } = self.context;
         let unfinished = Mutex::new(BTreeMap::new());
         let add = |unit, state| match state {
             UnitState::Done(result) => done(&result),
@@ -96,12 +88,8 @@ impl Units<'_> {
     }
 
     /// Does the preparation shared by all units, unless another process has done it.
-    pub(super) fn prepare<C: Conversion>(
-        &self,
-        conversion: &C,
-        workers: &Workers,
-        stop: &Stop,
-    ) -> Result<()> {
+    pub(super) fn prepare<C: Conversion>(&self, conversion: &C) -> Result<()> {
+        let RunContext { workers, stop, .. } = self.context;
         let work = self.dirs.work();
         if let Some(remote) = self.remote {
             remote.fetch_prepared(work, &self.header.plan)?;
@@ -123,16 +111,14 @@ impl Units<'_> {
         conversion: &C,
         todo: Vec<u32>,
         options: &RunOptions,
-        workers: &Workers,
-        progress: &Progress,
-        stop: &Stop,
     ) -> Result<()> {
+        let RunContext { workers, progress, stop } = self.context;
         if todo.is_empty() {
             return Ok(());
         }
         let count = todo.len();
         let started = Instant::now();
-        self.prepare(conversion, workers, stop)?;
+        self.prepare(conversion)?;
         progress.timing.end_phase(Phase::Prepare, started);
         let started = Instant::now();
         let (header, writeback) = (self.header, Writeback::start());

@@ -1,10 +1,7 @@
-//! Search for images in the sources, and the description of the conversion for the plan.
+//! Search for images in the sources.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-
-use serde_json::json;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::find_archives::with_archives;
 use super::find_tables::{FoundTables, find_tables};
@@ -13,6 +10,7 @@ use super::options::{ImageInput, ImagesOptions};
 use super::tar_fields::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
+use crate::pipeline::source_checks::check_origins;
 use crate::printable::printable;
 use crate::schema::Field;
 use crate::source::archive::ArchiveKind;
@@ -187,7 +185,7 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
 fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
     let listing = list(sources, options.follow_symlinks, &|_| true)?;
-    crate::pipeline::check_origins((&listing.files).into(), sources)?;
+    check_origins((&listing.files).into(), sources)?;
     let image_tables = find_tables(&listing.files, options)?;
     let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
     let (listing, image_fields) = match image_tables {
@@ -197,7 +195,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let tars = listing.files.iter().any(|f| f.is_tar(sources));
     let in_archives = listing.files.iter().any(|f| f.member.is_some());
     if in_archives {
-        crate::pipeline::check_origins((&listing.files).into(), sources)?;
+        check_origins((&listing.files).into(), sources)?;
     }
     let mut tables: Vec<SourceFile> = listing.files.iter().filter(is_metadata_file).collect();
     if options.input == ImageInput::WalkOnly {
@@ -289,64 +287,4 @@ fn one_folder(sources: &[SourceSpec]) -> Result<&SourceSpec> {
         ))
         .help("give one SRC, or none")),
     }
-}
-
-/// Shuffles the files, as determined by `seed`.
-pub(super) fn shuffle(files: &mut FileList, details: &mut Vec<Detail>, seed: u64) {
-    let detailed = !details.is_empty();
-    let missing = files.len() - details.len();
-    let all = std::mem::take(details).into_iter().chain(std::iter::repeat_n(Detail::default(), missing));
-    let mut pairs: Vec<_> = std::mem::take(files).iter().zip(all).collect();
-    pairs.sort_by_cached_key(|(f, _)| (xxh3_64_with_seed(f.origin.as_bytes(), seed), f.origin.clone()));
-    (*files, *details) = pairs.into_iter().unzip();
-    if !detailed {
-        details.clear();
-    }
-}
-
-/// Describes the options that affect the dataset, by the names of their flags.
-pub(super) fn describe(
-    options: &ImagesOptions,
-    content: Option<u128>,
-    image_fields: &[ImageField],
-) -> Result<serde_json::Value> {
-    let as_json = |value: serde_json::Result<serde_json::Value>| {
-        value.map_err(|e| Error::not_serialized("the options", e))
-    };
-    let mut described = json!({
-        "layout": options.layout.to_string(),
-        "classes": options.classes,
-        "follow_symlinks": options.follow_symlinks,
-        "image": as_json(serde_json::to_value(&options.image))?,
-        "output": as_json(serde_json::to_value(&options.output))?,
-    });
-    if let Some(dedup) = options.dedup {
-        described["dedup"] = as_json(serde_json::to_value(dedup))?;
-    }
-    // Omitted if empty, so that the description of datasets without further images never changes.
-    if !image_fields.is_empty() {
-        described["image_fields"] = as_json(serde_json::to_value(image_fields))?;
-    }
-    if !options.list_fields.is_empty() {
-        described["list_fields"] = json!(options.list_fields);
-    }
-    let content = content.map(|hash| format!("xxh3-128:{hash:032x}"));
-    match &options.input {
-        ImageInput::Walk | ImageInput::WalkOnly => {
-            if content.is_some() {
-                described["metadata"] = json!({ "beside_images": true, "content": content });
-            }
-        }
-        // The list itself is in the plan, file by file.
-        ImageInput::FilesFrom(_) => described["files_from"] = json!(true),
-        ImageInput::Metadata(table) => {
-            let keep = table
-                .keep
-                .as_ref()
-                .map(|keep| keep.iter().map(|k| json!({ "name": k.name, "type": k.ty })).collect::<Vec<_>>());
-            described["metadata"] =
-                json!({ "path_field": table.path_field, "keep_fields": keep, "content": content });
-        }
-    }
-    Ok(described)
 }

@@ -4,14 +4,16 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
 use super::divide::divide;
-use super::find::{describe, find, metadata_help, shuffle};
+use super::find::{find, metadata_help};
 use super::image_fields::{ImageField, ImageFields};
 use super::options::ImagesOptions;
 use crate::error::{Error, Result};
 use crate::format::check_schema;
 use crate::options::{OutputOptions, check_sources, is_remote};
-use crate::pipeline::splits_twice;
+use crate::pipeline::source_checks::splits_twice;
 use crate::schema::Schema;
 use crate::source::PlannedFile;
 use crate::source::braces;
@@ -74,7 +76,7 @@ impl ImagesJob {
         let transform = ImageTransform::new(options.image.clone())?;
         let found = find(&options)?;
         let folders = found.folders(&options)?;
-        let described = describe(&options, found.content, &found.image_fields)?;
+        let described = options.describe(found.content, &found.image_fields)?;
         if let (ImageFields::Listed(fields), true) = (&options.image_fields, found.image_fields.is_empty()) {
             let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
             let what =
@@ -171,4 +173,17 @@ impl ImagesJob {
 /// Returns the source bytes at which a unit is full.
 pub(super) fn unit_bytes(output: &OutputOptions) -> u64 {
     output.unit_bytes.unwrap_or(UNIT_BYTES)
+}
+
+/// Shuffles the files, as determined by `seed`.
+fn shuffle(files: &mut FileList, details: &mut Vec<Detail>, seed: u64) {
+    let detailed = !details.is_empty();
+    let missing = files.len() - details.len();
+    let all = std::mem::take(details).into_iter().chain(std::iter::repeat_n(Detail::default(), missing));
+    let mut pairs: Vec<_> = std::mem::take(files).iter().zip(all).collect();
+    pairs.sort_by_cached_key(|(f, _)| (xxh3_64_with_seed(f.origin.as_bytes(), seed), f.origin.clone()));
+    (*files, *details) = pairs.into_iter().unzip();
+    if !detailed {
+        details.clear();
+    }
 }

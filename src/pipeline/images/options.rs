@@ -1,8 +1,10 @@
 //! Options of a conversion of images.
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::image_fields::ImageFields;
+use super::image_fields::{ImageField, ImageFields};
+use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::dedup::Dedup;
 use crate::source::files_from::FilesFrom;
@@ -54,5 +56,53 @@ impl ImageInput {
     /// Returns whether the sources are walked. The output must then not overlap them.
     pub fn walks(&self) -> bool {
         matches!(self, Self::Walk | Self::WalkOnly)
+    }
+}
+
+impl ImagesOptions {
+    /// Describes the options that affect the dataset, under their library names.
+    pub(super) fn describe(
+        &self,
+        content: Option<u128>,
+        image_fields: &[ImageField],
+    ) -> Result<serde_json::Value> {
+        let as_json = |value: serde_json::Result<serde_json::Value>| {
+            value.map_err(|e| Error::not_serialized("the options", e))
+        };
+        let mut described = json!({
+            "layout": self.layout.to_string(),
+            "classes": self.classes,
+            "follow_symlinks": self.follow_symlinks,
+            "image": as_json(serde_json::to_value(&self.image))?,
+            "output": as_json(serde_json::to_value(&self.output))?,
+        });
+        if let Some(dedup) = self.dedup {
+            described["dedup"] = as_json(serde_json::to_value(dedup))?;
+        }
+        // Omitted if empty, so that the description of datasets without further images never changes.
+        if !image_fields.is_empty() {
+            described["image_fields"] = as_json(serde_json::to_value(image_fields))?;
+        }
+        if !self.list_fields.is_empty() {
+            described["list_fields"] = json!(self.list_fields);
+        }
+        let content = content.map(|hash| format!("xxh3-128:{hash:032x}"));
+        match &self.input {
+            ImageInput::Walk | ImageInput::WalkOnly => {
+                if content.is_some() {
+                    described["metadata"] = json!({ "beside_images": true, "content": content });
+                }
+            }
+            // The list itself is in the plan, file by file.
+            ImageInput::FilesFrom(_) => described["files_from"] = json!(true),
+            ImageInput::Metadata(table) => {
+                let keep = table.keep.as_ref().map(|keep| {
+                    keep.iter().map(|k| json!({ "name": k.name, "type": k.ty })).collect::<Vec<_>>()
+                });
+                described["metadata"] =
+                    json!({ "path_field": table.path_field, "keep_fields": keep, "content": content });
+            }
+        }
+        Ok(described)
     }
 }

@@ -8,7 +8,7 @@ use super::units::shards;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
-use crate::pipeline::output::WORK_NAME;
+use crate::pipeline::output_state::WORK_NAME;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::unit_result::UnitResult;
 use crate::storage::{Access, Written, create_dir, resolve};

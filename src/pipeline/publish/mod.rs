@@ -1,6 +1,6 @@
 //! Datasets in object storage.
 //!
-//! A run always works in a local output directory. If the output is an address, that directory is a [`ScratchDir`] of
+//! A run always works in a local output directory. If the output is a URL, that directory is a [`ScratchDir`] of
 //! the process, and [`Remote`] copies files between it and the store. Only the store determines what is finished:
 //! losing a scratch directory costs only the units in progress, and any machine can continue.
 //!

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::remote::Remote;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, TOKENIZER_NAME};
-use crate::pipeline::dedup::FILE_NAME as DUPLICATES_NAME;
+use crate::pipeline::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
 use crate::pipeline::job_file::JOB_NAME;
-use crate::pipeline::output::{RunState, WORK_NAME};
+use crate::pipeline::output_state::{OutputState, WORK_NAME};
 use crate::pipeline::plan::{PLAN_NAME, Plan};
 use crate::pipeline::stop::Stop;
 use crate::storage::objects::Created;
@@ -22,8 +22,6 @@ const PLAN_ID_NAME: &str = "plan.json";
 const PLAN_ID_BYTES: u64 = 1 << 10;
 /// Number of hexadecimal digits in the identity of a plan.
 const ID_DIGITS: usize = 64;
-/// Name of the hash of the list of duplicates. It is written after the list, which is not used without it.
-const DUPLICATES_HASH_NAME: &str = "duplicates.sha256";
 
 /// Content of `plan.json`.
 #[derive(Serialize, Deserialize)]
@@ -33,13 +31,13 @@ struct PlanId {
 
 impl Remote {
     /// Returns the state of the prefix at the start of a run.
-    pub(in crate::pipeline) fn start(&self) -> Result<RunState> {
+    pub(in crate::pipeline) fn state(&self) -> Result<OutputState> {
         // A commit deletes the plan after writing the manifest. In this order, at least one of them is seen.
         let plan = self.plan()?;
         Ok(match (self.manifest()?, plan) {
-            (Some(manifest), _) => RunState::Committed(Box::new(manifest)),
-            (None, Some(_)) => RunState::Planned,
-            (None, None) => RunState::Fresh,
+            (Some(manifest), _) => OutputState::Committed(Box::new(manifest)),
+            (None, Some(_)) => OutputState::Planned,
+            (None, None) => OutputState::Empty,
         })
     }
 
@@ -134,17 +132,17 @@ impl Remote {
 
     /// Downloads the duplicates that an earlier process found in the pass over all sources, if there are any.
     pub(in crate::pipeline) fn fetch_prepared(&self, work: &Path, id: &str) -> Result<()> {
-        let hash = plan_object(id, DUPLICATES_HASH_NAME);
+        let hash = plan_object(id, DUPLICATE_PAIRS_HASH_NAME);
         if let Some(object) = self.bucket.head(&self.object(&hash)?)? {
-            self.download(&plan_object(id, DUPLICATES_NAME), None, &work.join(DUPLICATES_NAME))?;
-            self.download(&hash, Some(object.bytes), &work.join(DUPLICATES_HASH_NAME))?;
+            self.download(&plan_object(id, DUPLICATE_PAIRS_NAME), None, &work.join(DUPLICATE_PAIRS_NAME))?;
+            self.download(&hash, Some(object.bytes), &work.join(DUPLICATE_PAIRS_HASH_NAME))?;
         }
         Ok(())
     }
 
     /// Uploads the duplicates found in the pass over all sources, if there was one.
     pub(in crate::pipeline) fn store_prepared(&self, work: &Path, id: &str, stop: &Stop) -> Result<()> {
-        for name in [DUPLICATES_NAME, DUPLICATES_HASH_NAME] {
+        for name in [DUPLICATE_PAIRS_NAME, DUPLICATE_PAIRS_HASH_NAME] {
             if lstat(&work.join(name))?.is_some() {
                 self.upload(&work.join(name), &plan_object(id, name), None, stop)?;
             }

@@ -9,8 +9,8 @@ use super::scratch_dir::ScratchDir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest};
 use crate::options::{Existing, ResumeCheck, SourceSpec, check_local};
-use crate::pipeline::output::WORK_NAME;
 use crate::pipeline::output_check::{overlap, refuse_overlap};
+use crate::pipeline::output_state::WORK_NAME;
 use crate::storage::ObjectUrl;
 use crate::storage::objects::{Bucket, Created};
 
@@ -36,11 +36,11 @@ enum PrefixContents {
 }
 
 impl Remote {
-    /// Returns the output `out` if it is an address. Sends no requests.
+    /// Returns the output `out` if it is a URL. Sends no requests.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if this address cannot be written to, or the environment does not
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) if this URL cannot be written to, or the environment does not
     /// configure its store.
     pub(in crate::pipeline) fn of(out: &Path) -> Result<Option<Self>> {
         let Some(url) = ObjectUrl::parse(out).map_err(|e| e.of_option("out"))? else { return Ok(None) };
@@ -59,7 +59,7 @@ impl Remote {
         self.url.as_path()
     }
 
-    /// Returns the address of the object called `name` under the prefix.
+    /// Returns the URL of the object called `name` under the prefix.
     pub(super) fn object(&self, name: &str) -> Result<ObjectUrl> {
         self.url.join(name)
     }

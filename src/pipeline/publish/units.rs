@@ -8,7 +8,7 @@ use super::remote::Remote;
 use super::transfer::for_all;
 use crate::error::{Error, Result};
 use crate::pipeline::closed_unit::different_unit;
-use crate::pipeline::output::WORK_NAME;
+use crate::pipeline::output_state::WORK_NAME;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::unit_dirs::{UnitDirs, difference};
 use crate::pipeline::unit_result::{RESULT_NAME, UnitFile, UnitResult, UnitState, shard_path, unusable_unit};

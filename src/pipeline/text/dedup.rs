@@ -21,7 +21,7 @@ use super::position::DocumentPosition;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::conversion::{Converting, EngineUse, Feed};
-use crate::pipeline::dedup::{FILE_NAME, is_stored, store};
+use crate::pipeline::dedup::{DUPLICATE_PAIRS_NAME, is_stored, store};
 use crate::pipeline::memory;
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::stop::Stop;
@@ -38,7 +38,7 @@ const TEXT_BYTES: usize = HASH_BYTES + POSITION_BYTES;
 /// Finds the duplicates in all units. Of equal documents, the first in record order is kept. Duplicates found by an
 /// earlier attempt at the same plan are reused.
 pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -> Result<DuplicatesFile> {
-    let path = work.join(FILE_NAME);
+    let path = work.join(DUPLICATE_PAIRS_NAME);
     if is_stored(&path)? {
         return read_stored(job, path);
     }

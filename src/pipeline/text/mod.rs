@@ -38,7 +38,7 @@ use crate::pipeline::continuation::Continuation;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::Progress;
 use crate::pipeline::run::{Job, Report, run, store_plan};
-use crate::pipeline::splits_twice;
+use crate::pipeline::source_checks::splits_twice;
 use crate::pipeline::stop::Stop;
 use crate::printable::shell_word;
 use crate::schema::{Field, FieldType, Kind, Schema};

@@ -265,7 +265,7 @@ impl TextOptions {
         Ok(())
     }
 
-    /// Describes the options that affect the dataset, by the names of their flags. Options that were introduced after
+    /// Describes the options that affect the dataset, under their library names. Options that were introduced after
     /// the first datasets are omitted if they have no effect, so that fingerprints stay the same.
     pub(super) fn describe(&self) -> Result<serde_json::Value> {
         let as_json = |value: serde_json::Result<serde_json::Value>| {

@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::options::{TextInput, TextOptions};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::pipeline::source_checks::check_origins;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
 use crate::source::archive::{ArchiveKind, Archives, ExpandedListing};
@@ -100,7 +101,7 @@ pub(super) struct PlannedText {
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText> {
     let ListedText { sources, files, defects, skipped, unusable, warnings } = list_sources(options)?;
-    crate::pipeline::check_origins(files[..].into(), &sources)?;
+    check_origins(files[..].into(), &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
     let section_bytes = if shuffle { unit_bytes.min(SHUFFLE_SECTION_BYTES) } else { unit_bytes };
