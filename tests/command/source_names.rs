@@ -311,7 +311,7 @@ fn names_that_are_equal_once_encoded_are_refused() {
     for name in [&b"a\xff.txt"[..], b"a%FF.txt", b"b.txt"] {
         std::fs::write(source.join(std::ffi::OsStr::from_bytes(name)), "text").unwrap();
     }
-    let help = "names that are not UTF-8 are percent-encoded in keys; rename one of the files";
+    let help = "rename one of the files: in keys, names that are not UTF-8 are percent-encoded";
     let args = ["--out", "out"];
     let ran = run_text(dir.path(), &[&["s"], &args[..]].concat());
     ran.exits(2).says(&["two files have the key \"s/a%FF.txt\": s/a", " and s/a", help]);
