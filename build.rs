@@ -1,4 +1,5 @@
-//! Records the commit, the crate features and the target for `dsconvert --version`.
+//! Records the commit, the crate features and the target for `dsconvert --version`, and the versions of all dependencies
+//! (a hash of `Cargo.lock`) for the identity of the build.
 //!
 //! The commit is that of a crate package (`.cargo_vcs_info.json`) or of the Git repository whose root is this package.
 //! Without either it is `unknown`. Development builds do not record it, because every commit would then recompile the
@@ -26,6 +27,20 @@ fn main() {
         false => "not recorded (development build)".to_owned(),
     };
     println!("cargo::rustc-env=DSCONVERT_COMMIT={commit}");
+    let lock = root.join("Cargo.lock");
+    let dependencies = fs::read(&lock).map(|lock| format!("{:016x}", fnv_1a(&lock)));
+    if dependencies.is_ok() {
+        println!("cargo::rerun-if-changed={}", lock.display());
+    }
+    let dependencies = dependencies.unwrap_or_else(|_| "unknown".to_owned());
+    println!("cargo::rustc-env=DSCONVERT_DEPENDENCIES={dependencies}");
+}
+
+/// Returns the FNV-1a hash, which only has to differ for different files.
+fn fnv_1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Returns the enabled crate features.

@@ -17,6 +17,8 @@ use dsconvert_dataset::{option_names, panics, printable, threads};
 
 #[cfg(feature = "bench")]
 pub mod bench;
+#[cfg(feature = "convert")]
+mod build_id;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "convert")]

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::plan::{PLAN_NAME, Plan};
+use crate::build_id::BUILD_ID;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Sources, TOKENIZER_NAME};
 use crate::options::{OutputOptions, SourceSpec};
@@ -36,8 +37,8 @@ pub(super) const JOB_NAME: &str = "job.jsonl";
 /// The part of a stored job that is needed to run and commit units of any conversion.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct JobHeader {
-    /// Version of dsconvert that planned the job.
-    pub dsconvert: String,
+    /// Build of dsconvert that planned the job.
+    pub build: String,
     /// Identity of the plan; empty until the plan is written.
     pub plan: String,
     pub kind: Kind,
@@ -161,16 +162,9 @@ pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
     check_digest(&path)?;
     let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
     let mut reader = JobReader { lines: BufReader::new(file).lines(), path };
-    // The version is checked first, because the header of another version may differ.
+    // The build is checked first, because the header of another version may differ.
     let first: serde_json::Value = reader.line()?;
-    let version = first["dsconvert"].as_str().unwrap_or_default();
-    if version != env!("CARGO_PKG_VERSION") {
-        let here = env!("CARGO_PKG_VERSION");
-        let message = format!("the plan was made by dsconvert {version}, but this is dsconvert {here}");
-        return Err(Error::new(ErrorKind::Unsupported, message)
-            .at_path(&reader.path)
-            .help("use the version that made the plan, or plan again with `overwrite`"));
-    }
+    check_build(first["build"].as_str().unwrap_or_default()).map_err(|e| e.at_path(&reader.path))?;
     let header: JobHeader = serde_json::from_value(first).map_err(|e| reader.damaged().caused_by(e))?;
     let mut files = FileList::default();
     while (files.len() as u64) < header.files {
@@ -184,6 +178,26 @@ pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
         _ => None,
     };
     Ok((OpenedJob { header, files, tokenizer_json }, reader))
+}
+
+/// Refuses a plan that another build made: its units and those of this build may have different bytes.
+pub(super) fn check_build(build: &str) -> Result<()> {
+    if build == BUILD_ID {
+        return Ok(());
+    }
+    let message = format!("the plan was made by dsconvert {build}, but this is dsconvert {BUILD_ID}");
+    Err(Error::new(ErrorKind::Unsupported, message)
+        .help("use the build that made the plan, or plan again with `overwrite`"))
+}
+
+/// Refuses a working directory whose plan another build made. A damaged job is no obstacle for a run that has planned
+/// again.
+pub(super) fn check_stored_build(work: &Path) -> Result<()> {
+    let path = work.join(JOB_NAME);
+    let Ok(file) = File::open(&path) else { return Ok(()) };
+    let mut reader = JobReader { lines: BufReader::new(file).lines(), path };
+    let first: serde_json::Value = reader.line().unwrap_or_default();
+    first["build"].as_str().map_or(Ok(()), check_build).map_err(|e| e.at_path(&reader.path))
 }
 
 fn stored_tokenizer(work: &Path, sha256: &str) -> Result<Vec<u8>> {

@@ -17,6 +17,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::job_file::check_stored_build;
 use super::output_state::{OutputState, WORK_NAME};
 use super::plan::Plan;
 use super::publish::{Remote, ScratchDir};
@@ -146,7 +147,10 @@ impl OutputDir {
     /// Refuses `plan` if it differs from the one that an earlier run has stored.
     pub(super) fn check_same_plan(&self, plan: &Plan<'_>, resumes: bool) -> Result<()> {
         match &self.remote {
-            None => plan.check_same(&self.work(), resumes),
+            None => {
+                plan.check_same(&self.work(), resumes)?;
+                check_stored_build(&self.work())
+            }
             Some(remote) => remote.check_same_plan(plan, &self.work(), resumes),
         }
     }

@@ -218,11 +218,13 @@ fn missing_damaged_and_foreign_plans_are_refused_with_a_way_out() {
     std::fs::write(&job, text.replacen("c.jsonl", "d.jsonl", 1)).unwrap();
     on("run", &out, "").exits(3).says(&["the stored plan is damaged", "--overwrite"]);
     let (lines, _) = text.trim_end().rsplit_once('\n').unwrap();
-    let version = format!("\"dsconvert\":\"{}\"", env!("CARGO_PKG_VERSION"));
-    let other = format!("{}\n", lines.replacen(&version, "\"dsconvert\":\"0.0.7\"", 1));
+    let build = format!("\"build\":\"{}", env!("CARGO_PKG_VERSION"));
+    let other = format!("{}\n", lines.replacen(&build, "\"build\":\"0.0.7", 1));
     let digest: String = Sha256::digest(&other).iter().map(|byte| format!("{byte:02x}")).collect();
     std::fs::write(&job, format!("{other}\"{digest}\"\n")).unwrap();
-    on("run", &out, "").exits(3).says(&["made by dsconvert 0.0.7"]);
+    on("run", &out, "").exits(3).says(&["made by dsconvert 0.0.7 (commit "]);
+    let resumed = convert("text", &source, &out, "--tokenizer bytes --unit-bytes 4096 --resume");
+    resumed.exits(3).says(&["made by dsconvert 0.0.7 (commit ", "use the build that made the plan"]);
     // A source that changed since it was planned fails its units, and only those.
     std::fs::write(&job, &text).unwrap();
     on("run", &out, "--units 0").exits(0);

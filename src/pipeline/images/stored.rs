@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::image_fields::ImageField;
 use super::job::{ImagesJob, UNIT_FILES, unit_bytes};
 use super::options::ImagesOptions;
+use crate::build_id::BUILD_ID;
 use crate::error::Result;
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
 use crate::schema::{Kind, Schema};
@@ -33,7 +34,7 @@ struct StoredImages<'a> {
 impl StoredJob for ImagesJob {
     fn header(&self) -> Result<JobHeader> {
         Ok(JobHeader {
-            dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
+            build: BUILD_ID.to_owned(),
             plan: String::new(),
             kind: Kind::Images,
             options: self.described.clone(),

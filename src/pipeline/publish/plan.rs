@@ -6,10 +6,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::remote::Remote;
+use crate::build_id::BUILD_ID;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, TOKENIZER_NAME};
 use crate::pipeline::dedup::{DUPLICATE_PAIRS_HASH_NAME, DUPLICATE_PAIRS_NAME};
-use crate::pipeline::job_file::JOB_NAME;
+use crate::pipeline::job_file::{JOB_NAME, check_build};
 use crate::pipeline::output_state::{OutputState, WORK_NAME};
 use crate::pipeline::plan::{PLAN_NAME, Plan};
 use crate::pipeline::stop::Stop;
@@ -27,6 +28,9 @@ const ID_DIGITS: usize = 64;
 #[derive(Serialize, Deserialize)]
 struct PlanId {
     plan: String,
+    /// Build of dsconvert that made the plan.
+    #[serde(default)]
+    build: String,
 }
 
 impl Remote {
@@ -43,14 +47,25 @@ impl Remote {
 
     /// Returns the identity of the plan of this prefix, if it has one.
     pub(in crate::pipeline) fn plan(&self) -> Result<Option<String>> {
+        Ok(self.find_plan()?.map(|id| id.plan))
+    }
+
+    /// Returns the identity of the plan of this prefix, if it has one, and refuses that of another build.
+    fn plan_of_this_build(&self) -> Result<Option<String>> {
+        let Some(PlanId { plan, build }) = self.find_plan()? else { return Ok(None) };
+        check_build(&build).map_err(|e| e.at_path(self.path()))?;
+        Ok(Some(plan))
+    }
+
+    fn find_plan(&self) -> Result<Option<PlanId>> {
         let url = self.object(&work_object(PLAN_ID_NAME))?;
         let Some((json, _)) = self.bucket.find(&url, PLAN_ID_BYTES)? else { return Ok(None) };
-        let id = serde_json::from_slice::<PlanId>(&json).map(|id| id.plan).unwrap_or_default();
-        let is_id = id.len() == ID_DIGITS && id.bytes().all(|b| b.is_ascii_hexdigit());
-        if !is_id {
-            return Err(Error::corrupt("this object does not identify a plan").at_path(url.as_path()));
+        let is_id =
+            |id: &PlanId| id.plan.len() == ID_DIGITS && id.plan.bytes().all(|b| b.is_ascii_hexdigit());
+        match serde_json::from_slice(&json).ok().filter(is_id) {
+            None => Err(Error::corrupt("this object does not identify a plan").at_path(url.as_path())),
+            id => Ok(id),
         }
-        Ok(Some(id))
     }
 
     /// Refuses `plan` if this prefix has another one; the error names the first difference.
@@ -60,7 +75,7 @@ impl Remote {
         work: &Path,
         resumes: bool,
     ) -> Result<()> {
-        match self.plan()? {
+        match self.plan_of_this_build()? {
             Some(id) if id != plan.id() => {
                 self.download(&plan_object(&id, PLAN_NAME), None, &work.join(PLAN_NAME))?;
                 plan.check_same(work, resumes).map_err(|e| e.at_path(self.path()))?;
@@ -80,7 +95,7 @@ impl Remote {
         self.probe()?;
         self.store_job(work_dir, id, stop)?;
         self.upload(&work_dir.join(PLAN_NAME), &plan_object(id, PLAN_NAME), None, stop)?;
-        let json = serde_json::to_vec(&PlanId { plan: id.to_owned() })
+        let json = serde_json::to_vec(&PlanId { plan: id.to_owned(), build: BUILD_ID.to_owned() })
             .map_err(|e| Error::not_serialized("the id of the plan", e))?;
         let url = self.object(&work_object(PLAN_ID_NAME))?;
         let taken = |what: &str| {
@@ -121,7 +136,7 @@ impl Remote {
 
     /// Downloads the stored job to the working directory `work`. Returns whether there is one.
     pub(in crate::pipeline) fn fetch_job(&self, work: &Path) -> Result<bool> {
-        let Some(id) = self.plan()? else { return Ok(false) };
+        let Some(id) = self.plan_of_this_build()? else { return Ok(false) };
         self.download(&plan_object(&id, JOB_NAME), None, &work.join(JOB_NAME))?;
         let tokenizer = plan_object(&id, TOKENIZER_NAME);
         if let Some(object) = self.bucket.head(&self.object(&tokenizer)?)? {

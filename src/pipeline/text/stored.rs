@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::options::{TextInput, TextShape};
 use super::plan::{self, FileSection, TextFile};
 use super::{TextJob, TextOptions, items, unit_bytes, wanted_fields};
+use crate::build_id::BUILD_ID;
 use crate::error::{Error, Result};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
 use crate::schema::{Field, Kind, Schema};
@@ -51,7 +52,7 @@ impl StoredJob for TextJob {
         let info = serde_json::to_value(self.options.tokenizer.info())
             .map_err(|e| Error::not_serialized("the description of the tokenizer", e))?;
         Ok(JobHeader {
-            dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
+            build: BUILD_ID.to_owned(),
             plan: String::new(),
             kind: Kind::Text,
             options: self.described.clone(),
