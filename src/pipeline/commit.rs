@@ -218,7 +218,7 @@ impl Commit<'_> {
     /// Returns a message such as `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`.
     fn nothing_found(&self, skipped: &SkippedTypes) -> String {
         let instead = match skipped.count() {
-            0 if self.files.len() > 0 => {
+            0 if !self.files.is_empty() => {
                 let items = match self.header.schema.kind {
                     Kind::Images => "images",
                     Kind::Text => "documents",

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::archive::ArchiveMember;
+use super::archive::{ArchiveKind, ArchiveMember};
 use super::broken::Broken;
 use super::compression::Compression;
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
 use super::portable_name;
 use super::stream::Stream;
-use super::webdataset::is_tar;
+use super::tar::is_tar;
 use crate::error::Result;
 use crate::options::SourceSpec;
 
@@ -126,6 +126,12 @@ impl SourceFile {
         // The label of a source may differ from the name of its file.
         let by_path = || self.path(sources).file_name().is_some_and(|name| is_tar(&portable_name(name)));
         self.member.is_none() && (is_tar(&self.origin) || (self.is_named() && by_path()))
+    }
+
+    /// Returns the format of the archive that the file is; `None` if it is not an archive.
+    pub fn archive_kind(&self, sources: &[SourceSpec]) -> Option<ArchiveKind> {
+        ArchiveKind::of_name(&portable_name(self.path(sources).file_name()?))
+            .filter(|_| self.member.is_none())
     }
 
     /// Returns whether the file is itself the source.

@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-use super::json_line::is_large_integer;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::FieldType;
 
@@ -101,6 +100,13 @@ fn invalid_value(name: &str, ty: FieldType, text: &str) -> Reject {
     const SHOWN: usize = 40;
     let shown: String = text.chars().take(SHOWN).collect();
     Reject::new(RejectCode::InvalidValue, format!("the field {name:?} is no {}: {shown:?}", ty.name()))
+}
+
+/// Returns whether the text of a value is an integer that 64 bits cannot hold.
+pub(super) fn is_large_integer(json: &str) -> bool {
+    let digits = json.strip_prefix('-').unwrap_or(json);
+    let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_integer && json.parse::<i64>().is_err() && json.parse::<u64>().is_err()
 }
 
 #[cfg(test)]

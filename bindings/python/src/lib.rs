@@ -6,9 +6,11 @@
 
 mod batch_info;
 mod buffer;
+mod columns;
 mod command;
 mod dataset;
 mod error;
+mod finisher;
 mod given;
 mod interrupt;
 mod loader;

@@ -3,24 +3,20 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 
-use dsconvert::error::{Error, ErrorKind, Result};
+use dsconvert::error::{Error, Result};
 use dsconvert::reader::batch::{Layout, PackedStep, Position};
-use dsconvert::reader::loader::{
-    self, BatchFinisher, Column, LabelsFor, LoaderCounts, LoaderState, Next, SavedPlan,
-};
+use dsconvert::reader::loader::{self, LabelsFor, LoaderCounts, LoaderState, Next, SavedPlan};
 use dsconvert::storage::interrupt::INTERVAL;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::batch_info::{BatchInfo, BatchInfoTuple};
-use crate::buffer::{Buffer, to_numpy, to_torch};
+use crate::columns::object;
 use crate::dataset::Split;
 use crate::error::raise;
+use crate::finisher::{FinishingThreads, PythonFinisher, shut_down};
 use crate::interrupt::detached;
 use crate::options::loader_options;
-use crate::record::ids_buffer;
 
 /// Batches of one split for one rank.
 ///
@@ -88,33 +84,6 @@ impl LoaderProgress {
         };
         (self.at, self.last, self.blank) = (after, Some((info, start)), blank);
         Some(object)
-    }
-}
-
-/// The threads that are calling functions of the user on batches of one loader.
-#[derive(Debug, Default)]
-struct FinishingThreads(Mutex<Vec<ThreadId>>);
-
-impl FinishingThreads {
-    fn lock(&self) -> MutexGuard<'_, Vec<ThreadId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Calls `function` and counts the current thread as one of the threads.
-    fn during<T>(&self, function: impl FnOnce() -> T) -> T {
-        struct Entry<'a>(&'a FinishingThreads, ThreadId);
-        impl Drop for Entry<'_> {
-            fn drop(&mut self) {
-                self.0.lock().retain(|id| *id != self.1);
-            }
-        }
-        let entry = Entry(self, thread::current().id());
-        self.lock().push(entry.1);
-        function()
-    }
-
-    fn has_current(&self) -> bool {
-        self.lock().contains(&thread::current().id())
     }
 }
 
@@ -399,106 +368,10 @@ impl Drop for Loader {
     }
 }
 
-/// A function of the user that replaces batches, on the thread that made them.
-struct PythonFinisher {
-    function: Py<PyAny>,
-    as_torch: bool,
-    finishing: Arc<FinishingThreads>,
-}
-
-impl BatchFinisher for PythonFinisher {
-    fn finish(&self, batch: loader::Batch) -> Result<loader::Batch> {
-        self.finishing.during(|| self.with_result(batch))
-    }
-
-    /// Gives the thread one Python thread state for its whole life. If each batch had its own, `threading.local` would
-    /// not outlast a batch, and a fork could happen while a thread holds the interpreter's lock on the list of states.
-    fn run_thread(&self, work: &mut (dyn FnMut() + Send)) {
-        let done = Python::try_attach(|py| py.detach(&mut *work));
-        if done.is_none() {
-            // The interpreter is shutting down; every batch will be an error.
-            work();
-        }
-    }
-}
-
-impl PythonFinisher {
-    /// Returns the batch with the result of the function attached.
-    fn with_result(&self, mut batch: loader::Batch) -> Result<loader::Batch> {
-        let (info, columns) = (BatchInfo::of(&batch), batch.take_columns());
-        let made = Python::try_attach(|py| {
-            self.function.call1(py, (dict(py, columns, self.as_torch)?, info.into_tuple()))
-        });
-        let made = made.ok_or_else(shut_down)?.map_err(|raised| {
-            let id = batch.id();
-            let what = format!(
-                "raised by a transform of the Loader, in epoch {}, step {}, micro-batch {}",
-                id.epoch, id.step, id.micro_batch
-            );
-            Error::usage(what).caused_by(raised)
-        })?;
-        batch.attach(Box::new(made));
-        Ok(batch)
-    }
-}
-
-fn shut_down() -> Error {
-    Error::new(ErrorKind::Internal, "the Python interpreter has shut down")
-}
-
 fn moved_meanwhile() -> Error {
     Error::usage(
         "this iterator is no longer valid: while it waited, another thread started an iter(), loaded a state or set the \
          epoch",
     )
     .help("use one iterator at a time, or create a second loader")
-}
-
-/// Returns a batch in Python: the result of a function of the user, or a dictionary of arrays or tensors.
-fn object(py: Python<'_>, batch: &mut loader::Batch, as_torch: bool) -> PyResult<Py<PyAny>> {
-    if let Some(Ok(made)) = batch.take_attached().map(|made| made.downcast::<Py<PyAny>>()) {
-        return Ok(*made);
-    }
-    dict(py, batch.take_columns(), as_torch).map(|dict| dict.into_any().unbind())
-}
-
-/// Returns the columns as a dictionary of arrays or tensors.
-fn dict<'py>(
-    py: Python<'py>,
-    columns: Vec<(String, Column)>,
-    as_torch: bool,
-) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    for (name, values) in columns {
-        dict.set_item(PyString::intern(py, &name), column(py, values, as_torch)?)?;
-    }
-    Ok(dict)
-}
-
-/// Converts a column. Arrays are moved, lists are copied.
-fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, PyAny>> {
-    Ok(match column {
-        Column::Array(array) if as_torch => to_torch(py, Buffer::sole(array))?,
-        Column::Array(array) => to_numpy(py, Buffer::sole(array))?,
-        Column::Texts(texts) => {
-            let text =
-                |text: &Option<dsconvert::sample::Text>| text.as_ref().map(|t| PyString::new(py, t.as_str()));
-            PyList::new(py, texts.iter().map(text))?.into_any()
-        }
-        Column::Bytes(rows) => {
-            let bytes = |row: &Option<bytes::Bytes>| row.as_ref().map(|b| PyBytes::new(py, b));
-            PyList::new(py, rows.iter().map(bytes))?.into_any()
-        }
-        Column::Ids(rows) => {
-            let list = PyList::empty(py);
-            for ids in &rows {
-                list.append(ids.as_ref().map(|ids| to_numpy(py, ids_buffer(ids))).transpose()?)?;
-            }
-            list.into_any()
-        }
-        other => {
-            let what = format!("cannot convert {other:?} to Python");
-            return Err(raise(Error::new(ErrorKind::Unsupported, what)));
-        }
-    })
 }

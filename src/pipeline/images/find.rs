@@ -244,7 +244,7 @@ fn of_tables(
     sources: &[SourceSpec],
 ) -> Result<FoundImages> {
     let FoundTables { fields, class_names, left_out, others } = found;
-    let is_zip = |f: &SourceFile| ArchiveKind::of(f, sources) == Some(ArchiveKind::Zip);
+    let is_zip = |f: &SourceFile| f.archive_kind(sources) == Some(ArchiveKind::Zip);
     let is_other =
         |f: &SourceFile| f.is_tar(sources) || has_image_extension(&f.origin) || (f.is_named() && is_zip(f));
     if let Some(other) = listing.files.iter().find(is_other) {

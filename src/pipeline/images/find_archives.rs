@@ -65,7 +65,7 @@ impl TarFiles {
             ImageFields::None => Ok(Self::default()),
             ImageFields::Auto => {
                 let planned = first.planned(&options.sources, options.follow_symlinks);
-                let is_plain = ArchiveKind::of(&first, &options.sources) == Some(ArchiveKind::Tar);
+                let is_plain = first.archive_kind(&options.sources) == Some(ArchiveKind::Tar);
                 if is_plain && let folder @ Some(_) = first_nested(&planned)? {
                     return Ok(Self { has_bare_images: true, folder, ..Self::default() });
                 }
@@ -90,9 +90,8 @@ impl TarFiles {
         if options.layout == FolderLayout::Flat || !(self.folder.is_some() || needs_labels) {
             return Ok(false);
         }
-        let is_compressed = |file: &SourceFile| {
-            file.is_tar(sources) && ArchiveKind::of(file, sources) != Some(ArchiveKind::Tar)
-        };
+        let is_compressed =
+            |file: &SourceFile| file.is_tar(sources) && file.archive_kind(sources) != Some(ArchiveKind::Tar);
         let Some(compressed) = files.iter().find(is_compressed) else { return Ok(true) };
         let path = compressed.path(sources);
         if needs_labels {

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::schema::{Field, FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
-use crate::source::webdataset::{NextSample, Sample, Samples, tar_stem};
+use crate::source::tar::tar_stem;
+use crate::source::webdataset::{NextSample, Sample, Samples};
 use crate::source::{PlannedFile, portable_name};
 use crate::transform::image::{self as transform, ImageType};
 

@@ -180,7 +180,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
             let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
             let listing = list(&matches.sources, options.follow_symlinks, &wanted)?;
             let is_archive =
-                |file: &SourceFile| ArchiveKind::of(file, &matches.sources) == Some(ArchiveKind::Zip);
+                |file: &SourceFile| file.archive_kind(&matches.sources) == Some(ArchiveKind::Zip);
             for file in listing.files.iter().filter(|file| file.is_named() && !is_archive(file)) {
                 let path = file.path(&matches.sources);
                 if kind_of(options, true, &path).is_none() {

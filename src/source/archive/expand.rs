@@ -161,7 +161,7 @@ impl ExpandedListing {
 impl Archives<'_> {
     /// Returns the format of `file`; `None` if it is not an archive.
     fn kind(&self, file: &SourceFile) -> Option<ArchiveKind> {
-        ArchiveKind::of(file, self.sources).filter(|kind| self.with_tars || *kind == ArchiveKind::Zip)
+        file.archive_kind(self.sources).filter(|kind| self.with_tars || *kind == ArchiveKind::Zip)
     }
 
     /// Replaces archives by the files in them. If there are items outside archives, archives found in folders are left

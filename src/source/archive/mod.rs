@@ -14,10 +14,7 @@ pub(in crate::source) mod testing;
 pub(super) use self::entry::{ArchiveDirectory, ArchiveEntry};
 pub use self::expand::{Archives, ExpandedArchive, ExpandedListing, expand, is_image_name};
 pub use self::member::{ArchiveDamage, ArchiveMember, MemberData};
-use super::portable_name;
-use super::source_file::SourceFile;
 use super::{tar, zip};
-use crate::options::SourceSpec;
 
 /// The format of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +29,6 @@ impl ArchiveKind {
     /// Returns the format of an archive called `name`; `None` if it is not the name of an archive.
     pub fn of_name(name: &str) -> Option<Self> {
         if zip::is_zip(name) { Some(Self::Zip) } else { tar::is_plain_tar(name).then_some(Self::Tar) }
-    }
-
-    /// Returns the format of `file` of `sources`; `None` if it is not an archive.
-    pub fn of(file: &SourceFile, sources: &[SourceSpec]) -> Option<Self> {
-        Self::of_name(&portable_name(file.path(sources).file_name()?)).filter(|_| file.member.is_none())
     }
 }
 

@@ -26,13 +26,6 @@ pub(super) fn is_large(number: &Number) -> bool {
     number.is_f64() && number.as_f64().is_some_and(|x| x.abs() >= LARGE)
 }
 
-/// Returns whether the text of a value is an integer that 64 bits cannot hold.
-pub(in crate::source) fn is_large_integer(json: &str) -> bool {
-    let digits = json.strip_prefix('-').unwrap_or(json);
-    let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_integer && json.parse::<i64>().is_err() && json.parse::<u64>().is_err()
-}
-
 /// Returns the name and the text of each of the `members` of `object` that may contain rounded integers.
 pub(super) fn rounded<'m, 'a>(
     members: impl Iterator<Item = (&'m str, &'m Json)>,
@@ -54,6 +47,7 @@ pub(super) fn members(object: &str) -> HashMap<String, &RawValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::typed_values::is_large_integer;
 
     #[test]
     fn only_integers_beyond_64_bits_are_large() {

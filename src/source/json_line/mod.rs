@@ -9,11 +9,10 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
 
-pub(super) use self::exact::is_large_integer;
 use self::members::{FoundValue, Members};
 pub(crate) use self::nan::parse;
 use self::nan::without_nan;
-use super::typed_values::{from_exact_json, from_json};
+use super::typed_values::{from_exact_json, from_json, is_large_integer};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 

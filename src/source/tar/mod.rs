@@ -17,6 +17,18 @@ use super::name::strip_extension;
 
 /// The extension of tar files without compression.
 const EXTENSION: &str = ".tar";
+/// Extensions of tar files.
+const EXTENSIONS: [&str; 4] = [EXTENSION, ".tar.gz", ".tgz", ".tar.zst"];
+
+/// Returns whether `name` is that of a tar file, compressed or not.
+pub fn is_tar(name: &str) -> bool {
+    EXTENSIONS.iter().any(|extension| strip_extension(name, extension).is_some())
+}
+
+/// Returns the name of a tar file, compressed or not, without its extension, or another name unchanged.
+pub fn tar_stem(name: &str) -> &str {
+    EXTENSIONS.iter().find_map(|extension| strip_extension(name, extension)).unwrap_or(name)
+}
 
 /// Returns whether the name of a file is that of a tar file without compression.
 pub fn is_plain_tar(name: &str) -> bool {

@@ -15,7 +15,6 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use self::members::{MemberBody, TarMember};
 use super::compression::Compression;
-use super::name::strip_extension;
 use super::stream::Stream;
 use super::tar::{NoMember, TarDamage};
 use super::{PlannedFile, portable_name};
@@ -24,19 +23,6 @@ use crate::sample::{Reject, RejectCode};
 
 /// Maximum total size of the members of one sample, in bytes.
 const MAX_SAMPLE_BYTES: u64 = 256 << 20;
-
-/// Extensions of tar files.
-const EXTENSIONS: [&str; 4] = [".tar", ".tar.gz", ".tgz", ".tar.zst"];
-
-/// Returns whether `name` has the extension of a tar file.
-pub fn is_tar(name: &str) -> bool {
-    tar_stem(name) != name
-}
-
-/// Returns the name of a tar file without its extension, or another name unchanged.
-pub fn tar_stem(name: &str) -> &str {
-    EXTENSIONS.iter().find_map(|extension| strip_extension(name, extension)).unwrap_or(name)
-}
 
 /// Members that form one sample.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -36,7 +36,7 @@ pub(super) type MadeBatch = Option<(Batch, LoaderState)>;
 pub(super) struct FailedBatch {
     pub(super) error: Error,
     /// The state after the batch, if its rows were known.
-    pub(super) after: Option<LoaderState>,
+    pub(super) after: Option<Box<LoaderState>>,
 }
 
 /// Settings of an engine.
@@ -314,7 +314,7 @@ impl EngineState {
         let mut after = None;
         let made = caught(|| {
             let Some(task) = schedule.task(ticket)? else { return Ok(None) };
-            after = Some(task.after.clone());
+            after = Some(Box::new(task.after.clone()));
             let batch = match &task.rows {
                 BatchRows::Records(batch) => self.assembler.records(task.id, batch, scratch, &self.stop)?,
                 BatchRows::Packed { rows, filler_rows } => {

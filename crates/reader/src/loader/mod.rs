@@ -220,7 +220,7 @@ impl Loader {
             }
         };
         engine.take(deadline).transpose().map_err(|FailedBatch { error, after }| {
-            self.after_failed = after;
+            self.after_failed = after.map(|after| *after);
             error
         })
     }

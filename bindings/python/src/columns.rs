@@ -1,0 +1,59 @@
+//! Conversion of batches to Python: dictionaries of arrays, tensors and lists.
+
+use dsconvert::error::{Error, ErrorKind};
+use dsconvert::reader::loader::{self, Column};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+
+use crate::buffer::{Buffer, to_numpy, to_torch};
+use crate::error::raise;
+use crate::record::ids_buffer;
+
+/// Returns a batch in Python: the result of a function of the user, or a dictionary of arrays or tensors.
+pub(crate) fn object(py: Python<'_>, batch: &mut loader::Batch, as_torch: bool) -> PyResult<Py<PyAny>> {
+    if let Some(Ok(made)) = batch.take_attached().map(|made| made.downcast::<Py<PyAny>>()) {
+        return Ok(*made);
+    }
+    dict(py, batch.take_columns(), as_torch).map(|dict| dict.into_any().unbind())
+}
+
+/// Returns the columns as a dictionary of arrays or tensors.
+pub(crate) fn dict<'py>(
+    py: Python<'py>,
+    columns: Vec<(String, Column)>,
+    as_torch: bool,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, values) in columns {
+        dict.set_item(PyString::intern(py, &name), column(py, values, as_torch)?)?;
+    }
+    Ok(dict)
+}
+
+/// Converts a column. Arrays are moved, lists are copied.
+fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match column {
+        Column::Array(array) if as_torch => to_torch(py, Buffer::sole(array))?,
+        Column::Array(array) => to_numpy(py, Buffer::sole(array))?,
+        Column::Texts(texts) => {
+            let text =
+                |text: &Option<dsconvert::sample::Text>| text.as_ref().map(|t| PyString::new(py, t.as_str()));
+            PyList::new(py, texts.iter().map(text))?.into_any()
+        }
+        Column::Bytes(rows) => {
+            let bytes = |row: &Option<bytes::Bytes>| row.as_ref().map(|b| PyBytes::new(py, b));
+            PyList::new(py, rows.iter().map(bytes))?.into_any()
+        }
+        Column::Ids(rows) => {
+            let list = PyList::empty(py);
+            for ids in &rows {
+                list.append(ids.as_ref().map(|ids| to_numpy(py, ids_buffer(ids))).transpose()?)?;
+            }
+            list.into_any()
+        }
+        other => {
+            let what = format!("cannot convert {other:?} to Python");
+            return Err(raise(Error::new(ErrorKind::Unsupported, what)));
+        }
+    })
+}
