@@ -51,7 +51,7 @@ pub struct PlanSummary {
     pub metadata: Vec<PathBuf>,
     /// Names of the fields from the sources, beyond those of every dataset.
     pub fields: Vec<String>,
-    /// Further images of samples in tar files, each with its type.
+    /// Additional images of samples in tar files, each with its type.
     pub image_fields: Vec<String>,
     /// Decisions of the plan that may not be intended.
     pub warnings: Vec<Warning>,

@@ -149,7 +149,7 @@ fn text_of(option: &str, value: &Value) -> Result<String> {
     let item = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
-        // A field to keep, with its type, or a further image of a sample, with its member.
+        // A field to keep, with its type, or an additional image of a sample, with its member.
         Value::Object(field) => {
             let text = |name: &str| field.get(name).and_then(Value::as_str);
             let member = text("member").map_or(String::new(), |member| format!("={member}"));

@@ -48,7 +48,7 @@ pub(super) struct ImageItem {
     pub(super) label: Value,
     /// Values of the fields that only some datasets have.
     pub(super) values: Vec<Value>,
-    /// Further images, one per [`ImageField`](super::image_fields::ImageField) of the job; empty for files and rows.
+    /// Additional images, one per [`ImageField`](super::image_fields::ImageField) of the job; empty for files and rows.
     pub(super) further: Vec<Option<Bytes>>,
 }
 
@@ -257,7 +257,7 @@ impl<'a> ImageConversion<'a> {
         }
     }
 
-    /// Converts a further image of a sample, with the same geometry as the main image, whose header is `image`.
+    /// Converts an additional image of a sample, with the same geometry as the main image, whose header is `image`.
     fn convert_further_image(
         &self,
         field: &ImageField,

@@ -42,7 +42,7 @@ pub(super) struct FoundImages {
     pub(super) skipped: SkippedTypes,
     /// Fields for which the details have values.
     pub(super) fields: Vec<Field>,
-    /// Further images of samples in tar files. They are the last of the fields.
+    /// Additional images of samples in tar files. They are the last of the fields.
     pub(super) image_fields: Vec<ImageField>,
     /// The classes of the labels in the details.
     pub(super) class_names: Option<Vec<String>>,

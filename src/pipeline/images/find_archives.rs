@@ -13,7 +13,7 @@ use crate::source::tar::first_nested;
 use crate::source::warning::Warning;
 use crate::transform::image::has_image_extension;
 
-/// Expands the archives of a listing into their images. Returns it with the further images of samples in tar files, if
+/// Expands the archives of a listing into their images. Returns it with the additional images of samples in tar files, if
 /// these are read as WebDataset.
 pub(super) fn with_archives(
     listing: Listing,
@@ -47,9 +47,9 @@ pub(super) fn with_archives(
 /// The tar files of a listing, as far as its first one shows.
 #[derive(Default)]
 struct TarFiles {
-    /// Further images of samples.
+    /// Additional images of samples.
     image_fields: Vec<ImageField>,
-    /// Whether there are images, and they have no class, text or further image of their own.
+    /// Whether there are images, and they have no class, text or additional image of their own.
     has_bare_images: bool,
     /// Folder of an image, if the first tar file looks like an archive of image folders.
     folder: Option<String>,

@@ -1,4 +1,4 @@
-//! Further images of samples in tar files: the members that become fields.
+//! Additional images of samples in tar files: the members that become fields.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,17 +12,17 @@ use crate::source::webdataset::{NextSample, Sample, Samples};
 use crate::source::{PlannedFile, portable_name};
 use crate::transform::image::{self as transform, ImageType};
 
-/// Number of samples that are inspected for further images.
+/// Number of samples that are inspected for additional images.
 const INSPECTED_SAMPLES: usize = 16;
 /// Field names reserved for every dataset, or for samples from tar files.
 const RESERVED_NAMES: [&str; 9] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN, "json", "txt", "cls"];
 /// Names of the main image of a sample that has several: `0001.rgb.jpg`.
 const MAIN_NAMES: [&str; 5] = [IMAGE, "img", "rgb", "input", "photo"];
 
-/// Further images of samples in tar files.
+/// Additional images of samples in tar files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImageFields {
-    /// The further images of the first samples of the first tar file.
+    /// The additional images of the first samples of the first tar file.
     #[default]
     Auto,
     /// None. Samples with two images are rejected.
@@ -31,7 +31,7 @@ pub enum ImageFields {
     Listed(Vec<ImageField>),
 }
 
-/// A member of a sample that is a further image and becomes a field.
+/// A member of a sample that is an additional image and becomes a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageField {
     /// Name of the field.
@@ -128,9 +128,9 @@ impl fmt::Display for ImageFields {
 /// What the first samples of a tar file show.
 #[derive(Default)]
 pub(super) struct InspectedTar {
-    /// Further images of the samples.
+    /// Additional images of the samples.
     pub(super) fields: Vec<ImageField>,
-    /// Whether there are images, and they have no class, text or further image of their own.
+    /// Whether there are images, and they have no class, text or additional image of their own.
     pub(super) has_bare_images: bool,
     /// Folder of an image, if the file looks like an archive of image folders rather than a WebDataset: bare images in
     /// folders.
@@ -178,7 +178,7 @@ fn is_image(member: &str) -> bool {
     transform::has_image_extension(&format!("x.{member}"))
 }
 
-/// Returns the further images of a sample: all except the main image, which is the only one with a plain extension or
+/// Returns the additional images of a sample: all except the main image, which is the only one with a plain extension or
 /// with a usual name. Returns none if that is ambiguous.
 fn further_images(sample: &Sample) -> Vec<ImageField> {
     let stem = |member: &str| member.rsplit_once('.').map(|(stem, _)| stem.to_owned());

@@ -56,7 +56,7 @@ pub struct ImagesJob {
     pub(super) schema: Arc<Schema>,
     /// Number of fields beyond those of every image dataset.
     pub(super) extra_fields: usize,
-    /// Further images of samples in tar files. They are the last of the fields.
+    /// Additional images of samples in tar files. They are the last of the fields.
     pub(super) image_fields: Vec<ImageField>,
     pub(super) transform: ImageTransform,
 }

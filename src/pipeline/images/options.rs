@@ -27,7 +27,7 @@ pub struct ImagesOptions {
     pub classes: Option<Vec<String>>,
     /// Columns of tables whose values become lists: all rows that name the same image form one record.
     pub list_fields: Vec<String>,
-    /// Further images of samples in tar files.
+    /// Additional images of samples in tar files.
     pub image_fields: ImageFields,
     /// How images are decoded, changed and encoded.
     pub image: ImageOptions,
@@ -79,7 +79,7 @@ impl ImagesOptions {
         if let Some(dedup) = self.dedup {
             described["dedup"] = as_json(serde_json::to_value(dedup))?;
         }
-        // Omitted if empty, so that the description of datasets without further images never changes.
+        // Omitted if empty, so that the description of datasets without additional images never changes.
         if !image_fields.is_empty() {
             described["image_fields"] = as_json(serde_json::to_value(image_fields))?;
         }

@@ -1,4 +1,4 @@
-//! Tests of masks and further images in batches: they are cropped and flipped like their image.
+//! Tests of masks and additional images in batches: they are cropped and flipped like their image.
 
 use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::sample::{Record, Value};
