@@ -283,6 +283,10 @@ pub fn check_built(format: Format) -> Result<()> {
 /// # Errors
 ///
 /// Returns an error if the format reserves the name of a field.
+#[cfg_attr(
+    not(any(feature = "msgpack", feature = "protobuf")),
+    expect(unused_variables, reason = "see the match")
+)]
 pub fn check_schema(format: Format, schema: &Arc<Schema>) -> Result<()> {
     match format {
         #[cfg(feature = "msgpack")]
