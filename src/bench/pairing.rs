@@ -1,7 +1,7 @@
 //! Pairs the items of two targets, and checks that both targets deliver the same.
 //!
-//! Items are paired by their origin without the label of its source: the path under the folder and, for documents, the
-//! offset. A dataset may lack only as many items as its conversion left out. All pairs, or an evenly spaced sample, are
+//! Items are paired by their origin, with or without the label of its source: the path under the folder and, for
+//! documents, the offset. A dataset may lack only as many items as its conversion left out. All pairs, or an evenly spaced sample, are
 //! loaded from both targets. The width and height of images and every token id of documents must be the same.
 
 use std::collections::HashMap;
@@ -68,20 +68,31 @@ fn kind(kind: TargetKind) -> &'static str {
     if kind.is_text() { "a corpus of text" } else { "a set of images" }
 }
 
+/// Returns the part of a name by which items are paired, given the labels of the sources.
+type NameOf = for<'a> fn(&'a str, &[String]) -> &'a str;
+
+/// Returns the ordinals of `names`; `None` if a name occurs twice, as that of files in several sources may without its
+/// label.
+fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Option<HashMap<&'a str, u64>> {
+    let mut ordinals = HashMap::new();
+    names.zip(0..).all(|(name, ordinal)| ordinals.insert(name, ordinal).is_none()).then_some(ordinals)
+}
+
 /// Returns the ordinals of the items that both targets hold.
 fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
     let [a, b] = targets;
     let (names_a, names_b) = (a.names()?, b.names()?);
-    // Names are compared without labels, or else with them: the label of a single file is its name, which is part of
-    // the path when the other target is the folder of that file.
-    let normalizations: [for<'a> fn(&'a str, &[String]) -> &'a str; 2] = [without_label, |name, _| name];
+    // The label of a single file is its name, which is part of the path if the other target is the folder of that file.
+    let whole: NameOf = |name, _| name;
     let mut best: Vec<(u64, u64)> = Vec::new();
-    for normalize in normalizations {
-        let by_name: HashMap<&str, u64> =
-            names_b.iter().zip(0..).map(|(n, i)| (normalize(n, b.labels()), i)).collect();
-        let found = names_a.iter().zip(0..);
-        let found: Vec<(u64, u64)> =
-            found.filter_map(|(name, i)| Some((i, *by_name.get(normalize(name, a.labels()))?))).collect();
+    for [name_a, name_b] in
+        [[whole, whole], [without_label, without_label], [without_label, whole], [whole, without_label]]
+    {
+        let Some(by_name) = unique(names_b.iter().map(|name| name_b(name, b.labels()))) else { continue };
+        let Some(of_a) = unique(names_a.iter().map(|name| name_a(name, a.labels()))) else { continue };
+        let mut found: Vec<(u64, u64)> =
+            of_a.iter().filter_map(|(name, i)| Some((*i, *by_name.get(name)?))).collect();
+        found.sort_unstable();
         if found.len() > best.len() {
             best = found;
         }

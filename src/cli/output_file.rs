@@ -1,10 +1,11 @@
 //! Files that options such as `--html` name for the output of a command.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::manifest::MANIFEST_NAME;
 use crate::options::check_local;
 use crate::storage::{folder_of, lstat, stat, write_file};
 
@@ -26,18 +27,36 @@ pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&P
     if stat(file)?.is_some_and(|meta| meta.is_dir()) {
         return Err(refuse("this is a folder").help("name a file"));
     }
+    if let Some(kind) = kind_of(option)
+        && is_other_kind(file, kind)?
+    {
+        return Err(refuse(&format!("the file exists, and is not {}", kind.name))
+            .help("name another file, or remove this one"));
+    }
     // If a path cannot be resolved, opening or writing it reports the reason.
-    let Some(dataset) = dataset.and_then(resolved) else { return Ok(()) };
     // The link itself is in its folder, and its target may be elsewhere.
     let (folder, target) = (resolved(folder), resolved(file));
+    let Some(dataset) = dataset.and_then(resolved) else {
+        return refuse_any_dataset(folder.as_deref(), &refuse);
+    };
     if target.as_ref().is_some_and(|target| dataset.starts_with(target)) {
         return Err(refuse("this is the directory of the dataset, or a folder above it")
             .help("name a file outside of it"));
     }
-    if [folder, target].iter().flatten().any(|place| place.starts_with(&dataset)) {
+    if [&folder, &target].into_iter().flatten().any(|place| place.starts_with(&dataset)) {
         return Err(refuse("the file would be inside the dataset").help("name a file outside of it"));
     }
-    Ok(())
+    refuse_any_dataset(folder.as_deref(), &refuse)
+}
+
+/// Refuses a folder inside any dataset.
+fn refuse_any_dataset(folder: Option<&Path>, refuse: &dyn Fn(&str) -> Error) -> Result<()> {
+    match folder.and_then(|folder| folder.ancestors().find(|folder| is_dataset(folder))) {
+        Some(dataset) => Err(refuse("the file would be inside a dataset")
+            .at_path(dataset)
+            .help("name a file outside of it")),
+        None => Ok(()),
+    }
 }
 
 /// Returns whether two paths name the same file, which need not exist yet.
@@ -58,6 +77,45 @@ fn mismatched_type(option: &str, file: &Path) -> Option<&'static str> {
     };
     let extension = file.extension()?.to_str()?.to_ascii_lowercase();
     (TYPES.contains(&extension.as_str()) && !extensions.contains(&extension.as_str())).then_some(ty)
+}
+
+/// A kind of output that is recognized by how it begins.
+struct OutputKind {
+    name: &'static str,
+    beginnings: &'static [&'static str],
+}
+
+fn kind_of(option: &str) -> Option<&'static OutputKind> {
+    Some(match option {
+        "html" => &OutputKind { name: "an HTML page", beginnings: &["<!doctype html", "<html"] },
+        "contact_sheet" => &OutputKind { name: "a PNG image", beginnings: &["\u{fffd}png"] },
+        "plot" | "svg" => &OutputKind { name: "an SVG image", beginnings: &["<svg", "<?xml"] },
+        "report" => {
+            &OutputKind { name: "a run report", beginnings: &["{\n  \"run_report\"", "{\"run_report\""] }
+        }
+        "trace" => &OutputKind { name: "a trace of load times", beginnings: &["# "] },
+        _ => return None,
+    })
+}
+
+/// Returns whether a regular file exists that is not of this `kind`, and was therefore named by mistake: an input, for
+/// example.
+fn is_other_kind(file: &Path, kind: &OutputKind) -> Result<bool> {
+    if !stat(file)?.is_some_and(|meta| meta.is_file() && meta.len() > 0) {
+        return Ok(false);
+    }
+    let mut start = Vec::new();
+    let opened = File::open(file).and_then(|opened| opened.take(64).read_to_end(&mut start));
+    opened.map_err(|e| Error::io("read", file, e))?;
+    let start = String::from_utf8_lossy(&start).trim_start_matches('\u{feff}').to_ascii_lowercase();
+    Ok(!kind.beginnings.iter().any(|beginning| start.trim_start().starts_with(beginning)))
+}
+
+/// Returns whether `folder` is the directory of a dataset.
+fn is_dataset(folder: &Path) -> bool {
+    let mut start = [0; 64];
+    let read = File::open(folder.join(MANIFEST_NAME)).and_then(|mut manifest| manifest.read(&mut start));
+    read.is_ok_and(|count| String::from_utf8_lossy(&start[..count]).contains("\"manifest_version\""))
 }
 
 /// Writes `bytes` to `file`.
@@ -144,6 +202,36 @@ mod tests {
             check_output("report", &at(file), Some(&at(out))).unwrap_err();
         }
         check_output("report", &at("q"), Some(&at("q-out"))).unwrap();
+    }
+
+    #[test]
+    fn files_of_another_kind_and_datasets_are_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for (option, ours, other) in [
+            ("html", "<!DOCTYPE html>\n<html>", "<svg xmlns='x'>"),
+            ("svg", "<svg xmlns='x'>", "# load times of 3 batches\n1.5\n"),
+            ("report", "{\n  \"run_report\": 1", "{\n  \"manifest_version\": 2"),
+            ("trace", "# load times of 3 batches\n1.5\n", "{\"text\": \"a\"}\n"),
+        ] {
+            std::fs::write(at("out"), ours).unwrap();
+            check_output(option, &at("out"), None).unwrap();
+            std::fs::write(at("out"), other).unwrap();
+            let refused = check_output(option, &at("out"), None).unwrap_err();
+            assert!(refused.to_string().contains("the file exists, and is not a"), "{refused}");
+            std::fs::write(at("out"), "").unwrap();
+            check_output(option, &at("out"), None).unwrap();
+        }
+        std::fs::create_dir_all(at("other/train")).unwrap();
+        check_output("html", &at("other/train/page.html"), None).unwrap();
+        // Not the manifest of a dataset, as in a web application.
+        std::fs::write(at("other/manifest.json"), "{\"name\": \"app\"}").unwrap();
+        check_output("html", &at("other/train/page.html"), None).unwrap();
+        std::fs::write(at("other/manifest.json"), "{\n  \"manifest_version\": 2,").unwrap();
+        for file in ["other/page.html", "other/train/page.html"] {
+            let refused = check_output("html", &at(file), None).unwrap_err();
+            assert!(refused.to_string().contains("inside a dataset"), "{refused}");
+        }
     }
 
     #[test]

@@ -53,10 +53,11 @@ impl<'a> Display<'a> {
     ) -> Self {
         let mode = if verbosity == Verbosity::Quiet {
             DisplayMode::Nothing
-        } else if std::io::stderr().is_terminal() {
-            DisplayMode::Bar(bar())
         } else {
-            DisplayMode::Lines
+            let bar = bar();
+            // A terminal that cannot move its cursor (TERM=dumb) hides the bar.
+            let has_bar = std::io::stderr().is_terminal() && !bar.is_hidden();
+            if has_bar { DisplayMode::Bar(bar) } else { DisplayMode::Lines }
         };
         progress.collect_events(match verbosity {
             Verbosity::Quiet | Verbosity::Normal => EventLevel::Nothing,
@@ -81,8 +82,8 @@ impl<'a> Display<'a> {
                         bar.set_style(style("{percent:>3}% {bar:10} {wide_msg}\r"));
                         bar.set_length(now.total_bytes);
                     }
-                    bar.set_position(now.source_bytes);
                     bar.set_message(self.text(&now, &rate));
+                    bar.set_position(now.source_bytes);
                 }
                 DisplayMode::Lines if Instant::now() >= next_line => {
                     print::progress(self.text(&now, &rate));
@@ -125,23 +126,25 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// `1,234 of 5,678 items · 523/s · 12.3 MiB/s · 0:42 elapsed · 2:05 left · 3 rejected`
+    /// `1,234 of 5,678 items · 3 rejected · 523/s · 2:05 left · 0:42 elapsed · 12.3 MiB/s`
     fn text(&self, now: &Snapshot, rate: &Rate) -> String {
         let mut text = match self.items {
             Some(all) => format!("{} of {}", HumanCount(now.items), plural(all, "item")),
             None => plural(now.items, "item"),
         };
+        // What matters most comes first, because a narrow terminal cuts the end.
+        if now.rejected > 0 {
+            text.push_str(&format!(" · {} rejected", HumanCount(now.rejected)));
+        }
         let (items, bytes) = rate.per_second();
-        text.push_str(&format!(" · {}/s · {}/s", HumanCount(items as u64), HumanBytes(bytes as u64)));
-        text.push_str(&format!(" · {} elapsed", clock(self.started.elapsed())));
+        text.push_str(&format!(" · {}/s", HumanCount(items as u64)));
         let left = now.total_bytes.saturating_sub(now.source_bytes);
         if left > 0 && bytes > 0.0 {
             let left = Duration::from_secs_f64((left as f64 / bytes).min(1e9));
             text.push_str(&format!(" · {} left", clock(left)));
         }
-        if now.rejected > 0 {
-            text.push_str(&format!(" · {} rejected", HumanCount(now.rejected)));
-        }
+        let elapsed = clock(self.started.elapsed());
+        text.push_str(&format!(" · {elapsed} elapsed · {}/s", HumanBytes(bytes as u64)));
         text
     }
 }

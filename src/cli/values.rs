@@ -73,6 +73,12 @@ pub(super) fn source(text: &Path) -> Result<SourceSpec> {
         ObjectUrl::parse(Path::new(path)).map_err(|e| e.of_option("SRC"))?;
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }
+    if ["verify", "repair"].iter().any(|word| text == Path::new(word)) && stat(text)?.is_none() {
+        let word = text.display();
+        return Err(Error::usage("there is no such source")
+            .at_path(text)
+            .help(format!("for the value of --resume, write --resume={word}")));
+    }
     // `.` and `..` have no file name.
     let named = match text.file_name() {
         Some(_) => text.to_owned(),

@@ -480,3 +480,31 @@ fn sources_with_unusual_names_are_paired() {
     let report = bench(&[&dataset, Path::new("--against"), &raw], "--threads 1 --no-probe");
     assert_eq!((&report["paired_items"], &report["checked_items"]), (&50.into(), &50.into()));
 }
+
+#[test]
+fn items_of_several_sources_are_paired_by_their_whole_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for (folder, text) in [("a", "short"), ("b", "a much longer document")] {
+        std::fs::create_dir(at(folder)).unwrap();
+        std::fs::write(at(folder).join("x.txt"), text).unwrap();
+    }
+    let convert_to = |sources: &[std::path::PathBuf], out: &str| {
+        let mut command = command(["text", "--tokenizer", "bytes", "--out"]);
+        Ran::of(command.arg(at(out)).args(sources).output().unwrap()).exits(0);
+    };
+    // Both sources have a file x.txt.
+    convert_to(&[at("a"), at("b")], "both");
+    convert_to(&[at("b"), at("a")], "swapped");
+    // A folder, and its file as a source.
+    convert_to(&[at("a")], "folder");
+    convert_to(&[at("a/x.txt")], "file");
+    for (first, second, items) in [("both", "swapped", 2), ("folder", "file", 1), ("file", "folder", 1)] {
+        let report = bench(&[&at(first), Path::new("--against"), &at(second)], "--threads 1 --no-probe");
+        assert_eq!(
+            (&report["paired_items"], &report["checked_items"]),
+            (&items.into(), &items.into()),
+            "{first}, {second}"
+        );
+    }
+}

@@ -253,9 +253,10 @@ fn reports_that_cannot_be_written_or_read_are_refused_before_anything_is_done() 
     }
     // A part that fails writes no report, and the old one stays.
     let report = dir.path().join("run.json");
-    fs::write(&report, "old").unwrap();
+    let old = "{\n  \"run_report\": 0\n}\n";
+    fs::write(&report, old).unwrap();
     run_with_report("run", &out, "--units 99", &report).exits(2).says(&["no unit 99"]);
-    assert_eq!(fs::read(&report).unwrap(), b"old");
+    assert_eq!(fs::read_to_string(&report).unwrap(), old);
 
     run_with_report("run", &out, "", &report).exits(0);
     run_with_report("merge", &out, "", &dir.path().join("merge.json")).exits(0);

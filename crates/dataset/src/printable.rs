@@ -44,7 +44,11 @@ pub fn printable_path(path: &Path) -> String {
 
 /// Quotes `path` for a shell command that a message suggests.
 pub fn shell_word(path: &Path) -> String {
-    let text = printable_path(path);
+    let mut text = printable_path(path);
+    // Not an option of the command.
+    if text.starts_with('-') {
+        text.insert_str(0, "./");
+    }
     let is_plain = |c: char| c.is_alphanumeric() || "._/-+,:@%".contains(c);
     if text.chars().all(is_plain) && !text.is_empty() {
         text
@@ -67,9 +71,13 @@ mod tests {
 
     #[test]
     fn paths_are_quoted_for_the_shell() {
-        for (path, word) in
-            [("a/b-1.x", "a/b-1.x"), ("my data", "'my data'"), ("it's", r"'it'\''s'"), ("$x", "'$x'")]
-        {
+        for (path, word) in [
+            ("-d", "./-d"),
+            ("a/b-1.x", "a/b-1.x"),
+            ("my data", "'my data'"),
+            ("it's", r"'it'\''s'"),
+            ("$x", "'$x'"),
+        ] {
             assert_eq!(shell_word(Path::new(path)), word);
         }
     }
