@@ -152,3 +152,15 @@ def test_validation_in_the_middle_of_an_epoch_does_not_change_training(make, fit
     assert model.seen == epochs[0] + epochs[1]
     whole = [batch["key"] for batch in validation]
     assert model.validated == whole[:1] + whole * (2 * (len(epochs[0]) // 10))
+
+
+def test_a_trainer_learns_the_length_of_the_epoch_to_come(text):
+    """Epochs of packed rows differ in length, and Lightning reads the length before the first batch."""
+    loader = dsconvert.Loader(text, seq_len=512, batch_size=1, pack_window=8, seed=1)
+    lengths = []
+    for epoch in range(6):
+        loader.batch_sampler.set_epoch(epoch)
+        lengths.append(len(loader))
+        assert loader.epoch == epoch
+        assert sum(1 for _ in loader) == lengths[-1]
+    assert len(set(lengths)) > 1, lengths

@@ -424,3 +424,30 @@ def test_the_iterator_continues_after_an_error(text, monkeypatch):
             break
         found.append(batch)
     assert (found, errors) == (expected[:2] + expected[3:], 1)
+
+
+def test_leaving_a_loaded_position_is_a_warning(text, caplog):
+    sampler = dsconvert.BatchSampler(text, batch_size=16)
+    next(iter(sampler))
+    state = sampler.state_dict()
+    resumed = dsconvert.BatchSampler(text, batch_size=16)
+    resumed.load_state_dict(state)
+    with caplog.at_level(logging.WARNING, "dsconvert"):
+        resumed.set_epoch(0)
+        assert not caplog.records
+        resumed.load_state_dict(state)
+        resumed.set_epoch(1)
+    assert "leaves the position in epoch 0" in caplog.text
+    caplog.clear()
+    # A state at the end of an epoch is followed by the next one.
+    list(sampler)
+    resumed.load_state_dict(sampler.state_dict())
+    with caplog.at_level(logging.WARNING, "dsconvert"):
+        resumed.set_epoch(1)
+    assert not caplog.records
+
+
+def test_accelerate_learns_that_the_last_step_is_dropped(text):
+    assert dsconvert.BatchSampler(text, batch_size=16, last="drop").drop_last
+    assert dsconvert.BatchSampler(text, batch_size=16, drop_last=True).drop_last
+    assert not dsconvert.BatchSampler(text, batch_size=16).drop_last

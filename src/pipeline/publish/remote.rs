@@ -76,10 +76,7 @@ impl Remote {
         self.check_existing(existing)?;
         for source in sources {
             if let Some(url) = ObjectUrl::parse(&source.path)? {
-                let within = |a: &str, b: &str| {
-                    a.strip_prefix(b).is_some_and(|rest| matches!(rest.bytes().next(), None | Some(b'/')))
-                };
-                if within(url.as_str(), self.url.as_str()) || within(self.url.as_str(), url.as_str()) {
+                if url.is_within(&self.url) || self.url.is_within(&url) {
                     return Err(overlap(self.path(), "the output", source));
                 }
             } else {

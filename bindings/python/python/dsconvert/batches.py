@@ -75,9 +75,12 @@ class TrainerEpoch:
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the loader, unless it has started or already has an epoch or a state."""
+        """Sets the epoch of the loader, unless it has started or already has an epoch or a state. A loader whose epoch is
+        over goes to the next one, so that `len` is that of the epoch to come: epochs of packed rows differ in length."""
         if not self._loader._is_used and self._loader.epoch == 0:
             self._loader.set_epoch(epoch)
+        elif self._loader._started and self._loader._remaining() == 0:
+            self._loader.set_epoch(self._loader.epoch + 1)
 
 
 def _check_worker() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from . import _native
 from .arguments import MAX_COUNT, MAX_INTEGER, integer, plain
 from .errors import OutOfRangeError, UsageError
-from .ranks import Layout
+from .ranks import Layout, logger
 
 State = dict[str, Any]
 """The result of `state_dict()`: a small dictionary, equal on every rank, that JSON can represent."""
@@ -88,6 +88,12 @@ class Epochs(ABC):
         epoch = integer("epoch", epoch)
         self._enter_process()
         if not (self._resumed and epoch == self.epoch):
+            if self._resumed and self._remaining() > 0:
+                logger.warning(
+                    "set_epoch(%d) leaves the position in epoch %d that was loaded: do not call it after load_state_dict, "
+                    "or call it with the epoch of the state",
+                    epoch, self.epoch,
+                )  # fmt: skip
             self._go_to(epoch)
             self._resumed = False
         self._started, self._is_set = False, True

@@ -168,6 +168,11 @@ class BatchSampler(Epochs):
         """The epoch, from 0."""
         return self._epoch
 
+    @property
+    def drop_last(self) -> bool:
+        """Whether the last step is dropped if it is not full. Accelerate then repeats no batches."""
+        return self._options.get("last") == "drop"
+
     def _go_to(self, epoch: int) -> None:
         self._epoch, self._done = epoch, 0
 

@@ -93,6 +93,19 @@ impl ObjectUrl {
         self.text[self.root..].trim_start_matches('/')
     }
 
+    /// Returns whether this is `other`, or below it. Schemes with the same meaning, such as `s3` and `s3a`, are equal.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let store = |url: &Self| match url.scheme() {
+            "s3a" => "s3".to_owned(),
+            "azure" => "az".to_owned(),
+            "abfss" => "abfs".to_owned(),
+            other => other.to_owned(),
+        };
+        let path = |url: &Self| url.text[url.scheme().len()..].to_owned();
+        let rest = path(self).strip_prefix(&path(other)).map(str::to_owned);
+        store(self) == store(other) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
     /// Returns the scheme.
     pub fn scheme(&self) -> &str {
         self.text.split(':').next().unwrap_or_default()
@@ -147,6 +160,30 @@ mod tests {
 
     fn parse(text: &str) -> Result<Option<ObjectUrl>> {
         ObjectUrl::parse(Path::new(text))
+    }
+
+    #[test]
+    fn urls_are_compared_by_store_and_component() {
+        let within = |a: &str, b: &str| {
+            let url = |text: &str| ObjectUrl::parse(Path::new(text)).unwrap().unwrap();
+            url(a).is_within(&url(b))
+        };
+        for (a, b) in [
+            ("s3://b/t", "s3://b/t"),
+            ("s3a://b/t/out", "s3://b/t"),
+            ("azure://b/t", "az://b"),
+            ("abfss://c@a/t", "abfs://c@a/t"),
+        ] {
+            assert!(within(a, b), "{a} {b}");
+        }
+        for (a, b) in [
+            ("s3://b/tt", "s3://b/t"),
+            ("s3://b", "s3://b/t"),
+            ("gs://b/t", "s3://b/t"),
+            ("s3://bb", "s3://b"),
+        ] {
+            assert!(!within(a, b), "{a} {b}");
+        }
     }
 
     #[test]
