@@ -178,6 +178,27 @@ fn pages_and_plots_of_an_empty_split_are_written() {
 }
 
 #[test]
+fn the_padding_of_few_records_agrees_with_their_lengths() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("c.jsonl");
+    let page_of = |lengths: &[usize]| {
+        let texts = lengths.iter().map(|length| format!("{{\"text\": \"{}\"}}\n", "a".repeat(*length)));
+        fs::write(&source, texts.collect::<String>()).unwrap();
+        let out = dir.path().join(lengths.len().to_string());
+        convert("text", &source, &out, "--tokenizer bytes").exits(0);
+        page(&out, &dir.path().join("x.html"), &[])
+    };
+    // Without a padding plot, nothing explains it.
+    let one = page_of(&[1]);
+    assert!(!one.contains("Padding is the share"));
+    let ten = page_of(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 50_000]);
+    assert_contains(&ten, &["99% up to 50,000"]);
+    assert!(!ten.contains("rows of 64 tokens"));
+    let forty: Vec<usize> = (0..40).map(|i| if i < 39 { 3 } else { 3000 }).collect();
+    assert_contains(&page_of(&forty), &["99% up to 3,000", "rows of 4,096 tokens"]);
+}
+
+#[test]
 fn a_page_of_many_classes_stays_small() {
     let dir = tempfile::tempdir().unwrap();
     let classes: String = (0..1_000_000).map(|i| format!("class number {i}\n")).collect();
