@@ -68,6 +68,16 @@ pub(crate) fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// Formats a share of a whole as `12.3%`. `0.0%` is exactly nothing and `100.0%` exactly everything; shares near them are
+/// `<0.1%` and `>99.9%`.
+pub(crate) fn share_of_whole(share: f64) -> String {
+    match share {
+        s if s > 0.0 && s < 0.0005 => "<0.1%".to_owned(),
+        s if (0.9995..1.0).contains(&s) => ">99.9%".to_owned(),
+        s => percent(s),
+    }
+}
+
 /// Formats a share as `12.3%`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
@@ -111,6 +121,8 @@ mod tests {
             (percent(0.1234), plural(1, "record"), plural(0, "record")),
             ("12.3%".into(), "1 record".into(), "0 records".into())
         );
+        let shares = [0.0, 1.0 / 3001.0, 0.5, 3000.0 / 3001.0, 1.0].map(share_of_whole);
+        assert_eq!(shares, ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]);
         assert_eq!([0.0, 0.5, 0.0123, 0.0001].map(short_percent), ["0%", "50%", "1.2%", "<0.1%"]);
         let digits = [0.0, 0.05, 0.051_234, 0.999_9, 1.035, 9.999, 12.34, 999.9, 1234.4].map(three_digits);
         assert_eq!(digits, ["0.00", "0.0500", "0.0512", "1.00", "1.03", "10.0", "12.3", "1000", "1234"]);
