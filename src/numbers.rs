@@ -68,6 +68,20 @@ pub(crate) fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// Formats a rate with three significant digits, and from 1,000 on as an integer: `0.233`, `12.3`, `26,983`.
+pub(crate) fn rate(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        v if v >= 999.5 => count(v.round() as u64),
+        v => three_digits(v),
+    }
+}
+
+/// Formats the mean of integers with one decimal, and from 1,000 on as an integer: `12.3`, `187,500`.
+pub(crate) fn mean(value: f64) -> String {
+    if value < 999.95 { format!("{value:.1}") } else { count(value.round() as u64) }
+}
+
 /// Formats a share of a whole as `12.3%`. `0.0%` is exactly nothing and `100.0%` exactly everything; shares near them are
 /// `<0.1%` and `>99.9%`.
 pub(crate) fn share_of_whole(share: f64) -> String {
@@ -121,6 +135,9 @@ mod tests {
             (percent(0.1234), plural(1, "record"), plural(0, "record")),
             ("12.3%".into(), "1 record".into(), "0 records".into())
         );
+        let rates = [0.0, 0.233, 1.0, 12.34, 999.6, 26_983.4].map(rate);
+        assert_eq!(rates, ["0", "0.233", "1.00", "12.3", "1,000", "26,983"]);
+        assert_eq!([0.0, 12.34, 999.96, 187_500.0].map(mean), ["0.0", "12.3", "1,000", "187,500"]);
         let shares = [0.0, 1.0 / 3001.0, 0.5, 3000.0 / 3001.0, 1.0].map(share_of_whole);
         assert_eq!(shares, ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]);
         assert_eq!([0.0, 0.5, 0.0123, 0.0001].map(short_percent), ["0%", "50%", "1.2%", "<0.1%"]);

@@ -2,7 +2,7 @@
 
 use super::elements::{add, data, heading};
 use super::{images, text};
-use crate::numbers::{count, plural};
+use crate::numbers::{count, mean, plural};
 use crate::report::gather::{DatasetReport, SplitReport};
 use crate::report::svg::{histogram, padding_curves, sizes};
 use crate::schema::Kind;
@@ -37,11 +37,6 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
         text::section(out, report, found);
     }
     out.push_str("</section>\n");
-}
-
-/// Formats the mean of integers.
-fn mean(value: f64) -> String {
-    if value < 1000.0 { format!("{value:.1}") } else { count(value.round() as u64) }
 }
 
 fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
