@@ -413,5 +413,5 @@ fn pages_and_plots_work_in_a_browser() {
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{printed}");
-    assert_eq!(printed.matches("ok: ").count(), 4);
+    assert_eq!(printed.matches("ok: ").count(), 5);
 }
