@@ -46,18 +46,23 @@ pub(super) fn short(value: f64) -> String {
     format!("{sign}{value:.0}P")
 }
 
-/// Formats at most three significant digits and decimals, without trailing zeros after the decimal point.
+/// Formats at most three significant digits, without trailing zeros after the decimal point: `0.0123`, `12.5`, `1234`.
+/// Very small numbers have an exponent: `1e-9`.
 pub(super) fn up_to_three_digits(value: f64) -> String {
     let text = match value.abs() {
         v if v >= 99.95 || v == 0.0 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
         v if v >= 0.9995 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
+        // Three digits have at most nine decimals.
+        v if v >= 1e-7 => three_digits(value),
+        _ => format!("{value:.2e}"),
     };
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
+    let (digits, exponent) = text.find('e').map_or((text.as_str(), ""), |at| text.split_at(at));
+    let digits = match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
+    };
+    format!("{digits}{exponent}")
 }
 
 /// Formats exactly three significant digits, without an exponent: `0.0123`, `1.23`, `1234`.
@@ -135,6 +140,11 @@ mod tests {
             (percent(0.1234), plural(1, "record"), plural(0, "record")),
             ("12.3%".into(), "1 record".into(), "0 records".into())
         );
+        assert_eq!(
+            [0.0, 0.0001, 0.001, 1e-5, 0.0123].map(short),
+            ["0", "0.0001", "0.001", "0.00001", "0.0123"]
+        );
+        assert_eq!([1e-9, 1.5e-300, 0.9996, 0.01].map(short), ["1e-9", "1.5e-300", "1", "0.01"]);
         let rates = [0.0, 0.233, 1.0, 12.34, 999.6, 26_983.4].map(rate);
         assert_eq!(rates, ["0", "0.233", "1.00", "12.3", "1,000", "26,983"]);
         assert_eq!([0.0, 12.34, 999.96, 187_500.0].map(mean), ["0.0", "12.3", "1,000", "187,500"]);
