@@ -178,6 +178,26 @@ fn pages_and_plots_of_an_empty_split_are_written() {
 }
 
 #[test]
+fn files_of_a_report_are_printed_as_they_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let source = dir.path().join("photos");
+    copy_dir(&fixture("photos/night"), &source);
+    let options = "--resize longer:64 --max-rejects 50% --split train=0.0001,test=0.9999";
+    convert("images", &source, &out, options).exits(0);
+    assert_eq!(manifest(&out)["splits"]["train"]["records"], 0);
+    let names = ["a.html", "b.svg", "c.png"].map(|name| dir.path().join(name));
+    let [html, svg, png] = names.each_ref().map(|path| path.to_str().unwrap());
+    let args = ["--html", html, "--plot", svg, "--contact-sheet", png];
+    // By default, the contact sheet is of the first split with records.
+    assert_eq!(inspect(&out, &args).exits(0).stdout.lines().count(), 3);
+    // A file that cannot be made does not hide the others.
+    let printed = inspect(&out, &[&args[..], &["--split", "train"]].concat()).exits(3).stdout;
+    assert!(printed.contains("a.html (") && printed.contains("b.svg (") && !printed.contains("c.png"));
+    assert_eq!(printed.lines().count(), 2);
+}
+
+#[test]
 fn the_padding_of_few_records_agrees_with_their_lengths() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");

@@ -31,7 +31,7 @@ pub(super) struct Args {
     #[arg(value_name = "PATH")]
     path: PathBuf,
 
-    /// Split of the records to show [default: train, or the first split; in pages and plots, the first 12 splits]
+    /// Split of the records to show [default: train, or the first split with records; in pages and plots, the first 12 splits]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
 
@@ -207,11 +207,11 @@ fn open_dataset(path: &Path, access: Access) -> Result<Dataset> {
     crate::reader::OpenOptions::new().access(access).open(dir)
 }
 
-/// Returns the split `name`, by default `train`, or else the first split.
+/// Returns the split `name`, by default `train` or the first split, preferring splits with records.
 fn split_of(dataset: &Dataset, name: Option<&str>) -> Result<Split> {
-    let named = name.or_else(|| dataset.manifest().splits.contains_key("train").then_some("train"));
-    match named {
-        Some(name) => dataset.split(name),
-        None => dataset.splits().next().ok_or_else(|| Error::corrupt("the dataset has no splits")),
+    if let Some(name) = name {
+        return dataset.split(name);
     }
+    let rank = |split: &Split| (split.is_empty(), split.name() != "train");
+    dataset.splits().min_by_key(rank).ok_or_else(|| Error::corrupt("the dataset has no splits"))
 }
