@@ -198,6 +198,25 @@ fn files_of_a_report_are_printed_as_they_are_written() {
 }
 
 #[test]
+fn a_damaged_row_group_is_one_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("c.jsonl");
+    let texts = (0..200).map(|i| format!("{{\"text\": \"{}\"}}\n", (i * 7919).to_string().repeat(40)));
+    fs::write(&source, texts.collect::<String>()).unwrap();
+    let out = dir.path().join("out");
+    convert("text", &source, &out, "--tokenizer bytes").exits(0);
+    let shard = out.join(tree(&out).into_keys().find(|name| name.starts_with("train/")).unwrap());
+    let mut bytes = fs::read(&shard).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 100].iter_mut().for_each(|byte| *byte ^= 0x55);
+    fs::write(&shard, bytes).unwrap();
+    let html = dir.path().join("x.html");
+    let ran =
+        inspect(&out, &["--html", html.to_str().unwrap()]).exits(0).says(&["records of a shard", "row"]);
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+}
+
+#[test]
 fn the_padding_of_few_records_agrees_with_their_lengths() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");
