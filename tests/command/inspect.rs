@@ -192,6 +192,12 @@ fn a_card_describes_the_dataset_to_the_hub() {
         text.contains("# my photos") && text.contains("29 records") && text.contains("1 rejected"),
         "{text}"
     );
+    let one = dir.path().join("one");
+    std::fs::write(dir.path().join("one.jsonl"), "{\"text\": \"a\"}\n").unwrap();
+    convert("text", &dir.path().join("one.jsonl"), &one, "--tokenizer bytes").exits(0);
+    inspect(&[one.to_str().unwrap(), "--card"]).exits(0);
+    let card = std::fs::read_to_string(one.join("README.md")).unwrap();
+    assert!(card.contains("Of 1 item found, 1 was converted, "), "{card}");
     // `--verify` accepts the card, and an existing card is never replaced.
     inspect(&[path, "--verify"]).exits(0);
     inspect(&[path, "--card"]).exits(2).says(&["README.md", "already", "remove it"]);

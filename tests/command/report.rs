@@ -230,6 +230,7 @@ fn the_padding_of_few_records_agrees_with_their_lengths() {
     // Without a padding plot, nothing explains it.
     let one = page_of(&[1]);
     assert!(!one.contains("Padding is the share"));
+    assert_contains(&one, &["1 distinct id of"]);
     let ten = page_of(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 50_000]);
     assert_contains(&ten, &["99% up to 50,000"]);
     assert!(!ten.contains("rows of 64 tokens"));

@@ -406,4 +406,5 @@ fn summaries_have_readable_rates_means_and_plurals() {
     assert!(one.contains("mean 1.0, median 1,") && many.contains("mean 187,500, median 187,500,"), "{many}");
     let rates = [&one, &many].map(|text| text.split(" items/s").next().unwrap().rsplit(' ').next().unwrap());
     assert!(rates.iter().all(|rate| rate.len() >= 3 && !rate.starts_with("0,")), "{rates:?}");
+    assert!(one.contains("1 token, 1.00 bytes") && one.contains("batches of 1 record:"), "{one}");
 }

@@ -125,9 +125,10 @@ fn add_text(card: &mut Lines, d: &DatasetDescription) {
         ));
     }
     card.add(format_args!(
-        "\nOf {} found, {} were converted, {} filtered, {} left out as duplicates and {} rejected.\n",
+        "\nOf {} found, {} {} converted, {} filtered, {} left out as duplicates and {} rejected.\n",
         plural(d.counts.found, "item"),
         count(d.counts.converted),
+        if d.counts.converted == 1 { "was" } else { "were" },
         count(d.counts.filtered),
         count(d.counts.duplicates),
         count(d.counts.rejected)

@@ -60,11 +60,11 @@ fn print_dataset(
     }
     writeln!(
         out,
-        "  from {} ({}, {}, {} others skipped)",
+        "  from {} ({}, {}, {} skipped)",
         printable(&d.sources.labels.join(", ")),
         plural(d.sources.files, "file"),
         HumanBytes(d.sources.bytes),
-        HumanCount(d.sources.skipped)
+        plural(d.sources.skipped, "other")
     )?;
     print_schema(&d.schema, out)?;
     if let Some(tokenizer) = &d.tokenizer {

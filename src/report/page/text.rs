@@ -57,7 +57,7 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
     if let Some(most) = text.most_per_record {
         facts.push_str(&format!(", at most {} of each", count(most)));
     }
-    facts.push_str(&format!("; {} distinct ids", count(text.distinct)));
+    facts.push_str(&format!("; {}", plural(text.distinct, "distinct id")));
     let vocabulary =
         report.manifest.tokenizer.as_ref().and_then(|tokenizer| tokenizer.get("vocab_size")?.as_u64());
     if let Some(size) = vocabulary.filter(|size| *size > 0) {
