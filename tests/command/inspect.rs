@@ -161,7 +161,12 @@ fn text_is_decoded_by_the_stored_tokenizer_with_special_tokens() {
     inspect(&[path, "--text", "--tokenizer", wrong.to_str().unwrap()]).exits(2).says(&["not the one"]);
     inspect(&[path, "--tokenizer", bpe.to_str().unwrap()]).exits(2).says(&["--html and --text"]);
     let shard = tree(&out).into_keys().find(|name| name.starts_with("train/")).unwrap();
-    inspect(&[out.join(shard).to_str().unwrap(), "--text"]).exits(2).says(&["directory of the dataset"]);
+    let shard = out.join(shard);
+    let shard = shard.to_str().unwrap();
+    inspect(&[shard, "--text"]).exits(2).says(&["needs the tokenizer", "directory of the dataset"]);
+    let named = inspect(&[shard, "--text", "--tokenizer", bpe.to_str().unwrap()]).exits(2);
+    assert!(!named.stderr.contains("needs the tokenizer"), "{}", named.stderr);
+    named.says(&["manifest", "directory of the dataset"]);
     let images = dir.path().join("images");
     convert("images", &fixture("photos"), &images, "--max-rejects 50%").exits(0);
     inspect(&[images.to_str().unwrap(), "--text"]).exits(2).says(&["token ids"]);
