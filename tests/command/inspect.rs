@@ -118,6 +118,21 @@ fn a_split_without_records_to_show_is_refused() {
 }
 
 #[test]
+fn a_plan_without_a_dataset_suggests_its_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("a plan");
+    let path = out.to_str().unwrap();
+    let corpus = fixture("corpus");
+    let args = ["plan", "text", corpus.to_str().unwrap(), "--out", path, "--tokenizer", "bytes"];
+    Ran::of(command(args).output().unwrap()).exits(0);
+    let command = format!("dsconvert status '{path}'");
+    for args in [&[][..], &["--head", "1"], &["--verify"], &["--card"]] {
+        let ran = inspect(&[&[path][..], args].concat()).exits(3).says(&["has not finished", &command]);
+        assert!(!ran.stderr.contains("--resume"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_dataset_of_symbolic_links_is_refused_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let (out, linked) = (dir.path().join("out"), dir.path().join("linked"));
