@@ -46,18 +46,23 @@ pub(super) fn short(value: f64) -> String {
     format!("{sign}{value:.0}P")
 }
 
-/// Formats at most three significant digits and decimals, without trailing zeros after the decimal point.
+/// Formats at most three significant digits, without trailing zeros after the decimal point: `0.0123`, `12.5`, `1234`.
+/// Very small numbers have an exponent: `1e-9`.
 pub(super) fn up_to_three_digits(value: f64) -> String {
     let text = match value.abs() {
         v if v >= 99.95 || v == 0.0 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
         v if v >= 0.9995 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
+        // Three digits have at most nine decimals.
+        v if v >= 1e-7 => three_digits(value),
+        _ => format!("{value:.2e}"),
     };
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
+    let (digits, exponent) = text.find('e').map_or((text.as_str(), ""), |at| text.split_at(at));
+    let digits = match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
+    };
+    format!("{digits}{exponent}")
 }
 
 /// Formats exactly three significant digits, without an exponent: `0.0123`, `1.23`, `1234`.
@@ -66,6 +71,30 @@ pub(crate) fn three_digits(value: f64) -> String {
     let exponent = format!("{value:.2e}").split_once('e').and_then(|(_, power)| power.parse::<i32>().ok());
     let decimals = (2 - exponent.unwrap_or(0)).clamp(0, 9) as usize;
     format!("{value:.decimals$}")
+}
+
+/// Formats a rate with three significant digits, and from 1,000 on as an integer: `0.233`, `12.3`, `26,983`.
+pub(crate) fn rate(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        v if v >= 999.5 => count(v.round() as u64),
+        v => three_digits(v),
+    }
+}
+
+/// Formats the mean of integers with one decimal, and from 1,000 on as an integer: `12.3`, `187,500`.
+pub(crate) fn mean(value: f64) -> String {
+    if value < 999.95 { format!("{value:.1}") } else { count(value.round() as u64) }
+}
+
+/// Formats a share of a whole as `12.3%`. `0.0%` is exactly nothing and `100.0%` exactly everything; shares near them are
+/// `<0.1%` and `>99.9%`.
+pub(crate) fn share_of_whole(share: f64) -> String {
+    match share {
+        s if s > 0.0 && s < 0.0005 => "<0.1%".to_owned(),
+        s if (0.9995..1.0).contains(&s) => ">99.9%".to_owned(),
+        s => percent(s),
+    }
 }
 
 /// Formats a share as `12.3%`.
@@ -111,6 +140,16 @@ mod tests {
             (percent(0.1234), plural(1, "record"), plural(0, "record")),
             ("12.3%".into(), "1 record".into(), "0 records".into())
         );
+        assert_eq!(
+            [0.0, 0.0001, 0.001, 1e-5, 0.0123].map(short),
+            ["0", "0.0001", "0.001", "0.00001", "0.0123"]
+        );
+        assert_eq!([1e-9, 1.5e-300, 0.9996, 0.01].map(short), ["1e-9", "1.5e-300", "1", "0.01"]);
+        let rates = [0.0, 0.233, 1.0, 12.34, 999.6, 26_983.4].map(rate);
+        assert_eq!(rates, ["0", "0.233", "1.00", "12.3", "1,000", "26,983"]);
+        assert_eq!([0.0, 12.34, 999.96, 187_500.0].map(mean), ["0.0", "12.3", "1,000", "187,500"]);
+        let shares = [0.0, 1.0 / 3001.0, 0.5, 3000.0 / 3001.0, 1.0].map(share_of_whole);
+        assert_eq!(shares, ["0.0%", "<0.1%", "50.0%", ">99.9%", "100.0%"]);
         assert_eq!([0.0, 0.5, 0.0123, 0.0001].map(short_percent), ["0%", "50%", "1.2%", "<0.1%"]);
         let digits = [0.0, 0.05, 0.051_234, 0.999_9, 1.035, 9.999, 12.34, 999.9, 1234.4].map(three_digits);
         assert_eq!(digits, ["0.00", "0.0500", "0.0512", "1.00", "1.03", "10.0", "12.3", "1000", "1234"]);

@@ -3,11 +3,9 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use indicatif::HumanCount;
-
 use super::inspect::print_histogram;
 use crate::error::{Error, Result};
-use crate::numbers::percent;
+use crate::numbers::{percent, plural};
 use crate::pipeline::Report;
 use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, padding};
@@ -20,7 +18,7 @@ pub(super) fn text(report: &Report, out: &Path, size: BatchSize) -> Result<Strin
     let failed = |e: io::Error| Error::io("print", out, e);
     if let Some(bytes) = report.totals.as_ref().map(|totals| totals.text_bytes).filter(|_| tokens > 0) {
         let each = bytes as f64 / tokens as f64;
-        writeln!(lines, "{} tokens, {each:.2} bytes of text each", HumanCount(tokens)).map_err(failed)?;
+        writeln!(lines, "{}, {each:.2} bytes of text each", plural(tokens, "token")).map_err(failed)?;
     }
     let note = |name: &str| manifest.notes.get(name).copied().unwrap_or(0);
     if note("packed_places") > 0 {
@@ -38,10 +36,8 @@ pub(super) fn text(report: &Report, out: &Path, size: BatchSize) -> Result<Strin
         }
         let found = padding(split.len(), split.histogram()?, size)?;
         let batches = match size {
-            BatchSize::BatchSize(records) => format!("{} records", HumanCount(records)),
-            BatchSize::MaxTokens(tokens) | BatchSize::MaxTokensUnpadded(tokens) => {
-                format!("{} tokens", HumanCount(tokens))
-            }
+            BatchSize::BatchSize(records) => plural(records, "record"),
+            BatchSize::MaxTokens(tokens) | BatchSize::MaxTokensUnpadded(tokens) => plural(tokens, "token"),
         };
         let (random, bucketed) = (percent(found.random), percent(found.bucketed));
         writeln!(lines, "{}:", split.name()).map_err(failed)?;

@@ -294,9 +294,18 @@ pub(super) fn shards_of(
     output: &OutputOptions,
     records_per_byte: f64,
 ) -> Estimate {
+    let shard_bytes = output.shard_bytes as f64;
+    let mean_record = if records_per_byte > 0.0 { 1.0 / records_per_byte } else { 0.0 };
+    // A shard closes before the record that would not fit. On average, half a record remains free in all but the last
+    // shard; longer records have shards of their own.
+    let free = mean_record / 2.0;
+    let used = (shard_bytes - free).max(mean_record);
     let cut = |bytes: f64| {
+        if bytes <= 0.0 {
+            return 0.0;
+        }
         let by_records = output.shard_records.map_or(0.0, |n| bytes * records_per_byte / n as f64);
-        (bytes / output.shard_bytes as f64).max(by_records).ceil()
+        ((bytes - free) / used).max(by_records).ceil().max(1.0)
     };
     let with = |factor: f64| bytes_of_splits.iter().map(|bytes| cut(factor * bytes)).sum();
     if bytes.value == 0.0 {
@@ -372,5 +381,51 @@ pub(super) mod testing {
         assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing is written");
         let report = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
         (prediction, report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cuts records as a unit does, and returns the number of shards.
+    fn cut(records: &[u64], output: &OutputOptions) -> u64 {
+        let (mut shards, mut bytes) = (0, u64::MAX);
+        for record in records {
+            if bytes.saturating_add(*record) > output.shard_bytes {
+                (shards, bytes) = (shards + 1, 0);
+            }
+            bytes += record;
+        }
+        shards
+    }
+
+    #[test]
+    fn shards_are_closed_before_the_record_that_does_not_fit() {
+        let output = OutputOptions { shard_bytes: 1000, ..OutputOptions::default() };
+        let predicted = |records: &[u64]| {
+            let bytes = records.iter().sum::<u64>() as f64;
+            let total = Estimate { value: bytes, low: bytes, high: bytes };
+            shards_of(vec![bytes], total, &output, records.len() as f64 / bytes).value
+        };
+        for longest in [10, 100, 400, 800] {
+            // A linear congruential generator.
+            let mut state = 1u64;
+            let records: Vec<u64> = (0..20_000 / longest * 10)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (state >> 33) % longest + 1
+                })
+                .collect();
+            let (shards, about) = (cut(&records, &output) as f64, predicted(&records));
+            let plain = (records.iter().sum::<u64>() as f64 / 1000.0).ceil();
+            let (error, plain) = ((about - shards).abs(), (plain - shards).abs());
+            // Large records leave more than half a record free, because a large one is less likely to fit.
+            let is_close = error <= 0.05 * shards || error < 0.5 * plain;
+            assert!(is_close, "{longest}: {about}, not {shards}");
+        }
+        // A unit that fits in a shard has one, and records that are longer than a shard have shards of their own.
+        assert_eq!([&[1000][..], &[400, 600], &[1], &[5000; 3]].map(predicted), [1.0, 1.0, 1.0, 3.0]);
+        assert_eq!(shards_of(vec![0.0], Estimate::default(), &output, 0.0).value, 0.0);
     }
 }

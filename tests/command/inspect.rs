@@ -118,6 +118,21 @@ fn a_split_without_records_to_show_is_refused() {
 }
 
 #[test]
+fn a_plan_without_a_dataset_suggests_its_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("a plan");
+    let path = out.to_str().unwrap();
+    let corpus = fixture("corpus");
+    let args = ["plan", "text", corpus.to_str().unwrap(), "--out", path, "--tokenizer", "bytes"];
+    Ran::of(command(args).output().unwrap()).exits(0);
+    let command = format!("dsconvert status '{path}'");
+    for args in [&[][..], &["--head", "1"], &["--verify"], &["--card"]] {
+        let ran = inspect(&[&[path][..], args].concat()).exits(3).says(&["has not finished", &command]);
+        assert!(!ran.stderr.contains("--resume"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_dataset_of_symbolic_links_is_refused_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let (out, linked) = (dir.path().join("out"), dir.path().join("linked"));
@@ -161,7 +176,12 @@ fn text_is_decoded_by_the_stored_tokenizer_with_special_tokens() {
     inspect(&[path, "--text", "--tokenizer", wrong.to_str().unwrap()]).exits(2).says(&["not the one"]);
     inspect(&[path, "--tokenizer", bpe.to_str().unwrap()]).exits(2).says(&["--html and --text"]);
     let shard = tree(&out).into_keys().find(|name| name.starts_with("train/")).unwrap();
-    inspect(&[out.join(shard).to_str().unwrap(), "--text"]).exits(2).says(&["directory of the dataset"]);
+    let shard = out.join(shard);
+    let shard = shard.to_str().unwrap();
+    inspect(&[shard, "--text"]).exits(2).says(&["needs the tokenizer", "directory of the dataset"]);
+    let named = inspect(&[shard, "--text", "--tokenizer", bpe.to_str().unwrap()]).exits(2);
+    assert!(!named.stderr.contains("needs the tokenizer"), "{}", named.stderr);
+    named.says(&["manifest", "directory of the dataset"]);
     let images = dir.path().join("images");
     convert("images", &fixture("photos"), &images, "--max-rejects 50%").exits(0);
     inspect(&[images.to_str().unwrap(), "--text"]).exits(2).says(&["token ids"]);
@@ -192,6 +212,12 @@ fn a_card_describes_the_dataset_to_the_hub() {
         text.contains("# my photos") && text.contains("29 records") && text.contains("1 rejected"),
         "{text}"
     );
+    let one = dir.path().join("one");
+    std::fs::write(dir.path().join("one.jsonl"), "{\"text\": \"a\"}\n").unwrap();
+    convert("text", &dir.path().join("one.jsonl"), &one, "--tokenizer bytes").exits(0);
+    inspect(&[one.to_str().unwrap(), "--card"]).exits(0);
+    let card = std::fs::read_to_string(one.join("README.md")).unwrap();
+    assert!(card.contains("Of 1 item found, 1 was converted, "), "{card}");
     // `--verify` accepts the card, and an existing card is never replaced.
     inspect(&[path, "--verify"]).exits(0);
     inspect(&[path, "--card"]).exits(2).says(&["README.md", "already", "remove it"]);

@@ -7,7 +7,7 @@ import { start } from "../../crates/simulate/tests/chromium.mjs";
 
 const [directory, screenshots] = process.argv.slice(2);
 const expected = JSON.parse(readFileSync(join(directory, "expected.json"), "utf8"));
-const { open, js, text, count, press, shoot, run } = await start(directory, screenshots);
+const { call, open, js, text, count, press, shoot, run } = await start(directory, screenshots);
 
 const VIEWS = {
   light: { width: 1280, height: 900 },
@@ -75,6 +75,19 @@ await run({
       await js(`document.querySelector("details.data > summary").focus()`);
       await press("Enter");
       assert.equal(await js(`document.querySelector("details.data").open`), true);
+    }
+  },
+
+  async "a printed page shows what scrolls on the screen"() {
+    for (const name of Object.keys(expected)) {
+      await open(`${name}.html`, VIEWS.light);
+      await call("Emulation.setEmulatedMedia", { media: "print" });
+      await js(`document.querySelectorAll("details").forEach((d) => { d.open = true; })`);
+      const hidden = await js(`[...document.querySelectorAll(".tall, .tokens, .scroll")]
+        .filter((e) => e.scrollHeight > e.clientHeight + 1 || getComputedStyle(e).maxHeight !== "none").map((e) => e.className)`);
+      assert.deepEqual(hidden, [], name);
+      assert.equal(await js("getComputedStyle(document.querySelector('.card')).printColorAdjust"), "exact", name);
+      await call("Emulation.setEmulatedMedia", { media: "" });
     }
   },
 

@@ -178,6 +178,67 @@ fn pages_and_plots_of_an_empty_split_are_written() {
 }
 
 #[test]
+fn files_of_a_report_are_printed_as_they_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let source = dir.path().join("photos");
+    copy_dir(&fixture("photos/night"), &source);
+    let options = "--resize longer:64 --max-rejects 50% --split train=0.0001,test=0.9999";
+    convert("images", &source, &out, options).exits(0);
+    assert_eq!(manifest(&out)["splits"]["train"]["records"], 0);
+    let names = ["a.html", "b.svg", "c.png"].map(|name| dir.path().join(name));
+    let [html, svg, png] = names.each_ref().map(|path| path.to_str().unwrap());
+    let args = ["--html", html, "--plot", svg, "--contact-sheet", png];
+    // By default, the contact sheet is of the first split with records.
+    assert_eq!(inspect(&out, &args).exits(0).stdout.lines().count(), 3);
+    // A file that cannot be made does not hide the others.
+    let printed = inspect(&out, &[&args[..], &["--split", "train"]].concat()).exits(3).stdout;
+    assert!(printed.contains("a.html (") && printed.contains("b.svg (") && !printed.contains("c.png"));
+    assert_eq!(printed.lines().count(), 2);
+}
+
+#[test]
+fn a_damaged_row_group_is_one_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("c.jsonl");
+    let texts = (0..200).map(|i| format!("{{\"text\": \"{}\"}}\n", (i * 7919).to_string().repeat(40)));
+    fs::write(&source, texts.collect::<String>()).unwrap();
+    let out = dir.path().join("out");
+    convert("text", &source, &out, "--tokenizer bytes").exits(0);
+    let shard = out.join(tree(&out).into_keys().find(|name| name.starts_with("train/")).unwrap());
+    let mut bytes = fs::read(&shard).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 100].iter_mut().for_each(|byte| *byte ^= 0x55);
+    fs::write(&shard, bytes).unwrap();
+    let html = dir.path().join("x.html");
+    let ran =
+        inspect(&out, &["--html", html.to_str().unwrap()]).exits(0).says(&["records of a shard", "row"]);
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+}
+
+#[test]
+fn the_padding_of_few_records_agrees_with_their_lengths() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("c.jsonl");
+    let page_of = |lengths: &[usize]| {
+        let texts = lengths.iter().map(|length| format!("{{\"text\": \"{}\"}}\n", "a".repeat(*length)));
+        fs::write(&source, texts.collect::<String>()).unwrap();
+        let out = dir.path().join(lengths.len().to_string());
+        convert("text", &source, &out, "--tokenizer bytes").exits(0);
+        page(&out, &dir.path().join("x.html"), &[])
+    };
+    // Without a padding plot, nothing explains it.
+    let one = page_of(&[1]);
+    assert!(!one.contains("Padding is the share"));
+    assert_contains(&one, &["1 distinct id of"]);
+    let ten = page_of(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 50_000]);
+    assert_contains(&ten, &["99% up to 50,000"]);
+    assert!(!ten.contains("rows of 64 tokens"));
+    let forty: Vec<usize> = (0..40).map(|i| if i < 39 { 3 } else { 3000 }).collect();
+    assert_contains(&page_of(&forty), &["99% up to 3,000", "rows of 4,096 tokens"]);
+}
+
+#[test]
 fn a_page_of_many_classes_stays_small() {
     let dir = tempfile::tempdir().unwrap();
     let classes: String = (0..1_000_000).map(|i| format!("class number {i}\n")).collect();
@@ -392,5 +453,5 @@ fn pages_and_plots_work_in_a_browser() {
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{printed}");
-    assert_eq!(printed.matches("ok: ").count(), 4);
+    assert_eq!(printed.matches("ok: ").count(), 5);
 }

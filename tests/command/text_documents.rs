@@ -393,3 +393,18 @@ fn a_tokenizer_without_a_fast_engine_causes_a_warning_and_limits_documents() {
         ("", vec![("c.jsonl#20".to_owned(), "too-large".to_owned())])
     );
 }
+
+#[test]
+fn summaries_have_readable_rates_means_and_plurals() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("c.jsonl");
+    let summary = |length: usize, out: &str| {
+        std::fs::write(&source, format!("{{\"text\": \"{}\"}}\n", "a".repeat(length))).unwrap();
+        convert("text", &source, &dir.path().join(out), "--tokenizer bytes --report-batch 1").exits(0).stdout
+    };
+    let (one, many) = (summary(1, "one"), summary(187_500, "many"));
+    assert!(one.contains("mean 1.0, median 1,") && many.contains("mean 187,500, median 187,500,"), "{many}");
+    let rates = [&one, &many].map(|text| text.split(" items/s").next().unwrap().rsplit(' ').next().unwrap());
+    assert!(rates.iter().all(|rate| rate.len() >= 3 && !rate.starts_with("0,")), "{rates:?}");
+    assert!(one.contains("1 token, 1.00 bytes") && one.contains("batches of 1 record:"), "{one}");
+}

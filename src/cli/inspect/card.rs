@@ -9,7 +9,7 @@ use super::{Out, is_shard, open_dataset, print_error};
 use crate::cli::summary::Lines;
 use crate::error::{Error, Result};
 use crate::format::Format;
-use crate::numbers::{count, plural};
+use crate::numbers::{count, mean, plural};
 use crate::printable::{printable, printable_path};
 use crate::reader::{Dataset, DatasetDescription};
 use crate::schema::{FieldType, Kind, LABEL, Schema};
@@ -116,18 +116,19 @@ fn add_text(card: &mut Lines, d: &DatasetDescription) {
     for (name, split) in &d.splits {
         let length = &split.length;
         card.add(format_args!(
-            "| {name} | {} | {} | {:.1} | {} | {} |",
+            "| {name} | {} | {} | {} | {} | {} |",
             count(split.records),
             count(split.bytes),
-            length.mean,
+            mean(length.mean),
             count(length.p50),
             count(length.max)
         ));
     }
     card.add(format_args!(
-        "\nOf {} found, {} were converted, {} filtered, {} left out as duplicates and {} rejected.\n",
+        "\nOf {} found, {} {} converted, {} filtered, {} left out as duplicates and {} rejected.\n",
         plural(d.counts.found, "item"),
         count(d.counts.converted),
+        if d.counts.converted == 1 { "was" } else { "were" },
         count(d.counts.filtered),
         count(d.counts.duplicates),
         count(d.counts.rejected)

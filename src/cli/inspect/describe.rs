@@ -8,7 +8,7 @@ use indicatif::{HumanBytes, HumanCount};
 use super::classes::ClassCounts;
 use crate::cli::summary::classes;
 use crate::index::LengthSummary;
-use crate::numbers::plural;
+use crate::numbers::{mean, plural};
 use crate::printable::{printable, printable_path};
 use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
 use crate::schema::Schema;
@@ -60,11 +60,11 @@ fn print_dataset(
     }
     writeln!(
         out,
-        "  from {} ({}, {}, {} others skipped)",
+        "  from {} ({}, {}, {} skipped)",
         printable(&d.sources.labels.join(", ")),
         plural(d.sources.files, "file"),
         HumanBytes(d.sources.bytes),
-        HumanCount(d.sources.skipped)
+        plural(d.sources.skipped, "other")
     )?;
     print_schema(&d.schema, out)?;
     if let Some(tokenizer) = &d.tokenizer {
@@ -135,11 +135,11 @@ fn print_lengths(
     }
     writeln!(
         out,
-        "  {} {} to {}, mean {:.1}, median {}, 90% up to {}, 99% up to {}",
+        "  {} {} to {}, mean {}, median {}, 90% up to {}, 99% up to {}",
         length.unit.name(),
         HumanCount(length.min),
         HumanCount(length.max),
-        length.mean,
+        mean(length.mean),
         HumanCount(length.p50),
         HumanCount(length.p90),
         HumanCount(length.p99)

@@ -20,7 +20,8 @@ use super::{Ending, print};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::MANIFEST_NAME;
 use crate::options::default_threads;
-use crate::printable::printable;
+use crate::pipeline::status;
+use crate::printable::{printable, shell_word};
 use crate::reader::{Dataset, Split, describe as describe_path};
 use crate::storage::{Access, folder_of, lstat, stat};
 
@@ -31,7 +32,7 @@ pub(super) struct Args {
     #[arg(value_name = "PATH")]
     path: PathBuf,
 
-    /// Split of the records to show [default: train, or the first split; in pages and plots, the first 12 splits]
+    /// Split of the records to show [default: train, or the first split with records; in pages and plots, the first 12 splits]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
 
@@ -114,6 +115,24 @@ fn print_json(out: &mut Out, value: &impl serde::Serialize) -> Result<()> {
 
 /// Runs `dsconvert inspect`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
+    inspect(args).map_err(|error| with_status(error, &args.path))
+}
+
+/// Suggests `dsconvert status` if there is no dataset at `path` yet, but a plan of one.
+fn with_status(error: Error, path: &Path) -> Error {
+    let is_missing = |file: &str| matches!(lstat(&path.join(file)), Ok(None));
+    let has_plan =
+        || error.kind() == ErrorKind::Io && is_missing(MANIFEST_NAME) && status(path, None).is_ok();
+    if !has_plan() {
+        return error;
+    }
+    let command = format!("dsconvert status {}", shell_word(path));
+    error.help(format!(
+        "a conversion into this directory has not finished; what remains to be done: {command}"
+    ))
+}
+
+fn inspect(args: &Args) -> Result<Ending> {
     if args.card {
         crate::options::check_local("PATH", &args.path)?;
     }
@@ -207,11 +226,11 @@ fn open_dataset(path: &Path, access: Access) -> Result<Dataset> {
     crate::reader::OpenOptions::new().access(access).open(dir)
 }
 
-/// Returns the split `name`, by default `train`, or else the first split.
+/// Returns the split `name`, by default `train` or the first split, preferring splits with records.
 fn split_of(dataset: &Dataset, name: Option<&str>) -> Result<Split> {
-    let named = name.or_else(|| dataset.manifest().splits.contains_key("train").then_some("train"));
-    match named {
-        Some(name) => dataset.split(name),
-        None => dataset.splits().next().ok_or_else(|| Error::corrupt("the dataset has no splits")),
+    if let Some(name) = name {
+        return dataset.split(name);
     }
+    let rank = |split: &Split| (split.is_empty(), split.name() != "train");
+    dataset.splits().min_by_key(rank).ok_or_else(|| Error::corrupt("the dataset has no splits"))
 }

@@ -37,9 +37,13 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
 /// Shows records of a single shard, in order and without a tokenizer.
 fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     if args.text {
-        return Err(Error::usage("--text needs the tokenizer, which a shard does not contain")
-            .at_path(&args.path)
-            .help("name the directory of the dataset"));
+        let needed = match args.report.tokenizer()? {
+            None => "--text needs the tokenizer, which a shard does not contain",
+            Some(_) => {
+                "--text compares the tokenizer with the manifest of the dataset, which a shard does not contain"
+            }
+        };
+        return Err(Error::usage(needed).at_path(&args.path).help("name the directory of the dataset"));
     }
     let shard = ShardFile::open(&args.path, access)?;
     let printer = RecordPrinter { args, vocabulary: None };

@@ -113,15 +113,13 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     wanted.check(dataset.path())?;
     let runs = run_reports(&wanted.report)?;
     let tokenizer = wanted.tokenizer()?;
-    let mut written = Vec::new();
     let mut write = |path: &Path, bytes: &[u8]| -> Result<()> {
         write_output(path, bytes)?;
-        written.push(format!(
-            "wrote {} ({})",
-            printable_path(path),
-            indicatif::HumanBytes(bytes.len() as u64)
-        ));
-        Ok(())
+        let size = indicatif::HumanBytes(bytes.len() as u64);
+        // Printed at once, because a later file may fail.
+        writeln!(out, "wrote {} ({size})", printable_path(path))
+            .and_then(|()| out.flush())
+            .map_err(print_error)
     };
     if wanted.html.is_some() || wanted.plot.is_some() {
         let full = wanted.html.is_some();
@@ -153,7 +151,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         }
         write(path, &png)?;
     }
-    written.iter().try_for_each(|line| writeln!(out, "{line}")).map_err(print_error)
+    Ok(())
 }
 
 /// Reads the tokenizer with this path or name, and returns it as the bytes of a `tokenizer.json`.

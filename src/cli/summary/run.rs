@@ -7,7 +7,7 @@ use indicatif::{HumanBytes, HumanCount};
 
 use super::{Lines, class_counts, image_fields, metadata, splits};
 use crate::manifest::{Manifest, Split};
-use crate::numbers::plural;
+use crate::numbers::{mean, plural, rate};
 use crate::pipeline::{PlanSummary, Report, Totals};
 use crate::printable::{printable_path, shell_word};
 use crate::report::RunReport;
@@ -34,10 +34,10 @@ pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, el
     add_rejects(&mut lines, manifest, out);
     let seconds = elapsed.as_secs_f64().max(1e-3);
     lines.add(format!(
-        "{} in {:.1} s: {:.0} items/s, {}/s of source",
+        "{} in {:.1} s: {} items/s, {}/s of source",
         printable_path(out),
         seconds,
-        manifest.counts.found as f64 / seconds,
+        rate(manifest.counts.found as f64 / seconds),
         HumanBytes((manifest.sources.bytes as f64 / seconds) as u64)
     ));
     lines.0
@@ -123,11 +123,11 @@ fn add_splits(lines: &mut Lines, manifest: &Manifest) {
         ));
         if *records > 0 {
             lines.add(format!(
-                "    {}: {} to {}, mean {:.1}, median {}, 99% up to {}",
+                "    {}: {} to {}, mean {}, median {}, 99% up to {}",
                 length.unit.name(),
                 HumanCount(length.min),
                 HumanCount(length.max),
-                length.mean,
+                mean(length.mean),
                 HumanCount(length.p50),
                 HumanCount(length.p99)
             ));

@@ -7,7 +7,7 @@ mod rejects;
 mod sample;
 mod text;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 pub use self::classes::Classes;
@@ -21,6 +21,7 @@ use super::histogram::Histogram;
 use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
 use crate::manifest::{Manifest, Split as SplitInfo};
+use crate::numbers::plural;
 use crate::reader::{Dataset, OpenOptions, Split};
 use crate::schema::Kind;
 use crate::storage::{Access, resolve, stat};
@@ -106,6 +107,17 @@ pub struct Problems {
     pub more: u64,
     /// Names of shards that are already listed.
     shards: BTreeSet<String>,
+    /// Unreadable records by shard.
+    unreadable: BTreeMap<String, UnreadableRecords>,
+}
+
+/// Records of one shard that cannot be read, which are one problem.
+#[derive(Debug, Default, Clone)]
+struct UnreadableRecords {
+    /// Position among the listed problems; `None` if it is only counted.
+    listed: Option<usize>,
+    rows: BTreeSet<u64>,
+    first_error: String,
 }
 
 impl Problems {
@@ -121,15 +133,34 @@ impl Problems {
         if self.listed.len() < MAX_PROBLEMS { self.listed.push(problem) } else { self.more += 1 }
     }
 
-    /// Adds an unreadable record as a problem, but only once for each shard that cannot be opened.
+    /// Adds an unreadable record. The records of a shard are one problem, and so is a shard that cannot be opened.
     fn add_unreadable(&mut self, error: &Error) {
-        match &error.place().shard {
-            Some(shard) if error.place().row.is_none() => {
+        match (&error.place().shard, error.place().row) {
+            (Some(shard), Some(row)) => self.add_row(shard, row, error),
+            (Some(shard), None) => {
                 if self.shards.insert(shard.clone()) {
                     self.add(format!("a shard cannot be read: {error}"));
                 }
             }
-            _ => self.add(format!("a record cannot be read: {error}")),
+            (None, _) => self.add(format!("a record cannot be read: {error}")),
+        }
+    }
+
+    /// Adds a row of a shard, and counts it in the listed problem of the shard, if there is one.
+    fn add_row(&mut self, shard: &str, row: u64, error: &Error) {
+        let Some(known) = self.unreadable.get_mut(shard) else {
+            let first_error = error.to_string();
+            let listed = Some(self.listed.len()).filter(|listed| *listed < MAX_PROBLEMS);
+            self.add(format!("a record cannot be read: {first_error}"));
+            let rows = BTreeSet::from([row]);
+            self.unreadable.insert(shard.to_owned(), UnreadableRecords { listed, rows, first_error });
+            return;
+        };
+        if known.rows.insert(row)
+            && let Some(problem) = known.listed.and_then(|at| self.listed.get_mut(at))
+        {
+            let records = plural(known.rows.len() as u64, "record");
+            *problem = format!("{records} of a shard cannot be read, for example: {}", known.first_error);
         }
     }
 
@@ -290,4 +321,27 @@ fn lengths(split: &Split) -> Result<Histogram> {
         }
     }
     Ok(Histogram::new(&values, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreadable_records_of_a_shard_are_one_problem() {
+        let mut problems = Problems::default();
+        let error = |shard: &str, row| Error::corrupt("damaged").at_shard(shard).at_row(row);
+        problems.add_unreadable(&error("a", 7));
+        assert_eq!(problems.listed, ["a record cannot be read: shard a, row 7: damaged"]);
+        for row in [8, 7, 9, 8] {
+            problems.add_unreadable(&error("a", row));
+        }
+        problems.add_unreadable(&error("b", 1));
+        let a = "3 records of a shard cannot be read, for example: shard a, row 7: damaged";
+        assert_eq!(problems.listed, [a, "a record cannot be read: shard b, row 1: damaged"]);
+        // Shards after the last listed problem are counted once.
+        (2..MAX_PROBLEMS).for_each(|i| problems.add(i.to_string()));
+        (0..3).for_each(|row| problems.add_unreadable(&error("c", row)));
+        assert_eq!((problems.listed.len(), problems.more), (MAX_PROBLEMS, 1));
+    }
 }

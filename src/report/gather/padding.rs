@@ -39,24 +39,30 @@ impl Curves {
 pub(super) fn gather(split: &Split) -> Result<Curves> {
     let lengths = sample(split)?;
     let sampled = (lengths.len() as u64) < split.len();
+    Ok(Curves { sampled: sampled.then_some(lengths.len() as u64), ..curves_of(&lengths)? })
+}
+
+/// Computes the curves of ascending lengths.
+fn curves_of(lengths: &[u64]) -> Result<Curves> {
     let longest = lengths.last().copied().unwrap_or(0);
-    let p99 = lengths.get(lengths.len().saturating_sub(1) * 99 / 100).copied().unwrap_or(0);
+    // Nearest rank, as in the length index.
+    let p99_rank = lengths.len().saturating_mul(99).div_ceil(100).saturating_sub(1);
+    let p99 = lengths.get(p99_rank).copied().unwrap_or(0);
     let row_tokens = p99.max(1).next_power_of_two().clamp(*ROW_TOKENS.start(), *ROW_TOKENS.end());
-    let mut curves =
-        Curves { row_tokens, sampled: sampled.then_some(lengths.len() as u64), ..Curves::default() };
-    let packed_rows = packed(&lengths, row_tokens)?;
+    let mut curves = Curves { row_tokens, ..Curves::default() };
+    let packed_rows = packed(lengths, row_tokens)?;
     // With only a few batches per epoch, the last one distorts the padding.
     let records = lengths.len() as u64;
     for size in BATCH_SIZES.into_iter().filter(|size| *size == 1 || *size * MIN_BATCHES <= records) {
-        let found = padding(lengths.len() as u64, runs(&lengths), BatchSize::BatchSize(size))?;
+        let found = padding(records, runs(lengths), BatchSize::BatchSize(size))?;
         curves.by_records.push((size, [found.random, found.bucketed, packed_rows]));
     }
     let tokens = lengths.iter().fold(0u64, |sum, length| sum.saturating_add(*length));
     // With a budget below the length of most records, batches have one record each.
     let least = p99.clamp(1, *BUDGETS.last().unwrap_or(&1)).min(longest);
     for budget in BUDGETS.into_iter().filter(|budget| *budget >= least && *budget * MIN_BATCHES <= tokens) {
-        let found = padding(lengths.len() as u64, runs(&lengths), BatchSize::MaxTokens(budget))?;
-        curves.by_tokens.push((budget, [found.random, found.bucketed, packed(&lengths, budget)?]));
+        let found = padding(records, runs(lengths), BatchSize::MaxTokens(budget))?;
+        curves.by_tokens.push((budget, [found.random, found.bucketed, packed(lengths, budget)?]));
     }
     Ok(curves)
 }
@@ -114,6 +120,19 @@ mod tests {
         assert!((packed(&[40; 100], 64).unwrap() - 0.375).abs() < 1e-9);
         assert_eq!(packed(&[], 64).unwrap(), 0.0);
         assert_eq!(packed(&[0, 0], 64).unwrap(), 0.0);
+    }
+
+    #[test]
+    fn packed_rows_hold_the_99th_percentile_by_nearest_rank() {
+        // The 99th percentile of ten lengths is the longest one.
+        let few: Vec<u64> = (1..10).chain([50_000]).collect();
+        assert_eq!(curves_of(&few).unwrap().row_tokens, 65_536);
+        let many: Vec<u64> = [10; 99].into_iter().chain([50_000]).collect();
+        assert_eq!(curves_of(&many).unwrap().row_tokens, 64);
+        // Budgets below the 99th percentile are left out: here, below 2,000 tokens.
+        let some: Vec<u64> = [1000; 9].into_iter().chain([2000]).collect();
+        assert_eq!(curves_of(&some).unwrap().by_tokens.iter().map(|p| p.0).collect::<Vec<_>>(), [2048]);
+        assert_eq!(curves_of(&[]).unwrap().row_tokens, 64);
     }
 
     #[test]

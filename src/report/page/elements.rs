@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::numbers::{count, percent};
+use crate::numbers::{count, share_of_whole};
 use crate::report::escape::{clipped, escape};
 use crate::report::histogram::Histogram;
 use crate::report::svg::bar_range;
@@ -72,7 +72,7 @@ pub(super) fn data(out: &mut String, histogram: &Histogram, unit: &str, things: 
                 "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
                 bar_range(bin, whole),
                 count(bin.count),
-                percent(bin.count as f64 / histogram.values.max(1) as f64)
+                escape(&share_of_whole(bin.count as f64 / histogram.values.max(1) as f64))
             ),
         );
     }
@@ -105,6 +105,14 @@ mod tests {
             assert_eq!(base64(text.as_bytes()), expected);
         }
         assert_eq!(base64(&[0xff, 0xef, 0xbf]), "/++/");
+    }
+
+    #[test]
+    fn shares_of_bins_are_neither_rounded_to_all_nor_to_nothing() {
+        let mut out = String::new();
+        let histogram = Histogram::new(&[(1.0, 3000), (2.0, 1)], true);
+        data(&mut out, &histogram, "tokens", "records", true);
+        assert!(out.contains(">&gt;99.9%<") && out.contains(">&lt;0.1%<"), "{out}");
     }
 
     #[test]

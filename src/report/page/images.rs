@@ -1,7 +1,7 @@
 //! Page sections for classes and thumbnails.
 
 use super::elements::{add, bar, base64};
-use crate::numbers::{count, percent, plural, up_to_three_digits};
+use crate::numbers::{count, plural, share_of_whole, up_to_three_digits};
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::{Classes, ImageStats, Thumbnail};
 
@@ -107,7 +107,7 @@ fn balance(out: &mut String, classes: &Classes) {
                 clipped(name, NAME_CHARACTERS),
                 bar(*number as f64 / most.max(1) as f64),
                 count(*number),
-                percent(*number as f64 / classes.read.max(1) as f64)
+                escape(&share_of_whole(*number as f64 / classes.read.max(1) as f64))
             ),
         );
     }
@@ -118,14 +118,36 @@ fn balance(out: &mut String, classes: &Classes) {
         add(
             out,
             format_args!(
-                "<p class=\"note\">The {} most frequent classes; {} others have {} of the records.</p>\n",
+                "<p class=\"note\">The {} most frequent classes; {} {} of the records.</p>\n",
                 classes.top.len(),
-                count(hidden),
-                percent(
-                    1.0 - (listed + classes.unlabeled).min(classes.read) as f64 / classes.read.max(1) as f64
-                )
+                if hidden == 1 { "1 other has".to_owned() } else { format!("{} others have", count(hidden)) },
+                escape(&share_of_whole(
+                    classes.read.saturating_sub(listed + classes.unlabeled) as f64
+                        / classes.read.max(1) as f64
+                ))
             ),
         );
     }
     out.push_str("</section>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(top: &[u64], classes: u64) -> String {
+        let top: Vec<(String, u64)> = (0..).zip(top).map(|(i, n)| (format!("c{i}"), *n)).collect();
+        let read = 3001;
+        let mut out = String::new();
+        balance(&mut out, &Classes { top, classes, read, least: 1, ..Classes::default() });
+        out
+    }
+
+    #[test]
+    fn a_share_is_neither_rounded_to_all_nor_to_nothing() {
+        let all = shown(&[3000, 1], 2);
+        assert!(all.contains(">&gt;99.9%<") && all.contains(">&lt;0.1%<"), "{all}");
+        assert!(shown(&[3000], 2).contains("1 other has &lt;0.1% of the records"));
+        assert!(shown(&[3001], 4).contains("3 others have 0.0% of the records"));
+    }
 }

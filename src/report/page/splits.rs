@@ -2,7 +2,7 @@
 
 use super::elements::{add, data, heading};
 use super::{images, text};
-use crate::numbers::{count, plural};
+use crate::numbers::{count, mean, plural};
 use crate::report::gather::{DatasetReport, SplitReport};
 use crate::report::svg::{histogram, padding_curves, sizes};
 use crate::schema::Kind;
@@ -37,11 +37,6 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
         text::section(out, report, found);
     }
     out.push_str("</section>\n");
-}
-
-/// Formats the mean of integers.
-fn mean(value: f64) -> String {
-    if value < 1000.0 { format!("{value:.1}") } else { count(value.round() as u64) }
 }
 
 fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
@@ -79,7 +74,9 @@ fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
             (&padding.by_records, "Padding by batch size", "records in a batch"),
             (&padding.by_tokens, "Padding by budget", "tokens in a batch"),
         ];
-        for (points, title, unit) in curves.into_iter().filter(|(points, ..)| points.len() > 1) {
+        let is_drawn = |points: &[(u64, [f64; 3])]| points.len() > 1;
+        let has_plot = curves.iter().any(|(points, ..)| is_drawn(points));
+        for (points, title, unit) in curves.into_iter().filter(|(points, ..)| is_drawn(points)) {
             add(
                 out,
                 format_args!("<div class=\"card\">{}", padding_curves(points, title, unit).finish(None)),
@@ -88,7 +85,7 @@ fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
             out.push_str("</div>\n");
         }
         let sampled = padding.sampled.map(|n| format!(" Computed from {} evenly spaced lengths.", count(n)));
-        note = Some(format!(
+        note = has_plot.then(|| format!(
             "Padding is the share of a batch that holds no tokens: random batches pad to their longest record, bucketed \
              ones hold records of similar length, packed ones are rows of {} tokens (or of the token budget) filled by \
              best fit.{}",

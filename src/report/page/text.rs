@@ -3,8 +3,8 @@
 use unicode_normalization_alignments::char::is_combining_mark;
 
 use super::elements::{add, bar};
-use crate::numbers::{count, percent, plural, up_to_three_digits};
-use crate::report::escape::{clipped, push_escaped};
+use crate::numbers::{count, percent, plural, share_of_whole, up_to_three_digits};
+use crate::report::escape::{clipped, escape, push_escaped};
 use crate::report::gather::{Curves, DatasetReport, ShownToken, TextStats};
 
 /// CSS classes that alternate between adjacent tokens.
@@ -57,7 +57,7 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
     if let Some(most) = text.most_per_record {
         facts.push_str(&format!(", at most {} of each", count(most)));
     }
-    facts.push_str(&format!("; {} distinct ids", count(text.distinct)));
+    facts.push_str(&format!("; {}", plural(text.distinct, "distinct id")));
     let vocabulary =
         report.manifest.tokenizer.as_ref().and_then(|tokenizer| tokenizer.get("vocab_size")?.as_u64());
     if let Some(size) = vocabulary.filter(|size| *size > 0) {
@@ -85,7 +85,7 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
                 token.id,
                 bar(token.count as f64 / most as f64),
                 count(token.count),
-                percent(token.count as f64 / text.tokens.max(1) as f64)
+                escape(&share_of_whole(token.count as f64 / text.tokens.max(1) as f64))
             ),
         );
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{HEIGHT, Plot, STYLE, WIDTH, histogram, padding_curves, sizes};
-use crate::numbers::{count, plural};
+use crate::numbers::plural;
 use crate::report::escape::{clipped, escape};
 use crate::report::gather::{DatasetReport, SplitReport};
 use crate::schema::Kind;
@@ -67,7 +67,7 @@ pub fn plots_svg(report: &DatasetReport) -> String {
         }
         y += (plots.len().div_ceil(COLUMNS) as f64 * HEIGHT).max(HEADING);
     }
-    let label = escape(&format!("Plots of {}: {} splits", report.name, count(report.splits.len() as u64)));
+    let label = escape(&format!("Plots of {}: {}", report.name, plural(report.splits.len() as u64, "split")));
     format!(
         "<svg class=\"dsc-plot dsc-sheet\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {y:.0}\" width=\"{width}\" \
          height=\"{y:.0}\" role=\"img\" aria-label=\"{label}\">\n<title>{label}</title>\n<style>{STYLE}\
