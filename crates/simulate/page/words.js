@@ -93,6 +93,7 @@ const Words = (() => {
     if (options.transfer_ns > 0) add("transfer-ms", ms(options.transfer_ns));
     if (options.startup_ns > 0) add("startup-ms", ms(options.startup_ns));
     if (options.cores !== null) add("cores", options.cores);
+    if (options.step_core) parts.push("--step-core");
     if (options.tick_ns > 1) add("tick-ms", ms(options.tick_ns));
     if (options.slow !== null) {
       add("slow-share", options.slow.share);
