@@ -166,6 +166,22 @@ fn the_command_on_the_page_reproduces_its_run() {
 }
 
 #[test]
+fn completions_offer_orders_and_distributions() {
+    let script = Ran::of(command(["completions", "bash"]).output().unwrap()).exits(0).stdout;
+    let simulate = script.split("dsconvert__subcmd__simulate)").nth(1).unwrap();
+    let simulate = simulate.split("dsconvert__subcmd__").next().unwrap();
+    for (option, values) in [
+        ("--order)", "pytorch completed pool"),
+        ("--load-distribution)", "constant normal lognormal exponential gamma"),
+        ("--distribution)", "constant normal lognormal exponential gamma"),
+        ("--step-distribution)", "constant normal lognormal exponential gamma"),
+    ] {
+        let case = simulate.split(option).nth(1).unwrap().split(";;").next().unwrap();
+        assert!(case.contains(&format!("\"{values}\"")), "{option} {case}");
+    }
+}
+
+#[test]
 fn a_sweep_prints_a_table_json_and_a_curve() {
     let dir = tempfile::tempdir().unwrap();
     let svg = dir.path().join("sweep.svg");
