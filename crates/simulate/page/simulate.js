@@ -460,6 +460,7 @@ const Simulate = (() => {
     return {
       batches: result.finished,
       idleShare: 1 - computing / end,
+      waitShare: Math.max(0, end - computing - transferring) / end,
       computing,
       transferring,
       first,
@@ -475,6 +476,7 @@ const Simulate = (() => {
   // --- waits.rs: the model's waits, and the criterion for loading that keeps up
 
   const STALL_TOLERANCE = 0.01;
+  const START_TOLERANCE = 0.1;
   const LONG_RUN_BATCHES = 20_000;
 
   // Returns the share of the time that the model waits during the second half of its batches, or null if the run is so
@@ -507,7 +509,7 @@ const Simulate = (() => {
     }
   }
 
-  return { run, logText, progress, report, waits, longRunShare, partition, ln, exp, STALL_TOLERANCE, LONG_RUN_BATCHES };
+  return { run, logText, progress, report, waits, longRunShare, partition, ln, exp, STALL_TOLERANCE, START_TOLERANCE, LONG_RUN_BATCHES };
 })();
 
 if (typeof module !== "undefined") module.exports = Simulate;

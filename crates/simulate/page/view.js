@@ -153,7 +153,7 @@
       [String(report.batches), `batches in ${Words.round(seconds)} s`],
       [Words.percent(report.idleShare), "of the time the GPU is idle"],
       [report.stallCount === 0 ? "none" : Words.timeText(report.stallMean),
-        report.stallCount === 0 ? "stalls after the first batch" : report.stallCount === 1 ? "length of the only stall" : "mean length of a stall"],
+        report.first === null ? "stalls" : report.stallCount === 0 ? "stalls after the first batch" : report.stallCount === 1 ? "length of the only stall" : "mean length of a stall"],
       [report.stallPeriod === null ? "–" : Words.timeText(report.stallPeriod), "from one stall to the next"],
     ];
     byId("numbers").replaceChildren(...entries.map(([value, name]) => {

@@ -28,7 +28,7 @@ const Words = (() => {
   // search for remedies.
   function verdict(result, report) {
     const { options } = result;
-    const { STALL_TOLERANCE, LONG_RUN_BATCHES } = Simulate;
+    const { STALL_TOLERANCE, START_TOLERANCE, LONG_RUN_BATCHES } = Simulate;
     const parallel = options.cores === null ? options.workers : Math.min(options.cores, options.workers);
     const perStep = options.step.mean_ns + options.transfer_ns;
     const ratio = (parallel * perStep) / meanLoad(options);
@@ -41,15 +41,16 @@ const Words = (() => {
       longShare = Simulate.longRunShare(options);
       keepsUp = isTolerable(longShare);
     }
-    const hardlyWaits = report.stallShare <= STALL_TOLERANCE;
+    const hardlyStalls = report.stallShare <= STALL_TOLERANCE;
     const idle = `the model waits ${percent(report.stallShare)} of the time`;
     const longRun = `of a run of ${LONG_RUN_BATCHES} batches`;
     if (keepsUp) {
       const reserve = ratio < 1.1 ? "load just as many batches as it consumes, with no reserve" : `can load ${ratio.toFixed(1)} times as many batches as it consumes`;
-      if (!hardlyWaits) {
+      if (!hardlyStalls || report.waitShare > START_TOLERANCE) {
+        const waits = percent(hardlyStalls ? report.waitShare : report.stallShare);
         const later = lateShare !== null && start !== null ? `but only ${percent(start.share)} after the first ${timeText(start.end)}`
           : longShare !== null ? `but only ${percent(longShare)} ${longRun}` : "in a run that is too short to tell more";
-        return { name: "start", isBad: false, text: `Only the start is slow: ${idle}, ${later}; the workers ${reserve}.` };
+        return { name: "start", isBad: false, text: `Only the start is slow: the model waits ${waits} of the time, ${later}; the workers ${reserve}.` };
       }
       return ratio < 1.1
         ? { name: "balanced", isBad: false, text: "Balanced: the workers load just as many batches as the model consumes, with no reserve." }
@@ -58,10 +59,10 @@ const Words = (() => {
     if (ratio < 1 - 1e-9) {
       const needed = Math.ceil(meanLoad(options) / perStep - 1e-9);
       const how = options.cores !== null && needed > options.cores ? `${needed} workers on as many cores` : `at least ${needed} workers`;
-      const text = `Loading ${hardlyWaits ? "would be the bottleneck of a longer run" : `is the bottleneck: ${idle}`}. It needs ${how}, or loading that is at least ${round(1 / ratio)} times faster.`;
+      const text = `Loading ${hardlyStalls ? "would be the bottleneck of a longer run" : `is the bottleneck: ${idle}`}. It needs ${how}, or loading that is at least ${round(1 / ratio)} times faster.`;
       return { name: "loading", isBad: true, text };
     }
-    const text = hardlyWaits && longShare !== null
+    const text = hardlyStalls && longShare !== null
       ? `Uneven loading would be the bottleneck of a longer run: the workers are fast enough on average, but the model would wait ${percent(longShare)} ${longRun}.`
       : `Uneven loading is the bottleneck: the workers are fast enough on average, but ${idle}.`;
     return { name: "uneven", isBad: true, text: `${text} More prefetch, more workers or another order may help.` };

@@ -8,7 +8,7 @@ pub enum Bottleneck {
     /// The workers are fast enough on average, but the model still waits: load times vary, or too few batches are
     /// loaded ahead.
     Uneven,
-    /// The model waits only at the start of the run, until the workers are ahead of it.
+    /// The model waits only at the start of the run: for its first batch, or until the workers are ahead of it.
     Start,
     /// Loader and model are equally fast, within 10%. The model does not wait, but the loader has no reserve.
     Balanced,

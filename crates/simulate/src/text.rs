@@ -34,6 +34,7 @@ impl fmt::Display for Report {
         )?;
         let stalls = &self.stalls;
         let mut text = match stalls.count {
+            0 if self.first_batch_ns.is_none() => "none".to_owned(),
             0 => "none after the first batch".to_owned(),
             n => format!("{n}, mean {}, longest {}", time(stalls.mean_ns), time(stalls.longest_ns as f64)),
         };

@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::remedies::{Change, Remedies};
 use crate::report::{Report, loader_limit, mean_load_ns, model_limit};
 use crate::run::Run;
-use crate::waits::{LONG_RUN_BATCHES, STALL_TOLERANCE, Waits, has_capacity, is_tolerable, long_run_share};
+use crate::waits::{LONG_RUN_BATCHES, STALL_TOLERANCE, START_TOLERANCE, Waits, has_capacity, is_tolerable, long_run_share};
 
 /// The bottleneck of a run, and remedies found by simulation with the same seed.
 ///
@@ -55,9 +55,14 @@ impl Evidence {
         }
     }
 
+    /// Returns whether the model hardly waits after its first batch.
+    fn hardly_stalls(&self) -> bool {
+        self.report.stall_share <= STALL_TOLERANCE
+    }
+
     /// Returns whether the model hardly waits in the run, including its start.
     fn hardly_waits(&self) -> bool {
-        self.report.stall_share <= STALL_TOLERANCE
+        self.hardly_stalls() && self.report.wait_share <= START_TOLERANCE
     }
 
     fn bottleneck(&self, options: &Options) -> Bottleneck {
@@ -135,7 +140,8 @@ impl Verdict {
 
 /// Describes a run that waits only at its start.
 fn start_words(evidence: &Evidence) -> String {
-    let idle = percent(evidence.report.stall_share);
+    let report = &evidence.report;
+    let idle = percent(if evidence.hardly_stalls() { report.wait_share } else { report.stall_share });
     let later = match (evidence.waits.late_share(), evidence.waits.after_start(), evidence.long_share) {
         (Some(_), Some((end, share)), _) => {
             format!("but only {} after the first {}", percent(share), time(end as f64))
@@ -157,7 +163,7 @@ fn start_words(evidence: &Evidence) -> String {
 fn limit_words(options: &Options, evidence: &Evidence, bottleneck: Bottleneck) -> String {
     let idle = percent(evidence.report.stall_share);
     if bottleneck == Bottleneck::Uneven {
-        return if evidence.hardly_waits() {
+        return if evidence.hardly_stalls() {
             format!(
                 "uneven loading would be the bottleneck of a longer run: the workers are fast enough on average, \
                  but the model would wait {} of a run of {LONG_RUN_BATCHES} batches",
@@ -172,7 +178,7 @@ fn limit_words(options: &Options, evidence: &Evidence, bottleneck: Bottleneck) -
     }
     format!(
         "{}, because {} {} batches/s and the model could consume {}",
-        if evidence.hardly_waits() {
+        if evidence.hardly_stalls() {
             "loading would be the bottleneck of a longer run".to_owned()
         } else {
             format!("loading is the bottleneck: the model waits {idle} of the time")

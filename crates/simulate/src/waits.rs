@@ -9,6 +9,10 @@ use crate::run::Run;
 /// the run.
 pub const STALL_TOLERANCE: f64 = 0.01;
 
+/// Maximum share of the time that a model may wait, including the wait for its first batch, without counting as slow
+/// at the start.
+pub(crate) const START_TOLERANCE: f64 = 0.1;
+
 /// Number of batches in the long run that verdicts simulate. Its second half gives a stable estimate of the waits.
 pub(crate) const LONG_RUN_BATCHES: u64 = 20_000;
 

@@ -91,7 +91,13 @@ fn the_page_has_the_same_verdicts() {
         return;
     }
     let mut dice = Dice(11);
-    let all: Vec<Options> = (0..250).map(|_| dice.loader_options()).collect();
+    let mut all: Vec<Options> = (0..250).map(|_| dice.loader_options()).collect();
+    // Runs that mostly wait for their first batch.
+    all.extend((0..30).map(|_| {
+        let options = dice.loader_options();
+        let steps = Stop::AfterNs(5_000_000_000 + 40 * options.step.mean_ns);
+        Options { startup_ns: 5_000_000_000, stop: steps, ..options }
+    }));
     let printed = printed_by_node(&["verdicts"], &all);
     assert_eq!(printed.lines().count(), all.len());
     let mut names = std::collections::BTreeSet::new();

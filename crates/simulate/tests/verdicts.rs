@@ -126,6 +126,30 @@ fn waits_at_the_start_are_named_instead_of_a_remedy() {
 }
 
 #[test]
+fn a_long_wait_for_the_first_batch_is_named() {
+    let options = Options {
+        prefetch: 1,
+        order: Order::Pool,
+        startup_ns: 3_000 * MS,
+        stop: Stop::AfterNs(5_000 * MS),
+        ..Options::new(300.0, 130.0, 4).unwrap()
+    };
+    let run = simulate(&options).unwrap();
+    let found = Verdict::of(&run);
+    assert_eq!(found.bottleneck, Bottleneck::Start, "{found}");
+    let words =
+        "only the start is slow: the model waits 66.0% of the time, but only 0.0% after the first 3.3 s; ";
+    assert!(found.summary.starts_with(words), "{found}");
+    assert!(run.report().to_string().contains("none after the first batch"));
+    // In a longer run, the wait does not matter.
+    let long = Options { stop: Stop::AfterNs(100_000 * MS), ..options.clone() };
+    assert_eq!(verdict(&long).bottleneck, Bottleneck::Model);
+    // Without a first batch, no time is after it.
+    let empty = simulate(&Options { stop: Stop::AfterNs(3_000 * MS), ..options }).unwrap();
+    assert!(!empty.report().to_string().contains("after the first batch"), "{}", empty.report());
+}
+
+#[test]
 fn a_run_without_waits_is_judged_by_a_longer_one() {
     // The first 12 batches happen to be fast enough.
     let lucky = (0..1_000)
