@@ -8,6 +8,7 @@ const Words = (() => {
   const timeText = (ns) => (ns >= 1e9 ? `${round(ns / 1e9)} s` : ns >= MS ? `${round(ns / MS)} ms` : `${round(ns / 1e3)} µs`);
   // Formats a number like `number` in format.rs.
   const number = (x) => String(Number(x.toFixed(x >= 100 ? 0 : x >= 10 ? 1 : x >= 1 ? 2 : 4)));
+  const batchCount = (count) => (count === 1 ? "1 batch" : `${count} batches`);
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
 
   // Returns the mean of a normal variable with mean 1, given that it is positive.
@@ -137,5 +138,5 @@ const Words = (() => {
     return parts;
   }
 
-  return { round, timeText, percent, meanLoad, verdict, command };
+  return { round, timeText, percent, batchCount, meanLoad, verdict, command };
 })();
