@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
+use crate::installed::is_installed;
 use crate::support::*;
 
 /// Runs `dsconvert simulate` with the options in `text`, which is split at whitespace.
@@ -112,6 +114,71 @@ fn load_times_come_from_a_trace() {
         .exits(2)
         .says(&["--load-trace: cannot read", "missing"]);
     simulate_with(run, &[dir.path()]).exits(2).says(&["--load-trace"]);
+}
+
+/// Returns the options of the command that `page` shows, without the program and the subcommand.
+fn shown_command(page: &Path) -> String {
+    let script = r#"
+        const fs = require("node:fs");
+        const Words = new Function(`${fs.readFileSync(process.argv[1], "utf8")}; return Words;`)();
+        const page = fs.readFileSync(process.argv[2], "utf8");
+        const [, options] = page.match(/<script type="application\/json" id="options">(.*?)<\/script>/s);
+        process.stdout.write(Words.command(JSON.parse(options)).join(" "));
+    "#;
+    let words = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/simulate/page/words.js");
+    let output = Command::new("node").args(["-e", script, words]).arg(page).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let command = String::from_utf8(output.stdout).unwrap();
+    command.strip_prefix("dsconvert simulate ").unwrap().to_owned()
+}
+
+#[test]
+fn the_command_on_the_page_reproduces_its_run() {
+    if !is_installed("node") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("loads.txt");
+    fs::write(&trace, "200\n431.5\n90\n").unwrap();
+    let trace = trace.to_str().unwrap();
+    let model =
+        "--step-ms 50 --step-distribution gamma --step-cv 0.3 --transfer-ms 1.5 --cores 3 --step-core";
+    let loader = "--workers 4 --prefetch 3 --order pool --queue 5 --startup-ms 70.25 --stagger=20";
+    let slow = "--slow-share 0.1 --slow-factor 4 --slow-length 3";
+    for run in [
+        format!(
+            "--load-ms 120 --load-distribution normal --load-cv 0.5 {slow} {loader} {model} --tick-ms 0.5 \
+             --seconds 2.5 --seed 18446744073709551615"
+        ),
+        format!("--load-trace {trace} {slow} {loader} {model} --batches 40 --seed 3"),
+        format!(
+            "--load-ms 90 --load-distribution exponential --workers 4 --order completed {model} --seed 1"
+        ),
+    ] {
+        let page = dir.path().join("page.html");
+        let found = simulate_with(&format!("{run} --json --html"), &[&page]).exits(0).stdout;
+        let shown = shown_command(&page).replace("FILE", trace);
+        assert_eq!(serde_json::from_str::<Value>(&found).unwrap(), json(&shown), "{shown}");
+        for option in run.split_whitespace().filter(|word| word.starts_with("--")) {
+            assert!(shown.contains(option), "{option} is not in {shown}");
+        }
+    }
+}
+
+#[test]
+fn completions_offer_orders_and_distributions() {
+    let script = Ran::of(command(["completions", "bash"]).output().unwrap()).exits(0).stdout;
+    let simulate = script.split("dsconvert__subcmd__simulate)").nth(1).unwrap();
+    let simulate = simulate.split("dsconvert__subcmd__").next().unwrap();
+    for (option, values) in [
+        ("--order)", "pytorch completed pool"),
+        ("--load-distribution)", "constant normal lognormal exponential gamma"),
+        ("--distribution)", "constant normal lognormal exponential gamma"),
+        ("--step-distribution)", "constant normal lognormal exponential gamma"),
+    ] {
+        let case = simulate.split(option).nth(1).unwrap().split(";;").next().unwrap();
+        assert!(case.contains(&format!("\"{values}\"")), "{option} {case}");
+    }
 }
 
 #[test]

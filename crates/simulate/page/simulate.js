@@ -460,6 +460,7 @@ const Simulate = (() => {
     return {
       batches: result.finished,
       idleShare: 1 - computing / end,
+      waitShare: Math.max(0, end - computing - transferring) / end,
       computing,
       transferring,
       first,
@@ -475,11 +476,13 @@ const Simulate = (() => {
   // --- waits.rs: the model's waits, and the criterion for loading that keeps up
 
   const STALL_TOLERANCE = 0.01;
+  const START_TOLERANCE = 0.1;
+  const BUSY_CORES = 0.95;
   const LONG_RUN_BATCHES = 20_000;
 
-  // Returns the share of the time that the model waits during the second half of its batches, or null if the run is so
-  // short that the second half can contain batches that the workers loaded first; and when the start of the run ends,
-  // with the share after it, or null.
+  // Returns the share of the time that the model waits during the second half of its batches, and the batches per second
+  // that it takes, both null if the run is so short that the second half can contain batches that the workers loaded
+  // first; and when the start of the run ends, with the share after it, or null.
   function waits(result) {
     const { end, options } = result;
     const taken = result.batches.filter((b) => b.taken !== null).sort((a, b) => a.taken - b.taken);
@@ -489,25 +492,28 @@ const Simulate = (() => {
     let left = lengths.reduce((sum, length) => sum + length, 0);
     let start = null;
     for (let i = 0; i < taken.length && i <= half; i += 1) {
-      const share = left / Math.max(1, end - taken[i].taken);
+      const rest = Math.max(1, end - taken[i].taken);
+      const share = left / rest;
       if (start === null && share <= STALL_TOLERANCE) start = { end: taken[i].taken, share };
-      if (i === half) return { lateShare: half >= options.workers && taken[half].taken >= started ? share : null, start };
+      if (i === half) {
+        const isLate = half >= options.workers && taken[half].taken >= started;
+        return { lateShare: isLate ? share : null, lateRate: isLate ? (taken.length - half) * 1e9 / rest : null, start };
+      }
       left -= lengths[i];
     }
-    return { lateShare: null, start };
+    return { lateShare: null, lateRate: null, start };
   }
 
-  // Returns the share of the time that the model waits during the second half of a long run; null if such a run takes
-  // longer than the simulator allows.
-  function longRunShare(options) {
+  // Returns the waits of a long run; null if such a run takes longer than the simulator allows.
+  function longRun(options) {
     try {
-      return waits(run({ ...options, stop: { batches: LONG_RUN_BATCHES } }, Infinity, false)).lateShare;
+      return waits(run({ ...options, stop: { batches: LONG_RUN_BATCHES } }, Infinity, false));
     } catch {
       return null;
     }
   }
 
-  return { run, logText, progress, report, waits, longRunShare, partition, ln, exp, STALL_TOLERANCE, LONG_RUN_BATCHES };
+  return { run, logText, progress, report, waits, longRun, partition, ln, exp, STALL_TOLERANCE, START_TOLERANCE, BUSY_CORES, LONG_RUN_BATCHES };
 })();
 
 if (typeof module !== "undefined") module.exports = Simulate;

@@ -148,12 +148,11 @@
   }
 
   function showNumbers() {
-    const seconds = result.end / 1e9;
     const entries = [
-      [String(report.batches), `batches in ${Words.round(seconds)} s`],
+      [String(report.batches), `${report.batches === 1 ? "batch" : "batches"} in ${Words.timeText(result.end)}`],
       [Words.percent(report.idleShare), "of the time the GPU is idle"],
       [report.stallCount === 0 ? "none" : Words.timeText(report.stallMean),
-        report.stallCount === 0 ? "stalls after the first batch" : report.stallCount === 1 ? "length of the only stall" : "mean length of a stall"],
+        report.first === null ? "stalls" : report.stallCount === 0 ? "stalls after the first batch" : report.stallCount === 1 ? "length of the only stall" : "mean length of a stall"],
       [report.stallPeriod === null ? "–" : Words.timeText(report.stallPeriod), "from one stall to the next"],
     ];
     byId("numbers").replaceChildren(...entries.map(([value, name]) => {
@@ -229,8 +228,14 @@
       const status = node("text", { x: x + cellWidth / 2, y: y + cellHeight - 7, class: "label middle status" }, group);
       cells.push({ group, fill, progress, status, x, y });
     }
-    node("text", { x: queueLeft, y: queueTop - 8, class: "label" }, stage, "queue");
-    modelParts = { queueCount: node("text", { x: queueLeft + shown * (size + 6) - 6, y: queueTop - 8, class: "label", "text-anchor": "end" }, stage) };
+    // Above a short queue, its name and its count share one centered label.
+    const queueWidth = shown * (size + 6) - 6;
+    const isShort = queueWidth < 240;
+    if (!isShort) node("text", { x: queueLeft, y: queueTop - 8, class: "label" }, stage, "queue");
+    modelParts = {
+      queuePrefix: isShort ? "queue: " : "",
+      queueCount: node("text", { x: isShort ? width / 2 : queueLeft + queueWidth, y: queueTop - 8, class: "label queue-count", "text-anchor": isShort ? "middle" : "end" }, stage),
+    };
     slots = [];
     for (let i = 0; i < shown; i += 1) {
       const x = queueLeft + i * (size + 6);
@@ -318,6 +323,12 @@
     return busy ? batch : null;
   }
 
+  // Returns a time in the unit of the timeline, the unit, and its name.
+  function clockOf(ns) {
+    const [scale, unit, name] = result.end < MS ? [1e3, "µs", "microseconds"] : result.end < 1e9 ? [MS, "ms", "milliseconds"] : [1e9, "s", "seconds"];
+    return [(ns / scale).toFixed(2), unit, name];
+  }
+
   function draw() {
     if (result === null) return;
     for (let i = 0; i < options.workers; i += 1) drawWorker(i);
@@ -331,11 +342,12 @@
     drawTokens(waiting, busy);
     const ready = waiting.filter((b) => rank(b) < Infinity).length;
     const more = waiting.length > place.shown ? `, ${place.shown} shown` : "";
-    modelParts.queueCount.textContent = `${ready} ready${waiting.length > ready ? `, ${waiting.length - ready} held back` : ""}${more}`;
-    byId("clock").textContent = `${(now / 1e9).toFixed(2)} s`;
+    modelParts.queueCount.textContent = `${modelParts.queuePrefix}${ready} ready${waiting.length > ready ? `, ${waiting.length - ready} held back` : ""}${more}`;
+    const [clock, unit, unitName] = clockOf(now);
+    byId("clock").textContent = `${clock} ${unit}`;
     const scrubber = byId("scrubber");
     scrubber.value = Math.round((now / result.end) * 1000);
-    scrubber.setAttribute("aria-valuetext", `${(now / 1e9).toFixed(2)} seconds`);
+    scrubber.setAttribute("aria-valuetext", `${clock} ${unitName}`);
     byId("playhead").style.transform = `translateX(${chartX(now)}px)`;
   }
 
@@ -345,7 +357,7 @@
   let chartX = () => 0;
 
   function drawChart() {
-    const label = `Timeline of the run: ${report.batches} batches, GPU idle ${Words.percent(report.idleShare)}`;
+    const label = `Timeline of the run: ${Words.batchCount(report.batches)}, GPU idle ${Words.percent(report.idleShare)}`;
     chart.setAttribute("aria-label", label);
     chartX = Chart.draw(chart, byId("timeline").clientWidth || 320, result, { perWorker, taken, fillOf });
   }

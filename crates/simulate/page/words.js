@@ -6,6 +6,9 @@ const Words = (() => {
 
   const round = (x) => String(Number(x.toPrecision(3)));
   const timeText = (ns) => (ns >= 1e9 ? `${round(ns / 1e9)} s` : ns >= MS ? `${round(ns / MS)} ms` : `${round(ns / 1e3)} µs`);
+  // Formats a number like `number` in format.rs.
+  const number = (x) => String(Number(x.toFixed(x >= 100 ? 0 : x >= 10 ? 1 : x >= 1 ? 2 : 4)));
+  const batchCount = (count) => (count === 1 ? "1 batch" : `${count} batches`);
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
 
   // Returns the mean of a normal variable with mean 1, given that it is positive.
@@ -24,44 +27,73 @@ const Words = (() => {
     return mean * (slow === null ? 1 : 1 + slow.share * (slow.factor - 1));
   }
 
+  // Returns the limits of report.rs, in batches per second: of the workers, of the model, of the model with a core of
+  // its own, and of the cores that workers and model share (or null).
+  function limits(options) {
+    const { cores, step, workers } = options;
+    const load = meanLoad(options);
+    const stepMean = step.shape === "normal" && step.cv > 0 ? step.mean_ns * truncatedMean(step.cv) : step.mean_ns;
+    const alone = 1e9 / (step.mean_ns + options.transfer_ns);
+    const shared = options.step_core ? (cores * 1e9) / (load + stepMean) : null;
+    const model = shared === null ? alone : Math.min(shared, alone);
+    const parallel = options.step_core ? Math.min(workers, cores - (model * stepMean) / 1e9)
+      : cores === null ? workers : Math.min(cores, workers);
+    return { loader: (parallel * 1e9) / load, model, alone, shared };
+  }
+
   // Returns the bottleneck like verdict.rs: its name, whether it is loading, and the verdict as text. The page does not
   // search for remedies.
   function verdict(result, report) {
     const { options } = result;
-    const { STALL_TOLERANCE, LONG_RUN_BATCHES } = Simulate;
-    const parallel = options.cores === null ? options.workers : Math.min(options.cores, options.workers);
-    const perStep = options.step.mean_ns + options.transfer_ns;
-    const ratio = (parallel * perStep) / meanLoad(options);
+    const { STALL_TOLERANCE, START_TOLERANCE, BUSY_CORES, LONG_RUN_BATCHES } = Simulate;
+    const { loader, model, alone, shared } = limits(options);
+    const ratio = loader / model;
     if (report.first === null) return { name: "loading", isBad: true, text: "No batch arrives before the end of the run." };
-    const { lateShare, start } = Simulate.waits(result);
+    const waits = Simulate.waits(result);
+    const { lateShare, start } = waits;
     const isTolerable = (share) => share === null || share <= STALL_TOLERANCE;
-    let longShare = null;
-    let keepsUp = ratio >= 1 - STALL_TOLERANCE && isTolerable(lateShare);
-    if (keepsUp && report.batches < LONG_RUN_BATCHES) {
-      longShare = Simulate.longRunShare(options);
-      keepsUp = isTolerable(longShare);
-    }
-    const hardlyWaits = report.stallShare <= STALL_TOLERANCE;
+    const hasCapacity = loader >= model * (1 - STALL_TOLERANCE);
+    const isCoreLimited = shared !== null && shared < alone;
+    let long = null;
+    let keepsUp = hasCapacity && isTolerable(lateShare);
+    if ((keepsUp || (hasCapacity && isCoreLimited)) && report.batches < LONG_RUN_BATCHES) long = Simulate.longRun(options);
+    const longShare = long === null ? null : long.lateShare;
+    keepsUp = keepsUp && isTolerable(longShare);
+    const { lateRate } = long === null ? waits : long;
+    const coresAreBusy = isCoreLimited && lateRate !== null && lateRate >= shared * BUSY_CORES;
+    const hardlyStalls = report.stallShare <= STALL_TOLERANCE;
     const idle = `the model waits ${percent(report.stallShare)} of the time`;
     const longRun = `of a run of ${LONG_RUN_BATCHES} batches`;
+    const reserve = ratio < 1.1 ? "load just as many batches as it consumes, with no reserve" : `can load ${ratio.toFixed(1)} times as many batches as it consumes`;
+    if (keepsUp && (!hardlyStalls || report.waitShare > START_TOLERANCE)) {
+      const share = percent(hardlyStalls ? report.waitShare : report.stallShare);
+      const later = lateShare !== null && start !== null ? `but only ${percent(start.share)} after the first ${timeText(start.end)}`
+        : longShare !== null ? `but only ${percent(longShare)} ${longRun}` : "in a run that is too short to tell more";
+      return { name: "start", isBad: false, text: `Only the start is slow: the model waits ${share} of the time, ${later}; the workers ${reserve}.` };
+    }
+    if (hasCapacity && coresAreBusy) {
+      const count = options.cores === 1 ? "1 core" : `${options.cores} cores`;
+      const waiting = hardlyStalls ? "" : ` ${idle}, but more workers would not help;`;
+      const text = `The cores are the bottleneck: loading and the model share ${count}, enough for ${number(model)} batches/s, and the model alone could consume ${number(alone)};${waiting} more cores or less work per batch would help.`;
+      return { name: "cores", isBad: true, text };
+    }
     if (keepsUp) {
-      const reserve = ratio < 1.1 ? "load just as many batches as it consumes, with no reserve" : `can load ${ratio.toFixed(1)} times as many batches as it consumes`;
-      if (!hardlyWaits) {
-        const later = lateShare !== null && start !== null ? `but only ${percent(start.share)} after the first ${timeText(start.end)}`
-          : longShare !== null ? `but only ${percent(longShare)} ${longRun}` : "in a run that is too short to tell more";
-        return { name: "start", isBad: false, text: `Only the start is slow: ${idle}, ${later}; the workers ${reserve}.` };
-      }
       return ratio < 1.1
         ? { name: "balanced", isBad: false, text: "Balanced: the workers load just as many batches as the model consumes, with no reserve." }
         : { name: "model", isBad: false, text: `The model is the bottleneck: the workers ${reserve}.` };
     }
     if (ratio < 1 - 1e-9) {
-      const needed = Math.ceil(meanLoad(options) / perStep - 1e-9);
+      const load = meanLoad(options);
+      const needed = Math.ceil((load * model) / 1e9 - 1e-9);
       const how = options.cores !== null && needed > options.cores ? `${needed} workers on as many cores` : `at least ${needed} workers`;
-      const text = `Loading ${hardlyWaits ? "would be the bottleneck of a longer run" : `is the bottleneck: ${idle}`}. It needs ${how}, or loading that is at least ${round(1 / ratio)} times faster.`;
+      // Faster loading leaves more of the shared cores to the model, so its limit rises too.
+      const faster = isCoreLimited
+        ? Math.min((load * alone) / 1e9 / options.workers, (load * (options.cores / options.workers - 1)) / options.step.mean_ns)
+        : 1 / ratio;
+      const text = `Loading ${hardlyStalls ? "would be the bottleneck of a longer run" : `is the bottleneck: ${idle}`}. It needs ${how}, or loading that is at least ${round(faster)} times faster.`;
       return { name: "loading", isBad: true, text };
     }
-    const text = hardlyWaits && longShare !== null
+    const text = hardlyStalls && longShare !== null
       ? `Uneven loading would be the bottleneck of a longer run: the workers are fast enough on average, but the model would wait ${percent(longShare)} ${longRun}.`
       : `Uneven loading is the bottleneck: the workers are fast enough on average, but ${idle}.`;
     return { name: "uneven", isBad: true, text: `${text} More prefetch, more workers or another order may help.` };
@@ -93,6 +125,7 @@ const Words = (() => {
     if (options.transfer_ns > 0) add("transfer-ms", ms(options.transfer_ns));
     if (options.startup_ns > 0) add("startup-ms", ms(options.startup_ns));
     if (options.cores !== null) add("cores", options.cores);
+    if (options.step_core) parts.push("--step-core");
     if (options.tick_ns > 1) add("tick-ms", ms(options.tick_ns));
     if (options.slow !== null) {
       add("slow-share", options.slow.share);
@@ -105,5 +138,5 @@ const Words = (() => {
     return parts;
   }
 
-  return { round, timeText, percent, meanLoad, verdict, command };
+  return { round, timeText, percent, batchCount, meanLoad, verdict, command };
 })();

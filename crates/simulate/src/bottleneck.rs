@@ -8,8 +8,10 @@ pub enum Bottleneck {
     /// The workers are fast enough on average, but the model still waits: load times vary, or too few batches are
     /// loaded ahead.
     Uneven,
-    /// The model waits only at the start of the run, until the workers are ahead of it.
+    /// The model waits only at the start of the run: for its first batch, or until the workers are ahead of it.
     Start,
+    /// Workers and model share their cores, which are busy: neither more workers nor a larger prefetch helps.
+    Cores,
     /// Loader and model are equally fast, within 10%. The model does not wait, but the loader has no reserve.
     Balanced,
     /// The model does not wait.
@@ -23,6 +25,7 @@ impl Bottleneck {
             Self::Loading => "loading",
             Self::Uneven => "uneven",
             Self::Start => "start",
+            Self::Cores => "cores",
             Self::Balanced => "balanced",
             Self::Model => "model",
         }

@@ -20,6 +20,16 @@ pub(crate) fn number(x: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
+/// Formats a number of batches with its noun.
+pub(crate) fn batches(count: u64) -> String {
+    if count == 1 { "1 batch".to_owned() } else { format!("{count} batches") }
+}
+
+/// Formats the length of a run in s, or in µs if that is too short for four decimals.
+pub(crate) fn duration(ns: u64) -> String {
+    if ns < 1_000_000 { time(ns as f64) } else { format!("{} s", number(ns as f64 / 1e9)) }
+}
+
 /// Formats a time in s, ms or µs, depending on its magnitude.
 pub(crate) fn time(ns: f64) -> String {
     if ns >= 1e9 {

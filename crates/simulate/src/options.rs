@@ -33,7 +33,7 @@ pub enum Order {
 
 impl Order {
     /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Pytorch => "pytorch",
             Self::Completed => "completed",

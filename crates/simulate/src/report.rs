@@ -124,10 +124,18 @@ impl Report {
     }
 }
 
-/// Batches per second that `options.workers` could load if they were never idle.
+/// Batches per second that `options.workers` could load if they were never idle. With [`Options::step_core`], the model
+/// meanwhile consumes [`model_limit`] on some of their cores.
 pub(crate) fn loader_limit(options: &Options) -> f64 {
     let parallel = options.cores.map_or(options.workers, |cores| cores.min(options.workers));
-    f64::from(parallel) * 1e9 / mean_load_ns(options)
+    let parallel = match options.cores.filter(|_| options.step_core) {
+        None => f64::from(parallel),
+        Some(cores) => {
+            let step_cores = model_limit(options) * options.step.drawn_mean_ns() / 1e9;
+            f64::from(options.workers).min(f64::from(cores) - step_cores)
+        }
+    };
+    parallel * 1e9 / mean_load_ns(options)
 }
 
 /// Mean load time in nanoseconds, including slow runs.
@@ -135,8 +143,22 @@ pub(crate) fn mean_load_ns(options: &Options) -> f64 {
     options.load.mean_ns() * options.slow.map_or(1.0, |slow| slow.mean_factor())
 }
 
+/// Batches per second that the model could consume if it never waited. With [`Options::step_core`], the workers
+/// meanwhile load as many batches on its cores.
 pub(crate) fn model_limit(options: &Options) -> f64 {
+    let alone = model_alone(options);
+    core_limit(options).map_or(alone, |shared| shared.min(alone))
+}
+
+/// Batches per second that the model could consume with a core of its own.
+pub(crate) fn model_alone(options: &Options) -> f64 {
     1e9 / (options.step.mean_ns + options.transfer_ns) as f64
+}
+
+/// Batches per second that the cores could load and compute, if workers and model share them.
+pub(crate) fn core_limit(options: &Options) -> Option<f64> {
+    let cores = options.cores.filter(|_| options.step_core)?;
+    Some(f64::from(cores) * 1e9 / (mean_load_ns(options) + options.step.drawn_mean_ns()))
 }
 
 /// Computes the waits between the end of a step and the next batch. `taken` lists the times at which batches were taken

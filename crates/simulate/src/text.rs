@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::format::{number, percent, time};
+use crate::format::{duration, number, percent, time};
 use crate::report::Report;
 use crate::sweep::Sweep;
 use crate::verdict::Verdict;
@@ -12,11 +12,15 @@ const BAR_WIDTH: usize = 40;
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = |f: &mut fmt::Formatter<'_>, name: &str, text: String| writeln!(f, "{name:<14}{text}");
-        let seconds = number(self.duration_ns as f64 / 1e9);
         line(
             f,
             "batches",
-            format!("{} in {seconds} s, {} batches/s", self.batches, number(self.batches_per_second)),
+            format!(
+                "{} in {}, {} batches/s",
+                self.batches,
+                duration(self.duration_ns),
+                number(self.batches_per_second)
+            ),
         )?;
         let mut idle = format!("idle {} of the time", percent(self.idle_share));
         if self.transfer_share > 0.0 {
@@ -34,6 +38,7 @@ impl fmt::Display for Report {
         )?;
         let stalls = &self.stalls;
         let mut text = match stalls.count {
+            0 if self.first_batch_ns.is_none() => "none".to_owned(),
             0 => "none after the first batch".to_owned(),
             n => format!("{n}, mean {}, longest {}", time(stalls.mean_ns), time(stalls.longest_ns as f64)),
         };

@@ -4,9 +4,12 @@ use crate::bottleneck::Bottleneck;
 use crate::format::{number, percent, time};
 use crate::options::Options;
 use crate::remedies::{Change, Remedies};
-use crate::report::{Report, loader_limit, mean_load_ns, model_limit};
+use crate::report::{Report, core_limit, loader_limit, mean_load_ns, model_alone, model_limit};
 use crate::run::Run;
-use crate::waits::{LONG_RUN_BATCHES, STALL_TOLERANCE, Waits, has_capacity, is_tolerable, long_run_share};
+use crate::waits::{
+    BUSY_CORES, LONG_RUN_BATCHES, STALL_TOLERANCE, START_TOLERANCE, Waits, has_capacity, is_tolerable,
+    long_run,
+};
 
 /// The bottleneck of a run, and remedies found by simulation with the same seed.
 ///
@@ -37,6 +40,8 @@ struct Evidence {
     ratio: f64,
     /// [`Waits::late_share`] of a long run; `None` if it was not simulated.
     long_share: Option<f64>,
+    /// Whether the cores that workers and model share are fully used.
+    cores_are_busy: bool,
 }
 
 impl Evidence {
@@ -46,28 +51,40 @@ impl Evidence {
         // A run that is long itself needs no other one.
         let is_long = report.batches >= LONG_RUN_BATCHES;
         let needs_long = !is_long && report.first_batch_ns.is_some();
+        let long = if needs_long { long_run(options) } else { None };
+        let waits = Waits::of(run);
+        let rate = long.as_ref().unwrap_or(&waits).late_rate();
+        let cores_are_busy = core_limit(options)
+            .zip(rate)
+            .is_some_and(|(limit, rate)| limit < model_alone(options) && rate >= limit * BUSY_CORES);
         Self {
-            waits: Waits::of(run),
+            waits,
+            cores_are_busy,
             // Equal means give equal quotients, so the ratio differs from 1 only if the means differ.
             ratio: loader_limit(options) / model_limit(options),
-            long_share: if needs_long { long_run_share(options) } else { None },
+            long_share: long.and_then(|waits| waits.late_share()),
             report,
         }
     }
 
+    /// Returns whether the model hardly waits after its first batch.
+    fn hardly_stalls(&self) -> bool {
+        self.report.stall_share <= STALL_TOLERANCE
+    }
+
     /// Returns whether the model hardly waits in the run, including its start.
     fn hardly_waits(&self) -> bool {
-        self.report.stall_share <= STALL_TOLERANCE
+        self.hardly_stalls() && self.report.wait_share <= START_TOLERANCE
     }
 
     fn bottleneck(&self, options: &Options) -> Bottleneck {
         // The capacity is checked too, because prefetched batches can hide a slow loader in a short run.
-        let keeps_up = has_capacity(options, 1.0 - STALL_TOLERANCE)
-            && self.report.first_batch_ns.is_some()
-            && is_tolerable(self.waits.late_share())
-            && is_tolerable(self.long_share);
+        let has_capacity =
+            has_capacity(options, 1.0 - STALL_TOLERANCE) && self.report.first_batch_ns.is_some();
+        let keeps_up = has_capacity && is_tolerable(self.waits.late_share()) && is_tolerable(self.long_share);
         match keeps_up {
             true if !self.hardly_waits() => Bottleneck::Start,
+            _ if has_capacity && self.cores_are_busy => Bottleneck::Cores,
             true if self.ratio < 1.1 => Bottleneck::Balanced,
             true => Bottleneck::Model,
             false if self.ratio < 1.0 - 1e-9 || self.report.first_batch_ns.is_none() => Bottleneck::Loading,
@@ -114,6 +131,7 @@ impl Verdict {
                     .to_owned()
             }
             Bottleneck::Start => start_words(&evidence),
+            Bottleneck::Cores => core_words(options, &evidence),
             Bottleneck::Loading | Bottleneck::Uneven => {
                 let found = Remedies::find(options, bottleneck, evidence.report.stall_share);
                 for change in &found.changes {
@@ -135,7 +153,8 @@ impl Verdict {
 
 /// Describes a run that waits only at its start.
 fn start_words(evidence: &Evidence) -> String {
-    let idle = percent(evidence.report.stall_share);
+    let report = &evidence.report;
+    let idle = percent(if evidence.hardly_stalls() { report.wait_share } else { report.stall_share });
     let later = match (evidence.waits.late_share(), evidence.waits.after_start(), evidence.long_share) {
         (Some(_), Some((end, share)), _) => {
             format!("but only {} after the first {}", percent(share), time(end as f64))
@@ -153,11 +172,32 @@ fn start_words(evidence: &Evidence) -> String {
     format!("only the start is slow: the model waits {idle} of the time, {later}; the workers {reserve}")
 }
 
+/// Describes a run that is limited by the cores that workers and model share.
+fn core_words(options: &Options, evidence: &Evidence) -> String {
+    let mut text = format!(
+        "the cores are the bottleneck: loading and the model share {}, enough for {} batches/s, and the model alone \
+         could consume {}; ",
+        core_count(options.cores.unwrap_or(options.workers)),
+        number(model_limit(options)),
+        number(model_alone(options)),
+    );
+    if !evidence.hardly_stalls() {
+        let idle = percent(evidence.report.stall_share);
+        text.push_str(&format!("the model waits {idle} of the time, but more workers would not help; "));
+    }
+    text.push_str("more cores or less work per batch would help");
+    text
+}
+
+fn core_count(cores: u32) -> String {
+    if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
+}
+
 /// Describes a run that loading limits.
 fn limit_words(options: &Options, evidence: &Evidence, bottleneck: Bottleneck) -> String {
     let idle = percent(evidence.report.stall_share);
     if bottleneck == Bottleneck::Uneven {
-        return if evidence.hardly_waits() {
+        return if evidence.hardly_stalls() {
             format!(
                 "uneven loading would be the bottleneck of a longer run: the workers are fast enough on average, \
                  but the model would wait {} of a run of {LONG_RUN_BATCHES} batches",
@@ -170,9 +210,13 @@ fn limit_words(options: &Options, evidence: &Evidence, bottleneck: Bottleneck) -
             )
         };
     }
+    let consumer = match core_limit(options) {
+        Some(limit) if limit < model_alone(options) => "the cores that loading and the model share allow",
+        _ => "the model could consume",
+    };
     format!(
-        "{}, because {} {} batches/s and the model could consume {}",
-        if evidence.hardly_waits() {
+        "{}, because {} {} batches/s and {consumer} {}",
+        if evidence.hardly_stalls() {
             "loading would be the bottleneck of a longer run".to_owned()
         } else {
             format!("loading is the bottleneck: the model waits {idle} of the time")
@@ -203,7 +247,7 @@ fn remedy_words(options: &Options, found: &Remedies) -> String {
     };
     let needs_workers = !found.changes.iter().any(|change| matches!(change, Change::Workers(_)));
     if needs_workers && let Some(cores) = options.cores.filter(|&cores| cores < model_cores(options)) {
-        let shared = if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
+        let shared = core_count(cores);
         text.push_str(&match found.all_cores {
             Some(share) => format!(
                 "; {cores} workers would reduce it to {}, and more do not help, because they share {shared}",

@@ -9,6 +9,13 @@ use crate::run::Run;
 /// the run.
 pub const STALL_TOLERANCE: f64 = 0.01;
 
+/// Maximum share of the time that a model may wait, including the wait for its first batch, without counting as slow
+/// at the start.
+pub(crate) const START_TOLERANCE: f64 = 0.1;
+
+/// Minimum share of [`core_limit`](crate::report::core_limit) at which the cores count as busy.
+pub(crate) const BUSY_CORES: f64 = 0.95;
+
 /// Number of batches in the long run that verdicts simulate. Its second half gives a stable estimate of the waits.
 pub(crate) const LONG_RUN_BATCHES: u64 = 20_000;
 
@@ -43,14 +50,26 @@ impl Waits {
         }
     }
 
-    /// Returns the share of the time that the model waits during the second half of its batches, or `None` if the run
-    /// is so short that the second half can contain batches that the workers loaded first.
-    pub(crate) fn late_share(&self) -> Option<f64> {
+    /// Returns the second half of the steps, and its length. `None` if the run is so short that the second half can
+    /// contain batches that the workers loaded first.
+    fn late(&self) -> Option<(&[(u64, u64)], f64)> {
         let half = self.steps.len() / 2;
         let late = self.steps.get(half..).filter(|_| half >= self.workers)?;
         let from = late.first().map(|&(at, _)| at).filter(|&at| at >= self.started_ns)?;
+        Some((late, self.end_ns.saturating_sub(from).max(1) as f64))
+    }
+
+    /// Returns the share of the time that the model waits during the second half of its batches, if the run is long
+    /// enough.
+    pub(crate) fn late_share(&self) -> Option<f64> {
+        let (late, ns) = self.late()?;
         let waits: u64 = late.iter().map(|&(_, wait)| wait).sum();
-        Some(waits as f64 / self.end_ns.saturating_sub(from).max(1) as f64)
+        Some(waits as f64 / ns)
+    }
+
+    /// Returns the batches per second that the model takes during the second half, if the run is long enough.
+    pub(crate) fn late_rate(&self) -> Option<f64> {
+        self.late().map(|(late, ns)| late.len() as f64 * 1e9 / ns)
     }
 
     /// Returns when the start of the run ends, and the share of the time that the model waits after it. The start is
@@ -68,11 +87,15 @@ impl Waits {
     }
 }
 
-/// Simulates a run of [`LONG_RUN_BATCHES`] with `options` and returns its [`Waits::late_share`]; `None` if it takes
-/// longer than the simulator allows.
-pub(crate) fn long_run_share(options: &Options) -> Option<f64> {
+/// Simulates a run of [`LONG_RUN_BATCHES`] with `options`; `None` if it takes longer than the simulator allows.
+pub(crate) fn long_run(options: &Options) -> Option<Waits> {
     let options = Options { stop: Stop::Batches(LONG_RUN_BATCHES), ..options.clone() };
-    simulate_quietly(&options).ok().and_then(|run| Waits::of(&run).late_share())
+    simulate_quietly(&options).ok().map(|run| Waits::of(&run))
+}
+
+/// Returns the [`Waits::late_share`] of [`long_run`].
+pub(crate) fn long_run_share(options: &Options) -> Option<f64> {
+    long_run(options).and_then(|waits| waits.late_share())
 }
 
 /// Returns whether the workers can load `share` of the batches that the model can consume.

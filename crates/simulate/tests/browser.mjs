@@ -10,8 +10,8 @@ const expected = JSON.parse(readFileSync(join(directory, "expected.json"), "utf8
 const { call, open, js, frames, text, count, press, click, shoot, run } = await start(directory, screenshots);
 
 const batches = () => text("#numbers b");
-// Returns the number of different colours on the canvas; an empty canvas has one.
-const colours = () => js(`(() => {
+// Returns the number of different colors on the canvas; an empty canvas has one.
+const colors = () => js(`(() => {
   const c = document.getElementById("chart");
   const data = new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer);
   return new Set(data).size;
@@ -33,7 +33,7 @@ const tests = {
         assert.equal(await count("#stage .worker"), page.workers);
         const progress = await js(`[...document.querySelectorAll("#stage .worker")].map((w) => Number(w.dataset.progress))`);
         assert.ok(progress.every((p) => p >= 0 && p <= 1), String(progress));
-        assert.ok((await colours()) > 5, "the timeline is empty");
+        assert.ok((await colors()) > 5, "the timeline is empty");
         assert.ok(await js("document.documentElement.scrollWidth <= innerWidth"), `${file} is wider than a ${name}`);
         assert.equal(await js("window.hacked"), undefined);
         await shoot(`${file}-${name}.png`);
@@ -53,7 +53,7 @@ const tests = {
     assert.deepEqual(found, ["0.250", "0.25", "0.250"]);
   },
 
-  async "finished batches are in the queue in the colour of their worker"() {
+  async "finished batches are in the queue in the color of their worker"() {
     await open("fast.html", DESKTOP);
     await js(`document.getElementById("scrubber").value = 900; document.getElementById("scrubber").dispatchEvent(new Event("input"))`);
     await frames();
@@ -62,6 +62,34 @@ const tests = {
     assert.ok(fills.length >= 5, String(fills));
     assert.ok(fills.every((fill) => workers.includes(fill)));
     assert.match(await js(`document.querySelector("#stage .model .status").textContent`), /^step on batch/);
+  },
+
+  async "labels do not overlap, and short runs have short units"() {
+    await open("brief.html", DESKTOP);
+    assert.match(await text("#numbers span"), /^batch in 20 µs$/);
+    assert.match(await text("#clock"), /^0\.00 µs$/);
+    await js(`document.getElementById("scrubber").value = 500; document.getElementById("scrubber").dispatchEvent(new Event("input"))`);
+    await frames();
+    assert.equal(await text("#clock"), "10.00 µs");
+    assert.equal(await js(`document.getElementById("scrubber").getAttribute("aria-valuetext")`), "10.00 microseconds");
+    assert.match(await js(`document.getElementById("chart").getAttribute("aria-label")`), /: 1 batch, /);
+    assert.match(await text("label:has(#cv)"), /^Variation \(cv\)/);
+    for (const file of ["brief.html", "bottleneck.html", "everything.html", "traced.html"]) {
+      for (const view of [DESKTOP, PHONE]) {
+        await open(file, view);
+        for (const at of [0, 500, 990]) {
+          await js(`document.getElementById("scrubber").value = ${at}; document.getElementById("scrubber").dispatchEvent(new Event("input"))`);
+          await frames();
+          const overlaps = await js(`(() => {
+            const boxes = [...document.querySelectorAll("#stage text.label")].filter((t) => t.textContent !== "").map((t) => [t.textContent, t.getBoundingClientRect()]);
+            return boxes.flatMap(([a, p], i) => boxes.slice(i + 1)
+              .filter(([, q]) => p.left < q.right && q.left < p.right && p.top < q.bottom && q.top < p.bottom)
+              .map(([b]) => a + " | " + b));
+          })()`);
+          assert.deepEqual(overlaps, [], `${file} ${view.width}`);
+        }
+      }
+    }
   },
 
   async "each slider runs the simulation again"() {

@@ -26,6 +26,11 @@ fn drawn(load_ms: u64, shape: Shape, cv: f64) -> LoadTimes {
     LoadTimes::Drawn(TimeDistribution::new(shape, load_ms * 1_000_000, cv))
 }
 
+/// A run of one worker with one step, which ends after 20 µs.
+fn brief() -> Options {
+    Options { stop: Stop::AfterNs(20_000), ..Options::new(0.01, 0.01, 1).unwrap() }
+}
+
 fn pages() -> BTreeMap<&'static str, (&'static str, Options)> {
     let traced = LoadTrace::parse("800\n{\"load_ms\": 120.5}\n400\n").unwrap();
     BTreeMap::from([
@@ -61,6 +66,7 @@ fn pages() -> BTreeMap<&'static str, (&'static str, Options)> {
                 Options { load: LoadTimes::Trace(traced), stop: Stop::Batches(60), ..base(1.0) },
             ),
         ),
+        ("brief.html", ("One batch", brief())),
         ("short.html", ("Nothing arrives", Options { stop: Stop::AfterNs(50_000_000), ..base(2000.0) })),
     ])
 }
@@ -88,6 +94,8 @@ fn write(dir: &Path) {
         timeline_svg(&run, "Seven workers"),
         json!(["Seven workers", "98 batches in 30 s", "worker 7", "simulated time (s)", "queue", "model"]),
     );
+    let brief = timeline_svg(&simulate(&brief()).unwrap(), "One batch");
+    picture("brief.svg", brief, json!(["1 batch in 20 µs; GPU idle", "simulated time (µs)"]));
     picture("hostile.svg", timeline_svg(&run, HOSTILE), json!(["</script>"]));
     let many = Options { workers: 300, stop: Stop::Batches(5_000), ..base(500.0) };
     let many = timeline_svg(&simulate(&many).unwrap(), "Many");
@@ -123,7 +131,7 @@ fn pages_and_pictures_work_in_a_browser() {
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success());
-    assert_eq!(printed.matches("ok: ").count(), 10);
+    assert_eq!(printed.matches("ok: ").count(), 11);
 }
 
 #[test]

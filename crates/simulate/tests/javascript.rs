@@ -91,7 +91,19 @@ fn the_page_has_the_same_verdicts() {
         return;
     }
     let mut dice = Dice(11);
-    let all: Vec<Options> = (0..250).map(|_| dice.loader_options()).collect();
+    let mut all: Vec<Options> = (0..250).map(|_| dice.loader_options()).collect();
+    // Runs that mostly wait for their first batch.
+    all.extend((0..30).map(|_| {
+        let options = dice.loader_options();
+        let steps = Stop::AfterNs(5_000_000_000 + 40 * options.step.mean_ns);
+        Options { startup_ns: 5_000_000_000, stop: steps, ..options }
+    }));
+    // Models that compute on the cores of the workers.
+    all.extend((0..50).map(|_| {
+        let options = dice.loader_options();
+        let cores = Some(1 + dice.below(8) as u32);
+        Options { cores, step_core: true, ..options }
+    }));
     let printed = printed_by_node(&["verdicts"], &all);
     assert_eq!(printed.lines().count(), all.len());
     let mut names = std::collections::BTreeSet::new();
@@ -101,9 +113,9 @@ fn the_page_has_the_same_verdicts() {
         assert_eq!(name, verdict.bottleneck.name(), "{verdict}\n{}", options.to_json());
         names.insert(name);
         // The page leaves out the remedies.
-        if ["start", "balanced"].contains(&name) {
+        if ["start", "balanced", "cores"].contains(&name) {
             assert_eq!(text.to_lowercase(), verdict.summary.to_lowercase() + ".");
         }
     }
-    assert_eq!(names.len(), 5, "{names:?}");
+    assert_eq!(names.len(), 6, "{names:?}");
 }

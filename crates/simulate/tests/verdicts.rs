@@ -88,6 +88,59 @@ fn recommended_settings_have_no_further_remedy() {
 }
 
 #[test]
+fn a_model_on_the_cores_of_the_workers_is_limited_by_them() {
+    let on_cores = |load_ms: f64, workers, cores| Options {
+        cores: Some(cores),
+        step_core: true,
+        ..Options::new(load_ms, 100.0, workers).unwrap()
+    };
+    let long = Options { stop: Stop::Batches(20_000), ..on_cores(700.0, 7, 2) };
+    // The model does not wait, with a queue that is never empty; or it waits, because few workers fill the cores.
+    for (options, rate, shown) in [
+        (long, 2.5, "share 2 cores, enough for 2.5 batches/s, and the model alone could consume 10;"),
+        (on_cores(50.0, 4, 1), 20.0 / 3.0, "share 1 core, enough for 6.67 batches/s"),
+        (on_cores(700.0, 2, 2), 2.5, "the model waits 62.1% of the time, but more workers would not help"),
+    ] {
+        let run = simulate(&options).unwrap();
+        let report = run.report();
+        let found = Verdict::of(&run);
+        assert_eq!(found.bottleneck, Bottleneck::Cores, "{found}");
+        assert!(found.summary.contains(shown), "{found}");
+        assert!((report.batches_per_second / rate - 1.0).abs() < 0.02, "{report}");
+        assert!((report.model_limit / rate - 1.0).abs() < 1e-9, "{report}");
+        assert!((report.loader_limit / rate - 1.0).abs() < 1e-9, "{report}");
+        assert!(recommended(&options, &found).is_empty());
+    }
+    // With cores to spare, the limits are those of a model with its own device.
+    let report = simulate(&on_cores(50.0, 4, 8)).unwrap().report();
+    assert!((report.model_limit - 10.0).abs() < 1e-9 && (report.loader_limit - 80.0).abs() < 1e-9);
+    // One worker does not fill two cores.
+    let slow = verdict(&on_cores(700.0, 1, 2));
+    assert_eq!(slow.bottleneck, Bottleneck::Loading);
+    assert!(slow.summary.contains("the cores that loading and the model share allow 2.5"), "{slow}");
+}
+
+#[test]
+fn verdicts_of_models_on_shared_cores_agree_with_their_throughput() {
+    let mut dice = Dice(8);
+    let mut limited = 0;
+    for _ in 0..60 {
+        let options = dice.loader_options();
+        let cores = Some(1 + dice.below(8) as u32);
+        let options = Options { cores, step_core: true, slow: None, stop: Stop::Batches(2_000), ..options };
+        let run = simulate(&options).unwrap();
+        let (report, found) = (run.report(), Verdict::of(&run));
+        let limit = report.model_limit.min(report.loader_limit);
+        assert!(report.batches_per_second < limit * 1.1, "{report}{found}\n{}", options.to_json());
+        if found.bottleneck == Bottleneck::Cores {
+            limited += 1;
+        }
+        remedies_work(&options);
+    }
+    assert!(limited > 10, "{limited}");
+}
+
+#[test]
 fn the_recommended_number_of_workers_does_not_grow() {
     // In short and long runs alike, and with the seed of the how-to guide.
     let random = lognormal(2000, 0.5, 7, 1);
@@ -123,6 +176,30 @@ fn waits_at_the_start_are_named_instead_of_a_remedy() {
     let short = Options { stop: Stop::Batches(10), ..options };
     let found = verdict(&short);
     assert!(found.summary.contains("of a run of 20000 batches"), "{found}");
+}
+
+#[test]
+fn a_long_wait_for_the_first_batch_is_named() {
+    let options = Options {
+        prefetch: 1,
+        order: Order::Pool,
+        startup_ns: 3_000 * MS,
+        stop: Stop::AfterNs(5_000 * MS),
+        ..Options::new(300.0, 130.0, 4).unwrap()
+    };
+    let run = simulate(&options).unwrap();
+    let found = Verdict::of(&run);
+    assert_eq!(found.bottleneck, Bottleneck::Start, "{found}");
+    let words =
+        "only the start is slow: the model waits 66.0% of the time, but only 0.0% after the first 3.3 s; ";
+    assert!(found.summary.starts_with(words), "{found}");
+    assert!(run.report().to_string().contains("none after the first batch"));
+    // In a longer run, the wait does not matter.
+    let long = Options { stop: Stop::AfterNs(100_000 * MS), ..options.clone() };
+    assert_eq!(verdict(&long).bottleneck, Bottleneck::Model);
+    // Without a first batch, no time is after it.
+    let empty = simulate(&Options { stop: Stop::AfterNs(3_000 * MS), ..options }).unwrap();
+    assert!(!empty.report().to_string().contains("after the first batch"), "{}", empty.report());
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Arguments of `dsconvert simulate`, and the simulator options they describe.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, TypedValueParser};
 use dsconvert_simulate as sim;
 use sim::{
     LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, SweepParameter, SweepRange, TimeDistribution,
@@ -15,6 +17,12 @@ use crate::error::{Error, Result};
 /// Maximum size of a file of load times.
 const MAX_TRACE_BYTES: u64 = 256 << 20;
 const NS_PER_SECOND: f64 = 1e9;
+/// Values of `--order`.
+const ORDERS: [(&str, Order); 3] = [
+    (Order::Pytorch.name(), Order::Pytorch),
+    (Order::Completed.name(), Order::Completed),
+    (Order::Pool.name(), Order::Pool),
+];
 
 /// Arguments of `dsconvert simulate`.
 #[derive(Debug, clap::Args)]
@@ -24,9 +32,14 @@ pub(in crate::cli) struct Args {
     #[arg(required_unless_present = "load_trace", conflicts_with = "load_trace", help_heading = "Loading")]
     load_ms: Option<u64>,
 
-    /// Distribution of load times: constant, normal, lognormal, exponential or gamma [default: constant, or lognormal
-    /// with --load-cv]
-    #[arg(long, visible_alias = "distribution", value_name = "NAME", value_parser = shape, help_heading = "Loading")]
+    /// Distribution of load times [default: constant, or lognormal with --load-cv]
+    #[arg(
+        long,
+        visible_alias = "distribution",
+        value_name = "NAME",
+        value_parser = NameParser(&Shape::ALL),
+        help_heading = "Loading"
+    )]
     load_distribution: Option<Shape>,
 
     /// Coefficient of variation of load times: standard deviation ÷ mean
@@ -72,7 +85,13 @@ pub(in crate::cli) struct Args {
 
     /// pytorch: batch k belongs to worker k mod N, delivered in order. completed: delivered as completed (PyTorch's
     /// in_order=False). pool: free workers take the next batch, and share one bounded queue
-    #[arg(long, value_name = "NAME", default_value = "pytorch", value_parser = order, help_heading = "Loader")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "pytorch",
+        value_parser = NameParser(&ORDERS),
+        help_heading = "Loader"
+    )]
     order: Order,
 
     /// Capacity of the queue of --order pool, in batches [default: prefetch × workers]
@@ -102,7 +121,7 @@ pub(in crate::cli) struct Args {
     step_ms: u64,
 
     /// Distribution of step times [default: constant, or lognormal with --step-cv]
-    #[arg(long, value_name = "NAME", value_parser = shape, help_heading = "Model")]
+    #[arg(long, value_name = "NAME", value_parser = NameParser(&Shape::ALL), help_heading = "Model")]
     step_distribution: Option<Shape>,
 
     /// Coefficient of variation of step times
@@ -184,16 +203,32 @@ fn stagger(text: &str) -> std::result::Result<Stagger, String> {
     if text == "even" { Ok(Stagger::Even) } else { any_ms(text).map(Stagger::Ns) }
 }
 
-fn shape(text: &str) -> std::result::Result<Shape, String> {
-    let found = Shape::ALL.iter().find(|(name, _)| *name == text).map(|&(_, shape)| shape);
-    found.ok_or_else(|| "expected one of constant, normal, lognormal, exponential, gamma".to_owned())
-}
+/// Parser for one of a fixed set of names, which `--help` and completions list.
+#[derive(Debug, Clone, Copy)]
+struct NameParser<T: 'static>(&'static [(&'static str, T)]);
 
-fn order(text: &str) -> std::result::Result<Order, String> {
-    [Order::Pytorch, Order::Completed, Order::Pool]
-        .into_iter()
-        .find(|order| order.name() == text)
-        .ok_or_else(|| "expected one of pytorch, completed, pool".to_owned())
+impl<T: Copy + Send + Sync + 'static> TypedValueParser for NameParser<T> {
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> std::result::Result<T, clap::Error> {
+        let all = self.0;
+        let parse = move |text: &str| {
+            all.iter().find(|(name, _)| *name == text).map(|&(_, value)| value).ok_or_else(|| {
+                let names: Vec<&str> = all.iter().map(|&(name, _)| name).collect();
+                format!("expected one of {}", names.join(", "))
+            })
+        };
+        parse.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(|&(name, _)| PossibleValue::new(name))))
+    }
 }
 
 /// Returns the distribution that `--{part}-distribution` and `--{part}-cv` describe.

@@ -1,7 +1,7 @@
 //! SVG timeline of a run: one row per worker, the queue, and the model.
 
 use super::{Canvas, nice_step, worker_fill};
-use crate::format::{number, percent};
+use crate::format::{batches, duration, number, percent};
 use crate::run::{Batch, Run};
 
 const WIDTH: f64 = 1000.0;
@@ -73,13 +73,13 @@ impl Timeline<'_> {
     fn summary(&self) -> String {
         let report = self.run.report();
         let mut text = format!(
-            "{} batches in {} s; GPU idle {} of the time",
-            report.batches,
-            number(report.duration_ns as f64 / 1e9),
+            "{} in {}; GPU idle {} of the time",
+            batches(report.batches),
+            duration(report.duration_ns),
             percent(report.idle_share)
         );
         if self.shown_ns < self.run.end_ns() {
-            text.push_str(&format!("; the first {} s are shown", number(self.shown_ns as f64 / 1e9)));
+            text.push_str(&format!("; the first {} are shown", duration(self.shown_ns)));
         }
         if self.rows < self.run.options().workers {
             text.push_str(&format!("; {} of {} workers are shown", self.rows, self.run.options().workers));
