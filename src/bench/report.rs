@@ -9,7 +9,7 @@ use super::residency::Residency;
 use super::round::Round;
 use super::spread::Spread;
 use super::target::TargetKind;
-use crate::numbers::plural;
+use crate::numbers::{count, plural};
 
 const NS_PER_MS: f64 = 1e6;
 
@@ -240,8 +240,11 @@ impl Measurement {
     pub fn trace(&self) -> String {
         use std::fmt::Write;
         let mut text = format!(
-            "# load times of {} batches, {} order, {}\n",
-            self.batch_ns.len(),
+            "# load times of {}, {} order, {}\n",
+            match self.batch_ns.len() {
+                1 => "1 batch".to_owned(),
+                many => format!("{} batches", count(many as u64)),
+            },
             self.order.name(),
             plural(self.threads as u64, "thread")
         );
