@@ -27,34 +27,34 @@ pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&P
     if stat(file)?.is_some_and(|meta| meta.is_dir()) {
         return Err(refuse("this is a folder").help("name a file"));
     }
-    if let Some(kind) = kind_of(option)
-        && is_other_kind(file, kind)?
-    {
-        return Err(refuse(&format!("the file exists, and is not {}", kind.name))
-            .help("name another file, or remove this one"));
+    refuse_datasets(file, dataset).map_err(|e| e.of_option(option))?;
+    match kind_of(option) {
+        Some(kind) if is_other_kind(file, kind)? => {
+            Err(refuse(&format!("the file exists, and is not {}", kind.name))
+                .help("name another file, or remove this one"))
+        }
+        _ => Ok(()),
     }
-    // If a path cannot be resolved, opening or writing it reports the reason.
-    // The link itself is in its folder, and its target may be elsewhere.
-    let (folder, target) = (resolved(folder), resolved(file));
-    let Some(dataset) = dataset.and_then(resolved) else {
-        return refuse_any_dataset(folder.as_deref(), &refuse);
-    };
-    if target.as_ref().is_some_and(|target| dataset.starts_with(target)) {
-        return Err(refuse("this is the directory of the dataset, or a folder above it")
-            .help("name a file outside of it"));
-    }
-    if [&folder, &target].into_iter().flatten().any(|place| place.starts_with(&dataset)) {
-        return Err(refuse("the file would be inside the dataset").help("name a file outside of it"));
-    }
-    refuse_any_dataset(folder.as_deref(), &refuse)
 }
 
-/// Refuses a folder inside any dataset.
-fn refuse_any_dataset(folder: Option<&Path>, refuse: &dyn Fn(&str) -> Error) -> Result<()> {
-    match folder.and_then(|folder| folder.ancestors().find(|folder| is_dataset(folder))) {
-        Some(dataset) => Err(refuse("the file would be inside a dataset")
-            .at_path(dataset)
-            .help("name a file outside of it")),
+/// Refuses a file inside the directory `dataset`, which need not exist yet, or inside any other dataset.
+fn refuse_datasets(file: &Path, dataset: Option<&Path>) -> Result<()> {
+    // If a path cannot be resolved, opening or writing it reports the reason.
+    // The link itself is in its folder, and its target may be elsewhere.
+    let places = [resolved(folder_of(file)), resolved(file)];
+    let refuse = |what: &str, path: &Path| {
+        Err(Error::usage(what.to_owned()).at_path(path).help("name a file outside of it"))
+    };
+    if let Some(dataset) = dataset.and_then(resolved) {
+        if places[1].as_ref().is_some_and(|target| dataset.starts_with(target)) {
+            return refuse("this is the directory of the dataset, or a folder above it", file);
+        }
+        if places.iter().flatten().any(|place| place.starts_with(&dataset)) {
+            return refuse("the file would be inside the dataset", file);
+        }
+    }
+    match places.iter().flatten().find_map(|place| place.ancestors().find(|folder| is_dataset(folder))) {
+        Some(other) => refuse("the file would be inside this dataset", other),
         None => Ok(()),
     }
 }
@@ -230,7 +230,7 @@ mod tests {
         std::fs::write(at("other/manifest.json"), "{\n  \"manifest_version\": 2,").unwrap();
         for file in ["other/page.html", "other/train/page.html"] {
             let refused = check_output("html", &at(file), None).unwrap_err();
-            assert!(refused.to_string().contains("inside a dataset"), "{refused}");
+            assert!(refused.to_string().contains("inside this dataset"), "{refused}");
         }
     }
 
