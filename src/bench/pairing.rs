@@ -1,8 +1,8 @@
 //! Pairs the items of two targets, and checks that both targets deliver the same.
 //!
 //! Items are paired by their origin, with or without the label of its source: the path under the folder and, for
-//! documents, the offset. A dataset may lack only as many items as its conversion left out. All pairs, or an evenly spaced sample, are
-//! loaded from both targets. The width and height of images and every token id of documents must be the same.
+//! documents, the offset. A dataset may lack only as many items as its conversion left out. All pairs, or an evenly spaced
+//! sample, are loaded from both targets. The width and height of images and every token id of documents must be the same.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -88,11 +88,11 @@ fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
     for [name_a, name_b] in
         [[whole, whole], [without_label, without_label], [without_label, whole], [whole, without_label]]
     {
-        let Some(by_name) = unique(names_b.iter().map(|name| name_b(name, b.labels()))) else { continue };
-        let Some(of_a) = unique(names_a.iter().map(|name| name_a(name, a.labels()))) else { continue };
-        let mut found: Vec<(u64, u64)> =
-            of_a.iter().filter_map(|(name, i)| Some((*i, *by_name.get(name)?))).collect();
-        found.sort_unstable();
+        let names_a: Vec<&str> = names_a.iter().map(|name| name_a(name, a.labels())).collect();
+        let by_name = unique(names_b.iter().map(|name| name_b(name, b.labels())));
+        let (Some(_), Some(by_name)) = (unique(names_a.iter().copied()), by_name) else { continue };
+        let found = names_a.iter().zip(0..);
+        let found: Vec<(u64, u64)> = found.filter_map(|(name, i)| Some((i, *by_name.get(name)?))).collect();
         if found.len() > best.len() {
             best = found;
         }

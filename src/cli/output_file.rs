@@ -17,7 +17,8 @@ pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&P
     if file == Path::new("-") {
         return Err(refuse("the output needs a file").help("for standard output, name /dev/stdout"));
     }
-    if let Some(ty) = mismatched_type(option, file) {
+    let kind = kind_of(option);
+    if let Some(ty) = kind.as_ref().and_then(|kind| kind.mismatched_type(file)) {
         return Err(refuse(&format!("the output is {ty}, but the file has the extension of another type")));
     }
     let folder = folder_of(file);
@@ -28,8 +29,8 @@ pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&P
         return Err(refuse("this is a folder").help("name a file"));
     }
     refuse_datasets(file, dataset).map_err(|e| e.of_option(option))?;
-    match kind_of(option) {
-        Some(kind) if is_other_kind(file, kind)? => {
+    match kind {
+        Some(kind) if kind.differs_from(file)? => {
             Err(refuse(&format!("the file exists, and is not {}", kind.name))
                 .help("name another file, or remove this one"))
         }
@@ -67,48 +68,65 @@ pub(super) fn is_same_file(a: &Path, b: &Path) -> bool {
 /// Extensions of files that programs open by their extension.
 const TYPES: [&str; 9] = ["gif", "htm", "html", "jpeg", "jpg", "pdf", "png", "svg", "webp"];
 
-/// Returns the type that `option` writes, if `file` has the extension of another type.
-fn mismatched_type(option: &str, file: &Path) -> Option<&'static str> {
-    let (ty, extensions): (&str, &[&str]) = match option {
-        "html" => ("HTML", &["htm", "html"]),
-        "contact_sheet" => ("PNG", &["png"]),
-        "plot" | "svg" => ("SVG", &["svg"]),
-        _ => return None,
-    };
-    let extension = file.extension()?.to_str()?.to_ascii_lowercase();
-    (TYPES.contains(&extension.as_str()) && !extensions.contains(&extension.as_str())).then_some(ty)
-}
-
-/// A kind of output that is recognized by how it begins.
+/// A kind of output.
 struct OutputKind {
     name: &'static str,
+    /// Name of the type, and its extensions; none if any name is usual.
+    extensions: (&'static str, &'static [&'static str]),
+    /// How files of this kind begin, in lower case.
     beginnings: &'static [&'static str],
 }
 
-fn kind_of(option: &str) -> Option<&'static OutputKind> {
+const HTML: OutputKind = OutputKind {
+    name: "an HTML page",
+    extensions: ("HTML", &["htm", "html"]),
+    beginnings: &["<!doctype html", "<html"],
+};
+const PNG: OutputKind =
+    OutputKind { name: "a PNG image", extensions: ("PNG", &["png"]), beginnings: &["\u{fffd}png"] };
+const SVG: OutputKind =
+    OutputKind { name: "an SVG image", extensions: ("SVG", &["svg"]), beginnings: &["<svg", "<?xml"] };
+const RUN_REPORT: OutputKind = OutputKind {
+    name: "a run report",
+    extensions: ("", &[]),
+    beginnings: &["{\n  \"run_report\"", "{\"run_report\""],
+};
+const TRACE: OutputKind =
+    OutputKind { name: "a trace of load times", extensions: ("", &[]), beginnings: &["# "] };
+
+/// Returns the kind of output that `option` names; `None` if it may be any.
+fn kind_of(option: &str) -> Option<OutputKind> {
     Some(match option {
-        "html" => &OutputKind { name: "an HTML page", beginnings: &["<!doctype html", "<html"] },
-        "contact_sheet" => &OutputKind { name: "a PNG image", beginnings: &["\u{fffd}png"] },
-        "plot" | "svg" => &OutputKind { name: "an SVG image", beginnings: &["<svg", "<?xml"] },
-        "report" => {
-            &OutputKind { name: "a run report", beginnings: &["{\n  \"run_report\"", "{\"run_report\""] }
-        }
-        "trace" => &OutputKind { name: "a trace of load times", beginnings: &["# "] },
+        "html" => HTML,
+        "contact_sheet" => PNG,
+        "plot" | "svg" => SVG,
+        "report" => RUN_REPORT,
+        "trace" => TRACE,
         _ => return None,
     })
 }
 
-/// Returns whether a regular file exists that is not of this `kind`, and was therefore named by mistake: an input, for
-/// example.
-fn is_other_kind(file: &Path, kind: &OutputKind) -> Result<bool> {
-    if !stat(file)?.is_some_and(|meta| meta.is_file() && meta.len() > 0) {
-        return Ok(false);
+impl OutputKind {
+    /// Returns the type that is written, if `file` has the extension of another type.
+    fn mismatched_type(&self, file: &Path) -> Option<&'static str> {
+        let (ty, extensions) = self.extensions;
+        let extension = file.extension()?.to_str()?.to_ascii_lowercase();
+        let is_other = TYPES.contains(&extension.as_str()) && !extensions.contains(&extension.as_str());
+        (is_other && !extensions.is_empty()).then_some(ty)
     }
-    let mut start = Vec::new();
-    let opened = File::open(file).and_then(|opened| opened.take(64).read_to_end(&mut start));
-    opened.map_err(|e| Error::io("read", file, e))?;
-    let start = String::from_utf8_lossy(&start).trim_start_matches('\u{feff}').to_ascii_lowercase();
-    Ok(!kind.beginnings.iter().any(|beginning| start.trim_start().starts_with(beginning)))
+
+    /// Returns whether a regular file exists that is of another kind, and was therefore named by mistake: an input, for
+    /// example.
+    fn differs_from(&self, file: &Path) -> Result<bool> {
+        if !stat(file)?.is_some_and(|meta| meta.is_file() && meta.len() > 0) {
+            return Ok(false);
+        }
+        let mut start = Vec::new();
+        let opened = File::open(file).and_then(|opened| opened.take(64).read_to_end(&mut start));
+        opened.map_err(|e| Error::io("read", file, e))?;
+        let start = String::from_utf8_lossy(&start).trim_start_matches('\u{feff}').to_ascii_lowercase();
+        Ok(!self.beginnings.iter().any(|beginning| start.trim_start().starts_with(beginning)))
+    }
 }
 
 /// Returns whether `folder` is the directory of a dataset.

@@ -5,11 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::error::{Error, Result};
-use crate::options::{Choice, SourceSpec, default_threads, parse_size};
+use crate::options::{Choice, MAX_THREADS, SourceSpec, default_threads, parse_size};
 use crate::storage::{ObjectUrl, stat};
-
-/// Maximum number of threads: each takes memory for its stack and for a task.
-const MAX_THREADS: usize = 1024;
 
 /// Help for a folder given as the value of `--files-from`.
 pub(super) const FILES_FROM_HELP: &str =

@@ -37,6 +37,8 @@ pub const MIN_UNIT_BYTES: u64 = 4096;
 
 /// Default of `--memory`: total bytes in flight.
 pub const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
+/// Maximum number of threads: each takes memory for its stack and for a task.
+pub const MAX_THREADS: usize = 1024;
 
 /// Minimum of `--memory`.
 pub const MIN_MEMORY_BYTES: u64 = 64 << 20;

@@ -160,8 +160,7 @@ pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
         return Err(no_plan(work, "in this directory"));
     }
     check_digest(&path)?;
-    let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
-    let mut reader = JobReader { lines: BufReader::new(file).lines(), path };
+    let mut reader = JobReader::open(path)?;
     // The build is checked first, because the header of another version may differ.
     let first: serde_json::Value = reader.line()?;
     check_build(first["build"].as_str().unwrap_or_default()).map_err(|e| e.at_path(&reader.path))?;
@@ -193,9 +192,7 @@ pub(super) fn check_build(build: &str) -> Result<()> {
 /// Refuses a working directory whose plan another build made. A damaged job is no obstacle for a run that has planned
 /// again.
 pub(super) fn check_stored_build(work: &Path) -> Result<()> {
-    let path = work.join(JOB_NAME);
-    let Ok(file) = File::open(&path) else { return Ok(()) };
-    let mut reader = JobReader { lines: BufReader::new(file).lines(), path };
+    let Ok(mut reader) = JobReader::open(work.join(JOB_NAME)) else { return Ok(()) };
     let first: serde_json::Value = reader.line().unwrap_or_default();
     first["build"].as_str().map_or(Ok(()), check_build).map_err(|e| e.at_path(&reader.path))
 }
@@ -270,6 +267,11 @@ pub(super) struct JobReader {
 }
 
 impl JobReader {
+    fn open(path: PathBuf) -> Result<Self> {
+        let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
+        Ok(Self { lines: BufReader::new(file).lines(), path })
+    }
+
     /// Reads the next line.
     pub(super) fn line<T: DeserializeOwned>(&mut self) -> Result<T> {
         let line = self.lines.next().ok_or_else(|| self.damaged())?;

@@ -1,7 +1,7 @@
 //! Signals and bugs that stop a run early.
 
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::continuation::Continuation;
 use crate::error::{Error, ErrorKind, Result};
@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct Stop {
     signal: AtomicI32,
     bug: OnceLock<String>,
+    /// How to continue the run, once it writes.
     continuation: Mutex<Option<Continuation>>,
 }
 
@@ -40,19 +41,23 @@ impl Stop {
         self.requested().is_some() || self.bug.get().is_some()
     }
 
+    fn lock(&self) -> MutexGuard<'_, Option<Continuation>> {
+        self.continuation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Marks the run as writing: from now on, `continuation` tells how to continue it.
     pub(super) fn start_writing(&self, continuation: Continuation) {
-        *self.continuation.lock().unwrap_or_else(PoisonError::into_inner) = Some(continuation);
+        *self.lock() = Some(continuation);
     }
 
     /// Returns whether the run may have written anything.
     pub fn is_writing(&self) -> bool {
-        self.continuation.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.lock().is_some()
     }
 
     /// Returns how to continue the run.
     pub(super) fn continuation(&self) -> Continuation {
-        self.continuation.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+        self.lock().clone().unwrap_or_default()
     }
 
     /// Returns the error of a run that signal number `signal` stopped.

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod bench;
+mod bench_pairs;
 mod command_line;
 mod determinism;
 mod failures;

@@ -110,7 +110,7 @@ impl Loader {
     }
 
     /// Changes the progress while the loader is locked, so that changes are in the order of those of the loader.
-    fn note(&self, change: impl FnOnce(&mut LoaderProgress)) -> Result<()> {
+    fn note<T>(&self, change: impl FnOnce(&mut LoaderProgress) -> T) -> Result<T> {
         Python::try_attach(|py| change(&mut self.progress(py))).ok_or_else(shut_down)
     }
 
@@ -126,12 +126,14 @@ impl Loader {
             let mut loader = self.lock();
             step(&mut loader)?;
             let at = loader.state();
-            self.note(|progress| {
+            // Released without the locked progress: a finalizer of the user may read it.
+            let _stale = self.note(|progress| {
                 progress.at = at;
-                progress.ready.clear();
                 progress.iteration += 1;
                 note(progress);
-            })
+                std::mem::take(&mut progress.ready)
+            })?;
+            Ok(())
         })
         .map_err(raise)
     }

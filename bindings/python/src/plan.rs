@@ -125,14 +125,18 @@ impl Plan {
         serde_json::to_string(&state).map_err(|e| raise(Error::not_serialized("the state", e)))
     }
 
-    /// Returns the epoch and step where a saved state continues, and the number of micro-batches done in that step.
-    fn resume(&self, state: &str) -> PyResult<(u64, u64, u64)> {
+    /// Returns the epoch and step where a saved state continues, and the number of micro-batches that a rank has done in
+    /// that step.
+    fn resume(&self, state: &str, rank_layout: (u64, u64, u64)) -> PyResult<(u64, u64, u64)> {
         let not_a_state = || Error::usage("this is not the state of a batch sampler");
         let state: LoaderState =
             serde_json::from_str(state).map_err(|e| raise(not_a_state().caused_by(e)))?;
         let SavedPlan::Records(plan) = &state.plan else { return Err(raise(not_a_state())) };
         let at = self.plan.resume(plan).map_err(raise)?;
-        Ok((at.epoch, at.step, state.micro_batches_done))
+        let (rank, world_size, replication) = rank_layout;
+        let layout = Layout::replicated(rank, world_size, replication).map_err(raise)?;
+        let turns = state.turns(layout, plan.micro_batches).map_err(raise)?;
+        Ok((at.epoch, at.step, turns))
     }
 }
 

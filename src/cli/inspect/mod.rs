@@ -120,10 +120,9 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
 
 /// Suggests `dsconvert status` if there is no dataset at `path` yet, but a plan of one.
 fn with_status(error: Error, path: &Path) -> Error {
-    let is_missing = |file: &str| matches!(lstat(&path.join(file)), Ok(None));
-    let has_plan =
-        || error.kind() == ErrorKind::Io && is_missing(MANIFEST_NAME) && status(path, None).is_ok();
-    if !has_plan() {
+    let is_missing = matches!(lstat(&path.join(MANIFEST_NAME)), Ok(None));
+    let has_plan = error.kind() == ErrorKind::Io && is_missing && status(path, None).is_ok();
+    if !has_plan {
         return error;
     }
     let command = format!("dsconvert status {}", shell_word(path));

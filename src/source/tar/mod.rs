@@ -22,7 +22,7 @@ const EXTENSIONS: [&str; 4] = [EXTENSION, ".tar.gz", ".tgz", ".tar.zst"];
 
 /// Returns whether `name` is that of a tar file, compressed or not.
 pub fn is_tar(name: &str) -> bool {
-    EXTENSIONS.iter().any(|extension| strip_extension(name, extension).is_some())
+    tar_stem(name) != name
 }
 
 /// Returns the name of a tar file, compressed or not, without its extension, or another name unchanged.

@@ -205,20 +205,9 @@ class BatchSampler(Epochs):
         micro_batches = self._micro_batches_of(state)
         if micro_batches != self._micro_batches:
             plan, share = self._open(micro_batches)
-        epoch, step, done = plan.resume(saved)
-        if done and done >= micro_batches:
-            raise UsageError(
-                f"the state has {done} of {micro_batches} micro-batches done in an unfinished step",
-                remedy="the state is damaged; restore another one",
-            )
-        if done % self._layout.ranks:
-            raise UsageError(
-                f"{done} micro-batches of the unfinished step are done, "
-                f"which cannot be shared by {self._layout.ranks} ranks",
-                remedy="resume with the number of ranks that saved the state, or save it between two global steps",
-            )
+        epoch, step, turns = plan.resume(saved, self._layout)
         self._plan, self._share, self._micro_batches = plan, share, micro_batches
-        self._epoch, self._done = epoch, step * len(share) + done // self._layout.ranks
+        self._epoch, self._done = epoch, step * len(share) + turns
         self._loaded()
 
 

@@ -95,15 +95,23 @@ impl ObjectUrl {
 
     /// Returns whether this is `other`, or below it. Schemes with the same meaning, such as `s3` and `s3a`, are equal.
     pub fn is_within(&self, other: &Self) -> bool {
-        let store = |url: &Self| match url.scheme() {
-            "s3a" => "s3".to_owned(),
-            "azure" => "az".to_owned(),
-            "abfss" => "abfs".to_owned(),
-            other => other.to_owned(),
-        };
-        let path = |url: &Self| url.text[url.scheme().len()..].to_owned();
-        let rest = path(self).strip_prefix(&path(other)).map(str::to_owned);
-        store(self) == store(other) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        let rest = self.path().strip_prefix(other.path());
+        self.store() == other.store() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Returns one name for all schemes of a store.
+    fn store(&self) -> &str {
+        match self.scheme() {
+            "s3a" => "s3",
+            "azure" => "az",
+            "abfss" => "abfs",
+            other => other,
+        }
+    }
+
+    /// Returns bucket and key: `://bucket/key`.
+    fn path(&self) -> &str {
+        &self.text[self.scheme().len()..]
     }
 
     /// Returns the scheme.

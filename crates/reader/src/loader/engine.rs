@@ -32,6 +32,9 @@ use crate::batch::Layout;
 /// A batch and the state after it is returned, or `None` after the end of the epoch.
 pub(super) type MadeBatch = Option<(Batch, LoaderState)>;
 
+/// The result for one ticket.
+pub(super) type TicketResult = Result<MadeBatch, FailedBatch>;
+
 /// A batch that could not be made.
 pub(super) struct FailedBatch {
     pub(super) error: Error,
@@ -89,7 +92,7 @@ struct Tickets {
     taken: u64,
     /// The first ticket without a batch, once it is known.
     end: Option<u64>,
-    made: BTreeMap<u64, Result<MadeBatch, FailedBatch>>,
+    made: BTreeMap<u64, TicketResult>,
 }
 
 impl BatchEngine {
@@ -143,7 +146,7 @@ impl BatchEngine {
     }
 
     /// Returns the next batch of the epoch, in order, or `None` if it is not ready by `deadline`.
-    pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<MadeBatch, FailedBatch>> {
+    pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<TicketResult> {
         let Self { shared, scratch, .. } = self;
         let mut queue = shared.lock();
         loop {
@@ -273,8 +276,8 @@ impl EngineState {
         queue: &mut Queue,
         schedule: &Arc<Schedule>,
         ticket: u64,
-        made: Result<MadeBatch, FailedBatch>,
-    ) -> Option<Result<MadeBatch, FailedBatch>> {
+        made: TicketResult,
+    ) -> Option<TicketResult> {
         if queue.note(schedule, ticket, &made) {
             // Tickets after the end take no room.
             self.room.notify_all();
@@ -305,33 +308,31 @@ impl EngineState {
     }
 
     /// Makes the batch of `ticket`. A panic, which would be a defect of a decoder, becomes an error.
-    fn make(
-        &self,
-        schedule: &Schedule,
-        ticket: u64,
-        scratch: &mut AssemblyScratch,
-    ) -> Result<MadeBatch, FailedBatch> {
-        let mut after = None;
+    fn make(&self, schedule: &Schedule, ticket: u64, scratch: &mut AssemblyScratch) -> TicketResult {
+        let mut task = None;
         let made = caught(|| {
-            let Some(task) = schedule.task(ticket)? else { return Ok(None) };
-            after = Some(Box::new(task.after.clone()));
+            let Some(found) = schedule.task(ticket)? else { return Ok(None) };
+            let task = task.insert(found);
             let batch = match &task.rows {
                 BatchRows::Records(batch) => self.assembler.records(task.id, batch, scratch, &self.stop)?,
                 BatchRows::Packed { rows, filler_rows } => {
                     self.assembler.packed(task.id, rows, *filler_rows)?
                 }
             };
-            let batch = match &self.finisher {
-                Some(finisher) if !self.stop.load(Ordering::Relaxed) => finisher.finish(batch)?,
-                _ => batch,
-            };
-            Ok(Some((batch, task.after)))
+            match &self.finisher {
+                Some(finisher) if !self.stop.load(Ordering::Relaxed) => finisher.finish(batch).map(Some),
+                _ => Ok(Some(batch)),
+            }
         });
         let made = made.unwrap_or_else(|panic| {
             *scratch = AssemblyScratch::default();
             Err(panic.into_error(&format!("making batch {ticket} of a loader")))
         });
-        made.map_err(|error| FailedBatch { error, after })
+        let after = task.map(|task| task.after);
+        match made {
+            Ok(batch) => Ok(batch.zip(after)),
+            Err(error) => Err(FailedBatch { error, after: after.map(Box::new) }),
+        }
     }
 }
 
@@ -364,7 +365,7 @@ impl Queue {
     }
 
     /// Records the end of the epoch if `made` shows that it ends before `ticket`. Returns whether it does.
-    fn note(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: &Result<MadeBatch, FailedBatch>) -> bool {
+    fn note(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: &TicketResult) -> bool {
         let is_end = matches!(made, Ok(None));
         if let (true, Some(tickets)) = (is_end, self.tickets(schedule)) {
             tickets.end = Some(tickets.end.map_or(ticket, |end| end.min(ticket)));
@@ -373,12 +374,7 @@ impl Queue {
     }
 
     /// Keeps a result until it is taken, or returns it if the loader has left its epoch.
-    fn put(
-        &mut self,
-        schedule: &Arc<Schedule>,
-        ticket: u64,
-        made: Result<MadeBatch, FailedBatch>,
-    ) -> Option<Result<MadeBatch, FailedBatch>> {
+    fn put(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: TicketResult) -> Option<TicketResult> {
         match self.tickets(schedule) {
             Some(tickets) => tickets.made.insert(ticket, made),
             None => Some(made),

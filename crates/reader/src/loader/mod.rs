@@ -183,10 +183,7 @@ impl Loader {
     /// `Corrupt` or `Unsupported` when a record does not decode and [`Undecodable::Error`] is set; `Usage` when images
     /// differ in size and there is no crop.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
-        match self.take_made(None)? {
-            Some(made) => self.hand_out(made),
-            None => Ok(None),
-        }
+        Ok(self.take_made(None)?.and_then(|made| self.hand_out(made)))
     }
 
     /// Same as [`Loader::next_batch`], but waits no longer than `wait`, for callers that must check signals from time
@@ -197,7 +194,7 @@ impl Loader {
     /// Same as [`Loader::next_batch`].
     pub fn next_within(&mut self, wait: Duration) -> Result<Next> {
         match self.take_made(Instant::now().checked_add(wait))? {
-            Some(made) => Ok(self.hand_out(made)?.map_or(Next::Done, |batch| Next::Batch(Box::new(batch)))),
+            Some(made) => Ok(self.hand_out(made).map_or(Next::Done, |batch| Next::Batch(Box::new(batch)))),
             None => Ok(Next::NotYet),
         }
     }
@@ -225,16 +222,18 @@ impl Loader {
         })
     }
 
-    fn hand_out(&mut self, made: MadeBatch) -> Result<Option<Batch>> {
+    /// Notes that a batch is returned or, at the end of the epoch, that the last one failed.
+    fn hand_out(&mut self, made: MadeBatch) -> Option<Batch> {
         let failed = self.after_failed.take();
-        let Some((batch, after)) = made else {
-            self.at = failed.unwrap_or_else(|| self.at.clone());
-            return Ok(None);
-        };
-        self.at = after;
-        self.restored = false;
-        self.blank_rows += batch.blank_rows().len() as u64;
-        Ok(Some(batch))
+        let (batch, after) = made.unzip();
+        if let Some(after) = after.or(failed) {
+            self.at = after;
+        }
+        if let Some(batch) = &batch {
+            self.restored = false;
+            self.blank_rows += batch.blank_rows().len() as u64;
+        }
+        batch
     }
 
     /// Replaces everything shared with the parent after a fork, because the parent's threads may have held locks that

@@ -46,8 +46,14 @@ impl LoaderState {
         }
     }
 
-    /// Returns the number of micro-batches of the open step that each rank has done.
-    pub(super) fn turns(&self, layout: Layout, micro_batches: u64) -> Result<u64> {
+    /// Returns the number of micro-batches of the open step that each rank of `layout` has done, out of `micro_batches` of
+    /// all ranks.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) if the ranks cannot share what is done, or the state is
+    /// damaged.
+    pub fn turns(&self, layout: Layout, micro_batches: u64) -> Result<u64> {
         let done = self.micro_batches_done;
         if done > 0 && done >= micro_batches {
             let what =
