@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use dsconvert::format::Format;
 use dsconvert::options::{Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec};
-use dsconvert::pipeline::{ImagesJob, ImagesOptions, Job, Progress, Report, Stop, TextJob, TextOptions};
+use dsconvert::pipeline::{ImagesJob, ImagesOptions, Job, Outcome, Progress, Stop, TextJob, TextOptions};
 use dsconvert::source::layout::FolderLayout;
 use dsconvert::transform::image::ImageOptions;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
@@ -75,7 +75,7 @@ pub fn convert_images(
     format: Format,
     out: &Path,
     threads: usize,
-) -> Report {
+) -> Outcome {
     let job = images_job(path, image, format);
     job.run(&run_options(out, threads), &Progress::default(), &Stop::default()).unwrap()
 }
@@ -89,7 +89,13 @@ pub fn text_job(path: &Path, tokenizer: Tokenizer, format: Format) -> TextJob {
     TextJob::plan(TextOptions::new(source(path), tokenizer, output)).unwrap()
 }
 
-pub fn convert_text(path: &Path, tokenizer: Tokenizer, format: Format, out: &Path, threads: usize) -> Report {
+pub fn convert_text(
+    path: &Path,
+    tokenizer: Tokenizer,
+    format: Format,
+    out: &Path,
+    threads: usize,
+) -> Outcome {
     let job = text_job(path, tokenizer, format);
     job.run(&run_options(out, threads), &Progress::default(), &Stop::default()).unwrap()
 }

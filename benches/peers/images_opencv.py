@@ -1,4 +1,4 @@
-"""Runs OpenCV on the task of `benches/image_engines.rs`: JPEG in, resized JPEG out, one thread, files in memory.
+"""Runs OpenCV on the task of `benches/image_engines`: JPEG in, resized JPEG out, one thread, files in memory.
 
     python images_opencv.py FOLDER [shorter:256|longer:512] [--rounds 5]
 

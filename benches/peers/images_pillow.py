@@ -1,4 +1,4 @@
-"""Runs Pillow on the task of `benches/image_engines.rs`: JPEG in, resized JPEG out, one thread, files in memory.
+"""Runs Pillow on the task of `benches/image_engines`: JPEG in, resized JPEG out, one thread, files in memory.
 
     python images_pillow.py FOLDER [shorter:256|longer:512] [--rounds 5]
 

@@ -190,7 +190,7 @@ impl BenchTarget {
         let raw = RawText::find(
             Arc::clone(&files),
             kinds,
-            options.documents.clone(),
+            options.documents.clone().unwrap_or_default(),
             field,
             options.tokenizer.clone(),
         )?;

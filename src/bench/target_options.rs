@@ -39,8 +39,8 @@ pub struct TargetOptions {
     pub image: Option<ImageOptions>,
     /// Tokenizer of raw text. `None`: text is only parsed, or tokenized as in the dataset it is compared with.
     pub tokenizer: Option<Arc<Tokenizer>>,
-    /// How plain text is divided into documents.
-    pub documents: Documents,
+    /// How plain text is divided into documents. `None`: each file is one, or as in the dataset it is compared with.
+    pub documents: Option<Documents>,
     /// Field with the text in raw JSON lines.
     pub text_field: Option<String>,
     /// Split of datasets to read; `None` for all.
@@ -68,10 +68,8 @@ impl TargetOptions {
                 if self.text_field.is_none() {
                     self.text_field = option("text_field").and_then(|name| Some(name.as_str()?.to_owned()));
                 }
-                if let Some(documents) = option("documents").as_ref().and_then(serde_json::Value::as_str)
-                    && self.documents == Documents::default()
-                {
-                    self.documents = documents.parse().unwrap_or_default();
+                if self.documents.is_none() {
+                    self.documents = option("documents").and_then(|rule| rule.as_str()?.parse().ok());
                 }
                 if self.tokenizer.is_none() {
                     let options: TokenizerOptions = option("tokenization")

@@ -1,28 +1,16 @@
-//! Arguments that `images` and `text` share (sources, output, limits), and the execution of both.
+//! Arguments that `images` and `text` share: sources, output, limits.
 
-use std::mem::ManuallyDrop;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
 
-use super::flags::{shown, with_flags};
-use super::progress::Display;
 use super::run_report::RunReportArgs;
-use super::signals::SignalWatch;
 use super::values::{choice, parse, size, source, threads};
-use super::verbosity::{Verbosity, VerbosityArgs};
-use super::{Ending, print, summary};
+use super::verbosity::VerbosityArgs;
 use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::options::{
     DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
     MaxRejects, OutputOptions, ResumeCheck, RunOptions, SourceSpec, SplitSpec,
 };
-use crate::panics;
-use crate::pipeline::testing::panic_point;
-use crate::pipeline::{Job, Progress, Report, Stop, check_output};
-use crate::report::RunReport;
-use crate::storage::ObjectUrl;
-use crate::threads;
 
 /// Source argument for standard input.
 pub(super) const STDIN: &str = "-";
@@ -47,7 +35,7 @@ pub(super) struct CommonArgs {
     /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX write to object storage; credentials come from the
     /// environment. Not needed with --dry-run.
     #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
 
     /// Follow symbolic links inside the sources
     #[arg(long)]
@@ -128,14 +116,14 @@ pub(super) struct CommonArgs {
 
     /// Exit with status 1 if any item was rejected
     #[arg(long, help_heading = "Run")]
-    strict: bool,
+    pub(super) strict: bool,
 
     #[command(flatten, next_help_heading = "Run")]
-    report: RunReportArgs,
+    pub(super) report: RunReportArgs,
 
     /// Print what would be done, without writing anything
     #[arg(long, conflicts_with = "run_report", help_heading = "Run")]
-    dry_run: bool,
+    pub(super) dry_run: bool,
 
     /// With --dry-run: predict the run from a sample of N items (at least 10), converted in memory
     ///
@@ -198,7 +186,8 @@ impl CommonArgs {
         })
     }
 
-    fn run_options(&self) -> Result<RunOptions> {
+    /// Returns the operational options.
+    pub(super) fn run_options(&self) -> Result<RunOptions> {
         Ok(RunOptions {
             // Only a dry run has no output, and it writes nothing.
             out: self.out.clone().unwrap_or_default(),
@@ -215,7 +204,7 @@ impl CommonArgs {
     }
 
     /// Checks before the run starts that the run report can be written.
-    fn check_report(&self) -> Result<()> {
+    pub(super) fn check_report(&self) -> Result<()> {
         if self.plan_only && self.report.is_requested() {
             return Err(Error::usage("--report does not apply to a plan, which converts nothing")
                 .help("give it to dsconvert run and dsconvert merge"));
@@ -224,132 +213,10 @@ impl CommonArgs {
     }
 
     /// Returns the options that a plan does not store, because they apply when the dataset is committed.
-    fn not_planned(&self) -> Vec<&'static str> {
+    pub(super) fn not_planned(&self) -> Vec<&'static str> {
         let options = [("--max-rejects", self.max_rejects != DEFAULT_MAX_REJECTS), ("--strict", self.strict)];
         options.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option).collect()
     }
-
-    /// Plans with `plan`, then runs the job; a dry run calls `preview` instead. Sources must not overlap with the
-    /// output if they are `walked`; files that are named individually cannot be part of it.
-    pub(super) fn exec_with<J: Job + Sync>(
-        &self,
-        sources: Vec<SourceSpec>,
-        walked: bool,
-        watch: &SignalWatch,
-        plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
-        preview: impl FnOnce(&J, &RunOptions) -> Result<()>,
-    ) -> Result<Ending> {
-        self.exec_reported(sources, walked, watch, plan, preview, |_, _| Ok(String::new()))
-    }
-
-    /// Like [`Self::exec_with`], and prints the text that `more` returns after the summary.
-    pub(super) fn exec_reported<J: Job + Sync>(
-        &self,
-        sources: Vec<SourceSpec>,
-        walked: bool,
-        watch: &SignalWatch,
-        plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
-        preview: impl FnOnce(&J, &RunOptions) -> Result<()>,
-        more: impl FnOnce(&Report, &Path) -> Result<String>,
-    ) -> Result<Ending> {
-        let options = self.run_options()?;
-        self.check_report()?;
-        if !self.dry_run {
-            check_output(&options, if walked { &sources } else { &[] })?;
-        }
-        panic_point("plan");
-        let planning_started = Instant::now();
-        // Never dropped: the process ends soon, and a tokenizer holds hundreds of thousands of strings.
-        let job = ManuallyDrop::new(plan(sources)?);
-        let plan = job.summary();
-        let planning = planning_started.elapsed();
-        if !self.verbosity.is_quiet() {
-            summary::warnings(&plan.warnings).into_iter().for_each(print::warning);
-        }
-        if self.dry_run {
-            print::out(&summary::plan(&plan))?;
-            preview(&job, &options)?;
-            return Ok(Ending::Success);
-        }
-        let run_started = Instant::now();
-        if self.plan_only {
-            let units = with_progress(plan.items, self.verbosity.level(), watch, |progress, stop| {
-                job.store(&options, progress, stop)
-            })?;
-            if !self.verbosity.is_quiet() {
-                for option in self.not_planned() {
-                    print::warning(format!("{option} is not part of a plan: give it to dsconvert merge"));
-                }
-                print::out(&summary::stored(units, &plan, &options.out))?;
-            }
-            return Ok(Ending::Success);
-        }
-        let (report, took) = with_progress(plan.items, self.verbosity.level(), watch, |progress, stop| {
-            let report = job.run(&options, progress, stop)?;
-            let took = RunReport::new(&report, &options, progress, planning, planning_started.elapsed());
-            Ok((report, took))
-        })?;
-        self.report.write(&took, "the dataset is committed");
-        if !self.verbosity.is_quiet() {
-            let mut text = summary::report(&report, &plan, &options.out, run_started.elapsed());
-            text.push_str(&summary::times(&took));
-            // The lengths come from the indexes, which are not kept locally once they are uploaded.
-            let is_remote = ObjectUrl::is_url(&options.out);
-            let more = || if is_remote { Ok(String::new()) } else { more(&report, &options.out) };
-            match panics::caught(more) {
-                Ok(Ok(more)) => text.push_str(&more),
-                Ok(Err(error)) => print::warning(format!("the lengths cannot be shown: {}", shown(&error))),
-                Err(panic) => print::error(&panic.into_error("summarizing the lengths")),
-            }
-            text.push_str(&summary::next_step(&options.out));
-            // The dataset is committed even if printing fails.
-            if let Err(error) = print::out(&text)
-                && !print::is_closed(&error)
-            {
-                print::warning(format!("the dataset is committed, but {}", shown(&error)));
-            }
-        }
-        let rejects = report.manifest.counts.rejected > 0;
-        Ok(if self.strict && rejects { Ending::Rejects } else { Ending::Success })
-    }
-}
-
-/// Runs `work` while another thread draws its progress. `items` is the number of items, if known.
-pub(super) fn with_progress<T>(
-    items: Option<u64>,
-    verbosity: Verbosity,
-    watch: &SignalWatch,
-    work: impl FnOnce(&Progress, &Stop) -> Result<T>,
-) -> Result<T> {
-    let (progress, stop) = (Progress::default(), watch.stop());
-    let display = Display::start(&progress, stop, items, verbosity);
-    std::thread::scope(|scope| {
-        let draw = || {
-            let draw = || {
-                panic_point("draw");
-                display.draw();
-            };
-            if let Err(panic) = panics::caught(draw) {
-                stop.report_bug(&panic.into_error("drawing the progress"));
-            }
-        };
-        // If the thread cannot be started, no progress is drawn.
-        let drawing = threads::named("progress").spawn_scoped(scope, draw).ok();
-        let result = panics::caught(|| work(&progress, stop));
-        if let Some(drawing) = drawing {
-            display.finish(drawing.thread());
-            // A panic in the thread has already been reported.
-            let _ = drawing.join();
-        }
-        if verbosity != Verbosity::Quiet {
-            progress.take_notes().iter().map(|note| with_flags(note)).for_each(print::warning);
-        }
-        result.unwrap_or_else(|panic| {
-            let error = panic.into_error("running the conversion");
-            stop.report_bug(&error);
-            Err(stop.bug().unwrap_or(error))
-        })
-    })
 }
 
 /// The default in the help text of `--memory` must equal that of the library.

@@ -4,10 +4,11 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use super::common::CommonArgs;
+use super::conversion_command::ConversionCommand;
 use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source};
-use super::{Ending, print, signals, summary};
+use super::{Ending, signals};
 use crate::error::{Error, Result};
-use crate::options::{RunOptions, SourceSpec, check_local};
+use crate::options::{SourceSpec, check_local};
 use crate::pipeline::{Dedup, ImageFields, ImageInput, ImagesJob, ImagesOptions};
 use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
@@ -196,36 +197,26 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
 pub(super) fn exec_with_classes(args: Args, classes: Option<Vec<String>>) -> Result<Ending> {
     let watch = signals::watch()?;
     let image = image_options(&args.pixels, &args.selection)?;
-    let layout = args.labels.layout;
-    let dedup = args.selection.dedup;
     let output = args.common.output()?;
-    let follow_symlinks = args.common.follow_symlinks;
     let image_fields: ImageFields = parse("image_fields", &args.input.image_fields)?;
     let list_fields = args.input.list_fields.clone();
     let (input, sources) = input(args.input, args.common.sources()?)?;
+    let walked = input.walks();
     let plan = |sources| {
         ImagesJob::plan(ImagesOptions {
             sources,
-            input: input.clone(),
-            follow_symlinks,
-            layout,
+            input,
+            follow_symlinks: args.common.follow_symlinks,
+            layout: args.labels.layout,
             classes,
-            list_fields: list_fields.clone(),
-            image_fields: image_fields.clone(),
+            list_fields,
+            image_fields,
             image,
-            dedup,
+            dedup: args.selection.dedup,
             output,
         })
     };
-    let sample = args.common.sample;
-    let preview = |job: &ImagesJob, run: &RunOptions| match sample {
-        None => Ok(()),
-        Some(sample) => {
-            let prediction = job.predict(sample, run, watch.stop())?;
-            print::out(&summary::prediction(&prediction, run.threads, dedup.is_some()))
-        }
-    };
-    args.common.exec_with(sources, input.walks(), &watch, plan, preview)
+    ConversionCommand { common: &args.common, watch: &watch, sources, walked, batches: None }.exec(plan)
 }
 
 /// Returns how files are found, and the sources: by default, the folder that names are relative to.

@@ -6,17 +6,17 @@ use std::path::Path;
 use super::inspect::print_histogram;
 use crate::error::{Error, Result};
 use crate::numbers::{percent, plural};
-use crate::pipeline::Report;
+use crate::pipeline::Outcome;
 use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, padding};
 
 /// Formats tokens, bytes per token, lengths, and the padding of batches of `size`.
-pub(super) fn text(report: &Report, out: &Path, size: BatchSize) -> Result<String> {
-    let manifest = &report.manifest;
+pub(super) fn text(outcome: &Outcome, out: &Path, size: BatchSize) -> Result<String> {
+    let manifest = &outcome.manifest;
     let tokens: u64 = manifest.splits.values().map(|s| s.length.total).sum();
     let mut lines = Vec::new();
     let failed = |e: io::Error| Error::io("print", out, e);
-    if let Some(bytes) = report.totals.as_ref().map(|totals| totals.text_bytes).filter(|_| tokens > 0) {
+    if let Some(bytes) = outcome.totals.as_ref().map(|totals| totals.text_bytes).filter(|_| tokens > 0) {
         let each = bytes as f64 / tokens as f64;
         writeln!(lines, "{}, {each:.2} bytes of text each", plural(tokens, "token")).map_err(failed)?;
     }

@@ -5,6 +5,7 @@
 
 mod bench;
 mod common;
+mod conversion_command;
 mod examples;
 mod flags;
 mod generate;

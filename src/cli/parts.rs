@@ -6,7 +6,8 @@ use std::time::Instant;
 use clap::Subcommand;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
-use super::common::{DEFAULT_MAX_REJECTS, with_progress};
+use super::common::DEFAULT_MAX_REJECTS;
+use super::progress::with_progress;
 use super::run_report::RunReportArgs;
 use super::values::{parse, size, threads};
 use super::verbosity::VerbosityArgs;
@@ -14,7 +15,7 @@ use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
 use crate::numbers::{count, plural};
 use crate::options::{DEFAULT_MEMORY_BYTES, Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions};
-use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
+use crate::pipeline::{PartOutcome, Selection, Status, merge, ranges, run_units, status};
 use crate::printable::{printable_path, shell_word};
 use crate::report::RunReport;
 
@@ -164,14 +165,14 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     };
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
-    let (report, took) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
-        let report = run_units(&selection, &options, progress, stop)?;
-        let took = RunReport::of_part(&report, &selection, &options, progress, started.elapsed());
-        Ok((report, took))
+    let (outcome, report) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
+        let outcome = run_units(&selection, &options, progress, stop)?;
+        let report = RunReport::of_part(&outcome, &selection, &options, progress, started.elapsed());
+        Ok((outcome, report))
     })?;
-    args.report.write(&took, "the units are converted");
+    args.report.write(&report, "the units are converted");
     if !args.verbosity.is_quiet() {
-        let PartReport { units, converted, planned, was_committed, .. } = report;
+        let PartOutcome { units, converted, planned, was_committed, .. } = outcome;
         let out = printable_path(&args.out);
         print::out(&match was_committed {
             true => format!("{out} is already committed: nothing to do\n"),
@@ -180,10 +181,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
                 plural(converted.into(), "unit"),
                 count((units - converted).into()),
                 count(planned.into()),
-                took.seconds.total
+                report.seconds.total
             ),
         })?;
-        print::out(&summary::times(&took))?;
+        print::out(&summary::times(&report))?;
     }
     Ok(Ending::Success)
 }
@@ -202,16 +203,16 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     };
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
-    let (report, took) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
-        let report = merge(&options, progress, stop)?;
-        let took = RunReport::of_merge(&report, &args.out, options.threads, progress, started.elapsed());
-        Ok((report, took))
+    let (outcome, report) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
+        let outcome = merge(&options, progress, stop)?;
+        let report = RunReport::of_merge(&outcome, &args.out, options.threads, progress, started.elapsed());
+        Ok((outcome, report))
     })?;
-    args.report.write(&took, "the dataset is committed");
+    args.report.write(&report, "the dataset is committed");
     if !args.verbosity.is_quiet() {
-        print::out(&summary::merged(&report, &took, &args.out))?;
+        print::out(&summary::merged(&outcome, &report, &args.out))?;
     }
-    let rejects = report.manifest.counts.rejected > 0;
+    let rejects = outcome.manifest.counts.rejected > 0;
     Ok(if args.strict && rejects { Ending::Rejects } else { Ending::Success })
 }
 

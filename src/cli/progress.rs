@@ -9,11 +9,16 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::flags::with_flags;
+use super::signals::SignalWatch;
 use super::verbosity::Verbosity;
 use super::{EXIT_FAILED, print};
+use crate::error::Result;
 use crate::numbers::plural;
+use crate::panics;
+use crate::pipeline::testing::panic_point;
 use crate::pipeline::{Event, EventLevel, Progress, Snapshot, Stop};
 use crate::printable::printable;
+use crate::threads;
 
 /// Interval between redraws of the line.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
@@ -26,6 +31,44 @@ const RATE_EVERY: Duration = Duration::from_millis(500);
 
 /// Time that a run has to end on its own after a bug, before the process is ended.
 const BUG_GRACE: Duration = Duration::from_millis(700);
+
+/// Runs `work` while another thread draws its progress. `items` is the number of items, if known.
+pub(super) fn with_progress<T>(
+    items: Option<u64>,
+    verbosity: Verbosity,
+    watch: &SignalWatch,
+    work: impl FnOnce(&Progress, &Stop) -> Result<T>,
+) -> Result<T> {
+    let (progress, stop) = (Progress::default(), watch.stop());
+    let display = Display::start(&progress, stop, items, verbosity);
+    std::thread::scope(|scope| {
+        let draw = || {
+            let draw = || {
+                panic_point("draw");
+                display.draw();
+            };
+            if let Err(panic) = panics::caught(draw) {
+                stop.report_bug(&panic.into_error("drawing the progress"));
+            }
+        };
+        // If the thread cannot be started, no progress is drawn.
+        let drawing = threads::named("progress").spawn_scoped(scope, draw).ok();
+        let result = panics::caught(|| work(&progress, stop));
+        if let Some(drawing) = drawing {
+            display.finish(drawing.thread());
+            // A panic in the thread has already been reported.
+            let _ = drawing.join();
+        }
+        if verbosity != Verbosity::Quiet {
+            progress.take_notes().iter().map(|note| with_flags(note)).for_each(print::warning);
+        }
+        result.unwrap_or_else(|panic| {
+            let error = panic.into_error("running the conversion");
+            stop.report_bug(&error);
+            Err(stop.bug().unwrap_or(error))
+        })
+    })
+}
 
 /// Draws a [`Progress`] until it is finished. After a bug, ends the process if a thread of the run does not return.
 pub(super) struct Display<'a> {

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use super::common::{CommonArgs, STDIN};
+use super::conversion_command::ConversionCommand;
 use super::flags::with_flags;
 use super::text_values::{DedupArg, EngineArg, NormalizeArg, PackingArg, SpecialArg, Utf8Arg, VerifyArg};
 use super::values::{FILES_FROM_HELP, check_not_folder, choice_of, parse, source};
-use super::{Ending, lengths, print, signals, summary};
+use super::{Ending, print, signals};
 use crate::error::Result;
-use crate::options::{RunOptions, SourceSpec, check_local, parse_size};
+use crate::options::{SourceSpec, check_local, parse_size};
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
 use crate::reader::batch::{BatchOptions, BatchSize};
 use crate::source::files_from::FilesFrom;
@@ -243,17 +244,8 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             ..TextOptions::new(sources, tokenizer, output)
         })
     };
-    let (sample, dedup) = (common.sample, documents.dedup.is_some());
-    let preview = |job: &TextJob, run: &RunOptions| match sample {
-        None => Ok(()),
-        Some(sample) => {
-            let prediction = job.predict(sample, run, watch.stop())?;
-            print::out(&summary::prediction(&prediction, run.threads, dedup))
-        }
-    };
-    common.exec_reported(sources, walked, &watch, plan, preview, |report, out| {
-        lengths::text(report, out, batches)
-    })
+    let batches = Some(batches);
+    ConversionCommand { common: &common, watch: &watch, sources, walked, batches }.exec(plan)
 }
 
 impl InputArgs {

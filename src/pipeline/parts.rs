@@ -18,7 +18,7 @@ use super::output_state::OutputState;
 use super::planned_output::PlannedOutput;
 use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
-use super::run::{Report, commit};
+use super::run::{Outcome, commit};
 use super::selection::{Selection, ranges_of};
 use super::stop::Stop;
 use super::text::{TextConversion, TextJob};
@@ -40,7 +40,7 @@ const SHOWN_RANGES: usize = 8;
 
 /// Result of converting a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartReport {
+pub struct PartOutcome {
     /// Number of units in the part.
     pub units: u32,
     /// Number of units that this process converted. The others were finished before.
@@ -57,8 +57,8 @@ pub struct PartReport {
     pub options: Value,
 }
 
-impl PartReport {
-    /// Returns the report of a part with nothing to do, because the dataset is committed.
+impl PartOutcome {
+    /// Returns the outcome of a part with nothing to do, because the dataset is committed.
     fn committed(manifest: Manifest) -> Self {
         Self {
             units: 0,
@@ -83,7 +83,7 @@ pub fn run_units(
     options: &RunOptions,
     progress: &Progress,
     stop: &Stop,
-) -> Result<PartReport> {
+) -> Result<PartOutcome> {
     stop.start_writing(Continuation::SamePart);
     convert_units(selection, options, progress, stop).map_err(|error| adapt_help(error, &options.out))
 }
@@ -93,10 +93,10 @@ fn convert_units(
     options: &RunOptions,
     progress: &Progress,
     stop: &Stop,
-) -> Result<PartReport> {
+) -> Result<PartOutcome> {
     let output = PlannedOutput::open(&options.out, options.scratch.as_deref(), options.existing)?;
     if let Some(manifest) = output.committed()? {
-        return Ok(PartReport::committed(manifest));
+        return Ok(PartOutcome::committed(manifest));
     }
     let work = output.work()?;
     let (opened, mut file) = job_file::open(&work)?;
@@ -131,7 +131,7 @@ fn convert_units(
                 && let Ok(Some(manifest)) = remote.manifest()
             {
                 remote.remove_work()?;
-                return Ok(PartReport::committed(manifest));
+                return Ok(PartOutcome::committed(manifest));
             }
             return Err(error);
         }
@@ -143,7 +143,7 @@ fn convert_units(
         // other process deletes them.
         remote.remove_work()?;
     }
-    Ok(PartReport {
+    Ok(PartOutcome {
         units: count,
         converted,
         planned: header.units,
@@ -160,12 +160,12 @@ fn convert_units(
 ///
 /// [`ErrorKind::NotCommitted`] if units are missing or damaged; the message names them. Otherwise, the errors of the
 /// commit of a run.
-pub fn merge(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
+pub fn merge(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome> {
     stop.start_writing(Continuation::SameMerge);
     commit_units(options, progress, stop).map_err(|error| adapt_help(error, &options.out))
 }
 
-fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
+fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome> {
     let RunOptions { out, existing, .. } = options;
     let scratch = options.scratch.as_deref();
     {
@@ -179,16 +179,16 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
     if let OutputState::Committed(manifest) = state {
         // An earlier merge may have died before it removed the working directory.
         dir.remove_work()?;
-        return Ok(Report::complete(*manifest));
+        return Ok(Outcome::complete(*manifest));
     }
     let fetched = match dir.remote() {
         Some(remote) => remote.fetch_job(&dir.work()),
         None => Ok(true),
     };
     if !matches!(fetched, Ok(true))
-        && let Some(report) = committed_meanwhile(&dir)?
+        && let Some(outcome) = committed_meanwhile(&dir)?
     {
-        return Ok(report);
+        return Ok(outcome);
     }
     fetched?;
     let (OpenedJob { header, files, tokenizer_json }, _) = job_file::open(&dir.work())?;
@@ -207,8 +207,8 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
     }
     progress.timing.end_phase(Phase::Prepare, started);
     if !unfinished.is_empty() {
-        if let Some(report) = committed_meanwhile(&dir)? {
-            return Ok(report);
+        if let Some(outcome) = committed_meanwhile(&dir)? {
+            return Ok(outcome);
         }
         return Err(not_finished(out, &unfinished, header.units));
     }
@@ -216,13 +216,13 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
     commit(dir, &header, (&files).into(), tokenizer_json.as_deref(), options.max_rejects, progress, stop)
 }
 
-/// Returns the report if another process has meanwhile committed the dataset in object storage and deleted its plan and
+/// Returns the outcome if another process has meanwhile committed the dataset in object storage and deleted its plan and
 /// units.
-fn committed_meanwhile(dir: &OutputDir) -> Result<Option<Report>> {
+fn committed_meanwhile(dir: &OutputDir) -> Result<Option<Outcome>> {
     let Some(remote) = dir.remote() else { return Ok(None) };
     let Some(manifest) = remote.manifest()? else { return Ok(None) };
     dir.remove_work()?;
-    Ok(Some(Report::complete(manifest)))
+    Ok(Some(Outcome::complete(manifest)))
 }
 
 fn not_finished(out: &Path, units: &[u32], planned: u32) -> Error {

@@ -53,6 +53,8 @@ pub struct PlanSummary {
     pub fields: Vec<String>,
     /// Additional images of samples in tar files, each with its type.
     pub image_fields: Vec<String>,
+    /// Whether duplicates are searched for and left out.
+    pub dedup: bool,
     /// Decisions of the plan that may not be intended.
     pub warnings: Vec<Warning>,
 }

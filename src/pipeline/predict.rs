@@ -350,7 +350,7 @@ pub(super) mod testing {
     use super::{Estimate, Prediction, Stop};
     use crate::error::Result;
     use crate::options::{Existing, MaxRejects, RunOptions};
-    use crate::pipeline::{Job, Progress, Report};
+    use crate::pipeline::{Job, Outcome, Progress};
 
     pub(in crate::pipeline) fn run_options(out: &Path, threads: usize) -> RunOptions {
         RunOptions {
@@ -363,12 +363,12 @@ pub(super) mod testing {
         }
     }
 
-    /// Returns the prediction of `predict` and the report of the run. Checks that the prediction does not depend on the
+    /// Returns the prediction of `predict` and the outcome of the run. Checks that the prediction does not depend on the
     /// number of threads and writes nothing.
     pub(in crate::pipeline) fn compare<J: Job>(
         job: &J,
         predict: impl Fn(&J, &RunOptions, &Stop) -> Result<Prediction>,
-    ) -> (Prediction, Report) {
+    ) -> (Prediction, Outcome) {
         let out = tempfile::tempdir().unwrap();
         let predict = |threads| {
             let mut prediction = predict(job, &run_options(out.path(), threads), &Stop::default()).unwrap();
@@ -379,8 +379,8 @@ pub(super) mod testing {
         let prediction = predict(1);
         assert_eq!(prediction, predict(3), "threads do not matter");
         assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing is written");
-        let report = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
-        (prediction, report)
+        let outcome = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
+        (prediction, outcome)
     }
 }
 

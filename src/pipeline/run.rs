@@ -10,6 +10,7 @@ use super::output::{self, OutputDir};
 use super::output_check;
 use super::output_state::OutputState;
 use super::plan::{Plan, PlanSummary, differing_option};
+use super::predict::Prediction;
 use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
 use super::repair::{Repair, damaged_files, refuse_damaged};
@@ -36,7 +37,7 @@ pub trait Job {
     ///
     /// `ErrorKind::Usage` if the run is refused before anything is written. After `ErrorKind::NotCommitted`,
     /// `ErrorKind::Io` and `ErrorKind::Interrupted`, finished units are kept for `--resume`.
-    fn run(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report>;
+    fn run(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome>;
 
     /// Stores the plan in the output directory, with everything that other processes need to run its units and commit
     /// them: see [`run_units`](super::run_units) and [`merge`](super::merge). Returns the number of units.
@@ -46,11 +47,20 @@ pub trait Job {
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the directory holds another plan or a dataset, or if the
     /// sources can be read only once.
     fn store(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32>;
+
+    /// Predicts a run with `run`'s threads and memory from a sample of about `sample` items, converted in memory. Writes
+    /// nothing, and does not search for duplicates.
+    ///
+    /// # Errors
+    ///
+    /// If the sample has fewer than [`MIN_SAMPLE`](super::MIN_SAMPLE) items, if sources cannot be read, or for standard
+    /// input, which can be read only once.
+    fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction>;
 }
 
 /// Result of a run.
 #[derive(Debug)]
-pub struct Report {
+pub struct Outcome {
     /// The committed manifest.
     pub manifest: Manifest,
     /// Whether the dataset was already committed; the run then did nothing, except repairs.
@@ -61,8 +71,8 @@ pub struct Report {
     pub totals: Option<Totals>,
 }
 
-impl Report {
-    /// Returns the report for a dataset that was already committed, without repairs.
+impl Outcome {
+    /// Returns the outcome for a dataset that was already committed, without repairs.
     pub(super) fn complete(manifest: Manifest) -> Self {
         Self { manifest, was_complete: true, repaired: 0, totals: None }
     }
@@ -169,7 +179,7 @@ pub(super) fn run<J: StoredJob, C: Conversion>(
     run: &RunOptions,
     progress: &Progress,
     stop: &Stop,
-) -> Result<Report> {
+) -> Result<Outcome> {
     convert_and_commit(job, conversion, run, progress, stop).map_err(|error| adapt_help(error, &run.out))
 }
 
@@ -179,7 +189,7 @@ fn convert_and_commit<J: StoredJob, C: Conversion>(
     run: &RunOptions,
     progress: &Progress,
     stop: &Stop,
-) -> Result<Report> {
+) -> Result<Outcome> {
     let workers = Workers::start(run.threads)?;
     let context = RunContext { workers: &workers, progress, stop };
     let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
@@ -213,14 +223,14 @@ pub(super) fn commit(
     max_rejects: MaxRejects,
     progress: &Progress,
     stop: &Stop,
-) -> Result<Report> {
+) -> Result<Outcome> {
     let started = Instant::now();
     let committed = Commit { dir: &dir, header, files, tokenizer_json, max_rejects, stop }.run();
     progress.timing.end_phase(Phase::Commit, started);
     match committed {
         Ok(Committed { manifest, totals }) => {
             note_leftovers(progress, dir.remove_work());
-            Ok(Report { manifest, was_complete: false, repaired: 0, totals: Some(totals) })
+            Ok(Outcome { manifest, was_complete: false, repaired: 0, totals: Some(totals) })
         }
         Err(failure) if !failure.worth_resuming => {
             Err(output::combine_errors(failure.error, dir.abandon(header.units, &header.plan)))
@@ -230,18 +240,18 @@ pub(super) fn commit(
     }
 }
 
-/// Returns the report if another process has meanwhile committed the same dataset in object storage. That process has
+/// Returns the outcome if another process has meanwhile committed the same dataset in object storage. That process has
 /// removed objects that this one needed to finish.
 fn committed_by_another(
     dir: &OutputDir,
     header: &JobHeader,
     files: SourceFiles<'_>,
     progress: &Progress,
-) -> Option<Report> {
+) -> Option<Outcome> {
     let manifest = dir.remote()?.manifest().ok().flatten()?;
     check_same(&manifest, &header.plan_of(files), &header.sources(files)).ok()?;
     note_leftovers(progress, dir.remove_work());
-    Some(Report::complete(manifest))
+    Some(Outcome::complete(manifest))
 }
 
 /// Adds a note if the working directory could not be removed. The dataset is committed in any case.
@@ -259,7 +269,7 @@ fn already_committed<J: StoredJob, C: Conversion>(
     job: &J,
     conversion: &C,
     manifest: Manifest,
-) -> Result<Report> {
+) -> Result<Outcome> {
     let Repair { dir, header, options, context } = *repair;
     let repairs = options.existing == Existing::Resume(ResumeCheck::Repair);
     let same = check_same(&manifest, &header.plan_of(job.files()), &header.sources(job.files())).map_err(
@@ -284,7 +294,7 @@ fn already_committed<J: StoredJob, C: Conversion>(
     if !(repairs && repaired.as_ref().is_err_and(can_continue)) {
         note_leftovers(context.progress, dir.remove_work());
     }
-    repaired.map(|repaired| Report { manifest, was_complete: true, repaired, totals: None })
+    repaired.map(|repaired| Outcome { manifest, was_complete: true, repaired, totals: None })
 }
 
 /// How the run differs from the one that committed a dataset.

@@ -410,3 +410,25 @@ fn every_command_on_the_reference_page_runs() {
     }
     assert_eq!(ran, 5);
 }
+
+#[test]
+fn options_that_apply_to_none_of_the_targets_are_refused() {
+    let photos = photos("--resize shorter:48");
+    let corpus = fixture("corpus/stories.jsonl");
+    for (path, options, messages) in [
+        (&photos.raw, "--tokenizer bytes", ["--tokenizer: applies only to text files", ": image files)"]),
+        (&photos.raw, "--split train", ["--split: applies only to datasets", ": image files)"]),
+        (
+            &photos.dataset,
+            "--resize shorter:32",
+            ["--resize: applies only to image files", ": dataset of images)"],
+        ),
+        (&corpus, "--crop center:8x8", ["--crop: applies only to image files", ": text files)"]),
+    ] {
+        run("bench", &[path], options).exits(2).says(&messages);
+        run("headspace", &[path], &format!("{options} --step-ms 1")).exits(2).says(&messages[..1]);
+    }
+    // They apply to the files that the dataset is compared with.
+    let both: [&Path; 3] = [&photos.dataset, Path::new("--against"), &photos.raw];
+    run("bench", &both, "--resize shorter:48 --items 8 --repeat 1 --threads 1 --no-probe").exits(0);
+}

@@ -114,3 +114,17 @@ fn headspace_refuses_invalid_options_and_traces() {
     }
     run("headspace", &[&dir.path().join("missing")], "--step-ms 10").exits(2).says(&["no such file"]);
 }
+
+#[test]
+fn options_of_the_measurement_are_refused_with_a_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("load.txt");
+    fs::write(&trace, "4\n").unwrap();
+    for option in
+        ["--batch-size 4", "--seconds 1", "--resize shorter:32", "--documents line", "--split train"]
+    {
+        let flag = option.split(' ').next().unwrap();
+        let ran = run("headspace", &[Path::new("--trace"), &trace], &format!("--step-ms 1 {option}"));
+        ran.exits(2).says(&["--trace", flag, "cannot be used with"]);
+    }
+}

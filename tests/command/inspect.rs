@@ -66,6 +66,9 @@ fn records_are_shown_and_extracted() {
     let shown = inspect(&[path, "--record", "1", "--extract", file.to_str().unwrap()]).exits(0).stdout;
     assert!(shown.contains("origin: photos/"), "{shown}");
     assert!(std::fs::read(&file).unwrap().starts_with(b"\x89PNG"));
+    inspect(&[path, "--record", "1", "--extract", dir.path().join("one.JPG").to_str().unwrap()])
+        .exits(2)
+        .says(&["--extract", "the content is png, and the extension that of jpeg", "name it .png"]);
     assert_eq!(inspect(&[path, "--head", "3", "--json"]).exits(0).stdout.lines().count(), 3);
     inspect(&[path, "--record", "100000"]).exits(2).says(&["100000"]);
     inspect(&[path, "--split", "nope", "--head", "1"]).exits(2).says(&["nope", "train"]);
@@ -79,6 +82,26 @@ fn records_are_shown_and_extracted() {
     let file = dir.path().join("ids.json");
     inspect(&[path, "--record", "0", "--extract", file.to_str().unwrap()]).exits(0);
     assert_eq!(std::fs::read_to_string(file).unwrap(), "[97,98,27,91,50,74]\n");
+    inspect(&[path, "--record", "0", "--extract", dir.path().join("ids.png").to_str().unwrap()])
+        .exits(2)
+        .says(&["the content is a list of token ids", "name it .json"]);
+}
+
+#[test]
+fn options_that_would_be_ignored_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    convert("text", &fixture("corpus"), &out, "--tokenizer bytes").exits(0);
+    let path = out.to_str().unwrap();
+    let shard = out.join(tree(&out).keys().find(|name| name.starts_with("train/")).unwrap());
+    for (arguments, messages) in [
+        (&[path, "--threads", "2"][..], ["--verify"]),
+        (&[path, "--head", "2", "--seed", "1"], ["--seed applies only to --sample"]),
+        (&[path, "--split", "train"], ["--split selects the records to show"]),
+        (&[shard.to_str().unwrap(), "--head", "1", "--split", "train"], ["--split: a shard has no splits"]),
+    ] {
+        inspect(arguments).exits(2).says(&messages);
+    }
 }
 
 #[test]

@@ -179,11 +179,12 @@ fn write_large_images(dir: &Path) {
     let (width, height) = (4000, 3000);
     let row: Vec<u8> = (0..width * 3).map(|i| (i / 3 % 251) as u8).collect();
     let image = image::RgbImage::from_raw(width, height, row.repeat(height as usize)).unwrap();
+    image.save(dir.join("0.png")).unwrap();
+    let jpeg = jpeg_encoder::Encoder::new_file(dir.join("0.jpg"), 75).unwrap();
+    jpeg.encode(&image, width as u16, height as u16, jpeg_encoder::ColorType::Rgb).unwrap();
     for extension in ["png", "jpg"] {
-        let first = dir.join(format!("0.{extension}"));
-        image.save(&first).unwrap();
         for i in 1..6 {
-            std::fs::copy(&first, dir.join(format!("{i}.{extension}"))).unwrap();
+            std::fs::copy(dir.join(format!("0.{extension}")), dir.join(format!("{i}.{extension}"))).unwrap();
         }
     }
 }

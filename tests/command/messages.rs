@@ -139,4 +139,11 @@ fn a_dry_run_of_text_predicts_tokens_size_and_time_and_needs_no_output() {
         assert!(printed.contains(part), "{part:?} is not in {printed}");
     }
     run(&["text", "-", "-t", "bytes", "--dry-run", "--sample", "200"]).exits(2).says(&["standard input"]);
+    // A run into the dataset would be refused.
+    let again = run(&["text", source, "-t", "bytes", "--dry-run", "--out", out.to_str().unwrap()]).exits(0);
+    again.says(&[
+        "warning: the run would be refused: ",
+        "a dataset already exists",
+        "replace it with --overwrite",
+    ]);
 }

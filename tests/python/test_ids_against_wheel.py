@@ -15,7 +15,7 @@ import sample_texts
 import tokenizer_families
 from conftest import ROOT
 
-ADVERSARIAL = 15_000
+ADVERSARIAL = 6_000
 SEED = 20_261_120
 SHOWN = 5
 # Each engine encodes one in this many documents.

@@ -169,24 +169,29 @@ def test_another_build_on_a_node_is_refused(connected, photos, tmp_path, monkeyp
         convert(photos, tmp_path / "out")
 
 
-def test_units_that_fail_are_named_and_the_rest_is_kept(connected, photos, whole, tmp_path):
-    damaged = sorted(photos.rglob("*.jpg"))[-1]
+def test_units_that_fail_are_named_and_the_rest_is_kept(connected, dsconvert, photos, tmp_path):
+    files = sorted(photos.rglob("*.jpg"))
+    # Not in the first task, and in a task of several units.
+    damaged = files[len(files) // 2]
     original, times = damaged.read_bytes(), damaged.stat()
+    small_units = {"unit_bytes": "65536", "task_seconds": 1000}
     try:
 
         def change(now):
             damaged.write_bytes(b"changed")
 
-        with pytest.raises(package.NotCommittedError, match=r"units failed after 1 retries: \d+; .* has 7 now") as caught:
-            convert(photos, tmp_path / "out", progress=change, max_tasks=2, max_retries=1)
+        failed = r"1 of \d+ units failed after 1 retries: \d+; .* has 7 now"
+        with pytest.raises(package.NotCommittedError, match=failed) as caught:
+            convert(photos, tmp_path / "out", progress=change, max_tasks=1, max_retries=1, **small_units)
     finally:
         damaged.write_bytes(original)
         os.utime(damaged, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert "resume" in caught.value.remedy and not (tmp_path / "out/manifest.json").exists()
     with pytest.raises(package.UsageError, match="has not finished"):
-        convert(photos, tmp_path / "out")
-    assert convert(photos, tmp_path / "out", resume=True).converted < 3, "finished units are kept"
-    assert tree(tmp_path / "out") == whole
+        convert(photos, tmp_path / "out", **small_units)
+    assert convert(photos, tmp_path / "out", resume=True, **small_units).converted == 1, "finished units are kept"
+    dsconvert("images", photos, "--out", tmp_path / "whole", "--resize=shorter:64", "--unit-bytes=65536")
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("resume", [True, "verify"])

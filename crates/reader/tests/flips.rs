@@ -26,7 +26,11 @@ use dsconvert_reader::{Dataset, Record};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// Number of bytes at either end of a shard in which a bit of every byte is flipped.
+const DENSE_BYTES: u64 = 1 << 10;
+/// Number of bytes at either end of a shard in which a bit of some bytes is flipped.
 const END_BYTES: u64 = 4 << 10;
+/// Distance of the flipped bytes outside of [`DENSE_BYTES`]. Odd, so that all bits of lengths are covered.
+const STEP: u64 = 3;
 /// Address space of a process: far above what these shards need, far below what damage may claim.
 const ADDRESS_SPACE: u64 = 3 << 30;
 /// Time limit for the flips of one dataset, generous enough for a busy machine.
@@ -126,7 +130,11 @@ fn flip_all(format: Format, kind: Kind, report: &Path) -> Vec<String> {
     let report = File::create(report).unwrap();
     let mut failed = Vec::new();
     let mut errors = 0;
-    for at in (0..len).filter(|&at| at < END_BYTES || at + END_BYTES >= len) {
+    let is_flipped = |at: &u64| {
+        let from_end = (*at).min(len - 1 - at);
+        from_end < DENSE_BYTES || (from_end < END_BYTES && from_end % STEP == 0)
+    };
+    for at in (0..len).filter(is_flipped) {
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
         // Neighboring bytes get different bits flipped, so that all bits of lengths are covered.

@@ -1,4 +1,4 @@
-//! A tokenizer with a deliberately wrong engine, for tests.
+//! A tokenizer with a deliberately wrong engine, for tests. It exists only in builds with debug assertions.
 
 use crate::engine::bytes::Bytes;
 use crate::engine::{Engine, Outcome};
@@ -15,6 +15,7 @@ impl Tokenizer {
     /// # Errors
     ///
     /// Returns the errors of [`bytes`](Self::bytes).
+    #[doc(hidden)]
     pub fn bytes_with_fault(word: &'static str, options: TokenizerOptions) -> Result<Self, LoadError> {
         let mut tokenizer = Self::bytes(options)?;
         tokenizer.fast = Some(Box::new(Faulty(word)));

@@ -8,7 +8,8 @@ mod build;
 mod charsmap;
 mod engine;
 mod error;
-#[cfg(any(test, feature = "fault-injection"))]
+// Not in release builds. A feature would compile this crate twice for tests.
+#[cfg(debug_assertions)]
 mod faults;
 mod from_json;
 mod growth;

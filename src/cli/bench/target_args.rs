@@ -3,15 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::bench::{BenchBatchSize, BenchTarget, TargetOptions};
+use crate::bench::{BenchBatchSize, BenchTarget, TargetKind, TargetOptions};
 use crate::cli::text;
 use crate::cli::values::parse;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::printable::printable_path;
 use crate::transform::image::ImageOptions;
 use crate::transform::text::TokenizerOptions;
 
 /// Default number of items per batch.
 const DEFAULT_BATCH: u64 = 32;
+/// What the options of a group apply to.
+const IMAGE_FILES: &str = "image files";
+const TEXT_FILES: &str = "text files";
 
 /// How raw files are processed and batched.
 #[derive(Debug, clap::Args)]
@@ -66,9 +70,9 @@ pub(in crate::cli) struct TargetArgs {
     #[arg(long, value_name = "NAME", help_heading = "Raw text")]
     text_field: Option<String>,
 
-    /// How .txt files are divided into documents: file, line, blank-line or separator:STRING
-    #[arg(long, value_name = "WHAT", default_value = "file", help_heading = "Raw text")]
-    documents: String,
+    /// How .txt files are divided into documents: file, line, blank-line or separator:STRING [default: file]
+    #[arg(long, value_name = "WHAT", help_heading = "Raw text")]
+    documents: Option<String>,
 }
 
 impl TargetArgs {
@@ -84,9 +88,38 @@ impl TargetArgs {
     ///
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) if there is nothing to measure.
     pub(in crate::cli) fn find(&self, path: &Path, against: Option<&Path>) -> Result<Vec<BenchTarget>> {
-        let Some(against) = against else { return Ok(vec![BenchTarget::find(path, &self.options(None)?)?]) };
-        let target = |path, other| BenchTarget::find(path, &self.options(Some(other))?);
-        Ok(vec![target(path, against)?, target(against, path)?])
+        let target = |path, other| BenchTarget::find(path, &self.options(other)?);
+        let targets = match against {
+            Some(against) => vec![target(path, Some(against))?, target(against, Some(path))?],
+            None => vec![target(path, None)?],
+        };
+        self.check_used(&targets)?;
+        Ok(targets)
+    }
+
+    /// Rejects options that apply to none of the targets.
+    fn check_used(&self, targets: &[BenchTarget]) -> Result<()> {
+        let options: [(&'static str, bool, &str, &[TargetKind]); 9] = [
+            ("split", self.split.is_some(), "datasets", &[TargetKind::ImageDataset, TargetKind::TextDataset]),
+            ("resize", self.resize.is_some(), IMAGE_FILES, &[TargetKind::RawImages]),
+            ("enlarge", self.enlarge, IMAGE_FILES, &[TargetKind::RawImages]),
+            ("filter", self.filter.is_some(), IMAGE_FILES, &[TargetKind::RawImages]),
+            ("crop", self.crop.is_some(), IMAGE_FILES, &[TargetKind::RawImages]),
+            ("pad", self.pad.is_some(), IMAGE_FILES, &[TargetKind::RawImages]),
+            ("tokenizer", self.tokenizer.is_some(), TEXT_FILES, &[TargetKind::RawText]),
+            ("text_field", self.text_field.is_some(), TEXT_FILES, &[TargetKind::RawText]),
+            ("documents", self.documents.is_some(), TEXT_FILES, &[TargetKind::RawText]),
+        ];
+        let applies = |kinds: &[TargetKind]| targets.iter().any(|target| kinds.contains(&target.kind()));
+        let unused = options.iter().find(|(_, is_given, _, kinds)| *is_given && !applies(kinds));
+        unused.map_or(Ok(()), |(option, _, applies_to, _)| {
+            let found = targets
+                .iter()
+                .map(|target| format!("{}: {}", printable_path(target.path()), target.kind().describe()));
+            let found: Vec<String> = found.collect();
+            Err(Error::usage(format!("applies only to {applies_to} ({})", found.join(", ")))
+                .of_option(option))
+        })
     }
 
     /// Returns the options of a target. Options that are not given are those of `like`, if it is a dataset.
@@ -99,7 +132,7 @@ impl TargetArgs {
         let options = TargetOptions {
             image: self.image()?,
             tokenizer: tokenizer.transpose()?.map(Arc::new),
-            documents: parse("documents", &self.documents)?,
+            documents: self.documents.as_deref().map(|text| parse("documents", text)).transpose()?,
             text_field: self.text_field.clone(),
             split: self.split.clone(),
         };

@@ -37,7 +37,7 @@ pub(super) struct Args {
     path: Option<PathBuf>,
 
     /// Read the load times of batches on one worker from FILE, instead of measuring PATH
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "against"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "against", "EffortArgs", "TargetArgs"])]
     trace: Option<PathBuf>,
 
     /// Also predict training on this dataset, which must deliver the same images or tokens

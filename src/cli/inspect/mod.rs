@@ -83,7 +83,7 @@ pub(super) struct Args {
     json: bool,
 
     /// Number of threads for --verify and --repair [default: number of cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "verify")]
     threads: Option<usize>,
 
     /// Read files instead of memory-mapping them, in case another process truncates one
@@ -135,7 +135,7 @@ fn inspect(args: &Args) -> Result<Ending> {
     if args.card {
         crate::options::check_local("PATH", &args.path)?;
     }
-    args.report.check_tokenizer(args.text)?;
+    args.report.check_used(args.text, args.sample.is_some())?;
     if args.split.is_some() && !args.shows_records() && !args.report.is_requested() {
         return Err(Error::usage("`split` selects the records to show, and none are shown")
             .help("add `head`, `sample`, `record`, `text` or `html`"));

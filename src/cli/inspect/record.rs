@@ -12,7 +12,7 @@ use crate::printable::printable;
 use crate::reader::Record;
 use crate::sample::Value;
 use crate::schema::{FieldType, IMAGE, INPUT_IDS};
-use crate::transform::image::sniff;
+use crate::transform::image::{ImageType, sniff};
 
 /// Maximum number of ids to print; the others are counted.
 const SHOWN_IDS: usize = 16;
@@ -106,11 +106,22 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
 /// Writes the image, or the ids as a JSON list, to `file`, which must not be part of `dataset`.
 pub(super) fn extract(record: &Record, file: &Path, dataset: &Path) -> Result<()> {
     check_output("extract", file, Some(dataset))?;
-    let content = match (record.get(IMAGE), record.get(INPUT_IDS)) {
-        (Some(Value::Bytes(bytes)), _) => bytes.to_vec(),
-        (_, Some(Value::Ids(ids))) => format!("{}\n", ids.iter().collect::<Json>()).into_bytes(),
+    let (content, ty, name) = match (record.get(IMAGE), record.get(INPUT_IDS)) {
+        (Some(Value::Bytes(bytes)), _) => {
+            let ty = sniff(bytes).unwrap_or(ImageType::Raw);
+            (bytes.to_vec(), Some(ty), ty.name())
+        }
+        (_, Some(Value::Ids(ids))) => {
+            (format!("{}\n", ids.iter().collect::<Json>()).into_bytes(), None, "a list of token ids")
+        }
         _ => return Err(Error::usage("the record has neither an image nor token ids")),
     };
+    let named = file.file_name().and_then(|name| ImageType::of_name(&name.to_string_lossy()));
+    if let Some(other) = named.filter(|named| Some(*named) != ty) {
+        let what = format!("the content is {name}, and the extension that of {other}");
+        let error = Error::usage(what).of_option("extract").at_path(file);
+        return Err(error.help(format!("name it .{}", ty.map_or("json", ImageType::extension))));
+    }
     write_output(file, &content)
 }
 

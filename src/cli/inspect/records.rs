@@ -45,6 +45,10 @@ fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         };
         return Err(Error::usage(needed).at_path(&args.path).help("name the directory of the dataset"));
     }
+    if args.split.is_some() {
+        let error = Error::usage("a shard has no splits").of_option("split").at_path(&args.path);
+        return Err(error.help("name the directory of the dataset"));
+    }
     let shard = ShardFile::open(&args.path, access)?;
     let printer = RecordPrinter { args, vocabulary: None };
     if let Some(count) = args.sample {

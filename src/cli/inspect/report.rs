@@ -43,9 +43,9 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
 
-    /// Seed for --sample and for the examples on the page
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    /// Seed for --sample, and for the examples of --html and --contact-sheet [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 }
 
 impl ReportArgs {
@@ -55,7 +55,7 @@ impl ReportArgs {
     }
 
     pub(super) fn seed(&self) -> u64 {
-        self.seed
+        self.seed.unwrap_or_default()
     }
 
     /// Returns the `tokenizer.json` bytes of `--tokenizer`.
@@ -63,10 +63,13 @@ impl ReportArgs {
         self.tokenizer.as_deref().map(read_tokenizer).transpose()
     }
 
-    /// Rejects `--tokenizer` if nothing is decoded.
-    pub(super) fn check_tokenizer(&self, text: bool) -> Result<()> {
+    /// Rejects `--tokenizer` if nothing is decoded, and `--seed` if nothing is sampled.
+    pub(super) fn check_used(&self, text: bool, sample: bool) -> Result<()> {
         if self.tokenizer.is_some() && self.html.is_none() && !text {
             return Err(Error::usage("--tokenizer applies only to --html and --text, which decode ids"));
+        }
+        if self.seed.is_some() && self.html.is_none() && self.contact_sheet.is_none() && !sample {
+            return Err(Error::usage("--seed applies only to --sample, --html and --contact-sheet"));
         }
         Ok(())
     }
@@ -124,7 +127,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     if wanted.html.is_some() || wanted.plot.is_some() {
         let full = wanted.html.is_some();
         let options = ReportOptions {
-            seed: wanted.seed,
+            seed: wanted.seed(),
             access,
             split: args.split.as_deref(),
             tokenizer: tokenizer.as_deref(),
@@ -145,7 +148,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     }
     if let Some(path) = &wanted.contact_sheet {
         let split = split_of(&dataset, args.split.as_deref())?;
-        let (png, left_out) = contact_sheet(&dataset, &split, wanted.seed)?;
+        let (png, left_out) = contact_sheet(&dataset, &split, wanted.seed())?;
         if left_out > 0 {
             print::warning(format!("left out {} that cannot be shown", plural(left_out, "image")));
         }

@@ -8,16 +8,16 @@ use indicatif::{HumanBytes, HumanCount};
 use super::{Lines, class_counts, image_fields, metadata, splits};
 use crate::manifest::{Manifest, Split};
 use crate::numbers::{mean, plural, rate};
-use crate::pipeline::{PlanSummary, Report, Totals};
+use crate::pipeline::{Outcome, PlanSummary, Totals};
 use crate::printable::{printable_path, shell_word};
 use crate::report::RunReport;
 use crate::schema::LABEL;
 use crate::source::skipped::SkippedTypes;
 
 /// Formats the summary of a run.
-pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, elapsed: Duration) -> String {
-    let manifest = &report.manifest;
-    let Some(totals) = &report.totals else { return was_complete(report, out) };
+pub(in crate::cli) fn report(outcome: &Outcome, plan: &PlanSummary, out: &Path, elapsed: Duration) -> String {
+    let manifest = &outcome.manifest;
+    let Some(totals) = &outcome.totals else { return was_complete(outcome, out) };
     let mut lines = Lines::default();
     lines.add(outcomes(manifest, &totals.skipped));
     add_classes(&mut lines, manifest, totals);
@@ -44,9 +44,9 @@ pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, el
 }
 
 /// Formats the summary of a merge.
-pub(in crate::cli) fn merged(report: &Report, took: &RunReport, out: &Path) -> String {
-    let manifest = &report.manifest;
-    let Some(totals) = &report.totals else { return was_complete(report, out) };
+pub(in crate::cli) fn merged(outcome: &Outcome, report: &RunReport, out: &Path) -> String {
+    let manifest = &outcome.manifest;
+    let Some(totals) = &outcome.totals else { return was_complete(outcome, out) };
     let mut lines = Lines::default();
     lines.add(outcomes(manifest, &totals.skipped));
     add_classes(&mut lines, manifest, totals);
@@ -54,7 +54,7 @@ pub(in crate::cli) fn merged(report: &Report, took: &RunReport, out: &Path) -> S
     add_damage(&mut lines, manifest, out);
     add_progressive(&mut lines, manifest);
     add_rejects(&mut lines, manifest, out);
-    lines.0 + &times(took) + &next_step(out)
+    lines.0 + &times(report) + &next_step(out)
 }
 
 /// Formats the next step for a committed dataset.
@@ -62,9 +62,9 @@ pub(in crate::cli) fn next_step(out: &Path) -> String {
     format!("to check every byte: dsconvert inspect {} --verify\n", shell_word(out))
 }
 
-fn was_complete(report: &Report, out: &Path) -> String {
-    let (out, outcomes) = (printable_path(out), outcomes(&report.manifest, &SkippedTypes::default()));
-    match report.repaired {
+fn was_complete(outcome: &Outcome, out: &Path) -> String {
+    let (out, outcomes) = (printable_path(out), outcomes(&outcome.manifest, &SkippedTypes::default()));
+    match outcome.repaired {
         0 => format!("{out} is already complete: {outcomes}\n"),
         count => {
             format!("{out} is repaired: {} regenerated, byte for byte; {outcomes}\n", plural(count, "file"))
@@ -173,15 +173,15 @@ fn add_rejects(lines: &mut Lines, manifest: &Manifest, out: &Path) {
 }
 
 /// Formats in one line how the run spent its time, or returns an empty text if there was nothing to do.
-pub(in crate::cli) fn times(took: &RunReport) -> String {
-    let stages = took.thread_seconds.of_workers();
+pub(in crate::cli) fn times(report: &RunReport) -> String {
+    let stages = report.thread_seconds.of_workers();
     let all: f64 = stages.iter().map(|stage| stage.1).sum();
-    let is_merge = took.command == "merge";
-    if took.was_complete || (all <= 0.0 && !is_merge) {
+    let is_merge = report.command == "merge";
+    if report.was_complete || (all <= 0.0 && !is_merge) {
         return String::new();
     }
-    let phases = took.seconds;
-    let phases = match took.command.as_str() {
+    let phases = report.seconds;
+    let phases = match report.command.as_str() {
         "run" => format!("checks {:.1} s", phases.prepare),
         "merge" => format!("checks {:.1} s, commit {:.1} s", phases.prepare, phases.commit),
         _ => format!("plan {:.1} s, commit {:.1} s", phases.plan, phases.commit),
@@ -191,16 +191,17 @@ pub(in crate::cli) fn times(took: &RunReport) -> String {
         false => {
             let share = |(name, time): &(&str, f64)| format!("{:.0}% {name}", time / all * 100.0);
             let shares: Vec<String> = stages.iter().map(share).collect();
-            format!("{}: {}; ", plural(took.threads as u64, "thread"), shares.join(", "))
+            format!("{}: {}; ", plural(report.threads as u64, "thread"), shares.join(", "))
         }
     };
-    let memory =
-        took.peak_memory_bytes.map_or_else(String::new, |peak| format!("; peak memory {}", HumanBytes(peak)));
+    let memory = report
+        .peak_memory_bytes
+        .map_or_else(String::new, |peak| format!("; peak memory {}", HumanBytes(peak)));
     let repeated = |count: u64, what: &str| match count {
         0 => String::new(),
         1 => format!("; 1 {what} was repeated"),
         n => format!("; {} {what}s were repeated", HumanCount(n)),
     };
-    let (reads, requests) = (repeated(took.retries, "read"), repeated(took.request_retries, "request"));
+    let (reads, requests) = (repeated(report.retries, "read"), repeated(report.request_retries, "request"));
     format!("  {work}{phases}{memory}{reads}{requests}\n")
 }

@@ -28,14 +28,8 @@ const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;
 const SAMPLED_CONTAINERS: usize = 8;
 
 impl ImagesJob {
-    /// Converts about `sample` items in memory, and predicts the result of a run with the options `run`. Writes
-    /// nothing, and does not search for duplicates.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the sample has fewer than [`MIN_SAMPLE`](crate::pipeline::MIN_SAMPLE) items, or if sources cannot be
-    /// read.
-    pub fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
+    /// See [`Job::predict`](crate::pipeline::Job::predict).
+    pub(super) fn prediction(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
         check_sample(sample)?;
         let workers = Workers::start(run.threads)?;
         let conversion = ImageConversion::new(self, run);

@@ -6,8 +6,9 @@ use crate::error::Result;
 use crate::options::RunOptions;
 use crate::pipeline::continuation::Continuation;
 use crate::pipeline::plan::PlanSummary;
+use crate::pipeline::predict::Prediction;
 use crate::pipeline::progress::Progress;
-use crate::pipeline::run::{Job, Report, run, store_plan};
+use crate::pipeline::run::{Job, Outcome, run, store_plan};
 use crate::pipeline::stop::Stop;
 use crate::schema::{Kind, LABEL};
 
@@ -34,16 +35,21 @@ impl Job for ImagesJob {
                 fields.map(|field| field.name.clone()).collect()
             },
             image_fields: self.image_fields.iter().map(|f| format!("{} ({})", f.name, f.ty.name())).collect(),
+            dedup: self.options.dedup.is_some(),
             warnings: self.folders.warnings.clone(),
         }
     }
 
-    fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
+    fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome> {
         stop.start_writing(Continuation::Resume);
         run(self, &ImageConversion::new(self, options), options, progress, stop)
     }
 
     fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
         store_plan(self, &ImageConversion::new(self, options), options, progress, stop)
+    }
+
+    fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
+        self.prediction(sample, run, stop)
     }
 }

@@ -36,8 +36,9 @@ use crate::format::check_schema;
 use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
 use crate::pipeline::continuation::Continuation;
 use crate::pipeline::plan::PlanSummary;
+use crate::pipeline::predict::Prediction;
 use crate::pipeline::progress::Progress;
-use crate::pipeline::run::{Job, Report, run, store_plan};
+use crate::pipeline::run::{Job, Outcome, run, store_plan};
 use crate::pipeline::source_checks::splits_twice;
 use crate::pipeline::stop::Stop;
 use crate::printable::shell_word;
@@ -235,11 +236,12 @@ impl Job for TextJob {
             metadata: Vec::new(),
             fields: self.fields.iter().map(|field| field.name.clone()).collect(),
             image_fields: Vec::new(),
+            dedup: self.options.dedup,
             warnings: self.warnings.clone(),
         }
     }
 
-    fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
+    fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome> {
         let is_stdin = self.options.input == TextInput::Stdin;
         if is_stdin && matches!(options.existing, Existing::Resume(_)) {
             let out = shell_word(&options.out);
@@ -263,5 +265,9 @@ impl Job for TextJob {
                 .help("write it to a file first, or convert it with `dsconvert text`"));
         }
         store_plan(self, &TextConversion::new(self), options, progress, stop)
+    }
+
+    fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
+        self.prediction(sample, run, stop)
     }
 }

@@ -53,14 +53,8 @@ struct SectionGroup {
 }
 
 impl TextJob {
-    /// Converts about `sample` documents in memory, and predicts the result of a run with the options `run`. Writes
-    /// nothing, and does not search for duplicates.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the sample has fewer than [`MIN_SAMPLE`](crate::pipeline::MIN_SAMPLE) documents; for standard input,
-    /// which can be read only once; or if sources cannot be read.
-    pub fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
+    /// See [`Job::predict`](crate::pipeline::Job::predict).
+    pub(super) fn prediction(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
         check_sample(sample)?;
         if self.options.input == TextInput::Stdin {
             return Err(Error::usage(

@@ -18,7 +18,7 @@ pub use self::part::PartUnits;
 use crate::error::{Error, Result};
 use crate::manifest::{Counts, Split};
 use crate::options::RunOptions;
-use crate::pipeline::{Activity, Phase, Progress, Report};
+use crate::pipeline::{Activity, Outcome, Phase, Progress};
 use crate::schema::Kind;
 use crate::source::retries;
 
@@ -188,7 +188,7 @@ struct RunLimits {
 impl RunReport {
     /// Creates the report of a finished conversion. `plan` and `total` are the times of planning and of the whole run.
     pub fn new(
-        done: &Report,
+        done: &Outcome,
         run: &RunOptions,
         progress: &Progress,
         plan: Duration,
@@ -254,7 +254,7 @@ impl RunReport {
     }
 
     /// Adds the values of the committed dataset.
-    fn add_dataset(&mut self, done: &Report) {
+    fn add_dataset(&mut self, done: &Outcome) {
         let manifest = &done.manifest;
         let sum = |of: fn(&Split) -> u64| {
             manifest.splits.values().fold(0u64, |sum, split| sum.saturating_add(of(split)))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Rates, RunLimits, RunReport};
 use crate::options::RunOptions;
-use crate::pipeline::{PartReport, Progress, Report, Selection};
+use crate::pipeline::{Outcome, PartOutcome, Progress, Selection};
 use crate::schema::Kind;
 
 /// Units of a plan that a part has to convert.
@@ -29,7 +29,7 @@ pub struct PartUnits {
 impl RunReport {
     /// Creates the report of `dsconvert run`: what one process converted.
     pub fn of_part(
-        part: &PartReport,
+        part: &PartOutcome,
         selection: &Selection,
         run: &RunOptions,
         progress: &Progress,
@@ -69,7 +69,13 @@ impl RunReport {
     }
 
     /// Creates the report of `dsconvert merge`, which converts nothing: its rates are 0.
-    pub fn of_merge(done: &Report, out: &Path, threads: usize, progress: &Progress, total: Duration) -> Self {
+    pub fn of_merge(
+        done: &Outcome,
+        out: &Path,
+        threads: usize,
+        progress: &Progress,
+        total: Duration,
+    ) -> Self {
         let limits = RunLimits { threads, memory_bytes: 0 };
         let mut report = Self::measured("merge", limits, out, progress, Duration::ZERO, total);
         report.add_dataset(done);

@@ -40,15 +40,29 @@ impl ImageType {
 
     /// Returns the usual file extension, without its dot.
     pub fn extension(self) -> &'static str {
+        self.extensions().first().copied().unwrap_or_default()
+    }
+
+    /// Returns the common file extensions, the usual one first.
+    fn extensions(self) -> &'static [&'static str] {
         match self {
-            ImageType::Jpeg => "jpg",
-            ImageType::Png => "png",
-            ImageType::Webp => "webp",
-            ImageType::Gif => "gif",
-            ImageType::Bmp => "bmp",
-            ImageType::Tiff => "tif",
-            ImageType::Raw => "raw",
+            ImageType::Jpeg => &["jpg", "jpeg", "jpe", "jfif"],
+            ImageType::Png => &["png", "apng"],
+            ImageType::Webp => &["webp"],
+            ImageType::Gif => &["gif"],
+            ImageType::Bmp => &["bmp", "dib"],
+            ImageType::Tiff => &["tif", "tiff"],
+            ImageType::Raw => &["raw"],
         }
+    }
+
+    /// Returns the readable type that the extension of `name` stands for, ignoring case. The content may be of another
+    /// type.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let (stem, extension) = name.rsplit_once('.')?;
+        let stands_for =
+            |ty: &Self| ty.extensions().iter().any(|known| extension.eq_ignore_ascii_case(known));
+        READABLE.into_iter().find(stands_for).filter(|_| !stem.is_empty())
     }
 
     /// Returns the media type.
@@ -70,6 +84,10 @@ impl std::fmt::Display for ImageType {
         f.write_str(self.name())
     }
 }
+
+/// The types that are read.
+const READABLE: [ImageType; 6] =
+    [ImageType::Jpeg, ImageType::Png, ImageType::Webp, ImageType::Gif, ImageType::Bmp, ImageType::Tiff];
 
 /// Sizes of the DIB header that follows the 14-byte BMP file header.
 const DIB_HEADER_BYTES: [u32; 8] = [12, 16, 40, 52, 56, 64, 108, 124];
@@ -114,15 +132,9 @@ pub fn is_unreadable_photo(bytes: &[u8]) -> bool {
     matches!(foreign_format(bytes), Some("AVIF" | "HEIF"))
 }
 
-/// Common file extensions of the readable types.
-const EXTENSIONS: [&str; 12] =
-    ["jpg", "jpeg", "jpe", "jfif", "png", "apng", "webp", "gif", "bmp", "dib", "tif", "tiff"];
-
 /// Returns whether `name` has an extension of an image type that this build reads, ignoring case.
 pub fn has_image_extension(name: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(stem, extension)| {
-        !stem.is_empty() && EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
-    })
+    ImageType::of_name(name).is_some()
 }
 
 #[cfg(test)]
@@ -154,6 +166,8 @@ mod tests {
     fn extensions_are_matched_in_any_case() {
         assert!(has_image_extension("a/b/n01440764_10026.JPEG"));
         assert!(has_image_extension("x.tar/photo.Webp"));
+        assert_eq!(ImageType::of_name("scan.TIFF"), Some(ImageType::Tiff));
+        assert!(!has_image_extension("pixels.raw"));
         assert!(!has_image_extension("notes.txt"));
         assert!(!has_image_extension(".jpg"));
         assert!(!has_image_extension("jpg"));

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{ImageFields, ImageInput, ImagesOptions, Report};
+use crate::pipeline::{ImageFields, ImageInput, ImagesOptions, Job, Outcome};
 use crate::sample::RejectCode;
 use crate::source::layout::FolderLayout;
 use crate::transform::image::ImageOptions;
@@ -55,13 +55,13 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
     .unwrap()
 }
 
-/// Returns a prediction and the report of the run.
-fn compare(source: &Path, output: OutputOptions, sample: u64) -> (Prediction, Report) {
+/// Returns a prediction and the outcome of the run.
+fn compare(source: &Path, output: OutputOptions, sample: u64) -> (Prediction, Outcome) {
     testing::compare(&job(source, output), |job, options, stop| job.predict(sample, options, stop))
 }
 
-fn totals(report: &Report) -> (f64, f64) {
-    let splits = || report.manifest.splits.values();
+fn totals(outcome: &Outcome) -> (f64, f64) {
+    let splits = || outcome.manifest.splits.values();
     (splits().map(|s| s.bytes).sum::<u64>() as f64, splits().map(|s| s.shards).sum::<u64>() as f64)
 }
 
@@ -69,7 +69,7 @@ fn totals(report: &Report) -> (f64, f64) {
 fn a_complete_sample_predicts_the_run_exactly() {
     let dir = tempfile::tempdir().unwrap();
     folder(dir.path(), 40);
-    let (prediction, report) = compare(dir.path(), OutputOptions::default(), 1000);
+    let (prediction, outcome) = compare(dir.path(), OutputOptions::default(), 1000);
     let exactly = |n: f64| Estimate { value: n, low: n, high: n };
     assert_eq!(prediction.sampled, 40);
     assert_eq!(prediction.found, exactly(40.0));
@@ -78,9 +78,9 @@ fn a_complete_sample_predicts_the_run_exactly() {
     }
     assert_eq!(
         prediction.reject_codes,
-        report.manifest.reject_codes.iter().map(|(k, v)| (code(k), *v)).collect()
+        outcome.manifest.reject_codes.iter().map(|(k, v)| (code(k), *v)).collect()
     );
-    let (bytes, shards) = totals(&report);
+    let (bytes, shards) = totals(&outcome);
     assert_eq!(prediction.shards, exactly(shards));
     assert!((prediction.bytes.value - bytes).abs() < 1.0, "{:?} {bytes}", prediction.bytes);
 }
@@ -103,8 +103,8 @@ fn intervals_of_a_partial_sample_contain_the_result_of_the_run() {
         format: crate::format::Format::Msgpack,
         ..OutputOptions::default()
     };
-    let (prediction, report) = compare(dir.path(), output, 100);
-    let (bytes, shards) = totals(&report);
+    let (prediction, outcome) = compare(dir.path(), output, 100);
+    let (bytes, shards) = totals(&outcome);
     for (what, estimate, truth) in [
         ("records", prediction.records, 270.0),
         ("rejected", prediction.rejected, 30.0),
@@ -126,9 +126,9 @@ fn the_first_samples_of_tar_files_predict_the_rest() {
     folder(&images, 120);
     pack(&images, &source.join("a.tar"));
     pack(&images, &source.join("b.tar"));
-    let (prediction, report) = compare(&source, OutputOptions::default(), 80);
+    let (prediction, outcome) = compare(&source, OutputOptions::default(), 80);
     assert!((80..120).contains(&prediction.sampled), "{}", prediction.sampled);
-    let (bytes, _) = totals(&report);
+    let (bytes, _) = totals(&outcome);
     assert!(prediction.found.low <= 240.0 && 240.0 <= prediction.found.high, "{:?}", prediction.found);
     assert!(
         prediction.bytes.low <= bytes && bytes <= prediction.bytes.high,

@@ -13,7 +13,7 @@ use crate::error::ErrorKind;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::packing::Packing;
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{Report, TextOptions, TextShape};
+use crate::pipeline::{Job, Outcome, TextOptions, TextShape};
 use crate::transform::text::{Tokenizer, TokenizerOptions};
 
 /// Creates documents of different lengths.
@@ -33,14 +33,14 @@ fn job(source: &Path, shape: TextShape, output: OutputOptions) -> TextJob {
     TextJob::plan(TextOptions { shape, ..TextOptions::new(sources, tokenizer, output) }).unwrap()
 }
 
-/// Returns a prediction and the report of the run.
-fn compare(source: &Path, shape: TextShape, output: OutputOptions, sample: u64) -> (Prediction, Report) {
+/// Returns a prediction and the outcome of the run.
+fn compare(source: &Path, shape: TextShape, output: OutputOptions, sample: u64) -> (Prediction, Outcome) {
     testing::compare(&job(source, shape, output), |job, options, stop| job.predict(sample, options, stop))
 }
 
 /// Returns records, tokens, bytes and shards of a run.
-fn totals(report: &Report) -> [f64; 4] {
-    let splits = || report.manifest.splits.values();
+fn totals(outcome: &Outcome) -> [f64; 4] {
+    let splits = || outcome.manifest.splits.values();
     [
         splits().map(|s| s.records).sum::<u64>(),
         splits().map(|s| s.length.total).sum(),
@@ -59,9 +59,9 @@ fn a_complete_sample_predicts_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let text = json_lines(&documents(300)) + "not json\n";
     std::fs::write(dir.path().join("a.jsonl"), &text).unwrap();
-    let (prediction, report) = compare(dir.path(), TextShape::default(), OutputOptions::default(), 100_000);
+    let (prediction, outcome) = compare(dir.path(), TextShape::default(), OutputOptions::default(), 100_000);
     assert_eq!(prediction.sampled, 301);
-    for (estimate, truth) in predicted(&prediction).into_iter().zip(totals(&report)) {
+    for (estimate, truth) in predicted(&prediction).into_iter().zip(totals(&outcome)) {
         // The sample has another order, so a few bytes compress differently.
         assert!((estimate.value / truth - 1.0).abs() < 0.01, "{estimate:?} {truth}");
         assert!((estimate.high - estimate.low).abs() < 1.0, "{estimate:?}");
@@ -89,11 +89,11 @@ fn a_partial_sample_of_every_kind_of_file_predicts_the_run() {
     ] {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(name), bytes).unwrap();
-        let (prediction, report) = compare(dir.path(), TextShape::default(), OutputOptions::default(), 400);
+        let (prediction, outcome) = compare(dir.path(), TextShape::default(), OutputOptions::default(), 400);
         // The start of a compressed file is read in large steps, which here cover the whole file.
         let is_all = prediction.sampled == 4000;
         assert!(prediction.sampled >= 400 && (is_all == name.ends_with(".gz")), "{name}: {prediction:?}");
-        let [records, tokens, bytes, shards] = totals(&report);
+        let [records, tokens, bytes, shards] = totals(&outcome);
         let [about_records, about_tokens, about_bytes, about_shards] = predicted(&prediction);
         for (estimate, truth) in [(about_records, records), (about_tokens, tokens), (about_bytes, bytes)] {
             assert!((estimate.value / truth - 1.0).abs() < 0.15, "{name}: {estimate:?} {truth}");
@@ -113,14 +113,14 @@ fn packed_rows_are_predicted() {
     std::fs::write(dir.path().join("a.jsonl"), json_lines(&documents(3000))).unwrap();
     let packed = TextShape { pack: Some((1024, Packing::Concat)), ..TextShape::default() };
     let output = OutputOptions { shard_records: Some(100), ..OutputOptions::default() };
-    let (prediction, report) = compare(dir.path(), packed, output, 500);
-    let [records, tokens, ..] = totals(&report);
+    let (prediction, outcome) = compare(dir.path(), packed, output, 500);
+    let [records, tokens, ..] = totals(&outcome);
     let [about_records, about_tokens, ..] = predicted(&prediction);
     for (estimate, truth) in [(about_records, records), (about_tokens, tokens)] {
         assert!((estimate.value / truth - 1.0).abs() < 0.1, "{estimate:?} {truth}");
     }
     assert!(about_records.value < prediction.found.value / 2.0, "{prediction:?}");
-    assert!(prediction.shards.low <= totals(&report)[3] && totals(&report)[3] <= prediction.shards.high);
+    assert!(prediction.shards.low <= totals(&outcome)[3] && totals(&outcome)[3] <= prediction.shards.high);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -75,6 +76,15 @@ def ranges(units: Sequence[int]) -> str:
         else:
             spans.append([unit, unit])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def unfinished(out: str, units: Sequence[int]) -> list[int]:
+    """Returns those of `units` that are not finished; all, if that is not known."""
+    try:
+        status = json.loads(run("status", out, "--json").output)
+    except Error:
+        return list(units)
+    return sorted(set(units).intersection(status["started"] + status["missing"]))
 
 
 class UnitTasks:
@@ -172,7 +182,10 @@ class UnitTasks:
         if isinstance(cause, UsageError):
             # The node cannot convert, or the request is invalid: other tasks would fail in the same way.
             raise cause from None
-        self._failed += units
+        # The command of a task converts its other units even if one fails.
+        failed = unfinished(self._job.out, units) or units
+        self._failed += failed
+        self._done += len(units) - len(failed)
         if self._first_failure is None:
             self._first_failure = str(cause) if isinstance(cause, Error) else str(error).strip()
 

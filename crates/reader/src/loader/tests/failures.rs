@@ -75,12 +75,13 @@ fn a_panic_between_batches_is_an_error_of_every_later_call() {
     let split = text_split(dir.path(), Format::Arrow);
     let mut loader = Loader::new(split, LoaderOptions { threads: 2, ..batches_of(5) }).unwrap();
     Arc::get_mut(&mut loader.assembler).unwrap().panic_between_batches = true;
-    // The caller makes batches as well, so the first ones may be returned before the threads have failed.
+    // The caller makes batches as well, so many may be returned before the threads have failed: on a busy machine,
+    // printing their backtraces takes a second.
     let failed = std::iter::from_fn(|| {
         std::thread::sleep(std::time::Duration::from_millis(100));
         Some(loader.next_batch())
     });
-    let error = failed.take(8).find_map(Result::err).unwrap();
+    let error = failed.take(600).find_map(Result::err).unwrap();
     assert_eq!(error.kind(), ErrorKind::Internal);
     assert!(error.to_string().contains("deliberate test failure"), "{error}");
     assert!(loader.next_batch().is_err());

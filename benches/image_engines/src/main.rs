@@ -1,4 +1,4 @@
-//! Benchmark of image engines and their stages, per core: `cargo bench --bench image_engines`.
+//! Benchmark of image engines and their stages, per core: `cargo run --release --package dsconvert-image-engines`.
 //!
 //! Set `DSCONVERT_BENCH_IMAGES` to a folder of JPEG files, which is read recursively. Without it, synthetic pictures
 //! are used. They are smoother than photographs, so every engine is faster on them. `DSCONVERT_BENCH_ROUNDS` (default

@@ -1,0 +1,139 @@
+//! Execution of `images`, `text` and `plan`: plans the conversion, then previews, stores or runs it.
+
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
+
+use super::common::CommonArgs;
+use super::flags::{shown, with_flags};
+use super::progress::with_progress;
+use super::signals::SignalWatch;
+use super::{Ending, lengths, print, summary};
+use crate::error::Result;
+use crate::options::{RunOptions, SourceSpec};
+use crate::panics;
+use crate::pipeline::testing::panic_point;
+use crate::pipeline::{Job, PlanSummary, check_output};
+use crate::reader::batch::BatchSize;
+use crate::report::RunReport;
+use crate::storage::ObjectUrl;
+
+/// A conversion whose arguments are parsed, and whose sources are not listed yet.
+pub(super) struct ConversionCommand<'a> {
+    pub(super) common: &'a CommonArgs,
+    pub(super) watch: &'a SignalWatch,
+    pub(super) sources: Vec<SourceSpec>,
+    /// Whether the sources are searched for files. Such sources must not overlap with the output; files that are named
+    /// individually cannot be part of it.
+    pub(super) walked: bool,
+    /// Batches whose padding is shown after the run, if records have lengths.
+    pub(super) batches: Option<BatchSize>,
+}
+
+impl ConversionCommand<'_> {
+    /// Plans with `plan`, then previews, stores or runs the job.
+    pub(super) fn exec<J: Job + Sync>(
+        mut self,
+        plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
+    ) -> Result<Ending> {
+        let options = self.common.run_options()?;
+        self.common.check_report()?;
+        let sources = std::mem::take(&mut self.sources);
+        self.check_output(&options, if self.walked { &sources } else { &[] })?;
+        panic_point("plan");
+        let started = Instant::now();
+        // Never dropped: the process ends soon, and a tokenizer holds hundreds of thousands of strings.
+        let job = ManuallyDrop::new(plan(sources)?);
+        let plan = job.summary();
+        let planning = started.elapsed();
+        if !self.common.verbosity.is_quiet() {
+            summary::warnings(&plan.warnings).into_iter().for_each(print::warning);
+        }
+        if self.common.dry_run {
+            self.preview(&*job, &plan, &options)
+        } else if self.common.plan_only {
+            self.store(&*job, &plan, &options)
+        } else {
+            self.run(&*job, &plan, &options, planning)
+        }
+    }
+
+    /// Checks that the run can write to its output. In a dry run, a refusal is only a warning.
+    fn check_output(&self, options: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
+        if self.common.dry_run && self.common.out.is_none() {
+            return Ok(());
+        }
+        match check_output(options, sources) {
+            Err(error) if self.common.dry_run => {
+                let tip = error.remedy().map(|tip| format!("; {}", with_flags(tip))).unwrap_or_default();
+                print::warning(format!("the run would be refused: {}{tip}", shown(&error)));
+                Ok(())
+            }
+            checked => checked,
+        }
+    }
+
+    /// Prints what would be done, and with `--sample` a prediction.
+    fn preview(&self, job: &impl Job, plan: &PlanSummary, options: &RunOptions) -> Result<Ending> {
+        print::out(&summary::plan(plan))?;
+        if let Some(sample) = self.common.sample {
+            let prediction = job.predict(sample, options, self.watch.stop())?;
+            print::out(&summary::prediction(&prediction, options.threads, plan.dedup))?;
+        }
+        Ok(Ending::Success)
+    }
+
+    /// Stores the plan for other processes.
+    fn store(&self, job: &(impl Job + Sync), plan: &PlanSummary, options: &RunOptions) -> Result<Ending> {
+        let level = self.common.verbosity.level();
+        let units = with_progress(plan.items, level, self.watch, |progress, stop| {
+            job.store(options, progress, stop)
+        })?;
+        if !self.common.verbosity.is_quiet() {
+            for option in self.common.not_planned() {
+                print::warning(format!("{option} is not part of a plan: give it to dsconvert merge"));
+            }
+            print::out(&summary::stored(units, plan, &options.out))?;
+        }
+        Ok(Ending::Success)
+    }
+
+    /// Converts everything and commits the dataset. The `planning` took that long.
+    fn run(
+        &self,
+        job: &(impl Job + Sync),
+        plan: &PlanSummary,
+        options: &RunOptions,
+        planning: Duration,
+    ) -> Result<Ending> {
+        let started = Instant::now();
+        let level = self.common.verbosity.level();
+        let (outcome, report) = with_progress(plan.items, level, self.watch, |progress, stop| {
+            let outcome = job.run(options, progress, stop)?;
+            let report = RunReport::new(&outcome, options, progress, planning, planning + started.elapsed());
+            Ok((outcome, report))
+        })?;
+        self.common.report.write(&report, "the dataset is committed");
+        if !self.common.verbosity.is_quiet() {
+            let mut text = summary::report(&outcome, plan, &options.out, started.elapsed());
+            text.push_str(&summary::times(&report));
+            // The lengths come from the indexes, which are not kept locally once they are uploaded.
+            let batches = self.batches.filter(|_| !ObjectUrl::is_url(&options.out));
+            let lengths =
+                || batches.map_or(Ok(String::new()), |size| lengths::text(&outcome, &options.out, size));
+            match panics::caught(lengths) {
+                Ok(Ok(lengths)) => text.push_str(&lengths),
+                Ok(Err(error)) => print::warning(format!("the lengths cannot be shown: {}", shown(&error))),
+                Err(panic) => print::error(&panic.into_error("summarizing the lengths")),
+            }
+            text.push_str(&summary::next_step(&options.out));
+            // The dataset is committed even if printing fails.
+            if let Err(error) = print::out(&text)
+                && !print::is_closed(&error)
+            {
+                print::warning(format!("the dataset is committed, but {}", shown(&error)));
+            }
+        }
+        let rejects = outcome.manifest.counts.rejected > 0;
+        Ok(if self.common.strict && rejects { Ending::Rejects } else { Ending::Success })
+    }
+}
