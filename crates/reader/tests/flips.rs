@@ -132,7 +132,7 @@ fn flip_all(format: Format, kind: Kind, report: &Path) -> Vec<String> {
     let mut errors = 0;
     let is_flipped = |at: &u64| {
         let from_end = (*at).min(len - 1 - at);
-        from_end < DENSE_BYTES || (from_end < END_BYTES && from_end % STEP == 0)
+        from_end < DENSE_BYTES || (from_end < END_BYTES && from_end.is_multiple_of(STEP))
     };
     for at in (0..len).filter(is_flipped) {
         let mut byte = [0];
