@@ -274,10 +274,7 @@ impl RawTextWorker<'_> {
             text.wanted.find(line).map(|found| found.text)
         } else {
             let plain = std::str::from_utf8(content);
-            plain.map(Into::into).map_err(|e| {
-                let message = format!("byte {} is not UTF-8", e.valid_up_to());
-                Reject::new(crate::sample::RejectCode::InvalidUtf8, message)
-            })
+            plain.map(Into::into).map_err(|e| Reject::not_utf8("the document", &e))
         };
         out.stages.decode += lap.ns();
         let parsed = parsed.map_err(|reject| reject.message)?;

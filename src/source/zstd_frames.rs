@@ -55,7 +55,8 @@ fn window_bytes(head: &[u8]) -> Option<u64> {
 /// Returns the error for a frame whose window is too large. Its kind, `Unsupported`, distinguishes it from damage.
 fn large_window(bytes: u64) -> io::Error {
     let message = format!(
-        "a zstd frame has a window of {} MiB, more than {} MiB; compress the file again with `zstd --long={MAX_WINDOW_LOG}`",
+        "a zstd frame has a window of {} MiB, more than {} MiB; compress the file again with `zstd --long={MAX_WINDOW_LOG}`, \
+         or decompress it with `zstd -d --long=31`",
         bytes.div_ceil(1 << 20),
         (1u64 << MAX_WINDOW_LOG) >> 20
     );

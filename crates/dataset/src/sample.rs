@@ -227,6 +227,11 @@ impl Reject {
     pub fn new(code: RejectCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
+
+    /// Creates the reject of bytes that are not UTF-8. `what` names them, such as `the line`.
+    pub fn not_utf8(what: &str, error: &std::str::Utf8Error) -> Self {
+        Self::new(RejectCode::InvalidUtf8, format!("byte {} of {what} is not UTF-8", error.valid_up_to()))
+    }
 }
 
 #[cfg(test)]

@@ -130,10 +130,7 @@ fn image_item(
 }
 
 fn text_of<'a>(extension: &str, bytes: &'a Bytes) -> Result<&'a str, Reject> {
-    std::str::from_utf8(bytes).map_err(|e| {
-        let message = format!("byte {} of the {extension} member is not UTF-8", e.valid_up_to());
-        Reject::new(RejectCode::InvalidUtf8, message)
-    })
+    std::str::from_utf8(bytes).map_err(|e| Reject::not_utf8(&format!("the {extension} member"), &e))
 }
 
 /// Returns the value of a member that becomes a field.

@@ -141,8 +141,18 @@ impl<'c, T> SchedulerState<'c, T> {
         if self.fatal.is_some() {
             return None;
         }
-        if let Some(action) = self.drop_failed() {
-            return action;
+        while let Some((unit, failure)) = self.take_failed() {
+            match failure {
+                UnitFailure::Redo => {
+                    self.opening += 1;
+                    return Some(WorkerAction::Open { unit, engine: EngineUse::Reference });
+                }
+                UnitFailure::Error(error) if error.kind() == ErrorKind::Internal => {
+                    self.fatal.get_or_insert(error);
+                    return None;
+                }
+                UnitFailure::Error(error) => self.failed.push((unit, error)),
+            }
         }
         if self.closed.len() < MAX_CLOSED
             && let Some(open) = self.open.iter_mut().find(|u| u.is_writable() || u.is_finished())
@@ -177,28 +187,14 @@ impl<'c, T> SchedulerState<'c, T> {
         None
     }
 
-    /// Removes a failed unit once no worker holds a part of it. It is reopened, recorded as failed, or ends the run.
-    fn drop_failed(&mut self) -> Option<Option<WorkerAction<'c, T>>> {
-        let at = self.open.iter().position(|u| {
-            let at_rest = (u.ready.len() + u.waiting.len()) as u64;
-            let idle = u.fed == u.written + at_rest && (u.feed.is_some() || u.exhausted);
-            u.failure.is_some() && u.sink.is_some() && idle
-        })?;
+    /// Removes a failed unit of which no worker holds a part, and returns it with its failure.
+    fn take_failed(&mut self) -> Option<(u32, UnitFailure)> {
+        let is_at_rest = |u: &OpenUnit<'c, T>| {
+            let waiting = (u.ready.len() + u.waiting.len()) as u64;
+            u.sink.is_some() && u.fed == u.written + waiting && (u.feed.is_some() || u.exhausted)
+        };
+        let at = self.open.iter().position(|u| u.failure.is_some() && is_at_rest(u))?;
         let open = self.open.remove(at);
-        match open.failure {
-            Some(UnitFailure::Redo) => {
-                self.opening += 1;
-                Some(Some(WorkerAction::Open { unit: open.unit, engine: EngineUse::Reference }))
-            }
-            Some(UnitFailure::Error(error)) if error.kind() == ErrorKind::Internal => {
-                self.fatal.get_or_insert(error);
-                Some(None)
-            }
-            Some(UnitFailure::Error(error)) => {
-                self.failed.push((open.unit, error));
-                None
-            }
-            None => None,
-        }
+        open.failure.map(|failure| (open.unit, failure))
     }
 }

@@ -245,7 +245,7 @@ impl TextJob {
                 out.note("invalid_utf8_replaced");
                 Ok(String::from_utf8_lossy(bytes))
             }
-            Err(e) => Err(not_utf8(what, &e)),
+            Err(e) => Err(Reject::not_utf8(what, &e)),
         }
     }
 
@@ -268,10 +268,6 @@ impl TextJob {
 /// Removes the byte order mark from the first document of a file.
 fn without_bom_at(offset: u64, bytes: &[u8]) -> &[u8] {
     if offset == 0 { without_bom(bytes) } else { bytes }
-}
-
-fn not_utf8(what: &str, error: &std::str::Utf8Error) -> Reject {
-    Reject::new(RejectCode::InvalidUtf8, format!("byte {} of {what} is not UTF-8", error.valid_up_to()))
 }
 
 /// Returns the rule that divides plain text into documents.

@@ -187,9 +187,7 @@ impl JsonObject {
 }
 
 fn text_of(line: &[u8]) -> Result<&str, Reject> {
-    let line = std::str::from_utf8(line).map_err(|e| {
-        Reject::new(RejectCode::InvalidUtf8, format!("byte {} of the line is not UTF-8", e.valid_up_to()))
-    })?;
+    let line = std::str::from_utf8(line).map_err(|e| Reject::not_utf8("the line", &e))?;
     match line.trim_ascii().is_empty() {
         true => Err(Reject::new(RejectCode::Empty, "the line is empty")),
         false => Ok(line),
