@@ -13,9 +13,6 @@ use crate::transform::text::TokenizerOptions;
 
 /// Default number of items per batch.
 const DEFAULT_BATCH: u64 = 32;
-/// What the options of a group apply to.
-const IMAGE_FILES: &str = "image files";
-const TEXT_FILES: &str = "text files";
 
 /// How raw files are processed and batched.
 #[derive(Debug, clap::Args)]
@@ -99,27 +96,33 @@ impl TargetArgs {
 
     /// Rejects options that apply to none of the targets.
     fn check_used(&self, targets: &[BenchTarget]) -> Result<()> {
-        let options: [(&'static str, bool, &str, &[TargetKind]); 9] = [
-            ("split", self.split.is_some(), "datasets", &[TargetKind::ImageDataset, TargetKind::TextDataset]),
-            ("resize", self.resize.is_some(), IMAGE_FILES, &[TargetKind::RawImages]),
-            ("enlarge", self.enlarge, IMAGE_FILES, &[TargetKind::RawImages]),
-            ("filter", self.filter.is_some(), IMAGE_FILES, &[TargetKind::RawImages]),
-            ("crop", self.crop.is_some(), IMAGE_FILES, &[TargetKind::RawImages]),
-            ("pad", self.pad.is_some(), IMAGE_FILES, &[TargetKind::RawImages]),
-            ("tokenizer", self.tokenizer.is_some(), TEXT_FILES, &[TargetKind::RawText]),
-            ("text_field", self.text_field.is_some(), TEXT_FILES, &[TargetKind::RawText]),
-            ("documents", self.documents.is_some(), TEXT_FILES, &[TargetKind::RawText]),
+        let images = [
+            ("resize", self.resize.is_some()),
+            ("enlarge", self.enlarge),
+            ("filter", self.filter.is_some()),
+            ("crop", self.crop.is_some()),
+            ("pad", self.pad.is_some()),
         ];
-        let applies = |kinds: &[TargetKind]| targets.iter().any(|target| kinds.contains(&target.kind()));
-        let unused = options.iter().find(|(_, is_given, _, kinds)| *is_given && !applies(kinds));
-        unused.map_or(Ok(()), |(option, _, applies_to, _)| {
+        let text = [
+            ("tokenizer", self.tokenizer.is_some()),
+            ("text_field", self.text_field.is_some()),
+            ("documents", self.documents.is_some()),
+        ];
+        let kinds: Vec<TargetKind> = targets.iter().map(BenchTarget::kind).collect();
+        let groups = [
+            ("datasets", kinds.iter().any(|kind| kind.is_dataset()), &[("split", self.split.is_some())][..]),
+            (TargetKind::RawImages.describe(), kinds.contains(&TargetKind::RawImages), &images),
+            (TargetKind::RawText.describe(), kinds.contains(&TargetKind::RawText), &text),
+        ];
+        for (applies_to, _, options) in groups.into_iter().filter(|(_, is_used, _)| !is_used) {
+            let Some((option, _)) = options.iter().find(|(_, is_given)| *is_given) else { continue };
             let found = targets
                 .iter()
                 .map(|target| format!("{}: {}", printable_path(target.path()), target.kind().describe()));
-            let found: Vec<String> = found.collect();
-            Err(Error::usage(format!("applies only to {applies_to} ({})", found.join(", ")))
-                .of_option(option))
-        })
+            let found = found.collect::<Vec<_>>().join(", ");
+            return Err(Error::usage(format!("applies only to {applies_to} ({found})")).of_option(option));
+        }
+        Ok(())
     }
 
     /// Returns the options of a target. Options that are not given are those of `like`, if it is a dataset.

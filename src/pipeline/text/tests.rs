@@ -12,7 +12,7 @@ use crate::transform::text::{Tokenizer, TokenizerOptions, Verify};
 /// Number of documents per unit.
 const DOCUMENTS: u64 = 40;
 
-// Without debug assertions, there is no engine with faults.
+// Builds without debug assertions cannot create this tokenizer.
 #[cfg(debug_assertions)]
 #[test]
 fn a_unit_with_wrong_tokens_is_redone_by_the_reference_and_counted() {

@@ -56,13 +56,13 @@ impl ImageType {
         }
     }
 
-    /// Returns the readable type that the extension of `name` stands for, ignoring case. The content may be of another
-    /// type.
+    /// Returns the type with the file extension of `name`, ignoring case, if this build reads it. The content of the
+    /// file may be of another type.
     pub fn of_name(name: &str) -> Option<Self> {
         let (stem, extension) = name.rsplit_once('.')?;
-        let stands_for =
+        let has_extension =
             |ty: &Self| ty.extensions().iter().any(|known| extension.eq_ignore_ascii_case(known));
-        READABLE.into_iter().find(stands_for).filter(|_| !stem.is_empty())
+        READABLE.into_iter().find(has_extension).filter(|_| !stem.is_empty())
     }
 
     /// Returns the media type.

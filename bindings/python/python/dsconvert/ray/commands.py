@@ -5,12 +5,13 @@ A child process can be stopped at any time, and a crash of native code ends only
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import Error, NotCommittedError, UsageError
 
@@ -58,6 +59,17 @@ def run(*arguments: str | os.PathLike[str]) -> CommandOutput:
     if child.returncode in (0, EXIT_REJECTS):
         return CommandOutput(output, errors)
     raise _error(arguments, child.returncode, errors)
+
+
+def plan_status(out: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the status of the plan in `out`, as `dsconvert status --json` prints it."""
+    status: dict[str, Any] = json.loads(run("status", out, "--json").output)
+    return status
+
+
+def unfinished_units(status: dict[str, Any]) -> list[int]:
+    """Returns the units of a plan that remain to be converted, in ascending order."""
+    return sorted(status["started"] + status["missing"])
 
 
 def _environment() -> dict[str, str]:

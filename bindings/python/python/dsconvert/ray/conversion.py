@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ..errors import UsageError
 from .build_id import build_id
-from .commands import run
+from .commands import plan_status, run, unfinished_units
 from .nodes import check_nodes, default_cpus, nodes
 from .package_shipping import shipped
 from .progress import ConversionProgress, ConversionReport
@@ -142,7 +142,7 @@ def convert_with(
         else:
             for line in run("plan", kind, *arguments, "--out", target, *resumed).messages.splitlines():
                 logger.warning(line)
-            status = json.loads(run("status", target, "--json").output)
+            status = plan_status(target)
             units = status["units"]
             cpus = num_cpus or default_cpus(nodes())
             limits = TaskLimits(cpus, max_tasks, max_retries, reserve_memory)
@@ -178,7 +178,7 @@ def _convert_units(
     resume: bool | str,
 ) -> TaskTotals:
     """Converts the unfinished units of the plan."""
-    todo = sorted(status["started"] + status["missing"])
+    todo = unfinished_units(status)
     verify = resume == "verify"
     if verify:
         todo = list(range(status["units"]))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import Error, NotCommittedError, UsageError
-from .commands import run
+from .commands import plan_status, run, unfinished_units
 from .nodes import check_this_node, nodes, slots
 from .progress import ConversionProgress
 from .requirement import import_optional
@@ -81,10 +80,9 @@ def ranges(units: Sequence[int]) -> str:
 def unfinished(out: str, units: Sequence[int]) -> list[int]:
     """Returns those of `units` that are not finished; all, if that is not known."""
     try:
-        status = json.loads(run("status", out, "--json").output)
+        return sorted(set(units).intersection(unfinished_units(plan_status(out))))
     except Error:
         return list(units)
-    return sorted(set(units).intersection(status["started"] + status["missing"]))
 
 
 class UnitTasks:
