@@ -241,7 +241,7 @@ fn the_padding_of_few_records_agrees_with_their_lengths() {
 #[test]
 fn a_page_of_many_classes_stays_small() {
     let dir = tempfile::tempdir().unwrap();
-    let classes: String = (0..1_000_000).map(|i| format!("class number {i}\n")).collect();
+    let classes: String = (0..100_000).map(|i| format!("class number {i}\n")).collect();
     fs::write(dir.path().join("classes.txt"), classes + "dunes\nflowers\nforest\nnight\nsigns\n").unwrap();
     let out = dir.path().join("out");
     let list = dir.path().join("classes.txt");
@@ -251,12 +251,7 @@ fn a_page_of_many_classes_stays_small() {
     assert!(shown.len() < 600_000, "{} bytes", shown.len());
     assert_contains(
         &shown,
-        &[
-            "1,000,005 classes",
-            "1,000,000 without a record",
-            "The 50 most frequent classes",
-            "999,955 others",
-        ],
+        &["100,005 classes", "100,000 without a record", "The 50 most frequent classes", "99,955 others"],
     );
 }
 

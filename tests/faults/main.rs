@@ -44,7 +44,7 @@ use scenario::Scenario;
 /// Number of concurrent runs, which partly wait for the starts and ends of their processes.
 const THREADS: usize = 4;
 /// Number of faults to try in a scenario that is only sampled.
-const SAMPLE: usize = 20;
+const SAMPLE: usize = 8;
 
 const EIO: i32 = 5;
 const EINTR: i32 = 4;

@@ -105,11 +105,11 @@ pub fn all(root: &Path) -> Vec<Scenario> {
         add("images", &images, &with(IMAGES), Before::Nothing, false);
         add("images", &images, &with(COPIES), Before::Nothing, false);
         add("text", &text, &with(TEXT), Before::KilledRun(40), false);
-        add("text", &text, &with(RICH), Before::KilledRun(90), first);
+        add("text", &text, &with(RICH), Before::KilledRun(90), false);
         add("images", &images, &with(COPIES), Before::KilledRun(85), false);
         add("text", &text, &with(TEXT), Before::Finished, false);
         add("text", &text, &with(&format!("{TEXT} --resume=verify")), Before::Finished, false);
-        add("text", &text, &with(TEXT), Before::Other(RICH), first);
+        add("text", &text, &with(TEXT), Before::Other(RICH), false);
         add("images", &images, &with(IMAGES), Before::Other(COPIES), false);
         add("text", &text, &with(TEXT), Before::KilledOverwrite(RICH, 20), false);
     }

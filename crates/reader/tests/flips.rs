@@ -28,9 +28,9 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 /// Number of bytes at either end of a shard in which a bit of every byte is flipped.
 const DENSE_BYTES: u64 = 1 << 10;
 /// Number of bytes at either end of a shard in which a bit of some bytes is flipped.
-const END_BYTES: u64 = 4 << 10;
+const END_BYTES: u64 = 2 << 10;
 /// Distance of the flipped bytes outside of [`DENSE_BYTES`]. Odd, so that all bits of lengths are covered.
-const STEP: u64 = 3;
+const STEP: u64 = 5;
 /// Address space of a process: far above what these shards need, far below what damage may claim.
 const ADDRESS_SPACE: u64 = 3 << 30;
 /// Time limit for the flips of one dataset, generous enough for a busy machine.

@@ -91,7 +91,7 @@ fn the_page_has_the_same_verdicts() {
         return;
     }
     let mut dice = Dice(11);
-    let mut all: Vec<Options> = (0..250).map(|_| dice.loader_options()).collect();
+    let mut all: Vec<Options> = (0..120).map(|_| dice.loader_options()).collect();
     // Runs that mostly wait for their first batch.
     all.extend((0..30).map(|_| {
         let options = dice.loader_options();
@@ -99,7 +99,7 @@ fn the_page_has_the_same_verdicts() {
         Options { startup_ns: 5_000_000_000, stop: steps, ..options }
     }));
     // Models that compute on the cores of the workers.
-    all.extend((0..50).map(|_| {
+    all.extend((0..30).map(|_| {
         let options = dice.loader_options();
         let cores = Some(1 + dice.below(8) as u32);
         Options { cores, step_core: true, ..options }

@@ -102,36 +102,38 @@ fn the_excerpt_gives_the_ids_of_the_whole_model_for_the_texts_of_the_proof() {
 #[test]
 fn quick_and_complete_loading_give_the_same_tokenizer() {
     let ends = TokenizerOptions { add_bos: true, eos_token: Some("the".to_owned()), ..Default::default() };
-    for (name, value) in tokenizers() {
+    // Each tokenizer with three of the nine combinations, to save time.
+    for (first, (name, value)) in tokenizers().into_iter().enumerate() {
         let json = bytes(&value);
-        for special_in_text in [SpecialInText::Text, SpecialInText::Parse, SpecialInText::Error] {
-            for options in [
-                TokenizerOptions { special_in_text, ..Default::default() },
-                TokenizerOptions { special_in_text, add_special_tokens: true, ..Default::default() },
-                TokenizerOptions { special_in_text, ..ends.clone() },
-            ] {
-                let load = Tokenizer::from_json(json.clone(), options.clone());
-                let (quick, whole) = match (load, load_complete(&json, options)) {
-                    (Ok(quick), Ok(whole)) => (quick, whole),
-                    (Err(quick), Err(whole)) => {
-                        assert_eq!(quick.to_string(), whole.to_string(), "{name}");
-                        continue;
-                    }
-                    _ => panic!("{name}"),
-                };
-                assert_eq!(quick.info(), whole.info(), "{name}");
-                assert_eq!((&quick.prefix, &quick.suffix), (&whole.prefix, &whole.suffix), "{name}");
-                assert_eq!(quick.hidden, whole.hidden, "{name}");
-                let encode = |tokenizer: &Tokenizer| {
-                    let mut ids = Vec::new();
-                    let text = format!("{PAGE} <dog> <s> <|endoftext|>");
-                    (
-                        tokenizer.encode(&text, &mut tokenizer.scratch(), &mut ids).map(|_| ids),
-                        reference(tokenizer).max_bytes(),
-                    )
-                };
-                assert_eq!(encode(&quick), encode(&whole), "{name}");
-            }
+        for (i, special_in_text) in
+            [SpecialInText::Text, SpecialInText::Parse, SpecialInText::Error].into_iter().enumerate()
+        {
+            let options = match (first + i) % 3 {
+                0 => TokenizerOptions { special_in_text, ..Default::default() },
+                1 => TokenizerOptions { special_in_text, add_special_tokens: true, ..Default::default() },
+                _ => TokenizerOptions { special_in_text, ..ends.clone() },
+            };
+            let load = Tokenizer::from_json(json.clone(), options.clone());
+            let (quick, whole) = match (load, load_complete(&json, options)) {
+                (Ok(quick), Ok(whole)) => (quick, whole),
+                (Err(quick), Err(whole)) => {
+                    assert_eq!(quick.to_string(), whole.to_string(), "{name}");
+                    continue;
+                }
+                _ => panic!("{name}"),
+            };
+            assert_eq!(quick.info(), whole.info(), "{name}");
+            assert_eq!((&quick.prefix, &quick.suffix), (&whole.prefix, &whole.suffix), "{name}");
+            assert_eq!(quick.hidden, whole.hidden, "{name}");
+            let encode = |tokenizer: &Tokenizer| {
+                let mut ids = Vec::new();
+                let text = format!("{PAGE} <dog> <s> <|endoftext|>");
+                (
+                    tokenizer.encode(&text, &mut tokenizer.scratch(), &mut ids).map(|_| ids),
+                    reference(tokenizer).max_bytes(),
+                )
+            };
+            assert_eq!(encode(&quick), encode(&whole), "{name}");
         }
     }
 }

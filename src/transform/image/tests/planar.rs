@@ -40,7 +40,7 @@ fn through_rgb(file: &[u8], texts: &[(&str, &str)]) -> Vec<u8> {
 #[test]
 fn colors_and_positions_match_the_path_through_rgb() {
     let mut converted = 0;
-    for (width, height) in [(320, 240), (201, 333), (64, 65), (17, 90)] {
+    for (width, height) in [(201, 333), (64, 65), (17, 90)] {
         for subsampling in [Subsampling::S420, Subsampling::S422, Subsampling::S444, Subsampling::S440] {
             let picture = waves(width, height);
             let encoder = Encoder::new(&picture, width as usize, height as usize, PixelFormat::Rgb);
@@ -65,7 +65,7 @@ fn colors_and_positions_match_the_path_through_rgb() {
             }
         }
     }
-    assert_eq!(converted, 4 * 4 * 8 * 5);
+    assert_eq!(converted, 3 * 4 * 8 * 5);
 }
 
 #[test]

@@ -192,7 +192,7 @@ fn long_words_have_the_ids_of_the_reference() {
     for name in ["gpt2", "llama3", "qwen2", "o200k", "tekken", "starcoder", "deepseek"] {
         let (_, tokenizer) = TOKENIZERS.iter().find(|(other, _)| *other == name).unwrap();
         for unit in ["thedog", "THEDOG", "ʰ", "7", "-=!", "я", "\r\n"] {
-            let text = format!("a {} b", unit.repeat(1_200_000 / unit.len()));
+            let text = format!("a {} b", unit.repeat(300_000 / unit.len()));
             let (mut scratch, mut ids) = (tokenizer.scratch(), Vec::new());
             let stats = tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
             assert_eq!(stats.by_reference, unit == "\r\n", "{name} {unit}");

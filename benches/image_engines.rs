@@ -1,4 +1,4 @@
-//! Benchmark of image engines and their stages, per core: `cargo run --release --package dsconvert-image-engines`.
+//! Benchmark of image engines and their stages, per core: `cargo bench --bench image_engines`.
 //!
 //! Set `DSCONVERT_BENCH_IMAGES` to a folder of JPEG files, which is read recursively. Without it, synthetic pictures
 //! are used. They are smoother than photographs, so every engine is faster on them. `DSCONVERT_BENCH_ROUNDS` (default
@@ -10,6 +10,7 @@
 #![allow(clippy::print_stdout, reason = "a benchmark reports on standard output")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark may panic")]
 
+use std::io::Cursor;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -173,37 +174,38 @@ impl Engine for TurboPlanes {
     }
 }
 
-/// The codecs of the `image` crate (zune-jpeg, its own encoder), with its own resize or with fast_image_resize and
-/// jpeg-encoder.
-struct ImageCrate {
+/// zune-jpeg, the decoder of the `image` crate, and jpeg-encoder, with the resize of `image` or of fast_image_resize.
+struct Zune {
     task: Task,
-    is_stock: bool,
+    with_image: bool,
     resizer: Resizer,
     resized: Vec<u8>,
 }
 
-impl Engine for ImageCrate {
+impl Engine for Zune {
     fn name(&self) -> &'static str {
-        if self.is_stock { "image, end to end" } else { "zune, fast_image_resize, jpeg-encoder" }
+        if self.with_image { "zune, image, jpeg-encoder" } else { "zune, fast_image_resize, jpeg-encoder" }
     }
 
     fn convert(&mut self, jpeg: &Bytes) -> Option<Stages> {
         let start = Instant::now();
-        let decoded = image::load_from_memory_with_format(jpeg, image::ImageFormat::Jpeg).ok()?.into_rgb8();
+        let mut decoder = zune_jpeg::JpegDecoder::new(Cursor::new(&jpeg[..]));
+        let decoded = decoder.decode().ok()?;
+        let info = decoder.info()?;
         let decode = start.elapsed();
-        let size = decoded.dimensions();
+
+        let size = (u32::from(info.width), u32::from(info.height));
         let (w, h) = self.task.target(size.0, size.1);
-        if self.is_stock {
-            let start = Instant::now();
-            let resized = image::imageops::resize(&decoded, w, h, image::imageops::FilterType::Lanczos3);
-            let resize = start.elapsed();
-            let start = Instant::now();
-            let mut out = Vec::new();
-            let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut out, QUALITY);
-            resized.write_with_encoder(encoder).ok()?;
-            return Some(Stages { decode, resize, encode: start.elapsed() });
-        }
-        let resize = resize_rgb(&mut self.resizer, &decoded, size, (w, h), &mut self.resized);
+        let start = Instant::now();
+        let resize = if self.with_image {
+            let decoded = image::RgbImage::from_raw(size.0, size.1, decoded)?;
+            self.resized =
+                image::imageops::resize(&decoded, w, h, image::imageops::FilterType::Lanczos3).into_raw();
+            start.elapsed()
+        } else {
+            resize_rgb(&mut self.resizer, &decoded, size, (w, h), &mut self.resized)
+        };
+
         let start = Instant::now();
         let mut out = Vec::new();
         let mut encoder = jpeg_encoder::Encoder::new(&mut out, QUALITY);
@@ -242,15 +244,15 @@ fn engines(task: Task) -> Vec<Box<dyn Engine>> {
         decoded: Vec::new(),
         resized: Vec::new(),
     };
-    let image = |is_stock| ImageCrate { task, is_stock, resizer: Resizer::new(), resized: Vec::new() };
+    let zune = |with_image| Zune { task, with_image, resizer: Resizer::new(), resized: Vec::new() };
     vec![
         Box::new(Dsconvert(ImageTransform::new(options.clone()).unwrap(), ImageScratch::new())),
         Box::new(ThroughRgb(ImageTransform::delivering(options).unwrap(), ImageScratch::new())),
         Box::new(TurboPlanes { task, resizer: Resizer::new(), planes: Default::default() }),
         Box::new(turbo(true)),
         Box::new(turbo(false)),
-        Box::new(image(false)),
-        Box::new(image(true)),
+        Box::new(zune(false)),
+        Box::new(zune(true)),
     ]
 }
 
