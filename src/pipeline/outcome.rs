@@ -109,6 +109,36 @@ pub(super) struct MemberSummary {
     pub damaged: bool,
 }
 
+/// Counter of the converted items with bytes from the last compressed member of a task.
+#[derive(Debug)]
+pub(super) struct MemberCount {
+    /// Position where the member starts; `None` if none starts in this task.
+    start: Option<u64>,
+    converted: u64,
+}
+
+impl MemberCount {
+    pub(super) fn new(start: Option<u64>) -> Self {
+        Self { start, converted: 0 }
+    }
+
+    /// Called for each item, before it is converted.
+    pub(super) fn start_item(&mut self, at: u64) {
+        // The count restarts at the last item that starts at or before the member.
+        if self.start.is_some_and(|start| at <= start) {
+            self.converted = 0;
+        }
+    }
+
+    pub(super) fn add_converted(&mut self) {
+        self.converted += 1;
+    }
+
+    pub(super) fn summary(&self, damaged: bool) -> MemberSummary {
+        MemberSummary { starts: self.start.is_some(), converted: self.converted, damaged }
+    }
+}
+
 impl Outcomes {
     /// Returns the approximate memory use. For short documents, it is many times the text.
     pub(super) fn memory_bytes(&self) -> u64 {

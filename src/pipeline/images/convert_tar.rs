@@ -7,7 +7,7 @@ use super::convert::{ImageConversion, ImageItem};
 use super::image_fields::ImageField;
 use super::tar_fields::{CLASS, FIELDS};
 use super::task::TarTask;
-use crate::pipeline::outcome::{MemberSummary, Outcome, Outcomes};
+use crate::pipeline::outcome::{MemberCount, Outcome, Outcomes};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::source::json_line;
 use crate::source::source_file::SourceFile;
@@ -18,18 +18,18 @@ impl ImageConversion<'_> {
     /// Converts samples, and counts the converted ones with bytes from the last compressed member.
     pub(super) fn convert_tar(&self, task: TarTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
         out.source_bytes += task.source_bytes;
-        let mut converted = 0;
+        let mut member = MemberCount::new(task.member);
         for (start, found) in task.found {
-            // The count restarts at the last item that starts at or before the member.
-            if task.member.is_some_and(|member| start <= member) {
-                converted = 0;
-            }
+            member.start_item(start);
             let before = out.list.len();
             self.convert_tar_item(&task.file, found, scratch, out);
-            let is_converted = |outcome: &&Outcome| matches!(outcome, Outcome::Converted(_));
-            converted += out.list[before..].iter().filter(is_converted).count() as u64;
+            for outcome in &out.list[before..] {
+                if matches!(outcome, Outcome::Converted(_)) {
+                    member.add_converted();
+                }
+            }
         }
-        out.member = MemberSummary { starts: task.member.is_some(), converted, damaged: task.damaged };
+        out.member = member.summary(task.damaged);
     }
 
     /// Adds the outcome of a sample, or of a rejected or skipped part of the file.

@@ -19,7 +19,7 @@ use super::task::TextTask;
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::caught;
 use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
-use crate::pipeline::outcome::{ConvertedRecord, MemberSummary, Outcome, Outcomes};
+use crate::pipeline::outcome::{ConvertedRecord, MemberCount, MemberSummary, Outcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::testing::item_panic_point;
@@ -91,16 +91,16 @@ impl Conversion for TextConversion<'_> {
         }
         let duplicates = std::mem::take(&mut task.duplicates);
         let TextScratch { tokens, ids } = scratch;
-        let member = MemberCount { start: task.member, converted: 0 };
+        let member = MemberCount::new(task.member);
         let mut converter =
             DocumentConverter { job: self.job, tokens, ids, engine: task.engine, duplicates, member };
-        let (starts, damaged) = (task.member.is_some(), task.input.is_corrupt());
+        let is_damaged = task.input.is_corrupt();
         let detail = self.job.detail_of(task.section);
         let is_member = self.job.file_of(task.section).member.is_some();
         let is_compressed = detail.kind.compression.is_some() || is_member;
         let converting = self.job.for_each_item(task, &mut converter, out)?;
         out.member = match is_compressed {
-            true => MemberSummary { starts, converted: converter.member.converted, damaged },
+            true => converter.member.summary(is_damaged),
             false => MemberSummary { starts: true, ..MemberSummary::default() },
         };
         Ok(converting)
@@ -117,22 +117,6 @@ struct DocumentConverter<'a> {
     member: MemberCount,
 }
 
-/// Counter of the converted documents with bytes from the last compressed member of a task.
-struct MemberCount {
-    start: Option<u64>,
-    converted: u64,
-}
-
-impl MemberCount {
-    /// Called for each document, which starts at `mark`.
-    fn start_document(&mut self, mark: Option<u64>) {
-        // The count restarts at the last document that starts at or before the member.
-        if self.start.is_some_and(|start| mark.unwrap_or(0) <= start) {
-            self.converted = 0;
-        }
-    }
-}
-
 impl ItemSink for DocumentConverter<'_> {
     fn item(
         &mut self,
@@ -140,7 +124,7 @@ impl ItemSink for DocumentConverter<'_> {
         item: Result<SourceDocument<'_>, Reject>,
         out: &mut Outcomes,
     ) -> Converting {
-        self.member.start_document(position.mark);
+        self.member.start_item(position.mark.unwrap_or(0));
         let origin = self.job.origin(position);
         let document = match item {
             Ok(document) => document,
@@ -208,7 +192,7 @@ impl ItemSink for DocumentConverter<'_> {
             }
             Ok(()) if matches!(out.list.last(), Some(Outcome::Converted(_))) => {
                 out.text_bytes += bytes;
-                self.member.converted += 1;
+                self.member.add_converted();
             }
             Ok(()) => {}
         }
