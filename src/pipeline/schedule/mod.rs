@@ -6,7 +6,7 @@
 //! 1. write the outcomes that are next in order;
 //! 2. feed a task, if the oldest unit with room has fewer tasks waiting than there are threads;
 //! 3. convert a waiting task;
-//! 4. open another unit.
+//! 4. open another unit, unless enough are open.
 //!
 //! A worker ends when there is no action. A worker that finds an action starts another worker, up to the number of
 //! threads. So a single thread does the whole job without handovers. Several threads share one unit without waiting for

@@ -18,6 +18,10 @@ const WINDOW_PER_THREAD: usize = 16;
 /// Threads per additional unit that is open at the same time.
 const THREADS_PER_UNIT: usize = 4;
 
+/// Units that may be open in addition to twice as many as are read at the same time, because all of their tasks are
+/// fed and some are slow.
+const EXHAUSTED_UNITS: usize = 2;
+
 /// Maximum number of closed shards in the queue of the finalizer; writing pauses while it is full.
 const MAX_CLOSED: usize = 4;
 
@@ -178,8 +182,11 @@ impl<'c, T> SchedulerState<'c, T> {
                 return Some(WorkerAction::Convert { unit: open.unit, engine: open.engine, task });
             }
         }
+        // Units that are read to the end, but not written, have open files too. Many small units would otherwise pile up
+        // while the disk is slow.
+        let most = 1 + threads / THREADS_PER_UNIT;
         let active = self.opening + self.open.iter().filter(|u| !u.exhausted).count();
-        if active < 1 + threads / THREADS_PER_UNIT {
+        if active < most && self.opening + self.open.len() < 2 * most + EXHAUSTED_UNITS {
             let unit = self.todo.pop_front()?;
             self.opening += 1;
             return Some(WorkerAction::Open { unit, engine: EngineUse::Selected });
