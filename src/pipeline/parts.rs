@@ -119,7 +119,7 @@ fn convert_units(
         let done = match header.kind {
             Kind::Images => {
                 let job = ImagesJob::read(opened, &mut file)?;
-                units.convert(&ImageConversion::new(&job, options), todo, options)
+                units.convert(&ImageConversion::new(&job, options)?, todo, options)
             }
             Kind::Text => {
                 let job = TextJob::read(opened, &mut file)?;

@@ -44,8 +44,8 @@ pub struct Resolver<'a> {
     /// Resolved path of the source folder, to recognize absolute names; `None` if they are not allowed.
     absolute: Option<PathBuf>,
     follow_symlinks: bool,
-    /// Folders under the source, and whether their path goes through a symbolic link.
-    through_link: HashMap<PathBuf, bool>,
+    /// Existing folders under the source, and whether they are symbolic links.
+    is_link: HashMap<PathBuf, bool>,
     /// Set for a source in object storage.
     lookup: Option<Lookup>,
 }
@@ -63,7 +63,7 @@ impl<'a> Resolver<'a> {
                 source,
                 absolute: allow_absolute.then(|| source.path.clone()),
                 follow_symlinks,
-                through_link: HashMap::new(),
+                is_link: HashMap::new(),
                 lookup: Some(Lookup::new(url)),
             });
         }
@@ -80,7 +80,7 @@ impl<'a> Resolver<'a> {
             source,
             absolute: allow_absolute.then_some(real),
             follow_symlinks,
-            through_link: HashMap::new(),
+            is_link: HashMap::new(),
             lookup: None,
         })
     }
@@ -166,18 +166,28 @@ impl<'a> Resolver<'a> {
     /// Returns whether a folder between the source and the file is a symbolic link.
     fn is_through_link(&mut self, relative: &Path) -> Result<bool> {
         let Some(folder) = relative.parent().filter(|f| !f.as_os_str().is_empty()) else { return Ok(false) };
-        if let Some(&known) = self.through_link.get(folder) {
-            return Ok(known);
-        }
-        let path = self.source.path.join(folder);
-        let found = self.is_through_link(folder)?
-            || match std::fs::symlink_metadata(&path) {
-                Ok(meta) => meta.file_type().is_symlink(),
-                Err(e) if names_nothing(&e) => false,
-                Err(e) => return Err(Error::io("examine the folder", &path, e)),
+        // From the top, because a name may have any number of folders that do not exist.
+        let mut prefix = PathBuf::new();
+        for part in folder.components() {
+            prefix.push(part);
+            let is_link = match self.is_link.get(&prefix) {
+                Some(&known) => known,
+                None => {
+                    let path = self.source.path.join(&prefix);
+                    let is_link = match std::fs::symlink_metadata(&path) {
+                        Ok(meta) => meta.file_type().is_symlink(),
+                        Err(e) if names_nothing(&e) => return Ok(false),
+                        Err(e) => return Err(Error::io("examine the folder", &path, e)),
+                    };
+                    self.is_link.insert(prefix.clone(), is_link);
+                    is_link
+                }
             };
-        self.through_link.insert(folder.to_owned(), found);
-        Ok(found)
+            if is_link {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -287,6 +297,7 @@ mod tests {
         std::os::unix::fs::symlink(other.path(), dir.path().join("out")).unwrap();
         std::os::unix::fs::symlink("a/x", dir.path().join("link")).unwrap();
         let absolute = dir.path().canonicalize().unwrap().join("a/x");
+        let long = "b/".repeat(100_000) + "x";
         for (name, origin, code) in [
             (b"a/x".as_slice(), "s/a/x", None),
             (b"./a//./x", "s/a/x", None),
@@ -295,6 +306,7 @@ mod tests {
             (b"a/z", "s/a/z", Some(RejectCode::MissingFile)),
             (b"a/x/y", "s/a/x/y", Some(RejectCode::MissingFile)),
             (b"nul\0", "s/nul\0", Some(RejectCode::MissingFile)),
+            (long.as_bytes(), &format!("s/{long}"), Some(RejectCode::MissingFile)),
             (b"caf\xe9", "s/caf%E9", Some(RejectCode::MissingFile)),
             (b"../a/x", "s/../a/x", Some(RejectCode::UnsafePath)),
             (b"a/../a/x", "s/a/../a/x", Some(RejectCode::UnsafePath)),

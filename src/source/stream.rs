@@ -328,9 +328,22 @@ impl Stream {
                 Reject::new(RejectCode::Truncated, "the compressed data is cut off")
             }
             io::ErrorKind::Unsupported => Reject::new(RejectCode::Unsupported, error.to_string()),
+            _ if is_xz_memory_limit(error) => Reject::new(
+                RejectCode::Unsupported,
+                format!(
+                    "decompressing needs more than {} MiB, because of the dictionary of the xz data; compress the file \
+                     again with `xz -9`, or decompress it with `xz -d`",
+                    XZ_MEMORY_BYTES >> 20
+                ),
+            ),
             _ => Reject::new(RejectCode::Corrupt, format!("the compressed data is damaged ({error})")),
         })
     }
+}
+
+fn is_xz_memory_limit(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<liblzma::stream::Error>());
+    matches!(inner, Some(liblzma::stream::Error::MemLimit))
 }
 
 /// Returns a reject if content that starts with `head` is not compressed as its name or `input_format` indicates.

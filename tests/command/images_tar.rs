@@ -470,3 +470,19 @@ fn numbers_that_only_python_writes_are_null_in_json_members() {
     let json = texts(&dir.path().join("out"), "train", "json");
     assert_eq!(json, ["{\"similarity\": null, \"name\": \"NaN\"}"]);
 }
+
+#[test]
+fn json_members_may_have_large_numbers_and_all_members_a_byte_order_mark() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tar = Tar::default();
+    let json = "{\"id\": 123456789012345678901234567890, \"loss\": 1e400}";
+    let marked = |text: &str| format!("\u{feff}{text}").into_bytes();
+    tar.file("0.jpg", &small()).file("0.json", &marked(json)).file("0.txt", &marked("a caption"));
+    tar.file("0.cls", &marked("7"));
+    put(dir.path(), "t.tar", &tar.end());
+    run(dir.path(), b"", &["t.tar", "--out", "out"]).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(texts(&out, "train", "json"), [json]);
+    assert_eq!(texts(&out, "train", "txt"), ["a caption"]);
+    assert_eq!(column(&out, "train", "cls"), [Value::Int(7)]);
+}

@@ -102,6 +102,25 @@ fn every_encoding_and_special_character_has_one_outcome() {
 }
 
 #[test]
+fn a_byte_order_mark_in_a_blank_line_is_no_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("t");
+    std::fs::create_dir(&source).unwrap();
+    for (name, text) in [
+        ("1.txt", "\u{feff}\r\n\r\nfirst\n\nsecond\n"),
+        ("2.txt", "\u{feff}\nthird\n"),
+        ("3.txt", "\u{feff}fourth"),
+        ("4.txt", "\u{feff}\n"),
+    ] {
+        std::fs::write(source.join(name), text).unwrap();
+    }
+    let out = dir.path().join("out");
+    convert("text", &source, &out, "--tokenizer bytes --documents blank-line").exits(0);
+    let found: Vec<String> = texts(&out).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(found, ["first", "second", "third", "fourth"]);
+}
+
+#[test]
 fn documents_of_plain_text_need_plain_text() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c");

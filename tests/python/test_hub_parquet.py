@@ -2,6 +2,8 @@
 
 import io
 import json
+import resource
+import subprocess
 
 import datasets
 import numpy as np
@@ -143,6 +145,65 @@ def test_damaged_files_are_rejected_and_others_converted(dsconvert, tmp_path):
     (reject,) = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
     assert reject["origin"] == "pets/data/train-00001-of-00002.parquet"
     assert len(records(tmp_path / "out", "train")) == 30
+
+
+def deep_footer(depth):
+    """A Parquet file without rows, whose schema is `depth` groups in each other."""
+    # In the compact protocol of Thrift: the version, then the schema as a list of structs with name and child count.
+    element = b"\x48\x01a\x15\x02\x00"
+    count = depth + 1
+    varint = bytes([count & 127 | 128, count >> 7 & 127 | 128, count >> 14])
+    leaf = b"\x15\x02\x25\x00\x18\x01a\x00"
+    footer = b"\x15\x02\x19\xfc" + varint + element * depth + leaf + b"\x16\x00\x19\x0c\x00"
+    return b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def test_a_schema_that_is_nested_too_deeply_is_damage(dsconvert, tmp_path):
+    source = hub(tmp_path / "pets")
+    (source / "data/deep.parquet").write_bytes(deep_footer(200_000))
+    dsconvert("images", source, "--out", tmp_path / "out", "--max-rejects", "1", "--quiet")
+    (reject,) = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
+    assert reject["origin"] == "pets/data/deep.parquet" and "nested too deeply" in reject["message"]
+    assert len(records(tmp_path / "out", "train")) == 60
+
+
+def test_there_may_be_more_files_than_a_process_can_have_open(binary, tmp_path):
+    table = pa.table({"image": pa.array([picture(0)], pa.binary()), "label": ["a"]})
+    (tmp_path / "many").mkdir()
+    for i in range(100):
+        pq.write_table(table, tmp_path / f"many/{i}.parquet")
+    done = subprocess.run(
+        [binary, "images", tmp_path / "many", "--out", tmp_path / "out", "--quiet"], capture_output=True, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48)),
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(records(tmp_path / "out", "train")) == 100
+
+
+@pytest.mark.parametrize(("labels", "classes", "expected"), [
+    ([0, 1, 2, 3], ["1", "2", "3"], ["rejected", 0, 1, 2]),
+    ([0, 1, 2, 1], ["a", "b", "c"], [0, 1, 2, 1]),
+    (["cat", "0", "1", "dog"], ["dog", "cat"], [1, "rejected", "rejected", 0]),
+    (["1.0", "2.0", None, "1.0"], None, [1, 2, None, 1]),
+    (["1.0", "2.0", None, "1.0"], ["1", "2"], [0, 1, None, 0]),
+])
+def test_labels_mean_the_same_as_in_tables(labels, classes, expected, dsconvert, tmp_path):
+    options = ["--max-rejects", "2", "--quiet"]
+    if classes is not None:
+        (tmp_path / "classes.txt").write_text("".join(f"{name}\n" for name in classes))
+        options += ["--classes", tmp_path / "classes.txt"]
+    table = pa.table({"image": pa.array([picture(i) for i in range(4)], pa.binary()), "label": labels})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    dsconvert("images", tmp_path / "rows.parquet", "--out", tmp_path / "out", *options)
+    (tmp_path / "files").mkdir()
+    for i in range(4):
+        (tmp_path / f"files/{i}.png").write_bytes(picture(i))
+    named = "".join(f"{i}.png,{'' if label is None else label}\n" for i, label in enumerate(labels))
+    (tmp_path / "files/metadata.csv").write_text(f"file_name,label\n{named}")
+    dsconvert("images", tmp_path / "files", "--out", tmp_path / "beside", *options)
+    converted = [label for label in expected if label != "rejected"]
+    for out in ("out", "beside"):
+        assert [record["label"] for record in records(tmp_path / out, "train")] == converted
 
 
 def test_incompatible_sources_are_refused(dsconvert, tmp_path):

@@ -89,3 +89,13 @@ def test_valid_files_are_accepted(dsconvert, tmp_path):
         (folder / f"{name}.{name.split('-')[0]}").write_bytes(data)
     dsconvert("images", folder, "--out", out, "--encode", "keep", "--quiet", "--strict")
     assert len(Dataset(out, None).all_records()) == len(samples)
+
+
+def test_cmyk_never_passes_through(dsconvert, tmp_path):
+    folder, out = tmp_path / "files", tmp_path / "out"
+    folder.mkdir()
+    Image.new("CMYK", (8, 8), (0, 200, 40, 0)).save(folder / "print.tif")
+    Image.new("RGB", (8, 8), (1, 2, 3)).save(folder / "screen.tif")
+    dsconvert("images", folder, "--out", out, "--encode", "keep", "--quiet")
+    stored = [Image.open(io.BytesIO(record["image"])) for record in Dataset(out, None).all_records().values()]
+    assert sorted((image.mode, image.format) for image in stored) == [("RGB", "PNG"), ("RGB", "TIFF")]

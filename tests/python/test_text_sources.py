@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+import zlib
 from datetime import datetime
 
 import datasets
@@ -187,3 +188,18 @@ def test_packed_rows_open_as_lists(dsconvert, tmp_path):
         ends, starts = row["cu_seqlens"], row["piece_starts"]
         assert ends[0] == 0 and ends[-1] == len(row["input_ids"]) == row["length"] <= 512
         assert len(ends) == len(starts) + 1 and all(a < b for a, b in zip(ends, ends[1:]))
+
+
+def test_xz_data_with_a_large_dictionary_is_unsupported(dsconvert, tmp_path):
+    data = bytearray(lzma.compress(b"a document"))
+    # The first block: its header size in words, flags, and for LZMA2 the identifier, one property and its value.
+    assert data[12:17] == bytes([2, 0, 0x21, 1, 22])
+    data[16] = 31  # 192 MiB
+    data[20:24] = zlib.crc32(data[12:20]).to_bytes(4, "little")
+    assert lzma.decompress(data) == b"a document"
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/a.txt.xz").write_bytes(data)
+    (tmp_path / "files/b.txt").write_text("another")
+    dsconvert("text", tmp_path / "files", "--out", tmp_path / "out", "--tokenizer", "bytes", "--max-rejects", "1", "--quiet")
+    (reject,) = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
+    assert reject["code"] == "unsupported" and "more than 128 MiB" in reject["message"]

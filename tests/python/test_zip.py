@@ -99,6 +99,25 @@ def test_unreadable_members_and_archives_are_named(dsconvert, tmp_path):
     assert "the zip archive cannot be read: it has no directory at its end" in refused.stderr
 
 
+@pytest.mark.parametrize("writer", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_a_changed_bit_in_an_arrow_file_is_damage(writer, dsconvert, tmp_path):
+    table = pa.table({"text": [f"document {i}" for i in range(10)]})
+    file = io.BytesIO()
+    with writer(file, table.schema) as out:
+        out.write_table(table)
+    path = archive(tmp_path / "a.zip", {"a.arrow": file.getvalue()}, STORED)
+    options = ["--tokenizer", "bytes", "--max-rejects", "1", "--quiet"]
+    dsconvert("text", path, "--out", tmp_path / "whole", *options)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"document 5")] ^= 1
+    path.write_bytes(data)
+    dsconvert("text", path, "--out", tmp_path / "out", *options)
+    manifests = [json.loads((tmp_path / out / "manifest.json").read_text()) for out in ("whole", "out")]
+    assert [(m["converted"], m["rejected"]) for m in manifests] == [(10, 0), (10, 1)]
+    (reject,) = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
+    assert reject["code"] == "corrupt"
+
+
 def test_a_plan_is_predicted_and_converted_in_parts(dsconvert, tmp_path):
     path = archive(tmp_path / "pets.zip", pets(count=30))
     dry = dsconvert("images", path, "--out", tmp_path / "dry", "--dry-run", "--sample", "20")

@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::class_ordinals::ClassOrdinals;
 use super::file_feed::FileFeed;
 use super::image_fields::ImageField;
 use super::job::ImagesJob;
@@ -31,6 +30,7 @@ use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{FieldType, LABEL};
 use crate::source::broken::Broken;
 use crate::source::labels::unknown_class;
+use crate::source::metadata::Labels;
 use crate::source::named_files::Detail;
 use crate::source::portable_name;
 use crate::source::source_file::SourceFile;
@@ -55,8 +55,8 @@ pub(super) struct ImageItem {
 /// A running conversion of images.
 pub(in crate::pipeline) struct ImageConversion<'a> {
     pub(super) job: &'a ImagesJob,
-    /// Ordinals of the classes, for labels in Parquet and tar files.
-    pub(super) classes: ClassOrdinals,
+    /// The classes, for labels in Parquet and tar files.
+    pub(super) classes: Labels,
     pixels: MemoryPool,
     /// Bytes of buffers that a worker keeps for the next image.
     kept_bytes: usize,
@@ -122,15 +122,15 @@ pub(super) fn feed(job: &ImagesJob, files: Range<usize>) -> Result<Box<dyn Feed<
 }
 
 impl<'a> ImageConversion<'a> {
-    pub(in crate::pipeline) fn new(job: &'a ImagesJob, run: &RunOptions) -> Self {
+    pub(in crate::pipeline) fn new(job: &'a ImagesJob, run: &RunOptions) -> Result<Self> {
         let shares = Shares::of(run.memory_bytes);
-        Self {
+        Ok(Self {
             job,
-            classes: ClassOrdinals::new(&job.schema.class_names),
+            classes: Labels::new(job.schema.class_names.clone(), job.labels_are_ordinals)?,
             pixels: shares.images(),
             kept_bytes: shares.kept_by_thread(run.threads).min(DEFAULT_KEPT_BYTES as u64) as usize,
             duplicates: OnceLock::new(),
-        }
+        })
     }
 
     /// Converts the files of a task.

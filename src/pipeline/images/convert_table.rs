@@ -47,7 +47,10 @@ impl ImageConversion<'_> {
         row.values.iter().for_each(|value| out.add_content(&bytes_of(value)));
         let bytes = row.image?;
         out.add_content(&bytes);
-        let label = self.classes.value(columns, &row.label)?;
+        let label = match columns.class_of(&row.label)? {
+            Some(class) => Value::Int(self.classes.ordinal(&class)?.into()),
+            None => Value::Null,
+        };
         let item =
             ImageItem { origin: origin.to_owned(), bytes, label, values: row.values, further: Vec::new() };
         self.convert_image(item, split, scratch, out)

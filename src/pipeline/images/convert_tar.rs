@@ -1,8 +1,8 @@
 //! Conversion of samples in tar files to records.
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
-use super::class_ordinals::ClassOrdinals;
 use super::convert::{ImageConversion, ImageItem};
 use super::image_fields::ImageField;
 use super::tar_fields::{CLASS, FIELDS};
@@ -10,8 +10,10 @@ use super::task::TarTask;
 use crate::pipeline::outcome::{MemberCount, Outcome, Outcomes};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::source::json_line;
+use crate::source::metadata::Labels;
 use crate::source::source_file::SourceFile;
 use crate::source::webdataset::{NextSample, Sample};
+use crate::source::without_bom;
 use crate::transform::image::{self as transform, ImageScratch};
 
 impl ImageConversion<'_> {
@@ -79,7 +81,7 @@ impl ImageConversion<'_> {
 fn image_item(
     origin: &str,
     sample: Sample,
-    classes: Option<&ClassOrdinals>,
+    classes: Option<&Labels>,
     image_fields: &[ImageField],
 ) -> Result<Option<ImageItem>, Reject> {
     if let Some(defect) = sample.defect {
@@ -95,7 +97,7 @@ fn image_item(
         if extension == CLASS
             && let Some(classes) = classes
         {
-            label = Value::Int(classes.ordinal(text_of(&extension, &bytes)?.trim())? as i64);
+            label = Value::Int(i64::from(classes.name_or_ordinal(text_of(&extension, &bytes)?.trim())?));
             has_fields = true;
         } else if let Some(field) = field_of(&extension) {
             values[field] = value(&extension, &bytes)?;
@@ -130,6 +132,7 @@ fn image_item(
 }
 
 fn text_of<'a>(extension: &str, bytes: &'a Bytes) -> Result<&'a str, Reject> {
+    let bytes = without_bom(bytes);
     std::str::from_utf8(bytes).map_err(|e| Reject::not_utf8(&format!("the {extension} member"), &e))
 }
 
@@ -137,7 +140,8 @@ fn text_of<'a>(extension: &str, bytes: &'a Bytes) -> Result<&'a str, Reject> {
 fn value(extension: &str, bytes: &Bytes) -> Result<Value, Reject> {
     let text = text_of(extension, bytes)?;
     match extension {
-        "json" => match json_line::parse::<serde_json::Value>(text) {
+        // Without interpreting it, because a number may be too large for Rust.
+        "json" => match json_line::parse::<Box<RawValue>>(text) {
             Ok((_, json)) => Ok(Value::Text(json.trim().into())),
             Err(e) => Err(Reject::new(RejectCode::InvalidJson, format!("the json member is not JSON: {e}"))),
         },

@@ -46,6 +46,8 @@ pub(super) struct FoundImages {
     pub(super) image_fields: Vec<ImageField>,
     /// The classes of the labels in the details.
     pub(super) class_names: Option<Vec<String>>,
+    /// Whether labels in Parquet files are ordinals of classes rather than names.
+    pub(super) labels_are_ordinals: bool,
     /// Hash of the metadata.
     pub(super) content: Option<u128>,
     /// Whether the files were found by walking the sources rather than named by a list or by rows.
@@ -243,7 +245,7 @@ fn of_tables(
     mut warnings: Vec<Warning>,
     sources: &[SourceSpec],
 ) -> Result<FoundImages> {
-    let FoundTables { fields, class_names, left_out, others } = found;
+    let FoundTables { fields, class_names, labels_are_ordinals, left_out, others } = found;
     let is_zip = |f: &SourceFile| f.archive_kind(sources) == Some(ArchiveKind::Zip);
     let is_other =
         |f: &SourceFile| f.is_tar(sources) || has_image_extension(&f.origin) || (f.is_named() && is_zip(f));
@@ -265,8 +267,8 @@ fn of_tables(
         }
     }
     let (walked, image_tables) = (true, true);
-    let found = FoundImages::default();
-    Ok(FoundImages { files, skipped, fields, class_names, warnings, walked, image_tables, ..found })
+    let found = FoundImages { walked, image_tables, labels_are_ordinals, ..FoundImages::default() };
+    Ok(FoundImages { files, skipped, fields, class_names, warnings, ..found })
 }
 
 impl FoundImages {

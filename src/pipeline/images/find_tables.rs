@@ -1,6 +1,7 @@
 //! Search for Parquet files with images in the sources.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::options::ImagesOptions;
 use crate::error::{Error, Result};
@@ -8,14 +9,16 @@ use crate::printable::printable_path;
 use crate::schema::Field;
 use crate::source::broken::Broken;
 use crate::source::file_list::FileList;
-use crate::source::image_table::{ImageColumns, ImageTable, class_names, is_parquet};
-use crate::source::labels::class_ordinals;
+use crate::source::image_table::{ImageColumns, ImageTable, is_parquet};
+use crate::source::metadata::Labels;
 use crate::source::source_file::SourceFile;
 
 /// The Parquet files with images in the sources.
 pub(super) struct FoundTables {
     pub(super) fields: Vec<Field>,
     pub(super) class_names: Option<Vec<String>>,
+    /// Whether labels are ordinals of classes rather than names.
+    pub(super) labels_are_ordinals: bool,
     /// Columns that are left out, because no field type can hold their values.
     pub(super) left_out: Vec<String>,
     /// Ordinals of Parquet files without images.
@@ -24,55 +27,62 @@ pub(super) struct FoundTables {
 
 /// Inspects the Parquet files among `files`; `None` if none contains images.
 pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<Option<FoundTables>> {
-    let mut found: Vec<(SourceFile, ImageTable)> = Vec::new();
+    let mut first: Option<(SourceFile, Arc<ImageColumns>)> = None;
+    let mut labels = BTreeSet::new();
     let mut others = BTreeSet::new();
     for (ordinal, file) in files.iter().enumerate().filter(|(_, file)| is_parquet(&file.origin)) {
-        match ImageTable::open(&file.planned(&options.sources, options.follow_symlinks)) {
-            Ok(Some(table)) => found.push((file, table)),
+        // Closed again before the next one is opened: there may be more files than a process can have open.
+        let table = match ImageTable::open(&file.planned(&options.sources, options.follow_symlinks)) {
+            Ok(Some(table)) => table,
             Ok(None) => {
                 others.insert(ordinal);
+                continue;
             }
             // A damaged file is rejected during the conversion.
-            Err(Broken::Damaged(_)) => {}
+            Err(Broken::Damaged(_)) => continue,
             Err(Broken::Failed(error)) => return Err(error),
+        };
+        if table.columns().declared_classes.is_none() {
+            table.labels(&mut labels)?;
+        }
+        let Some((first, columns)) = &first else {
+            first = Some((file, Arc::clone(table.columns())));
+            continue;
+        };
+        if !table.columns().fits(columns) {
+            let first = first.path(&options.sources);
+            return Err(Error::usage(format!("the columns differ from those of {}", printable_path(&first)))
+                .at_path(file.path(&options.sources))
+                .help("convert Parquet files with different columns or classes separately"));
         }
     }
-    let Some((first, table)) = found.first() else { return Ok(None) };
-    let columns = table.columns();
-    if let Some((other, _)) = found.iter().find(|(_, other)| !other.columns().fits(columns)) {
-        let first = first.path(&options.sources);
-        return Err(Error::usage(format!("the columns differ from those of {}", printable_path(&first)))
-            .at_path(other.path(&options.sources))
-            .help("convert Parquet files with different columns or classes separately"));
-    }
+    let Some((_, columns)) = first else { return Ok(None) };
+    let classes = classes(&labels, &columns, options)?;
     Ok(Some(FoundTables {
         fields: columns.fields.clone(),
-        class_names: classes(&found, columns, options)?,
+        labels_are_ordinals: classes.as_ref().is_some_and(Labels::by_ordinal),
+        class_names: classes.map(Labels::into_names),
         left_out: columns.left_out.clone(),
         others,
     }))
 }
 
-/// Returns the class names: those of the option, else those declared by the files, else the distinct labels of all
-/// rows.
+/// Returns the classes: those of the option, else those declared by the files, else those of the distinct `labels`.
 fn classes(
-    found: &[(SourceFile, ImageTable)],
+    labels: &BTreeSet<String>,
     columns: &ImageColumns,
     options: &ImagesOptions,
-) -> Result<Option<Vec<String>>> {
+) -> Result<Option<Labels>> {
     if !columns.has_labels() {
         return Ok(None);
     }
-    if let Some(given) = &options.classes {
-        return Ok(Some(given.clone()));
-    }
-    if let Some(declared) = &columns.declared_classes {
-        class_ordinals(declared).map_err(|e| {
+    let given = options.classes.as_deref();
+    match (&columns.declared_classes, given) {
+        (None, _) => Labels::of(labels.iter().map(String::as_str), given),
+        (Some(_), Some(given)) => Labels::new(given.to_vec(), false),
+        (Some(declared), None) => Labels::new(declared.clone(), false).map_err(|e| {
             e.help("the file declares it twice: rename one of them in its metadata, or name the classes with `classes`")
-        })?;
-        return Ok(Some(declared.clone()));
+        }),
     }
-    let mut labels = BTreeSet::new();
-    found.iter().try_for_each(|(_, table)| table.labels(&mut labels))?;
-    class_names(&labels).map(Some)
+    .map(Some)
 }

@@ -47,6 +47,8 @@ pub struct ImagesJob {
     pub(super) walked: bool,
     /// Whether Parquet files among the files contain images.
     pub(super) image_tables: bool,
+    /// Whether labels in Parquet files are ordinals of classes rather than names.
+    pub(super) labels_are_ordinals: bool,
     pub(super) skipped: SkippedTypes,
     /// Metadata files whose rows name the items.
     pub(super) tables: Vec<PathBuf>,
@@ -108,6 +110,7 @@ impl ImagesJob {
             tables: found.tables,
             walked: found.walked,
             image_tables: found.image_tables,
+            labels_are_ordinals: found.labels_are_ordinals,
             options,
             files,
             details,

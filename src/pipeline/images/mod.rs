@@ -4,7 +4,6 @@
 //! sources ─▶ files (find) ─▶ units (job) ─▶ tasks (*_feed) ─▶ records (convert, convert_tar, convert_table)
 //! ```
 
-mod class_ordinals;
 mod convert;
 mod convert_table;
 mod convert_tar;

@@ -32,7 +32,7 @@ impl ImagesJob {
     pub(super) fn prediction(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
         check_sample(sample)?;
         let workers = Workers::start(run.threads)?;
-        let conversion = ImageConversion::new(self, run);
+        let conversion = ImageConversion::new(self, run)?;
         let containers = self.files.iter().filter(|file| self.is_container(file));
         let (containers, container_bytes) =
             containers.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes));

@@ -42,11 +42,11 @@ impl Job for ImagesJob {
 
     fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome> {
         stop.start_writing(Continuation::Resume);
-        run(self, &ImageConversion::new(self, options), options, progress, stop)
+        run(self, &ImageConversion::new(self, options)?, options, progress, stop)
     }
 
     fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
-        store_plan(self, &ImageConversion::new(self, options), options, progress, stop)
+        store_plan(self, &ImageConversion::new(self, options)?, options, progress, stop)
     }
 
     fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {

@@ -27,6 +27,7 @@ struct StoredImages<'a> {
     extra_fields: usize,
     image_fields: Cow<'a, [ImageField]>,
     image_tables: bool,
+    labels_are_ordinals: bool,
     /// Number of lines with a [`Detail`](crate::source::named_files::Detail) that follow.
     details: usize,
 }
@@ -73,6 +74,7 @@ impl StoredJob for ImagesJob {
             extra_fields: self.extra_fields,
             image_fields: Cow::Borrowed(&self.image_fields),
             image_tables: self.image_tables,
+            labels_are_ordinals: self.labels_are_ordinals,
             details: self.details.len(),
         })?;
         self.details.iter().try_for_each(|detail| file.line(detail))
@@ -87,6 +89,7 @@ impl StoredJob for ImagesJob {
             transform: ImageTransform::new(options.image.clone())?,
             walked: options.input.walks() && details.is_empty(),
             image_tables: stored.image_tables,
+            labels_are_ordinals: stored.labels_are_ordinals,
             // Used only in the summary of the plan.
             tables: Vec::new(),
             options,

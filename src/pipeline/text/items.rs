@@ -172,10 +172,16 @@ impl TextJob {
     ) -> Converting {
         for (at, document) in self.rule.documents(bytes) {
             let start = offset + at as u64;
+            let mut document = without_bom_at(start, document);
+            if start == 0 && matches!(self.rule, Rule::BlankLines) {
+                // The byte order mark was part of a blank line.
+                document = without_blank_lines(document);
+                if document.is_empty() {
+                    continue;
+                }
+            }
             let position = DocumentPosition { section, mark: self.mark(section, start) };
-            let document = self
-                .check_length(document.len())
-                .and_then(|()| self.text(without_bom_at(start, document), out));
+            let document = self.check_length(document.len()).and_then(|()| self.text(document, out));
             if sink.item(position, document, out) == Converting::RedoUnit {
                 return Converting::RedoUnit;
             }
@@ -268,6 +274,12 @@ impl TextJob {
 /// Removes the byte order mark from the first document of a file.
 fn without_bom_at(offset: u64, bytes: &[u8]) -> &[u8] {
     if offset == 0 { without_bom(bytes) } else { bytes }
+}
+
+/// Removes the blank lines at the start of a document.
+fn without_blank_lines(document: &[u8]) -> &[u8] {
+    let first = lines(document).find(|(_, line)| !line.trim_ascii().is_empty());
+    first.map_or(&[], |(at, _)| &document[at..])
 }
 
 /// Returns the rule that divides plain text into documents.

@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 pub use self::columns::ImageColumns;
 use super::PlannedFile;
 use super::broken::Broken;
-use super::metadata::{BESIDE_NAMES, Labels};
+use super::metadata::BESIDE_NAMES;
 use super::table::parquet::{Groups, ParquetFile};
 use super::table::{NextRows, RowBatch, bytes, cell, json};
 use crate::error::Result;
@@ -94,15 +94,6 @@ fn label_text(label: &Json) -> Option<String> {
         Json::Number(number) => Some(number.to_string()),
         _ => None,
     }
-}
-
-/// Returns the class names for `labels`. Integers are ordinals.
-///
-/// # Errors
-///
-/// Returns an error if an integer is too large to be an ordinal.
-pub fn class_names(labels: &BTreeSet<String>) -> Result<Vec<String>> {
-    Labels::of(labels.iter().map(String::as_str), None).map(Labels::into_names)
 }
 
 /// Reader of the rows of a table.

@@ -10,7 +10,7 @@ use crate::source::labels::{class_ordinals, unknown_class};
 const MAX_CLASSES: i64 = 1 << 20;
 
 /// The classes, and the mapping of labels to classes.
-pub(in crate::source) struct Labels {
+pub struct Labels {
     names: Vec<String>,
     by_name: BTreeMap<String, u32>,
     /// Whether labels are ordinals of classes.
@@ -18,25 +18,35 @@ pub(in crate::source) struct Labels {
 }
 
 impl Labels {
+    /// Returns the mapping to the classes `names`; with `by_ordinal`, labels are ordinals.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `names` lists a class twice.
+    pub fn new(names: Vec<String>, by_ordinal: bool) -> Result<Self> {
+        let by_name = class_ordinals(&names)?;
+        Ok(Self { names, by_name, by_ordinal })
+    }
+
     /// Determines the classes of `labels`. If all labels are integers, they are ordinals, unless one of them is a name
     /// in `classes`. Otherwise labels are names, sorted as text.
     ///
     /// # Errors
     ///
     /// Returns an error if an integer is too large to be an ordinal, or `classes` lists a class twice.
-    pub(in crate::source) fn of<'a>(
-        labels: impl Iterator<Item = &'a str>,
-        classes: Option<&[String]>,
-    ) -> Result<Self> {
+    pub fn of<'a>(labels: impl Iterator<Item = &'a str>, classes: Option<&[String]>) -> Result<Self> {
         let distinct: BTreeSet<&str> = labels.collect();
-        let numbers: Option<Vec<i64>> = distinct.iter().map(|l| integer(l)).collect();
-        let named = |list: &[String]| list.iter().any(|c| distinct.contains(c.as_str()));
-        let numbers = numbers.filter(|n| !n.is_empty() && !classes.is_some_and(named));
+        let numbers: Option<BTreeSet<i64>> = distinct.iter().map(|l| integer(l)).collect();
+        let named = |numbers: &BTreeSet<i64>, list: &[String]| {
+            list.iter()
+                .any(|c| distinct.contains(c.as_str()) || integer(c).is_some_and(|n| numbers.contains(&n)))
+        };
+        let numbers = numbers.filter(|n| !n.is_empty() && !classes.is_some_and(|list| named(n, list)));
         let names = match (classes, &numbers) {
             (Some(given), _) => given.to_vec(),
             (None, None) => distinct.into_iter().map(str::to_owned).collect(),
             (None, Some(numbers)) => {
-                let largest = numbers.iter().copied().max().unwrap_or_default();
+                let largest = numbers.last().copied().unwrap_or_default();
                 if largest >= MAX_CLASSES {
                     return Err(Error::usage(format!("the label {largest} is too large to be a class"))
                         .help(format!(
@@ -46,8 +56,7 @@ impl Labels {
                 (0..=largest).map(|n| n.to_string()).collect()
             }
         };
-        let by_name = class_ordinals(&names)?;
-        Ok(Self { names, by_name, by_ordinal: numbers.is_some() })
+        Self::new(names, numbers.is_some())
     }
 
     /// Returns the ordinal of the class that `label` denotes.
@@ -55,17 +64,37 @@ impl Labels {
     /// # Errors
     ///
     /// Returns a reject if there is no such class.
-    pub(super) fn ordinal(&self, label: &str) -> Result<u32, Reject> {
-        let found = if self.by_ordinal {
-            let ordinal = integer(label).and_then(|n| u32::try_from(n).ok());
-            ordinal.filter(|&n| (n as usize) < self.names.len())
-        } else {
-            self.by_name.get(label).copied()
-        };
+    pub fn ordinal(&self, label: &str) -> Result<u32, Reject> {
+        let found = if self.by_ordinal { self.at(integer(label)) } else { self.named(label) };
         found.ok_or_else(|| unknown_class(label))
     }
 
-    pub(in crate::source) fn into_names(self) -> Vec<String> {
+    /// Returns the ordinal of the class with the name or, if there is none, the ordinal `label`.
+    ///
+    /// # Errors
+    ///
+    /// Returns a reject if there is no such class.
+    pub fn name_or_ordinal(&self, label: &str) -> Result<u32, Reject> {
+        let found = self.by_name.get(label).copied().or_else(|| self.at(label.parse().ok()));
+        found.ok_or_else(|| unknown_class(label))
+    }
+
+    fn named(&self, label: &str) -> Option<u32> {
+        let as_integer = || self.by_name.get(&integer(label)?.to_string());
+        self.by_name.get(label).or_else(as_integer).copied()
+    }
+
+    fn at(&self, ordinal: Option<i64>) -> Option<u32> {
+        u32::try_from(ordinal?).ok().filter(|&n| (n as usize) < self.names.len())
+    }
+
+    /// Returns whether labels are ordinals of classes.
+    pub fn by_ordinal(&self) -> bool {
+        self.by_ordinal
+    }
+
+    /// Returns the names of the classes.
+    pub fn into_names(self) -> Vec<String> {
         self.names
     }
 }
@@ -110,6 +139,12 @@ mod tests {
         );
         assert_eq!(ordinals(&["1.0", "1.5"], None).unwrap().0, ["1.0", "1.5"]);
         assert_eq!(ordinals(&["2.0", "1.0"], Some(&["2.0", "1.0"])).unwrap().1, [Some(0), Some(1)]);
+        assert_eq!(
+            ordinals(&["2.0", "1.0", "0.0"], Some(&["1", "2", "3"])).unwrap().1,
+            [Some(1), Some(0), None],
+            "the names are integers too"
+        );
+        assert_eq!(ordinals(&["cat", "1"], Some(&["cat", "dog"])).unwrap().1, [Some(0), None]);
         assert_eq!(ordinals(&[], None).unwrap().0, names(&[]));
         assert!(ordinals(&["1048576"], None).is_err());
         assert!(ordinals(&["a"], Some(&["a", "a"])).is_err());

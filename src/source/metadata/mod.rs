@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 pub use self::columns::{Keep, parse_keep};
 use self::columns::{PathColumn, WantedMetadata};
-pub(super) use self::labels::Labels;
+pub use self::labels::Labels;
 pub use self::placed::{BESIDE_NAMES, list_beside};
 use self::placed::{PlacedTable, list_tables};
 use super::named_files::Detail;

@@ -129,7 +129,16 @@ impl Batches {
         while !self.ended {
             match self.message(None) {
                 Ok(ArrowMessage::Dictionary | ArrowMessage::Schema(_)) => {}
-                Ok(ArrowMessage::End) => self.ended = true,
+                Ok(ArrowMessage::End) => {
+                    self.ended = true;
+                    match self.check_rest() {
+                        Ok(()) => {}
+                        Err(Broken::Damaged(reject)) => {
+                            return Ok(Some(NextRows::Broken { row: self.row, reject }));
+                        }
+                        Err(Broken::Failed(error)) => return Err(error),
+                    }
+                }
                 Ok(ArrowMessage::Batch(batch)) => {
                     let first = self.row;
                     self.row = first.saturating_add(batch.num_rows() as u64);
@@ -148,6 +157,15 @@ impl Batches {
             }
         }
         Ok(None)
+    }
+
+    /// Reads a compressed file or a member of an archive to its end, where the checksum is.
+    fn check_rest(&mut self) -> Result<(), Broken> {
+        if self.stream.is_compressed() {
+            let mut scratch = vec![0; SKIP_BYTES as usize];
+            while self.stream.fill(&mut scratch)? > 0 {}
+        }
+        Ok(())
     }
 
     /// Reads a message, whose first 8 bytes may already be in `prefix`.

@@ -19,6 +19,7 @@ use bytes::Bytes;
 
 use super::rows::{NextRows, RowBatch};
 use crate::error::{Error, Result};
+use crate::format::{PARQUET_MAGIC, parquet_footer};
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 use crate::source::PlannedFile;
@@ -35,6 +36,10 @@ const BATCH_BYTES: u64 = 4 << 20;
 const HEADER_BYTES: usize = 4 << 10;
 /// Bytes of an object that are kept between the check of its pages and their decoding.
 const HELD_BYTES: u64 = 64 << 20;
+/// Bytes after the footer: its size, and the magic bytes.
+const FOOTER_TAIL_BYTES: usize = 8;
+/// Maximum number of levels of a column, far more than any program reads.
+const MAX_SCHEMA_DEPTH: usize = 64;
 /// Minimum of the page size limit, in bytes: writers produce pages of this size for small documents.
 const MIN_PAGE_LIMIT: u64 = 64 << 20;
 
@@ -70,6 +75,9 @@ impl ParquetFile {
 
     fn of(stored: FileBytes, bytes: u64) -> Result<Self, Broken> {
         let input = ParquetInput { stored, bytes, failure: Arc::new(Mutex::new(None)) };
+        if !input.has_sound_footer()? {
+            return Err(damaged(RejectCode::Corrupt, "its footer is malformed or nested too deeply"));
+        }
         let load = |options| input.decode(|| ArrowReaderMetadata::load(&input, options));
         // Ignores an Arrow schema in the footer, which could request any type.
         let found = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
@@ -358,6 +366,21 @@ impl ParquetInput {
             Ok(Err(error)) => Err(damaged(RejectCode::Corrupt, &error.to_string())),
             Err(_) => Err(damaged(RejectCode::Corrupt, "the decoder failed")),
         }
+    }
+
+    /// Returns whether the library can parse the footer without exhausting stack or memory. For files that do not end
+    /// like a Parquet file, it reports the error.
+    fn has_sound_footer(&self) -> Result<bool, Broken> {
+        self.decode(|| {
+            let Some(end) = self.bytes.checked_sub(FOOTER_TAIL_BYTES as u64) else { return Ok(true) };
+            let tail = self.get_bytes(end, FOOTER_TAIL_BYTES)?;
+            let Some((size, magic)) = tail.split_first_chunk::<4>() else { return Ok(true) };
+            let size = u32::from_le_bytes(*size);
+            let Some(start) = end.checked_sub(size.into()).filter(|_| magic == PARQUET_MAGIC) else {
+                return Ok(true);
+            };
+            Ok(parquet_footer::is_sound(&self.get_bytes(start, size as usize)?, MAX_SCHEMA_DEPTH))
+        })
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {

@@ -1,6 +1,6 @@
 //! Decoding of all types except JPEG, at full size.
 
-use image::{ColorType, ImageDecoder};
+use image::{ColorType, ExtendedColorType, ImageDecoder};
 
 use super::container::{self, corrupt};
 use super::geometry::Size;
@@ -20,6 +20,8 @@ pub(super) struct DecodedFile {
     pub(super) space: ColorSpace,
     /// Whether the file contains only 8-bit RGB, so that its pixels are those of the output.
     pub(super) is_plain_rgb: bool,
+    /// Whether the file contains CMYK, which the decoder converts without the embedded profile.
+    pub(super) is_cmyk: bool,
     /// The damage at which decoding stopped; only with the lenient option.
     pub(super) damage: Option<Reject>,
 }
@@ -41,8 +43,9 @@ pub(super) fn decode(
     decoder.set_limits(limits(decoded)).map_err(reject)?;
     let icc = decoder.icc_profile().ok().flatten();
     let color_type = decoder.color_type();
-    let is_plain_rgb =
-        decoder.original_color_type() == image::ExtendedColorType::Rgb8 && color_type == ColorType::Rgb8;
+    let original = decoder.original_color_type();
+    let is_plain_rgb = original == ExtendedColorType::Rgb8 && color_type == ColorType::Rgb8;
+    let is_cmyk = matches!(original, ExtendedColorType::Cmyk8 | ExtendedColorType::Cmyk16);
     let space = if color_type.has_color() { ColorSpace::Rgb } else { ColorSpace::Gray };
     buffer.clear();
     buffer.resize(usize::try_from(decoded).map_err(|_| too_large())?, 0);
@@ -69,7 +72,7 @@ pub(super) fn decode(
         damage => damage,
     };
     to_8_bits(buffer, color_type, size, out)?;
-    Ok(DecodedFile { icc, space, is_plain_rgb, damage })
+    Ok(DecodedFile { icc, space, is_plain_rgb, is_cmyk, damage })
 }
 
 /// Checks that libwebp decodes a still lossy WebP; returns true for all other files. The decoder of the `image` crate

@@ -299,7 +299,8 @@ impl ImageTransform {
             profile.apply(decoded);
         }
         colors::to_channels(decoded, self.options.color, self.options.background);
-        let is_unchanged = profile.is_none() && (file.is_plain_rgb || self.options.encode == Encode::Keep);
+        let is_kept = self.options.encode == Encode::Keep && !file.is_cmyk;
+        let is_unchanged = profile.is_none() && (file.is_plain_rgb || is_kept);
         Ok(DecodedImage { reduction: 1, is_unchanged, profile: None, lenient: file.damage.is_some() })
     }
 

@@ -19,6 +19,8 @@ mod frames;
 mod msgpack;
 #[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "parquet")]
+pub mod parquet_footer;
 #[cfg(feature = "protobuf")]
 mod protobuf;
 #[cfg(feature = "parquet")]
@@ -53,7 +55,7 @@ pub use check::MAX_RECORD_BYTES;
 const SNIFFED_BYTES: u64 = 64;
 
 /// First and last four bytes of a Parquet file.
-const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
+pub const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
 
 /// Shard format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
