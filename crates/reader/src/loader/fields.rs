@@ -93,7 +93,15 @@ impl BatchFields {
                 }
             }
             None => {
-                for name in fields.defaults(split, options) {
+                let names = fields.defaults(split, options);
+                if names.iter().all(|name| name == VALID) {
+                    let what =
+                        "the dataset was opened with `fields` that have none of the entries of a batch";
+                    return Err(Error::usage(what).help(
+                        "open it with all fields, or name the entries of a batch with `fields` of the loader",
+                    ));
+                }
+                for name in names {
                     fields.add(split, options, &name)?;
                 }
             }
