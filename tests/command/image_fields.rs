@@ -189,3 +189,21 @@ fn listed_image_fields_are_repaired() {
     Ran::of(command.current_dir(dir.path()).output().unwrap()).exits(0);
     assert_same(&tree(&out), &whole);
 }
+
+#[test]
+fn a_damaged_mask_is_found_in_a_single_shard() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "s.tar", &tar().end());
+    run(dir.path(), b"", &["s.tar", "--out", "out", "--encode", "png", "--format", "arrow"]).exits(0);
+    let shard = dir.path().join("out/train/train-000000-00.arrow");
+    let verify = || Ran::of(command(["inspect", shard.to_str().unwrap(), "--verify"]).output().unwrap());
+    verify().exits(0);
+    let mut bytes = std::fs::read(&shard).unwrap();
+    // Columns follow each other: the three images, then the two masks.
+    let starts: Vec<usize> = memchr::memmem::find_iter(&bytes, b"IDAT").collect();
+    assert_eq!(starts.len(), 5);
+    bytes[starts[3] + 8] ^= 0xff;
+    std::fs::write(&shard, bytes).unwrap();
+    let ran = verify().exits(3);
+    assert!(ran.stdout.contains("record 0: the mask \"seg\" does not decode"), "{}", ran.stdout);
+}

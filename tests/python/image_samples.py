@@ -271,3 +271,35 @@ def palette_image(array, kind):
     out = io.BytesIO()
     Image.fromarray(array).quantize(32).save(out, kind)
     return out.getvalue()
+
+
+def gray_jpeg(values, precision):
+    """A JPEG of 8 or 12 bits with one gray value for each block of 8 × 8 pixels."""
+    bits, last = [], 0
+    for value in (value for row in values for value in row):
+        difference, last = value - last, value
+        size = abs(difference).bit_length()
+        bits.append(f"{size:05b}")
+        if size:
+            bits.append(f"{difference if difference > 0 else difference + (1 << size) - 1:0{size}b}")
+        bits.append("0")  # no further coefficients
+    data = "".join(bits)
+    data += "1" * (-len(data) % 8)
+    scan = int(data, 2).to_bytes(len(data) // 8, "big").replace(b"\xff", b"\xff\0")
+
+    def segment(marker, content):
+        return bytes([0xFF, marker]) + (len(content) + 2).to_bytes(2, "big") + content
+
+    def table(kind, lengths, symbols):
+        return segment(0xC4, bytes([kind << 4]) + bytes(lengths.get(length, 0) for length in range(1, 17)) + symbols)
+
+    size = (8 * len(values)).to_bytes(2, "big") + (8 * len(values[0])).to_bytes(2, "big")
+    return b"".join([
+        b"\xff\xd8",
+        segment(0xDB, b"\0" + bytes([8]) * 64),
+        segment(0xC0 if precision == 8 else 0xC1, bytes([precision]) + size + bytes([1, 1, 0x11, 0])),
+        table(0, {5: 16}, bytes(range(16))),
+        table(1, {1: 1}, b"\0"),
+        segment(0xDA, bytes([1, 1, 0, 0, 63, 0])), scan,
+        b"\xff\xd9",
+    ])

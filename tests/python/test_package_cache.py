@@ -1,5 +1,7 @@
 """The Python package: `CacheDataLoader` replays cached batches without calling the loader."""
 
+import itertools
+
 import pytest
 
 import dsconvert
@@ -61,3 +63,15 @@ def test_invalid_numbers_are_refused():
     for caches, after in [(0, 1), (3, 2), (-1, 5)]:
         with pytest.raises(dsconvert.UsageError):
             dsconvert.CacheDataLoader([], caches, after)
+
+
+def test_a_data_loader_without_a_length_is_replayed_without_end():
+    data = pytest.importorskip("torch.utils.data")
+
+    class Endless(data.IterableDataset):
+        def __iter__(self):
+            return iter(range(100))
+
+    cached = dsconvert.CacheDataLoader(data.DataLoader(Endless(), batch_size=2), num_caches=2, return_caches_after=4)
+    batches = [batch.tolist() for batch in itertools.islice(cached, 60)]
+    assert batches[:4] == [[0, 1], [2, 3], [4, 5], [6, 7]] and all(batch in batches[:4] for batch in batches[4:])

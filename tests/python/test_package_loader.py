@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import dsconvert
+import image_samples
 
 IGNORED = -100
 PADDING = 10**6  # no token has this id
@@ -147,6 +148,20 @@ def test_random_crops_depend_on_seed_and_epoch_only(pictures):
     assert np.array_equal(first, epoch(1, 1)) and np.array_equal(first, epoch(1, 0))
     assert not np.array_equal(first, epoch(2, 1))
     assert not np.array_equal(first, epoch(1, 1, epoch=1))
+
+
+def test_jpegs_of_12_bits_can_be_cropped_and_reduced(command, tmp_path):
+    steps = [[(x - y) * 6 for x in range(8)] for y in range(8)]
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/08.jpg").write_bytes(image_samples.gray_jpeg(steps, 8))
+    # The same picture: 12 bits are divided by 16.
+    fine = [[value * 16 for value in row] for row in steps]
+    (tmp_path / "files/12.jpg").write_bytes(image_samples.gray_jpeg(fine, 12))
+    command("images", tmp_path / "files", "--out", tmp_path / "out", "--encode", "keep", "--quiet")
+    options = {"random_resized_crop": 16, "crop_scale": (1, 1), "crop_ratio": (1, 1), "shuffle": False}
+    (batch,) = dsconvert.Loader(tmp_path / "out", batch_size=2, **options)
+    eight, twelve = batch["image"].astype(int)
+    assert np.abs(eight - twelve).max() <= 4 and eight.min() < 100 < 150 < eight.max()
 
 
 def test_images_that_differ_in_size_need_a_crop(pictures):

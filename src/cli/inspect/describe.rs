@@ -41,7 +41,7 @@ fn print_dataset(
         plural(d.records, "record"),
         plural(d.shards, "shard"),
         HumanBytes(d.bytes),
-        d.dsconvert
+        printable(&d.dsconvert)
     )?;
     writeln!(
         out,
@@ -53,10 +53,10 @@ fn print_dataset(
         HumanCount(d.counts.rejected)
     )?;
     for (code, count) in &d.reject_codes {
-        writeln!(out, "    rejected as {code}: {}", HumanCount(*count))?;
+        writeln!(out, "    rejected as {}: {}", printable(code), HumanCount(*count))?;
     }
     for (name, count) in &d.notes {
-        writeln!(out, "    {}: {}", name.replace('_', " "), HumanCount(*count))?;
+        writeln!(out, "    {}: {}", printable(&name.replace('_', " ")), HumanCount(*count))?;
     }
     writeln!(
         out,
@@ -111,7 +111,7 @@ fn print_schema(schema: &Schema, out: &mut impl Write) -> io::Result<()> {
 /// Prints the members of a JSON object, one per line, with nested objects indented. Null members are omitted.
 fn print_options(value: &serde_json::Value, depth: usize, out: &mut impl Write) -> io::Result<()> {
     for (name, value) in value.as_object().into_iter().flatten() {
-        let indent = "  ".repeat(depth);
+        let (indent, name) = ("  ".repeat(depth), printable(name));
         match value {
             serde_json::Value::Null => {}
             serde_json::Value::Object(_) => {
@@ -119,7 +119,7 @@ fn print_options(value: &serde_json::Value, depth: usize, out: &mut impl Write) 
                 print_options(value, depth + 1, out)?;
             }
             serde_json::Value::String(text) => writeln!(out, "{indent}{name}: {}", printable(text))?,
-            other => writeln!(out, "{indent}{name}: {other}")?,
+            other => writeln!(out, "{indent}{name}: {}", printable(&other.to_string()))?,
         }
     }
     Ok(())
@@ -167,4 +167,18 @@ pub(in crate::cli) fn print_histogram(histogram: &[HistogramBucket], out: &mut i
         writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_of_options_are_escaped() {
+        let options = serde_json::json!({"a\u{1b}[31m": 1, "b": {"c\u{7}": ["\u{9b}2J"]}});
+        let mut out = Vec::new();
+        print_options(&options, 0, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    }
 }

@@ -10,12 +10,15 @@ use serde_json::json;
 use super::repair::is_repairable;
 use super::{Out, is_shard, open_dataset, print_error, print_json};
 use crate::cli::Ending;
+use crate::decode::{Mask, Size};
 use crate::error::Result;
 use crate::numbers::plural;
 use crate::printable::{printable, printable_path, shell_word};
 use crate::reader::{Record, ShardFile, VerifyOptions, verify};
+use crate::sample::Value;
+use crate::schema::{FieldType, IMAGE};
 use crate::storage::Access;
-use crate::transform::image::{Encode, ImageOptions, ImageOutcome, ImageScratch, ImageTransform};
+use crate::transform::image::{Encode, ImageOptions, ImageOutcome, ImageScratch, ImageTransform, sniff};
 
 /// Verifies the dataset or shard at `path`.
 pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out: &mut Out) -> Result<Ending> {
@@ -24,8 +27,8 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
     }
     let dataset = open_dataset(path, access)?;
     let transform = decoder()?;
-    let raw = dataset.manifest().raw_channels();
-    let decode = |record: &Record| check_image(record, &transform, raw);
+    let storage = dataset.manifest().raw_channels().map_or(ImageStorage::Encoded, ImageStorage::Raw);
+    let decode = |record: &Record| check_images(record, &transform, storage);
     let options = VerifyOptions { threads, decode: Some(&decode), ..VerifyOptions::default() };
     let report = verify(&dataset, &options);
     if json {
@@ -85,10 +88,7 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
     for record in ShardFile::open(path, access)?.records()? {
         match record {
             Ok(record) => {
-                // Without the options of the dataset, raw pixels cannot be distinguished from a damaged image.
-                let is_known_format =
-                    record.image().is_none_or(|image| crate::transform::image::sniff(image).is_some());
-                if is_known_format && let Err(why) = check_image(&record, &transform, None) {
+                if let Err(why) = check_images(&record, &transform, ImageStorage::Unknown) {
                     problem = Some(format!("record {records}: {why}"));
                     break;
                 }
@@ -122,25 +122,65 @@ fn decoder() -> Result<ImageTransform> {
     })
 }
 
-/// Decodes the image of a record and compares its size with the fields. Records without an image pass.
-fn check_image(record: &Record, transform: &ImageTransform, raw: Option<u64>) -> Result<(), String> {
-    let (Some(image), Some(width), Some(height)) = (record.image(), record.width(), record.height()) else {
-        return Ok(());
-    };
-    if let Some(channels) = raw {
-        let expected = u64::from(width) * u64::from(height) * channels;
-        return match image.len() as u64 {
-            found if found == expected => Ok(()),
-            found => Err(format!("the image has {found} samples, but its size needs {expected}")),
+/// How the images of a dataset are stored.
+#[derive(Debug, Clone, Copy)]
+enum ImageStorage {
+    Encoded,
+    /// As samples, with this number of channels.
+    Raw(u64),
+    /// Only the options of the dataset say whether bytes of no known type are samples or a damaged image.
+    Unknown,
+}
+
+/// Decodes the images and masks of a record and compares their size with the fields. Records without an image pass.
+fn check_images(record: &Record, transform: &ImageTransform, storage: ImageStorage) -> Result<(), String> {
+    let (Some(width), Some(height)) = (record.width(), record.height()) else { return Ok(()) };
+    let size = Size::new(width, height);
+    for (name, ty, value) in record.fields() {
+        let Value::Bytes(bytes) = value else { continue };
+        let what = match name {
+            IMAGE => "the image".to_owned(),
+            _ => format!("the {} {:?}", ty.name(), printable(name)),
         };
+        match ty {
+            FieldType::Mask => {
+                Mask::read(bytes, size)
+                    .map_err(|reject| format!("{what} does not decode: {}", reject.message))?;
+            }
+            FieldType::Image => check_image(&what, bytes, size, transform, storage)?,
+            _ => {}
+        }
     }
-    match transform.convert(&Bytes::clone(image), &mut ImageScratch::new()) {
-        Ok(ImageOutcome::Converted(found)) if (found.width, found.height) == (width, height) => Ok(()),
+    Ok(())
+}
+
+fn check_image(
+    what: &str,
+    bytes: &Bytes,
+    size: Size,
+    transform: &ImageTransform,
+    storage: ImageStorage,
+) -> Result<(), String> {
+    match storage {
+        ImageStorage::Unknown if sniff(bytes).is_none() => return Ok(()),
+        ImageStorage::Raw(channels) => {
+            let expected = size.pixels().saturating_mul(channels);
+            return match bytes.len() as u64 {
+                found if found == expected => Ok(()),
+                found => Err(format!("{what} has {found} samples, but its size needs {expected}")),
+            };
+        }
+        ImageStorage::Encoded | ImageStorage::Unknown => {}
+    }
+    match transform.convert(&Bytes::clone(bytes), &mut ImageScratch::new()) {
+        Ok(ImageOutcome::Converted(found)) if (found.width, found.height) == (size.width, size.height) => {
+            Ok(())
+        }
         Ok(ImageOutcome::Converted(found)) => Err(format!(
-            "the image has {}×{} pixels, but its fields are {width}×{height}",
-            found.width, found.height
+            "{what} has {}×{} pixels, but its fields are {}×{}",
+            found.width, found.height, size.width, size.height
         )),
         Ok(ImageOutcome::Filtered(_)) => Ok(()),
-        Err(reject) => Err(format!("the image does not decode: {}", reject.message)),
+        Err(reject) => Err(format!("{what} does not decode: {}", reject.message)),
     }
 }

@@ -269,19 +269,20 @@ def _run_in_process(
     loads: Callable[[], Iterator[BatchLoad]], limits: _Limits, batches: int | None = None
 ) -> _InProcess:
     in_process = _InProcess()
-    rows, cpu = 0, process_time()
+    rows, seconds, cpu = 0, 0.0, process_time()
     with as_in_a_worker():
         for number, load in enumerate(loads()):
             used, cpu = process_time() - cpu, process_time()
             if number < limits.warmup:
                 continue
             in_process.load_seconds.append(load.seconds)
+            seconds += load.seconds
             in_process.item_seconds += load.item_seconds
             in_process.fetch_seconds += load.fetch_seconds
             in_process.collate_seconds += load.collate_seconds
             in_process.cpu_seconds += used
             rows += len(load.item_seconds) or contents_of(load.batch).rows
-            enough = sum(in_process.load_seconds) >= limits.seconds or len(in_process.load_seconds) == batches
+            enough = seconds >= limits.seconds or len(in_process.load_seconds) == batches
             if enough or (limits.items is not None and rows >= limits.items):
                 break
             cpu = process_time()

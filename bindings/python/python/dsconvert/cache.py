@@ -55,7 +55,10 @@ class CacheDataLoader:
                     break
             else:
                 return
-        length = len(self) if hasattr(self.loader, "__len__") else None
+        try:
+            length = len(self)
+        except TypeError:  # It has no length, or is a `DataLoader` of a dataset without one.
+            length = None
         while length is None or delivered < length:
             yield self._caches[delivered % len(self._caches)]
             delivered += 1

@@ -7,7 +7,7 @@ use image::ImageDecoder;
 
 use super::jpeg_engine::JpegEngine;
 use super::pixels::{Pixels, Rect, Size};
-use super::reduction::{reduction, scale};
+use super::reduction::{is_reducible, reduction, scale};
 use super::reject::{corrupt, of_jpeg};
 use super::resize::{SourceRegion, resize};
 use super::samples::to_8_bits;
@@ -71,6 +71,7 @@ impl Decoder {
         }
         let is_jpeg = image.raw_channels.is_none() && sniff(image.bytes) == Some(ImageType::Jpeg);
         let reduction = if is_jpeg { reduction(part.width, part.height, target) } else { 1 };
+        let reduction = if reduction == 1 || is_reducible(image.bytes) { reduction } else { 1 };
         let part = part.reduced(reduction);
         let whole = image.size.reduced(reduction);
         // All pixels that the part touches.

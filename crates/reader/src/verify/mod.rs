@@ -7,6 +7,7 @@ mod checks;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -151,21 +152,25 @@ pub fn verify(dataset: &Dataset, options: &VerifyOptions<'_>) -> VerifyReport {
 struct Problems {
     most: usize,
     kept: Vec<Error>,
+    /// The texts of the kept problems.
+    texts: HashSet<String>,
     more: u64,
 }
 
 impl Problems {
     fn new(most: usize) -> Self {
-        Self { most, kept: Vec::new(), more: 0 }
+        Self { most, kept: Vec::new(), texts: HashSet::new(), more: 0 }
     }
 
     fn push(&mut self, problem: Error) {
         // Several checks read the same file.
-        if self.kept.iter().any(|kept| kept.to_string() == problem.to_string()) {
+        let text = problem.to_string();
+        if self.texts.contains(&text) {
             return;
         }
         if self.kept.len() < self.most {
             self.kept.push(problem);
+            self.texts.insert(text);
         } else {
             self.more += 1;
         }
