@@ -263,6 +263,9 @@ fn status_text(status: &Status, out: &Path, again: Option<&str>) -> String {
         Some("") | None if status.done == status.units => {
             text.push_str(&format!("all units are done: dsconvert merge {out}\n"));
         }
+        _ if status.reads_stdin => {
+            text.push_str("standard input cannot be read again: start again with --overwrite\n");
+        }
         Some(again) => text.push_str(&format!("submit again: --array={again}\n")),
         None => text.push_str(&format!("to continue: dsconvert run {out}\n")),
     }

@@ -76,7 +76,7 @@ fn merge_command(out: &Path) -> String {
 }
 
 /// Says how to start again, as nothing in object storage is ever replaced.
-fn restart(out: &Path) -> &'static str {
+pub(super) fn restart(out: &Path) -> &'static str {
     match ObjectUrl::is_url(out) {
         true => "start again with another prefix for `out`",
         false => "start again with `overwrite`",

@@ -69,6 +69,11 @@ impl JobHeader {
         Plan { options: &self.options, units: self.units, files }
     }
 
+    /// Returns whether the source is standard input, which cannot be read again.
+    pub(super) fn reads_stdin(&self) -> bool {
+        self.options.get("stdin").and_then(serde_json::Value::as_bool).unwrap_or(false)
+    }
+
     /// Returns the sources entry of the manifest, without the content hash.
     pub(super) fn sources(&self, files: SourceFiles<'_>) -> Sources {
         Sources {

@@ -5,12 +5,11 @@
 //! when it is complete. Two processes that convert the same unit produce the same bytes, and the first to finish wins.
 //! Locks on the directory only improve messages; correctness does not depend on them.
 
-use std::path::Path;
 use std::time::Instant;
 
 use serde_json::Value;
 
-use super::continuation::Continuation;
+use super::continuation::{Continuation, restart};
 use super::images::{ImageConversion, ImagesJob};
 use super::job_file::{self, OpenedJob, StoredJob};
 use super::output::{LOCK_NAME, OutputDir};
@@ -116,6 +115,10 @@ fn convert_units(
     }
     let converted = todo.len() as u32;
     if !todo.is_empty() {
+        if header.reads_stdin() {
+            return Err(Error::usage("the conversion reads standard input, which cannot be read again")
+                .help(restart(&options.out)));
+        }
         let done = match header.kind {
             Kind::Images => {
                 let job = ImagesJob::read(opened, &mut file)?;
@@ -210,7 +213,14 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
         if let Some(outcome) = committed_meanwhile(&dir)? {
             return Ok(outcome);
         }
-        return Err(not_finished(out, &unfinished, header.units));
+        let error = not_finished(&unfinished, header.units);
+        return Err(match header.reads_stdin() {
+            true => error.help(format!("standard input cannot be read again: {}", restart(out))),
+            false => error.help(format!(
+                "`dsconvert run {out}` converts them; `dsconvert status {out} --parts N` lists the parts to submit again",
+                out = shell_word(out)
+            )),
+        });
     }
     stop.check()?;
     commit(dir, &header, (&files).into(), tokenizer_json.as_deref(), options.max_rejects, progress, stop)
@@ -225,7 +235,7 @@ fn committed_meanwhile(dir: &OutputDir) -> Result<Option<Outcome>> {
     Ok(Some(Outcome::complete(manifest)))
 }
 
-fn not_finished(out: &Path, units: &[u32], planned: u32) -> Error {
+fn not_finished(units: &[u32], planned: u32) -> Error {
     let ranges = ranges_of(units);
     let mut shown = ranges.iter().take(SHOWN_RANGES).cloned().collect::<Vec<_>>().join(",");
     if ranges.len() > SHOWN_RANGES {
@@ -236,10 +246,6 @@ fn not_finished(out: &Path, units: &[u32], planned: u32) -> Error {
         ErrorKind::NotCommitted,
         format!("{} of {} {verb} not finished: {shown}", units.len(), plural(planned.into(), "unit")),
     )
-    .help(format!(
-        "`dsconvert run {out}` converts them; `dsconvert status {out} --parts N` lists the parts to submit again",
-        out = shell_word(out)
-    ))
 }
 
 pub(super) fn planned_units(manifest: &Manifest) -> u32 {

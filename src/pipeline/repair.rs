@@ -17,7 +17,7 @@ use super::unit::unit_of_shard;
 use super::unit_dirs::{CheckLevel, UnitDirs, difference};
 use super::units::Units;
 use super::workers::RunContext;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::index::SHARD_TABLE_PATH;
 use crate::manifest::{Manifest, TOKENIZER_NAME};
 use crate::options::RunOptions;
@@ -219,6 +219,13 @@ impl Repair<'_> {
     /// Converts `units`, except those that an interrupted repair has already converted.
     fn convert<C: Conversion>(&self, conversion: &C, dirs: &UnitDirs, units: Vec<u32>) -> Result<()> {
         dirs.remove_leftovers()?;
+        // An interrupted repair may have planned the sources with other times. Its units are not needed: what is made
+        // now has to equal the committed files in any case.
+        for &unit in &units {
+            if dirs.read(unit, &self.header.plan).is_err_and(|error| error.kind() == ErrorKind::Corrupt) {
+                dirs.remove(unit)?;
+            }
+        }
         let all =
             Units { header: self.header, out: self.dir.path(), dirs, remote: None, context: self.context };
         let todo = all.unfinished(units, CheckLevel::Hashes)?;

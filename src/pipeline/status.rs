@@ -41,6 +41,8 @@ pub struct Status {
     pub bytes_per_second: Option<f64>,
     /// Seconds until all units are finished, at this rate.
     pub seconds_left: Option<f64>,
+    /// Whether the source is standard input, so that no process can convert the units that are not finished.
+    pub reads_stdin: bool,
 }
 
 impl Status {
@@ -80,6 +82,7 @@ pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
             rejected: manifest.counts.rejected,
             bytes_per_second: None,
             seconds_left: None,
+            reads_stdin: false,
         });
     }
     let work = output.work()?;
@@ -97,6 +100,7 @@ pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
         rejected: 0,
         bytes_per_second: None,
         seconds_left: None,
+        reads_stdin: header.reads_stdin(),
     };
     let mut finished = FinishTimes::default();
     if let Some(remote) = output.remote() {

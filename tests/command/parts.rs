@@ -1,5 +1,6 @@
 //! Conversions divided among processes give the bytes of a single run, and killed processes lose only unfinished units.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -273,4 +274,40 @@ fn a_plan_says_which_options_belong_to_the_merge() {
             .exits(0)
             .says(&[&format!("{name} is not part of a plan"), "dsconvert merge"]);
     }
+}
+
+#[test]
+fn standard_input_is_not_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut first = command(["text", "-", "--input-format", "jsonl", "--tokenizer", "bytes"]);
+    let mut child = first.arg("--out").arg(&out).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // More than is read before the run starts.
+    input.write_all("{\"text\": \"first\"}\n".repeat(50_000).as_bytes()).unwrap();
+    while !out.join(".dsconvert/plan.jsonl").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(input);
+    let again = || {
+        let mut run = command(["run"]);
+        let mut child = run
+            .arg(&out)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The process may have ended.
+        let _ = child.stdin.take().unwrap().write_all(b"{\"text\": \"other\"}\n");
+        Ran::of(child.wait_with_output().unwrap())
+    };
+    again().exits(2).says(&["standard input, which cannot be read again", "--overwrite"]);
+    on("merge", &out, "")
+        .exits(3)
+        .says(&["standard input cannot be read again: start again with --overwrite"]);
+    let shown = on("status", &out, "").exits(0).stdout;
+    assert!(shown.contains("start again with --overwrite") && !shown.contains("dsconvert run"), "{shown}");
 }

@@ -111,6 +111,25 @@ fn leftovers_of_an_interrupted_repair_do_no_harm() {
 }
 
 #[test]
+fn a_repair_continues_after_the_times_of_the_sources_have_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = dataset(dir.path());
+    let whole = tree(&out);
+    flip(&out.join(&shards(&out)[0]));
+    // The finished units of a repair before the source was copied again.
+    let other = dir.path().join("other");
+    let mut plan = command(["plan", "text"]);
+    plan.arg(&source).arg("--out").arg(&other).args(TEXT.split_whitespace());
+    Ran::of(plan.output().unwrap()).exits(0);
+    Ran::of(command(["run"]).arg(&other).output().unwrap()).exits(0);
+    copy_dir(&other.join(".dsconvert/units"), &out.join(".dsconvert/units"));
+    let file = std::fs::File::options().append(true).open(&source).unwrap();
+    file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(100)).unwrap();
+    convert("text", &source, &out, &format!("{TEXT} --resume=repair")).exits(0);
+    assert_same(&tree(&out), &whole);
+}
+
+#[test]
 fn a_shard_that_cannot_be_reproduced_is_not_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = dataset(dir.path());
