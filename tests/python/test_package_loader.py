@@ -236,13 +236,6 @@ def test_encoded_images_are_not_cropped(pictures, options):
         dsconvert.Loader(pictures, batch_size=4, decode=False, **options)
 
 
-def test_a_dataset_without_the_fields_of_a_batch_is_refused(corpus_in):
-    keys = dsconvert.open(corpus_in("arrow").path, fields=["key"])
-    with pytest.raises(dsconvert.UsageError, match="none of the entries of a batch"):
-        dsconvert.Loader(keys, batch_size=2)
-    assert list(next(iter(dsconvert.Loader(keys, batch_size=2, fields=["key"])))) == ["key"]
-
-
 def test_a_transform_is_refused_and_not_ignored(corpus_in):
     transformed = dsconvert.open(corpus_in("arrow").path, transform=dict)
     for source in (transformed, transformed["train"]):

@@ -24,11 +24,6 @@ def no_ranks(monkeypatch):
     monkeypatch.setattr(ranks, "_said", set())
 
 
-@pytest.fixture
-def arrow_text(corpus_in):
-    return dsconvert.open(corpus_in("arrow").path, "train")
-
-
 @pytest.fixture(params=["sampler", "loader"])
 def make(request, corpus_in):
     """Makes a sampler or a loader of the corpus."""
@@ -456,59 +451,3 @@ def test_accelerate_learns_that_the_last_step_is_dropped(text):
     assert dsconvert.BatchSampler(text, batch_size=16, last="drop").drop_last
     assert dsconvert.BatchSampler(text, batch_size=16, drop_last=True).drop_last
     assert not dsconvert.BatchSampler(text, batch_size=16).drop_last
-
-
-@pytest.mark.parametrize("kind", ["sampler", "loader"])
-def test_setting_the_epoch_of_a_loaded_state_again_starts_the_epoch(kind, arrow_text):
-    def new():
-        of = dsconvert.BatchSampler if kind == "sampler" else dsconvert.Loader
-        return of(arrow_text, batch_size=40, seed=1)
-
-    first = new()
-    whole = sum(1 for _ in first)
-    state = first.state_dict()
-    resumed = new()
-    resumed.load_state_dict(state)
-    counts = []
-    for _ in range(3):
-        resumed.set_epoch(0)
-        counts.append(sum(1 for _ in resumed))
-    assert counts == [0, whole, whole]
-
-
-@pytest.mark.parametrize("kind", ["sampler", "loader"])
-@pytest.mark.parametrize("number", [0, 2**45, 2**62])
-def test_an_impossible_number_of_micro_batches_is_refused(kind, number, arrow_text):
-    of = dsconvert.BatchSampler if kind == "sampler" else dsconvert.Loader
-    with pytest.raises(dsconvert.UsageError, match="micro.batches"):
-        of(arrow_text, batch_size=4, micro_batches=number)
-    loader = of(arrow_text, batch_size=4)
-    state = loader.state_dict()
-    plan = state["plan"]["records"]
-    with pytest.raises(dsconvert.UsageError, match="between 1 and 1048576"):
-        loader.load_state_dict({**state, "plan": {"records": {**plan, "micro_batches": number}}})
-
-
-@pytest.mark.parametrize("kind", ["sampler", "loader"])
-def test_a_state_with_micro_batches_after_the_last_step_is_refused(kind, arrow_text):
-    loader = (dsconvert.BatchSampler if kind == "sampler" else dsconvert.Loader)(
-        arrow_text, batch_size=4, micro_batches=4, rank=0, world_size=2
-    )
-    sum(1 for _ in loader)
-    with pytest.raises(dsconvert.UsageError, match="after the last of"):
-        loader.load_state_dict({**loader.state_dict(), "micro_batches_done": 2})
-
-
-@pytest.mark.parametrize("kind", ["sampler", "loader"])
-def test_the_integers_of_a_state_may_be_scalars_of_numpy(kind, arrow_text):
-    of = dsconvert.BatchSampler if kind == "sampler" else dsconvert.Loader
-    saved = of(arrow_text, batch_size=4, micro_batches=2).state_dict()
-    saved["plan"]["records"]["micro_batches"] = np.int64(2)
-    resumed = of(arrow_text, batch_size=4)
-    resumed.load_state_dict(saved)
-    assert resumed.micro_batches == 2
-
-
-def test_totals_of_very_long_records_are_limited():
-    totals = dsconvert.BatchSampler([2**63, 2**63], batch_size=2).totals(0)
-    assert totals.tokens == 2**64 - 1

@@ -338,8 +338,8 @@ impl Loader {
 
     /// Goes to the position of a saved state.
     fn restore(&self, py: Python<'_>, state: &str) -> PyResult<()> {
-        let state: LoaderState =
-            serde_json::from_str(state).map_err(|e| raise(not_a_state().caused_by(e)))?;
+        let state: LoaderState = serde_json::from_str(state)
+            .map_err(|e| raise(Error::usage("this is not the state of a loader").caused_by(e)))?;
         self.move_to(py, |loader| loader.restore(&state), |progress| progress.last = None)
     }
 
@@ -368,12 +368,6 @@ impl Drop for Loader {
         let loader = self.loader.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ = Python::try_attach(|py| py.detach(|| loader.stop()));
     }
-}
-
-fn not_a_state() -> Error {
-    Error::usage("this is not the state of a loader").help(
-        "pass what `state_dict()` of a loader returned; if it was, the state is damaged: restore another one",
-    )
 }
 
 fn moved_meanwhile() -> Error {

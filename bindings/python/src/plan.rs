@@ -128,15 +128,11 @@ impl Plan {
     /// Returns the epoch and step where a saved state continues, and the number of micro-batches that a rank has done in
     /// that step.
     fn resume(&self, state: &str, rank_layout: (u64, u64, u64)) -> PyResult<(u64, u64, u64)> {
-        let not_a_state = || {
-            let error = Error::usage("this is not the state of a batch sampler");
-            error.help("pass what `state_dict()` of a batch sampler returned; if it was, the state is damaged: restore another one")
-        };
+        let not_a_state = || Error::usage("this is not the state of a batch sampler");
         let state: LoaderState =
             serde_json::from_str(state).map_err(|e| raise(not_a_state().caused_by(e)))?;
         let SavedPlan::Records(plan) = &state.plan else { return Err(raise(not_a_state())) };
         let at = self.plan.resume(plan).map_err(raise)?;
-        state.check_steps(self.plan.steps()).map_err(raise)?;
         let (rank, world_size, replication) = rank_layout;
         let layout = Layout::replicated(rank, world_size, replication).map_err(raise)?;
         let turns = state.turns(layout, plan.micro_batches).map_err(raise)?;

@@ -13,9 +13,7 @@ from .errors import UsageError
 MAX_INTEGER = 2**64 - 1
 """The largest integer that Rust accepts."""
 MAX_COUNT = 2**63 - 1
-"""The largest number of ranks."""
-MAX_MICRO_BATCHES = 2**20
-"""The largest number of micro-batches per step."""
+"""The largest number of ranks or micro-batches."""
 
 
 def integer(name: str, value: Any, most: int = MAX_INTEGER) -> int:

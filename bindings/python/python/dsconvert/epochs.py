@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from . import _native
-from .arguments import MAX_COUNT, MAX_INTEGER, MAX_MICRO_BATCHES, integer, plain
+from .arguments import MAX_COUNT, MAX_INTEGER, integer, plain
 from .errors import OutOfRangeError, UsageError
 from .ranks import Layout, logger
 
@@ -63,12 +62,7 @@ class Epochs(ABC):
     def _micro_batches_of(self, state: Mapping[str, Any]) -> int:
         """Returns the micro-batches per step after loading `state`: those of the state, unless the option was given."""
         saved = None if self._micro_batches_given else _saved_micro_batches(state)
-        if saved is not None and not 1 <= saved <= MAX_MICRO_BATCHES:
-            raise UsageError(
-                f"the state has {saved} micro-batches per step, not between 1 and {MAX_MICRO_BATCHES}",
-                remedy="the state is damaged; restore another one",
-            )
-        return self._micro_batches if saved is None else saved
+        return self._micro_batches if saved is None else integer("micro_batches of the state", saved, MAX_COUNT)
 
     @property
     @abstractmethod
@@ -153,11 +147,7 @@ def last_policy(last: Last | None, drop_last: bool | None) -> Last | None:
 def _saved_micro_batches(state: Mapping[str, Any]) -> int | None:
     """Finds the micro-batches per step in a nested state. Returns None if this is not a state."""
     found = state.get("micro_batches")
-    # Also a scalar of NumPy, into which programs may have converted the number.
-    if found is not None and not isinstance(found, (bool, Mapping)):
-        try:
-            return operator.index(found)
-        except TypeError:
-            pass
+    if isinstance(found, int):
+        return found
     inner = (_saved_micro_batches(value) for value in state.values() if isinstance(value, Mapping))
     return next((number for number in inner if number is not None), None)

@@ -64,11 +64,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the ranks would not get the same number, or
-    /// `micro_batches` is not between 1 and [`MAX_MICRO_BATCHES`].
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the ranks would not get the same number.
     pub fn share(self, micro_batches: u64) -> Result<impl Iterator<Item = u64> + Clone + use<>> {
         let Self { rank, world_size } = self;
-        check_in_range("the number of micro-batches per step", micro_batches, 1..=MAX_MICRO_BATCHES)?;
         if !micro_batches.is_multiple_of(world_size) {
             let what =
                 format!("{micro_batches} micro-batches per step cannot be shared by {world_size} ranks");

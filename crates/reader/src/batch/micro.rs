@@ -26,9 +26,9 @@ impl MicroBatch {
         self.records.len() as u64 + self.filler_rows
     }
 
-    /// Returns the sum of the lengths, at most `u64::MAX`.
+    /// Returns the sum of the lengths.
     pub fn tokens(&self) -> u64 {
-        self.lengths.iter().fold(0, |sum, &length| sum.saturating_add(length))
+        self.lengths.iter().sum()
     }
 
     /// Returns rows × width.

@@ -44,5 +44,4 @@ pub use options::{
 };
 pub use pack::{DEFAULT_PACK_WINDOW, PackCursor, PackOptions, PackPlan, PackState, PackedStep};
 pub use plan::BatchPlan;
-pub(crate) use plan::DAMAGED_STATE_HELP;
 pub use state::{PlanState, Position};

@@ -191,7 +191,7 @@ impl<L: Lengths> BatchPlan<L> {
         for index in 0..self.micro_batches {
             let batch = self.micro_batch(at, index)?;
             totals.records += batch.records.len() as u64;
-            totals.tokens = totals.tokens.saturating_add(batch.tokens());
+            totals.tokens += batch.tokens();
             totals.padded_tokens = totals.padded_tokens.saturating_add(batch.padded_tokens());
         }
         Ok(totals)
@@ -240,7 +240,7 @@ impl<L: Lengths> BatchPlan<L> {
     pub fn resume(&self, saved: &PlanState) -> Result<Position> {
         self.start.check_same_run(saved)?;
         let at = Position { epoch: saved.epoch, step: saved.step };
-        self.check_position(at).map_err(|e| e.help(DAMAGED_STATE_HELP))?;
+        self.check_position(at)?;
         Ok(at)
     }
 
@@ -262,9 +262,6 @@ impl<L: Lengths> BatchPlan<L> {
         }
     }
 }
-
-/// Help for a state that no loader or sampler can have saved.
-pub(crate) const DAMAGED_STATE_HELP: &str = "the state is damaged; restore another one";
 
 /// Returns the steps with the largest micro-batch and the longest record. A bucket moves its longest record to the
 /// front, so each of them is the first step of a bucket.

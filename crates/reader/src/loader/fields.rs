@@ -93,15 +93,7 @@ impl BatchFields {
                 }
             }
             None => {
-                let names = fields.defaults(split, options);
-                if names.iter().all(|name| name == VALID) {
-                    let what =
-                        "the dataset was opened with `fields` that have none of the entries of a batch";
-                    return Err(Error::usage(what).help(
-                        "open it with all fields, or name the entries of a batch with `fields` of the loader",
-                    ));
-                }
-                for name in names {
+                for name in fields.defaults(split, options) {
                     fields.add(split, options, &name)?;
                 }
             }

@@ -200,8 +200,6 @@ impl Loader {
     }
 
     fn take_made(&mut self, deadline: Option<Instant>) -> Result<Option<MadeBatch>> {
-        // Even if there is no batch or an error: the next `set_epoch` starts an epoch.
-        self.restored = false;
         if self.engine.as_ref().is_some_and(BatchEngine::is_foreign) {
             self.leave_parent()?;
         }
@@ -232,6 +230,7 @@ impl Loader {
             self.at = after;
         }
         if let Some(batch) = &batch {
+            self.restored = false;
             self.blank_rows += batch.blank_rows().len() as u64;
         }
         batch
@@ -305,8 +304,8 @@ impl Loader {
         self.at.epoch()
     }
 
-    /// Moves to the start of `epoch`. Directly after [`Loader::restore`] to a position in the same epoch, before a batch
-    /// is requested, it changes nothing, so that a training loop that starts each epoch with it can be resumed.
+    /// Moves to the start of `epoch`. Directly after [`Loader::restore`] to a position in the same epoch, it changes
+    /// nothing, so that a training loop that starts each epoch with it can be resumed.
     ///
     /// # Errors
     ///

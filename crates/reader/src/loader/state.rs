@@ -3,7 +3,7 @@
 use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{DAMAGED_STATE_HELP, Layout, PackState, PlanState};
+use crate::batch::{Layout, PackState, PlanState};
 
 /// State of a [`Loader`](super::Loader): the batches that were returned, not those that are prepared. Equal on all
 /// ranks that have returned the same number of batches; threads and prefetch are not part of it. It serializes to a few
@@ -46,20 +46,6 @@ impl LoaderState {
         }
     }
 
-    /// Checks that no micro-batches are done after the last of `steps`.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) if the state is damaged.
-    pub fn check_steps(&self, steps: u64) -> Result<()> {
-        let done = self.micro_batches_done;
-        if done == 0 || self.step() < steps {
-            return Ok(());
-        }
-        let what = format!("the state has {done} micro-batches done after the last of {steps} steps");
-        Err(Error::usage(what).help(DAMAGED_STATE_HELP))
-    }
-
     /// Returns the number of micro-batches of the open step that each rank of `layout` has done, out of `micro_batches` of
     /// all ranks.
     ///
@@ -72,7 +58,7 @@ impl LoaderState {
         if done > 0 && done >= micro_batches {
             let what =
                 format!("the state has {done} of {micro_batches} micro-batches done in an unfinished step");
-            return Err(Error::usage(what).help(DAMAGED_STATE_HELP));
+            return Err(Error::usage(what).help("the state is damaged; restore another one"));
         }
         if !done.is_multiple_of(layout.world_size()) {
             let what = format!(

@@ -113,15 +113,6 @@ fn states_of_other_runs_and_invalid_options_are_refused() {
         plan.step = 1000;
     }
     assert_eq!(loader.restore(&beyond).unwrap_err().kind(), ErrorKind::OutOfRange);
-    for batching in [BatchOptions::new(BatchSize::BatchSize(4)).into(), PackOptions::new(8, 2).into()] {
-        let of_two = LoaderOptions { micro_batches: Some(2), batching, ..plain() };
-        let mut loader = Loader::new(split.clone(), of_two).unwrap();
-        while loader.next_batch().unwrap().is_some() {}
-        let end = loader.state();
-        loader.restore(&end).unwrap();
-        let error = loader.restore(&LoaderState { micro_batches_done: 1, ..end }).unwrap_err();
-        assert!(error.to_string().contains("after the last of"), "{error}");
-    }
     assert!(loader.restore(&LoaderState { micro_batches_done: 9, ..before.clone() }).is_err());
     assert_eq!(loader.state(), before, "nothing has changed");
 
@@ -163,25 +154,6 @@ fn ready(loader: &Loader, batches: usize) -> Vec<(u64, usize)> {
         std::thread::yield_now();
     }
     engine.ready()
-}
-
-#[test]
-fn only_directly_after_a_state_is_restored_does_setting_its_epoch_change_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let split = text_split(dir.path(), Format::Msgpack);
-    let batching = BatchOptions::new(BatchSize::BatchSize(4));
-    let mut loader = Loader::new(split.clone(), options(batching, 0)).unwrap();
-    let whole = all(&mut loader).len();
-    let end = loader.state();
-    loader.restore(&end).unwrap();
-    // For example, validation before each epoch of training.
-    let counts: Vec<usize> = (0..3)
-        .map(|_| {
-            loader.set_epoch(0).unwrap();
-            all(&mut loader).len()
-        })
-        .collect();
-    assert_eq!(counts, [0, whole, whole]);
 }
 
 #[test]

@@ -58,8 +58,8 @@ fn images_can_stay_encoded_and_labels_may_be_missing() {
 fn only_selected_fields_can_be_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Parquet).select(&["score"]).unwrap();
-    let error = Loader::new(split.clone(), batches_of(5)).unwrap_err();
-    assert!(error.to_string().contains("none of the entries of a batch"), "{error}");
+    let mut loader = Loader::new(split.clone(), batches_of(5)).unwrap();
+    assert_eq!(loader.next_batch().unwrap().unwrap().columns().len(), 0, "no default field is left");
     let fields = Some(vec!["input_ids".to_owned()]);
     assert!(Loader::new(split, LoaderOptions { fields, ..batches_of(5) }).is_err());
 }
