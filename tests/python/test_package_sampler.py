@@ -249,6 +249,34 @@ def test_set_epoch_may_be_called_several_times_after_loading_a_state(make):
         assert batches(resumed) == epochs[0], "after another epoch was set, the position is that of the epoch"
 
 
+def test_set_epoch_starts_over_after_the_rest_of_a_loaded_epoch(make):
+    source = make()
+    epoch = batches(source)
+    resumed = make()
+    resumed.load_state_dict(source.state_dict())
+    for expected in ([], epoch, epoch):
+        resumed.set_epoch(0)
+        assert batches(resumed) == expected
+
+
+def test_set_epoch_starts_over_after_a_failed_first_batch(text):
+    failing = []
+
+    def transform(batch):
+        if failing:
+            raise ValueError(failing.pop())
+        return batch
+
+    loader = dsconvert.Loader(text, batch_size=16, num_threads=0, batch_transform=transform)
+    batches(loader, 5)
+    loader.load_state_dict(loader.state_dict())
+    failing.append("deliberate")
+    with pytest.raises(ValueError, match="deliberate"):
+        next(iter(loader))
+    loader.set_epoch(0)
+    assert len(batches(loader)) == len(loader)
+
+
 def test_states_of_other_sources_are_refused(make, corpus_in):
     state = make().state_dict()
     for other in (make(seed=4), make(max_tokens=5000), make(split="validation"), make(micro_batches=2)):

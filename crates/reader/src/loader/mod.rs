@@ -126,7 +126,8 @@ pub struct Loader {
     after_failed: Option<LoaderState>,
     /// Number of rows returned without their image.
     blank_rows: u64,
-    /// Whether `at` was just restored, so that [`Loader::set_epoch`] to its epoch changes nothing.
+    /// Whether `at` was restored and no batch was requested since, so that [`Loader::set_epoch`] to its epoch changes
+    /// nothing.
     restored: bool,
     engine: Option<BatchEngine>,
 }
@@ -200,6 +201,8 @@ impl Loader {
     }
 
     fn take_made(&mut self, deadline: Option<Instant>) -> Result<Option<MadeBatch>> {
+        // Also if the epoch is over or the batch fails: `set_epoch` starts over once an iteration has started.
+        self.restored = false;
         if self.engine.as_ref().is_some_and(BatchEngine::is_foreign) {
             self.leave_parent()?;
         }
@@ -230,7 +233,6 @@ impl Loader {
             self.at = after;
         }
         if let Some(batch) = &batch {
-            self.restored = false;
             self.blank_rows += batch.blank_rows().len() as u64;
         }
         batch
@@ -304,8 +306,8 @@ impl Loader {
         self.at.epoch()
     }
 
-    /// Moves to the start of `epoch`. Directly after [`Loader::restore`] to a position in the same epoch, it changes
-    /// nothing, so that a training loop that starts each epoch with it can be resumed.
+    /// Moves to the start of `epoch`. After [`Loader::restore`] to a position in the same epoch, it changes nothing until
+    /// a batch is requested, so that a training loop that starts each epoch with it can be resumed.
     ///
     /// # Errors
     ///

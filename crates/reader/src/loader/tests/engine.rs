@@ -86,6 +86,38 @@ fn a_state_counts_returned_batches_and_fits_other_layouts() {
 }
 
 #[test]
+fn set_epoch_starts_over_once_a_batch_was_requested() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    for threads in [0, 2] {
+        let of = || options(BatchOptions::new(BatchSize::BatchSize(20)), threads);
+        let mut loader = Loader::new(split.clone(), of()).unwrap();
+        all(&mut loader);
+        let end = loader.state();
+        let mut resumed = Loader::new(split.clone(), of()).unwrap();
+        resumed.restore(&end).unwrap();
+        let lengths: Vec<usize> = (0..3)
+            .map(|_| {
+                resumed.set_epoch(0).unwrap();
+                all(&mut resumed).len()
+            })
+            .collect();
+        assert_eq!(lengths, [0, 3, 3], "the rest of the epoch, then all of it");
+
+        let fails = |batch: Batch| {
+            if batch.id().step == 1 { Err(Error::usage("deliberate test failure")) } else { Ok(batch) }
+        };
+        let mut loader = Loader::new(split.clone(), of()).unwrap().finish_with(Arc::new(fails));
+        assert!(loader.next_batch().unwrap().is_some());
+        let state = loader.state();
+        loader.restore(&state).unwrap();
+        assert!(loader.next_batch().is_err());
+        loader.set_epoch(0).unwrap();
+        assert_eq!(loader.remaining().unwrap(), 3, "the first batch after the state failed");
+    }
+}
+
+#[test]
 fn states_of_other_runs_and_invalid_options_are_refused() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let split = text_split(dir.path(), Format::Arrow);
