@@ -14,9 +14,9 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use self::rows::RowSource;
 use super::bucket::CheckedRuns;
-use super::layout::Layout;
+use super::layout::{Layout, check_micro_batches};
 use super::lengths::Lengths;
-use super::options::{ALGORITHM, Last, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Shuffle};
+use super::options::{ALGORITHM, Last, MAX_WINDOW_RECORDS, Shuffle};
 use super::order::{Epoch, Order};
 use super::state::{PlanState, Position};
 use crate::range::check_in_range;
@@ -192,7 +192,7 @@ impl<L: Lengths> PackPlan<L> {
         micro_batches: u64,
     ) -> Result<Self> {
         options.check()?;
-        check_in_range("the number of micro-batches per step", micro_batches, 1..=MAX_MICRO_BATCHES)?;
+        check_micro_batches(micro_batches)?;
         let (digest, tokens) = digest(&lengths)?;
         let json = serde_json::to_vec(&(ALGORITHM, &options))
             .map_err(|e| Error::not_serialized("the options", e))?;

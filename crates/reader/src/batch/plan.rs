@@ -7,14 +7,13 @@ use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use self::find::BucketStep;
 use super::bucket::Bucket;
 use super::cuttings::{Cutting, Cuttings};
-use super::layout::Layout;
+use super::layout::{Layout, check_micro_batches};
 use super::lengths::Lengths;
 use super::micro::{Counts, MicroBatch, StepTotals};
-use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, MAX_MICRO_BATCHES, Oversize};
+use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, Oversize};
 use super::permute::{Purpose, key};
 use super::state::{PlanState, Position};
 use super::window::WindowCache;
-use crate::range::check_in_range;
 
 /// A pure function of (lengths, options, seed, epoch, step) that computes which records each micro-batch holds.
 ///
@@ -73,7 +72,7 @@ impl<L: Lengths> BatchPlan<L> {
         micro_batches: u64,
     ) -> Result<Self> {
         options.check()?;
-        check_in_range("the number of micro-batches per step", micro_batches, 1..=MAX_MICRO_BATCHES)?;
+        check_micro_batches(micro_batches)?;
         let Cuttings { all: cuttings, oversize, digest } = Cuttings::new(&lengths, &options, micro_batches)?;
         let start = PlanState {
             version: ALGORITHM,
