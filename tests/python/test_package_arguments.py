@@ -139,6 +139,18 @@ def test_a_state_may_have_scalars_of_numpy(text, kind):
     assert len(list(again)) == 15
 
 
+@pytest.mark.parametrize("integer", [np.int64, np.uint8, np.array])
+def test_the_micro_batches_of_a_state_may_be_a_scalar_of_numpy(text, kind, integer):
+    source = kind(text, batch_size=32, micro_batches=2)
+    next(iter(source))
+    state = source.state_dict()
+    state["plan"]["records"]["micro_batches"] = integer(2)
+    again = kind(text, batch_size=32)
+    again.load_state_dict(state)
+    assert again.micro_batches == 2 and type(again.micro_batches) is int
+    assert len(list(again)) == 15
+
+
 @pytest.mark.parametrize("number", [2**20 + 1, 2**45, 2**62])
 def test_the_micro_batches_of_a_step_are_bounded(text, kind, number):
     # Larger numbers need more memory than there is.

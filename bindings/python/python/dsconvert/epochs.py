@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -147,7 +148,10 @@ def last_policy(last: Last | None, drop_last: bool | None) -> Last | None:
 def _saved_micro_batches(state: Mapping[str, Any]) -> int | None:
     """Finds the micro-batches per step in a nested state. Returns None if this is not a state."""
     found = state.get("micro_batches")
-    if isinstance(found, int):
-        return found
+    if not isinstance(found, bool):
+        try:
+            return operator.index(found)  # type: ignore[arg-type]  # checkpoints may make scalars of numpy of integers
+        except TypeError:
+            pass
     inner = (_saved_micro_batches(value) for value in state.values() if isinstance(value, Mapping))
     return next((number for number in inner if number is not None), None)
