@@ -423,6 +423,10 @@ def test_impossible_states_and_large_lengths(text):
         sampler.load_state_dict(state)
     # An array of both would have floats.
     assert sorted(map(tuple, dsconvert.BatchSampler([2**64 - 1, 5], batch_size=1))) == [(0,), (1,)]
+    # Sums beyond 64 bits are the largest integer.
+    for options in ({"batch_size": 2}, {"batch_size": 1, "micro_batches": 2}):
+        totals = dsconvert.BatchSampler([2**63, 2**63], **options).totals(0)
+        assert (totals.rows, totals.tokens, totals.padded_tokens) == (2, 2**64 - 1, 2**64 - 1)
 
 
 def test_the_iterator_continues_after_an_error(text, monkeypatch):

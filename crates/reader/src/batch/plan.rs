@@ -190,7 +190,7 @@ impl<L: Lengths> BatchPlan<L> {
         for index in 0..self.micro_batches {
             let batch = self.micro_batch(at, index)?;
             totals.records += batch.records.len() as u64;
-            totals.tokens += batch.tokens();
+            totals.tokens = totals.tokens.saturating_add(batch.tokens());
             totals.padded_tokens = totals.padded_tokens.saturating_add(batch.padded_tokens());
         }
         Ok(totals)
