@@ -17,6 +17,7 @@ use crate::error::raise;
 use crate::finisher::{FinishingThreads, PythonFinisher, shut_down};
 use crate::interrupt::detached;
 use crate::options::loader_options;
+use crate::plan::NOT_A_STATE;
 
 /// Batches of one split for one rank.
 ///
@@ -339,7 +340,8 @@ impl Loader {
     /// Goes to the position of a saved state.
     fn restore(&self, py: Python<'_>, state: &str) -> PyResult<()> {
         let state: LoaderState = serde_json::from_str(state)
-            .map_err(|e| raise(Error::usage("this is not the state of a loader").caused_by(e)))?;
+            .map_err(|e| Error::usage("this is not the state of a loader").caused_by(e).help(NOT_A_STATE))
+            .map_err(raise)?;
         self.move_to(py, |loader| loader.restore(&state), |progress| progress.last = None)
     }
 

@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 __version__: str
+MAX_MICRO_BATCHES: int
 
 __all__ = [
-    "Buffer", "Dataset", "Loader", "Plan", "Records", "Split", "__version__", "option_table", "run_command", "share",
-    "simulate",
+    "MAX_MICRO_BATCHES", "Buffer", "Dataset", "Loader", "Plan", "Records", "Split", "__version__", "option_table",
+    "run_command", "share", "simulate",
 ]
 
 _BatchInfo: TypeAlias = tuple[int, int, int, int, int, int, int, list[int], list[int]]

@@ -63,7 +63,12 @@ class Epochs(ABC):
     def _micro_batches_of(self, state: Mapping[str, Any]) -> int:
         """Returns the micro-batches per step after loading `state`: those of the state, unless the option was given."""
         saved = None if self._micro_batches_given else _saved_micro_batches(state)
-        return self._micro_batches if saved is None else integer("micro_batches of the state", saved, MAX_COUNT)
+        if saved is not None and not 1 <= saved <= _native.MAX_MICRO_BATCHES:
+            raise UsageError(
+                f"the state has micro_batches {saved}, not between 1 and {_native.MAX_MICRO_BATCHES}",
+                remedy="the state is damaged; restore another one",
+            )
+        return self._micro_batches if saved is None else saved
 
     @property
     @abstractmethod

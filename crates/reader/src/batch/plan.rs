@@ -12,7 +12,7 @@ use super::lengths::Lengths;
 use super::micro::{Counts, MicroBatch, StepTotals};
 use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, Oversize};
 use super::permute::{Purpose, key};
-use super::state::{PlanState, Position};
+use super::state::{PlanState, Position, damaged_state};
 use super::window::WindowCache;
 
 /// A pure function of (lengths, options, seed, epoch, step) that computes which records each micro-batch holds.
@@ -234,13 +234,18 @@ impl<L: Lengths> BatchPlan<L> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when the state belongs to another dataset, seed, number of micro-batches or set of options;
-    /// [`ErrorKind::OutOfRange`] when its step does not exist.
+    /// [`ErrorKind::Usage`] when the state belongs to another dataset, seed, number of micro-batches or set of options,
+    /// or its step does not exist.
     pub fn resume(&self, saved: &PlanState) -> Result<Position> {
         self.start.check_same_run(saved)?;
-        let at = Position { epoch: saved.epoch, step: saved.step };
-        self.check_position(at)?;
-        Ok(at)
+        let steps = self.steps();
+        if saved.step > steps {
+            return Err(damaged_state(format!(
+                "the state has {} steps done, but an epoch has {steps}",
+                saved.step
+            )));
+        }
+        Ok(Position { epoch: saved.epoch, step: saved.step })
     }
 
     /// Checks that a position exists. The position after the last step exists: the end of the epoch.

@@ -353,8 +353,8 @@ impl Loader {
     /// # Errors
     ///
     /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the state belongs to another dataset, split,
-    /// seed, set of options or number of micro-batches, or to a step started by an incompatible number of ranks;
-    /// `OutOfRange` when there is no such step. After an error, the loader is unchanged.
+    /// seed, set of options or number of micro-batches, or to a step started by an incompatible number of ranks, or its
+    /// position does not exist. After an error, the loader is unchanged.
     pub fn restore(&mut self, state: &LoaderState) -> Result<()> {
         self.counts.plan().check(state)?;
         state.turns(self.options.layout, self.micro_batches()).map(drop)?;

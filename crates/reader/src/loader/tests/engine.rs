@@ -1,6 +1,7 @@
 //! Tests of order, resume, memory and shutdown.
 
 use dsconvert_dataset::error::ErrorKind;
+use dsconvert_dataset::packing::Packing;
 
 use super::*;
 use crate::batch::{Last, Layout, PackOptions};
@@ -144,7 +145,7 @@ fn states_of_other_runs_and_invalid_options_are_refused() {
     if let SavedPlan::Records(plan) = &mut beyond.plan {
         plan.step = 1000;
     }
-    assert_eq!(loader.restore(&beyond).unwrap_err().kind(), ErrorKind::OutOfRange);
+    assert_eq!(loader.restore(&beyond).unwrap_err().kind(), ErrorKind::Usage);
     assert!(loader.restore(&LoaderState { micro_batches_done: 9, ..before.clone() }).is_err());
     assert_eq!(loader.state(), before, "nothing has changed");
 
@@ -186,6 +187,31 @@ fn ready(loader: &Loader, batches: usize) -> Vec<(u64, usize)> {
         std::thread::yield_now();
     }
     engine.ready()
+}
+
+#[test]
+fn no_step_is_unfinished_after_the_last_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let concat = PackOptions { packing: Packing::Concat, ..PackOptions::new(8, 2) };
+    let batchings: [Batching; 3] =
+        [BatchOptions::new(BatchSize::BatchSize(4)).into(), PackOptions::new(8, 2).into(), concat.into()];
+    for batching in batchings {
+        let options = LoaderOptions { micro_batches: Some(2), ..options(batching, 0) };
+        let mut loader = Loader::new(split.clone(), options).unwrap();
+        assert!(loader.next_batch().unwrap().is_some());
+        let unfinished = loader.state();
+        all(&mut loader);
+        let end = loader.state();
+        let damaged = LoaderState { micro_batches_done: 1, ..end.clone() };
+        let error = loader.restore(&damaged).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert!(error.to_string().contains("after the last step"), "{error}");
+        assert!(error.remedy().unwrap().contains("restore another one"));
+        for good in [end, unfinished] {
+            loader.restore(&good).unwrap();
+        }
+    }
 }
 
 #[test]
