@@ -215,6 +215,16 @@ def test_options_of_text_are_refused_for_images(pictures, name):
         dsconvert.Loader(pictures, batch_size=4, **{name: 1})
 
 
+@pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": 2, "last": "pad"}, {"batch_size": 2, "seq_len": 64}])
+def test_batches_without_entries_are_refused(corpus_in, options):
+    dataset = dsconvert.open(corpus_in("arrow").path, "train", fields=["key"])
+    with pytest.raises(dsconvert.UsageError, match="a batch has no entries: .* only key") as caught:
+        dsconvert.Loader(dataset, **options)
+    assert "fields" in caught.value.remedy
+    if "seq_len" not in options:
+        assert list(next(iter(dsconvert.Loader(dataset, fields=["key"], **options)))) == ["key"]
+
+
 @pytest.mark.parametrize("options", [{"center_crop": 8}, {"hflip": 0.5}, {"layout": "chw"}, {"undecodable": "blank"}])
 def test_encoded_images_are_not_cropped(pictures, options):
     with pytest.raises(dsconvert.UsageError, match=f"^{[*options][0]} does not apply.*decode=False"):
