@@ -79,6 +79,24 @@ def test_an_iterator_continues_after_an_interrupt(text):
     assert (seen, interrupts) == (expected, 1)
 
 
+@pytest.mark.parametrize("options", [{"batch_size": 16}, {"batch_size": 2, "seq_len": 64}])
+def test_a_batch_whose_transform_is_interrupted_is_made_again(text, options):
+    """Without threads, signal handlers run inside the transform."""
+    options = {**options, "seed": 4, "micro_batches": 2, "num_threads": 0}
+    expected = list(map(ids_of, dsconvert.Loader(text, **options)))
+    loader = dsconvert.Loader(
+        text, batch_transform=waiting_at(3, lambda: signal.raise_signal(signal.SIGINT)), **options
+    )
+    batches = iter(loader)
+    seen = [ids_of(next(batches)) for _ in range(3)]
+    before = loader.state_dict()
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert loader.state_dict() == before
+    seen += map(ids_of, batches)
+    assert seen == expected
+
+
 @pytest.mark.parametrize("how", ["load_state_dict", "set_epoch", "iter"])
 def test_a_loop_of_another_thread_takes_no_batch_of_the_next_loop(text, how):
     def make(transform):

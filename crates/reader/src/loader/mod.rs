@@ -79,7 +79,8 @@ pub trait BatchFinisher: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The error replaces the batch as if the batch could not be made.
+    /// The error replaces the batch as if the batch could not be made. After an error of the kind
+    /// [`ErrorKind::Interrupted`], a loader without threads makes the batch again when it is requested the next time.
     fn finish(&self, batch: Batch) -> Result<Batch>;
 
     /// Does `work`, all the work of one thread of the loader. Override it to prepare the thread, and to tidy up after it.
@@ -219,8 +220,10 @@ impl Loader {
                 none.insert(BatchEngine::start(assembler, finisher, plan, at, settings)?)
             }
         };
-        engine.take(deadline).transpose().map_err(|FailedBatch { error, after }| {
-            self.after_failed = after.map(|after| *after);
+        engine.take(deadline).transpose().map_err(|FailedBatch { error, task }| {
+            if let Some(task) = task {
+                self.after_failed = Some(task.after);
+            }
             error
         })
     }
