@@ -139,6 +139,31 @@ def test_a_state_may_have_scalars_of_numpy(text, kind):
     assert len(list(again)) == 15
 
 
+@pytest.mark.parametrize("integer", [np.int64, np.uint8, np.array])
+def test_the_micro_batches_of_a_state_may_be_a_scalar_of_numpy(text, kind, integer):
+    source = kind(text, batch_size=32, micro_batches=2)
+    next(iter(source))
+    state = source.state_dict()
+    state["plan"]["records"]["micro_batches"] = integer(2)
+    again = kind(text, batch_size=32)
+    again.load_state_dict(state)
+    assert again.micro_batches == 2 and type(again.micro_batches) is int
+    assert len(list(again)) == 15
+
+
+@pytest.mark.parametrize("number", [2**20 + 1, 2**45, 2**62])
+def test_the_micro_batches_of_a_step_are_bounded(text, kind, number):
+    # Larger numbers need more memory than there is.
+    with pytest.raises(dsconvert.UsageError, match=f"micro-batches per step is {number}, not between 1 and 1048576"):
+        kind(text, batch_size=32, micro_batches=number)
+    source = kind(text, batch_size=32)
+    state = source.state_dict()
+    state["plan"]["records"]["micro_batches"] = number
+    with pytest.raises(dsconvert.UsageError, match=str(number)):
+        source.load_state_dict(state)
+    assert len(list(source)) == 16, "the source is unchanged"
+
+
 def test_the_position_of_totals_is_named(text):
     sampler = dsconvert.BatchSampler(text, batch_size=32)
     with pytest.raises(dsconvert.UsageError, match="^step cannot be -1"):

@@ -79,6 +79,81 @@ def test_an_iterator_continues_after_an_interrupt(text):
     assert (seen, interrupts) == (expected, 1)
 
 
+@pytest.mark.parametrize("options", [{"batch_size": 16}, {"batch_size": 2, "seq_len": 64}])
+def test_a_batch_whose_transform_is_interrupted_is_made_again(text, options):
+    """Without threads, signal handlers run inside the transform."""
+    options = {**options, "seed": 4, "micro_batches": 2, "num_threads": 0}
+    expected = list(map(ids_of, dsconvert.Loader(text, **options)))
+    loader = dsconvert.Loader(
+        text, batch_transform=waiting_at(3, lambda: signal.raise_signal(signal.SIGINT)), **options
+    )
+    batches = iter(loader)
+    seen = [ids_of(next(batches)) for _ in range(3)]
+    before = loader.state_dict()
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert loader.state_dict() == before
+    seen += map(ids_of, batches)
+    assert seen == expected
+
+
+@pytest.mark.parametrize("exception", [KeyboardInterrupt, MemoryError])
+def test_an_exception_while_a_batch_is_pinned_loses_no_batch(text, exception):
+    expected = list(map(ids_of, dsconvert.Loader(text, batch_size=16, seed=4)))
+    loader = dsconvert.Loader(text, batch_size=16, seed=4, num_threads=1)
+    failures = []
+
+    def pin(batch):
+        if failures:
+            raise failures.pop()
+        return {**batch, "pinned": True}
+
+    loader._pin = pin  # there may be no device
+    batches = iter(loader)
+    seen = [ids_of(next(batches)) for _ in range(3)]
+    before, last = loader.state_dict(), loader.last
+    failures.append(exception("deliberate"))
+    with pytest.raises(exception, match="deliberate"):
+        next(batches)
+    assert (loader.state_dict(), loader.last) == (before, last)
+    batch = next(batches)
+    assert batch["pinned"] and ids_of(batch) == expected[3] and loader.state_dict() != before
+    failures.append(exception("deliberate"))
+    with pytest.raises(exception, match="deliberate"):
+        next(batches)
+    loader.load_state_dict(loader.state_dict())
+    assert list(map(ids_of, loader)) == expected[4:]
+    assert list(map(ids_of, loader)) != expected, "the next epoch"
+
+
+def test_threads_that_share_an_iterator_get_each_batch_once(text):
+    loader = dsconvert.Loader(text, batch_size=4, seed=4, num_threads=2)
+    expected = list(map(ids_of, loader))
+    loader.set_epoch(0)
+    states, seen = [], []
+
+    def pin(batch):
+        time.sleep(0.001)  # lets the other thread run
+        states.append(loader.state_dict())
+        return batch
+
+    loader._pin = pin
+    batches = iter(loader)
+    seen = [ids_of(next(batches))]
+
+    def loop():
+        seen.extend(map(ids_of, batches))
+
+    threads = [threading.Thread(target=loop) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == sorted(expected)
+    assert len(states) == len(expected), "each batch is pinned once"
+    assert [state["plan"]["records"]["step"] for state in states] == list(range(len(expected)))
+
+
 @pytest.mark.parametrize("how", ["load_state_dict", "set_epoch", "iter"])
 def test_a_loop_of_another_thread_takes_no_batch_of_the_next_loop(text, how):
     def make(transform):

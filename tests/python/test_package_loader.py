@@ -1,5 +1,6 @@
 """The Python package: the contents and the memory of the batches of a `Loader`."""
 
+import logging
 import os
 import pickle
 import shutil
@@ -230,6 +231,16 @@ def test_options_of_text_are_refused_for_images(pictures, name):
         dsconvert.Loader(pictures, batch_size=4, **{name: 1})
 
 
+@pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": 2, "last": "pad"}, {"batch_size": 2, "seq_len": 64}])
+def test_batches_without_entries_are_refused(corpus_in, options):
+    dataset = dsconvert.open(corpus_in("arrow").path, "train", fields=["key"])
+    with pytest.raises(dsconvert.UsageError, match="a batch has no entries: .* only key") as caught:
+        dsconvert.Loader(dataset, **options)
+    assert "fields" in caught.value.remedy
+    if "seq_len" not in options:
+        assert list(next(iter(dsconvert.Loader(dataset, fields=["key"], **options)))) == ["key"]
+
+
 @pytest.mark.parametrize("options", [{"center_crop": 8}, {"hflip": 0.5}, {"layout": "chw"}, {"undecodable": "blank"}])
 def test_encoded_images_are_not_cropped(pictures, options):
     with pytest.raises(dsconvert.UsageError, match=f"^{[*options][0]} does not apply.*decode=False"):
@@ -403,6 +414,36 @@ def test_an_undecodable_image_may_leave_its_row_blank(one_undecodable, caplog):
 def loader_records(loader, batch):
     """The records whose rows are valid."""
     return [record for record, valid in zip(loader.last.records, batch["valid"]) if valid]
+
+
+def test_an_interrupted_warning_about_a_blank_row_loses_no_batch(one_undecodable):
+    options = {"batch_size": 4, "center_crop": 32, "shuffle": False, "undecodable": "blank", "num_threads": 1}
+    loader = dsconvert.Loader(one_undecodable, **options)
+    count, seen, interrupts = len(loader), 0, 0
+
+    def interrupt_once(record):
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts == 1:
+            raise KeyboardInterrupt
+        return True
+
+    logger = logging.getLogger("dsconvert")
+    logger.addFilter(interrupt_once)
+    try:
+        batches = iter(loader)
+        while True:
+            try:
+                seen += next(batches, None) is not None
+            except KeyboardInterrupt:
+                assert loader.state_dict()["plan"]["records"]["step"] == seen
+                assert loader.blank_rows == 0
+                continue
+            if loader._remaining() == 0:
+                break
+    finally:
+        logger.removeFilter(interrupt_once)
+    assert (seen, interrupts, loader.blank_rows) == (count, 2, 1)
 
 
 def test_warnings_about_blank_rows_are_limited(one_undecodable, caplog):

@@ -249,6 +249,34 @@ def test_set_epoch_may_be_called_several_times_after_loading_a_state(make):
         assert batches(resumed) == epochs[0], "after another epoch was set, the position is that of the epoch"
 
 
+def test_set_epoch_starts_over_after_the_rest_of_a_loaded_epoch(make):
+    source = make()
+    epoch = batches(source)
+    resumed = make()
+    resumed.load_state_dict(source.state_dict())
+    for expected in ([], epoch, epoch):
+        resumed.set_epoch(0)
+        assert batches(resumed) == expected
+
+
+def test_set_epoch_starts_over_after_a_failed_first_batch(text):
+    failing = []
+
+    def transform(batch):
+        if failing:
+            raise ValueError(failing.pop())
+        return batch
+
+    loader = dsconvert.Loader(text, batch_size=16, num_threads=0, batch_transform=transform)
+    batches(loader, 5)
+    loader.load_state_dict(loader.state_dict())
+    failing.append("deliberate")
+    with pytest.raises(ValueError, match="deliberate"):
+        next(iter(loader))
+    loader.set_epoch(0)
+    assert len(batches(loader)) == len(loader)
+
+
 def test_states_of_other_sources_are_refused(make, corpus_in):
     state = make().state_dict()
     for other in (make(seed=4), make(max_tokens=5000), make(split="validation"), make(micro_batches=2)):
@@ -263,11 +291,12 @@ def test_states_of_other_sources_are_refused(make, corpus_in):
                 other.load_state_dict(state)
             assert (other.last, other.totals()) == before and None not in before
     for no_state in ({}, {"plan": 3}, {"micro_batches": 2}, {**state, "more": 1}):
-        with pytest.raises(dsconvert.UsageError):
+        with pytest.raises(dsconvert.UsageError) as caught:
             make().load_state_dict(no_state)
+        assert caught.value.remedy is not None, "says what to do next"
     ended = json.loads(json.dumps(state))
     ended["plan"]["records"]["step"] = 10**6
-    with pytest.raises(dsconvert.OutOfRangeError):
+    with pytest.raises(dsconvert.UsageError, match="1000000 steps done"):
         make().load_state_dict(ended)
     packed = dsconvert.Loader(corpus_in("arrow").path, seq_len=64, batch_size=2).state_dict()
     with pytest.raises(dsconvert.UsageError):
@@ -388,6 +417,42 @@ def test_a_split_refuses_the_name_of_another(corpus_in):
         dsconvert.BatchSampler(train, split="validation", batch_size=10)
 
 
+@pytest.mark.parametrize("what", ["sampler", "loader", "packed"])
+def test_damaged_states_are_refused_with_a_remedy(text, what):
+    def make(**options):
+        if what == "packed":
+            return dsconvert.Loader(text, seq_len=64, batch_size=2, **options)
+        return (dsconvert.BatchSampler if what == "sampler" else dsconvert.Loader)(text, batch_size=16, **options)
+
+    source = make(micro_batches=2)
+    start = source.state_dict()
+    next(iter(source))
+    half = source.state_dict()
+    assert half["micro_batches_done"] == 1
+    source.load_state_dict(half)
+    assert sum(1 for _ in source) == len(source) - 1
+    ended = source.state_dict()
+
+    def changed(state, **changes):
+        plan = state["plan"]
+        packed = plan.get("packed")
+        if packed is not None:
+            return {**state, "plan": {"packed": {**packed, "plan": {**packed["plan"], **changes}}}}
+        return {**state, "plan": {"records": {**plan["records"], **changes}}}
+
+    damaged = [
+        ({**ended, "micro_batches_done": 1}, "1 micro-batches done after the last step"),
+        (changed(ended, step=10**6), "1000000 steps"),
+        (changed(half, micro_batches=0), "the state has micro_batches 0"),
+    ]
+    if what == "packed":
+        damaged.append((changed(start, step=1), "1 steps done, but points at document 0"))
+    for state, message in damaged:
+        with pytest.raises(dsconvert.UsageError, match=message) as caught:
+            make().load_state_dict(state)
+        assert "restore another one" in caught.value.remedy
+
+
 def test_impossible_states_and_large_lengths(text):
     sampler = dsconvert.BatchSampler(text, batch_size=16, micro_batches=2)
     state = {**sampler.state_dict(), "micro_batches_done": 2}
@@ -395,6 +460,10 @@ def test_impossible_states_and_large_lengths(text):
         sampler.load_state_dict(state)
     # An array of both would have floats.
     assert sorted(map(tuple, dsconvert.BatchSampler([2**64 - 1, 5], batch_size=1))) == [(0,), (1,)]
+    # Sums beyond 64 bits are the largest integer.
+    for options in ({"batch_size": 2}, {"batch_size": 1, "micro_batches": 2}):
+        totals = dsconvert.BatchSampler([2**63, 2**63], **options).totals(0)
+        assert (totals.rows, totals.tokens, totals.padded_tokens) == (2, 2**64 - 1, 2**64 - 1)
 
 
 def test_the_iterator_continues_after_an_error(text, monkeypatch):

@@ -5,10 +5,14 @@ use std::thread::{self, ThreadId};
 
 use dsconvert::error::{Error, ErrorKind, Result};
 use dsconvert::reader::loader::{self, BatchFinisher};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use crate::batch_info::BatchInfo;
 use crate::columns::dict;
+
+/// Number of the signal that `KeyboardInterrupt` stands for.
+const SIGINT: i32 = 2;
 
 /// The threads that are calling functions of the user on batches of one loader.
 #[derive(Debug, Default)]
@@ -69,12 +73,14 @@ impl PythonFinisher {
             self.function.call1(py, (dict(py, columns, self.as_torch)?, info.into_tuple()))
         });
         let made = made.ok_or_else(shut_down)?.map_err(|raised| {
+            let is_failure = Python::attach(|py| raised.is_instance_of::<PyException>(py));
+            let kind = if is_failure { ErrorKind::Usage } else { ErrorKind::Interrupted(SIGINT) };
             let id = batch.id();
             let what = format!(
                 "raised by a transform of the Loader, in epoch {}, step {}, micro-batch {}",
                 id.epoch, id.step, id.micro_batch
             );
-            Error::usage(what).caused_by(raised)
+            Error::new(kind, what).caused_by(raised)
         })?;
         batch.attach(Box::new(made));
         Ok(batch)

@@ -26,12 +26,14 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The native half of dsconvert. The public classes of the package wrap its classes.
 #[pymodule(gil_used = true)]
 mod _native {
+    use dsconvert::reader::batch::MAX_MICRO_BATCHES;
     use pyo3::prelude::*;
 
     /// Adds the attributes that are neither functions nor classes.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", super::VERSION)
+        module.add("__version__", super::VERSION)?;
+        module.add("MAX_MICRO_BATCHES", MAX_MICRO_BATCHES)
     }
 
     #[pymodule_export]

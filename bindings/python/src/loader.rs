@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::batch::{Layout, PackedStep, Position};
@@ -17,6 +19,10 @@ use crate::error::raise;
 use crate::finisher::{FinishingThreads, PythonFinisher, shut_down};
 use crate::interrupt::detached;
 use crate::options::loader_options;
+use crate::plan::NOT_A_STATE;
+
+/// How often a thread checks whether another one has prepared its batch. Two threads rarely share an iterator.
+const PREPARATION_CHECK: Duration = Duration::from_millis(1);
 
 /// Batches of one split for one rank.
 ///
@@ -48,13 +54,13 @@ struct LoaderProgress {
     iteration: u64,
     /// Batches that are ready, but not yet returned: usually none or one.
     ready: VecDeque<ReadyBatch>,
+    /// Whether a thread prepares the first of them to be returned.
+    is_preparing: bool,
     /// State after the returned batches.
     at: LoaderState,
     /// Information about the last batch, and the state before the first batch of its step or, if the batch before that
     /// failed, before the failed one.
     last: Option<(BatchInfo, LoaderState)>,
-    /// Decoding errors of its blank rows.
-    blank: Vec<String>,
 }
 
 /// A batch that is ready to be returned. It counts as returned only then: until an exception of a signal handler, such
@@ -64,6 +70,7 @@ struct ReadyBatch {
     /// The batch in Python, or why it cannot be represented.
     object: PyResult<Py<PyAny>>,
     info: BatchInfo,
+    /// Decoding errors of its blank rows, in row order.
     blank: Vec<String>,
     /// States before and after the batch.
     before: LoaderState,
@@ -72,19 +79,46 @@ struct ReadyBatch {
 
 impl LoaderProgress {
     fn new(at: LoaderState) -> Self {
-        Self { iteration: 0, ready: VecDeque::new(), at, last: None, blank: Vec::new() }
+        Self { iteration: 0, ready: VecDeque::new(), is_preparing: false, at, last: None }
+    }
+
+    /// Offers the first ready batch, which is returned at once unless it `needs_preparation`.
+    fn offer(&mut self, py: Python<'_>, needs_preparation: bool) -> Offer {
+        if self.is_preparing {
+            return Offer::InPreparation;
+        }
+        match self.ready.front() {
+            Some(ReadyBatch { object: Ok(object), blank, .. }) if needs_preparation => {
+                self.is_preparing = true;
+                Offer::ToPrepare(object.clone_ref(py), blank.clone())
+            }
+            Some(_) => self.take_ready().map_or(Offer::Nothing, Offer::Returned),
+            None => Offer::Nothing,
+        }
     }
 
     /// Takes the first ready batch, which is thereby returned.
     fn take_ready(&mut self) -> Option<PyResult<Py<PyAny>>> {
-        let ReadyBatch { object, info, blank, before, after } = self.ready.pop_front()?;
+        let ReadyBatch { object, info, before, after, .. } = self.ready.pop_front()?;
         let start = match self.last.take() {
             Some((last, start)) if last.is_same_step(&info) => start,
             _ => before,
         };
-        (self.at, self.last, self.blank) = (after, Some((info, start)), blank);
+        (self.at, self.last) = (after, Some((info, start)));
         Some(object)
     }
+}
+
+/// The next batch, as far as it is known.
+enum Offer {
+    /// The batch, which is thereby returned.
+    Returned(PyResult<Py<PyAny>>),
+    /// A batch that `prepare` must be called with, and the decoding errors of its blank rows.
+    ToPrepare(Py<PyAny>, Vec<String>),
+    /// Another thread prepares a batch.
+    InPreparation,
+    /// No batch is ready.
+    Nothing,
 }
 
 /// What a wait for the next batch has led to.
@@ -136,6 +170,11 @@ impl Loader {
             Ok(())
         })
         .map_err(raise)
+    }
+
+    /// Raises an error if another iteration was started, or the loader was moved.
+    fn check_iteration(&self, py: Python<'_>, iteration: u64) -> PyResult<()> {
+        if self.progress(py).iteration == iteration { Ok(()) } else { Err(raise(moved_meanwhile())) }
     }
 
     /// Raises an error in a function of the user that the loader calls, because the loader cannot move before the
@@ -263,21 +302,41 @@ impl Loader {
         progress.iteration
     }
 
-    /// Returns the next batch, or `None` at the end of the epoch. After an exception of a signal handler, the next call
-    /// returns the batch that this call would have returned.
-    fn next<'py>(&self, py: Python<'py>, iteration: u64) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// Returns the next batch, or `None` at the end of the epoch. `prepare` is called with the batch and the decoding
+    /// errors of its blank rows, and its result is returned instead. After an exception of `prepare` or of a signal
+    /// handler, the next call returns the batch that this call would have returned.
+    #[pyo3(signature = (iteration, prepare=None))]
+    fn next<'py>(
+        &self,
+        py: Python<'py>,
+        iteration: u64,
+        prepare: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.check_is_not_finishing()?;
         loop {
             py.check_signals()?;
-            {
-                let mut progress = self.progress(py);
-                if progress.iteration != iteration {
-                    drop(progress);
-                    return Err(raise(moved_meanwhile()));
+            self.check_iteration(py, iteration)?;
+            let offer = self.progress(py).offer(py, prepare.is_some());
+            match offer {
+                Offer::Returned(object) => return object.map(|object| Some(object.into_bound(py))),
+                Offer::ToPrepare(object, blank) => {
+                    // May run code of the user and signal handlers, so nothing is locked.
+                    let prepared = match prepare {
+                        Some(prepare) => self.finishing.during(|| prepare.call1((object, blank))),
+                        None => Ok(object.into_bound(py)),
+                    };
+                    self.progress(py).is_preparing = false;
+                    let prepared = prepared?;
+                    self.check_iteration(py, iteration)?;
+                    // Released without the locked progress, as it may run a finalizer.
+                    let _unprepared = self.progress(py).take_ready();
+                    return Ok(Some(prepared));
                 }
-                if let Some(object) = progress.take_ready() {
-                    return object.map(|object| Some(object.into_bound(py)));
+                Offer::InPreparation => {
+                    py.detach(|| thread::sleep(PREPARATION_CHECK));
+                    continue;
                 }
+                Offer::Nothing => {}
             }
             match py.detach(|| self.wait_for_next()).map_err(raise)? {
                 Waited::Awake => {}
@@ -339,18 +398,14 @@ impl Loader {
     /// Goes to the position of a saved state.
     fn restore(&self, py: Python<'_>, state: &str) -> PyResult<()> {
         let state: LoaderState = serde_json::from_str(state)
-            .map_err(|e| raise(Error::usage("this is not the state of a loader").caused_by(e)))?;
+            .map_err(|e| Error::usage("this is not the state of a loader").caused_by(e).help(NOT_A_STATE))
+            .map_err(raise)?;
         self.move_to(py, |loader| loader.restore(&state), |progress| progress.last = None)
     }
 
     /// Returns information about the last batch.
     fn last(&self, py: Python<'_>) -> Option<BatchInfoTuple> {
         self.progress(py).last.as_ref().map(|(info, _)| info.clone().into_tuple())
-    }
-
-    /// Returns the decoding errors of the blank rows of the last batch, in row order.
-    fn blank(&self, py: Python<'_>) -> Vec<String> {
-        self.progress(py).blank.clone()
     }
 
     /// Returns the rows, tokens, padded tokens and, when packed, labels of the step of the last batch, over all ranks.

@@ -11,6 +11,10 @@ use crate::error::raise;
 use crate::interrupt::detached;
 use crate::options::sampler_options;
 
+/// Help for a value that is not a state.
+pub(crate) const NOT_A_STATE: &str =
+    "pass what state_dict() returned; if this is it, the state is damaged: restore another one";
+
 /// Source of the lengths of a plan.
 #[derive(Debug)]
 enum LengthSource {
@@ -128,7 +132,7 @@ impl Plan {
     /// Returns the epoch and step where a saved state continues, and the number of micro-batches that a rank has done in
     /// that step.
     fn resume(&self, state: &str, rank_layout: (u64, u64, u64)) -> PyResult<(u64, u64, u64)> {
-        let not_a_state = || Error::usage("this is not the state of a batch sampler");
+        let not_a_state = || Error::usage("this is not the state of a batch sampler").help(NOT_A_STATE);
         let state: LoaderState =
             serde_json::from_str(state).map_err(|e| raise(not_a_state().caused_by(e)))?;
         let SavedPlan::Records(plan) = &state.plan else { return Err(raise(not_a_state())) };
@@ -136,6 +140,7 @@ impl Plan {
         let (rank, world_size, replication) = rank_layout;
         let layout = Layout::replicated(rank, world_size, replication).map_err(raise)?;
         let turns = state.turns(layout, plan.micro_batches).map_err(raise)?;
+        state.check_unfinished_step(self.plan.steps()).map_err(raise)?;
         Ok((at.epoch, at.step, turns))
     }
 }

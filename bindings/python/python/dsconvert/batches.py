@@ -37,13 +37,20 @@ class Batches(Iterator[Batch]):
             self._native_iteration = self._native.start_iteration()
         self._loader._check_iteration(self._iteration)
         self._check_process()
-        batch: Batch | None = self._native.next(self._native_iteration)
+        prepare = self._prepare if self._may_be_blank or self._pin is not None else None
+        batch: Batch | None = self._native.next(self._native_iteration, prepare)
         if batch is None:
             self._is_exhausted = True
             raise StopIteration
-        if self._may_be_blank:
-            self._loader._count_blank_rows(self._native.blank())
-        return batch if self._pin is None else self._pin(batch)
+        return batch
+
+    def _prepare(self, batch: Batch, blank_rows: list[str]) -> Batch:
+        """Returns the batch that the loop receives. Called before the batch counts as returned, so that an exception, such
+        as a lack of pinned memory, loses no batch."""
+        if self._pin is not None:
+            batch = self._pin(batch)
+        self._loader._count_blank_rows(blank_rows)
+        return batch
 
     def _check_process(self) -> None:
         if self._process != os.getpid():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -62,7 +63,12 @@ class Epochs(ABC):
     def _micro_batches_of(self, state: Mapping[str, Any]) -> int:
         """Returns the micro-batches per step after loading `state`: those of the state, unless the option was given."""
         saved = None if self._micro_batches_given else _saved_micro_batches(state)
-        return self._micro_batches if saved is None else integer("micro_batches of the state", saved, MAX_COUNT)
+        if saved is not None and not 1 <= saved <= _native.MAX_MICRO_BATCHES:
+            raise UsageError(
+                f"the state has micro_batches {saved}, not between 1 and {_native.MAX_MICRO_BATCHES}",
+                remedy="the state is damaged; restore another one",
+            )
+        return self._micro_batches if saved is None else saved
 
     @property
     @abstractmethod
@@ -147,7 +153,10 @@ def last_policy(last: Last | None, drop_last: bool | None) -> Last | None:
 def _saved_micro_batches(state: Mapping[str, Any]) -> int | None:
     """Finds the micro-batches per step in a nested state. Returns None if this is not a state."""
     found = state.get("micro_batches")
-    if isinstance(found, int):
-        return found
+    if not isinstance(found, bool):
+        try:
+            return operator.index(found)  # type: ignore[arg-type]  # checkpoints may make scalars of numpy of integers
+        except TypeError:
+            pass
     inner = (_saved_micro_batches(value) for value in state.values() if isinstance(value, Mapping))
     return next((number for number in inner if number is not None), None)

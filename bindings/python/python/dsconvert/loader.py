@@ -324,12 +324,13 @@ class Loader(Epochs):
 
     def _count_blank_rows(self, messages: list[str]) -> None:
         """Counts rows whose image could not be decoded, and logs the errors of the first ones."""
-        for message in messages:
-            self.blank_rows += 1
-            if self.blank_rows <= MAX_LOGGED_IMAGES:
+        for number, message in enumerate(messages, self.blank_rows + 1):
+            if number <= MAX_LOGGED_IMAGES:
                 ranks.logger.warning("%s: its row is blank", message)
-            elif self.blank_rows == MAX_LOGGED_IMAGES + 1:
+            elif number == MAX_LOGGED_IMAGES + 1:
                 ranks.logger.warning("further blank rows are not logged; Loader.blank_rows counts them")
+        # Last, because an exception of a signal handler or of the logger repeats the call for the same batch.
+        self.blank_rows += len(messages)
 
     @property
     def batch_sampler(self) -> TrainerEpoch:

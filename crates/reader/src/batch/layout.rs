@@ -64,9 +64,12 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the ranks would not get the same number.
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the ranks would not get the same number, or the
+    /// number is out of range.
     pub fn share(self, micro_batches: u64) -> Result<impl Iterator<Item = u64> + Clone + use<>> {
         let Self { rank, world_size } = self;
+        // Callers collect the result, so the number is checked before any plan checks it.
+        check_micro_batches(micro_batches)?;
         if !micro_batches.is_multiple_of(world_size) {
             let what =
                 format!("{micro_batches} micro-batches per step cannot be shared by {world_size} ranks");
@@ -76,6 +79,15 @@ impl Layout {
         }
         Ok((0..micro_batches / world_size).map(move |turn| turn * world_size + rank))
     }
+}
+
+/// Checks the number of micro-batches of a global step.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when it is out of range.
+pub(super) fn check_micro_batches(micro_batches: u64) -> Result<()> {
+    check_in_range("the number of micro-batches per step", micro_batches, 1..=MAX_MICRO_BATCHES)
 }
 
 #[cfg(test)]
@@ -89,6 +101,10 @@ mod tests {
         assert_eq!(share(1, 2), [1, 3, 5]);
         assert_eq!(share(5, 6), [5]);
         assert!(Layout::new(0, 4).unwrap().share(6).is_err());
+        for micro_batches in [0, MAX_MICRO_BATCHES + 1, 1 << 45, 1 << 62] {
+            let error = Layout::SINGLE.share(micro_batches).map(drop).unwrap_err();
+            assert!(error.to_string().contains("not between 1 and 1048576"), "{error}");
+        }
     }
 
     #[test]

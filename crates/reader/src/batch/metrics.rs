@@ -57,7 +57,7 @@ impl Metrics {
                 worked += largest;
             }
             let records: usize = batches.iter().map(|b| b.records.len()).sum();
-            let tokens: u64 = batches.iter().map(MicroBatch::tokens).sum();
+            let tokens = batches.iter().map(MicroBatch::tokens).fold(0, u64::saturating_add);
             means.push(ratio(tokens as f64, records as f64));
         }
         let used = match plan.options().size {
@@ -80,7 +80,7 @@ impl Metrics {
     fn add(&mut self, batch: &MicroBatch) {
         self.micro_batches += u64::from(!batch.records.is_empty());
         self.records += batch.records.len() as u64;
-        self.tokens += batch.tokens();
+        self.tokens = self.tokens.saturating_add(batch.tokens());
         self.padded_tokens = self.padded_tokens.saturating_add(batch.padded_tokens());
     }
 }

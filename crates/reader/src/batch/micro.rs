@@ -26,12 +26,12 @@ impl MicroBatch {
         self.records.len() as u64 + self.filler_rows
     }
 
-    /// Returns the sum of the lengths.
+    /// Returns the sum of the lengths, at most `u64::MAX`.
     pub fn tokens(&self) -> u64 {
-        self.lengths.iter().sum()
+        self.lengths.iter().fold(0, |sum, length| sum.saturating_add(*length))
     }
 
-    /// Returns rows × width.
+    /// Returns rows × width, at most `u64::MAX`.
     pub fn padded_tokens(&self) -> u64 {
         self.rows().saturating_mul(self.width)
     }
@@ -42,9 +42,9 @@ impl MicroBatch {
 pub struct StepTotals {
     /// Number of records, including repetitions.
     pub records: u64,
-    /// Sum of their lengths.
+    /// Sum of their lengths, at most `u64::MAX`.
     pub tokens: u64,
-    /// Sum of rows × width.
+    /// Sum of rows × width, at most `u64::MAX`.
     pub padded_tokens: u64,
 }
 

@@ -44,4 +44,5 @@ pub use options::{
 };
 pub use pack::{DEFAULT_PACK_WINDOW, PackCursor, PackOptions, PackPlan, PackState, PackedStep};
 pub use plan::BatchPlan;
+pub(crate) use state::damaged_state;
 pub use state::{PlanState, Position};

@@ -7,18 +7,18 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use dsconvert_dataset::error::{Error, ErrorKind, Result};
+use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::{MAX_SEQ_LEN, Packing, Row};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use self::rows::RowSource;
 use super::bucket::CheckedRuns;
-use super::layout::Layout;
+use super::layout::{Layout, check_micro_batches};
 use super::lengths::Lengths;
-use super::options::{ALGORITHM, Last, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Shuffle};
+use super::options::{ALGORITHM, Last, MAX_WINDOW_RECORDS, Shuffle};
 use super::order::{Epoch, Order};
-use super::state::{PlanState, Position};
+use super::state::{PlanState, Position, damaged_state};
 use crate::range::check_in_range;
 
 /// Default number of documents that are packed together.
@@ -192,7 +192,7 @@ impl<L: Lengths> PackPlan<L> {
         micro_batches: u64,
     ) -> Result<Self> {
         options.check()?;
-        check_in_range("the number of micro-batches per step", micro_batches, 1..=MAX_MICRO_BATCHES)?;
+        check_micro_batches(micro_batches)?;
         let (digest, tokens) = digest(&lengths)?;
         let json = serde_json::to_vec(&(ALGORITHM, &options))
             .map_err(|e| Error::not_serialized("the options", e))?;
@@ -256,8 +256,8 @@ impl<L: Lengths> PackPlan<L> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when the state belongs to another dataset, seed, number of micro-batches or set of options;
-    /// [`ErrorKind::OutOfRange`] when it points beyond the records.
+    /// [`ErrorKind::Usage`] when the state belongs to another dataset, seed, number of micro-batches or set of options,
+    /// or its position does not exist.
     pub fn steps(
         &self,
         from: &PackState,
@@ -269,12 +269,20 @@ impl<L: Lengths> PackPlan<L> {
                 from.cursor.document,
                 self.lengths.records()
             );
-            return Err(Error::new(ErrorKind::OutOfRange, what));
+            return Err(damaged_state(what));
         }
         // Every step has at least one token.
         if from.plan.step > self.tokens {
             let what = format!("the state has {} steps of {} tokens done", from.plan.step, self.tokens);
-            return Err(Error::new(ErrorKind::OutOfRange, what));
+            return Err(damaged_state(what));
+        }
+        // Each step moves the cursor, and nothing else does.
+        if (from.plan.step == 0) != (from.cursor == PackCursor::default()) {
+            let PackCursor { document, token, row } = from.cursor;
+            return Err(damaged_state(format!(
+                "the state has {} steps done, but points at document {document}, token {token}, row {row}",
+                from.plan.step
+            )));
         }
         let mut at = Position { epoch: from.plan.epoch, step: from.plan.step };
         let mut rows = self.rows_from(at.epoch, from.cursor);

@@ -7,14 +7,13 @@ use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use self::find::BucketStep;
 use super::bucket::Bucket;
 use super::cuttings::{Cutting, Cuttings};
-use super::layout::Layout;
+use super::layout::{Layout, check_micro_batches};
 use super::lengths::Lengths;
 use super::micro::{Counts, MicroBatch, StepTotals};
-use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, MAX_MICRO_BATCHES, Oversize};
+use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, Oversize};
 use super::permute::{Purpose, key};
-use super::state::{PlanState, Position};
+use super::state::{PlanState, Position, damaged_state};
 use super::window::WindowCache;
-use crate::range::check_in_range;
 
 /// A pure function of (lengths, options, seed, epoch, step) that computes which records each micro-batch holds.
 ///
@@ -73,7 +72,7 @@ impl<L: Lengths> BatchPlan<L> {
         micro_batches: u64,
     ) -> Result<Self> {
         options.check()?;
-        check_in_range("the number of micro-batches per step", micro_batches, 1..=MAX_MICRO_BATCHES)?;
+        check_micro_batches(micro_batches)?;
         let Cuttings { all: cuttings, oversize, digest } = Cuttings::new(&lengths, &options, micro_batches)?;
         let start = PlanState {
             version: ALGORITHM,
@@ -191,7 +190,7 @@ impl<L: Lengths> BatchPlan<L> {
         for index in 0..self.micro_batches {
             let batch = self.micro_batch(at, index)?;
             totals.records += batch.records.len() as u64;
-            totals.tokens += batch.tokens();
+            totals.tokens = totals.tokens.saturating_add(batch.tokens());
             totals.padded_tokens = totals.padded_tokens.saturating_add(batch.padded_tokens());
         }
         Ok(totals)
@@ -235,13 +234,18 @@ impl<L: Lengths> BatchPlan<L> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when the state belongs to another dataset, seed, number of micro-batches or set of options;
-    /// [`ErrorKind::OutOfRange`] when its step does not exist.
+    /// [`ErrorKind::Usage`] when the state belongs to another dataset, seed, number of micro-batches or set of options,
+    /// or its step does not exist.
     pub fn resume(&self, saved: &PlanState) -> Result<Position> {
         self.start.check_same_run(saved)?;
-        let at = Position { epoch: saved.epoch, step: saved.step };
-        self.check_position(at)?;
-        Ok(at)
+        let steps = self.steps();
+        if saved.step > steps {
+            return Err(damaged_state(format!(
+                "the state has {} steps done, but an epoch has {steps}",
+                saved.step
+            )));
+        }
+        Ok(Position { epoch: saved.epoch, step: saved.step })
     }
 
     /// Checks that a position exists. The position after the last step exists: the end of the epoch.

@@ -36,6 +36,11 @@ pub struct PlanState {
     pub step: u64,
 }
 
+/// Returns the error about a state that no run can have saved.
+pub(crate) fn damaged_state(what: String) -> Error {
+    Error::usage(what).help("the state is damaged; restore another one")
+}
+
 fn first_version() -> u32 {
     1
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::panics::caught;
 use dsconvert_dataset::storage::interrupt::interruptible;
 use dsconvert_dataset::threads;
@@ -25,7 +25,7 @@ use dsconvert_dataset::threads;
 use super::BatchFinisher;
 use super::assemble::{Assembler, AssemblyScratch};
 use super::batch::Batch;
-use super::schedule::{BatchRows, LoaderPlan, Schedule};
+use super::schedule::{BatchRows, BatchTask, LoaderPlan, Schedule};
 use super::state::LoaderState;
 use crate::batch::Layout;
 
@@ -38,8 +38,8 @@ pub(super) type TicketResult = Result<MadeBatch, FailedBatch>;
 /// A batch that could not be made.
 pub(super) struct FailedBatch {
     pub(super) error: Error,
-    /// The state after the batch, if its rows were known.
-    pub(super) after: Option<Box<LoaderState>>,
+    /// The batch, if its rows were known.
+    pub(super) task: Option<Box<BatchTask>>,
 }
 
 /// Settings of an engine.
@@ -59,6 +59,8 @@ pub(super) struct BatchEngine {
     scratch: Box<AssemblyScratch>,
     /// Whether the caller makes batches instead of waiting. Without threads, it makes all of them.
     helps: bool,
+    /// Without threads: the batch that was interrupted, with its schedule. It is made again.
+    interrupted: Option<(Arc<Schedule>, Box<BatchTask>)>,
     /// Id of the process that started the threads.
     process: u32,
 }
@@ -122,8 +124,14 @@ impl BatchEngine {
         // Nor must it wait for object storage, because callers check for signals between their waits.
         let can_help = shared.assembler.is_light() && !shared.assembler.is_remote();
         let helps = threads == 0 || (can_help && shared.finisher.is_none());
-        let mut engine =
-            Self { shared, threads: Vec::new(), scratch: Box::default(), helps, process: std::process::id() };
+        let mut engine = Self {
+            shared,
+            threads: Vec::new(),
+            scratch: Box::default(),
+            helps,
+            interrupted: None,
+            process: std::process::id(),
+        };
         engine.threads = threads::start_up_to(threads.min(in_flight), |n| {
             let shared = Arc::clone(&engine.shared);
             threads::named(&format!("dsconvert-{n}")).spawn(move || shared.run_thread())
@@ -147,7 +155,7 @@ impl BatchEngine {
 
     /// Returns the next batch of the epoch, in order, or `None` if it is not ready by `deadline`.
     pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<TicketResult> {
-        let Self { shared, scratch, .. } = self;
+        let Self { shared, threads, scratch, interrupted, .. } = self;
         let mut queue = shared.lock();
         loop {
             let tickets = &mut queue.current;
@@ -161,13 +169,24 @@ impl BatchEngine {
                 return Some(made);
             }
             if let Some(bug) = shared.broken.get() {
-                return Some(Err(FailedBatch { error: Error::internal(bug), after: None }));
+                return Some(Err(FailedBatch { error: Error::internal(bug), task: None }));
             }
             if self.helps && !tickets.is_drawn() && queue.in_flight() < shared.in_flight {
                 let (schedule, ticket) = queue.current.draw();
                 drop(queue);
-                let made = shared.make(&schedule, ticket, scratch);
+                // A schedule returns the task of a ticket only once.
+                let again = interrupted.take().filter(|(other, _)| Arc::ptr_eq(other, &schedule));
+                let made = shared.make(&schedule, ticket, again.map(|(_, task)| *task), scratch);
                 queue = shared.lock();
+                let made = match made {
+                    // Other threads cannot be interrupted, so with threads, an error of this kind is like any other.
+                    Err(FailedBatch { error, task }) if threads.is_empty() && is_interruption(&error) => {
+                        queue.current.put_back();
+                        *interrupted = task.map(|task| (schedule, task));
+                        return Some(Err(FailedBatch { error, task: None }));
+                    }
+                    made => made,
+                };
                 // Never returned: the batch belongs to the current epoch, which only this thread can leave.
                 shared.hand_in(&mut queue, &schedule, ticket, made);
                 continue;
@@ -258,7 +277,7 @@ impl EngineState {
     fn work(&self) {
         let mut scratch = AssemblyScratch::default();
         while let Some((schedule, ticket)) = self.draw() {
-            let made = self.make(&schedule, ticket, &mut scratch);
+            let made = self.make(&schedule, ticket, None, &mut scratch);
             let mut queue = self.lock();
             let stale = self.hand_in(&mut queue, &schedule, ticket, made);
             let is_next = queue.current.is_over() || queue.current.made.contains_key(&queue.current.taken);
@@ -307,12 +326,23 @@ impl EngineState {
         }
     }
 
-    /// Makes the batch of `ticket`. A panic, which would be a defect of a decoder, becomes an error.
-    fn make(&self, schedule: &Schedule, ticket: u64, scratch: &mut AssemblyScratch) -> TicketResult {
-        let mut task = None;
+    /// Makes the batch of `ticket`, whose `task` is known if it is made again. A panic, which would be a defect of a
+    /// decoder, becomes an error.
+    fn make(
+        &self,
+        schedule: &Schedule,
+        ticket: u64,
+        mut task: Option<BatchTask>,
+        scratch: &mut AssemblyScratch,
+    ) -> TicketResult {
         let made = caught(|| {
-            let Some(found) = schedule.task(ticket)? else { return Ok(None) };
-            let task = task.insert(found);
+            let task = match &mut task {
+                Some(task) => task,
+                none => {
+                    let Some(found) = schedule.task(ticket)? else { return Ok(None) };
+                    none.insert(found)
+                }
+            };
             let batch = match &task.rows {
                 BatchRows::Records(batch) => self.assembler.records(task.id, batch, scratch, &self.stop)?,
                 BatchRows::Packed { rows, filler_rows } => {
@@ -328,12 +358,16 @@ impl EngineState {
             *scratch = AssemblyScratch::default();
             Err(panic.into_error(&format!("making batch {ticket} of a loader")))
         });
-        let after = task.map(|task| task.after);
         match made {
-            Ok(batch) => Ok(batch.zip(after)),
-            Err(error) => Err(FailedBatch { error, after: after.map(Box::new) }),
+            Ok(batch) => Ok(batch.zip(task.map(|task| task.after))),
+            Err(error) => Err(FailedBatch { error, task: task.map(Box::new) }),
         }
     }
+}
+
+/// Returns whether an exception of a signal handler may have ended a batch, which can then be made again.
+fn is_interruption(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Interrupted(_))
 }
 
 impl Queue {
@@ -391,6 +425,11 @@ impl Tickets {
     fn draw(&mut self) -> (Arc<Schedule>, u64) {
         self.drawn += 1;
         (Arc::clone(&self.schedule), self.drawn - 1)
+    }
+
+    /// Undoes the last draw.
+    fn put_back(&mut self) {
+        self.drawn = self.drawn.saturating_sub(1);
     }
 
     /// Returns whether all batches were taken.

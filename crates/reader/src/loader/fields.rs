@@ -93,7 +93,18 @@ impl BatchFields {
                 }
             }
             None => {
-                for name in fields.defaults(split, options) {
+                let names = fields.defaults(split, options);
+                if names.iter().all(|name| name == VALID) {
+                    let selected: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
+                    let what = format!(
+                        "a batch has no entries: of the fields of the dataset, only {} are selected",
+                        selected.join(", ")
+                    );
+                    return Err(Error::usage(what).help(
+                        "name the entries of a batch with `fields`, or open the dataset with all fields",
+                    ));
+                }
+                for name in names {
                     fields.add(split, options, &name)?;
                 }
             }

@@ -79,7 +79,8 @@ pub trait BatchFinisher: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The error replaces the batch as if the batch could not be made.
+    /// The error replaces the batch as if the batch could not be made. After an error of the kind
+    /// [`ErrorKind::Interrupted`], a loader without threads makes the batch again when it is requested the next time.
     fn finish(&self, batch: Batch) -> Result<Batch>;
 
     /// Does `work`, all the work of one thread of the loader. Override it to prepare the thread, and to tidy up after it.
@@ -126,7 +127,8 @@ pub struct Loader {
     after_failed: Option<LoaderState>,
     /// Number of rows returned without their image.
     blank_rows: u64,
-    /// Whether `at` was just restored, so that [`Loader::set_epoch`] to its epoch changes nothing.
+    /// Whether `at` was restored and no batch was requested since, so that [`Loader::set_epoch`] to its epoch changes
+    /// nothing.
     restored: bool,
     engine: Option<BatchEngine>,
 }
@@ -200,6 +202,8 @@ impl Loader {
     }
 
     fn take_made(&mut self, deadline: Option<Instant>) -> Result<Option<MadeBatch>> {
+        // Also if the epoch is over or the batch fails: `set_epoch` starts over once an iteration has started.
+        self.restored = false;
         if self.engine.as_ref().is_some_and(BatchEngine::is_foreign) {
             self.leave_parent()?;
         }
@@ -216,8 +220,10 @@ impl Loader {
                 none.insert(BatchEngine::start(assembler, finisher, plan, at, settings)?)
             }
         };
-        engine.take(deadline).transpose().map_err(|FailedBatch { error, after }| {
-            self.after_failed = after.map(|after| *after);
+        engine.take(deadline).transpose().map_err(|FailedBatch { error, task }| {
+            if let Some(task) = task {
+                self.after_failed = Some(task.after);
+            }
             error
         })
     }
@@ -230,7 +236,6 @@ impl Loader {
             self.at = after;
         }
         if let Some(batch) = &batch {
-            self.restored = false;
             self.blank_rows += batch.blank_rows().len() as u64;
         }
         batch
@@ -304,8 +309,8 @@ impl Loader {
         self.at.epoch()
     }
 
-    /// Moves to the start of `epoch`. Directly after [`Loader::restore`] to a position in the same epoch, it changes
-    /// nothing, so that a training loop that starts each epoch with it can be resumed.
+    /// Moves to the start of `epoch`. After [`Loader::restore`] to a position in the same epoch, it changes nothing until
+    /// a batch is requested, so that a training loop that starts each epoch with it can be resumed.
     ///
     /// # Errors
     ///
@@ -351,8 +356,8 @@ impl Loader {
     /// # Errors
     ///
     /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the state belongs to another dataset, split,
-    /// seed, set of options or number of micro-batches, or to a step started by an incompatible number of ranks;
-    /// `OutOfRange` when there is no such step. After an error, the loader is unchanged.
+    /// seed, set of options or number of micro-batches, or to a step started by an incompatible number of ranks, or its
+    /// position does not exist. After an error, the loader is unchanged.
     pub fn restore(&mut self, state: &LoaderState) -> Result<()> {
         self.counts.plan().check(state)?;
         state.turns(self.options.layout, self.micro_batches()).map(drop)?;

@@ -75,8 +75,18 @@ impl LoaderPlan {
     /// Checks that `state` belongs to this plan.
     pub(super) fn check(&self, state: &LoaderState) -> Result<()> {
         match (self, &state.plan) {
-            (LoaderPlan::Records(plan), SavedPlan::Records(saved)) => plan.resume(saved).map(drop),
-            (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => plan.steps(saved).map(drop),
+            (LoaderPlan::Records(plan), SavedPlan::Records(saved)) => {
+                plan.resume(saved)?;
+                state.check_unfinished_step(plan.steps())
+            }
+            (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => {
+                let mut steps = plan.steps(saved)?;
+                // The number of steps is unknown, but whether there is another one takes a single window.
+                if state.micro_batches_done > 0 && steps.next().is_none() {
+                    return state.check_unfinished_step(state.step());
+                }
+                Ok(())
+            }
             (LoaderPlan::Records(_), SavedPlan::Packed(_)) => {
                 Err(other_batching("packed rows, not for records"))
             }

@@ -3,7 +3,7 @@
 use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Layout, PackState, PlanState};
+use crate::batch::{Layout, PackState, PlanState, damaged_state};
 
 /// State of a [`Loader`](super::Loader): the batches that were returned, not those that are prepared. Equal on all
 /// ranks that have returned the same number of batches; threads and prefetch are not part of it. It serializes to a few
@@ -58,7 +58,7 @@ impl LoaderState {
         if done > 0 && done >= micro_batches {
             let what =
                 format!("the state has {done} of {micro_batches} micro-batches done in an unfinished step");
-            return Err(Error::usage(what).help("the state is damaged; restore another one"));
+            return Err(damaged_state(what));
         }
         if !done.is_multiple_of(layout.world_size()) {
             let what = format!(
@@ -70,5 +70,20 @@ impl LoaderState {
             ));
         }
         Ok(done / layout.world_size())
+    }
+
+    /// Checks that no step after the last one of an epoch of `steps` steps is unfinished.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) if one is.
+    pub fn check_unfinished_step(&self, steps: u64) -> Result<()> {
+        if self.micro_batches_done == 0 || self.step() < steps {
+            return Ok(());
+        }
+        Err(damaged_state(format!(
+            "the state has {} micro-batches done after the last step of the epoch",
+            self.micro_batches_done
+        )))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::packing::Piece;
 use proptest::prelude::*;
 
@@ -107,7 +108,10 @@ proptest! {
         lengths in any_lengths(), options in any_options(), document in 0u64..200, token: u64, row: u64,
     ) {
         let plan = plan(&lengths, &options, 1);
-        let state = PackState { cursor: PackCursor { document, token, row }, ..plan.start(0) };
+        let start = plan.start(0);
+        let cursor = PackCursor { document, token, row };
+        let step = u64::from(cursor != start.cursor);
+        let state = PackState { cursor, plan: PlanState { step, ..start.plan } };
         if let Ok(steps) = plan.steps(&state) {
             for step in steps.take(100) {
                 let (step, _) = step.unwrap();
@@ -149,13 +153,17 @@ fn invalid_options_and_states_are_refused() {
     let plan = |seed| PackPlan::new("data", lengths(), good.clone(), seed, 1).unwrap();
     let saved = plan(1).start(0);
     assert_eq!(plan(2).steps(&saved).err().unwrap().kind(), ErrorKind::Usage);
-    let beyond = PackState { cursor: PackCursor { document: 3, ..saved.cursor }, ..saved.clone() };
-    assert_eq!(plan(1).steps(&beyond).err().unwrap().kind(), ErrorKind::OutOfRange);
-    for step in [12, u64::MAX] {
-        let beyond = PackState { plan: PlanState { step, ..saved.plan.clone() }, ..saved.clone() };
-        assert_eq!(plan(1).steps(&beyond).err().unwrap().kind(), ErrorKind::OutOfRange);
+    let at = |step, document, row| {
+        let cursor = PackCursor { document, token: 0, row };
+        PackState { plan: PlanState { step, ..saved.plan.clone() }, cursor }
+    };
+    for damaged in [at(1, 3, 0), at(12, 0, 1), at(u64::MAX, 0, 1), at(0, 0, 1), at(0, 1, 0), at(1, 0, 0)] {
+        let error = plan(1).steps(&damaged).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Usage, "{damaged:?}");
+        assert!(error.remedy().unwrap().contains("restore another one"), "{damaged:?}");
     }
+    assert_eq!(plan(1).steps(&at(1, 0, 1)).unwrap().count(), 1);
     // No position in a document or window is too large.
     let far = PackCursor { document: 1, token: u64::MAX, row: u64::MAX };
-    assert_eq!(plan(1).steps(&PackState { cursor: far, ..saved }).unwrap().count(), 0);
+    assert_eq!(plan(1).steps(&PackState { cursor: far, ..at(1, 0, 0) }).unwrap().count(), 0);
 }

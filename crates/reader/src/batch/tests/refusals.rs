@@ -31,7 +31,9 @@ fn a_state_of_another_run_is_refused() {
     contains(refusal("data", &lengths, &other, SEED, 2), "options");
     let plan = plan(&lengths, &options, 2).unwrap();
     let beyond = PlanState { step: plan.steps() + 1, ..state.clone() };
-    assert_eq!(plan.resume(&beyond).unwrap_err().kind(), ErrorKind::OutOfRange);
+    let error = plan.resume(&beyond).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Usage);
+    assert!(error.remedy().unwrap().contains("restore another one"), "{error}");
     assert!(serde_json::from_str::<PlanState>(r#"{"dataset":"data"}"#).is_err());
 }
 

@@ -1,6 +1,7 @@
 //! Tests of order, resume, memory and shutdown.
 
 use dsconvert_dataset::error::ErrorKind;
+use dsconvert_dataset::packing::Packing;
 
 use super::*;
 use crate::batch::{Last, Layout, PackOptions};
@@ -86,6 +87,38 @@ fn a_state_counts_returned_batches_and_fits_other_layouts() {
 }
 
 #[test]
+fn set_epoch_starts_over_once_a_batch_was_requested() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    for threads in [0, 2] {
+        let of = || options(BatchOptions::new(BatchSize::BatchSize(20)), threads);
+        let mut loader = Loader::new(split.clone(), of()).unwrap();
+        all(&mut loader);
+        let end = loader.state();
+        let mut resumed = Loader::new(split.clone(), of()).unwrap();
+        resumed.restore(&end).unwrap();
+        let lengths: Vec<usize> = (0..3)
+            .map(|_| {
+                resumed.set_epoch(0).unwrap();
+                all(&mut resumed).len()
+            })
+            .collect();
+        assert_eq!(lengths, [0, 3, 3], "the rest of the epoch, then all of it");
+
+        let fails = |batch: Batch| {
+            if batch.id().step == 1 { Err(Error::usage("deliberate test failure")) } else { Ok(batch) }
+        };
+        let mut loader = Loader::new(split.clone(), of()).unwrap().finish_with(Arc::new(fails));
+        assert!(loader.next_batch().unwrap().is_some());
+        let state = loader.state();
+        loader.restore(&state).unwrap();
+        assert!(loader.next_batch().is_err());
+        loader.set_epoch(0).unwrap();
+        assert_eq!(loader.remaining().unwrap(), 3, "the first batch after the state failed");
+    }
+}
+
+#[test]
 fn states_of_other_runs_and_invalid_options_are_refused() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let split = text_split(dir.path(), Format::Arrow);
@@ -112,7 +145,7 @@ fn states_of_other_runs_and_invalid_options_are_refused() {
     if let SavedPlan::Records(plan) = &mut beyond.plan {
         plan.step = 1000;
     }
-    assert_eq!(loader.restore(&beyond).unwrap_err().kind(), ErrorKind::OutOfRange);
+    assert_eq!(loader.restore(&beyond).unwrap_err().kind(), ErrorKind::Usage);
     assert!(loader.restore(&LoaderState { micro_batches_done: 9, ..before.clone() }).is_err());
     assert_eq!(loader.state(), before, "nothing has changed");
 
@@ -154,6 +187,31 @@ fn ready(loader: &Loader, batches: usize) -> Vec<(u64, usize)> {
         std::thread::yield_now();
     }
     engine.ready()
+}
+
+#[test]
+fn no_step_is_unfinished_after_the_last_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let concat = PackOptions { packing: Packing::Concat, ..PackOptions::new(8, 2) };
+    let batchings: [Batching; 3] =
+        [BatchOptions::new(BatchSize::BatchSize(4)).into(), PackOptions::new(8, 2).into(), concat.into()];
+    for batching in batchings {
+        let options = LoaderOptions { micro_batches: Some(2), ..options(batching, 0) };
+        let mut loader = Loader::new(split.clone(), options).unwrap();
+        assert!(loader.next_batch().unwrap().is_some());
+        let unfinished = loader.state();
+        all(&mut loader);
+        let end = loader.state();
+        let damaged = LoaderState { micro_batches_done: 1, ..end.clone() };
+        let error = loader.restore(&damaged).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert!(error.to_string().contains("after the last step"), "{error}");
+        assert!(error.remedy().unwrap().contains("restore another one"));
+        for good in [end, unfinished] {
+            loader.restore(&good).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -43,6 +43,37 @@ fn a_finisher_gets_each_batch_once_and_changes_neither_order_nor_state() {
 }
 
 #[test]
+fn a_loader_without_threads_makes_an_interrupted_batch_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let batchings: [Batching; 2] =
+        [BatchOptions::new(BatchSize::BatchSize(4)).into(), PackOptions::new(8, 2).into()];
+    for batching in batchings {
+        let of = || LoaderOptions { micro_batches: Some(2), ..options(batching.clone(), 0) };
+        let plain: Vec<_> = all(&mut Loader::new(split.clone(), of()).unwrap()).iter().map(ids).collect();
+        let interrupt = Mutex::new(true);
+        let finisher = move |batch: Batch| {
+            let mut interrupt = interrupt.lock().unwrap();
+            *interrupt = !*interrupt;
+            if *interrupt { Ok(batch) } else { Err(Error::new(ErrorKind::Interrupted(2), "signal 2")) }
+        };
+        let mut loader = Loader::new(split.clone(), of()).unwrap().finish_with(Arc::new(finisher));
+        for expected in &plain {
+            let before = loader.state();
+            assert_eq!(loader.next_batch().unwrap_err().kind(), ErrorKind::Interrupted(2));
+            assert_eq!(loader.state(), before);
+            assert_eq!(ids(&loader.next_batch().unwrap().unwrap()), *expected);
+        }
+        assert!(loader.next_batch().unwrap().is_none());
+        // The interrupted batch of an epoch that is left belongs to no other epoch.
+        loader.next_epoch().unwrap();
+        assert!(loader.next_batch().is_err());
+        loader.next_epoch().unwrap();
+        assert!(loader.next_batch().unwrap().is_some_and(|batch| batch.id().epoch == 2));
+    }
+}
+
+#[test]
 fn a_finisher_may_drop_its_loader() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);

@@ -1,6 +1,7 @@
 //! Tests of stored fields in batches.
 
 use super::*;
+use crate::batch::Last;
 
 #[test]
 fn stored_fields_become_arrays_and_lists() {
@@ -58,8 +59,14 @@ fn images_can_stay_encoded_and_labels_may_be_missing() {
 fn only_selected_fields_can_be_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Parquet).select(&["score"]).unwrap();
-    let mut loader = Loader::new(split.clone(), batches_of(5)).unwrap();
-    assert_eq!(loader.next_batch().unwrap().unwrap().columns().len(), 0, "no default field is left");
+    for last in [Last::Short, Last::Pad] {
+        let batching = BatchOptions { last, ..BatchOptions::new(BatchSize::BatchSize(5)) };
+        let error = Loader::new(split.clone(), LoaderOptions::new(batching)).unwrap_err();
+        assert!(error.to_string().contains("only score are selected"), "no default field is left: {error}");
+    }
+    let none = LoaderOptions { fields: Some(Vec::new()), ..batches_of(5) };
+    let mut loader = Loader::new(split.clone(), none).unwrap();
+    assert_eq!(loader.next_batch().unwrap().unwrap().columns().len(), 0, "as requested");
     let fields = Some(vec!["input_ids".to_owned()]);
     assert!(Loader::new(split, LoaderOptions { fields, ..batches_of(5) }).is_err());
 }
