@@ -179,13 +179,20 @@ impl HeadspaceOptions {
     fn simulation(&self, load: LoadTimes, workers: u32) -> Result<Options> {
         // The load time is a placeholder for the measured ones.
         let options = Options::new(1.0, self.step_ms, 1).map_err(|e| simulator_error(&e))?;
-        let slowest = match &load {
-            LoadTimes::Trace(trace) => trace.ns().iter().max().copied().unwrap_or(1),
-            LoadTimes::Drawn(drawn) => drawn.mean_ns,
+        // At least one step for each time of a trace, because the reported mean is that of the whole trace.
+        let (slowest, times) = match &load {
+            LoadTimes::Trace(trace) => {
+                (trace.ns().iter().max().copied().unwrap_or(1), trace.ns().len() as u64)
+            }
+            LoadTimes::Drawn(drawn) => (drawn.mean_ns, 0),
         };
         // Limits the steps so that the run stays within the simulator's maximum even on one core.
         let most = sim::MAX_RUN_NS / 2 / (options.step.mean_ns + slowest).max(1);
-        let steps = MIN_STEPS.max(STEPS_PER_WORKER * u64::from(workers)).min(most).clamp(1, sim::MAX_BATCHES);
+        let steps = MIN_STEPS
+            .max(STEPS_PER_WORKER * u64::from(workers))
+            .max(times)
+            .min(most)
+            .clamp(1, sim::MAX_BATCHES);
         Ok(Options {
             workers,
             load,

@@ -216,6 +216,7 @@ mod tests {
             rejected: 0,
             bytes_per_second: None,
             seconds_left: None,
+            reads_stdin: false,
         };
         assert_eq!(status.unfinished(), [1, 6, 9]);
         assert_eq!(status.unfinished_parts(4), [2, 3]);

@@ -128,3 +128,28 @@ fn options_of_the_measurement_are_refused_with_a_trace() {
         ran.exits(2).says(&["--trace", flag, "cannot be used with"]);
     }
 }
+
+#[test]
+fn all_times_of_a_long_trace_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("loads.txt");
+    // Fast batches from a cache, then slow ones.
+    fs::write(&trace, "1\n".repeat(2_500) + &"10\n".repeat(7_500)).unwrap();
+    let options = [
+        "headspace",
+        "--trace",
+        trace.to_str().unwrap(),
+        "--step-ms",
+        "5",
+        "--workers",
+        "0,1",
+        "--cores",
+        "4",
+        "--json",
+    ];
+    let found: Value =
+        serde_json::from_str(&Ran::of(command(options).output().unwrap()).exits(0).stdout).unwrap();
+    let ms: Vec<f64> =
+        found["loading"]["workers"].as_array().unwrap().iter().map(|w| number(&w["ms_per_step"])).collect();
+    assert!((ms[0] - 12.75).abs() < 0.01 && (ms[1] - 8.75).abs() < 0.1, "{ms:?}");
+}

@@ -37,7 +37,7 @@ pub(crate) fn special_tokens(added: &AddedVocabulary) -> Vec<SpecialToken> {
     let mut tokens: Vec<_> = added
         .get_added_tokens_decoder()
         .iter()
-        .filter(|(_, t)| t.special)
+        .filter(|(_, t)| added.is_special_token(&t.content))
         .map(|(&id, t)| SpecialToken { id, token: t.content.clone() })
         .collect();
     tokens.sort_unstable();

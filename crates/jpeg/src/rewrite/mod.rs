@@ -206,6 +206,8 @@ fn copy_segments<'a>(bytes: &'a [u8], out: &mut Vec<u8>) -> Result<(&'a [u8], &'
             0xdb if payload.chunks(65).any(|table| table[0] >> 4 != 0) => {
                 return Err(Error::unsupported("a baseline JPEG cannot have a 16-bit quantization table"));
             }
+            // JFIF and Adobe segments define the colors, but readers have determined them at the first scan.
+            0xe0 | 0xee if has_scan => {}
             _ => push_segment(marker, &[payload], out)?,
         }
     }

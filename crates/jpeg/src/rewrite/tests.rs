@@ -112,6 +112,19 @@ fn other_segments_and_the_bytes_after_the_end_are_kept() {
 }
 
 #[test]
+fn segments_about_colors_between_scans_stay_without_effect() {
+    let mut source = progressive();
+    let last_scan = source.windows(2).rposition(|w| w == [0xff, 0xda]).unwrap();
+    // Without the JFIF segment, an Adobe segment would say that the components are red, green and blue.
+    let jfif = marker(&source, 0xe0);
+    source.splice(last_scan..last_scan, *b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0");
+    source.drain(jfif..jfif + 18);
+    let baseline = to_baseline(&source, None).unwrap();
+    assert_eq!(pixels(&baseline), pixels(&source));
+    assert!(!baseline.windows(2).any(|w| w == [0xff, 0xee]));
+}
+
+#[test]
 fn files_that_baseline_cannot_represent_are_rejected() {
     let source = progressive();
     let error_kind = |bytes: &[u8]| to_baseline(bytes, None).unwrap_err().kind();

@@ -186,9 +186,9 @@ impl Engine for SentencePiece {
         out: &mut Vec<u32>,
     ) -> std::result::Result<Outcome, EncodeError> {
         let SentencePieceBuffers { normalized, paths, bpe: bpe_buffers } = scratch.sentencepiece();
-        self.normalizer.normalize(text, normalized);
-        let length = normalized.len() as u64;
-        if length > self.max_bytes && length > USUAL_GROWTH * text.len() as u64 {
+        let most = self.max_bytes.max(USUAL_GROWTH * text.len() as u64);
+        self.normalizer.normalize(text, most, normalized);
+        if normalized.len() as u64 > most {
             return Err(EncodeError::too_large(text, self.max_bytes));
         }
         let before = out.len();

@@ -89,8 +89,8 @@ impl SentencePieceNormalizer {
         }
     }
 
-    /// Replaces the content of `out` with the normalized `text`.
-    pub(super) fn normalize(&self, text: &str, out: &mut Vec<u8>) {
+    /// Replaces the content of `out` with the normalized `text`. Stops early once it has more than `most` bytes.
+    pub(super) fn normalize(&self, text: &str, most: u64, out: &mut Vec<u8>) {
         out.clear();
         let mut rest = text.as_bytes();
         while self.remove_extra && !rest.is_empty() {
@@ -123,6 +123,9 @@ impl SentencePieceNormalizer {
             if let Some(&last) = written.last() {
                 self.push(written, out);
                 after_space = last == b' ';
+            }
+            if out.len() as u64 > most {
+                return;
             }
             rest = &rest[length..];
             after_space &= self.remove_extra;

@@ -61,11 +61,13 @@ impl AddedTokens {
         parse_special: bool,
         write: impl Fn(&str) -> String,
     ) -> Result<(Self, Self), String> {
+        // Not `token.special`: of a token that is listed twice, the reference uses the first entry.
+        let is_special = |content: &str| tokenizer.get_added_vocabulary().is_special_token(content);
         let mut tokens: Vec<_> = tokenizer.get_added_tokens_decoder().into_iter().collect();
         tokens.sort_unstable_by_key(|(id, _)| *id);
         let (mut raw, mut normalized) = (Vec::new(), Vec::new());
         for (id, token) in tokens {
-            let action = if token.special && !parse_special {
+            let action = if is_special(&token.content) && !parse_special {
                 Action::Skip
             } else if token.single_word || token.lstrip || token.rstrip {
                 Action::Decline

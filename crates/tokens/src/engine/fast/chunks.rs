@@ -20,6 +20,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tokenizers::tokenizer::normalizer::Range as NormalizedRange;
+use tokenizers::{NormalizedString, Normalizer as _};
 
 use super::added::AddedTokens;
 use super::between_words::between_words;
@@ -40,6 +42,9 @@ use crate::error::EncodeError;
 use crate::info::EngineInfo;
 use crate::outline::{METASPACE, normalizers, type_of};
 use crate::scratch::Scratch;
+
+/// Bytes of a text that are normalized to find out what becomes of its first character.
+const FIRST_BYTES: usize = 64;
 
 /// Rule for the positions at which a text is cut.
 enum CutRule {
@@ -153,6 +158,18 @@ impl CachedChunks {
         words.prefix() != Prefix::Never && ![&self.raw, normalized].iter().any(|tokens| tokens.is_at_spaces())
     }
 
+    /// Returns whether the first character of the normalized text comes from the first one of `text`. Only then does the
+    /// reference add a space at the start.
+    fn keeps_first_char(&self, text: &str) -> bool {
+        let Some(normalizer) = self.encoder.reference.parts().get_normalizer() else { return true };
+        let mut start = NormalizedString::from(&text[..text.floor_char_boundary(FIRST_BYTES)]);
+        if text.is_empty() || normalizer.normalize(&mut start).is_err() {
+            return text.is_empty();
+        }
+        let first = start.get().chars().next().map(|char| NormalizedRange::Normalized(0..char.len_utf8()));
+        first.and_then(|first| start.convert_offsets(first)).is_some_and(|original| original.start == 0)
+    }
+
     /// Appends the ids of a part of the text between added tokens. `is_first`: whether it is at the start of the text.
     fn piece(
         &self,
@@ -162,6 +179,9 @@ impl CachedChunks {
         out: &mut Vec<u32>,
     ) -> Result<(), EngineStop> {
         let ChunkEncoder { words: pre_tokenizer, normalized, .. } = &self.encoder;
+        if is_first && pre_tokenizer.prefix() == Prefix::MissingFirst && !self.keeps_first_char(text) {
+            return Err(EngineStop::NeedsReference);
+        }
         let before = match pre_tokenizer.prefix() {
             Prefix::Missing => Before::AddedSpace,
             Prefix::MissingFirst if is_first => Before::AddedSpace,

@@ -13,6 +13,7 @@ use super::classes::ClassTable;
 use super::split::pattern::{DEEPSEEK, Pattern};
 use super::stop::EngineStop;
 use super::wordpiece::is_punctuation;
+use super::words::MAX_STEPS;
 use crate::outline::type_of;
 
 /// Regular expressions that match only numbers.
@@ -66,6 +67,9 @@ impl PreTokenizer {
             "Sequence" => value.get("pretokenizers")?.as_array()?.as_slice(),
             _ => std::slice::from_ref(value),
         };
+        if parts.len() > MAX_STEPS {
+            return None;
+        }
         let is_byte_level = |part: &Value| type_of(part) == Some("ByteLevel");
         let (before, from_bytes) = parts.split_at(parts.iter().position(is_byte_level)?);
         let (byte_level, after) = from_bytes.split_first()?;

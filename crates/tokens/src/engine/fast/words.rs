@@ -10,6 +10,9 @@ use super::wordpiece::is_punctuation;
 use crate::error::EncodeError;
 use crate::outline::{METASPACE, type_of};
 
+/// Maximum number of steps of a pre-tokenizer: engines apply them recursively. With more, the reference is used.
+pub(super) const MAX_STEPS: usize = 64;
+
 /// Regular expression of the words of `Whitespace`.
 const WORDS: &str = r"\w+|[^\w\s]+";
 
@@ -87,6 +90,10 @@ impl Words {
                 return None;
             }
             PreTokenizerStep::Metaspace(_) | PreTokenizerStep::Chars { .. } => {}
+        }
+        // Steps are applied recursively.
+        if self.steps.len() == MAX_STEPS {
+            return None;
         }
         self.steps.push(step);
         Some(())

@@ -9,6 +9,18 @@ use crate::testing::{
 };
 
 /// [`bpe`] with the pre-tokenizers `steps` before `ByteLevel`.
+/// Tokenizers that add a space only at the start of the text, after normalizers that may remove or shorten the start.
+pub(super) fn first_after_removal() -> Vec<Value> {
+    [
+        replace("String", "``", "\""),
+        named("StripAccents"),
+        named("Nmt"),
+        json!({"type": "Strip", "strip_left": true, "strip_right": true}),
+    ]
+    .map(|normalizer| unigram_after(&[normalizer], metaspace("first")))
+    .to_vec()
+}
+
 pub(super) fn bpe_after(steps: &[Value], use_regex: bool) -> Value {
     let mut value = bpe();
     let byte_level =

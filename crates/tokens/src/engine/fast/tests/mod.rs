@@ -186,6 +186,56 @@ fn very_long_runs_of_spaces_use_the_reference() {
     }
 }
 
+#[test]
+fn a_space_is_added_only_before_the_first_character_of_the_text() {
+    for value in families::first_after_removal() {
+        let tokenizer = Tokenizer::from_json(bytes(&value), TokenizerOptions::default()).unwrap();
+        for text in [
+            "``the dog\" the",
+            "\u{301}the",
+            "\u{1}the dog",
+            "  the dog",
+            "the dog",
+            "The ``dog",
+            "\u{1}",
+            "",
+        ] {
+            let (mut scratch, mut ids) = (tokenizer.scratch(), Vec::new());
+            tokenizer.encode(text, &mut scratch, &mut ids).unwrap();
+            assert!(tokenizer.matches_reference(text, ids, &mut scratch), "{} {text:?}", value["normalizer"]);
+        }
+    }
+}
+
+#[test]
+fn a_token_listed_twice_is_special_if_its_first_entry_is() {
+    let mut value = wordpiece();
+    for i in 0..40 {
+        add_token(&mut value, &format!("<{i}>"), true, false);
+    }
+    add_token(&mut value, "<mid>", true, false);
+    add_token(&mut value, "<mid>", false, false);
+    for i in 40..80 {
+        add_token(&mut value, &format!("<{i}>"), true, false);
+    }
+    let tokenizer = Tokenizer::from_json(bytes(&value), TokenizerOptions::default()).unwrap();
+    let (mut scratch, mut ids) = (tokenizer.scratch(), Vec::new());
+    tokenizer.encode("the <mid> dog", &mut scratch, &mut ids).unwrap();
+    assert!(tokenizer.matches_reference("the <mid> dog", ids, &mut scratch));
+}
+
+#[test]
+fn a_pre_tokenizer_of_many_steps_does_not_overflow_the_stack() {
+    let digits = vec![digits(false); 20_000];
+    for value in [
+        bpe_after(&digits, true),
+        pre_tokenized(wordpiece(), &[&[json!({"type": "WhitespaceSplit"})][..], &digits].concat()),
+    ] {
+        let tokenizer = Tokenizer::from_json(bytes(&value), TokenizerOptions::default()).unwrap();
+        tokenizer.encode("a 1", &mut tokenizer.scratch(), &mut Vec::new()).unwrap();
+    }
+}
+
 /// Neither the fast engines nor the reference give up on long words other than white space.
 #[test]
 fn long_words_have_the_ids_of_the_reference() {
