@@ -129,6 +129,18 @@ def test_a_run_resumed_at_the_end_of_an_epoch_starts_the_next_one(make, fit, epo
     assert model.seen == sum(epochs[done:], [])
 
 
+@pytest.mark.parametrize(
+    ("when", "done", "is_exact"),
+    [({"every_n_train_steps": 5}, 5, False), ({"every_n_train_steps": 4}, 4, True), ({"every_n_epochs": 1}, 5, True)],
+)
+def test_a_run_of_shortened_epochs_resumes_as_the_guide_says(make, fit, epochs, every, tmp_path, when, done, is_exact):
+    limits = {"limit_train_batches": 5, "max_epochs": 2}
+    uninterrupted = fit(make(0), every(**when), **limits).seen
+    assert uninterrupted == epochs[0][:5] + epochs[1][:5]
+    resumed = fit(make(0), every(**when), resume=tmp_path / f"checkpoints/{done}.ckpt", **limits).seen
+    assert (resumed == uninterrupted[done:]) == is_exact
+
+
 def test_a_restored_state_overrides_the_epoch_of_the_trainer(make, fit, epochs, every, tmp_path):
     """Lightning counts an epoch that `max_steps` ended as complete, but the loader is in the middle of it."""
     # Saved at the end of training, not after a batch.

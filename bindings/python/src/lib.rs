@@ -16,6 +16,7 @@ mod interrupt;
 mod loader;
 mod options;
 mod plan;
+mod progress;
 mod record;
 
 use pyo3::prelude::pymodule;

@@ -1,6 +1,5 @@
 //! Python handle for a loader, which assembles batches in the background and returns them as dictionaries of arrays.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -20,6 +19,7 @@ use crate::finisher::{FinishingThreads, PythonFinisher, shut_down};
 use crate::interrupt::detached;
 use crate::options::loader_options;
 use crate::plan::NOT_A_STATE;
+use crate::progress::{LoaderProgress, Offer, ReadyBatch};
 
 /// How often a thread checks whether another one has prepared its batch. Two threads rarely share an iterator.
 const PREPARATION_CHECK: Duration = Duration::from_millis(1);
@@ -45,80 +45,6 @@ pub(crate) struct Loader {
     as_torch: bool,
     /// Whether the dataset is in object storage, so that counting may wait for requests.
     is_remote: bool,
-}
-
-/// What a loader has returned, and what it is about to return.
-#[derive(Debug)]
-struct LoaderProgress {
-    /// Number of the current iteration. Another iteration, or a move of the loader, makes it invalid.
-    iteration: u64,
-    /// Batches that are ready, but not yet returned: usually none or one.
-    ready: VecDeque<ReadyBatch>,
-    /// Whether a thread prepares the first of them to be returned.
-    is_preparing: bool,
-    /// State after the returned batches.
-    at: LoaderState,
-    /// Information about the last batch, and the state before the first batch of its step or, if the batch before that
-    /// failed, before the failed one.
-    last: Option<(BatchInfo, LoaderState)>,
-}
-
-/// A batch that is ready to be returned. It counts as returned only then: until an exception of a signal handler, such
-/// as `KeyboardInterrupt`, cannot take its place any more.
-#[derive(Debug)]
-struct ReadyBatch {
-    /// The batch in Python, or why it cannot be represented.
-    object: PyResult<Py<PyAny>>,
-    info: BatchInfo,
-    /// Decoding errors of its blank rows, in row order.
-    blank: Vec<String>,
-    /// States before and after the batch.
-    before: LoaderState,
-    after: LoaderState,
-}
-
-impl LoaderProgress {
-    fn new(at: LoaderState) -> Self {
-        Self { iteration: 0, ready: VecDeque::new(), is_preparing: false, at, last: None }
-    }
-
-    /// Offers the first ready batch, which is returned at once unless it `needs_preparation`.
-    fn offer(&mut self, py: Python<'_>, needs_preparation: bool) -> Offer {
-        if self.is_preparing {
-            return Offer::InPreparation;
-        }
-        match self.ready.front() {
-            Some(ReadyBatch { object: Ok(object), blank, .. }) if needs_preparation => {
-                self.is_preparing = true;
-                Offer::ToPrepare(object.clone_ref(py), blank.clone())
-            }
-            Some(_) => self.take_ready().map_or(Offer::Nothing, Offer::Returned),
-            None => Offer::Nothing,
-        }
-    }
-
-    /// Takes the first ready batch, which is thereby returned.
-    fn take_ready(&mut self) -> Option<PyResult<Py<PyAny>>> {
-        let ReadyBatch { object, info, before, after, .. } = self.ready.pop_front()?;
-        let start = match self.last.take() {
-            Some((last, start)) if last.is_same_step(&info) => start,
-            _ => before,
-        };
-        (self.at, self.last) = (after, Some((info, start)));
-        Some(object)
-    }
-}
-
-/// The next batch, as far as it is known.
-enum Offer {
-    /// The batch, which is thereby returned.
-    Returned(PyResult<Py<PyAny>>),
-    /// A batch that `prepare` must be called with, and the decoding errors of its blank rows.
-    ToPrepare(Py<PyAny>, Vec<String>),
-    /// Another thread prepares a batch.
-    InPreparation,
-    /// No batch is ready.
-    Nothing,
 }
 
 /// What a wait for the next batch has led to.

@@ -7,6 +7,8 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+#[cfg(doc)]
+use dsconvert_dataset::error::ErrorKind;
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::packing::{MAX_SEQ_LEN, Packing, Row};
 use serde::{Deserialize, Serialize};

@@ -48,6 +48,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tickets;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,8 +67,9 @@ pub use state::{LoaderState, SavedPlan};
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 
 use self::assemble::Assembler;
-use self::engine::{BatchEngine, EngineSettings, FailedBatch, MadeBatch};
+use self::engine::{BatchEngine, EngineSettings};
 use self::schedule::LoaderPlan;
+use self::tickets::{FailedBatch, MadeBatch};
 use super::Split;
 #[cfg(doc)]
 use super::batch::{BatchOptions, PackOptions};
