@@ -5,6 +5,8 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
@@ -14,6 +16,13 @@ use serde::Serialize;
 
 use super::flags::{shown, with_flags};
 use crate::error::{Error, ErrorKind, Result};
+use crate::pipeline::testing::pause_point;
+
+/// Held while the progress line is drawn, and from the last error to the end of the process.
+static PROGRESS_LINE: Mutex<()> = Mutex::new(());
+
+/// Time that the last error waits for a redraw, which takes microseconds unless the terminal is stopped.
+const REDRAW_LIMIT: Duration = Duration::from_millis(100);
 
 /// Prints results.
 ///
@@ -85,9 +94,17 @@ fn error_text(error: &Error) -> String {
     format!("{bad}error:{bad:#} {error}\n{help}")
 }
 
-/// Prints an error just before a background thread ends the process. Never blocks: neither on the lock of standard
-/// error nor on a full pipe. On a terminal, the error replaces the progress line.
+/// Calls `draw`, which draws or erases the progress line. Waits forever once the last error has been printed.
+pub(super) fn draw_line(draw: impl FnOnce()) {
+    let _held = PROGRESS_LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    draw();
+}
+
+/// Prints an error just before a background thread ends the process. On a terminal, the error replaces the progress
+/// line, which is not drawn again. Never waits for the lock of standard error or for a full pipe.
 pub(super) fn last_error(error: &Error) {
+    // Never unlocked.
+    std::mem::forget(lock_line());
     let stderr = io::stderr();
     let clear_line = if stderr.is_terminal() { "\r\x1b[2K" } else { "" };
     let mut text = error_text(error);
@@ -97,6 +114,20 @@ pub(super) fn last_error(error: &Error) {
     let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
     if poll(&mut ready, Some(&Timespec::default())).is_ok_and(|count| count > 0) {
         let _ = rustix::io::write(&stderr, format!("{clear_line}{text}").as_bytes());
+    }
+    pause_point("last error");
+}
+
+/// Locks the progress line, unless it is being drawn for longer than [`REDRAW_LIMIT`].
+fn lock_line() -> Option<MutexGuard<'static, ()>> {
+    let end = Instant::now() + REDRAW_LIMIT;
+    loop {
+        match PROGRESS_LINE.try_lock() {
+            Ok(held) => return Some(held),
+            Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
     }
 }
 

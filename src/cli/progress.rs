@@ -121,12 +121,8 @@ impl<'a> Display<'a> {
             rate.measure(self.started.elapsed(), now);
             match &self.mode {
                 DisplayMode::Bar(bar) => {
-                    if now.total_bytes > 0 && bar.length().is_none() {
-                        bar.set_style(style("{percent:>3}% {bar:10} {wide_msg}\r"));
-                        bar.set_length(now.total_bytes);
-                    }
-                    bar.set_message(self.text(&now, &rate));
-                    bar.set_position(now.source_bytes);
+                    let text = self.text(&now, &rate);
+                    print::draw_line(|| draw_bar(bar, &now, text));
                 }
                 DisplayMode::Lines if Instant::now() >= next_line => {
                     print::progress(self.text(&now, &rate));
@@ -144,7 +140,7 @@ impl<'a> Display<'a> {
         }
         self.print_events();
         if let DisplayMode::Bar(bar) = &self.mode {
-            bar.finish_and_clear();
+            print::draw_line(|| bar.finish_and_clear());
         }
     }
 
@@ -164,7 +160,7 @@ impl<'a> Display<'a> {
             || events.iter().for_each(|event| print::progress(format!("{elapsed}  {}", event_text(event))));
         match &self.mode {
             // Keeps events from mixing with the bar.
-            DisplayMode::Bar(bar) => bar.suspend(print),
+            DisplayMode::Bar(bar) => print::draw_line(|| bar.suspend(print)),
             _ => print(),
         }
     }
@@ -251,11 +247,22 @@ impl Rate {
 /// Creates the progress bar. At first it has no percentage, because the size of standard input is unknown.
 ///
 /// Templates end with a carriage return, which leaves the cursor at the start of the line between redraws. A terminal
-/// echoes Ctrl-C as `^C`: after a line of full width it would wrap, and the row above would not be cleared.
+/// echoes Ctrl-C as `^C`: after a line of full width it would wrap, and the row above would not be cleared. They start
+/// with a space, because indicatif then fills the width of the line with one more character than it counts.
 fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    bar.set_style(style("{wide_msg}\r"));
+    bar.set_style(style(" {wide_msg}\r"));
     bar
+}
+
+/// Redraws the bar.
+fn draw_bar(bar: &ProgressBar, now: &Snapshot, text: String) {
+    if now.total_bytes > 0 && bar.length().is_none() {
+        bar.set_style(style(" {percent:>3}% {bar:10} {wide_msg}\r"));
+        bar.set_length(now.total_bytes);
+    }
+    bar.set_message(text);
+    bar.set_position(now.source_bytes);
 }
 
 fn style(template: &str) -> ProgressStyle {

@@ -1,5 +1,5 @@
-//! Panics on request, for tests of the command. They exist only in builds with debug assertions: a release build never
-//! reads the environment variable.
+//! Panics and pauses on request, for tests of the command. They exist only in builds with debug assertions: a release
+//! build never reads the environment variables.
 
 /// Names the place that panics, such as `convert`, or the item, such as `item:photos/1.jpg`.
 #[cfg(debug_assertions)]
@@ -18,6 +18,19 @@ pub(crate) fn item_panic_point(origin: &str) {
     let requested = std::env::var(VARIABLE).unwrap_or_default();
     assert!(requested.strip_prefix("item:") != Some(origin), "a test requested a panic at {origin}");
 }
+
+/// Waits half a second if a test requests a pause at `place`.
+#[cfg(debug_assertions)]
+pub(crate) fn pause_point(place: &str) {
+    if std::env::var("DSCONVERT_TEST_PAUSE").is_ok_and(|requested| requested == place) {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+}
+
+/// Does nothing.
+#[cfg(not(debug_assertions))]
+#[inline]
+pub(crate) fn pause_point(_: &str) {}
 
 /// Does nothing.
 #[cfg(not(debug_assertions))]

@@ -77,11 +77,11 @@ def on_terminal(binary):
     """Starts the command with a terminal as standard error; returns the process and the terminal."""
     started = []
 
-    def start(*args, **options):
+    def start(*args, variables=(), **options):
         terminal, other = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDTH, 0, 0))
         environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-        environment["TERM"] = "xterm"
+        environment.update(variables, TERM="xterm")
         process = subprocess.Popen([binary, *args], stderr=other, env=environment, **options)
         os.close(other)
         started.append((process, terminal))
@@ -94,10 +94,24 @@ def on_terminal(binary):
         os.close(terminal)
 
 
-def test_an_interrupted_run_leaves_no_progress_line(on_terminal, tmp_path):
+def test_the_progress_line_is_shown_whole(on_terminal, tmp_path):
     process, terminal = on_terminal(
         "text", "-", "--input-format", "txt", "--documents", "line", "--out", tmp_path / "out", "--tokenizer", "bytes",
         stdin=subprocess.PIPE,
+    )  # fmt: skip
+    process.stdin.write(b"some words\n" * 200_000)
+    output = read_until(terminal, r"(?s)[1-9],\d{3} items.*\x1b\[2K")
+    # Up to the last redraw, which is preceded by clearing the line.
+    drawn = output[: output.rindex("\x1b[2K")]
+    items = re.findall(r"([\d,]+) items", drawn)[-1]
+    assert screen(drawn)[-1].startswith(f" {items} items · ")
+
+
+@pytest.mark.parametrize("variables", [{}, {"DSCONVERT_TEST_PAUSE": "last error"}])
+def test_an_interrupted_run_leaves_no_progress_line(on_terminal, tmp_path, variables):
+    process, terminal = on_terminal(
+        "text", "-", "--input-format", "txt", "--documents", "line", "--out", tmp_path / "out", "--tokenizer", "bytes",
+        stdin=subprocess.PIPE, variables=variables,
     )  # fmt: skip
     process.stdin.write(b"some words\n" * 200_000)
     # Standard input stays open: the run waits for more of it.
