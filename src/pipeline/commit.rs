@@ -33,7 +33,7 @@ use crate::schema::Kind;
 use crate::source::file_list::SourceFiles;
 use crate::source::skipped::SkippedTypes;
 use crate::source::warning::listed;
-use crate::storage::{create_dir, lstat, rename, resolve, sync_dir, write_file};
+use crate::storage::{create_dir, lstat, rename, resolve, sync_dir, write_shared_file};
 
 /// Number of rejects shown in an error message.
 const SHOWN_REJECTS: usize = 3;
@@ -131,7 +131,7 @@ impl Commit<'_> {
         .write()?;
         let mut files = derived.lists;
         if let Some(json) = self.tokenizer_json {
-            files.push(file_entry(TOKENIZER_NAME, write_file(&staged.join(TOKENIZER_NAME), json)?));
+            files.push(file_entry(TOKENIZER_NAME, write_shared_file(&staged.join(TOKENIZER_NAME), json)?));
         }
         let mut manifest = Manifest {
             manifest_version: MANIFEST_VERSION,
@@ -161,9 +161,9 @@ impl Commit<'_> {
             remote.commit(&units, &staged, &manifest, json, self.stop)?;
             return Ok(Committed { manifest, totals });
         }
-        write_file(&self.dir.pending(), &json)?;
+        write_shared_file(&self.dir.pending(), &json)?;
         self.place_shards(&dirs, &units)?;
-        self.place_staged(&manifest)?;
+        place_staged(&self.dir.staged(), self.dir.path(), &manifest.listed_files().collect::<Vec<_>>())?;
         sync_dir(self.dir.path())?;
         rename(&self.dir.pending(), &self.dir.path().join(MANIFEST_NAME))?;
         Ok(Committed { manifest, totals })
@@ -268,18 +268,26 @@ impl Commit<'_> {
         }
         Ok(())
     }
+}
 
-    /// Moves all other files to their final location.
-    fn place_staged(&self, manifest: &Manifest) -> Result<()> {
-        let out = self.dir.path();
-        let index = resolve(out, "index")?;
-        create_dir(&index)?;
-        for (path, ..) in manifest.listed_files() {
-            let (from, to) = (self.dir.staged().join(path), resolve(out, path)?);
-            std::fs::rename(&from, &to).map_err(|e| Error::io("move the file", &from, e))?;
+/// Moves `files` (path, size, SHA-256) from the folder `staged` to their final location in `out`. Checks the sizes of
+/// all of them before the first is moved: without a file lock, another process may have committed meanwhile.
+fn place_staged(staged: &Path, out: &Path, files: &[(&str, u64, &str)]) -> Result<()> {
+    for &(path, bytes, _) in files {
+        if let Some(why) = difference(&staged.join(path), bytes, None)? {
+            let message = format!("{path} {why}, so nothing was committed");
+            return Err(Error::new(ErrorKind::NotCommitted, message).at_path(staged.join(path)).help(
+                "another dsconvert may be writing to this output directory: wait for it to end, then repeat the command",
+            ));
         }
-        sync_dir(&index)
     }
+    let index = resolve(out, "index")?;
+    create_dir(&index)?;
+    for &(path, ..) in files {
+        let (from, to) = (staged.join(path), resolve(out, path)?);
+        std::fs::rename(&from, &to).map_err(|e| Error::io("move the file", &from, e))?;
+    }
+    sync_dir(&index)
 }
 
 /// Moves a shard to its final location, unless it is already there.
@@ -319,5 +327,31 @@ fn was(count: u64) -> &'static str {
 fn add_all(sum: &mut BTreeMap<String, u64>, other: &BTreeMap<String, u64>) {
     for (name, count) in other {
         *sum.entry(name.clone()).or_default() += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_staged_file_of_another_size_is_not_committed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (staged, out) = (dir.path().join("staged"), dir.path());
+        std::fs::create_dir_all(staged.join("index")).unwrap();
+        let (table, list) = ("index/shards.arrow", "rejects.jsonl");
+        let files = [(list, 2, ""), (table, 3, "")];
+        std::fs::write(staged.join(list), "ab").unwrap();
+        for (content, why) in [(None, "is missing"), (Some("ab"), "has 2 bytes instead of 3")] {
+            content.iter().for_each(|content| std::fs::write(staged.join(table), content).unwrap());
+            let error = place_staged(&staged, out, &files).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotCommitted);
+            assert!(error.to_string().contains(&format!("{table} {why}")), "{error}");
+            assert!(error.remedy().is_some_and(|help| help.contains("another dsconvert")), "{error:?}");
+            assert!(!out.join(list).exists() && staged.join(list).exists());
+        }
+        std::fs::write(staged.join(table), "abc").unwrap();
+        place_staged(&staged, out, &files).unwrap();
+        assert!(out.join(list).exists() && out.join(table).exists());
     }
 }

@@ -91,7 +91,7 @@ impl DerivedFiles<'_> {
     /// Concatenates the files called `name` of all units that have a non-empty one.
     fn concatenate(&self, name: &str) -> Result<FileEntry> {
         let target = self.staged.join(name);
-        let mut all = NewFile::create(&target)?;
+        let mut all = NewFile::create_shared(&target)?;
         let has_lines =
             |unit: &&UnitResult| unit.files.iter().any(|file| file.name == name && file.bytes > 0);
         for unit in self.units.iter().filter(has_lines) {

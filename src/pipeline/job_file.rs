@@ -29,7 +29,7 @@ use crate::source::file_list::{FileList, SourceFiles};
 use crate::source::read_file;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
-use crate::storage::{NewFile, ObjectUrl, from_hex, hex, lstat, write_file};
+use crate::storage::{NewFile, ObjectUrl, from_hex, hex, lstat, write_shared_file};
 
 /// Name of the stored job in the working directory.
 pub(super) const JOB_NAME: &str = "job.jsonl";
@@ -116,7 +116,7 @@ pub(super) struct OpenedJob {
 /// Stores `job` in the working directory, with the identity `plan`.
 pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()> {
     if let Some(json) = job.tokenizer_json() {
-        write_file(&work.join(TOKENIZER_NAME), json)?;
+        write_shared_file(&work.join(TOKENIZER_NAME), json)?;
     }
     let mut header = job.header()?;
     plan.clone_into(&mut header.plan);
@@ -126,7 +126,7 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
             std::path::absolute(&source.path).map_err(|e| Error::io("resolve the path", &source.path, e))?;
     }
     let path = work.join(JOB_NAME);
-    let mut file = JobWriter { file: NewFile::create(&path)?, path, hash: Sha256::new() };
+    let mut file = JobWriter { file: NewFile::create_shared(&path)?, path, hash: Sha256::new() };
     file.line(&header)?;
     let list = match job.files() {
         SourceFiles::List(list) => Cow::Borrowed(list),

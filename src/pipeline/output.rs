@@ -38,7 +38,7 @@ pub(super) const RETIRED_NAME: &str = "retired.json";
 /// The manifest of a commit in progress. It lists all files that the commit may have moved to their final location.
 const PENDING_NAME: &str = "pending.json";
 /// Folder of the files that a commit will move to their final location.
-const STAGED_NAME: &str = "staged";
+pub(super) const STAGED_NAME: &str = "staged";
 
 /// An output directory that this process may write to.
 pub(super) struct OutputDir {

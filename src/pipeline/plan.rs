@@ -150,7 +150,7 @@ impl Plan<'_> {
     /// the identity of the plan, which is the hash of that file.
     pub(super) fn write(&self, work: &Path) -> Result<(String, NewFile)> {
         let path = work.join(PLAN_NAME);
-        let mut file = NewFile::create(&path)?;
+        let mut file = NewFile::create_shared(&path)?;
         for line in self.lines() {
             writeln!(file, "{line}").map_err(|e| Error::io("write", &path, e))?;
         }
@@ -301,6 +301,18 @@ mod tests {
         let table = |content: &str| json!({ "metadata": { "path_field": "p", "content": content } });
         let found = differing_option(&table("a"), &table("b")).unwrap();
         assert_eq!(found, "`metadata`: `content` was \"a\" and is now \"b\"");
+    }
+
+    #[test]
+    fn two_processes_write_the_same_plan_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let files: Vec<SourceFile> = (0..9).map(|i| file(&i.to_string(), i)).collect();
+        let plan = Plan { options: &json!({}), units: 1, files: files[..].into() };
+        let (first, second) = (plan.write(dir.path()).unwrap().1, plan.write(dir.path()).unwrap().1);
+        for file in [first, second] {
+            assert_eq!(file.commit().unwrap().sha256, plan.id());
+            plan.check_same(dir.path(), true).unwrap();
+        }
     }
 
     #[test]

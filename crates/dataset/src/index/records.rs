@@ -202,7 +202,7 @@ mod tests {
     use crate::index::testing::{
         CASES_WITH_FILES, SMALL, any_alteration, reports_damaged_file, segment, segment_of, segments,
     };
-    use crate::storage::Access;
+    use crate::storage::{Access, hash_file};
 
     /// Existing datasets depend on these columns, so this test never changes.
     #[test]
@@ -222,6 +222,23 @@ mod tests {
         let common = "shard UInt32, position UInt64, bytes UInt64, length UInt64, crc32c UInt32";
         assert_eq!(describe(Kind::Text), common);
         assert_eq!(describe(Kind::Images), format!("{common}, width UInt32, height UInt32"));
+    }
+
+    #[test]
+    fn two_processes_write_the_same_index_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let create = || RecordIndexWriter::with_geometry(dir.path(), "train", Kind::Text, SMALL).unwrap();
+        let mut writers = [create(), create()];
+        for length in 0..20 {
+            let entry = IndexEntry { length, ..IndexEntry::default() };
+            writers.iter_mut().for_each(|writer| writer.push(&entry).unwrap());
+        }
+        // The one that started first ends first, while the other still writes.
+        for writer in writers {
+            for file in writer.finish().unwrap() {
+                assert_eq!(hash_file(&dir.path().join(&file.path)).unwrap().sha256, file.sha256);
+            }
+        }
     }
 
     fn any_entry() -> impl Strategy<Value = IndexEntry> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::paths::sync_dir;
+use super::paths::{DirItem, list_dir, remove_file, sync_dir};
 use super::writeback::{EVERY_BYTES, Writeback};
 use crate::error::{Error, Result};
 
@@ -73,7 +73,8 @@ pub struct Written {
 }
 
 impl NewFile {
-    /// Starts a file that will be named `path`. Replaces the temporary file of a run that died.
+    /// Starts a file that will be named `path`. Replaces the temporary file of a run that died, so no other process may
+    /// write the same file: see [`NewFile::create_shared`].
     pub fn create(path: &Path) -> Result<Self> {
         let temporary = temporary_path(path, "");
         // Removes it first: opening with truncation would write through a symbolic link placed there by someone else.
@@ -87,7 +88,8 @@ impl NewFile {
     }
 
     /// Starts a file that will be named `path` and that other processes may write at the same time, with equal content.
-    /// The temporary file of a process that dies stays until someone removes the folder.
+    /// The temporary file of a process that dies stays until it is removed by [`remove_temporary_files`] or with its
+    /// folder.
     pub fn create_shared(path: &Path) -> Result<Self> {
         // Random, because processes on several machines may have the same number.
         let suffix = format!(".{:016x}", random());
@@ -219,7 +221,25 @@ pub fn hash_file(path: &Path) -> Result<Written> {
 
 /// Writes a small file durably.
 pub fn write_file(path: &Path, data: &[u8]) -> Result<Written> {
-    let mut file = NewFile::create(path)?;
+    write_all(NewFile::create(path)?, path, data)
+}
+
+/// Writes a small file durably that other processes may write at the same time, with equal content.
+pub fn write_shared_file(path: &Path, data: &[u8]) -> Result<Written> {
+    write_all(NewFile::create_shared(path)?, path, data)
+}
+
+/// Removes the temporary files that dead processes left in the folder `dir`. The files of a process that still runs are
+/// lost, too: its commit fails.
+pub fn remove_temporary_files(dir: &Path) -> Result<()> {
+    let is_temporary = |item: &DirItem| {
+        let name = item.name.as_encoded_bytes();
+        item.kind.is_file() && name.starts_with(b".") && name.ends_with(b".tmp")
+    };
+    list_dir(dir)?.iter().filter(|item| is_temporary(item)).try_for_each(|item| remove_file(&item.path))
+}
+
+fn write_all(mut file: NewFile, path: &Path, data: &[u8]) -> Result<Written> {
     file.write_all(data).map_err(|e| Error::io("write", path, e))?;
     file.commit()
 }
@@ -334,6 +354,20 @@ mod tests {
         std::os::unix::fs::symlink(&victim, dir.path().join(".a.tmp")).unwrap();
         write_file(&dir.path().join("a"), b"new").unwrap();
         assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn only_temporary_files_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::mem::forget(NewFile::create_shared(&path("dead")).unwrap());
+        write_shared_file(&path("file"), b"x").unwrap();
+        std::fs::create_dir(path(".folder.tmp")).unwrap();
+        std::os::unix::fs::symlink(path("file"), path(".link.tmp")).unwrap();
+        remove_temporary_files(dir.path()).unwrap();
+        let left: Vec<_> = list_dir(dir.path()).unwrap().into_iter().map(|item| item.name).collect();
+        assert_eq!(left, [".folder.tmp", ".link.tmp", "file"]);
+        remove_temporary_files(&path("missing")).unwrap();
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub fn write_shard_table(out_dir: &Path, entries: &[ShardEntry]) -> Result<Index
     create_dir(&out_dir.join(INDEX_DIR))?;
     let schema = schema();
     let fail = |e: ArrowError| write_error(&path, e);
-    let mut writer = FileWriter::try_new(NewFile::create(&path)?, &schema).map_err(fail)?;
+    let mut writer = FileWriter::try_new(NewFile::create_shared(&path)?, &schema).map_err(fail)?;
     for rows in entries.chunks(BATCH_ROWS as usize) {
         let hash = |e: &ShardEntry| {
             sha256_bytes(&e.sha256).ok_or_else(|| Error::usage(format!("invalid SHA-256 {:?}", e.sha256)))

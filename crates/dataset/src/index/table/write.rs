@@ -104,7 +104,7 @@ impl TableWriter {
         match &mut self.file {
             Some(file) => Ok(file),
             none => {
-                let file = FileWriter::try_new(NewFile::create(&path)?, &self.schema);
+                let file = FileWriter::try_new(NewFile::create_shared(&path)?, &self.schema);
                 Ok(none.insert(file.map_err(|e| write_error(&path, e))?))
             }
         }
