@@ -56,7 +56,7 @@ pub(super) const RUN: &str = "\
 Examples:
   Store the plan, once:
     dsconvert plan images photos --out shared --resize shorter:64
-  Convert parts, on any machines that have the sources at the same paths; in a Slurm array, the part is
+  Convert parts, on any machines that have the sources; in a Slurm array, the part is
   $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT:
     dsconvert run shared --part 1/2
     dsconvert run shared --part 2/2

@@ -9,7 +9,7 @@ use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use super::common::DEFAULT_MAX_REJECTS;
 use super::progress::with_progress;
 use super::run_report::RunReportArgs;
-use super::values::{parse, size, threads};
+use super::values::{parse, size, source_of, threads};
 use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
@@ -55,6 +55,13 @@ pub(super) struct RunArgs {
     /// Convert these units, counted from 0, such as 3,7-9
     #[arg(long, value_name = "UNITS", conflicts_with = "part")]
     units: Option<String>,
+
+    /// Path of a source on this machine, if it differs from that in the plan (repeatable)
+    ///
+    /// LABEL is the first part of the keys: by default, the last component of the path that was planned. The files must
+    /// have the same names, sizes and modification times, as after `rsync -a`.
+    #[arg(long, value_name = "LABEL=PATH")]
+    source: Vec<PathBuf>,
 
     /// Check the SHA-256 of finished shards, not only their sizes
     #[arg(long)]
@@ -163,10 +170,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
         existing: Existing::Resume(resume_check(args.verify)),
         max_rejects: MaxRejects::default(),
     };
+    let sources: Vec<_> =
+        args.source.iter().map(|source| source_of("source", source)).collect::<Result<_>>()?;
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
     let (outcome, report) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
-        let outcome = run_units(&selection, &options, progress, stop)?;
+        let outcome = run_units(&selection, &sources, &options, progress, stop)?;
         let report = RunReport::of_part(&outcome, &selection, &options, progress, started.elapsed());
         Ok((outcome, report))
     })?;

@@ -58,7 +58,12 @@ pub(super) fn threads(given: Option<usize>) -> Result<usize> {
 
 /// Parses `PATH`, or `LABEL=PATH` if no file has that whole name. A path may be the URL of an object or prefix.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
-    let is_url = ObjectUrl::parse(text).map_err(|e| e.of_option("SRC"))?.is_some();
+    source_of("SRC", text)
+}
+
+/// Parses a source that is the value of `option`.
+pub(super) fn source_of(option: &'static str, text: &Path) -> Result<SourceSpec> {
+    let is_url = ObjectUrl::parse(text).map_err(|e| e.of_option(option))?.is_some();
     if !is_url
         && let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
         && stat(text)?.is_none()
@@ -67,7 +72,7 @@ pub(super) fn source(text: &Path) -> Result<SourceSpec> {
             return Err(Error::usage(format!("{label:?} is not a valid label of a source"))
                 .help("a label must not be empty or contain / or #"));
         }
-        ObjectUrl::parse(Path::new(path)).map_err(|e| e.of_option("SRC"))?;
+        ObjectUrl::parse(Path::new(path)).map_err(|e| e.of_option(option))?;
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }
     if ["verify", "repair"].iter().any(|word| text == Path::new(word)) && stat(text)?.is_none() {

@@ -24,11 +24,13 @@ use crate::build_id::BUILD_ID;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Sources, TOKENIZER_NAME};
 use crate::options::{OutputOptions, SourceSpec};
+use crate::printable::{printable, printable_path};
 use crate::schema::{Kind, Schema};
 use crate::source::file_list::{FileList, SourceFiles};
 use crate::source::read_file;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
+use crate::source::warning::listed;
 use crate::storage::{NewFile, ObjectUrl, from_hex, hex, lstat, write_shared_file};
 
 /// Name of the stored job in the working directory.
@@ -67,6 +69,48 @@ impl JobHeader {
     /// Returns the plan of the run, which determines whether finished units can be reused.
     pub(super) fn plan_of<'a>(&'a self, files: SourceFiles<'a>) -> Plan<'a> {
         Plan { options: &self.options, units: self.units, files }
+    }
+
+    /// Replaces the paths of the sources that have the labels of `sources`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] if not exactly one source of the plan has a label, if two of `sources` have the same label, or if
+    /// a source that was in object storage would be local, or the other way round.
+    pub(super) fn replace_sources(&mut self, sources: &[SourceSpec]) -> Result<()> {
+        for (i, given) in sources.iter().enumerate() {
+            let SourceSpec { label, path } = given;
+            if sources[..i].iter().any(|earlier| earlier.label == *label) {
+                return Err(Error::usage(format!("two of the given sources have the label {label:?}"))
+                    .of_option("source"));
+            }
+            let mut found = self.sources.iter_mut().filter(|source| source.label == *label);
+            let (first, second) = (found.next(), found.next());
+            if second.is_some() {
+                return Err(Error::usage(format!("several sources of the plan have the label {label:?}"))
+                    .of_option("source")
+                    .help("plan again with a label for each source, as in LABEL=PATH"));
+            }
+            let Some(source) = first else {
+                let labels = listed(self.sources.iter().map(|source| printable(&source.label).into_owned()));
+                return Err(Error::usage(format!("the plan has no source with the label {label:?}"))
+                    .of_option("source")
+                    .help(format!(
+                        "its labels are {labels}; write LABEL=PATH if the name of the path differs"
+                    )));
+            };
+            if ObjectUrl::is_url(path) != ObjectUrl::is_url(&source.path) {
+                return Err(Error::usage(format!(
+                    "{} cannot replace {}, because only one of them is in object storage",
+                    printable_path(path),
+                    printable_path(&source.path)
+                ))
+                .of_option("source")
+                .help("plan again with the new source"));
+            }
+            source.path.clone_from(path);
+        }
+        Ok(())
     }
 
     /// Returns whether the source is standard input, which cannot be read again.

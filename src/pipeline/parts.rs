@@ -29,10 +29,11 @@ use super::workers::{RunContext, Workers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::numbers::plural;
-use crate::options::RunOptions;
-use crate::printable::shell_word;
+use crate::options::{RunOptions, SourceSpec};
+use crate::printable::{printable, printable_path, shell_word};
 use crate::schema::Kind;
-use crate::storage::DirLock;
+use crate::source::planned::is_source_change;
+use crate::storage::{DirLock, ObjectUrl, lstat};
 
 /// Number of ranges of units listed in a message; further ones are counted.
 const SHOWN_RANGES: usize = 8;
@@ -71,24 +72,28 @@ impl PartOutcome {
     }
 }
 
-/// Converts units of the plan stored in `options.out`.
+/// Converts units of the plan stored in `options.out`. `sources` replace those of the plan with the same labels, and must
+/// have files of the same names, sizes and modification times.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`] if there is no plan. After [`ErrorKind::NotCommitted`], [`ErrorKind::Io`] and
+/// [`ErrorKind::Usage`] if there is no plan, or if it has no source with the label of one of `sources`. After [`ErrorKind::NotCommitted`], [`ErrorKind::Io`] and
 /// [`ErrorKind::Interrupted`], finished units are kept, and the same call continues.
 pub fn run_units(
     selection: &Selection,
+    sources: &[SourceSpec],
     options: &RunOptions,
     progress: &Progress,
     stop: &Stop,
 ) -> Result<PartOutcome> {
     stop.start_writing(Continuation::SamePart);
-    convert_units(selection, options, progress, stop).map_err(|error| adapt_help(error, &options.out))
+    convert_units(selection, sources, options, progress, stop)
+        .map_err(|error| adapt_help(error, &options.out))
 }
 
 fn convert_units(
     selection: &Selection,
+    sources: &[SourceSpec],
     options: &RunOptions,
     progress: &Progress,
     stop: &Stop,
@@ -98,7 +103,8 @@ fn convert_units(
         return Ok(PartOutcome::committed(manifest));
     }
     let work = output.work()?;
-    let (opened, mut file) = job_file::open(&work)?;
+    let (mut opened, mut file) = job_file::open(&work)?;
+    opened.header.replace_sources(sources)?;
     let _lock = DirLock::share(&work.join(LOCK_NAME))?;
     let header = opened.header.clone();
     let selected = selection.of(header.units)?;
@@ -136,7 +142,12 @@ fn convert_units(
                 remote.remove_work()?;
                 return Ok(PartOutcome::committed(manifest));
             }
-            return Err(error);
+            return Err(match error.kind() {
+                ErrorKind::Io | ErrorKind::NotCommitted => {
+                    with_source_help(error, &header.sources, !sources.is_empty())
+                }
+                _ => error,
+            });
         }
     }
     if let Some(remote) = output.remote()
@@ -155,6 +166,25 @@ fn convert_units(
         plan: Some(header.plan),
         options: header.options,
     })
+}
+
+/// Replaces the help of `error` if a local source of the plan does not exist on this machine, or if a replaced one differs.
+fn with_source_help(error: Error, sources: &[SourceSpec], is_replaced: bool) -> Error {
+    let is_missing =
+        |source: &&SourceSpec| !ObjectUrl::is_url(&source.path) && matches!(lstat(&source.path), Ok(None));
+    if let Some(SourceSpec { label, path }) = sources.iter().find(is_missing) {
+        let (path, label) = (printable_path(path), printable(label));
+        return error.help(format!(
+            "there is no {path} on this machine; if the source has another path here, add `source {label}=PATH`"
+        ));
+    }
+    if is_replaced && is_source_change(&error) {
+        return error.help(
+            "the files at the given path need the sizes and modification times of those that were planned: copy them with \
+             rsync -a or cp -a",
+        );
+    }
+    error
 }
 
 /// Commits the dataset if all units of the plan in `options.out` are finished.

@@ -11,6 +11,7 @@
 //!
 //! Every string of a dataset passes through [`escape`] before it enters HTML or SVG.
 
+mod class_counts;
 mod contact_sheet;
 mod escape;
 mod gather;
@@ -21,6 +22,7 @@ mod svg;
 mod thumbnail;
 mod vocabulary;
 
+pub use class_counts::ClassCounts;
 pub use contact_sheet::contact_sheet;
 pub use escape::escape;
 pub use gather::{

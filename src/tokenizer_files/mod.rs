@@ -116,7 +116,15 @@ fn save_command(name: &str) -> String {
 /// file name identifies the encoding.
 fn open(path: &Path, encoding: Option<&'static TiktokenEncoding>) -> Result<TokenizerFile> {
     let found = |json| TokenizerFile { path: path.to_path_buf(), json };
-    let unusable = |error: LoadError| usage_error(error).at_path(path).help(damaged_help(path));
+    let unusable = |error: LoadError| {
+        let help = match error {
+            LoadError::UnusableRanks(_) => {
+                format!("{DOWNLOAD_AGAIN}, and check that the file is of this encoding")
+            }
+            _ => damaged_help(path),
+        };
+        usage_error(error).at_path(path).help(help)
+    };
     let has_name = |name: &&str| path.file_name().is_some_and(|own| own == *name);
     if encoding.is_none()
         && let Some(name) = PARTS.iter().find(|name| has_name(name))
@@ -158,13 +166,14 @@ pub(crate) fn stored_tokenizer(dataset: &Dataset) -> Result<Option<Bytes>> {
     blob.read(0, blob.len()).map(Some)
 }
 
+/// Help for a file that may be damaged.
+const DOWNLOAD_AGAIN: &str =
+    "download the file again if it is incomplete or a Git LFS pointer (git lfs pull)";
+
 /// Returns the help for a file that cannot be used.
 fn damaged_help(path: &Path) -> String {
-    format!(
-        "download the file again if it is incomplete or a Git LFS pointer (git lfs pull); where transformers can load the \
-         folder: {}",
-        save_command(&folder_of(path).display().to_string())
-    )
+    let command = save_command(&folder_of(path).display().to_string());
+    format!("{DOWNLOAD_AGAIN}; where transformers can load the folder: {command}")
 }
 
 /// Returns whether the name has the extension of a tokenizer file, and is therefore not that of a model.

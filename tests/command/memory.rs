@@ -156,6 +156,34 @@ fn the_largest_documents_stay_within_the_memory_limit_in_every_format() {
     }
 }
 
+/// Pieces that share three quarters of their tokens need four times as much memory as the document.
+#[test]
+fn overlapping_pieces_of_long_documents_stay_within_the_memory_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (dir.path().join("long.jsonl"), dir.path().join("out"));
+    let mut file = std::fs::File::create(&source).unwrap();
+    for _ in 0..12 {
+        file.write_all(b"{\"text\": \"").unwrap();
+        fill(&mut file, b"some words of a document ", 1 << 20);
+        file.write_all(b"\"}\n").unwrap();
+    }
+    let mut command = command(["text"]);
+    command.arg(&source).arg("--out").arg(&out).args(["--tokenizer", "bytes", "--threads", "12"]);
+    command.args([
+        "--max-length",
+        "1024",
+        "--overflow",
+        "split:896",
+        "--memory",
+        "64MiB",
+        "--format",
+        "msgpack",
+    ]);
+    let Some(peak) = peak_bytes(command) else { return };
+    assert!(peak > 32 << 20, "nothing was measured");
+    assert!(peak < PEAK_LIMIT, "{} MiB", peak >> 20);
+}
+
 /// The reference tokenizer would need more than ten times as much memory for the whole document at once.
 #[test]
 fn verifying_the_ids_of_a_long_document_needs_little_memory() {

@@ -198,6 +198,56 @@ fn sources_may_move_after_they_were_planned() {
 }
 
 #[test]
+fn each_part_may_have_the_sources_at_another_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, out) = (dir.path().join("whole"), dir.path().join("out"));
+    let photos = dir.path().join("photos");
+    copy_dir(&fixture("photos"), &photos);
+    let options = "--resize shorter:32 --unit-bytes 65536 --dedup bytes --shuffle";
+    convert("images", &photos, &whole, &format!("{options} --max-rejects 50%")).exits(0);
+    plan("images", &photos, &out, options).exits(0);
+    let (moved, again) = (dir.path().join("moved"), dir.path().join("again/photos"));
+    std::fs::rename(&photos, &moved).unwrap();
+    let with = |source: &str| on("run", &out, &format!("--part 1/2 --source {source}"));
+    // Neither finished units nor the plan depend on the paths.
+    on("run", &out, "--part 1/2")
+        .exits(3)
+        .says(&["there is no", "if the source has another path here, add --source photos=PATH"]);
+    for (source, expected) in [
+        ("other=x", ["no source with the label \"other\"", "its labels are photos"]),
+        ("s3://bucket/photos", ["only one of them is in object storage", "plan again"]),
+        ("=x", ["is not a valid label", "must not be empty"]),
+        ("photos=a --source photos=b", ["two of the given sources have the label \"photos\"", "--source"]),
+        ("photos=nowhere", ["there is no nowhere on this machine", "--source photos=PATH"]),
+    ] {
+        let ran = with(source).says(&expected);
+        assert_eq!(ran.status, if source == "photos=nowhere" { 3 } else { 2 }, "{source}");
+    }
+    with(&format!("photos={}", moved.display())).exits(0);
+    std::fs::create_dir(dir.path().join("again")).unwrap();
+    std::fs::rename(&moved, &again).unwrap();
+    // The label is the last component of the path.
+    on("run", &out, &format!("--part 2/2 --source {}", again.display())).exits(0);
+    on("merge", &out, "--max-rejects 50%").exits(0);
+    assert_same(&tree(&out), &tree(&whole));
+}
+
+#[test]
+fn a_copied_source_needs_the_modification_times_of_the_planned_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = planned_corpus(dir.path());
+    let (source, copy) = (dir.path().join("c.jsonl"), dir.path().join("copy.jsonl"));
+    std::fs::copy(&source, &copy).unwrap();
+    let run = || on("run", &out, &format!("--source c.jsonl={}", copy.display()));
+    run().exits(3).says(&["copy.jsonl: the file was written to after", "rsync -a"]);
+    let modified = std::fs::metadata(&source).unwrap().modified().unwrap();
+    std::fs::File::options().append(true).open(&copy).unwrap().set_modified(modified).unwrap();
+    std::fs::remove_file(&source).unwrap();
+    run().exits(0);
+    on("merge", &out, "").exits(0);
+}
+
+#[test]
 fn missing_damaged_and_foreign_plans_are_refused_with_a_way_out() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = (corpus_with_rejects(dir.path(), 120, 7, 9), dir.path().join("out"));

@@ -324,12 +324,13 @@ fn inspect_refuses_repairs_that_need_more_than_the_manifest() {
     let list = dir.path().join("list");
     std::fs::write(&list, "c.txt\n").unwrap();
     convert("text", dir.path(), &out, &format!("--tokenizer bytes --files-from {}", list.display())).exits(0);
-    let damaged = out.join("index/shards.arrow");
-    flip(&damaged);
+    flip(&out.join("index/train.records-0000.arrow"));
     let inspect = |path: &Path, source: &Path| {
         let arguments = [Path::new("inspect"), path, Path::new("--verify"), Path::new("--repair"), source];
         Ran::of(command(arguments).output().unwrap())
     };
+    let advice = verify(&out).exits(3).stdout;
+    assert!(!advice.contains("--repair ") && advice.contains("again, with --resume=repair"), "{advice}");
     inspect(&out, dir.path()).exits(3).says(&["from a list of files", "--resume=repair"]);
     let named = dir.path().join("named");
     let label = std::ffi::OsString::from(format!("docs={}", source.display()));
@@ -341,6 +342,7 @@ fn inspect_refuses_repairs_that_need_more_than_the_manifest() {
     assert!(!refused.stderr.contains("--overwrite"), "{}", refused.stderr);
     inspect(&named, Path::new(&label)).exits(0);
     inspect(&out.join("train/train-000000-00.parquet"), dir.path()).exits(2).says(&["a single shard"]);
+    inspect(Path::new("s3://bucket/set"), dir.path()).exits(2).says(&["object storage", "another prefix"]);
 }
 
 #[test]
@@ -436,6 +438,8 @@ fn inspect_does_not_repair_with_a_damaged_tokenizer() {
     let whole = tree(&out);
     flip(&out.join("tokenizer.json"));
     let repair = || inspect_repair(&out, &[source.to_str().unwrap()]).exits(3);
+    let advice = verify(&out).exits(3).stdout;
+    assert!(!advice.contains("--repair ") && advice.contains("again, with --resume=repair"), "{advice}");
     repair().says(&["its tokenizer.json is damaged", "--resume=repair"]);
     std::fs::remove_file(out.join("tokenizer.json")).unwrap();
     repair().says(&["its tokenizer.json is missing", "--resume=repair"]);
@@ -454,5 +458,6 @@ fn a_dataset_from_standard_input_is_not_said_to_be_repairable() {
     flip(&out.join("train/train-000000-00.parquet"));
     let ran = verify(&out).exits(3);
     assert!(!ran.stdout.contains("--repair"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("convert again with --overwrite"), "{}", ran.stdout);
     inspect_repair(&out, &["c.txt"]).exits(3).says(&["from standard input", "--overwrite"]);
 }

@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import pickle
 import shutil
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -275,6 +277,20 @@ def test_each_failure_has_its_exception_class(corpus_in, tmp_path):
         assert issubclass(error_class, dsconvert.Error)
 
 
-def test_a_dataset_describes_itself(anything):
+def test_a_dataset_describes_itself(binary, anything):
     described = dsconvert.open(anything.path).describe()
     assert described["splits"]["train"]["records"] == len(anything.records("train"))
+    printed = subprocess.run([binary, "inspect", anything.path, "--json"], check=True, capture_output=True).stdout
+    assert described == json.loads(printed) and described["object"] == "dataset"
+
+
+def test_a_description_warns_of_labels_that_cannot_be_read(images, tmp_path):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(images.path, damaged)
+    shards = sorted(damaged.glob("train/train-*"))
+    shards[0].unlink()
+    with pytest.warns(UserWarning, match="labels of train cannot be read") as caught:
+        described = dsconvert.open(damaged).describe()
+    assert Path(caught[0].filename) == Path(__file__)
+    train = described["splits"]["train"]
+    assert train["labels_read"] < train["records"] == len(images.records("train"))

@@ -2,6 +2,7 @@
 
 import json
 import random
+import statistics
 import time
 
 import pytest
@@ -13,6 +14,8 @@ pytestmark = pytest.mark.alone
 WORKERS = 3
 PREFETCH = 2
 BATCHES = 90
+# Mean time by which a sleep is too long on a machine that is busy with other programs. It is below 0.2 ms on an idle one.
+BUSY_SECONDS = 0.5e-3
 
 
 class SleepingDataset(torch_data.Dataset):
@@ -23,21 +26,28 @@ class SleepingDataset(torch_data.Dataset):
         return len(self.load_ms)
 
     def __getitem__(self, index):
-        time.sleep(self.load_ms[index] / 1e3)
-        return index
+        return index, oversleep(self.load_ms[index] / 1e3)
+
+
+def oversleep(seconds):
+    """Sleeps, and returns the seconds by which this took too long."""
+    start = time.perf_counter()
+    time.sleep(seconds)
+    return time.perf_counter() - start - seconds
 
 
 def measure(load_ms, step_ms, in_order):
-    """Seconds from the first batch to the end of the last step, and the batches in the order of delivery."""
+    """Seconds from the first batch to the end of the last step, the batches in the order of delivery, and the mean
+    seconds by which sleeps took too long."""
     loader = torch_data.DataLoader(
         SleepingDataset(load_ms), batch_size=None, num_workers=WORKERS, prefetch_factor=PREFETCH, in_order=in_order,
     )
-    delivered, first = [], None
-    for batch in loader:
+    delivered, first, late = [], None, []
+    for index, load_late in loader:
         first = first or time.perf_counter()
-        delivered.append(int(batch))
-        time.sleep(step_ms / 1e3)
-    return time.perf_counter() - first, delivered
+        delivered.append(int(index))
+        late += [float(load_late), oversleep(step_ms / 1e3)]
+    return time.perf_counter() - first, delivered, statistics.mean(late)
 
 
 # Workers that sleep need no core.
@@ -61,13 +71,15 @@ def test_a_data_loader_takes_as_long_as_simulated(dsconvert, tmp_path, order, cv
         simulated = json.loads(done.stdout)
         expected = simulated["seconds"] - simulated["first_batch_ms"] / 1e3
         # A busy machine only makes the real loader slower.
-        fastest = None
+        fastest, least_late = None, None
         for _ in range(4):
-            seconds, delivered = measure(load_ms, step_ms, order == "pytorch")
+            seconds, delivered, late = measure(load_ms, step_ms, order == "pytorch")
             assert sorted(delivered) == list(range(BATCHES))
             if order == "pytorch":
                 assert delivered == list(range(BATCHES))
-            fastest = min(seconds, fastest or seconds)
+            fastest, least_late = min(seconds, fastest or seconds), min(late, least_late or late)
             if fastest <= expected * 1.08:
                 break
+        if fastest > expected * 1.12 and least_late > BUSY_SECONDS:
+            pytest.skip(f"other programs use the machine: sleeps take {least_late * 1e3:.1f} ms too long")
         assert expected * 0.97 <= fastest <= expected * 1.12, f"step {step_ms} ms: {fastest} s, simulated {expected} s"

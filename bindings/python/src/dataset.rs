@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use dsconvert::error::{Error, Result};
-use dsconvert::reader;
-use dsconvert::report::{DatasetReport, ReportOptions, summary_html};
+use dsconvert::error::Result;
+use dsconvert::reader::{self, Description};
+use dsconvert::report::{ClassCounts, DatasetReport, ReportOptions, summary_html};
 use dsconvert::schema::{HEIGHT, IMAGE, WIDTH};
 use dsconvert::storage::{Access, ObjectUrl};
 use pyo3::prelude::*;
@@ -116,11 +116,15 @@ impl Dataset {
         Ok(Split { names, split, decode })
     }
 
-    /// Returns counts, sizes, lengths and histograms, as JSON.
-    fn describe(&self, py: Python<'_>) -> PyResult<String> {
+    /// Returns counts, sizes, lengths, histograms and labels, as JSON, and warnings.
+    fn describe(&self, py: Python<'_>) -> PyResult<(String, Vec<String>)> {
         detached(py, self.0.is_remote(), || {
-            let description = self.0.describe()?;
-            serde_json::to_string(&description).map_err(|e| Error::not_serialized("the description", e))
+            let description = Description::Dataset(Box::new(self.0.describe()?));
+            let mut warnings = Vec::new();
+            let classes = ClassCounts::of(&self.0, &mut |split, error| {
+                warnings.push(format!("labels of {split} cannot be read: {error}"));
+            });
+            Ok((classes.describe(&description)?.to_string(), warnings))
         })
     }
 

@@ -192,8 +192,9 @@ fn stalls(taken: &[(u64, Option<u64>)], end: u64) -> Stalls {
 
 /// Returns the maximum number of queued batches, and the time with an empty queue.
 fn occupancy(mut changes: Vec<(u64, i64)>, end: u64) -> (u64, u64) {
-    // At equal times, arrivals come before departures.
-    changes.sort_unstable_by_key(|&(at, change)| (at, -change));
+    // At equal times, departures come before arrivals: a batch that is taken when it arrives never waits in the queue,
+    // and one that waits for room arrives when another is taken.
+    changes.sort_unstable();
     let (mut now, mut count, mut most, mut empty) = (0, 0_i64, 0, 0);
     for (at, change) in changes {
         if count == 0 {

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::classes::ClassCounts;
+use super::classes as class_counts;
 use crate::cli::summary::classes;
 use crate::index::LengthSummary;
 use crate::numbers::{mean, plural};
 use crate::printable::{printable, printable_path};
 use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
+use crate::report::ClassCounts;
 use crate::schema::Schema;
 
 /// Length of the longest bar, in characters.
@@ -81,7 +82,7 @@ fn print_dataset(
             plural(split.shards, "shard"),
             HumanBytes(split.bytes)
         )?;
-        classes.print(name, split.records, out)?;
+        class_counts::print(classes, name, split.records, out)?;
         print_lengths(&split.length, &split.histogram, out)?;
     }
     Ok(())

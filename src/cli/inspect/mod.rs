@@ -14,7 +14,6 @@ pub(super) use describe::print_histogram;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use self::classes::ClassCounts;
 use super::flags::shown;
 use super::{Ending, print};
 use crate::error::{Error, ErrorKind, Result};
@@ -23,7 +22,7 @@ use crate::options::default_threads;
 use crate::pipeline::status;
 use crate::printable::{printable, shell_word};
 use crate::reader::{Dataset, Split, describe as describe_path};
-use crate::storage::{Access, folder_of, lstat, stat};
+use crate::storage::{Access, ObjectUrl, folder_of, lstat, stat};
 
 /// Arguments of `dsconvert inspect`.
 #[derive(Debug, clap::Args)]
@@ -155,9 +154,9 @@ fn inspect(args: &Args) -> Result<Ending> {
         Ending::Success
     } else {
         let description = describe_path(&args.path, access)?;
-        let classes = ClassCounts::of(&args.path, &description, access)?;
+        let classes = classes::count(&args.path, &description, access)?;
         if args.json {
-            print_json(&mut out, &classes.add_to(&description)?)?;
+            print_json(&mut out, &classes.describe(&description)?)?;
         } else {
             describe::print(&args.path, &description, &classes, &mut out).map_err(print_error)?;
         }
@@ -173,6 +172,11 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
     let Some(sources) = &args.repair else {
         return verify::exec(&args.path, access, threads, args.json, out);
     };
+    if ObjectUrl::is_url(&args.path) {
+        return Err(Error::usage("a dataset in object storage cannot be repaired")
+            .at_path(&args.path)
+            .help("convert its sources to another prefix"));
+    }
     if is_shard(&args.path)? {
         return Err(Error::usage("a single shard cannot be repaired")
             .at_path(&args.path)

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, CommandFactory};
 use serde_json::{Map, Value};
 
+use crate::cli::flags::with_flags;
 use crate::cli::{Cli, Ending, convert};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, TOKENIZER_NAME};
+use crate::printable::shell_word;
 use crate::schema::Kind;
 use crate::storage::{hash_file, stat};
 
@@ -39,9 +41,18 @@ pub(super) fn exec(dir: &Path, sources: &[PathBuf], threads: Option<usize>) -> R
     convert(command_of(dir, &manifest, sources, threads)?, classes_of(&manifest)?)
 }
 
-/// Returns whether a dataset can be repaired if its sources are unchanged.
-pub(super) fn is_repairable(manifest: &Manifest) -> bool {
-    manifest.options.get(STDIN).is_none_or(|value| matches!(value, Value::Null | Value::Bool(false)))
+/// Says how to repair the dataset in `dir`, which was named as `path`.
+pub(super) fn advice(path: &Path, dir: &Path, manifest: &Manifest) -> String {
+    match command_of(dir, manifest, &[], None) {
+        Ok(_) => {
+            let path = shell_word(path);
+            format!("to repair it from its sources: dsconvert inspect {path} --verify --repair SRC…")
+        }
+        Err(error) => match error.remedy() {
+            Some(help) => format!("{error}; {}", with_flags(help)),
+            None => error.to_string(),
+        },
+    }
 }
 
 /// Returns the class names that the dataset was made with; `None` if they come from the folders.

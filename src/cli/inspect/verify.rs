@@ -7,13 +7,12 @@ use bytes::Bytes;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::json;
 
-use super::repair::is_repairable;
-use super::{Out, is_shard, open_dataset, print_error, print_json};
+use super::{Out, dir_of, is_shard, open_dataset, print_error, print_json, repair};
 use crate::cli::Ending;
 use crate::decode::{Mask, Size};
 use crate::error::Result;
 use crate::numbers::plural;
-use crate::printable::{printable, printable_path, shell_word};
+use crate::printable::{printable, printable_path};
 use crate::reader::{Record, ShardFile, VerifyOptions, verify};
 use crate::sample::Value;
 use crate::schema::{FieldType, IMAGE};
@@ -61,10 +60,12 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
             let more = plural(report.more_unlisted, "more file");
             writeln!(out, "and {more} not part of this dataset").map_err(print_error)?;
         }
-        if !report.problems.is_empty() && is_repairable(dataset.manifest()) {
-            let path = shell_word(path);
-            writeln!(out, "to repair it from its sources: dsconvert inspect {path} --verify --repair SRC…")
-                .map_err(print_error)?;
+        if !report.problems.is_empty() {
+            let advice = match dataset.is_remote() {
+                true => "to replace it: convert its sources to another prefix".to_owned(),
+                false => repair::advice(path, dir_of(path)?, dataset.manifest()),
+            };
+            writeln!(out, "{advice}").map_err(print_error)?;
         }
         let verdict = if report.is_ok() { "intact" } else { "DAMAGED" };
         writeln!(

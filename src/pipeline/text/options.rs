@@ -173,6 +173,18 @@ impl TextShape {
         self.pack.is_some() || matches!(self.max_length, Some((_, Overflow::Split { .. })))
     }
 
+    /// Returns the bytes that a task holds, if it holds `bytes` without overlapping pieces of documents.
+    pub(super) fn bytes_with_overlap(&self, bytes: u64) -> u64 {
+        match self.max_length {
+            // For every `max - stride` tokens of a document, there is a piece of `max` tokens.
+            Some((max, Overflow::Split { stride })) if stride < max => {
+                let all = u128::from(bytes) * u128::from(max) / u128::from(max - stride);
+                u64::try_from(all).unwrap_or(u64::MAX)
+            }
+            _ => bytes,
+        }
+    }
+
     fn check(&self) -> Result<()> {
         match self.max_length {
             Some((0, _)) => return Err(Error::usage("`max_length 0`: a record has at least one token")),
@@ -354,6 +366,9 @@ mod tests {
             ..TextShape::default()
         };
         assert!(shape(4, 3).check().is_ok() && shape(4, 4).check().is_err());
+        let held: Vec<u64> = [0, 2, 3, 4].map(|stride| shape(4, stride).bytes_with_overlap(100)).into();
+        assert_eq!(held, [100, 200, 400, 100]);
+        assert_eq!(shape(u32::MAX, u32::MAX - 1).bytes_with_overlap(u64::MAX), u64::MAX);
     }
 
     #[test]

@@ -50,6 +50,8 @@ impl Orientation {
 
 const ORIENTATION_TAG: u16 = 0x0112;
 const SHORT: u16 = 3;
+/// Not the type that the standard prescribes, but some programs write it, and image viewers accept it.
+const LONG: u16 = 4;
 
 /// Returns the orientation in the TIFF structure `block`. An optional `Exif\0\0` prefix is skipped: some encoders keep
 /// it where only the TIFF structure belongs.
@@ -82,7 +84,13 @@ fn orientation_value(tiff: &[u8]) -> Option<(usize, bool)> {
     for entry in 0..entries {
         let at = directory.checked_add(2 + 12 * entry)?;
         if u16_at(tiff, at, little)? == ORIENTATION_TAG {
-            return (u16_at(tiff, at + 2, little)? == SHORT).then_some((at + 8, little));
+            // The upper half of a LONG value must be 0.
+            let (value, upper) = if little { (at + 8, at + 10) } else { (at + 10, at + 8) };
+            return match u16_at(tiff, at + 2, little)? {
+                SHORT => Some((at + 8, little)),
+                LONG if u16_at(tiff, upper, little)? == 0 => Some((value, little)),
+                _ => None,
+            };
         }
     }
     None
@@ -118,6 +126,27 @@ pub(super) mod tests {
         out
     }
 
+    /// The same with a value of type LONG, and the other half of the value.
+    fn long_block(tag: u16, little: bool) -> Vec<u8> {
+        let mut out = block(tag, little);
+        out[if little { 24 } else { 25 }] = 4;
+        if !little {
+            out[30..34].rotate_right(2);
+        }
+        out
+    }
+
+    #[test]
+    fn both_types_of_values_are_read() {
+        for little in [true, false] {
+            let mut long = long_block(6, little);
+            assert_eq!(orientation(&long), Some(Orientation::Rotate90));
+            // A value beyond 16 bits.
+            long[if little { 32 } else { 31 }] = 1;
+            assert_eq!(orientation(&long), None);
+        }
+    }
+
     #[test]
     fn both_byte_orders_are_read() {
         for little in [true, false] {
@@ -135,6 +164,9 @@ pub(super) mod tests {
             let mut turned = block(6, little);
             set_upright(&mut turned);
             assert_eq!(turned, block(1, little));
+            let mut long = long_block(6, little);
+            set_upright(&mut long);
+            assert_eq!(long, long_block(1, little));
         }
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -305,8 +306,11 @@ class Dataset(DatasetProperties, MapDataset):
         return self._source.fingerprint
 
     def describe(self) -> dict[str, Any]:
-        """Returns counts, sizes, lengths and histograms, as in `dsconvert inspect --json`."""
-        described: dict[str, Any] = json.loads(self._source.native().describe())
+        """Returns counts, sizes, lengths, histograms and labels, as in `dsconvert inspect --json`."""
+        text, problems = self._source.native().describe()
+        for problem in problems:
+            warnings.warn(f"{self.path}: {problem}", stacklevel=2)
+        described: dict[str, Any] = json.loads(text)
         return described
 
     def _repr_html_(self) -> str:

@@ -48,7 +48,7 @@ fn digest_of(json: &[u8]) -> Result<String> {
     Ok(hex(&hash.finalize()))
 }
 
-fn altered(what: &str) -> Error {
+pub(super) fn altered(what: &str) -> Error {
     Error::corrupt(what).help("the file was edited or damaged; restore it, or convert the sources again")
 }
 

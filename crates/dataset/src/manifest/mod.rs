@@ -236,7 +236,7 @@ impl Manifest {
         struct Version {
             manifest_version: u32,
         }
-        let broken = |e: serde_json::Error| Error::corrupt("the manifest cannot be parsed").caused_by(e);
+        let broken = |e: serde_json::Error| digest::altered("the manifest cannot be parsed").caused_by(e);
         let Version { manifest_version } = serde_json::from_slice(json).map_err(broken)?;
         if !(OLDEST_VERSION..=MANIFEST_VERSION).contains(&manifest_version) {
             return Err(Error::new(
