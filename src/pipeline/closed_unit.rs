@@ -46,6 +46,7 @@ impl ClosedShard {
                 let path = self.file.path().to_owned();
                 let written = self.file.finish()?;
                 let name = shard_path(&self.options.splits[self.split], &self.name);
+                remote.check_uncommitted()?;
                 remote.upload(&path, &name, Some(&written), stop)?;
                 remove_file(&path)?;
                 written

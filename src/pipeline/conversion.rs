@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::memory::MemoryPool;
 use super::outcome::Outcomes;
 use super::stage::Stages;
 use super::stop::Stop;
@@ -23,8 +24,8 @@ pub(super) trait Conversion: Sync {
     fn scratch(&self) -> Self::Scratch;
 
     /// Does the work that needs all sources before the first unit. `work` is a folder for data that does not fit in
-    /// memory.
-    fn prepare(&self, _work: &Path, _workers: &Workers, _stop: &Stop) -> Result<()> {
+    /// memory, and `memory` the share of tasks.
+    fn prepare(&self, _work: &Path, _workers: &Workers, _memory: &MemoryPool, _stop: &Stop) -> Result<()> {
         Ok(())
     }
 

@@ -10,7 +10,7 @@
 //! | `manifest.json`: a dataset | refuse | nothing to do, if it is the same | remove its files, convert |
 //! | anything else | refuse | refuse | refuse |
 //!
-//! A prefix in object storage has the same states, but nothing in it is ever overwritten: see
+//! A prefix in object storage has the same states, but no dataset in it is ever replaced: see
 //! [`publish`](super::publish). The local directory is then a scratch directory, and is empty at the start.
 //!
 //! [`removal`](super::removal) says which files are removed.

@@ -6,6 +6,7 @@ use super::commit::{Commit, Committed};
 use super::continuation::Continuation;
 use super::conversion::Conversion;
 use super::job_file::{self, JobHeader, StoredJob};
+use super::memory::Shares;
 use super::output::{self, OutputDir};
 use super::output_check;
 use super::output_state::OutputState;
@@ -168,7 +169,7 @@ fn write_plan<J: StoredJob, C: Conversion>(
     let dirs = UnitDirs::new(&dir.work());
     let context = RunContext { workers: &workers, progress, stop };
     let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote(), context };
-    units.prepare(conversion)?;
+    units.prepare(conversion, &Shares::of(run.memory_bytes).tasks())?;
     Ok(header.units)
 }
 

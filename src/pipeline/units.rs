@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::continuation::Continuation;
 use super::conversion::Conversion;
 use super::job_file::JobHeader;
-use super::memory::Shares;
+use super::memory::{MemoryPool, Shares};
 use super::publish::{Remote, UPLOADS};
 use super::schedule::{FailedUnits, SchedulerContext, run};
 use super::timing::Phase;
@@ -88,13 +88,13 @@ impl Units<'_> {
     }
 
     /// Does the preparation shared by all units, unless another process has done it.
-    pub(super) fn prepare<C: Conversion>(&self, conversion: &C) -> Result<()> {
+    pub(super) fn prepare<C: Conversion>(&self, conversion: &C, memory: &MemoryPool) -> Result<()> {
         let RunContext { workers, stop, .. } = self.context;
         let work = self.dirs.work();
         if let Some(remote) = self.remote {
             remote.fetch_prepared(work, &self.header.plan)?;
         }
-        conversion.prepare(work, workers, stop)?;
+        conversion.prepare(work, workers, memory, stop)?;
         match self.remote {
             Some(remote) => remote.store_prepared(work, &self.header.plan, stop),
             None => Ok(()),
@@ -118,7 +118,8 @@ impl Units<'_> {
         }
         let count = todo.len();
         let started = Instant::now();
-        self.prepare(conversion)?;
+        let memory = Shares::of(options.memory_bytes).tasks();
+        self.prepare(conversion, &memory)?;
         progress.timing.end_phase(Phase::Prepare, started);
         let started = Instant::now();
         let (header, writeback) = (self.header, Writeback::start());
@@ -134,7 +135,6 @@ impl Units<'_> {
         });
         let sink =
             |unit| UnitSink::create(unit, self.dirs, &unit_options, conversion.stages(self.dirs.work()));
-        let memory = Shares::of(options.memory_bytes).tasks();
         let uploads = self.remote.map(|_| UPLOADS);
         let failed = run(
             &SchedulerContext { conversion, workers, memory, progress, stop, sink: &sink, uploads },

@@ -156,31 +156,44 @@ fn the_largest_documents_stay_within_the_memory_limit_in_every_format() {
     }
 }
 
-/// Pieces that share three quarters of their tokens need four times as much memory as the document.
+/// Writes `count` documents of about `bytes` bytes as JSON lines.
+fn equal_documents(path: &Path, count: usize, bytes: usize) {
+    let mut file = std::fs::File::create(path).unwrap();
+    for _ in 0..count {
+        file.write_all(b"{\"text\": \"").unwrap();
+        // Whole lines only, so that no escape is cut.
+        fill(&mut file, b"a line of a long document\\n", bytes / 27 * 27);
+        file.write_all(b"\"}\n").unwrap();
+    }
+}
+
+/// Pieces that share seven eighths of their tokens need eight times as much memory as the document.
 #[test]
 fn overlapping_pieces_of_long_documents_stay_within_the_memory_limit() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = (dir.path().join("long.jsonl"), dir.path().join("out"));
-    let mut file = std::fs::File::create(&source).unwrap();
-    for _ in 0..12 {
-        file.write_all(b"{\"text\": \"").unwrap();
-        fill(&mut file, b"some words of a document ", 1 << 20);
-        file.write_all(b"\"}\n").unwrap();
-    }
+    equal_documents(&source, 12, 1 << 20);
     let mut command = command(["text"]);
     command.arg(&source).arg("--out").arg(&out).args(["--tokenizer", "bytes", "--threads", "12"]);
-    command.args([
-        "--max-length",
-        "1024",
-        "--overflow",
-        "split:896",
-        "--memory",
-        "64MiB",
-        "--format",
-        "msgpack",
-    ]);
+    command.args(["--max-length", "1024", "--overflow", "split:896"]);
+    command.args(["--memory", "64MiB", "--format", "msgpack"]);
     let Some(peak) = peak_bytes(command) else { return };
     assert!(peak > 32 << 20, "nothing was measured");
+    assert!(peak < PEAK_LIMIT, "{} MiB", peak >> 20);
+}
+
+/// A plan does nothing but look for duplicates, on more threads than the memory allows long documents.
+#[test]
+fn looking_for_duplicates_among_long_documents_stays_within_the_memory_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (dir.path().join("long.jsonl"), dir.path().join("out"));
+    equal_documents(&source, 24, LARGE_DOCUMENT);
+    let mut command = command(["plan", "text"]);
+    command.arg(&source).arg("--out").arg(&out).args(["--tokenizer", "bytes", "--dedup", "exact"]);
+    command.args(["--threads", "8", "--memory", "64MiB", "--max-document-bytes", "16MiB"]);
+    command.args(["--unit-bytes", "16MiB"]);
+    let Some(peak) = peak_bytes(command) else { return };
+    assert!(peak > 16 << 20, "nothing was measured");
     assert!(peak < PEAK_LIMIT, "{} MiB", peak >> 20);
 }
 

@@ -20,6 +20,17 @@ pub fn refused(error: io::Error) -> Error {
         .help("allow this user or container more processes and threads (ulimit -u), or use fewer threads")
 }
 
+/// Calls `work` on a separate thread called `name`. The allocator retains freed memory per thread. This way, it does so
+/// only for as many threads as do such work at once, not for every worker that ever did it. If no thread can be
+/// started, calls it on this one.
+pub fn on_own_thread<R: Send>(name: &str, mut work: impl FnMut() -> R + Send) -> R {
+    let result = std::thread::scope(|scope| {
+        let thread = named(name).spawn_scoped(scope, &mut work).ok()?;
+        Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    result.unwrap_or_else(work)
+}
+
 /// Starts up to `count` threads with `start`, which receives each ordinal. Stops at the first one that the system
 /// refuses.
 ///

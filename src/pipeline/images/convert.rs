@@ -72,7 +72,7 @@ impl Conversion for ImageConversion<'_> {
         ImageScratch::keeping(self.kept_bytes)
     }
 
-    fn prepare(&self, work: &Path, workers: &Workers, stop: &Stop) -> Result<()> {
+    fn prepare(&self, work: &Path, workers: &Workers, _: &MemoryPool, stop: &Stop) -> Result<()> {
         let job = self.job;
         if job.options.dedup.is_some() {
             // A file that will be rejected must not replace an equal one.
@@ -226,22 +226,6 @@ impl<'a> ImageConversion<'a> {
         self.convert_image(item, split, scratch, out)
     }
 
-    /// Converts a large image on a separate thread. The allocator retains freed memory per thread. This way, it does so
-    /// only for as many threads as there are large images in progress, not for every worker that ever converted one.
-    fn convert_on_own_thread(
-        &self,
-        bytes: &Bytes,
-        scratch: &mut ImageScratch,
-    ) -> Result<transform::ImageOutcome, Reject> {
-        let converted = std::thread::scope(|scope| {
-            let convert = || self.job.transform.convert(bytes, scratch);
-            let thread = threads::named("large image").spawn_scoped(scope, convert).ok()?;
-            Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        });
-        // If no thread can be started, continuing matters more than saving memory.
-        converted.unwrap_or_else(|| self.job.transform.convert(bytes, scratch))
-    }
-
     /// Converts an image, after reserving the memory that it needs according to its header.
     fn convert_with_reservation(
         &self,
@@ -251,7 +235,7 @@ impl<'a> ImageConversion<'a> {
     ) -> Result<transform::ImageOutcome, Reject> {
         let _held = self.pixels.wait_for(header.memory_bytes);
         if header.memory_bytes > self.kept_bytes as u64 {
-            self.convert_on_own_thread(bytes, scratch)
+            threads::on_own_thread("large image", || self.job.transform.convert(bytes, scratch))
         } else {
             self.job.transform.convert(bytes, scratch)
         }

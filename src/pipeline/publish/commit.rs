@@ -19,7 +19,7 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotCommitted`](crate::error::ErrorKind) if another dataset was committed meanwhile.
+    /// [`ErrorKind::NotCommitted`](crate::error::ErrorKind) if a dataset was committed meanwhile.
     pub(in crate::pipeline) fn commit(
         &self,
         units: &[UnitResult],
@@ -42,6 +42,7 @@ impl Remote {
         let files: Vec<(&str, u64, &str)> = manifest.listed_files().collect();
         for_all(&files, "uploading indexes", stop, |&(name, bytes, sha256)| {
             let written = Written { bytes, sha256: sha256.to_owned() };
+            self.check_uncommitted()?;
             self.upload(&resolve(staged, name)?, name, Some(&written), stop)
         })?;
         self.create(&self.object(MANIFEST_NAME)?, json, || {

@@ -15,8 +15,8 @@
 //! | `manifest.json` | last, create-only |
 //!
 //! After the commit, everything under `.dsconvert/` is deleted. Two processes that work on the same plan write the same
-//! bytes under the same names. A second plan is refused by the create-only `plan.json` during a run, and by the
-//! manifest afterwards.
+//! bytes under the same names, and neither starts an upload of a shard or index once the manifest exists. A second plan
+//! is refused by the create-only `plan.json` during a run, and by the manifest afterwards.
 
 mod commit;
 mod plan;

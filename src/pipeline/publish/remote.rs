@@ -147,6 +147,20 @@ impl Remote {
         found.map(|(json, _)| Manifest::parse(&json).map_err(|e| e.at_path(url.as_path()))).transpose()
     }
 
+    /// Refuses to upload more files once another process has committed a dataset. An upload that has already started is
+    /// not stopped: it replaces an object by one with the same bytes.
+    pub(in crate::pipeline) fn check_uncommitted(&self) -> Result<()> {
+        match self.bucket.head(&self.object(MANIFEST_NAME)?)? {
+            None => Ok(()),
+            Some(_) => {
+                let message = "a dataset was committed to this prefix by another process";
+                Err(Error::new(ErrorKind::NotCommitted, message)
+                    .at_path(self.path())
+                    .help("choose another prefix for `out`"))
+            }
+        }
+    }
+
     /// Creates an object that must not already exist with other content. If it does, `differs` returns the error.
     pub(super) fn create(
         &self,

@@ -19,6 +19,7 @@ use super::task::TextTask;
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::caught;
 use crate::pipeline::conversion::{Conversion, Converting, EngineUse, Feed};
+use crate::pipeline::memory::MemoryPool;
 use crate::pipeline::outcome::{ConvertedRecord, MemberCount, MemberSummary, Outcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
@@ -56,9 +57,9 @@ impl Conversion for TextConversion<'_> {
         TextScratch { tokens, ids: PackedIds::new(id_width(tokenizer)) }
     }
 
-    fn prepare(&self, work: &Path, workers: &Workers, stop: &Stop) -> Result<()> {
+    fn prepare(&self, work: &Path, workers: &Workers, memory: &MemoryPool, stop: &Stop) -> Result<()> {
         if self.job.options.dedup {
-            let found = dedup::find(self.job, work, workers, stop)?;
+            let found = dedup::find(self.job, work, workers, memory, stop)?;
             self.duplicates.get_or_init(|| found);
         }
         Ok(())

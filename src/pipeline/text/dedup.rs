@@ -18,41 +18,80 @@ use super::duplicates_file::{DuplicatesFile, PAIR_BYTES, POSITION_BYTES, decode_
 use super::feed::SectionFeed;
 use super::items::{ItemSink, SourceDocument};
 use super::position::DocumentPosition;
+use super::section_reader::BYTES_HELD_PER_BYTE;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::conversion::{Converting, EngineUse, Feed};
 use crate::pipeline::dedup::{DUPLICATE_PAIRS_NAME, is_stored, store};
-use crate::pipeline::memory;
+use crate::pipeline::memory::{self, MemoryPool};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::sample::Reject;
 use crate::storage::NewFile;
+use crate::threads;
 
 /// Memory of each of the two sorts, the second of which takes its rows from the first.
 const SORT_BYTES: usize = memory::SORT_BYTES / 2;
+/// Blocks that hold more than this are read on a thread of their own: documents above 4 MiB.
+const OWN_THREAD_BYTES: u64 = 4 * BYTES_HELD_PER_BYTE << 20;
 const HASH_BYTES: usize = 32;
 /// Size of a row: hash and position of a document.
 const TEXT_BYTES: usize = HASH_BYTES + POSITION_BYTES;
 
 /// Finds the duplicates in all units. Of equal documents, the first in record order is kept. Duplicates found by an
 /// earlier attempt at the same plan are reused.
-pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -> Result<DuplicatesFile> {
+pub(super) fn find(
+    job: &TextJob,
+    work: &Path,
+    workers: &Workers,
+    memory: &MemoryPool,
+    stop: &Stop,
+) -> Result<DuplicatesFile> {
     let path = work.join(DUPLICATE_PAIRS_NAME);
     if is_stored(&path)? {
         return read_stored(job, path);
     }
     let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_BYTES));
     let next = AtomicUsize::new(0);
+    // A thread waits only while it holds nothing, and others hold memory only while they read and hash, so waiting ends.
+    let turn = Mutex::new(());
+    let reserve = |bytes| {
+        // In turn, because a long document would otherwise wait until no other thread has even a short one.
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.wait_for(bytes)
+    };
+    // Reads and hashes the next block, and returns the bytes that it held.
+    let hash_block = |feed: &mut SectionFeed<'_>, expected: u64| -> Result<Option<u64>> {
+        let mut held = reserve(expected);
+        let Some((task, bytes)) = feed.next()? else { return Ok(None) };
+        if bytes > expected {
+            drop(held);
+            held = reserve(bytes);
+        }
+        let mut hashes = TextHashes { job, rows: Vec::new() };
+        job.for_each_item(task, &mut hashes, &mut Outcomes::default())?;
+        drop(held);
+        let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
+        hashes.rows.into_iter().try_for_each(|row| texts.push(row))?;
+        Ok(Some(bytes))
+    };
     let hash_units = || -> Result<()> {
+        // The size of a block is known after it was read. Until then, it is assumed to be as large as the last one, and
+        // the first to be as large as possible. So a thread reads more than it has reserved only where short documents
+        // are followed by a long one.
+        let mut expected = job.options.max_document_bytes.saturating_mul(BYTES_HELD_PER_BYTE);
         while let Some(sections) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut feed = SectionFeed::new(job, sections.clone(), EngineUse::Selected, None);
-            while let Some((task, _)) = feed.next()? {
+            loop {
                 stop.check()?;
-                let mut hashes = TextHashes { job, rows: Vec::new() };
-                job.for_each_item(task, &mut hashes, &mut Outcomes::default())?;
-                let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
-                hashes.rows.into_iter().try_for_each(|row| texts.push(row))?;
+                expected = feed.next_bytes().max(expected);
+                let bytes = match expected > OWN_THREAD_BYTES {
+                    true => threads::on_own_thread("long document", || hash_block(&mut feed, expected))?,
+                    false => hash_block(&mut feed, expected)?,
+                };
+                let Some(bytes) = bytes else { break };
+                expected = bytes;
             }
         }
         Ok(())

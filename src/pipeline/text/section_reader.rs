@@ -23,7 +23,7 @@ use crate::source::text::rows::{self, TableHeader};
 /// Source bytes per task.
 const TASK_BYTES: usize = 256 << 10;
 /// Bytes held per source byte: the text, its fields, ids and record.
-const BYTES_HELD_PER_BYTE: u64 = 8;
+pub(super) const BYTES_HELD_PER_BYTE: u64 = 8;
 /// Maximum number of rows per task, however short they are.
 const TASK_ROWS: usize = 4096;
 /// Bytes that a block holds, unless a single document is longer.
