@@ -146,6 +146,9 @@ impl BenchTarget {
             .collect();
         if images.is_empty() {
             let what = match listing.files.len() {
+                0 if listing.skipped.count() > 0 => {
+                    format!("nothing in the folder can be read; skipped: {}", listing.skipped)
+                }
                 0 => "the folder is empty".to_owned(),
                 1 => "its only file is no image, .jsonl or .txt, and there is no manifest.json".to_owned(),
                 n => format!(

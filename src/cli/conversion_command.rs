@@ -8,7 +8,7 @@ use super::flags::{shown, with_flags};
 use super::progress::with_progress;
 use super::signals::SignalWatch;
 use super::{Ending, lengths, print, summary};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
 use crate::panics;
 use crate::pipeline::testing::panic_point;
@@ -64,8 +64,7 @@ impl ConversionCommand<'_> {
         }
         match check_output(options, sources) {
             Err(error) if self.common.dry_run => {
-                let tip = error.remedy().map(|tip| format!("; {}", with_flags(tip))).unwrap_or_default();
-                print::warning(format!("the run would be refused: {}{tip}", shown(&error)));
+                warn_of_refusal(&error);
                 Ok(())
             }
             checked => checked,
@@ -75,6 +74,11 @@ impl ConversionCommand<'_> {
     /// Prints what would be done, and with `--sample` a prediction.
     fn preview(&self, job: &impl Job, plan: &PlanSummary, options: &RunOptions) -> Result<Ending> {
         print::out(&summary::plan(plan))?;
+        if self.common.out.is_some()
+            && let Err(error) = job.check_resume(options)
+        {
+            warn_of_refusal(&error);
+        }
         if let Some(sample) = self.common.sample {
             let prediction = job.predict(sample, options, self.watch.stop())?;
             print::out(&summary::prediction(&prediction, options.threads, plan.dedup))?;
@@ -136,4 +140,10 @@ impl ConversionCommand<'_> {
         let rejects = outcome.manifest.counts.rejected > 0;
         Ok(if self.common.strict && rejects { Ending::Rejects } else { Ending::Success })
     }
+}
+
+/// Prints a warning that the run which a dry run shows would be refused with `error`.
+fn warn_of_refusal(error: &Error) {
+    let tip = error.remedy().map(|tip| format!("; {}", with_flags(tip))).unwrap_or_default();
+    print::warning(format!("the run would be refused: {}{tip}", shown(error)));
 }

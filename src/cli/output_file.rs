@@ -30,10 +30,7 @@ pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&P
     }
     refuse_datasets(file, dataset).map_err(|e| e.of_option(option))?;
     match kind {
-        Some(kind) if kind.differs_from(file)? => {
-            Err(refuse(&format!("the file exists, and is not {}", kind.name))
-                .help("name another file, or remove this one"))
-        }
+        Some(kind) if kind.differs_from(file)? => Err(other_kind(option, file, kind.name)),
         _ => Ok(()),
     }
 }
@@ -85,14 +82,18 @@ const HTML: OutputKind = OutputKind {
 const PNG: OutputKind =
     OutputKind { name: "a PNG image", extensions: ("PNG", &["png"]), beginnings: &["\u{fffd}png"] };
 const SVG: OutputKind =
-    OutputKind { name: "an SVG image", extensions: ("SVG", &["svg"]), beginnings: &["<svg", "<?xml"] };
+    OutputKind { name: "an SVG image", extensions: ("SVG", &["svg"]), beginnings: &["<svg"] };
 const RUN_REPORT: OutputKind = OutputKind {
     name: "a run report",
     extensions: ("", &[]),
     beginnings: &["{\n  \"run_report\"", "{\"run_report\""],
 };
-const TRACE: OutputKind =
-    OutputKind { name: "a trace of load times", extensions: ("", &[]), beginnings: &["# "] };
+const TRACE: OutputKind = OutputKind {
+    name: "a trace of load times",
+    extensions: ("", &[]),
+    // The second is that of traces from Python.
+    beginnings: &["# load times of", "# milliseconds to load each batch"],
+};
 
 /// Returns the kind of output that `option` names; `None` if it may be any.
 fn kind_of(option: &str) -> Option<OutputKind> {
@@ -118,14 +119,41 @@ impl OutputKind {
     /// Returns whether a regular file exists that is of another kind, and was therefore named by mistake: an input, for
     /// example.
     fn differs_from(&self, file: &Path) -> Result<bool> {
-        if !stat(file)?.is_some_and(|meta| meta.is_file() && meta.len() > 0) {
-            return Ok(false);
-        }
-        let mut start = Vec::new();
-        let opened = File::open(file).and_then(|opened| opened.take(64).read_to_end(&mut start));
-        opened.map_err(|e| Error::io("read", file, e))?;
+        let Some(start) = start_of(file)? else { return Ok(false) };
         let start = String::from_utf8_lossy(&start).trim_start_matches('\u{feff}').to_ascii_lowercase();
         Ok(!self.beginnings.iter().any(|beginning| start.trim_start().starts_with(beginning)))
+    }
+}
+
+/// Returns the first bytes of `file`; `None` if it is no regular file, or empty.
+fn start_of(file: &Path) -> Result<Option<Vec<u8>>> {
+    if !stat(file)?.is_some_and(|meta| meta.is_file() && meta.len() > 0) {
+        return Ok(None);
+    }
+    let mut start = Vec::new();
+    let opened = File::open(file).and_then(|opened| opened.take(64).read_to_end(&mut start));
+    opened.map_err(|e| Error::io("read", file, e))?;
+    Ok(Some(start))
+}
+
+fn other_kind(option: &'static str, file: &Path, name: &str) -> Error {
+    Error::usage(format!("the file exists, and is not {name}"))
+        .of_option(option)
+        .at_path(file)
+        .help("name another file, or remove this one")
+}
+
+/// Refuses to replace `file` for `option` if it exists and its start is not that of `name`, an output of a type that
+/// depends on the dataset.
+pub(super) fn refuse_other_kind(
+    option: &'static str,
+    file: &Path,
+    name: &str,
+    is_own: impl Fn(&[u8]) -> bool,
+) -> Result<()> {
+    match start_of(file)? {
+        Some(start) if !is_own(&start) => Err(other_kind(option, file, name)),
+        _ => Ok(()),
     }
 }
 
@@ -230,7 +258,9 @@ mod tests {
             ("html", "<!DOCTYPE html>\n<html>", "<svg xmlns='x'>"),
             ("svg", "<svg xmlns='x'>", "# load times of 3 batches\n1.5\n"),
             ("report", "{\n  \"run_report\": 1", "{\n  \"manifest_version\": 2"),
+            ("svg", "<svg xmlns='x'>", "<?xml version=\"1.0\"?>\n<project>"),
             ("trace", "# load times of 3 batches\n1.5\n", "{\"text\": \"a\"}\n"),
+            ("trace", "# milliseconds to load each batch\n1.5\n", "# My notes\n"),
         ] {
             std::fs::write(at("out"), ours).unwrap();
             check_output(option, &at("out"), None).unwrap();

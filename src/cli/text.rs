@@ -11,7 +11,7 @@ use super::{Ending, print, signals};
 use crate::error::Result;
 use crate::options::{SourceSpec, check_local, parse_size};
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
-use crate::reader::batch::{BatchOptions, BatchSize};
+use crate::reader::batch::{BatchOptions, BatchSize, MAX_BATCH_RECORDS, MAX_BATCH_TOKENS};
 use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::parse_keep;
@@ -54,11 +54,11 @@ pub(super) struct Args {
     shape: ShapeArgs,
 
     /// Batch size in records for the padding statistics at the end
-    #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u64).range(1..), default_value_t = DEFAULT_REPORT_BATCH, help_heading = "Run")]
+    #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u64).range(1..=MAX_BATCH_RECORDS), default_value_t = DEFAULT_REPORT_BATCH, help_heading = "Run")]
     report_batch: u64,
 
     /// Batch size in tokens, including padding, for the padding statistics at the end
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "report_batch", help_heading = "Run")]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..=MAX_BATCH_TOKENS), conflicts_with = "report_batch", help_heading = "Run")]
     report_tokens: Option<u64>,
 }
 

@@ -225,6 +225,8 @@ impl Commit<'_> {
                 };
                 format!("; there are no {items} in {}", plural(self.files.len() as u64, "file"))
             }
+            0 if self.header.options["files_from"] == true => "; the list of files names none".to_owned(),
+            0 if self.header.options.get("metadata").is_some() => "; the table names no files".to_owned(),
             0 => "; there are no files".to_owned(),
             1 => format!("; 1 file was skipped: {skipped}"),
             count => format!("; {count} files were skipped: {skipped}"),

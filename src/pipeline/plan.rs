@@ -4,6 +4,7 @@
 //! source file. Its hash ties unit results to it. Comparing it with a new plan line by line shows what has changed
 //! since.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -173,12 +174,15 @@ impl Plan<'_> {
                     _ => Some(self.file_difference(found, &new, old.by_ref())),
                 };
                 if let Some(what) = what {
-                    return Err(refused(&what, resumes));
+                    return Err(refused(&what, resumes, if i == 0 { SAME_COMMAND } else { SAME_SOURCES }));
                 }
             }
         }
         match old.next().transpose().map_err(|e| Error::io("read", &path, e))? {
-            Some(_) => Err(refused("a planned source file is gone", resumes)),
+            Some(line) => {
+                let old: Value = serde_json::from_str(&line).unwrap_or_default();
+                Err(refused(&format!("the source file {} is gone", name_of(&old)), resumes, SAME_SOURCES))
+            }
             None => Ok(()),
         }
     }
@@ -191,20 +195,30 @@ impl Plan<'_> {
         new: &Value,
         later: impl Iterator<Item = std::io::Result<String>>,
     ) -> String {
-        let name = |line: &Value| printable(line["origin"].as_str().unwrap_or_default()).into_owned();
         let is_new = |line: &str| {
             let line = serde_json::from_str::<Value>(line).unwrap_or_default();
             line["origin"] == new["origin"]
         };
         match old {
-            Some(old) if old["origin"] == new["origin"] => format!("the source file {} changed", name(new)),
+            Some(old) if old["origin"] == new["origin"] => {
+                let name = name_of(new);
+                match old["bytes"] == new["bytes"] {
+                    true => format!("the source file {name} was written to since"),
+                    false => {
+                        format!(
+                            "the source file {name} had {} bytes and has {} now",
+                            old["bytes"], new["bytes"]
+                        )
+                    }
+                }
+            }
             Some(old) if self.files.iter().all(|file| old["origin"] != *file.origin) => {
-                format!("the source file {} is gone", name(&old))
+                format!("the source file {} is gone", name_of(&old))
             }
             _ if later.map_while(|line| line.ok()).any(|line| is_new(&line)) => {
-                format!("the source files are in another order, first at {}", name(new))
+                format!("the source files are in another order, first at {}", name_of(new))
             }
-            _ => format!("the source file {} is new", name(new)),
+            _ => format!("the source file {} is new", name_of(new)),
         }
     }
 }
@@ -214,10 +228,20 @@ fn to_json(line: &impl Serialize) -> String {
     serde_json::to_string(line).unwrap_or_default()
 }
 
-fn refused(what: &str, resumes: bool) -> Error {
+/// Returns the name of the source file with the given line, for messages.
+fn name_of(line: &Value) -> Cow<'_, str> {
+    printable(line["origin"].as_str().unwrap_or_default())
+}
+
+/// Help for different options.
+const SAME_COMMAND: &str = "repeat the command that was interrupted, or start again with `overwrite`";
+/// Help for different source files.
+const SAME_SOURCES: &str = "restore the sources with their modification times (cp -a, rsync -a), or start again with \
+                            `overwrite`";
+
+fn refused(what: &str, resumes: bool, help: &str) -> Error {
     match resumes {
-        true => Error::usage(format!("cannot resume: {what}"))
-            .help("repeat the command that was interrupted, or start again with `overwrite`"),
+        true => Error::usage(format!("cannot resume: {what}")).help(help),
         false => Error::usage(format!("another run has started to write here at the same time: {what}"))
             .help("choose another `out` for one of them"),
     }
@@ -336,8 +360,10 @@ mod tests {
         );
         let other = Plan { options: &json!({}), ..plan }.check_same(dir.path(), false).unwrap_err();
         assert!(other.to_string().starts_with("another run has started to write here"), "{other}");
-        assert!(message(&options, &[file("a", 1), file("b", 3)]).contains("file b changed"));
-        assert!(message(&options, &[file("a", 1)]).contains("is gone"));
+        assert!(
+            message(&options, &[file("a", 1), file("b", 3)]).contains("file b had 2 bytes and has 3 now")
+        );
+        assert!(message(&options, &[file("a", 1)]).contains("file b is gone"));
         assert!(message(&options, &[file("a", 1), file("aa", 1), file("b", 2)]).contains("aa is new"));
     }
 }

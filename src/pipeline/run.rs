@@ -1,5 +1,6 @@
 //! A run: opens the output directory, converts the units, and commits the dataset.
 
+use std::path::Path;
 use std::time::Instant;
 
 use super::commit::{Commit, Committed};
@@ -9,8 +10,8 @@ use super::job_file::{self, JobHeader, StoredJob};
 use super::memory::Shares;
 use super::output::{self, OutputDir};
 use super::output_check;
-use super::output_state::OutputState;
-use super::plan::{Plan, PlanSummary, differing_option};
+use super::output_state::{OutputState, WORK_NAME};
+use super::plan::{PLAN_NAME, Plan, PlanSummary, differing_option};
 use super::predict::Prediction;
 use super::progress::Progress;
 use super::publish::{adapt_help, may_be_overtaken};
@@ -23,9 +24,11 @@ use super::unit_dirs::{CheckLevel, UnitDirs};
 use super::units::Units;
 use super::workers::{RunContext, Workers};
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::{Manifest, Sources};
+use crate::manifest::{CARD_NAME, MANIFEST_NAME, Manifest, Sources};
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, SourceSpec};
+use crate::printable::{printable_path, shell_word};
 use crate::source::file_list::SourceFiles;
+use crate::storage::{ObjectUrl, lstat};
 
 /// A planned conversion: its sources are listed, but nothing is written yet.
 pub trait Job {
@@ -48,6 +51,14 @@ pub trait Job {
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) if the directory holds another plan or a dataset, or if the
     /// sources can be read only once.
     fn store(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32>;
+
+    /// Checks that a run can resume what is in its output directory. Does nothing if it does not resume, or if the output
+    /// is in object storage.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the run would be refused.
+    fn check_resume(&self, run: &RunOptions) -> Result<()>;
 
     /// Predicts a run with `run`'s threads and memory from a sample of about `sample` items, converted in memory. Writes
     /// nothing, and does not search for duplicates.
@@ -82,6 +93,27 @@ impl Outcome {
 /// Refuses an output directory that cannot be used, before the sources are listed.
 pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
     output_check::check(&run.out, run.scratch.as_deref(), run.existing, sources)
+}
+
+/// Implements [`Job::check_resume`].
+pub(super) fn check_resume<J: StoredJob>(job: &J, run: &RunOptions) -> Result<()> {
+    let Existing::Resume(check) = run.existing else { return Ok(()) };
+    if ObjectUrl::is_url(&run.out) {
+        return Ok(());
+    }
+    let (header, files, work) = (job.header()?, job.files(), run.out.join(WORK_NAME));
+    if lstat(&run.out.join(MANIFEST_NAME))?.is_some() {
+        let repairs = check == ResumeCheck::Repair;
+        return check_same(&Manifest::read(&run.out)?, &header.plan_of(files), &header.sources(files))
+            .map_err(|differs| differs.refused(&run.out, repairs));
+    }
+    match lstat(&work.join(PLAN_NAME))? {
+        Some(_) => {
+            header.plan_of(files).check_same(&work, true)?;
+            job_file::check_stored_build(&work)
+        }
+        None => Ok(()),
+    }
 }
 
 /// The opened output directory of a job.
@@ -212,7 +244,18 @@ fn convert_and_commit<J: StoredJob, C: Conversion>(
         return committed.ok_or(error);
     }
     panic_point("commit");
-    commit(dir, &header, files, job.tokenizer_json(), run.max_rejects, progress, stop)
+    let card = dir.path().join(CARD_NAME);
+    let has_card = run.existing == Existing::Overwrite && dir.remote().is_none() && lstat(&card)?.is_some();
+    let outcome = commit(dir, &header, files, job.tokenizer_json(), run.max_rejects, progress, stop)?;
+    if has_card {
+        progress.note(format!(
+            "{} describes the earlier dataset, and `datasets.load_dataset` reads class names from it: remove it, then \
+             write a new one with `dsconvert inspect {} --card`",
+            printable_path(&card),
+            shell_word(&run.out)
+        ));
+    }
+    Ok(outcome)
 }
 
 /// Commits the finished units of a plan.
@@ -273,16 +316,8 @@ fn already_committed<J: StoredJob, C: Conversion>(
 ) -> Result<Outcome> {
     let Repair { dir, header, options, context } = *repair;
     let repairs = options.existing == Existing::Resume(ResumeCheck::Repair);
-    let same = check_same(&manifest, &header.plan_of(job.files()), &header.sources(job.files())).map_err(
-        |differs| match repairs {
-            true => Error::usage(format!("the dataset cannot be repaired, because {}", differs.what))
-                .at_path(dir.shown())
-                .help(differs.remedy),
-            false => Error::usage(format!("a committed dataset already exists, but {}", differs.what))
-                .at_path(dir.shown())
-                .help(format!("{}; or choose another `out`, or replace it with `overwrite`", differs.remedy)),
-        },
-    );
+    let same = check_same(&manifest, &header.plan_of(job.files()), &header.sources(job.files()))
+        .map_err(|differs| differs.refused(dir.shown(), repairs));
     let repaired = same.and_then(|()| match repairs {
         true => repair.run(job, conversion, &manifest),
         false => {
@@ -303,6 +338,21 @@ struct RunDifference {
     what: String,
     /// How to make them equal.
     remedy: String,
+}
+
+impl RunDifference {
+    /// Returns the error of a run, or with `repairs` of a repair, of the dataset in `dir`.
+    fn refused(self, dir: &Path, repairs: bool) -> Error {
+        let Self { what, remedy } = self;
+        match repairs {
+            true => Error::usage(format!("the dataset cannot be repaired, because {what}"))
+                .at_path(dir)
+                .help(remedy),
+            false => Error::usage(format!("a committed dataset already exists, but {what}"))
+                .at_path(dir)
+                .help(format!("{remedy}; or choose another `out`, or replace it with `overwrite`")),
+        }
+    }
 }
 
 /// Checks that a committed dataset has the options, sources and version of this run.

@@ -109,12 +109,18 @@ impl Vocabulary {
     ///
     /// # Errors
     ///
-    /// If `given` is not the tokenizer that made the ids.
+    /// If `given` is not the tokenizer that made the ids, or if they are bytes.
     pub(crate) fn of(dataset: &Dataset, given: Option<&[u8]>) -> Result<Result<Self, String>> {
         let manifest = dataset.manifest();
         let member = |name: &str| manifest.tokenizer.as_ref()?.get(name)?.as_str();
         if member("model") == Some(crate::transform::text::BYTES) {
-            return Ok(Ok(Self::bytes()));
+            return match given {
+                None => Ok(Ok(Self::bytes())),
+                Some(_) => Err(Error::usage(
+                    "the ids of this dataset are bytes, and were made without a tokenizer.json",
+                )
+                .help("leave out `tokenizer`")),
+            };
         }
         let expected = member("sha256");
         let is_expected = |json: &[u8]| expected == Some(crate::storage::hex(&Sha256::digest(json)).as_str());
@@ -142,7 +148,7 @@ impl Vocabulary {
             Ok(None) => {
                 Err("the dataset does not contain its tokenizer; name the file with `tokenizer`".to_owned())
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(format!("{error}; if you have a copy of the file, name it with `tokenizer`")),
         })
     }
 

@@ -12,7 +12,7 @@ const SHOWN_CHARACTERS: usize = 100;
 pub(crate) fn no_column(option: &'static str, wanted: &str, there: &[&str]) -> Error {
     Error::usage(format!("there is no column {wanted:?}; there are {}", quoted(there)))
         .of_option(option)
-        .help(suggestion(wanted, there))
+        .help(suggestion(option, wanted, there))
 }
 
 /// Returns the quoted names. Beyond [`SHOWN_NAMES`], the rest is counted. Long names are shortened.
@@ -29,9 +29,32 @@ pub(crate) fn quoted(names: &[impl AsRef<str>]) -> String {
     text
 }
 
-/// Returns a suggestion of the name in `there` that was probably meant.
-pub(crate) fn suggestion(wanted: &str, there: &[&str]) -> String {
-    did_you_mean(wanted, there).unwrap_or_else(|| "name one of these".to_owned())
+/// Returns a suggestion of the name in `there` that was probably meant by `wanted`, the value of `option`.
+pub(crate) fn suggestion(option: &str, wanted: &str, there: &[&str]) -> String {
+    if let Some(meant) = did_you_mean(wanted, there) {
+        return meant;
+    }
+    match there {
+        [only] if let Some(separator) = separator_in(only) => format!(
+            "the columns seem to be separated by {separator}, but a .csv file has commas and a .tsv file tabs: rename or \
+             convert the file"
+        ),
+        [only] if is_plain(only) => format!("add `{option} {only}`"),
+        _ => "name one of these".to_owned(),
+    }
+}
+
+/// Returns the separator of columns in `name`, which seems to be a whole header.
+fn separator_in(name: &str) -> Option<&'static str> {
+    [('\t', "tabs"), (';', "semicolons"), ('|', "vertical bars"), (',', "commas")]
+        .into_iter()
+        .find(|(separator, _)| name.split(*separator).filter(|part| !part.trim().is_empty()).count() > 1)
+        .map(|(_, name)| name)
+}
+
+/// Returns whether a shell takes `name` literally.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
 #[cfg(test)]
@@ -48,9 +71,20 @@ mod tests {
     #[test]
     fn only_a_similar_name_is_suggested() {
         let there = ["content", "id", "lang"];
+        let suggestion = |wanted: &str, there: &[&str]| suggestion("text_field", wanted, there);
         assert_eq!(suggestion("contnet", &there), "did you mean \"content\"?");
         assert_eq!(suggestion("text", &there), "name one of these");
         assert_eq!(suggestion("langs", &there), "did you mean \"lang\"?");
         assert_eq!(suggestion("x", &[]), "name one of these");
+        assert_eq!(suggestion("text", &["content"]), "add `text_field content`");
+        assert_eq!(suggestion("text", &["the content"]), "name one of these");
+        for (header, separator) in [
+            ("id;text", "semicolons"),
+            ("id\ttext", "tabs"),
+            ("id|text", "vertical bars"),
+            ("id,text", "commas"),
+        ] {
+            assert!(suggestion("text", &[header]).contains(separator), "{header}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::compression::Compression;
+use super::text::kind::FileKind;
 use super::warning::listed;
 use crate::printable::printable;
 use crate::schema::Kind;
@@ -29,6 +30,13 @@ const ADVICE_FOR_IMAGES: &[(&[&str], &str)] = &[
     (&[".txt", ".json"], "text is converted by `dsconvert text`"),
 ];
 
+/// The counted type of files whose names start with a dot.
+const HIDDEN: &str = "hidden";
+/// The counted type of links that are not followed.
+const LINK: &str = "symbolic link";
+/// Advice for links, whatever is converted.
+const ADVICE_FOR_LINKS: &str = "symbolic links are followed only with `follow_symlinks`";
+
 /// The files beside the Arrow files of `Dataset.save_to_disk`.
 const FILES_BESIDE_ARROW: &str = ".json";
 
@@ -38,7 +46,11 @@ const ADVICE_FOR_TEXT: &[(&[&str], &str)] = &[
         &[".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"],
         "images are converted by `dsconvert images`",
     ),
-    (&[".7z", ".rar"], "unpack archives first; zip archives are read as they are"),
+    (
+        &[".7z", ".rar", ".tar", ".tgz", ".tar.gz", ".tar.zst", ".tar.xz", ".tar.bz2"],
+        "unpack archives first; zip archives are read as they are",
+    ),
+    (&[".zip"], "archives inside archives are not read: unpack the outer one"),
     (&[".pdf", ".docx", ".epub"], "extract the text of documents into .txt or .jsonl files first"),
 ];
 
@@ -51,6 +63,16 @@ impl SkippedTypes {
     /// Counts the file `name`.
     pub(crate) fn add(&mut self, name: &str) {
         self.add_many(ending(name), 1);
+    }
+
+    /// Counts a symbolic link that is not followed.
+    pub(crate) fn add_link(&mut self) {
+        self.add_many(LINK.to_owned(), 1);
+    }
+
+    /// Counts an entry of a folder that is neither a file nor a folder, or a link to nothing.
+    pub(crate) fn add_special(&mut self, name: &str) {
+        self.add_many(if name.starts_with('.') { HIDDEN } else { "special" }.to_owned(), 1);
     }
 
     /// Counts a member of an archive whose name is not known.
@@ -82,6 +104,9 @@ impl SkippedTypes {
             .filter(|(types, _)| applies(types))
             .map(|(_, advice)| (*advice).to_owned())
             .collect();
+        if has(LINK) {
+            advice.insert(0, ADVICE_FOR_LINKS.to_owned());
+        }
         if kind == Kind::Text {
             match self.most_frequent(|stem| stem == ".json") {
                 Some(ending) => advice.push(format!(
@@ -96,7 +121,8 @@ impl SkippedTypes {
 
     /// Returns advice for source code, markup and other plain text with a different extension.
     fn plain_text(&self) -> Option<String> {
-        let ending = self.most_frequent(|_| true)?;
+        // Files that are read without a pattern were skipped for another reason.
+        let ending = self.most_frequent(|stem| FileKind::of_name(stem).is_none())?;
         let compression = Compression::of_name(ending).1.map_or("", Compression::extension);
         Some(format!(
             "files of other types are read only when a pattern names them: 'DIR/**/*{ending}' `input_format txt{compression}`"
@@ -127,7 +153,10 @@ impl fmt::Display for SkippedTypes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut types: Vec<_> = self.0.iter().collect();
         types.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-        let types = types.into_iter().map(|(ending, count)| format!("{count} {}", printable(ending)));
+        let plural = |ending: &str, count: u64| if ending == LINK && count != 1 { "s" } else { "" };
+        let types = types
+            .into_iter()
+            .map(|(ending, &count)| format!("{count} {}{}", printable(ending), plural(ending, count)));
         f.write_str(&listed(types))
     }
 }
@@ -136,7 +165,7 @@ impl fmt::Display for SkippedTypes {
 fn ending(name: &str) -> String {
     let name = name.rsplit('/').next().unwrap_or_default();
     if name.starts_with('.') {
-        return "hidden".to_owned();
+        return HIDDEN.to_owned();
     }
     let (stem, compression) = Compression::of_name(name);
     match stem.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()) {
@@ -170,6 +199,18 @@ mod tests {
         assert_eq!(advice(Kind::Text, &["x.a'b"]), "");
         assert_eq!(advice(Kind::Text, &["Makefile"]), "");
         assert_eq!(advice(Kind::Images, &[]), "");
+        assert!(advice(Kind::Text, &["a.tar.gz", "b.md"]).starts_with("unpack archives first"));
+        assert_eq!(advice(Kind::Text, &["a.jsonl", "b.TXT.gz", "c.parquet"]), "");
+        let mut links = SkippedTypes::default();
+        links.add_link();
+        assert_eq!(links.to_string(), "1 symbolic link");
+        links.add_link();
+        links.add_special("pipe");
+        links.add_special(".socket");
+        assert_eq!(links.to_string(), "2 symbolic links, 1 hidden, 1 special");
+        for kind in [Kind::Images, Kind::Text] {
+            assert_eq!(links.advice(kind).unwrap(), ADVICE_FOR_LINKS);
+        }
     }
 
     #[test]

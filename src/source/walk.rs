@@ -121,12 +121,13 @@ impl TreeWalk<'_> {
                     Err(e) => return Err(Error::io("examine the file", &entry.path(), e)),
                 }
             }
-            if name.as_bytes().starts_with(b".") || !(meta.is_file() || meta.is_dir()) {
-                if !meta.is_dir() {
-                    self.listing.skipped.add(&portable_name(&name));
-                }
-            } else {
-                entries.push((name, FolderEntry::of(&meta)));
+            let (skipped, text) = (&mut self.listing.skipped, portable_name(&name));
+            match name.as_bytes().starts_with(b".") {
+                false if meta.is_file() || meta.is_dir() => entries.push((name, FolderEntry::of(&meta))),
+                false if meta.is_symlink() && !self.follow_symlinks => skipped.add_link(),
+                true if meta.is_dir() => {}
+                true if meta.is_file() => skipped.add(&text),
+                _ => skipped.add_special(&text),
             }
             Ok(())
         })?;

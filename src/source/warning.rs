@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::split_by::SplitBy;
+use crate::numbers::plural;
 use crate::printable::{printable, printable_path};
 use crate::schema::Kind;
 
@@ -64,6 +65,13 @@ pub enum Warning {
     /// A metadata file is not used, because it is in a folder with tar or Parquet files, in an archive, or next to one.
     MetadataSkipped {
         /// Path of the metadata file.
+        path: PathBuf,
+    },
+    /// Damaged Parquet files beside images or archives, which may contain images, are not read.
+    DamagedTables {
+        /// Number of the files.
+        files: u64,
+        /// Path of the first one.
         path: PathBuf,
     },
     /// Tar files look like archives of image folders, but are read as WebDataset because one of them is compressed.
@@ -172,6 +180,7 @@ impl Warning {
             | Self::FieldNotSeen { .. }
             | Self::ColumnsLeftOut { .. }
             | Self::ArchivesSkipped { .. }
+            | Self::DamagedTables { .. }
             | Self::KeysSkipped { .. } => &[],
         }
     }
@@ -223,6 +232,14 @@ impl fmt::Display for Warning {
                     "{}: metadata next to tar or Parquet files or in archives is not used",
                     printable_path(path)
                 )
+            }
+            Self::DamagedTables { files, path } => {
+                let path = printable_path(path);
+                let (others, verb) = match files - 1 {
+                    0 => (String::new(), "is"),
+                    more => (format!(" and {}", plural(more, "more Parquet file")), "are"),
+                };
+                write!(f, "{path}{others} {verb} damaged and skipped, and not counted as rejected")
             }
             Self::TarFoldersUnused { path, example } => write!(
                 f,

@@ -81,7 +81,13 @@ fn records_are_shown_and_extracted() {
     convert("text", &source, &out, "--tokenizer bytes --format msgpack").exits(0);
     let file = dir.path().join("ids.json");
     inspect(&[path, "--record", "0", "--extract", file.to_str().unwrap()]).exits(0);
-    assert_eq!(std::fs::read_to_string(file).unwrap(), "[97,98,27,91,50,74]\n");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "[97,98,27,91,50,74]\n");
+    // An earlier list is replaced, but no input.
+    inspect(&[path, "--record", "0", "--extract", file.to_str().unwrap()]).exits(0);
+    inspect(&[path, "--record", "0", "--extract", source.to_str().unwrap()])
+        .exits(2)
+        .says(&["c.jsonl: --extract: the file exists, and is not a list of token ids"]);
+    assert!(std::fs::read_to_string(&source).unwrap().starts_with("{\"text\""));
     inspect(&[path, "--record", "0", "--extract", dir.path().join("ids.png").to_str().unwrap()])
         .exits(2)
         .says(&["the content is a list of token ids", "name it .json"]);
@@ -244,6 +250,8 @@ fn a_card_describes_the_dataset_to_the_hub() {
     // `--verify` accepts the card, and an existing card is never replaced.
     inspect(&[path, "--verify"]).exits(0);
     inspect(&[path, "--card"]).exits(2).says(&["README.md", "already", "remove it"]);
+    let again = convert("images", &fixture("photos"), &out, "--resize longer:64 --overwrite").exits(0);
+    again.says(&["README.md describes the earlier dataset", "--card"]);
     for format in ["msgpack", "protobuf"] {
         let out = dir.path().join(format);
         convert("images", &fixture("photos"), &out, &format!("--format {format}")).exits(0);

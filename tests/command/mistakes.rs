@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_ipc::writer::FileWriter;
 use parquet::arrow::ArrowWriter;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use crate::support::*;
 
@@ -37,6 +38,7 @@ const VALUES: &[Mistake] = &[
     ("images photos --out o --memory 1X", 2, &["--memory", "\"1X\"", "256MiB"]),
     ("images photos --out o --dry-run --sample 3", 2, &["sample of 3", "at least 10"]),
     ("images photos --out o --sample 30", 2, &["--dry-run"]),
+    ("text corpus --out o -t bytes --report-tokens 18446744073709551615", 2, &["--report-tokens <TOKENS>"]),
 ];
 
 const PATHS: &[Mistake] = &[
@@ -87,6 +89,18 @@ const TYPES: &[Mistake] = &[
     ("images zips --out o", 2, &["zips/a.zip: the zip archive cannot be read", "unzip -t"]),
     ("text zips --out o -t bytes", 2, &["zips/a.zip: the zip archive cannot be read", "unzip -t"]),
     ("text pictures --out o -t bytes", 3, &["1 file was skipped: 1 .jpg", "`dsconvert images`"]),
+    (
+        "text links --out o -t bytes",
+        3,
+        &["2 files were skipped: 1 special, 1 symbolic link", "--follow-symlinks"],
+    ),
+    ("images links --out o", 3, &["1 special, 1 symbolic link", "--follow-symlinks"]),
+    ("bench links", 2, &["nothing in the folder can be read; skipped: 1 special, 1 symbolic link"]),
+    ("text tars --out o -t bytes", 3, &["1 file was skipped: 1 .tar.gz", "unpack archives first"]),
+    ("images photos --files-from none.txt --out o", 3, &["the list of files names none"]),
+    ("images photos --metadata none.csv --out o", 3, &["the table names no files"]),
+    ("images torn --out o", 3, &["of 1 item, 1 was rejected", "torn/a.parquet", "(corrupt)"]),
+    ("inspect foreign.parquet", 3, &["foreign.parquet: the file is not a dsconvert shard"]),
 ];
 
 const TOKENIZERS: &[Mistake] = &[
@@ -114,6 +128,17 @@ const TOKENIZERS: &[Mistake] = &[
         &["no pre-tokenization pattern", "--tokenizer cl100k_base:my.tiktoken"],
     ),
     ("text corpus --out o -t vocab.json", 2, &["only a part of a tokenizer", "save_pretrained('DIR')"]),
+];
+
+const SEPARATORS: &[Mistake] = &[
+    (
+        "text semicolons.csv --out o -t bytes",
+        2,
+        &["\"id;text\"", "separated by semicolons", "convert the file"],
+    ),
+    ("text tabs.csv --out o -t bytes", 2, &["separated by tabs", "a .tsv file tabs"]),
+    ("text commas.tsv --out o -t bytes", 2, &["separated by commas", "a .csv file has commas"]),
+    ("text content.csv --out o -t bytes", 2, &["add --text-field content"]),
 ];
 
 /// Run for each kind of table, which replaces `TABLE` and has the columns `content` and `id`.
@@ -167,6 +192,26 @@ fn check(dir: &Path, (line, status, parts): &Mistake, table: &str) {
     assert!(!dir.join("o").exists(), "{line}");
 }
 
+fn rows() -> RecordBatch {
+    let columns: [(&str, ArrayRef); 2] = [
+        ("content", Arc::new(StringArray::from(vec!["x", "y"]))),
+        ("id", Arc::new(Int64Array::from(vec![1, 2]))),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+/// The rows as Parquet. Some programs, such as pyarrow, write no page index.
+fn parquet(has_index: bool) -> Vec<u8> {
+    let statistics = if has_index { EnabledStatistics::Page } else { EnabledStatistics::Chunk };
+    let options = WriterProperties::builder()
+        .set_statistics_enabled(statistics)
+        .set_offset_index_disabled(!has_index)
+        .build();
+    let mut parquet = ArrowWriter::try_new(Vec::new(), rows().schema(), Some(options)).unwrap();
+    parquet.write(&rows()).unwrap();
+    parquet.into_inner().unwrap()
+}
+
 #[test]
 fn every_mistake_has_a_message_that_helps() {
     let dir = tempfile::tempdir().unwrap();
@@ -187,20 +232,26 @@ fn every_mistake_has_a_message_that_helps() {
     put(dir, "my.tiktoken", b"IQ== 0\n");
     put(dir, "vocab.json", b"{}");
     std::fs::create_dir(dir.join("empty")).unwrap();
-    for mistake in [VALUES, PATHS, TYPES, TOKENIZERS].into_iter().flatten() {
+    std::fs::create_dir(dir.join("links")).unwrap();
+    std::os::unix::fs::symlink("../corpus/a.txt", dir.join("links/a.txt")).unwrap();
+    std::os::unix::net::UnixListener::bind(dir.join("links/socket")).unwrap();
+    put(dir, "tars/a.tar.gz", b"x");
+    put(dir, "none.txt", b"");
+    put(dir, "none.csv", b"file_name,label\n");
+    put(dir, "torn/a.parquet", b"PAR1 and no footer");
+    put(dir, "semicolons.csv", b"id;text\n1;a\n");
+    put(dir, "tabs.csv", b"id\ttext\n1\ta\n");
+    put(dir, "commas.tsv", b"id,text\n1,a\n");
+    put(dir, "content.csv", b"content\na\n");
+    put(dir, "foreign.parquet", &parquet(false));
+    for mistake in [VALUES, PATHS, TYPES, TOKENIZERS, SEPARATORS].into_iter().flatten() {
         check(dir, mistake, "");
     }
     put(dir, "a.jsonl", b"{\"content\": \"x\", \"id\": 1}\n{\"content\": \"y\", \"id\": 2}\n");
     put(dir, "a.csv", b"content,id\nx,1\ny,2\n");
     put(dir, "a.tsv", b"content\tid\nx\t1\ny\t2\n");
-    let columns: [(&str, ArrayRef); 2] = [
-        ("content", Arc::new(StringArray::from(vec!["x", "y"]))),
-        ("id", Arc::new(Int64Array::from(vec![1, 2]))),
-    ];
-    let batch = RecordBatch::try_from_iter(columns).unwrap();
-    let mut parquet = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
-    parquet.write(&batch).unwrap();
-    put(dir, "a.parquet", &parquet.into_inner().unwrap());
+    put(dir, "a.parquet", &parquet(true));
+    let batch = rows();
     let mut arrow = FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
     arrow.write(&batch).unwrap();
     put(dir, "a.arrow", &arrow.into_inner().unwrap());

@@ -70,6 +70,38 @@ fn a_dry_run_prints_the_plan_and_writes_nothing() {
 }
 
 #[test]
+fn a_dry_run_warns_of_a_resume_that_would_be_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (dir.path().join("in"), dir.path().join("out"));
+    std::fs::create_dir(&source).unwrap();
+    for name in ["a.txt", "b.txt"] {
+        std::fs::write(source.join(name), "some words").unwrap();
+    }
+    let run = |options: &str| convert("text", &source, &out, &format!("--tokenizer bytes {options}"));
+    // A plan without converted units, as after a run that was interrupted early.
+    let mut plan = command(["plan", "text"]);
+    plan.arg(&source).arg("--out").arg(&out).args(["--tokenizer", "bytes"]);
+    Ran::of(plan.output().unwrap()).exits(0);
+    let dry = |options: &str| run(&format!("--resume --dry-run {options}")).exits(0).stderr;
+    assert_eq!(dry(""), "");
+    let refused = dry("--max-length 3");
+    assert!(
+        refused.contains("would be refused: cannot resume: --max-length was not given and is now 3; repeat"),
+        "{refused}"
+    );
+    std::fs::remove_file(source.join("b.txt")).unwrap();
+    let refused = dry("");
+    assert!(refused.contains("cannot resume: the source file in/b.txt is gone; restore"), "{refused}");
+    std::fs::write(source.join("b.txt"), "some words").unwrap();
+    let refused = dry("");
+    assert!(refused.contains("the source file in/b.txt was written to since; restore"), "{refused}");
+    run("--overwrite").exits(0);
+    assert_eq!(dry(""), "");
+    let refused = dry("--max-length 3");
+    assert!(refused.contains("would be refused: ") && refused.contains("already exists, but"), "{refused}");
+}
+
+#[test]
 fn strict_reports_rejects_by_the_exit_status() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");

@@ -209,3 +209,14 @@ fn occupancy(mut changes: Vec<(u64, i64)>, end: u64) -> (u64, u64) {
     }
     (most.unsigned_abs(), empty)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_that_is_taken_when_it_arrives_was_never_in_the_queue() {
+        assert_eq!(occupancy(vec![(10, 1), (10, -1)], 40), (0, 40));
+        assert_eq!(occupancy(vec![(10, 1), (20, 1), (20, -1), (30, -1)], 40), (1, 20));
+    }
+}

@@ -9,14 +9,12 @@ use super::{Out, is_shard, open_dataset, print_error};
 use crate::cli::summary::Lines;
 use crate::error::{Error, Result};
 use crate::format::Format;
+use crate::manifest::CARD_NAME;
 use crate::numbers::{count, mean, plural};
 use crate::printable::{printable, printable_path};
 use crate::reader::{Dataset, DatasetDescription};
 use crate::schema::{FieldType, Kind, LABEL, Schema};
 use crate::storage::{Access, lstat, write_file};
-
-/// File name of the card in the directory of the dataset, as the Hub requires.
-const CARD_NAME: &str = "README.md";
 
 /// Writes the card into the directory of the dataset.
 pub(super) fn exec(path: &Path, access: Access, out: &mut Out) -> Result<()> {
@@ -159,9 +157,20 @@ fn is_hub_split(name: &str) -> bool {
     name != "all" && name.split('.').all(is_word)
 }
 
-/// Quotes text as a YAML string. Every JSON string is a YAML string.
+/// Quotes text as a YAML string: a JSON string in which the characters are escaped that YAML forbids or treats as line
+/// breaks.
 fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    let is_special = |c: char| {
+        matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+    };
+    let json = serde_json::Value::from(text).to_string();
+    json.chars().fold(String::with_capacity(json.len()), |mut yaml, c| {
+        match is_special(c) {
+            true => yaml.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => yaml.push(c),
+        }
+        yaml
+    })
 }
 
 /// Escapes the characters that Markdown treats as markup.
@@ -191,6 +200,7 @@ mod tests {
     #[test]
     fn names_are_quoted_for_yaml_and_text_is_escaped_for_markdown() {
         assert_eq!(quoted("no"), "\"no\"");
+        assert_eq!(quoted("\u{7f}\u{85}é\u{2028}\u{fffe}"), r#""\u007f\u0085é\u2028\ufffe""#);
         assert_eq!(quoted("a: \"b\"\n#"), r#""a: \"b\"\n#""#);
         assert_eq!(markdown("a_b <i>"), r"a\_b \<i\>");
     }

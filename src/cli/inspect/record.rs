@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::cli::output_file::{check_output, write_output};
+use crate::cli::output_file::{check_output, refuse_other_kind, write_output};
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::printable::printable;
@@ -121,6 +121,12 @@ pub(super) fn extract(record: &Record, file: &Path, dataset: &Path) -> Result<()
         let what = format!("the content is {name}, and the extension that of {other}");
         let error = Error::usage(what).of_option("extract").at_path(file);
         return Err(error.help(format!("name it .{}", ty.map_or("json", ImageType::extension))));
+    }
+    match ty {
+        // Raw pixels have no marks.
+        Some(ImageType::Raw) => {}
+        Some(_) => refuse_other_kind("extract", file, "an image", |start| sniff(start).is_some())?,
+        None => refuse_other_kind("extract", file, name, |start| start.starts_with(b"["))?,
     }
     write_output(file, &content)
 }

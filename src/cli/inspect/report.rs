@@ -13,8 +13,9 @@ use crate::options::check_local;
 use crate::printable::printable_path;
 use crate::report::{DatasetReport, ReportOptions, contact_sheet, page_html, plots_svg, run_reports};
 use crate::source::read_file;
-use crate::storage::Access;
+use crate::storage::{Access, stat};
 use crate::tokenizer_files;
+use crate::transform::text::BYTES;
 
 /// Arguments for the files of a report, and for what it shows.
 #[derive(Debug, clap::Args)]
@@ -115,6 +116,11 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     let dataset = open_dataset(&args.path, access)?;
     wanted.check(dataset.path())?;
     let runs = run_reports(&wanted.report)?;
+    if wanted.tokenizer.is_some() && dataset.manifest().tokenizer.is_none() {
+        return Err(Error::usage("--tokenizer decodes token ids, and this dataset has none")
+            .at_path(dataset.path())
+            .help("leave out --tokenizer"));
+    }
     let tokenizer = wanted.tokenizer()?;
     let mut write = |path: &Path, bytes: &[u8]| -> Result<()> {
         write_output(path, bytes)?;
@@ -161,6 +167,9 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
 fn read_tokenizer(path: &Path) -> Result<Vec<u8>> {
     check_local("tokenizer", path)?;
     match path.to_str() {
+        Some(BYTES) if stat(path)?.is_none() => Err(Error::usage("datasets of bytes need no tokenizer")
+            .of_option("tokenizer")
+            .help("leave it out")),
         Some(name) => Ok(tokenizer_files::find(name)?.json),
         None => read_file(path),
     }

@@ -67,7 +67,12 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
             };
             writeln!(out, "{advice}").map_err(print_error)?;
         }
-        let verdict = if report.is_ok() { "intact" } else { "DAMAGED" };
+        let others = report.unlisted.len() as u64 + report.more_unlisted;
+        let verdict = match report.problems.is_empty() {
+            true if others == 0 => "intact".to_owned(),
+            true => format!("intact, but {} in the directory", plural(others, "other file")),
+            false => "DAMAGED".to_owned(),
+        };
         writeln!(
             out,
             "{}: {verdict}; {} ({}) and {} checked",

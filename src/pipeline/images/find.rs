@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use super::find_archives::with_archives;
-use super::find_tables::{FoundTables, find_tables};
+use super::find_tables::{FoundTables, TableSearch, find_tables};
 use super::image_fields::ImageField;
 use super::options::{ImageInput, ImagesOptions};
 use super::tar_fields::tar_fields;
@@ -188,8 +188,29 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
     let listing = list(sources, options.follow_symlinks, &|_| true)?;
     check_origins((&listing.files).into(), sources)?;
-    let image_tables = find_tables(&listing.files, options)?;
     let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
+    let image_tables = match find_tables(&listing.files, options)? {
+        TableSearch::Images(found) => Some(found),
+        TableSearch::None { mut damaged, others } => {
+            damaged.retain(|file| !is_metadata_file(file));
+            let has_others = || {
+                listing
+                    .files
+                    .iter()
+                    .any(|f| has_image_extension(&f.origin) || f.archive_kind(sources).is_some())
+            };
+            match damaged.first() {
+                None => None,
+                // They are rejected, as they would be beside a sound one.
+                Some(_) if !has_others() => Some(FoundTables { others, ..FoundTables::default() }),
+                Some(first) => {
+                    let (files, path) = (damaged.len() as u64, first.path(sources));
+                    warnings.push(Warning::DamagedTables { files, path });
+                    None
+                }
+            }
+        }
+    };
     let (listing, image_fields) = match image_tables {
         Some(_) => (listing, Vec::new()),
         None => with_archives(listing, options, &mut warnings)?,

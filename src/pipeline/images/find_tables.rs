@@ -14,6 +14,7 @@ use crate::source::metadata::Labels;
 use crate::source::source_file::SourceFile;
 
 /// The Parquet files with images in the sources.
+#[derive(Default)]
 pub(super) struct FoundTables {
     pub(super) fields: Vec<Field>,
     pub(super) class_names: Option<Vec<String>>,
@@ -25,8 +26,21 @@ pub(super) struct FoundTables {
     pub(super) others: BTreeSet<usize>,
 }
 
-/// Inspects the Parquet files among `files`; `None` if none contains images.
-pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<Option<FoundTables>> {
+/// Result of the search.
+pub(super) enum TableSearch {
+    /// There are files with images. Damaged files are rejected with them.
+    Images(FoundTables),
+    /// No file is known to contain images. Lists the damaged ones.
+    None {
+        damaged: Vec<SourceFile>,
+        /// Ordinals of the sound ones.
+        others: BTreeSet<usize>,
+    },
+}
+
+/// Inspects the Parquet files among `files`.
+pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<TableSearch> {
+    let mut damaged = Vec::new();
     let mut first: Option<(SourceFile, Arc<ImageColumns>)> = None;
     let mut labels = BTreeSet::new();
     let mut others = BTreeSet::new();
@@ -38,8 +52,10 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<O
                 others.insert(ordinal);
                 continue;
             }
-            // A damaged file is rejected during the conversion.
-            Err(Broken::Damaged(_)) => continue,
+            Err(Broken::Damaged(_)) => {
+                damaged.push(file);
+                continue;
+            }
             Err(Broken::Failed(error)) => return Err(error),
         };
         if table.columns().declared_classes.is_none() {
@@ -56,9 +72,9 @@ pub(super) fn find_tables(files: &FileList, options: &ImagesOptions) -> Result<O
                 .help("convert Parquet files with different columns or classes separately"));
         }
     }
-    let Some((_, columns)) = first else { return Ok(None) };
+    let Some((_, columns)) = first else { return Ok(TableSearch::None { damaged, others }) };
     let classes = classes(&labels, &columns, options)?;
-    Ok(Some(FoundTables {
+    Ok(TableSearch::Images(FoundTables {
         fields: columns.fields.clone(),
         labels_are_ordinals: classes.as_ref().is_some_and(Labels::by_ordinal),
         class_names: classes.map(Labels::into_names),

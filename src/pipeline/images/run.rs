@@ -8,7 +8,7 @@ use crate::pipeline::continuation::Continuation;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::predict::Prediction;
 use crate::pipeline::progress::Progress;
-use crate::pipeline::run::{Job, Outcome, run, store_plan};
+use crate::pipeline::run::{Job, Outcome, check_resume, run, store_plan};
 use crate::pipeline::stop::Stop;
 use crate::schema::{Kind, LABEL};
 
@@ -47,6 +47,10 @@ impl Job for ImagesJob {
 
     fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
         store_plan(self, &ImageConversion::new(self, options)?, options, progress, stop)
+    }
+
+    fn check_resume(&self, run: &RunOptions) -> Result<()> {
+        check_resume(self, run)
     }
 
     fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {

@@ -200,7 +200,7 @@ impl<'a> FieldSearch<'a> {
         let refuse = |option: &'static str, name: &str, help: Option<&str>| {
             let none = if self.complete { "no row".to_owned() } else { format!("none of {examined}") };
             let message = format!("{none} has the field {name:?}; the fields are {}", quoted(&names));
-            let help = help.map_or_else(|| suggestion(name, &names), str::to_owned);
+            let help = help.map_or_else(|| suggestion(option, name, &names), str::to_owned);
             let error = Error::usage(message).of_option(option).help(help);
             Err(if let Some(path) = first { error.at_path(path) } else { error })
         };

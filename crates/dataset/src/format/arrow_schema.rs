@@ -66,17 +66,19 @@ pub(super) fn metadata(schema: &Schema) -> Result<String> {
         .map_err(|e| Error::not_serialized("the schema", e))
 }
 
+/// Returns the error for a file of another program.
+pub(super) fn not_a_shard() -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "the file is not a dsconvert shard: its metadata does not contain a dsconvert schema",
+    )
+}
+
 /// Recovers the dataset schema from the columns and the metadata value of an Arrow or Parquet file.
 pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<Schema> {
-    let foreign = || {
-        Error::new(
-            ErrorKind::Unsupported,
-            "the file is not a dsconvert shard: its metadata does not contain a dsconvert schema",
-        )
-    };
-    let metadata: Metadata = serde_json::from_str(metadata.ok_or_else(foreign)?)
+    let metadata: Metadata = serde_json::from_str(metadata.ok_or_else(not_a_shard)?)
         .map_err(|e| Error::corrupt("the metadata of the shard is damaged").caused_by(e))?;
-    let own = metadata.dsconvert.ok_or_else(foreign)?;
+    let own = metadata.dsconvert.ok_or_else(not_a_shard)?;
     if own.types.len() != arrow.fields().len() || own.nullable.len() != own.types.len() {
         return Err(Error::corrupt("the metadata of the shard describes a different number of columns"));
     }

@@ -22,6 +22,9 @@ use unique::check_unique_names;
 /// File name of the manifest in the output directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
 
+/// File name of the dataset card in the directory of a dataset, as the Hugging Face Hub requires. Not part of the dataset.
+pub const CARD_NAME: &str = "README.md";
+
 /// File name of the tokenizer in a text dataset.
 pub const TOKENIZER_NAME: &str = "tokenizer.json";
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::paths::{DirItem, list_dir, remove_file, sync_dir};
+use super::paths::{DirItem, list_dir, lstat, remove_file, sync_dir};
 use super::writeback::{EVERY_BYTES, Writeback};
 use crate::error::{Error, Result};
 
@@ -77,12 +77,12 @@ impl NewFile {
     /// write the same file: see [`NewFile::create_shared`].
     pub fn create(path: &Path) -> Result<Self> {
         let temporary = temporary_path(path, "");
-        // Removes it first: opening with truncation would write through a symbolic link placed there by someone else.
-        match std::fs::remove_file(&temporary) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io("remove the temporary file of an earlier run", &temporary, e));
-            }
-            _ => {}
+        // Removed first: opening with truncation would write through a symbolic link placed there by someone else. A
+        // read-only file system refuses even to remove what does not exist.
+        if lstat(&temporary)?.is_some() {
+            std::fs::remove_file(&temporary)
+                .or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
+                .map_err(|e| Error::io("remove the temporary file of an earlier run", &temporary, e))?;
         }
         Self::open(path, temporary)
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::format::{self, Placed, ShardReader};
 use dsconvert_dataset::index::{IndexEntry, LengthSummary, ShardEntry};
-use dsconvert_dataset::manifest::MANIFEST_NAME;
+use dsconvert_dataset::manifest::{CARD_NAME, MANIFEST_NAME};
 use dsconvert_dataset::sample;
 use dsconvert_dataset::storage::{Blob, list_dir};
 
@@ -263,7 +263,7 @@ impl<'a> Checks<'a> {
                 for entry in entries {
                     let name = entry.name.to_string_lossy().into_owned();
                     let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-                    if path == WORK_NAME {
+                    if path == WORK_NAME || path == HUB_CACHE {
                         continue;
                     } else if entry.kind.is_dir() {
                         folders.push(path);
@@ -281,7 +281,10 @@ impl<'a> Checks<'a> {
 }
 
 /// Files that a dataset may contain without listing them: the dataset card, and what the Hugging Face Hub adds.
-const HUB_FILES: [&str; 2] = ["README.md", ".gitattributes"];
+const HUB_FILES: [&str; 2] = [CARD_NAME, ".gitattributes"];
+
+/// The folder in which the client of the Hub notes what it has transferred.
+const HUB_CACHE: &str = ".cache/huggingface";
 
 /// Returns what was read from an index, if it could be read. A damaged index is reported by the check of its split. An
 /// I/O error is reported here, because it may be temporary and not occur in that check.

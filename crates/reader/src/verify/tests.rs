@@ -51,11 +51,13 @@ fn an_intact_dataset_has_no_problems_and_is_read_completely() {
 #[test]
 fn unlisted_files_are_found_at_any_depth() {
     let dir = copy(&pristine(dsconvert_dataset::format::Format::Msgpack, Kind::Text));
-    for folder in [".dsconvert/units", "train/deep/er"] {
+    for folder in [".dsconvert/units", "train/deep/er", ".cache/huggingface/download"] {
         std::fs::create_dir_all(dir.path().join(folder)).unwrap();
     }
     // A working directory belongs to a run that will remove it.
     std::fs::write(dir.path().join(".dsconvert/units/x"), "x").unwrap();
+    // Written by the client of the Hub.
+    std::fs::write(dir.path().join(".cache/huggingface/download/x.lock"), "x").unwrap();
     assert!(check(dir.path()).is_ok());
     for file in ["NOTES.md", "index/.train.tmp", "train/deep/er/x"] {
         std::fs::write(dir.path().join(file), "x").unwrap();

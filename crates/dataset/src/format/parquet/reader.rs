@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 use super::guard;
 use crate::error::{Error, ErrorKind, Result, chain_until_error};
-use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
+use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow, not_a_shard};
 use crate::format::rows::DecodedRows;
 use crate::format::{Placed, Scan, ShardReader};
 use crate::sample::{Record, Value};
@@ -218,24 +218,40 @@ impl ShardReader for Reader {
 
 /// Infers the schema from the file.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
+    // A file from another program may have no page index. It is foreign, not damaged.
+    let footer = load_footer(blob, &BlobChunks::new(blob.clone()))?;
+    if own_metadata(&footer).is_none() {
+        return Err(not_a_shard().at_path(blob.path()));
+    }
     let metadata = load(blob)?;
-    let key_values = metadata.metadata().file_metadata().key_value_metadata();
-    let value =
-        key_values.into_iter().flatten().find(|kv| kv.key == METADATA_KEY).and_then(|kv| kv.value.as_deref());
-    from_arrow(metadata.schema(), value).map_err(|e| e.at_path(blob.path()))
+    from_arrow(metadata.schema(), own_metadata(metadata.metadata())).map_err(|e| e.at_path(blob.path()))
+}
+
+/// Returns the metadata that a shard stores for its readers.
+fn own_metadata(file: &ParquetMetaData) -> Option<&str> {
+    let key_values = file.file_metadata().key_value_metadata().into_iter().flatten();
+    key_values.into_iter().find(|kv| kv.key == METADATA_KEY)?.value.as_deref()
+}
+
+/// Loads the footer, which is checked before it is parsed.
+fn load_footer(blob: &Blob, chunks: &BlobChunks) -> Result<ParquetMetaData> {
+    guard::check_footer_bytes(blob)?;
+    let mut footer = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Skip);
+    guard::caught(|| footer.try_parse(chunks).and_then(|()| footer.finish()))
+        .map_err(|e| unread(blob, chunks, e))
+}
+
+/// Returns the error for a footer that cannot be parsed: the failure to read it, or damage.
+fn unread(blob: &Blob, chunks: &BlobChunks, error: ParquetError) -> Error {
+    let damaged =
+        || Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(error);
+    chunks.failure.take().unwrap_or_else(damaged)
 }
 
 /// Loads the footer and the page index. Both are checked before they are parsed.
 fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
     let chunks = BlobChunks::new(blob.clone());
-    let failed = |e| {
-        let damaged =
-            || Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(e);
-        chunks.failure.take().unwrap_or_else(damaged)
-    };
-    guard::check_footer_bytes(blob)?;
-    let mut footer = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Skip);
-    let file = guard::caught(|| footer.try_parse(&chunks).and_then(|()| footer.finish())).map_err(failed)?;
+    let file = load_footer(blob, &chunks)?;
     guard::check_page_index(blob, &file)?;
     let mut index = ParquetMetaDataReader::new_with_metadata(file)
         .with_column_index_policy(PageIndexPolicy::Skip)
@@ -245,7 +261,7 @@ fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         ArrowReaderMetadata::try_new(Arc::new(index.finish()?), options)
     })
-    .map_err(failed)
+    .map_err(|e| unread(blob, &chunks, e))
 }
 
 /// Returns whether the bytes are at fault, not the attempt to read them.
