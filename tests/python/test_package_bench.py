@@ -177,6 +177,19 @@ def test_rows_bytes_and_tokens_of_batches_are_counted():
     assert contents_of(7) == (1, 0, 0, None, None)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "bool", "int8", "float32"])
+def test_masks_of_any_type_are_counted(dtype):
+    torch = pytest.importorskip("torch")
+    mask = torch.ones(64, 2048, dtype=getattr(torch, dtype))
+    mask[0, :3] = 0
+    batch = {"input_ids": torch.zeros(64, 2048, dtype=torch.int64), "attention_mask": mask}
+    assert contents_of(batch)[2:] == (64 * 2048, 64 * 2048 - 3, 3)
+    if dtype != "bfloat16":
+        assert contents_of({name: array.numpy() for name, array in batch.items()})[3:] == (64 * 2048 - 3, 3)
+    additive = torch.where(mask != 0, 0.0, torch.finfo(torch.float16).min).to(torch.float16)
+    assert contents_of({**batch, "attention_mask": additive})[3:] == (None, None)
+
+
 @pytest.mark.parametrize(("source", "message"), [
     ([], "nothing to measure"),
     (iter(()), "nothing to measure"),

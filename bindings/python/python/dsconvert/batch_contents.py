@@ -124,12 +124,13 @@ def _bytes(value: Any) -> int:
 
 
 def _sum_of_mask(mask: Any) -> int | None:
-    """Counts the ones of a mask of 0 and 1. Returns None for an additive mask."""
+    """Counts the elements of a mask that are not 0. Returns None for an additive mask."""
     if _size(mask) == 0:
         return 0
     if float(mask.min()) < 0 or float(mask.max()) > 1:
         return None
-    return int(mask.sum())
+    # Counts instead of adding the values: a sum of 16-bit floats is rounded, and infinite above 65,504.
+    return int((mask != 0).sum())
 
 
 def _rows(batch: Any, entries: Mapping[Any, Any], main: Any) -> int:
