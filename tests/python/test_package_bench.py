@@ -10,7 +10,7 @@ import pytest
 
 import dsconvert
 from dsconvert import batch_loads, bench_report, benchmark
-from dsconvert.batch_contents import contents_of
+from dsconvert.batch_contents import contents_of, elements_of
 from fake_device import VirtualTime
 
 pytestmark = pytest.mark.alone
@@ -175,6 +175,77 @@ def test_rows_bytes_and_tokens_of_batches_are_counted():
     assert contents_of([{"text": "é"}, {"text": "ab"}, {}]) == (3, 4, 0, None, None)
     assert contents_of({"image": [b"abc", b"de"], "label": np.zeros(2)}).rows == 2
     assert contents_of(7) == (1, 0, 0, None, None)
+
+
+def test_batches_of_uncollated_items_are_counted_item_by_item():
+    records = [{"input_ids": np.ones(n), "length": n} for n in (3, 5, 2)]
+    assert contents_of(records) == contents_of(tuple(records)) == (3, 80, 10, 10, None)
+    masked = [{"input_ids": np.ones(4), "attention_mask": np.array([1, 1, 0, 0])}] * 3
+    assert contents_of(masked)[2:] == (12, 6, 6) and elements_of(masked) == 12
+    # Pairs of an image and its label.
+    assert contents_of([(np.zeros((3, 4, 4)), 1)] * 5)[:3] == (5, 5 * 48 * 8, 5 * 48)
+    # Mappings with different names are the inputs and the targets.
+    inputs, targets = {"image": np.zeros((5, 12))}, {"label": np.zeros(5)}
+    assert contents_of((inputs, targets))[:3] == (5, 65 * 8, 60) and elements_of((inputs, targets)) == 60
+
+
+def test_rows_of_columns_that_are_lists_of_arrays_are_counted():
+    images, targets = (np.zeros((3, 4, 4)), np.zeros((3, 8, 4))), ({"boxes": np.zeros((2, 4))},) * 2
+    assert contents_of((images, targets))[:1] + contents_of((images, targets))[2:3] == (2, 48 + 96)
+    assert contents_of(([*images], [*targets])).rows == contents_of({"image": [*images], "n": 1}).rows == 2
+    ragged = {"input_ids": [np.ones(3), np.ones(5)]}
+    assert contents_of(ragged)[:1] + contents_of(ragged)[2:] == (2, 8, 8, None) and elements_of(ragged) == 8
+    masks = [np.array([1, 1, 0]), np.array([1, 1, 1, 1, 1])]
+    assert contents_of({**ragged, "attention_mask": masks})[2:] == (8, 7, 1)
+
+
+def test_padding_of_packed_rows_is_unknown_without_a_mask_or_lengths():
+    packed = {"input_ids": np.ones((2, 8)), "cu_seqlens": np.array([0, 5, 8, 14])}
+    assert contents_of(packed)[:1] + contents_of(packed)[2:] == (2, 16, None, None)
+    assert contents_of({**packed, "attention_mask": np.ones((2, 8))})[2:] == (16, 16, 0)
+
+
+def totals(report):
+    """Items and tokens of a report."""
+    return report.items, round(report.tokens_per_second * report.seconds)
+
+
+def test_tokens_of_uncollated_batches_are_those_of_their_records(text):
+    torch_data = pytest.importorskip("torch.utils.data")
+    whole = {"seconds": 60, "repeat": 1, "warmup": 0}
+    expected = len(text), int(text.lengths().sum())
+    assert totals(dsconvert.bench(text, **whole)) == expected
+    assert totals(dsconvert.bench(text, batch_size=32, **whole)) == expected
+    assert totals(dsconvert.bench(torch_data.DataLoader(text, batch_size=32, collate_fn=list), **whole)) == expected
+    arrays = [np.zeros(10)] * 20
+    assert dsconvert.bench(arrays, batch_size=5, **whole).items == 20
+    assert dsconvert.bench(arrays, batch_size=5, collate_fn=lambda items: sum(items), **whole).items == 20
+
+
+@pytest.mark.parametrize("options", [
+    {"max_tokens_unpadded": 8000, "oversize": "truncate", "fields": ["input_ids", "labels", "position_ids"]},
+    {"batch_size": 32, "transform": lambda record: {"input_ids": record["input_ids"]}},
+    {"batch_size": 32, "batch_transform": lambda batch: {"input_ids": batch["input_ids"]}},
+    {"batch_size": 32, "fields": ["key"]},
+    {"batch_size": 32, "last": "pad", "rank": 0, "world_size": 1},
+], ids=["flat", "ragged", "no mask", "keys", "filler rows"])
+def test_rows_and_tokens_of_a_loader_are_those_that_it_reports(text, options):
+    loader = dsconvert.Loader(text, num_threads=0, **options)
+    report = dsconvert.bench(loader, seconds=60, repeat=1, warmup=0)
+    tokens = sum(loader.last.tokens for _ in loader)
+    assert report.items == len(text)
+    if options.get("fields") == ["key"]:
+        assert report.tokens_per_second is None
+    else:
+        assert totals(report)[1] == tokens
+
+
+def test_padding_of_packed_rows_of_a_loader_is_counted(text):
+    loader = dsconvert.Loader(text, seq_len=512, batch_size=8, num_threads=0, seed=2)
+    report = dsconvert.bench(loader, seconds=60, repeat=1, warmup=0)
+    tokens, elements, rows = np.sum([(loader.last.tokens, b["input_ids"].size, len(b["input_ids"])) for b in loader], 0)
+    assert 0 < tokens < elements
+    assert totals(report) == (rows, tokens) and report.padding_share == pytest.approx(1 - tokens / elements)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "bool", "int8", "float32"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from time import perf_counter, process_time
 from typing import Any, Literal, NamedTuple
 
-from .batch_contents import contents_of
+from .batch_contents import BatchContents, contents_of, contents_of_items
 from .batch_loads import (
     BatchLoad,
     Collate,
@@ -30,6 +30,7 @@ from .dataset import Dataset, Split
 from .dataset import open as open_dataset
 from .errors import UsageError
 from .loader import Loader
+from .loader_contents import counter_of
 
 Stream = Callable[[], Iterator[tuple[Any, float]]]
 """Starts an epoch, and yields each value with the seconds that it took."""
@@ -96,6 +97,8 @@ class _Subject(NamedTuple):
     """Loads batches in this process."""
     is_split: bool = True
     """Whether the time of `loads` is split into `__getitem__` and `collate_fn`."""
+    contents: Callable[[Any], BatchContents] = contents_of
+    """Returns the sizes of the value that `stream` has just yielded."""
 
 
 @dataclass
@@ -169,14 +172,16 @@ def _subject(
             loads=lambda: loads_of(source),
         )
     if isinstance(source, Loader):
+        # A copy, so that the loader stays where it is.
+        measured = copy.copy(source)
         return _Subject(
             f"dsconvert.Loader over {source.split!r}",
-            # A copy, so that the loader stays where it is.
-            _iterated(copy.copy(source), "the loader"),
+            _iterated(measured, "the loader"),
             yields_batches=True,
             loads_ahead=True,
             loads=lambda: _loads_of_next(without_threads(source)),
             is_split=False,
+            contents=counter_of(measured),
         )
     if is_loader or is_iterable_dataset(source):
         batches = is_loader or hasattr(source, "batch_size") or hasattr(source, "batch_sampler")
@@ -217,12 +222,18 @@ def _map_subject(
             source, (ordinals[i : i + size] for i in range(0, len(ordinals), size)), collate_fn
         )
 
+    def contents(load: BatchLoad) -> BatchContents:
+        if collate_fn is None:
+            return contents_of_items(load.batch)
+        return contents_of(load.batch)._replace(rows=len(load.item_seconds))
+
     return _Subject(
         f"{name}, batch size {size}",
-        lambda: ((load.batch, load.seconds) for load in loads()),
+        lambda: ((load, load.seconds) for load in loads()),
         yields_batches=True,
         loads_ahead=False,
         loads=loads,
+        contents=contents,
     )
 
 
@@ -231,8 +242,9 @@ def _iterated(source: Iterable[Any], name: str) -> Stream:
 
 
 def _loads_of_next(loader: Loader) -> Iterator[BatchLoad]:
+    contents = counter_of(loader)
     for batch, seconds in timed(iter(loader), "the loader"):
-        yield BatchLoad(batch, [], seconds, 0.0)
+        yield BatchLoad(batch, [], seconds, 0.0, contents(batch).rows)
 
 
 def _run(subject: _Subject, limits: _Limits) -> _Run:
@@ -245,7 +257,7 @@ def _run(subject: _Subject, limits: _Limits) -> _Run:
             continue
         run.seconds = now - start if subject.loads_ahead else run.seconds + seconds
         run.times.append(seconds)
-        contents = contents_of(value)
+        contents = subject.contents(value)
         run.items += contents.rows if subject.yields_batches else 1
         run.bytes += contents.bytes
         if contents.tokens is not None:
@@ -281,7 +293,7 @@ def _run_in_process(
             in_process.fetch_seconds += load.fetch_seconds
             in_process.collate_seconds += load.collate_seconds
             in_process.cpu_seconds += used
-            rows += len(load.item_seconds) or contents_of(load.batch).rows
+            rows += load.rows or contents_of(load.batch).rows
             enough = seconds >= limits.seconds or len(in_process.load_seconds) == batches
             if enough or (limits.items is not None and rows >= limits.items):
                 break
