@@ -114,7 +114,7 @@ class Loader(Epochs):
         pin_memory: `True` returns tensors in pinned memory, which are copies; needs CUDA. Default: `False`.
 
         num_threads: Threads that make batches, from 0 to 1024. 0 makes each batch when it is requested. Default: the cores
-            that this process may use ÷ the ranks on this machine.
+            that this process may use ÷ the ranks on this machine (see `docs/reference/python.md`).
         prefetch: Batches that are ready or in progress, from 1 to 65,536. Default: `num_threads` + 2.
         micro_batches: Micro-batches of a global step, over all ranks; a multiple of the number of ranks. Default: one per
             rank.
