@@ -210,7 +210,7 @@ class Loader(Epochs):
         self._assemble = transform is None
         if transform is not None:
             self._finisher = record_finisher(
-                self._split, transform, batch_transform, fields, decode is not False, self.as_torch
+                self._split, transform, batch_transform, fields, self._options.get("decode", True), self.as_torch
             )
         elif batch_transform is not None:
             self._finisher = BatchFinisher(None, None, batch_transform, self.as_torch)
@@ -220,10 +220,11 @@ class Loader(Epochs):
         self._finalizer: weakref.finalize[..., Loader] | None = None
         """Stops the threads that run user functions, before the interpreter exits."""
         self._native: _native.Loader | None = self._open(self._micro_batches)
-        budget = max_tokens_unpadded if max_tokens is None else max_tokens
-        if self._finisher is not None and budget is not None and oversize == "truncate" and self._split.kind == "text":
-            # The options are valid, because the native loader exists.
-            multiple = pad_to_multiple_of or 1
+        if self._finisher is not None and oversize == "truncate" and self._split.kind == "text":
+            # The options are valid, because the native loader exists. As plain integers, they do not change the types of
+            # the values that they limit.
+            budget: int = self._options.get("max_tokens") or self._options["max_tokens_unpadded"]
+            multiple: int = self._options.get("pad_to_multiple_of", 1)
             self._finisher.max_length = budget // multiple * multiple
         self._process = os.getpid()
         self._saved: str | None = None
