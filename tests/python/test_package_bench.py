@@ -283,6 +283,31 @@ def test_invalid_options_are_refused(options):
         dsconvert.bench(iter([1, 2, 3]), batch_size=2)
 
 
+def test_the_trace_is_opened_before_the_measurement(tmp_path):
+    measured = []
+
+    class Batches:
+        batch_size = 2
+
+        def __iter__(self):
+            measured.append(1)
+            yield from ([1, 2] for _ in range(5))
+            raise OSError("gone")
+
+    with pytest.raises(FileNotFoundError):
+        dsconvert.bench(Batches(), trace=tmp_path / "missing/loads.txt")
+    assert not measured
+    # A failed measurement leaves no new file, and an existing one as it was.
+    kept = tmp_path / "kept.txt"
+    kept.write_text("1.5\n" * 1000)
+    for trace in (tmp_path / "loads.txt", kept):
+        with pytest.raises(OSError, match="gone"):
+            dsconvert.bench(Batches(), trace=trace)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"] and kept.read_text() == "1.5\n" * 1000
+    dsconvert.bench(Slow(), batch_size=5, **QUICK, trace=kept)
+    assert kept.read_text().startswith("# milliseconds") and "1.5\n" * 2 not in kept.read_text()
+
+
 def test_errors_of_the_dataset_name_where_they_were_raised():
     class Broken(Slow):
         def __getitem__(self, index):

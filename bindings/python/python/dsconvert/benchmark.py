@@ -7,9 +7,10 @@ import os
 import random
 import statistics
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter, process_time
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TextIO
 
 from .batch_contents import BatchContents, contents_of, contents_of_items
 from .batch_loads import (
@@ -72,10 +73,11 @@ def bench(
         )
     if hasattr(source, "__next__"):  # an iterator can be read only once
         repeat = 1
-    runs = [_run(subject, limits) for _ in range(repeat)]
-    in_process = None if subject.loads is None else _run_in_process(subject.loads, limits)
-    if trace is not None:
-        _write_trace(trace, in_process.load_seconds if in_process else [s for run in runs for s in run.times])
+    with nullcontext() if trace is None else _new_file(trace) as file:
+        runs = [_run(subject, limits) for _ in range(repeat)]
+        in_process = None if subject.loads is None else _run_in_process(subject.loads, limits)
+        if file is not None:
+            _write_trace(file, in_process.load_seconds if in_process else [s for run in runs for s in run.times])
     return _report(subject, runs, in_process)
 
 
@@ -310,13 +312,28 @@ def load_times(loader: Any, batches: int, seconds: float) -> tuple[list[float], 
     return in_process.load_seconds, in_process.cpu_seconds / max(sum(in_process.load_seconds), 1e-9)
 
 
-def _write_trace(path: str | os.PathLike[str], seconds: list[float]) -> None:
+@contextmanager
+def _new_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+    """Opens a file before the measurement, so that a wrong path fails at once. If the measurement fails, a file that
+    existed before is unchanged and a new one is removed."""
+    is_new = not os.path.lexists(path)
+    with open(path, "a", encoding="utf-8") as file:
+        try:
+            yield file
+        except BaseException:
+            if is_new:
+                os.unlink(path)
+            raise
+
+
+def _write_trace(file: TextIO, seconds: list[float]) -> None:
     if not seconds:
         raise UsageError("no load times for the trace: the source ended within the warm-up")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("# milliseconds to load each batch\n")
-        # The simulator rejects a time of 0, which a coarse clock may report.
-        file.writelines(f"{max(1e-6, s * 1e3):.6f}\n" for s in seconds)
+    if file.seekable():
+        file.truncate(0)
+    file.write("# milliseconds to load each batch\n")
+    # The simulator rejects a time of 0, which a coarse clock may report.
+    file.writelines(f"{max(1e-6, s * 1e3):.6f}\n" for s in seconds)
 
 
 def _report(subject: _Subject, runs: list[_Run], in_process: _InProcess | None) -> BenchReport:
