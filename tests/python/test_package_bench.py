@@ -279,8 +279,22 @@ def test_sources_without_anything_to_measure_are_refused(source, message):
 def test_invalid_options_are_refused(options):
     with pytest.raises(dsconvert.UsageError):
         dsconvert.bench(Slow(), **options)
-    with pytest.raises(dsconvert.UsageError, match="do not apply"):
-        dsconvert.bench(iter([1, 2, 3]), batch_size=2)
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 2}, {"collate_fn": list}, {"shuffle": False}, {"seed": 0}])
+def test_options_of_a_map_style_dataset_are_refused_for_loaders(text, options):
+    torch_data = pytest.importorskip("torch.utils.data")
+    sources = iter([1, 2, 3]), torch_data.DataLoader(text, collate_fn=list), dsconvert.Loader(text, batch_size=4)
+    for source in sources:
+        with pytest.raises(dsconvert.UsageError, match=f"^{next(iter(options))} does not apply"):
+            dsconvert.bench(source, **options)
+
+
+@pytest.mark.parametrize("unit", ["item", "batch"])
+def test_a_unit_is_refused_where_it_is_known(text, unit):
+    for source in ([1, 2, 3], text, text.path, dsconvert.Loader(text, batch_size=4)):
+        with pytest.raises(dsconvert.UsageError, match="^unit does not apply"):
+            dsconvert.bench(source, unit=unit)
 
 
 def test_the_trace_is_opened_before_the_measurement(tmp_path):

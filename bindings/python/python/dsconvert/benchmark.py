@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import random
+import stat
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -46,8 +47,8 @@ def bench(
     repeat: int = 3,
     batch_size: int | None = None,
     collate_fn: Collate | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
+    shuffle: bool | None = None,
+    seed: int | None = None,
     unit: Literal["auto", "item", "batch"] = "auto",
     trace: str | os.PathLike[str] | None = None,
 ) -> BenchReport:
@@ -59,9 +60,10 @@ def bench(
     and its dataset and `collate_fn` are called in this process for another `seconds`. This gives the load time of a
     batch.
 
-    `batch_size`, `collate_fn`, `shuffle` and `seed` form batches of a map-style dataset. `unit` sets whether another
-    iterable returns items or batches; with `auto`, an iterable with a `batch_size` or `batch_sampler` returns batches.
-    `trace` is a file for the load times, which `dsconvert simulate --load-trace` reads.
+    `batch_size`, `collate_fn`, `shuffle` (default: `True`) and `seed` (default: 0) order a map-style dataset and form its
+    batches. `unit` sets whether a `DataLoader` or another iterable returns items or batches; with `auto`, a `DataLoader`
+    and an iterable with a `batch_size` or `batch_sampler` return batches. An option that does not apply to the source is
+    refused. `trace` is a file for the load times, which `dsconvert simulate --load-trace` reads.
     """
     _check(seconds, items, warmup, repeat, batch_size)
     limits = _Limits(seconds, items, warmup)
@@ -142,8 +144,8 @@ def _subject(
     source: Any,
     batch_size: int | None,
     collate_fn: Collate | None,
-    shuffle: bool,
-    seed: int,
+    shuffle: bool | None,
+    seed: int | None,
     unit: Literal["auto", "item", "batch"],
 ) -> _Subject:
     if unit not in ("auto", "item", "batch"):
@@ -155,8 +157,11 @@ def _subject(
         source = source.default
     is_loader = is_data_loader(source) or isinstance(source, (Loader, CacheDataLoader))
     if is_loader or is_iterable_dataset(source):
-        if batch_size is not None or collate_fn is not None:
-            raise UsageError(f"batch_size and collate_fn do not apply: a {name} forms its own items or batches")
+        for option, value in (
+            ("batch_size", batch_size), ("collate_fn", collate_fn), ("shuffle", shuffle), ("seed", seed),
+        ):
+            if value is not None:
+                raise UsageError(f"{option} does not apply: a {name} orders its items and forms its batches itself")
         if not hasattr(source, "__iter__"):
             raise UsageError(
                 f"a {name} cannot be measured: it has neither __getitem__ nor __iter__",
@@ -174,6 +179,8 @@ def _subject(
             loads=lambda: loads_of(source),
         )
     if isinstance(source, Loader):
+        if unit != "auto":
+            raise UsageError("unit does not apply: a Loader returns batches")
         # A copy, so that the loader stays where it is.
         measured = copy.copy(source)
         return _Subject(
@@ -190,7 +197,12 @@ def _subject(
         return _Subject(
             name, _iterated(source, "the loader"), unit == "batch" or (unit == "auto" and batches), True, None
         )
-    return _map_subject(source, batch_size, collate_fn, shuffle, seed)
+    if unit != "auto":
+        raise UsageError(
+            f"unit does not apply: the values of a {name} are items",
+            remedy="pass batch_size= to form batches of them, or iter(source) if they are batches",
+        )
+    return _map_subject(source, batch_size, collate_fn, shuffle is None or shuffle, seed or 0)
 
 
 def _map_subject(
@@ -329,7 +341,7 @@ def _new_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
 def _write_trace(file: TextIO, seconds: list[float]) -> None:
     if not seconds:
         raise UsageError("no load times for the trace: the source ended within the warm-up")
-    if file.seekable():
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.truncate(0)
     file.write("# milliseconds to load each batch\n")
     # The simulator rejects a time of 0, which a coarse clock may report.

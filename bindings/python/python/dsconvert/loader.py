@@ -115,7 +115,8 @@ class Loader(Epochs):
 
         num_threads: Threads that make batches, from 0 to 1024. 0 makes each batch when it is requested. Default: the cores
             that this process may use ÷ the ranks on this machine (see `docs/reference/python.md`).
-        prefetch: Batches that are ready or in progress, from 1 to 65,536. Default: `num_threads` + 2.
+        prefetch: Batches that are ready or in progress, from 1 to 65,536. Not with `num_threads=0`. Default:
+            `num_threads` + 2.
         micro_batches: Micro-batches of a global step, over all ranks; a multiple of the number of ranks. Default: one per
             rank.
         rank: Number of this data-parallel process, from 0. Default: that of `torch.distributed` or of the environment.
@@ -203,6 +204,8 @@ class Loader(Epochs):
             hflip = 0.5 if hflip else 0.0
         num_threads = ranks.default_threads() if num_threads is None else num_threads
         self._options = given(locals())
+        if self._options["num_threads"] == 0 and "prefetch" in self._options:
+            raise UsageError("prefetch does not apply: with num_threads=0, each batch is made when it is requested")
         self._given = {name: value for name, value in self._options.items() if name != "num_threads"}
         self.as_torch = as_torch or pin_memory
         """Whether arrays are tensors."""
