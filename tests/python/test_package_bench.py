@@ -355,6 +355,8 @@ def test_simulate_returns_the_result_of_the_command(tmp_path):
     swept = dsconvert.simulate(load_ms=400, load_cv=0.5, step_ms=100, seed=2**63, sweep="workers=1..3", stagger=20)
     assert [point["value"] for point in swept["points"]] == [1, 2, 3]
     assert dsconvert.simulate(load_ms=300, step_ms=100, workers=3, stagger=True)["batches"] > 0
+    shortest_and_longest = {"step_ms": 1, "workers": 1, "batches": 2}
+    assert dsconvert.simulate(load_trace=[1e-6, 3_600_000], **shortest_and_longest)["batches"] == 2
     traced = dsconvert.simulate(load_trace=np.array([100.0, 300.0]), step_ms=1, workers=1, batches=10)
     assert traced["seconds"] == pytest.approx(2.0, rel=0.01)
     picture = tmp_path / "run.svg"
@@ -367,8 +369,13 @@ def test_simulate_returns_the_result_of_the_command(tmp_path):
     ({"load_ms": -1, "step_ms": 1, "workers": 1}, "--load-ms"),
     ({"load_ms": "2 s", "step_ms": 1, "workers": 1}, "not a number"),
     ({"load_ms": 1, "step_ms": 1, "workers": 10**6}, "workers"),
-    ({"load_trace": [], "step_ms": 1, "workers": 1}, "has no load time"),
-    ({"load_trace": ["x"], "step_ms": 1, "workers": 1}, "not a number"),
+    ({"load_trace": [], "step_ms": 1, "workers": 1}, "^load_trace has no load time$"),
+    ({"load_trace": ["1", "x"], "step_ms": 1, "workers": 1}, r"^load_trace\[1\]: 'x' is not a number$"),
+    ({"load_trace": [1, 0], "step_ms": 1, "workers": 1}, r"^load_trace\[1\] is 0.0: it must be from 0.000001 to 3600000 mill"),
+    ({"load_trace": [1, -2.5], "step_ms": 1, "workers": 1}, r"^load_trace\[1\] is -2.5: it must"),
+    ({"load_trace": [float("nan")], "step_ms": 1, "workers": 1}, r"^load_trace\[0\] is nan: it must"),
+    ({"load_trace": np.array([3.7e6]), "step_ms": 1, "workers": 1}, r"^load_trace\[0\] is 3700000.0: it must"),
+    ({"load_trace": 5, "step_ms": 1, "workers": 1}, "^load_trace is int, not a file or a sequence"),
     ({"load_trace": "missing.txt", "step_ms": 1, "workers": 1}, "cannot read"),
     ({"step_ms": 1, "workers": 1}, "--load-ms"),
 ])
