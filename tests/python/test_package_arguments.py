@@ -178,7 +178,9 @@ def test_the_position_of_totals_is_named(text):
         ({"storage_options": {"region": 1}}, "storage_options['region'] is int, not a string"),
         ({"storage_options": {1: "a"}}, "storage_options has the name 1, which is not a string"),
         ({"storage_options": "region=a"}, "storage_options is str, not a dictionary of names and values"),
-        ({"open_shards": -1}, f"open_shards cannot be -1: expected an integer from 0 to {MAX}"),
+        ({"open_shards": -1}, f"open_shards cannot be -1: expected an integer from 1 to {MAX}"),
+        ({"open_shards": 0}, f"open_shards cannot be 0: expected an integer from 1 to {MAX}"),
+        ({"read_ahead_bytes": 4096}, "read_ahead_bytes does not apply: the dataset has the format arrow"),
         ({"cache_bytes": "1 GB"}, f"cache_bytes cannot be '1 GB': expected an integer from 0 to {MAX}"),
         ({"read_ahead_bytes": 1.5}, f"read_ahead_bytes cannot be 1.5: expected an integer from 0 to {MAX}"),
     ],
@@ -187,3 +189,14 @@ def test_options_of_open_are_named(text, options, message):
     with pytest.raises(dsconvert.UsageError) as caught:
         dsconvert.open(text.path, **options)
     assert str(caught.value) == message
+
+
+def test_options_that_have_no_effect_are_refused(text):
+    with pytest.raises(dsconvert.UsageError, match="^split does not apply: the source is not a dataset"):
+        dsconvert.BatchSampler([1, 2, 3], batch_size=2, split="train")
+    with pytest.raises(dsconvert.UsageError, match="^prefetch does not apply: with num_threads=0"):
+        dsconvert.Loader(text, batch_size=2, num_threads=0, prefetch=3)
+
+
+def test_the_bytes_to_read_ahead_apply_to_parquet(corpus_in):
+    assert len(dsconvert.open(corpus_in("parquet").path, "train", read_ahead_bytes=4096)[:3]) == 3

@@ -10,7 +10,7 @@ import pytest
 
 import dsconvert
 from dsconvert import batch_loads, bench_report, benchmark
-from dsconvert.batch_contents import contents_of
+from dsconvert.batch_contents import contents_of, elements_of
 from fake_device import VirtualTime
 
 pytestmark = pytest.mark.alone
@@ -177,6 +177,90 @@ def test_rows_bytes_and_tokens_of_batches_are_counted():
     assert contents_of(7) == (1, 0, 0, None, None)
 
 
+def test_batches_of_uncollated_items_are_counted_item_by_item():
+    records = [{"input_ids": np.ones(n), "length": n} for n in (3, 5, 2)]
+    assert contents_of(records) == contents_of(tuple(records)) == (3, 80, 10, 10, None)
+    masked = [{"input_ids": np.ones(4), "attention_mask": np.array([1, 1, 0, 0])}] * 3
+    assert contents_of(masked)[2:] == (12, 6, 6) and elements_of(masked) == 12
+    # Pairs of an image and its label.
+    assert contents_of([(np.zeros((3, 4, 4)), 1)] * 5)[:3] == (5, 5 * 48 * 8, 5 * 48)
+    # Mappings with different names are the inputs and the targets.
+    inputs, targets = {"image": np.zeros((5, 12))}, {"label": np.zeros(5)}
+    assert contents_of((inputs, targets))[:3] == (5, 65 * 8, 60) and elements_of((inputs, targets)) == 60
+
+
+def test_rows_of_columns_that_are_lists_of_arrays_are_counted():
+    images, targets = (np.zeros((3, 4, 4)), np.zeros((3, 8, 4))), ({"boxes": np.zeros((2, 4))},) * 2
+    assert contents_of((images, targets))[:1] + contents_of((images, targets))[2:3] == (2, 48 + 96)
+    assert contents_of(([*images], [*targets])).rows == contents_of({"image": [*images], "n": 1}).rows == 2
+    ragged = {"input_ids": [np.ones(3), np.ones(5)]}
+    assert contents_of(ragged)[:1] + contents_of(ragged)[2:] == (2, 8, 8, None) and elements_of(ragged) == 8
+    masks = [np.array([1, 1, 0]), np.array([1, 1, 1, 1, 1])]
+    assert contents_of({**ragged, "attention_mask": masks})[2:] == (8, 7, 1)
+
+
+def test_padding_of_packed_rows_is_unknown_without_a_mask_or_lengths():
+    packed = {"input_ids": np.ones((2, 8)), "cu_seqlens": np.array([0, 5, 8, 14])}
+    assert contents_of(packed)[:1] + contents_of(packed)[2:] == (2, 16, None, None)
+    assert contents_of({**packed, "attention_mask": np.ones((2, 8))})[2:] == (16, 16, 0)
+
+
+def totals(report):
+    """Items and tokens of a report."""
+    return report.items, round(report.tokens_per_second * report.seconds)
+
+
+def test_tokens_of_uncollated_batches_are_those_of_their_records(text):
+    torch_data = pytest.importorskip("torch.utils.data")
+    whole = {"seconds": 60, "repeat": 1, "warmup": 0}
+    expected = len(text), int(text.lengths().sum())
+    assert totals(dsconvert.bench(text, **whole)) == expected
+    assert totals(dsconvert.bench(text, batch_size=32, **whole)) == expected
+    assert totals(dsconvert.bench(torch_data.DataLoader(text, batch_size=32, collate_fn=list), **whole)) == expected
+    arrays = [np.zeros(10)] * 20
+    assert dsconvert.bench(arrays, batch_size=5, **whole).items == 20
+    assert dsconvert.bench(arrays, batch_size=5, collate_fn=lambda items: sum(items), **whole).items == 20
+
+
+@pytest.mark.parametrize("options", [
+    {"max_tokens_unpadded": 8000, "oversize": "truncate", "fields": ["input_ids", "labels", "position_ids"]},
+    {"batch_size": 32, "transform": lambda record: {"input_ids": record["input_ids"]}},
+    {"batch_size": 32, "batch_transform": lambda batch: {"input_ids": batch["input_ids"]}},
+    {"batch_size": 32, "fields": ["key"]},
+    {"batch_size": 32, "last": "pad", "rank": 0, "world_size": 1},
+], ids=["flat", "ragged", "no mask", "keys", "filler rows"])
+def test_rows_and_tokens_of_a_loader_are_those_that_it_reports(text, options):
+    loader = dsconvert.Loader(text, num_threads=0, **options)
+    report = dsconvert.bench(loader, seconds=60, repeat=1, warmup=0)
+    tokens = sum(loader.last.tokens for _ in loader)
+    assert report.items == len(text)
+    if options.get("fields") == ["key"]:
+        assert report.tokens_per_second is None
+    else:
+        assert totals(report)[1] == tokens
+
+
+def test_padding_of_packed_rows_of_a_loader_is_counted(text):
+    loader = dsconvert.Loader(text, seq_len=512, batch_size=8, num_threads=0, seed=2)
+    report = dsconvert.bench(loader, seconds=60, repeat=1, warmup=0)
+    tokens, elements, rows = np.sum([(loader.last.tokens, b["input_ids"].size, len(b["input_ids"])) for b in loader], 0)
+    assert 0 < tokens < elements
+    assert totals(report) == (rows, tokens) and report.padding_share == pytest.approx(1 - tokens / elements)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "bool", "int8", "float32"])
+def test_masks_of_any_type_are_counted(dtype):
+    torch = pytest.importorskip("torch")
+    mask = torch.ones(64, 2048, dtype=getattr(torch, dtype))
+    mask[0, :3] = 0
+    batch = {"input_ids": torch.zeros(64, 2048, dtype=torch.int64), "attention_mask": mask}
+    assert contents_of(batch)[2:] == (64 * 2048, 64 * 2048 - 3, 3)
+    if dtype != "bfloat16":
+        assert contents_of({name: array.numpy() for name, array in batch.items()})[3:] == (64 * 2048 - 3, 3)
+    additive = torch.where(mask != 0, 0.0, torch.finfo(torch.float16).min).to(torch.float16)
+    assert contents_of({**batch, "attention_mask": additive})[3:] == (None, None)
+
+
 @pytest.mark.parametrize(("source", "message"), [
     ([], "nothing to measure"),
     (iter(()), "nothing to measure"),
@@ -195,8 +279,47 @@ def test_sources_without_anything_to_measure_are_refused(source, message):
 def test_invalid_options_are_refused(options):
     with pytest.raises(dsconvert.UsageError):
         dsconvert.bench(Slow(), **options)
-    with pytest.raises(dsconvert.UsageError, match="do not apply"):
-        dsconvert.bench(iter([1, 2, 3]), batch_size=2)
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 2}, {"collate_fn": list}, {"shuffle": False}, {"seed": 0}])
+def test_options_of_a_map_style_dataset_are_refused_for_loaders(text, options):
+    torch_data = pytest.importorskip("torch.utils.data")
+    sources = iter([1, 2, 3]), torch_data.DataLoader(text, collate_fn=list), dsconvert.Loader(text, batch_size=4)
+    for source in sources:
+        with pytest.raises(dsconvert.UsageError, match=f"^{next(iter(options))} does not apply"):
+            dsconvert.bench(source, **options)
+
+
+@pytest.mark.parametrize("unit", ["item", "batch"])
+def test_a_unit_is_refused_where_it_is_known(text, unit):
+    for source in ([1, 2, 3], text, text.path, dsconvert.Loader(text, batch_size=4)):
+        with pytest.raises(dsconvert.UsageError, match="^unit does not apply"):
+            dsconvert.bench(source, unit=unit)
+
+
+def test_the_trace_is_opened_before_the_measurement(tmp_path):
+    measured = []
+
+    class Batches:
+        batch_size = 2
+
+        def __iter__(self):
+            measured.append(1)
+            yield from ([1, 2] for _ in range(5))
+            raise OSError("gone")
+
+    with pytest.raises(FileNotFoundError):
+        dsconvert.bench(Batches(), trace=tmp_path / "missing/loads.txt")
+    assert not measured
+    # A failed measurement leaves no new file, and an existing one as it was.
+    kept = tmp_path / "kept.txt"
+    kept.write_text("1.5\n" * 1000)
+    for trace in (tmp_path / "loads.txt", kept):
+        with pytest.raises(OSError, match="gone"):
+            dsconvert.bench(Batches(), trace=trace)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"] and kept.read_text() == "1.5\n" * 1000
+    dsconvert.bench(Slow(), batch_size=5, **QUICK, trace=kept)
+    assert kept.read_text().startswith("# milliseconds") and "1.5\n" * 2 not in kept.read_text()
 
 
 def test_errors_of_the_dataset_name_where_they_were_raised():
@@ -232,6 +355,8 @@ def test_simulate_returns_the_result_of_the_command(tmp_path):
     swept = dsconvert.simulate(load_ms=400, load_cv=0.5, step_ms=100, seed=2**63, sweep="workers=1..3", stagger=20)
     assert [point["value"] for point in swept["points"]] == [1, 2, 3]
     assert dsconvert.simulate(load_ms=300, step_ms=100, workers=3, stagger=True)["batches"] > 0
+    shortest_and_longest = {"step_ms": 1, "workers": 1, "batches": 2}
+    assert dsconvert.simulate(load_trace=[1e-6, 3_600_000], **shortest_and_longest)["batches"] == 2
     traced = dsconvert.simulate(load_trace=np.array([100.0, 300.0]), step_ms=1, workers=1, batches=10)
     assert traced["seconds"] == pytest.approx(2.0, rel=0.01)
     picture = tmp_path / "run.svg"
@@ -244,8 +369,13 @@ def test_simulate_returns_the_result_of_the_command(tmp_path):
     ({"load_ms": -1, "step_ms": 1, "workers": 1}, "--load-ms"),
     ({"load_ms": "2 s", "step_ms": 1, "workers": 1}, "not a number"),
     ({"load_ms": 1, "step_ms": 1, "workers": 10**6}, "workers"),
-    ({"load_trace": [], "step_ms": 1, "workers": 1}, "has no load time"),
-    ({"load_trace": ["x"], "step_ms": 1, "workers": 1}, "not a number"),
+    ({"load_trace": [], "step_ms": 1, "workers": 1}, "^load_trace has no load time$"),
+    ({"load_trace": ["1", "x"], "step_ms": 1, "workers": 1}, r"^load_trace\[1\]: 'x' is not a number$"),
+    ({"load_trace": [1, 0], "step_ms": 1, "workers": 1}, r"^load_trace\[1\] is 0.0: it must be from 0.000001 to 3600000 mill"),
+    ({"load_trace": [1, -2.5], "step_ms": 1, "workers": 1}, r"^load_trace\[1\] is -2.5: it must"),
+    ({"load_trace": [float("nan")], "step_ms": 1, "workers": 1}, r"^load_trace\[0\] is nan: it must"),
+    ({"load_trace": np.array([3.7e6]), "step_ms": 1, "workers": 1}, r"^load_trace\[0\] is 3700000.0: it must"),
+    ({"load_trace": 5, "step_ms": 1, "workers": 1}, "^load_trace is int, not a file or a sequence"),
     ({"load_trace": "missing.txt", "step_ms": 1, "workers": 1}, "cannot read"),
     ({"step_ms": 1, "workers": 1}, "--load-ms"),
 ])

@@ -186,6 +186,16 @@ def test_cached_stretches_have_the_padded_elements_of_real_ones(clock):
     assert "padding" in repr(report)
 
 
+def test_elements_of_uncollated_records_and_padding_of_packed_rows_are_counted(text):
+    options = {"steps": 8, "stretch": 2, "warmup": 1, "predict": False}
+    records = text[:16]
+    report = dsconvert.headspace(Loader(40, batch=lambda i: records), lambda batch: None, **options)
+    assert report.elements_per_step == sum(record["length"] for record in records)
+    loader = dsconvert.Loader(text, seq_len=64, batch_size=4, num_threads=0)
+    report = dsconvert.headspace(loader, lambda batch: None, **options)
+    assert 0 < report.padding_share < 1
+
+
 def test_batches_are_chosen_for_a_sum():
     rng = random.Random(5)
     for _ in range(50):

@@ -59,6 +59,9 @@ def test_splits_are_indexed_like_lists(anything):
         with pytest.raises(IndexError) as caught:
             split[index]
         assert isinstance(caught.value, dsconvert.OutOfRangeError) and caught.value.kind == "out-of-range"
+    for ordinals in ([2**64], [0, 2**63], (-(2**70), 0)):
+        with pytest.raises(dsconvert.OutOfRangeError):
+            split[ordinals]
     with pytest.raises(dsconvert.OutOfRangeError):
         split[[0, len(expected)]]
     for index in ("train", 1.5, [0.5], None, [[0]]):

@@ -116,6 +116,28 @@ def test_scalars_become_arrays_without_loss(text, values, dtype, as_torch):
         assert isinstance(batch, list)
 
 
+@pytest.mark.parametrize("decode", [False, np.False_])
+def test_a_transform_gets_encoded_images_without_decode(pictures, decode):
+    loader = dsconvert.Loader(pictures, batch_size=4, decode=decode, num_threads=0, transform=lambda record: {
+        "type": type(record["image"])
+    })
+    assert next(iter(loader))["type"] == [bytes] * 4
+
+
+@pytest.mark.parametrize("budget", ["max_tokens", "max_tokens_unpadded"])
+@pytest.mark.parametrize("number", [np.int32, np.int64, torch.tensor])
+def test_a_budget_of_another_type_gives_the_same_batches(text, budget, number):
+    def lengths(kind):
+        loader = dsconvert.Loader(
+            text, **{budget: kind(300)}, pad_to_multiple_of=kind(4) if budget == "max_tokens" else None,
+            bucket="none", oversize="truncate", num_threads=0, transform=lambda record: {"n": record["length"]},
+        )
+        return [(type(batch["n"]), getattr(batch["n"], "dtype", None), list(batch["n"])) for batch in loader]
+
+    plain = lengths(int)
+    assert any(300 in values for _, _, values in plain) and lengths(number) == plain
+
+
 def test_each_thread_keeps_its_local_data(text):
     local, made = threading.local(), []
 

@@ -1,5 +1,6 @@
 """`dsconvert.ray` on a local cluster gives the bytes of the plain command, even if workers or nodes die."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dsconvert as package
@@ -252,7 +254,14 @@ def test_invalid_commands_have_a_message(cluster, tmp_path, arguments, status, m
 
 @pytest.mark.parametrize(("errors", "message", "remedy"), [
     ("warning: slow\nerror: stopped\n  tip: run it again\n", "stopped", "run it again"),
-    ("error: no value\n\nUsage: dsconvert\n", "no value", None),
+    ("error: no value\n\nUsage: dsconvert\n       --help\n", "no value", None),
+    ("error: not given:\n  --tokenizer <NAME>\n\nUsage: dsconvert\n", "not given:\n  --tokenizer <NAME>", None),
+    (
+        "error: 2 rejects\n  a: empty\n  b: empty\n  tip: fix them\n  tip: or accept them\n",
+        "2 rejects\n  a: empty\n  b: empty", "fix them\nor accept them",
+    ),
+    ("error: no option\n\n  tip: '--encode'\n\nUsage: dsconvert\n", "no option", "'--encode'"),
+    ("error: first\n  tip: one\nerror: last\n", "last", None),
     ("", "dsconvert images ended with exit status 3", None),
 ])
 def test_the_help_of_a_command_becomes_the_remedy_without_its_label(errors, message, remedy):
@@ -269,6 +278,57 @@ def test_options_become_arguments(monkeypatch):
     with pytest.raises(package.UsageError, match="threads is not supported with Ray") as caught:
         dsconvert_ray.convert("text", "a", "out", threads=4)
     assert "num_cpus" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("resume", "flags"), [
+    (False, []), (np.False_, []), (True, ["--resume"]), (np.True_, ["--resume"]), ("verify", ["--resume=verify"]),
+])
+def test_resume_may_be_a_boolean_of_numpy(monkeypatch, tmp_path, resume, flags):
+    class Ran(Exception):
+        pass
+
+    def run(*arguments):
+        raise Ran(*arguments[-len(flags):] if flags else arguments[-1:])
+
+    monkeypatch.setattr(conversion, "_connected", lambda address, ship: contextlib.nullcontext())
+    monkeypatch.setattr(conversion, "run", run)
+    with pytest.raises(Ran) as ran:
+        dsconvert_ray.convert("text", "a", tmp_path / "out", resume=resume, num_cpus=np.int64(1))
+    assert ran.value.args == tuple(flags or [tmp_path / "out"])
+
+
+def test_booleans_of_numpy_are_flags(monkeypatch):
+    passed = {}
+    monkeypatch.setattr(conversion, "convert_with", lambda kind, arguments, out, **more: passed.update(arguments=arguments))
+    dsconvert_ray.convert("text", "a", "out", shuffle=np.True_, overwrite=np.False_)
+    assert passed["arguments"] == ["a", "--shuffle"]
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"resume": 0}, 'resume: 0 is not False, True or "verify"'),
+    ({"resume": "yes"}, 'resume: \'yes\' is not False, True or "verify"'),
+    ({"num_cpus": 1.5}, "num_cpus: 1.5 is not an integer"),
+    ({"max_retries": "3"}, "max_retries: '3' is not an integer"),
+    ({"max_tasks": np.int64(0)}, "max_tasks: 0 is below the minimum of 1"),
+    ({"reserve_memory": -1}, "reserve_memory: -1 is below the minimum of 0"),
+    ({"task_seconds": "long"}, "task_seconds: 'long' is not a positive number of seconds"),
+    ({"task_seconds": float("nan")}, "task_seconds: nan is not a positive number of seconds"),
+])
+def test_invalid_arguments_are_named(options, message):
+    with pytest.raises(package.UsageError) as caught:
+        dsconvert_ray.convert("text", "a", "out", **options)
+    assert str(caught.value) == message
+
+
+def test_integers_of_numpy_and_an_endless_task_are_accepted(connected, photos, whole, tmp_path):
+    numbers = {name: np.int64(1) for name in ("num_cpus", "max_tasks", "max_retries")}
+    report = convert(photos, tmp_path / "out", task_seconds=float("inf"), reserve_memory=np.int64(1 << 20), **numbers)
+    assert report.converted > 3 and tree(tmp_path / "out") == whole
+
+
+def test_an_address_is_refused_if_the_process_is_connected(connected, tmp_path):
+    with pytest.raises(package.UsageError, match="address does not apply: this process is already connected to Ray"):
+        dsconvert_ray.convert("text", "a", tmp_path / "out", address=connected.address)
 
 
 def test_without_ray_the_message_says_what_to_install(tmp_path):
@@ -318,6 +378,7 @@ def test_the_first_tasks_are_sized_by_bytes():
     assert TaskSize.assumed("images", 45, 2 << 30, 8).units(1000, 2) == 2
     assert TaskSize.assumed("text", 45, 256 << 20, 8).units(1000, 2) == 40
     assert TaskSize.assumed("text", 45, 0, 8).units(1000, 2) == 250
+    assert TaskSize.assumed("text", float("inf"), 256 << 20, 8).units(1000, 2) == 250, "no limit of time"
 
 
 def test_units_are_written_as_ranges():
@@ -344,6 +405,8 @@ def test_datasets_are_read_into_ray_data(connected, photos_in, corpus_in, format
     assert by_key(chosen.take_all()) == by_key(package.open(path, "validation", fields=["length", "key"]))
     with pytest.raises(package.UsageError, match='no split "test"'):
         dsconvert_ray.read(path, "test")
+    with pytest.raises(package.UsageError, match="fields is empty"):
+        dsconvert_ray.read(path, fields=[])
 
 
 def test_a_dataset_in_object_storage_is_read_into_ray_data(connected, objects, photos_in):

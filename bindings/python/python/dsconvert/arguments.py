@@ -16,14 +16,14 @@ MAX_COUNT = 2**63 - 1
 """The largest number of ranks or micro-batches."""
 
 
-def integer(name: str, value: Any, most: int = MAX_INTEGER) -> int:
-    """Returns the argument `name` as an integer from 0 to `most`. Scalars of numpy and torch are integers, too."""
+def integer(name: str, value: Any, most: int = MAX_INTEGER, least: int = 0) -> int:
+    """Returns the argument `name` as an integer from `least` to `most`. Scalars of numpy and torch are integers, too."""
     try:
         number = operator.index(value)
     except TypeError:
         number = -1
-    if not 0 <= number <= most:
-        raise UsageError(f"{name} cannot be {value!r}: expected an integer from 0 to {most}")
+    if not least <= number <= most:
+        raise UsageError(f"{name} cannot be {value!r}: expected an integer from {least} to {most}")
     return number
 
 

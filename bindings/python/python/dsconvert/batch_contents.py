@@ -1,10 +1,12 @@
 """Counts the rows, bytes, tokens and padding in a batch or item of any loader.
 
 Batches are nested mappings, lists and tuples whose leaves are numpy arrays, torch tensors, bytes, strings and numbers.
+A column of a batch is an array of its rows, or a list with an array per row.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,7 +25,7 @@ class BatchContents(NamedTuple):
     bytes: int
     """Bytes of its arrays, byte strings and strings."""
     elements: int
-    """Elements of the array that carries the data, padding included: tokens of a text batch, values of an image batch."""
+    """Elements of the column that carries the data, padding included: tokens of a text batch, values of an image batch."""
     tokens: int | None
     """Token ids without padding, when the batch has token ids, a mask or lengths."""
     padding: int | None
@@ -32,16 +34,22 @@ class BatchContents(NamedTuple):
 
 def elements_of(batch: Any) -> int:
     """Returns the number of elements of `batch`, padding included, from shapes alone."""
-    main = _main_array(_entries(batch), batch)
-    return 0 if main is None else _size(main)
+    items = _items(batch)
+    if items is not None:
+        return sum(map(elements_of, items))
+    return _size(_main_column(_entries(batch), batch))
 
 
 def contents_of(batch: Any) -> BatchContents:
     """Returns the sizes of `batch`."""
+    items = _items(batch)
+    if items is not None:
+        return contents_of_items(items)
     entries = _entries(batch)
-    ids, mask, lengths = (_first_array(entries, names) for names in (_IDS, _MASKS, _LENGTHS))
-    main = _main_array(entries, batch)
-    elements = 0 if main is None else _size(main)
+    ids, mask = _first_column(entries, _IDS), _first_column(entries, _MASKS)
+    lengths = _first_array(entries, _LENGTHS)
+    main = _main_column(entries, batch)
+    elements = _size(main)
     tokens: int | None = None
     if mask is not None and _size(mask) == elements:
         tokens = _sum_of_mask(mask)
@@ -49,10 +57,29 @@ def contents_of(batch: Any) -> BatchContents:
         total = int(lengths.sum())
         tokens = total if 0 <= total <= elements else None
     padding = None if tokens is None else elements - tokens
-    if tokens is None and ids is not None and mask is None:
+    if tokens is None and ids is not None and mask is None and not _is_packed(entries, ids):
         tokens = elements
     rows = _rows(batch, entries, main)
     return BatchContents(rows, sum(map(_bytes, _leaves(batch))), elements, tokens, padding)
+
+
+def contents_of_items(items: Sequence[Any]) -> BatchContents:
+    """Returns the sizes of a batch that is a list of its items."""
+    each = [contents_of(item) for item in items]
+    tokens = [item.tokens for item in each if item.tokens is not None]
+    padding = [item.padding for item in each if item.padding is not None]
+    return BatchContents(
+        rows=len(each),
+        bytes=sum(item.bytes for item in each),
+        elements=sum(item.elements for item in each),
+        tokens=sum(tokens) if tokens else None,
+        padding=sum(padding) if padding and len(padding) == len(each) else None,
+    )
+
+
+def has_ids(batch: Any) -> bool:
+    """Returns whether the elements of `batch` are token ids, or those of their mask."""
+    return _first_column(_entries(batch), (*_IDS, *_MASKS)) is not None
 
 
 def shallow_copy(batch: Any) -> Any:
@@ -68,18 +95,63 @@ def shallow_copy(batch: Any) -> Any:
     return batch
 
 
+def _items(batch: Any) -> Sequence[Any] | None:
+    """Returns the items of a batch that was not collated, or None for a batch of columns."""
+    if not isinstance(batch, (list, tuple)) or not batch:
+        return None
+    if all(isinstance(value, Mapping) for value in batch):
+        # A tuple of mappings with different names is (inputs, targets).
+        is_records = isinstance(batch, list) or all(value.keys() == batch[0].keys() for value in batch)
+        return batch if is_records else None
+    if all(isinstance(value, (list, tuple)) and len(value) == len(batch[0]) for value in batch):
+        # The values of an item, such as an image and its label, differ in kind. Those of a column do not.
+        return batch if all(len(set(map(_kind, value))) > 1 for value in batch) else None
+    return None
+
+
+def _kind(value: Any) -> object:
+    return (len(value.shape), str(value.dtype)) if _is_array(value) else type(value)
+
+
 def _first_array(entries: Mapping[Any, Any], names: Sequence[str]) -> Any:
     """Returns the first of the named entries that is an array, or None."""
     return next((entries[name] for name in names if name in entries and _is_array(entries[name])), None)
 
 
-def _main_array(entries: Mapping[Any, Any], batch: Any) -> Any:
-    """Returns the array that carries the data: token ids, a mask, or the largest array."""
+def _first_column(entries: Mapping[Any, Any], names: Sequence[str]) -> Any:
+    """Returns the first of the named entries that is a column, or None."""
+    return next((entries[name] for name in names if name in entries and _is_column(entries[name])), None)
+
+
+def _main_column(entries: Mapping[Any, Any], batch: Any) -> Any:
+    """Returns the column that carries the data: token ids, a mask, or the largest column."""
     for names in (_IDS, _MASKS):
-        found = _first_array(entries, names)
+        found = _first_column(entries, names)
         if found is not None:
             return found
-    return max(filter(_is_array, _leaves(batch)), key=_size, default=None)
+    return max(_columns(batch), key=_size, default=None)
+
+
+def _columns(batch: Any) -> Iterator[Any]:
+    """Yields the columns of `batch`."""
+    if isinstance(batch, (Mapping, list, tuple)):
+        for value in batch.values() if isinstance(batch, Mapping) else batch:
+            if _is_column(value):
+                yield value
+            else:
+                yield from _columns(value)
+    elif _is_array(batch):
+        yield batch
+
+
+def _is_column(value: Any) -> bool:
+    """Returns whether `value` is an array with the rows of a batch, or a list of arrays, one per row."""
+    return _is_array(value) or (isinstance(value, (list, tuple)) and bool(value) and all(map(_is_array, value)))
+
+
+def _is_packed(entries: Mapping[Any, Any], ids: Any) -> bool:
+    """Returns whether the rows of `ids` hold several documents each, and perhaps padding after them."""
+    return _is_array(ids) and len(ids.shape) > 1 and _is_array(entries.get("cu_seqlens"))
 
 
 def _entries(batch: Any) -> Mapping[Any, Any]:
@@ -106,11 +178,13 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or (hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "sum"))
 
 
-def _size(array: Any) -> int:
-    size = 1
-    for side in array.shape:
-        size *= int(side)
-    return size
+def _size(column: Any) -> int:
+    """Returns the number of elements of a column, or 0 if there is none."""
+    if column is None:
+        return 0
+    if isinstance(column, (list, tuple)):
+        return sum(map(_size, column))
+    return math.prod(map(int, column.shape))
 
 
 def _bytes(value: Any) -> int:
@@ -124,17 +198,23 @@ def _bytes(value: Any) -> int:
 
 
 def _sum_of_mask(mask: Any) -> int | None:
-    """Counts the ones of a mask of 0 and 1. Returns None for an additive mask."""
+    """Counts the elements of a mask that are not 0. Returns None for an additive mask."""
+    if isinstance(mask, (list, tuple)):
+        sums = list(map(_sum_of_mask, mask))
+        return None if None in sums else sum(filter(None, sums))
     if _size(mask) == 0:
         return 0
     if float(mask.min()) < 0 or float(mask.max()) > 1:
         return None
-    return int(mask.sum())
+    # Counts instead of adding the values: a sum of 16-bit floats is rounded, and infinite above 65,504.
+    return int((mask != 0).sum())
 
 
 def _rows(batch: Any, entries: Mapping[Any, Any], main: Any) -> int:
-    if isinstance(batch, (list, tuple)) and batch and all(isinstance(value, Mapping) for value in batch):
-        return len(batch)  # records that were not collated
+    if main is not None and _is_transposed(batch):
+        return len(batch[0])
+    if isinstance(main, (list, tuple)):
+        return len(main)
     if main is not None and len(main.shape) == 1:  # concatenated rows
         ends, lengths = entries.get("cu_seqlens"), entries.get("lengths")
         if _is_array(ends):
@@ -146,3 +226,12 @@ def _rows(batch: Any, entries: Mapping[Any, Any], main: Any) -> int:
     if isinstance(batch, Mapping):
         return max((len(value) for value in batch.values() if isinstance(value, (list, tuple))), default=1)
     return len(batch) if isinstance(batch, (list, tuple)) else 1
+
+
+def _is_transposed(batch: Any) -> bool:
+    """Returns whether `batch` has one list per value of an item, as `tuple(zip(*items))` makes it."""
+    return (
+        isinstance(batch, (list, tuple))
+        and bool(batch)
+        and all(isinstance(value, (list, tuple)) and len(value) == len(batch[0]) for value in batch)
+    )

@@ -23,6 +23,8 @@ class BatchLoad(NamedTuple):
     """Time of each `__getitem__`. With `__getitems__`, an equal share of the time of the batch."""
     fetch_seconds: float
     collate_seconds: float
+    rows: int | None = None
+    """Number of its items, if that is known without its contents."""
 
     @property
     def seconds(self) -> float:
@@ -89,7 +91,7 @@ def loads_of_map(
                 item_seconds.append(now - before)
                 before = now
             fetch_seconds = before - start
-        yield _collated(items, item_seconds, fetch_seconds, collate)
+        yield _collated(items, item_seconds, fetch_seconds, collate)._replace(rows=len(items))
 
 
 def item_of(dataset: Any, index: Any) -> Any:
@@ -122,7 +124,7 @@ def _loads_of_iterable(
         if not chunk or (drop_last and len(chunk) < batch_size):
             return
         item_seconds = [seconds for _, seconds in chunk]
-        yield _collated([item for item, _ in chunk], item_seconds, sum(item_seconds), collate)
+        yield _collated([item for item, _ in chunk], item_seconds, sum(item_seconds), collate)._replace(rows=len(chunk))
 
 
 def _collated(

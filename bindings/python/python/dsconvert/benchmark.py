@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import os
 import random
+import stat
 import statistics
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter, process_time
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TextIO
 
-from .batch_contents import contents_of
+from .batch_contents import BatchContents, contents_of, contents_of_items
 from .batch_loads import (
     BatchLoad,
     Collate,
@@ -30,6 +32,7 @@ from .dataset import Dataset, Split
 from .dataset import open as open_dataset
 from .errors import UsageError
 from .loader import Loader
+from .loader_contents import counter_of
 
 Stream = Callable[[], Iterator[tuple[Any, float]]]
 """Starts an epoch, and yields each value with the seconds that it took."""
@@ -44,8 +47,8 @@ def bench(
     repeat: int = 3,
     batch_size: int | None = None,
     collate_fn: Collate | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
+    shuffle: bool | None = None,
+    seed: int | None = None,
     unit: Literal["auto", "item", "batch"] = "auto",
     trace: str | os.PathLike[str] | None = None,
 ) -> BenchReport:
@@ -57,9 +60,10 @@ def bench(
     and its dataset and `collate_fn` are called in this process for another `seconds`. This gives the load time of a
     batch.
 
-    `batch_size`, `collate_fn`, `shuffle` and `seed` form batches of a map-style dataset. `unit` sets whether another
-    iterable returns items or batches; with `auto`, an iterable with a `batch_size` or `batch_sampler` returns batches.
-    `trace` is a file for the load times, which `dsconvert simulate --load-trace` reads.
+    `batch_size`, `collate_fn`, `shuffle` (default: `True`) and `seed` (default: 0) order a map-style dataset and form its
+    batches. `unit` sets whether a `DataLoader` or another iterable returns items or batches; with `auto`, a `DataLoader`
+    and an iterable with a `batch_size` or `batch_sampler` return batches. An option that does not apply to the source is
+    refused. `trace` is a file for the load times, which `dsconvert simulate --load-trace` reads.
     """
     _check(seconds, items, warmup, repeat, batch_size)
     limits = _Limits(seconds, items, warmup)
@@ -71,10 +75,11 @@ def bench(
         )
     if hasattr(source, "__next__"):  # an iterator can be read only once
         repeat = 1
-    runs = [_run(subject, limits) for _ in range(repeat)]
-    in_process = None if subject.loads is None else _run_in_process(subject.loads, limits)
-    if trace is not None:
-        _write_trace(trace, in_process.load_seconds if in_process else [s for run in runs for s in run.times])
+    with nullcontext() if trace is None else _new_file(trace) as file:
+        runs = [_run(subject, limits) for _ in range(repeat)]
+        in_process = None if subject.loads is None else _run_in_process(subject.loads, limits)
+        if file is not None:
+            _write_trace(file, in_process.load_seconds if in_process else [s for run in runs for s in run.times])
     return _report(subject, runs, in_process)
 
 
@@ -96,6 +101,8 @@ class _Subject(NamedTuple):
     """Loads batches in this process."""
     is_split: bool = True
     """Whether the time of `loads` is split into `__getitem__` and `collate_fn`."""
+    contents: Callable[[Any], BatchContents] = contents_of
+    """Returns the sizes of the value that `stream` has just yielded."""
 
 
 @dataclass
@@ -137,8 +144,8 @@ def _subject(
     source: Any,
     batch_size: int | None,
     collate_fn: Collate | None,
-    shuffle: bool,
-    seed: int,
+    shuffle: bool | None,
+    seed: int | None,
     unit: Literal["auto", "item", "batch"],
 ) -> _Subject:
     if unit not in ("auto", "item", "batch"):
@@ -150,8 +157,11 @@ def _subject(
         source = source.default
     is_loader = is_data_loader(source) or isinstance(source, (Loader, CacheDataLoader))
     if is_loader or is_iterable_dataset(source):
-        if batch_size is not None or collate_fn is not None:
-            raise UsageError(f"batch_size and collate_fn do not apply: a {name} forms its own items or batches")
+        for option, value in (
+            ("batch_size", batch_size), ("collate_fn", collate_fn), ("shuffle", shuffle), ("seed", seed),
+        ):
+            if value is not None:
+                raise UsageError(f"{option} does not apply: a {name} orders its items and forms its batches itself")
         if not hasattr(source, "__iter__"):
             raise UsageError(
                 f"a {name} cannot be measured: it has neither __getitem__ nor __iter__",
@@ -169,21 +179,30 @@ def _subject(
             loads=lambda: loads_of(source),
         )
     if isinstance(source, Loader):
+        if unit != "auto":
+            raise UsageError("unit does not apply: a Loader returns batches")
+        # A copy, so that the loader stays where it is.
+        measured = copy.copy(source)
         return _Subject(
             f"dsconvert.Loader over {source.split!r}",
-            # A copy, so that the loader stays where it is.
-            _iterated(copy.copy(source), "the loader"),
+            _iterated(measured, "the loader"),
             yields_batches=True,
             loads_ahead=True,
             loads=lambda: _loads_of_next(without_threads(source)),
             is_split=False,
+            contents=counter_of(measured),
         )
     if is_loader or is_iterable_dataset(source):
         batches = is_loader or hasattr(source, "batch_size") or hasattr(source, "batch_sampler")
         return _Subject(
             name, _iterated(source, "the loader"), unit == "batch" or (unit == "auto" and batches), True, None
         )
-    return _map_subject(source, batch_size, collate_fn, shuffle, seed)
+    if unit != "auto":
+        raise UsageError(
+            f"unit does not apply: the values of a {name} are items",
+            remedy="pass batch_size= to form batches of them, or iter(source) if they are batches",
+        )
+    return _map_subject(source, batch_size, collate_fn, shuffle is None or shuffle, seed or 0)
 
 
 def _map_subject(
@@ -217,12 +236,18 @@ def _map_subject(
             source, (ordinals[i : i + size] for i in range(0, len(ordinals), size)), collate_fn
         )
 
+    def contents(load: BatchLoad) -> BatchContents:
+        if collate_fn is None:
+            return contents_of_items(load.batch)
+        return contents_of(load.batch)._replace(rows=len(load.item_seconds))
+
     return _Subject(
         f"{name}, batch size {size}",
-        lambda: ((load.batch, load.seconds) for load in loads()),
+        lambda: ((load, load.seconds) for load in loads()),
         yields_batches=True,
         loads_ahead=False,
         loads=loads,
+        contents=contents,
     )
 
 
@@ -231,8 +256,9 @@ def _iterated(source: Iterable[Any], name: str) -> Stream:
 
 
 def _loads_of_next(loader: Loader) -> Iterator[BatchLoad]:
+    contents = counter_of(loader)
     for batch, seconds in timed(iter(loader), "the loader"):
-        yield BatchLoad(batch, [], seconds, 0.0)
+        yield BatchLoad(batch, [], seconds, 0.0, contents(batch).rows)
 
 
 def _run(subject: _Subject, limits: _Limits) -> _Run:
@@ -245,7 +271,7 @@ def _run(subject: _Subject, limits: _Limits) -> _Run:
             continue
         run.seconds = now - start if subject.loads_ahead else run.seconds + seconds
         run.times.append(seconds)
-        contents = contents_of(value)
+        contents = subject.contents(value)
         run.items += contents.rows if subject.yields_batches else 1
         run.bytes += contents.bytes
         if contents.tokens is not None:
@@ -281,7 +307,7 @@ def _run_in_process(
             in_process.fetch_seconds += load.fetch_seconds
             in_process.collate_seconds += load.collate_seconds
             in_process.cpu_seconds += used
-            rows += len(load.item_seconds) or contents_of(load.batch).rows
+            rows += load.rows or contents_of(load.batch).rows
             enough = seconds >= limits.seconds or len(in_process.load_seconds) == batches
             if enough or (limits.items is not None and rows >= limits.items):
                 break
@@ -298,13 +324,28 @@ def load_times(loader: Any, batches: int, seconds: float) -> tuple[list[float], 
     return in_process.load_seconds, in_process.cpu_seconds / max(sum(in_process.load_seconds), 1e-9)
 
 
-def _write_trace(path: str | os.PathLike[str], seconds: list[float]) -> None:
+@contextmanager
+def _new_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+    """Opens a file before the measurement, so that a wrong path fails at once. If the measurement fails, a file that
+    existed before is unchanged and a new one is removed."""
+    is_new = not os.path.lexists(path)
+    with open(path, "a", encoding="utf-8") as file:
+        try:
+            yield file
+        except BaseException:
+            if is_new:
+                os.unlink(path)
+            raise
+
+
+def _write_trace(file: TextIO, seconds: list[float]) -> None:
     if not seconds:
         raise UsageError("no load times for the trace: the source ended within the warm-up")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("# milliseconds to load each batch\n")
-        # The simulator rejects a time of 0, which a coarse clock may report.
-        file.writelines(f"{max(1e-6, s * 1e3):.6f}\n" for s in seconds)
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.truncate(0)
+    file.write("# milliseconds to load each batch\n")
+    # The simulator rejects a time of 0, which a coarse clock may report.
+    file.writelines(f"{max(1e-6, s * 1e3):.6f}\n" for s in seconds)
 
 
 def _report(subject: _Subject, runs: list[_Run], in_process: _InProcess | None) -> BenchReport:

@@ -124,6 +124,12 @@ class Split(DatasetProperties, MapDataset):
 
     def _ordinals(self, index: Any) -> Sequence[int]:
         array = np.asarray(index)
+        if array.ndim == 1 and array.dtype in (np.float64, object) and isinstance(index, (list, tuple)):
+            try:
+                # numpy makes floats and objects of integers of which some need more than 64 bits.
+                return [operator.index(ordinal) for ordinal in index]
+            except TypeError:
+                pass
         if array.ndim == 1 and array.dtype == bool:
             if array.size != self._length:
                 raise UsageError(f"the mask has {array.size} entries, but the split has {self._length} records")
@@ -406,7 +412,7 @@ def open(
     options = {
         "mmap": mmap,
         "verify_checksums": verify_checksums,
-        "open_shards": None if open_shards is None else integer("open_shards", open_shards),
+        "open_shards": None if open_shards is None else integer("open_shards", open_shards, least=1),
         "read_ahead_bytes": None if read_ahead_bytes is None else integer("read_ahead_bytes", read_ahead_bytes),
         "cache_dir": None if cache_dir is None else os.path.abspath(os.fspath(cache_dir)),
         "cache_bytes": None if cache_bytes is None else integer("cache_bytes", cache_bytes),
@@ -417,6 +423,10 @@ def open(
     dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
     if decode and dataset.kind != "images":
         raise UsageError("decode does not apply: the dataset holds text", place=Place(source.path))
+    if read_ahead_bytes is not None and dataset.format != "parquet":
+        raise UsageError(
+            f"read_ahead_bytes does not apply: the dataset has the format {dataset.format}", place=Place(source.path)
+        )
     if fields is not None:
         dataset._check_fields()
     return dataset if split is None else dataset.split(split)

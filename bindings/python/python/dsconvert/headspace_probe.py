@@ -9,11 +9,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
-from .batch_contents import contents_of, elements_of, shallow_copy
+from .batch_contents import elements_of, shallow_copy
 from .batch_loads import is_data_loader
 from .errors import UsageError
 from .headspace_report import HeadspaceReport, Stretch
 from .loader import Loader
+from .loader_contents import counter_of
 from .worker_prediction import current_workers, predict_workers
 
 DEFAULT_STRETCH = 20
@@ -73,6 +74,7 @@ class HeadspaceProbe:
             if number is not None and number < minimum:
                 raise UsageError(f"{name} is {number}: it must be at least {minimum}")
         self.loader = loader
+        self._contents = counter_of(loader)
         self.stop = stop
         self._total_steps = total_steps
         self._synchronize = synchronize or _synchronize_cuda
@@ -268,7 +270,7 @@ class HeadspaceProbe:
         return Stretch(True, self._pairs, first_step, steps, elements, seconds, waited)
 
     def _record(self, batch: Any) -> None:
-        contents = contents_of(batch)
+        contents = self._contents(batch)
         self._pool.append((_out_of_shared_memory(batch), contents.elements))
         if contents.padding is not None:
             self._padding = (self._padding or 0) + contents.padding

@@ -114,8 +114,9 @@ class Loader(Epochs):
         pin_memory: `True` returns tensors in pinned memory, which are copies; needs CUDA. Default: `False`.
 
         num_threads: Threads that make batches, from 0 to 1024. 0 makes each batch when it is requested. Default: the cores
-            that this process may use ÷ the ranks on this machine.
-        prefetch: Batches that are ready or in progress, from 1 to 65,536. Default: `num_threads` + 2.
+            that this process may use ÷ the ranks on this machine (see `docs/reference/python.md`).
+        prefetch: Batches that are ready or in progress, from 1 to 65,536. Not with `num_threads=0`. Default:
+            `num_threads` + 2.
         micro_batches: Micro-batches of a global step, over all ranks; a multiple of the number of ranks. Default: one per
             rank.
         rank: Number of this data-parallel process, from 0. Default: that of `torch.distributed` or of the environment.
@@ -203,6 +204,8 @@ class Loader(Epochs):
             hflip = 0.5 if hflip else 0.0
         num_threads = ranks.default_threads() if num_threads is None else num_threads
         self._options = given(locals())
+        if self._options["num_threads"] == 0 and "prefetch" in self._options:
+            raise UsageError("prefetch does not apply: with num_threads=0, each batch is made when it is requested")
         self._given = {name: value for name, value in self._options.items() if name != "num_threads"}
         self.as_torch = as_torch or pin_memory
         """Whether arrays are tensors."""
@@ -210,7 +213,7 @@ class Loader(Epochs):
         self._assemble = transform is None
         if transform is not None:
             self._finisher = record_finisher(
-                self._split, transform, batch_transform, fields, decode is not False, self.as_torch
+                self._split, transform, batch_transform, fields, self._options.get("decode", True), self.as_torch
             )
         elif batch_transform is not None:
             self._finisher = BatchFinisher(None, None, batch_transform, self.as_torch)
@@ -220,10 +223,11 @@ class Loader(Epochs):
         self._finalizer: weakref.finalize[..., Loader] | None = None
         """Stops the threads that run user functions, before the interpreter exits."""
         self._native: _native.Loader | None = self._open(self._micro_batches)
-        budget = max_tokens_unpadded if max_tokens is None else max_tokens
-        if self._finisher is not None and budget is not None and oversize == "truncate" and self._split.kind == "text":
-            # The options are valid, because the native loader exists.
-            multiple = pad_to_multiple_of or 1
+        if self._finisher is not None and oversize == "truncate" and self._split.kind == "text":
+            # The options are valid, because the native loader exists. As plain integers, they do not change the types of
+            # the values that they limit.
+            budget: int = self._options.get("max_tokens") or self._options["max_tokens_unpadded"]
+            multiple: int = self._options.get("pad_to_multiple_of", 1)
             self._finisher.max_length = budget // multiple * multiple
         self._process = os.getpid()
         self._saved: str | None = None

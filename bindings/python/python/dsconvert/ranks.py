@@ -80,7 +80,8 @@ def _from_environment() -> tuple[tuple[int, int], str] | None:
     for rank, world_size in _RANKS:
         found = _number(rank), _number(world_size)
         if found[0] is not None and found[1] is not None:
-            return (found[0], found[1]), f"{rank} and {world_size}"
+            numbers = integer(rank, found[0], MAX_COUNT), integer(world_size, found[1], MAX_COUNT)
+            return numbers, f"{rank} and {world_size}"
     return None
 
 
@@ -91,5 +92,19 @@ def _number(name: str) -> int | None:
 
 def default_threads() -> int:
     """Returns the number of cores that this process may use, divided by the ranks on this machine; at least one."""
-    local = next((number for number in map(_number, _LOCAL) if number), 1)
+    local = next((number for number in map(_number, _LOCAL) if number), None) or _assumed_local_ranks()
     return max(1, len(os.sched_getaffinity(0)) // local)
+
+
+def _assumed_local_ranks() -> int:
+    """Returns the assumed number of ranks on this machine if no launcher has set it, as with Lightning and
+    `torch.multiprocessing.spawn`: one per visible GPU, or all ranks on a machine without GPUs.
+
+    Asking the other ranks would block until each of them creates a loader.
+    """
+    found = _from_torch()
+    if found is None:
+        return 1
+    (_, world_size), _ = found
+    gpus: int = sys.modules["torch"].cuda.device_count()
+    return min(world_size, gpus) if gpus else world_size

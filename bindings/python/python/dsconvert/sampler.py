@@ -106,11 +106,13 @@ class BatchSampler(Epochs):
                 remedy="use 'drop' or 'alone'; or cut the records yourself and pass the lengths that remain, "
                 "such as np.minimum(split.lengths(), max_tokens)",
             )
-        self._source: Split | list[int] = (
-            split_of(source, split)
-            if isinstance(source, (str, os.PathLike, Dataset, Split))
-            else _lengths(source)
-        )
+        self._source: Split | list[int]
+        if isinstance(source, (str, os.PathLike, Dataset, Split)):
+            self._source = split_of(source, split)
+        elif split is not None:
+            raise UsageError("split does not apply: the source is not a dataset")
+        else:
+            self._source = _lengths(source)
         last = last_policy(last, drop_last)
         self._options = given(locals())
         self._plan: _native.Plan | None

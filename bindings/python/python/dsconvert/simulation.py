@@ -17,6 +17,13 @@ Distribution = Literal["constant", "normal", "lognormal", "exponential", "gamma"
 Trace = str | os.PathLike[str] | Iterable[float]
 """Load times of batches: a file that `dsconvert simulate` reads, or milliseconds."""
 
+MIN_LOAD_MS = 1e-6
+"""The shortest load time that the simulator accepts, a nanosecond."""
+MAX_LOAD_MS = 3_600_000
+"""The longest load time that the simulator accepts, an hour."""
+MAX_LOADS = 10_000_000
+"""Maximum number of load times that the simulator accepts."""
+
 
 def simulate(
     *,
@@ -59,10 +66,28 @@ def simulate(
         if trace is not None:
             options["load_trace"] = os.fspath(trace)
         return _run(options)
+    times = _load_times(trace)
     with tempfile.NamedTemporaryFile("w", prefix="dsconvert-", suffix=".txt") as file:
-        file.writelines(f"{_number('load_trace', ms)!r}\n" for ms in trace)
+        file.writelines(f"{ms!r}\n" for ms in times)
         file.flush()
         return _run({**options, "load_trace": file.name})
+
+
+def _load_times(trace: Iterable[float]) -> list[float]:
+    """Returns the load times as numbers. Checked here, because an error of the command would name a temporary file."""
+    try:
+        values = iter(trace)
+    except TypeError:
+        raise UsageError(f"load_trace is {type(trace).__name__}, not a file or a sequence of milliseconds") from None
+    times = [_number(f"load_trace[{i}]", ms) for i, ms in enumerate(values)]
+    if not times:
+        raise UsageError("load_trace has no load time")
+    for i, ms in enumerate(times):
+        if not MIN_LOAD_MS <= ms <= MAX_LOAD_MS:
+            raise UsageError(f"load_trace[{i}] is {ms}: it must be from {MIN_LOAD_MS:.6f} to {MAX_LOAD_MS} milliseconds")
+    if len(times) > MAX_LOADS:
+        raise UsageError(f"load_trace has more than {MAX_LOADS} load times")
+    return times
 
 
 def _run(options: dict[str, Any]) -> dict[str, Any]:

@@ -107,14 +107,23 @@ def _error(arguments: Sequence[str | os.PathLike[str]], status: int, errors: str
 
 
 def _last_message(errors: str) -> tuple[str | None, str | None]:
-    """Returns the last `error: message` of standard error, and the help in the indented line after it, without its
-    label `tip:`."""
-    message: str | None = None
-    remedy: str | None = None
+    """Returns the last `error: message` of standard error, and the help after its label `tip:`.
+
+    Both may continue on indented lines, such as a list of rejected items or of missing options.
+    """
+    message: list[str] = []
+    remedy: list[str] = []
+    is_inside = False
     for line in errors.splitlines():
         start, colon, text = line.partition(": ")
         if colon and start == "error":
-            message, remedy = text, None
-        elif message is not None and remedy is None and line.startswith("  "):
-            remedy = line.strip().removeprefix("tip: ")
-    return message, remedy
+            message, remedy, is_inside = [text], [], True
+        elif line and not line.startswith("  "):  # the usage, or a line of another message
+            is_inside = False
+        elif line and is_inside:
+            help = line.strip().removeprefix("tip: ")
+            if remedy or help != line.strip():
+                remedy.append(help)
+            else:
+                message.append(line)
+    return "\n".join(message) or None, "\n".join(remedy) or None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import operator
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from ..errors import UsageError
 from .build_id import build_id
@@ -75,8 +78,8 @@ def convert(
       is the limit of its command; `reserve_memory` is the number of bytes that Ray reserves for it.
     * A task takes about `task_seconds`. At most `max_tasks` are submitted at a time [default: two for each that can
       run]. Ray retries a task `max_retries` times, on any node.
-    * `address` is passed to `ray.init`, unless this process is already connected. `ship` sends the package to the
-      nodes: `"package"` the installed one, otherwise the path of a wheel.
+    * `address` is passed to `ray.init`. `ship` sends the package to the nodes: `"package"` the installed one, otherwise
+      the path of a wheel. Both are refused if this process is already connected.
     * `progress` is called about once a second.
 
     Raises `UsageError` for invalid options and for a node that cannot work, and `NotCommittedError` when units have
@@ -124,13 +127,12 @@ def convert_with(
     started = time.monotonic()
     if kind not in ("images", "text"):
         raise UsageError(f"unknown kind of conversion {kind!r}; expected images or text")
-    _at_least("num_cpus", num_cpus, 1)
-    _at_least("max_tasks", max_tasks, 1)
-    _at_least("max_retries", max_retries, 0)
-    if resume not in (False, True, "verify"):
-        raise UsageError(f"resume: {resume!r} is not False, True or \"verify\"")
-    if not task_seconds > 0:
-        raise UsageError(f"task_seconds: {task_seconds!r} is not a positive number of seconds")
+    num_cpus = None if num_cpus is None else _at_least("num_cpus", num_cpus, 1)
+    max_tasks = None if max_tasks is None else _at_least("max_tasks", max_tasks, 1)
+    max_retries = _at_least("max_retries", max_retries, 0)
+    reserve_memory = None if reserve_memory is None else _at_least("reserve_memory", reserve_memory, 0)
+    resume = _resume(resume)
+    task_seconds = _seconds("task_seconds", task_seconds)
     target = _directory(out)
     resumed = [] if resume is False else ["--resume=verify" if resume == "verify" else "--resume"]
     with _connected(address, ship):
@@ -248,9 +250,9 @@ def _flags(options: dict[str, object]) -> list[str]:
         if name in NOT_FOR_A_PLAN:
             raise UsageError(f"{name} is not supported with Ray", remedy=NOT_FOR_A_PLAN[name])
         flag = "--" + name.replace("_", "-")
-        if value is True:
-            arguments.append(flag)
-        elif value is not False and value is not None:
+        if isinstance(value, (bool, np.bool_)):
+            arguments += [flag] if value else []
+        elif value is not None:
             arguments.append(f"{flag}={_text(value)}")
     return arguments
 
@@ -261,6 +263,31 @@ def _text(value: object) -> str:
     return os.fspath(value) if isinstance(value, (str, os.PathLike)) else str(value)
 
 
-def _at_least(name: str, value: int | None, minimum: int) -> None:
-    if value is not None and value < minimum:
-        raise UsageError(f"{name}: {value} is below the minimum of {minimum}")
+def _at_least(name: str, value: int, minimum: int) -> int:
+    """Returns `value` as an `int`, because Ray accepts no integers of numpy."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise UsageError(f"{name}: {value!r} is not an integer") from None
+    if number < minimum:
+        raise UsageError(f"{name}: {number} is below the minimum of {minimum}")
+    return number
+
+
+def _seconds(name: str, value: float) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError, OverflowError):
+        seconds = 0.0
+    if not seconds > 0:
+        raise UsageError(f"{name}: {value!r} is not a positive number of seconds")
+    return seconds
+
+
+def _resume(value: bool | str) -> bool | str:
+    if value == "verify":
+        return value
+    # Not compared by identity, which would take `numpy.False_` for true.
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise UsageError(f"resume: {value!r} is not False, True or \"verify\"")

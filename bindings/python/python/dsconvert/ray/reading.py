@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dataset import Split, open
+from ..errors import UsageError
 from .requirement import import_optional
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def read(
     `verify_checksums` is false. `fields` selects and orders the columns.
     """
     data = import_optional("ray.data")
+    if fields is not None and len(fields) == 0:
+        raise UsageError("fields is empty: a ray.data.Dataset needs a column", remedy="name at least one field")
     dataset = open(path, verify_checksums=verify_checksums, storage_options=storage_options)
     chosen = dataset.default if split is None else dataset.split(split)
     if fields is not None:

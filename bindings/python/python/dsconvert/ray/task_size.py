@@ -49,6 +49,7 @@ class TaskSize:
 
         It is at most half of an equal share of the rest, so that all slots finish at about the same time.
         """
-        by_time = int(self.seconds / self.unit_seconds) if self.unit_seconds > 0 else remaining
+        # Limited before it becomes an integer, which an infinite number of units cannot.
+        by_time = int(min(remaining, self.seconds / self.unit_seconds)) if self.unit_seconds > 0 else remaining
         share = math.ceil(remaining / (2 * max(slots, 1)))
         return max(1, min(by_time, share))
