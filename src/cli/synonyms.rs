@@ -5,8 +5,12 @@ use std::num::{ParseFloatError, ParseIntError};
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, CommandFactory};
 
 use Advice::{Say, Use, UseSize};
+
+use super::Cli;
+use crate::suggest::nearest;
 
 /// Replacement for an option that dsconvert does not have.
 #[derive(Clone, Copy)]
@@ -74,6 +78,16 @@ const CONVERSIONS: SynonymTable = &[
     (
         &["compression"],
         Say("choose it with the format: `--format parquet` compresses with zstd where that saves space"),
+    ),
+    (
+        &["num-shards", "n-shards", "shards"],
+        Say("their number follows from the size: `--shard-bytes 256MiB` or `--shard-records N`"),
+    ),
+    (
+        &["exclude", "ignore", "skip"],
+        Say(
+            "name what to convert with a pattern, as in 'photos/**/*.jpg', or in a list with `--files-from FILE`",
+        ),
     ),
     (
         &["limit", "max-samples", "max-records"],
@@ -148,6 +162,17 @@ const TEXT: SynonymTable = &[
     ),
     (&["id-column", "id-field"], Use("--key-field {}", "NAME", "")),
     (
+        &["sep", "separator", "delimiter"],
+        Say(
+            "columns are separated by commas in .csv and by tabs in .tsv files; documents in .txt files are divided by \
+             `--documents`",
+        ),
+    ),
+    (
+        &["batch-size"],
+        Say("batches are made when the dataset is read; `--report-batch N` is for the padding statistics"),
+    ),
+    (
         &["chat-template", "apply-chat-template"],
         Say(
             "render conversations to one text field first (`tokenizer.apply_chat_template(messages, tokenize=False)`), \
@@ -211,13 +236,36 @@ pub(super) fn with_tip(mut error: clap::Error, argv: &[OsString]) -> clap::Error
         ErrorKind::ValueValidation => number(&option, &error),
         _ => None,
     };
+    if error.kind() == ErrorKind::UnknownArgument && option.starts_with("--") {
+        // Clap suggests to pass the option as a value, or an option that is not similar enough.
+        error.remove(ContextKind::Suggested);
+        error.remove(ContextKind::SuggestedArg);
+        if let Some(near) = nearest_option(argv, &option) {
+            error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
+        }
+    }
     if let Some(tip) = tip {
-        // Clap suggests options with similar spelling, which would mislead here.
+        // A similar spelling would mislead here.
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::SuggestedValue);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     }
     error
+}
+
+/// Returns the option of the subcommand in the command line `argv` that is spelled like `option`.
+fn nearest_option(argv: &[OsString], option: &str) -> Option<String> {
+    let cli = Cli::command();
+    let mut command = &cli;
+    for word in argv.iter().skip(1).map_while(|word| word.to_str()) {
+        match command.find_subcommand(word) {
+            Some(found) => command = found,
+            None => break,
+        }
+    }
+    let options: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
+    let name = option.trim_start_matches('-').split('=').next()?;
+    nearest(name, &options).map(|name| format!("--{name}"))
 }
 
 /// Returns the tip for a format of another tool, such as `--format mds`.
@@ -285,8 +333,6 @@ fn value<'a>(words: &[&'a str], option: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
-    use clap::{Arg, CommandFactory};
 
     /// Returns the long options of a subcommand, without dashes.
     fn options(name: &str) -> Vec<String> {

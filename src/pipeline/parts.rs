@@ -178,13 +178,14 @@ fn with_source_help(error: Error, sources: &[SourceSpec], is_replaced: bool) -> 
             "there is no {path} on this machine; if the source has another path here, add `source {label}=PATH`"
         ));
     }
-    if is_replaced && is_source_change(&error) {
-        return error.help(
+    match is_source_change(&error) {
+        true if is_replaced => error.help(
             "the files at the given path need the sizes and modification times of those that were planned: copy them with \
              rsync -a or cp -a",
-        );
+        ),
+        true => error.help("do not change the sources before the merge; now, plan again with `overwrite`"),
+        false => error,
     }
-    error
 }
 
 /// Commits the dataset if all units of the plan in `options.out` are finished.

@@ -38,6 +38,9 @@ const VALUES: &[Mistake] = &[
     ("images photos --out o --memory 1X", 2, &["--memory", "\"1X\"", "256MiB"]),
     ("images photos --out o --dry-run --sample 3", 2, &["sample of 3", "at least 10"]),
     ("images photos --out o --sample 30", 2, &["--dry-run"]),
+    ("images photos --ouput o", 2, &["unexpected argument '--ouput'", "a similar argument exists: '--out'"]),
+    ("text corpus --out o -t bytes --sep ;", 2, &["'--sep'", "commas in .csv and by tabs in .tsv"]),
+    ("text corpus --out o -t bytes --num-shards 4", 2, &["'--num-shards'", "--shard-bytes 256MiB"]),
     ("text corpus --out o -t bytes --report-tokens 18446744073709551615", 2, &["--report-tokens <TOKENS>"]),
 ];
 
@@ -98,6 +101,7 @@ const TYPES: &[Mistake] = &[
     ("bench links", 2, &["nothing in the folder can be read; skipped: 1 special, 1 symbolic link"]),
     ("text tars --out o -t bytes", 3, &["1 file was skipped: 1 .tar.gz", "unpack archives first"]),
     ("images photos --files-from none.txt --out o", 3, &["the list of files names none"]),
+    ("images photos --classes none.txt --out o", 2, &["none.txt: --classes: the file names no class"]),
     ("images photos --metadata none.csv --out o", 3, &["the table names no files"]),
     ("images torn --out o", 3, &["of 1 item, 1 was rejected", "torn/a.parquet", "(corrupt)"]),
     ("inspect foreign.parquet", 3, &["foreign.parquet: the file is not a dsconvert shard"]),

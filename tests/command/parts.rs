@@ -281,7 +281,7 @@ fn missing_damaged_and_foreign_plans_are_refused_with_a_way_out() {
     on("run", &out, "--units 0").exits(0);
     let grown = format!("{}x\n", std::fs::read_to_string(&source).unwrap());
     std::fs::write(&source, grown).unwrap();
-    on("run", &out, "").exits(3).says(&["units failed", "start again with --overwrite"]);
+    on("run", &out, "").exits(3).says(&["units failed", "plan again with --overwrite"]);
     assert_eq!(status(&out, "")["done"], 1);
 }
 
@@ -309,7 +309,7 @@ fn a_source_that_changed_after_the_plan_is_named_with_its_remedy() {
     let out = planned_corpus(dir.path());
     corpus(&dir.path().join("c.jsonl"), 41);
     let ran =
-        on("run", &out, "").exits(3).says(&["failed; the first failure", "start again with --overwrite"]);
+        on("run", &out, "").exits(3).says(&["failed; the first failure", "plan again with --overwrite"]);
     assert!(!ran.stderr.contains("same part"), "{}", ran.stderr);
 }
 

@@ -142,7 +142,7 @@ fn a_late_part_uploads_nothing_into_a_committed_dataset() {
     let total = expected.keys().filter(|name| name.ends_with(".pb")).count();
     let uploaded = shards().len();
     // A few uploads had started before.
-    assert!(uploaded >= 1 && uploaded <= 12 && total > 20, "{uploaded} of {total}");
+    assert!((1..=12).contains(&uploaded) && total > 20, "{uploaded} of {total}");
     setup.assert_clean("a");
 }
 

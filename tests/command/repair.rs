@@ -459,5 +459,9 @@ fn a_dataset_from_standard_input_is_not_said_to_be_repairable() {
     let ran = verify(&out).exits(3);
     assert!(!ran.stdout.contains("--repair"), "{}", ran.stdout);
     assert!(ran.stdout.contains("convert again with --overwrite"), "{}", ran.stdout);
-    inspect_repair(&out, &["c.txt"]).exits(3).says(&["from standard input", "--overwrite"]);
+    inspect_repair(&out, &["c.txt"]).exits(2).says(&["c.txt: --repair: there is no such source"]);
+    let source = dir.path().join("c.txt");
+    std::fs::write(&source, "some words").unwrap();
+    let ran = inspect_repair(&out, &[source.to_str().unwrap()]).exits(3);
+    ran.says(&["from standard input", "--overwrite"]);
 }

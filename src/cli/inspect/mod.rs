@@ -15,7 +15,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::flags::shown;
-use super::{Ending, print};
+use super::{Ending, print, values};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::MANIFEST_NAME;
 use crate::options::default_threads;
@@ -181,6 +181,12 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
         return Err(Error::usage("a single shard cannot be repaired")
             .at_path(&args.path)
             .help("name the directory of its dataset"));
+    }
+    for source in sources {
+        let path = values::source(source)?.path;
+        if !ObjectUrl::is_url(&path) && stat(&path)?.is_none() {
+            return Err(Error::usage("there is no such source").of_option("repair").at_path(path));
+        }
     }
     match verify::exec(&args.path, access, threads, false, out) {
         Ok(Ending::Success) => return Ok(Ending::Success),

@@ -34,7 +34,7 @@ use crate::threads;
 /// Memory of each of the two sorts, the second of which takes its rows from the first.
 const SORT_BYTES: usize = memory::SORT_BYTES / 2;
 /// Blocks that hold more than this are read on a thread of their own: documents above 4 MiB.
-const OWN_THREAD_BYTES: u64 = 4 * BYTES_HELD_PER_BYTE << 20;
+const OWN_THREAD_BYTES: u64 = (4 * BYTES_HELD_PER_BYTE) << 20;
 const HASH_BYTES: usize = 32;
 /// Size of a row: hash and position of a document.
 const TEXT_BYTES: usize = HASH_BYTES + POSITION_BYTES;
