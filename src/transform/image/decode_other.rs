@@ -8,7 +8,7 @@ use super::icc::ColorSpace;
 use super::pixels::Pixels;
 use super::source::CheckedImage;
 use crate::decode::other::{limits, open, reject, too_large};
-use crate::decode::{ImageType, to_8_bits};
+use crate::decode::{ImageType, TiffTags, to_8_bits};
 use crate::sample::{Reject, RejectCode};
 
 /// The result of a decode, in addition to the pixels.
@@ -41,7 +41,13 @@ pub(super) fn decode(
     }
     let decoded = decoder.total_bytes();
     decoder.set_limits(limits(decoded)).map_err(reject)?;
-    let icc = decoder.icc_profile().ok().flatten();
+    let icc = match source.image_type {
+        // The decoder drops profiles that are large relative to the image, because of its limits.
+        ImageType::Tiff => {
+            TiffTags::read(source.bytes).and_then(|tags| tags.icc_profile().map(<[u8]>::to_vec))
+        }
+        _ => decoder.icc_profile().ok().flatten(),
+    };
     let color_type = decoder.color_type();
     let original = decoder.original_color_type();
     let is_plain_rgb = original == ExtendedColorType::Rgb8 && color_type == ColorType::Rgb8;

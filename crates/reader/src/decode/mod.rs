@@ -14,6 +14,7 @@ mod reject;
 mod resize;
 mod samples;
 mod sniff;
+mod tiff_tags;
 pub mod turbo;
 
 pub use decoder::{Decoder, Stored};
@@ -28,3 +29,4 @@ pub use resize::resize;
 pub use samples::to_8_bits;
 pub use sniff::foreign_format;
 pub use sniff::{ImageType, has_image_extension, is_unreadable_photo, sniff};
+pub use tiff_tags::TiffTags;

@@ -184,3 +184,56 @@ pub(super) fn tiff(orientation: u16, next: u32) -> Vec<u8> {
     out.extend([10, 20, 30, 40]);
     out
 }
+
+/// Creates a little-endian TIFF in one strip with 8 or 16 bits per sample. `more` are further tags, each with its type
+/// and value; of tags that occur twice, the last counts.
+pub(super) fn tiff_of(
+    (width, height): (u16, u16),
+    channels: u16,
+    bits: u16,
+    more: &[(u16, u16, Vec<u8>)],
+    samples: &[u8],
+) -> Vec<u8> {
+    const HEADER_BYTES: u32 = 8;
+    let short = |value: u16| (3, value.to_le_bytes().to_vec());
+    let long = |value: u32| (4, value.to_le_bytes().to_vec());
+    let mut entries = std::collections::BTreeMap::from([
+        (0x0100, short(width)),
+        (0x0101, short(height)),
+        (0x0102, (3, bits.to_le_bytes().repeat(channels.into()))),
+        (0x0103, short(1)),
+        (0x0106, short(if channels < 3 { 1 } else { 2 })),
+        (0x0111, long(HEADER_BYTES)),
+        (0x0115, short(channels)),
+        (0x0116, short(height)),
+        (0x0117, long(samples.len() as u32)),
+    ]);
+    entries.extend(more.iter().map(|(tag, kind, value)| (*tag, (*kind, value.clone()))));
+    let mut out = b"II*\0".to_vec();
+    let directory = HEADER_BYTES + samples.len().next_multiple_of(2) as u32;
+    out.extend(directory.to_le_bytes());
+    out.extend(samples);
+    out.resize(directory as usize, 0);
+    out.extend((entries.len() as u16).to_le_bytes());
+    let mut values = Vec::new();
+    let start = directory + 2 + 12 * entries.len() as u32 + 4;
+    for (tag, (kind, value)) in entries {
+        let sample_bytes = match kind {
+            3 => 2,
+            4 => 4,
+            _ => 1,
+        };
+        out.extend(u16::to_le_bytes(tag));
+        out.extend(u16::to_le_bytes(kind));
+        out.extend((value.len() as u32 / sample_bytes).to_le_bytes());
+        if value.len() <= 4 {
+            out.extend([&value[..], &[0; 4]].concat().iter().take(4));
+        } else {
+            out.extend((start + values.len() as u32).to_le_bytes());
+            values.extend(value);
+        }
+    }
+    out.extend([0; 4]);
+    out.extend(values);
+    out
+}

@@ -9,6 +9,7 @@ mod policy;
 mod properties;
 mod quality;
 mod strict;
+mod tiff;
 
 use bytes::Bytes;
 
