@@ -52,6 +52,8 @@ pub(super) struct Frame<'a> {
     pub(super) scan: &'a [u8],
 }
 
+/// Minimum length of the payload of a JFIF segment. libjpeg ignores shorter ones.
+const JFIF_BYTES: usize = 14;
 /// The start of an Adobe segment's payload.
 const ADOBE: &[u8] = b"Adobe";
 /// Index of the color transform in an Adobe segment; its value 1 is YCbCr.
@@ -80,7 +82,7 @@ impl<'a> Frame<'a> {
             let payload = after.get(..length.checked_sub(2).ok_or(Declined)?).ok_or(Declined)?;
             rest = &after[payload.len()..];
             match marker {
-                0xe0 => is_jfif |= payload.starts_with(b"JFIF\0"),
+                0xe0 => is_jfif |= payload.len() >= JFIF_BYTES && payload.starts_with(b"JFIF\0"),
                 0xee if payload.starts_with(ADOBE) => {
                     adobe = Some(*payload.get(ADOBE_TRANSFORM).ok_or(Declined)?);
                 }

@@ -457,3 +457,30 @@ fn a_large_file_may_have_many_restart_markers() {
     assert!(rewritten.ends_with(&encoder.restart_blocks(1).encode().unwrap()[600..]));
     assert!(rewritten.windows(2).filter(|w| w[0] == 0xff && (0xd0..=0xd7).contains(&w[1])).count() > 256);
 }
+
+/// Only a complete JFIF segment means that the colors are YCbCr, whatever the component identifiers.
+#[test]
+fn short_jfif_segments_are_ignored() {
+    let (width, height) = (40, 24);
+    let pixels = picture(width, height, 3, 3, 20);
+    let file = encode(&pixels, (width, height), 3, 90, Subsampling::S444);
+    let jfif_bytes = 2 + usize::from(u16::from_be_bytes([file[4], file[5]]));
+    assert_eq!(file[3], 0xe0);
+    let with_segment = |payload: &[u8]| {
+        let mut rest = file[2 + jfif_bytes..].to_vec();
+        let find = |rest: &[u8], marker: u8| rest.windows(2).position(|w| w == [0xff, marker]).unwrap();
+        let (frame, scan) = (find(&rest, 0xc0), find(&rest, 0xda));
+        for (n, id) in b"RGB".iter().enumerate() {
+            rest[frame + 10 + 3 * n] = *id;
+            rest[scan + 5 + 2 * n] = *id;
+        }
+        let length = (payload.len() as u16 + 2).to_be_bytes();
+        [&[0xff, 0xd8, 0xff, 0xe0], &length[..], payload, &rest].concat()
+    };
+    let whole = Region { left: 0, top: 0, width, height };
+    let full = with_segment(b"JFIF\0\x01\x01\0\0\x01\0\x01\0\0");
+    assert_eq!(decode(&full, (width, height), whole, 3).unwrap(), reference(&full, 3).unwrap());
+    let short = with_segment(b"JFIF\0\x01\x01");
+    assert_ne!(reference(&short, 3).unwrap(), reference(&full, 3).unwrap());
+    assert_eq!(decode(&short, (width, height), whole, 3), Err(Declined));
+}
