@@ -29,6 +29,9 @@ use super::source::CheckedImage;
 
 /// Pixels per chroma sample of the output, in each direction.
 const CHROMA_SPREAD: u32 = 2;
+/// Maximum number of stored samples per sample of the output, in one direction. The rounding errors of more weights
+/// would be visible.
+const MAX_STEP: f64 = 256.0;
 /// The value of a chroma sample without color.
 const NO_COLOR: u8 = 128;
 
@@ -106,6 +109,9 @@ fn fill(
     out: &mut [Pixels],
 ) -> Option<()> {
     let (across, down) = placement.axes(stored.first()?, per_sample);
+    if across.step.abs().max(down.step.abs()) > MAX_STEP {
+        return None;
+    }
     let (across, down) = (Weights::new(across, kernel), Weights::new(down, kernel));
     let size = covering(placement.crop.size, per_sample);
     for (&StoredPlane { samples, stride, left, top, .. }, out) in stored.iter().zip(out) {

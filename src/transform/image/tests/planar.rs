@@ -119,3 +119,25 @@ fn only_common_files_are_resized_by_planes() {
     }
     assert!(!is_planar(&plain[..plain.len() - 20], &[("resize", "shorter:20")]), "damage");
 }
+
+/// The weights of thousands of samples are too small for the fixed-point arithmetic of planes.
+#[test]
+fn extreme_reductions_are_exact() {
+    let (width, height) = (40_000, 2);
+    let row: Vec<u8> = (0..width).flat_map(|x| [if x < width / 2 { 0 } else { 200 }; 3]).collect();
+    let picture = row.repeat(height);
+    for (width, height, picture) in [
+        (width, height, picture.clone()),
+        (height, width, { (0..width).flat_map(|x| picture[3 * x..][..3].repeat(height)).collect() }),
+    ] {
+        let encoder = Encoder::new(&picture, width, height, PixelFormat::Rgb).quality(100);
+        let file = encoder.subsampling(Subsampling::S420).encode().unwrap();
+        for filter in ["box", "lanczos3"] {
+            let resize = if width > height { "exact:1x2" } else { "exact:2x1" };
+            let image = convert(&file, &[("resize", resize), ("filter", filter), ("encode", "jpeg:100")]);
+            for value in decoded(&image.unwrap().bytes) {
+                assert!(value.abs_diff(100) <= 2, "{width}×{height}, {filter}: {value}");
+            }
+        }
+    }
+}
