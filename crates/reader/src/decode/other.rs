@@ -1,5 +1,6 @@
 //! Decodes all types except JPEG with the `image` crate, with its limits enabled.
 
+use std::borrow::Cow;
 use std::io::Cursor;
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
@@ -34,11 +35,46 @@ pub fn open(
             // A decoded pixel has at most eight bytes.
             Box::new(StrictPng::new(bytes, &limits(size.pixels().saturating_mul(8)))?)
         }
-        ImageType::Webp => Box::new(WebPDecoder::new(reader)?),
+        ImageType::Webp => Box::new(WebPDecoder::new(Cursor::new(without_blending(bytes)))?),
         ImageType::Gif => Box::new(GifDecoder::new(reader)?),
         ImageType::Bmp => Box::new(BmpDecoder::new(reader)?),
         ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => Box::new(TiffDecoder::new(reader)?),
     })
+}
+
+/// Position of the flags in the data of an ANMF chunk.
+const FRAME_FLAGS: usize = 15;
+const NO_BLENDING: u8 = 0x02;
+
+/// Returns the WebP file `bytes` such that its first frame, if it is an animation, is not blended with the canvas. The
+/// canvas is transparent then, so blending has no effect, but the decoder changes colors by rounding.
+fn without_blending(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match flags_of_first_frame(bytes) {
+        Some(at) if bytes[at] & NO_BLENDING == 0 => {
+            let mut bytes = bytes.to_vec();
+            bytes[at] |= NO_BLENDING;
+            Cow::Owned(bytes)
+        }
+        _ => Cow::Borrowed(bytes),
+    }
+}
+
+fn flags_of_first_frame(bytes: &[u8]) -> Option<usize> {
+    const RIFF_HEADER_BYTES: usize = 12;
+    let mut at = RIFF_HEADER_BYTES;
+    // Only the extended form of the container has frames.
+    if bytes.get(at..)?.first_chunk()? != b"VP8X" {
+        return None;
+    }
+    loop {
+        let (kind, rest) = bytes.get(at..)?.split_first_chunk::<4>()?;
+        if kind == b"ANMF" {
+            let flags = at + 8 + FRAME_FLAGS;
+            return (flags < bytes.len()).then_some(flags);
+        }
+        let length = usize::try_from(u32::from_le_bytes(*rest.first_chunk()?)).ok()?;
+        at = at.checked_add(8)?.checked_add(length.checked_next_multiple_of(2)?)?;
+    }
 }
 
 /// Replaces the content of `buffer` with `bytes` zeros. The size may come from a hostile file.

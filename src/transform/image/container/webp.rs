@@ -33,9 +33,14 @@ pub(in crate::transform::image) fn chunks(bytes: &[u8]) -> impl Iterator<Item = 
     })
 }
 
-/// Returns whether the pixels are coded losslessly.
+/// Position of the first chunk of a frame in the data of its ANMF chunk.
+const FRAME_HEADER_BYTES: usize = 16;
+
+/// Returns whether the pixels are coded losslessly; for an animation, those of its first frame.
 pub(in crate::transform::image) fn is_lossless(bytes: &[u8]) -> bool {
-    chunks(bytes).any(|chunk| &chunk.kind == b"VP8L")
+    let frame = chunks(bytes).find(|chunk| &chunk.kind == b"ANMF");
+    let frame = frame.and_then(|chunk| chunk.data.get(FRAME_HEADER_BYTES..)).unwrap_or_default();
+    frame.starts_with(b"VP8L") || chunks(bytes).any(|chunk| &chunk.kind == b"VP8L")
 }
 
 fn u24_le(bytes: &[u8], at: usize) -> Option<u32> {

@@ -10,6 +10,7 @@ mod properties;
 mod quality;
 mod strict;
 mod tiff;
+mod webp;
 
 use bytes::Bytes;
 
