@@ -61,6 +61,13 @@ impl JpegRequest<'_> {
             check_file_size(self.source)?;
         }
         let (format, channels) = match (self.options.color, self.profile) {
+            // libjpeg-turbo-rs does not convert the colors of lossless files to gray.
+            (Color::Gray, _)
+                if self.header.frame.process == CodingProcess::Lossless
+                    && self.header.frame.components != 1 =>
+            {
+                (PixelFormat::Rgb, 3)
+            }
             (Color::Gray, None | Some(ProfileConversion::Table(_))) => (PixelFormat::Grayscale, 1),
             _ => (PixelFormat::Rgb, 3),
         };

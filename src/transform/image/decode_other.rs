@@ -8,7 +8,7 @@ use super::icc::ColorSpace;
 use super::pixels::Pixels;
 use super::source::CheckedImage;
 use crate::decode::other::{limits, open, reject, too_large};
-use crate::decode::{ImageType, TiffTags, to_8_bits};
+use crate::decode::{ImageType, TiffTags, divide_by_alpha, to_8_bits};
 use crate::sample::{Reject, RejectCode};
 
 /// The result of a decode, in addition to the pixels.
@@ -41,12 +41,11 @@ pub(super) fn decode(
     }
     let decoded = decoder.total_bytes();
     decoder.set_limits(limits(decoded)).map_err(reject)?;
-    let icc = match source.image_type {
-        // The decoder drops profiles that are large relative to the image, because of its limits.
-        ImageType::Tiff => {
-            TiffTags::read(source.bytes).and_then(|tags| tags.icc_profile().map(<[u8]>::to_vec))
-        }
-        _ => decoder.icc_profile().ok().flatten(),
+    let tags = (source.image_type == ImageType::Tiff).then(|| TiffTags::read(source.bytes)).flatten();
+    let icc = match &tags {
+        // Because of its limits, the decoder drops profiles that are large relative to the image.
+        Some(tags) => tags.icc_profile().map(<[u8]>::to_vec),
+        None => decoder.icc_profile().ok().flatten(),
     };
     let color_type = decoder.color_type();
     let original = decoder.original_color_type();
@@ -77,6 +76,9 @@ pub(super) fn decode(
         }
         damage => damage,
     };
+    if tags.is_some_and(|tags| tags.has_associated_alpha()) {
+        divide_by_alpha(buffer, color_type);
+    }
     to_8_bits(buffer, color_type, size, out)?;
     Ok(DecodedFile { icc, space, is_plain_rgb, is_cmyk, damage })
 }

@@ -1,7 +1,7 @@
 //! Decodes the requested part of a stored image into the caller's buffer.
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
-use dsconvert_jpeg::{FastDecoder, FastRequest, JpegLayout, LayoutRequest, PixelFormat};
+use dsconvert_jpeg::{FastDecoder, FastRequest, JpegLayout, LayoutRequest, PixelFormat, Process};
 use fast_image_resize::{FilterType, Resizer};
 use image::ImageDecoder;
 
@@ -10,8 +10,9 @@ use super::pixels::{Pixels, Rect, Size};
 use super::reduction::{is_reducible, reduction, scale};
 use super::reject::{corrupt, of_jpeg};
 use super::resize::{SourceRegion, resize};
-use super::samples::to_8_bits;
+use super::samples::{divide_by_alpha, to_8_bits};
 use super::sniff::{ImageType, sniff};
+use super::tiff_tags::TiffTags;
 use super::{luma, other, turbo};
 
 /// Filter for parts whose size differs from the target; antialiased, as in PIL and torchvision.
@@ -142,6 +143,9 @@ impl Decoder {
         if JpegEngine::of(&layout)? == JpegEngine::Layout {
             return self.whole_layout(&layout, image.size, reduction, channels);
         }
+        // libjpeg-turbo-rs does not convert the colors of lossless files to gray.
+        let is_color = layout.process() == Process::Lossless && layout.components().len() == 3;
+        let channels = if is_color { 3 } else { channels };
         let reject = |error| turbo::reject(error, bytes.ends_with(&[0xff, 0xd9]));
         let mut decoder = turbo::decoder(bytes, image.size.pixels(), false, reduction).map_err(reject)?;
         let size = image.size.reduced(reduction);
@@ -189,6 +193,11 @@ impl Decoder {
         let decoded = usize::try_from(decoded).map_err(|_| other::too_large())?;
         other::fill_zeros(&mut self.samples, decoded)?;
         decoder.read_image(&mut self.samples).map_err(other::reject)?;
+        if image_type == ImageType::Tiff
+            && TiffTags::read(image.bytes).is_some_and(|tags| tags.has_associated_alpha())
+        {
+            divide_by_alpha(&mut self.samples, color_type);
+        }
         to_8_bits(&self.samples, color_type, image.size, &mut self.whole)
     }
 }
@@ -320,6 +329,20 @@ mod tests {
         let wrong = Stored { bytes: &plain, size: Size::new(21, 12), raw_channels: None };
         let error = decode(wrong, part(0.0, 0.0, 9.0, 9.0), (9, 9), 3).unwrap_err();
         assert!(error.message.contains("20×12"), "{}", error.message);
+    }
+
+    #[test]
+    fn lossless_jpegs_are_converted_to_gray() {
+        let pixels = pixels(3);
+        let bytes = Encoder::new(&pixels, 20, 12, PixelFormat::Rgb).lossless(true).encode().unwrap();
+        let raw = Stored { bytes: &pixels, size: SIZE, raw_channels: Some(3) };
+        let image = Stored { bytes: &bytes, raw_channels: None, ..raw };
+        let region = part(2.0, 3.0, 11.0, 6.0);
+        for channels in [1, 3] {
+            let [found, expected] =
+                [image, raw].map(|stored| decode(stored, region, (11, 6), channels).unwrap());
+            assert_eq!(found, expected, "{channels}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub use reduction::{reduction, scale};
 pub use reject::{corrupt, of_jpeg, truncated, unsupported};
 pub use resize::SourceRegion;
 pub use resize::resize;
-pub use samples::to_8_bits;
+pub use samples::{divide_by_alpha, to_8_bits};
 pub use sniff::foreign_format;
 pub use sniff::{ImageType, has_image_extension, is_unreadable_photo, sniff};
 pub use tiff_tags::TiffTags;

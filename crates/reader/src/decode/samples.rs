@@ -34,6 +34,33 @@ pub fn to_8_bits(samples: &[u8], color_type: ColorType, size: Size, out: &mut Pi
     Ok(())
 }
 
+/// Divides colors that are multiplied by alpha by it, rounded. `samples` are RGBA as decoded by the `image` crate; those
+/// of other color types have no alpha or cannot be decoded, and stay as they are.
+pub fn divide_by_alpha(samples: &mut [u8], color_type: ColorType) {
+    /// Returns the color without the factor `alpha / max`. Colors above alpha contradict the format.
+    fn divided(color: u32, alpha: u32, max: u32) -> u32 {
+        if alpha == 0 { color } else { ((color * max + alpha / 2) / alpha).min(max) }
+    }
+    match color_type {
+        ColorType::Rgba8 => {
+            for [colors @ .., alpha] in samples.as_chunks_mut::<4>().0 {
+                for color in colors {
+                    *color = divided((*color).into(), (*alpha).into(), 0xff) as u8;
+                }
+            }
+        }
+        ColorType::Rgba16 => {
+            for pixel in samples.as_chunks_mut::<8>().0 {
+                let alpha = u16::from_ne_bytes([pixel[6], pixel[7]]).into();
+                for color in &mut pixel.as_chunks_mut::<2>().0[..3] {
+                    *color = (divided(u16::from_ne_bytes(*color).into(), alpha, 0xffff) as u16).to_ne_bytes();
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 fn fill<const FROM: usize, const TO: usize>(
     samples: &[u8],
     size: Size,
@@ -49,6 +76,18 @@ fn fill<const FROM: usize, const TO: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn colors_are_divided_by_alpha() {
+        let mut samples = [100, 50, 0, 128, 255, 7, 1, 255, 9, 9, 9, 0, 30, 20, 10, 20];
+        divide_by_alpha(&mut samples, ColorType::Rgba8);
+        assert_eq!(samples, [199, 100, 0, 128, 255, 7, 1, 255, 9, 9, 9, 0, 255, 255, 128, 20]);
+        let wide = [1000u16, 65_535, 0, 2000, 65_535, 65_534, 1, 65_535];
+        let mut samples: Vec<u8> = wide.iter().flat_map(|sample| sample.to_ne_bytes()).collect();
+        divide_by_alpha(&mut samples, ColorType::Rgba16);
+        let found: Vec<u16> = samples.as_chunks::<2>().0.iter().map(|s| u16::from_ne_bytes(*s)).collect();
+        assert_eq!(found, [32_768, 65_535, 0, 2000, 65_535, 65_534, 1, 65_535]);
+    }
 
     #[test]
     fn sixteen_bits_are_rounded() {

@@ -5,8 +5,12 @@ const TYPE_BYTES: [u8; 19] = [0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8,
 const SHORT: u16 = 3;
 const LONG: u16 = 4;
 
+const IMAGE_WIDTH: u16 = 256;
+const IMAGE_LENGTH: u16 = 257;
+const SAMPLES_PER_PIXEL: u16 = 277;
 const PLANAR_CONFIGURATION: u16 = 284;
 const TILE_WIDTH: u16 = 322;
+const TILE_LENGTH: u16 = 323;
 const EXTRA_SAMPLES: u16 = 338;
 const ICC_PROFILE: u16 = 34_675;
 
@@ -42,9 +46,15 @@ impl<'a> TiffTags<'a> {
         Some(tags)
     }
 
-    /// Returns whether the samples of several channels are stored in separate planes of tiles.
-    pub fn has_separate_tiles(&self) -> bool {
-        self.first(PLANAR_CONFIGURATION) == Some(SEPARATE_PLANES) && self.value(TILE_WIDTH).is_some()
+    /// Returns whether several channels are stored in separate planes of tiles that reach beyond the image.
+    pub fn has_separate_padded_tiles(&self) -> bool {
+        let is_padded = |side: u16, tile: u16| match (self.first(side), self.first(tile)) {
+            (Some(side), Some(tile)) => tile > 0 && !side.is_multiple_of(tile),
+            _ => false,
+        };
+        self.first(PLANAR_CONFIGURATION) == Some(SEPARATE_PLANES)
+            && self.first(SAMPLES_PER_PIXEL).is_some_and(|samples| samples > 1)
+            && (is_padded(IMAGE_WIDTH, TILE_WIDTH) || is_padded(IMAGE_LENGTH, TILE_LENGTH))
     }
 
     /// Returns whether the colors are multiplied by alpha.
@@ -151,14 +161,31 @@ mod tests {
             let bytes = file(
                 little,
                 big,
-                &[(284, SHORT, &two), (322, SHORT, &two), (338, SHORT, &one), (34_675, 7, &profile)],
+                &[
+                    (256, SHORT, &one),
+                    (277, SHORT, &two),
+                    (284, SHORT, &two),
+                    (322, SHORT, &two),
+                    (338, SHORT, &one),
+                    (34_675, 7, &profile),
+                ],
             );
             let tags = TiffTags::read(&bytes).unwrap();
-            assert!(tags.has_separate_tiles() && tags.has_associated_alpha());
+            assert!(tags.has_separate_padded_tiles() && tags.has_associated_alpha());
             assert_eq!(tags.icc_profile(), Some(&profile[..]));
-            let bytes = file(little, big, &[(284, SHORT, &two), (338, SHORT, &two)]);
+            let bytes = file(
+                little,
+                big,
+                &[
+                    (256, SHORT, &two),
+                    (277, SHORT, &two),
+                    (284, SHORT, &two),
+                    (322, SHORT, &two),
+                    (338, SHORT, &two),
+                ],
+            );
             let tags = TiffTags::read(&bytes).unwrap();
-            assert!(!tags.has_separate_tiles() && !tags.has_associated_alpha());
+            assert!(!tags.has_separate_padded_tiles() && !tags.has_associated_alpha());
             assert_eq!(tags.icc_profile(), None);
         }
     }
@@ -171,7 +198,7 @@ mod tests {
         ) {
             let bytes = [start, &bytes].concat();
             if let Some(tags) = TiffTags::read(&bytes) {
-                let _ = (tags.has_separate_tiles(), tags.has_associated_alpha(), tags.icc_profile());
+                let _ = (tags.has_separate_padded_tiles(), tags.has_associated_alpha(), tags.icc_profile());
             }
         }
     }

@@ -186,7 +186,7 @@ pub(super) fn tiff(orientation: u16, next: u32) -> Vec<u8> {
 }
 
 /// Creates a little-endian TIFF in one strip with 8 or 16 bits per sample. `more` are further tags, each with its type
-/// and value; of tags that occur twice, the last counts.
+/// and value, and replace other tags; an empty value removes a tag.
 pub(super) fn tiff_of(
     (width, height): (u16, u16),
     channels: u16,
@@ -209,6 +209,7 @@ pub(super) fn tiff_of(
         (0x0117, long(samples.len() as u32)),
     ]);
     entries.extend(more.iter().map(|(tag, kind, value)| (*tag, (*kind, value.clone()))));
+    entries.retain(|_, (_, value)| !value.is_empty());
     let mut out = b"II*\0".to_vec();
     let directory = HEADER_BYTES + samples.len().next_multiple_of(2) as u32;
     out.extend(directory.to_le_bytes());

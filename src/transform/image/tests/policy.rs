@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use libjpeg_turbo_rs::PixelFormat;
 
-use super::files::{jpeg, picture, png, with_orientation};
+use super::files::{encoder, jpeg, picture, png, with_orientation};
 use super::*;
 
 #[test]
@@ -199,4 +199,12 @@ fn one_scratch_serves_all_images() {
         assert!(transform.convert(&file.slice(..file.len() / 2), &mut scratch).is_err());
     }
     assert!(scratch.kept_bytes() > 0);
+}
+
+#[test]
+fn lossless_jpegs_become_gray() {
+    let samples = picture(9, 7);
+    let file = encoder(&samples, 9, 7).lossless(true).encode().unwrap();
+    let expected: Vec<u8> = samples.as_chunks::<3>().0.iter().map(|rgb| pixels::luma(*rgb)).collect();
+    assert_eq!(raw(&file, &[("color", "gray")]).bytes, expected);
 }
