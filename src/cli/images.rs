@@ -81,8 +81,8 @@ struct InputArgs {
     /// Additional images of the samples in tar files, as fields: auto, none or MEMBER,… such as seg.png
     ///
     /// A field is [NAME=]MEMBER[:mask|:image], where MEMBER is the part of a file name after its first dot. It gets the same
-    /// orientation, resize, crop and pad as the image of its sample; a mask (the default for PNG) keeps its values. auto: all
-    /// images next to a plain .jpg or .png in the first samples of the first tar file.
+    /// orientation (unless it has its own), resize, crop and pad as the image of its sample; a mask (the default for PNG) keeps
+    /// its values. auto: all images next to a plain .jpg or .png in the first samples of the first tar file.
     #[arg(long, value_name = "FIELDS", default_value = "auto")]
     image_fields: String,
 }

@@ -141,6 +141,43 @@ fn image_fields_can_be_named_by_hand() {
 }
 
 #[test]
+fn damaged_additional_images_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let jpeg = encoded(RgbImage::from_fn(64, 48, |x, y| Rgb([(x * y) as u8; 3])), ImageFormat::Jpeg);
+    let mut tar = Tar::default();
+    tar.file("0.png", &photo(64, 48)).file("0.left.jpg", &jpeg[..jpeg.len() / 2]);
+    tar.file("1.png", &photo(64, 48)).file("1.left.jpg", &jpeg);
+    put(dir.path(), "s.tar", &tar.end());
+    run(dir.path(), b"", &["s.tar", "--out", "out", "--lenient"]).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(texts(&out, "train", "key").len(), 2);
+    assert_eq!(manifest(&out)["notes"]["damaged_kept"], 1);
+}
+
+/// Both files are stored upside down. Only the first one says so.
+#[test]
+fn additional_images_are_turned_like_their_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let upright = RgbImage::from_fn(64, 48, |x, y| Rgb([class(x, y) * 4; 3]));
+    let stored = encoded(image::imageops::rotate180(&upright), ImageFormat::Png);
+    // The eXIf chunk of an EXIF block with orientation 3.
+    let exif = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x03\0\0\0\0\0\0\0";
+    let mut chunk = (exif.len() as u32).to_be_bytes().to_vec();
+    chunk.extend([&b"eXIf"[..], exif].concat());
+    chunk.extend(crc32fast::hash(&chunk[4..]).to_be_bytes());
+    let turned = [&stored[..33], &chunk, &stored[33..]].concat();
+    let mut tar = Tar::default();
+    tar.file("0.png", &turned).file("0.left.png", &stored);
+    put(dir.path(), "s.tar", &tar.end());
+    let options = ["s.tar", "--out", "out", "--encode", "png", "--image-fields", "left.png:image"];
+    run(dir.path(), b"", &options).exits(0);
+    for name in ["image", "left"] {
+        let values = column(&dir.path().join("out"), "train", name);
+        assert_eq!(image_of(&values[0]).unwrap().to_rgb8(), upright, "{name}");
+    }
+}
+
+#[test]
 fn an_invalid_mask_rejects_its_sample() {
     let dir = tempfile::tempdir().unwrap();
     let whole = mask(16, 16);

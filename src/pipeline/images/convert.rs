@@ -35,7 +35,9 @@ use crate::source::named_files::Detail;
 use crate::source::portable_name;
 use crate::source::source_file::SourceFile;
 use crate::threads;
-use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Header, ImageScratch};
+use crate::transform::image::{
+    self as transform, Converted, DEFAULT_KEPT_BYTES, Geometry, Header, ImageScratch,
+};
 
 /// Maximum size of an image file that is read, in bytes. Records have 32-bit offsets, and a larger file, possibly a
 /// sparse one, could exhaust memory.
@@ -226,18 +228,32 @@ impl<'a> ImageConversion<'a> {
         self.convert_image(item, split, scratch, out)
     }
 
-    /// Converts an image, after reserving the memory that it needs according to its header.
+    /// Converts an image, or the additional image of a sample whose image has the geometry `like`.
+    fn convert_bytes(
+        &self,
+        bytes: &Bytes,
+        like: Option<&Geometry>,
+        scratch: &mut ImageScratch,
+    ) -> Result<transform::ImageOutcome, Reject> {
+        match like {
+            Some(image) => self.job.transform.convert_like(bytes, image, scratch),
+            None => self.job.transform.convert(bytes, scratch),
+        }
+    }
+
+    /// Converts an image like [`Self::convert_bytes`], after reserving the memory that it needs according to its header.
     fn convert_with_reservation(
         &self,
         bytes: &Bytes,
         header: &Header,
+        like: Option<&Geometry>,
         scratch: &mut ImageScratch,
     ) -> Result<transform::ImageOutcome, Reject> {
         let _held = self.pixels.wait_for(header.memory_bytes);
         if header.memory_bytes > self.kept_bytes as u64 {
-            threads::on_own_thread("large image", || self.job.transform.convert(bytes, scratch))
+            threads::on_own_thread("large image", || self.convert_bytes(bytes, like, scratch))
         } else {
-            self.job.transform.convert(bytes, scratch)
+            self.convert_bytes(bytes, like, scratch)
         }
     }
 
@@ -248,6 +264,7 @@ impl<'a> ImageConversion<'a> {
         bytes: &Bytes,
         image: &Header,
         scratch: &mut ImageScratch,
+        out: &mut Outcomes,
     ) -> Result<Bytes, Reject> {
         let of_member = |reject: Reject| {
             Reject::new(reject.code, format!("the member {:?}: {}", field.member, reject.message))
@@ -257,15 +274,12 @@ impl<'a> ImageConversion<'a> {
             let _held = self.pixels.wait_for(header.memory_bytes);
             return self.job.transform.convert_mask(bytes, &image.geometry).map_err(of_member);
         }
-        if (header.width, header.height) != (image.width, image.height) {
-            let message = format!(
-                "it has {}×{} pixels, but the image of its sample has {}×{}",
-                header.width, header.height, image.width, image.height
-            );
-            return Err(of_member(Reject::new(RejectCode::InvalidValue, message)));
-        }
-        match self.convert_with_reservation(bytes, &header, scratch).map_err(of_member)? {
-            transform::ImageOutcome::Converted(image) => Ok(image.bytes),
+        let converted = self.convert_with_reservation(bytes, &header, Some(&image.geometry), scratch);
+        match converted.map_err(of_member)? {
+            transform::ImageOutcome::Converted(image) => {
+                note_image(&image, out);
+                Ok(image.bytes)
+            }
             // It has the size of its main image, which was not filtered.
             transform::ImageOutcome::Filtered(reason) => {
                 Err(of_member(Reject::new(RejectCode::InvalidValue, reason.name())))
@@ -288,7 +302,7 @@ impl<'a> ImageConversion<'a> {
             Ok(())
         })?;
         let header = self.job.transform.peek(bytes)?;
-        let image = match self.convert_with_reservation(bytes, &header, scratch)? {
+        let image = match self.convert_with_reservation(bytes, &header, None, scratch)? {
             transform::ImageOutcome::Filtered(reason) => {
                 return Ok(Outcome::Filtered { split, origin, reason: reason.name().to_owned() });
             }
@@ -297,16 +311,13 @@ impl<'a> ImageConversion<'a> {
         if image.passthrough {
             out.note("passed_through");
         }
-        if image.has_several_scans {
-            out.note("progressive_kept");
-        }
-        if image.lenient {
-            out.note("damaged_kept");
-        }
+        note_image(&image, out);
         let mut further = further.into_iter();
         for field in &self.job.image_fields {
             values.push(match further.next().flatten() {
-                Some(bytes) => Value::Bytes(self.convert_further_image(field, &bytes, &header, scratch)?),
+                Some(bytes) => {
+                    Value::Bytes(self.convert_further_image(field, &bytes, &header, scratch, out)?)
+                }
                 None => Value::Null,
             });
         }
@@ -322,5 +333,18 @@ impl<'a> ImageConversion<'a> {
         let converted = record.converted(split);
         converted.check_size()?;
         Ok(Outcome::Converted(converted))
+    }
+}
+
+/// Counts what is noteworthy about an image or an additional image.
+fn note_image(image: &Converted, out: &mut Outcomes) {
+    if image.has_several_scans {
+        out.note("progressive_kept");
+    }
+    if image.lenient {
+        out.note("damaged_kept");
+    }
+    if image.lacks_exif {
+        out.note("exif_dropped");
     }
 }

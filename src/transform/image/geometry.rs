@@ -121,9 +121,9 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Returns the orientation of a mask of `size` whose own orientation is `own`; `None` if the mask does not fit the
-    /// image. A mask without an orientation was drawn on the stored pixels of the image if it has their size, otherwise
-    /// on the upright image.
+    /// Returns the orientation of a mask or an additional image of `size` whose own orientation is `own`; `None` if it
+    /// does not fit the image. Without an orientation, it belongs to the stored pixels of the image if it has their
+    /// size, otherwise to the upright image.
     pub(super) fn orientation_of(&self, size: Size, own: Orientation) -> Option<Orientation> {
         let oriented = if own.transposes() { size.transposed() } else { size };
         match own {

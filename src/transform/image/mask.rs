@@ -47,7 +47,8 @@ impl ImageTransform {
         // Decoded even if nothing changes, to detect damage.
         let mut mask = Mask::read(file, size)?;
         if geometry.plan.is_identity() && orientation == Orientation::Upright {
-            return Ok(strip::strip(file, &source));
+            let keeps_metadata = self.options().keep_metadata;
+            return Ok(if keeps_metadata { file.clone() } else { strip::strip(file, &source) });
         }
         let [rows, columns] = geometry.source_positions(size, orientation);
         let mut data = vec![0; rows.len() * columns.len() * mask.pixel_bytes()];

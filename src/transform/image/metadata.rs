@@ -34,8 +34,19 @@ pub(super) fn with_exif(file: Vec<u8>, image_type: ImageType, size: (u32, u32), 
     }
 }
 
+/// Returns whether an image of `image_type` can hold the EXIF `block`. [`ImageType::Raw`], which has no metadata at all,
+/// counts as if it could.
+pub(super) fn fits(image_type: ImageType, block: &[u8]) -> bool {
+    image_type != ImageType::Jpeg || segment_length(block).is_some()
+}
+
+/// Returns the length that a JPEG segment with the EXIF `block` declares.
+fn segment_length(block: &[u8]) -> Option<u16> {
+    u16::try_from(2 + jpeg::EXIF_MARK.len() + block.len()).ok()
+}
+
 fn in_jpeg(file: Vec<u8>, block: &[u8]) -> Vec<u8> {
-    let Ok(length) = u16::try_from(2 + jpeg::EXIF_MARK.len() + block.len()) else { return file };
+    let Some(length) = segment_length(block) else { return file };
     // After the JFIF segment, which must come first.
     let at = match file.get(2..6) {
         Some([0xff, jpeg::APP0, high, low]) => 4 + usize::from(u16::from_be_bytes([*high, *low])),

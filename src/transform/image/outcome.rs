@@ -30,6 +30,8 @@ pub struct Converted {
     pub has_several_scans: bool,
     /// Whether the source was damaged and is kept as far as it decodes.
     pub lenient: bool,
+    /// Whether the EXIF block of the source was to be kept, but is too large for the type of `bytes`.
+    pub lacks_exif: bool,
 }
 
 /// The reason why the selection options exclude an image.

@@ -76,6 +76,21 @@ impl<'a> CheckedImage<'a> {
         Ok(Self { bytes, image_type, structure, jpeg })
     }
 
+    /// Sets the orientation to that of an additional image of the sample whose image has the geometry `image`. Rejects an
+    /// image of another size.
+    pub(super) fn turn_like(&mut self, image: &Geometry) -> Result<(), Reject> {
+        let Structure { size, orientation, .. } = self.structure;
+        self.structure.orientation = image.orientation_of(size, orientation).ok_or_else(|| {
+            let (size, image) = (self.oriented_size(), image.plan.source);
+            let message = format!(
+                "it has {}×{} pixels, but the image of its sample has {}×{}",
+                size.width, size.height, image.width, image.height
+            );
+            Reject::new(RejectCode::InvalidValue, message)
+        })?;
+        Ok(())
+    }
+
     /// Returns the size of the upright image.
     pub(super) fn oriented_size(&self) -> Size {
         if self.structure.orientation.transposes() {

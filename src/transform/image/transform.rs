@@ -73,7 +73,31 @@ impl ImageTransform {
     /// Converts the image file `source`. The same bytes and options always give the same outcome. A panic, for example
     /// in a decoder, becomes a reject.
     pub fn convert(&self, source: &Bytes, scratch: &mut ImageScratch) -> Result<ImageOutcome, Reject> {
-        let outcome = caught(|| self.convert_untrimmed(source, scratch)).unwrap_or_else(|panic| {
+        self.convert_caught(source, None, scratch)
+    }
+
+    /// Converts an additional image of the sample whose image has the geometry `image`. Without an orientation of its
+    /// own, it is turned upright like that image if it has the size of its stored pixels.
+    ///
+    /// # Errors
+    ///
+    /// Rejects the same files as [`Self::convert`], and those that do not have the size of the image.
+    pub fn convert_like(
+        &self,
+        source: &Bytes,
+        image: &Geometry,
+        scratch: &mut ImageScratch,
+    ) -> Result<ImageOutcome, Reject> {
+        self.convert_caught(source, Some(image), scratch)
+    }
+
+    fn convert_caught(
+        &self,
+        source: &Bytes,
+        image: Option<&Geometry>,
+        scratch: &mut ImageScratch,
+    ) -> Result<ImageOutcome, Reject> {
+        let outcome = caught(|| self.convert_untrimmed(source, image, scratch)).unwrap_or_else(|panic| {
             scratch.renew();
             Err(panic.into_reject())
         });
@@ -81,8 +105,16 @@ impl ImageTransform {
         outcome
     }
 
-    fn convert_untrimmed(&self, bytes: &Bytes, scratch: &mut ImageScratch) -> Result<ImageOutcome, Reject> {
+    fn convert_untrimmed(
+        &self,
+        bytes: &Bytes,
+        image: Option<&Geometry>,
+        scratch: &mut ImageScratch,
+    ) -> Result<ImageOutcome, Reject> {
         let mut source = CheckedImage::read(bytes, &self.options)?;
+        if let Some(image) = image {
+            source.turn_like(image)?;
+        }
         if let Some(reason) = self.filtered(source.oriented_size()) {
             return Ok(ImageOutcome::Filtered(reason));
         }
@@ -116,6 +148,7 @@ impl ImageTransform {
                 encoding: source.image_type,
                 passthrough: true,
                 lenient: false,
+                lacks_exif: false,
             }));
         }
         self.shape(&source, &plan, &decoded, scratch)?;
@@ -206,13 +239,23 @@ impl ImageTransform {
     ) -> Converted {
         let Size { width, height } = size;
         let encoding = self.encoding(source).output_type().unwrap_or(source.image_type);
+        let mut lacks_exif = false;
         if self.options.keep_metadata
             && let Some(block) = metadata::upright_exif(source)
         {
+            lacks_exif = !metadata::fits(encoding, &block);
             file = metadata::with_exif(file, encoding, (width, height), &block);
         }
-        let bytes = self.with_restarts(file.into(), encoding, scratch);
-        Converted { bytes, width, height, encoding, passthrough: false, has_several_scans: false, lenient }
+        Converted {
+            bytes: self.with_restarts(file.into(), encoding, scratch),
+            width,
+            height,
+            encoding,
+            passthrough: false,
+            has_several_scans: false,
+            lenient,
+            lacks_exif,
+        }
     }
 
     /// Returns the file with the restart markers that the options request. Progressive and unusual JPEGs, and those

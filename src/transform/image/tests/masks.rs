@@ -118,3 +118,44 @@ fn masks_that_do_not_fit_are_rejected() {
     assert_eq!(code(files::jpeg(32, 16).into()), RejectCode::Unsupported);
     assert_eq!(code(Bytes::new()), RejectCode::Empty);
 }
+
+#[test]
+fn masks_that_pass_through_keep_their_metadata_on_request() {
+    let whole = png(&blocks(32, 16)).to_vec();
+    let text = files::png_chunk(b"tEXt", b"classes\x000=sky");
+    let tagged = Bytes::from([&whole[..33], &text, &whole[33..]].concat());
+    let kept = converted(&tagged, &tagged, &[("keep_metadata", "true"), ("encode", "keep")]).1.unwrap();
+    assert_eq!(kept, tagged);
+    assert_eq!(converted(&tagged, &tagged, &[]).1.unwrap(), whole);
+}
+
+#[test]
+fn additional_images_are_turned_like_the_image_of_their_sample() {
+    let upright = blocks(96, 64);
+    let texts = [("encode", "raw"), ("color", "gray"), ("resize", "exact:48x32"), ("filter", "box")];
+    let transform = ImageTransform::new(options(&texts)).unwrap();
+    let jpeg = |pixels: &pixels::Pixels| encode::encode(pixels, "jpeg:95".parse().unwrap()).unwrap();
+    for (tag, inverse) in [(1u16, 1), (2, 2), (3, 3), (5, 5), (6, 8), (7, 7), (8, 6)] {
+        let stored = turned(&upright, inverse);
+        let main = with_orientation(&jpeg(&stored), tag);
+        let geometry = transform.peek(&main).unwrap().geometry;
+        let expected = convert(&main, &texts).unwrap();
+        let mut further = vec![png(&stored), main.clone().into()];
+        if (stored.width, stored.height) != (96, 64) {
+            further.push(png(&upright));
+        }
+        for file in further {
+            match transform.convert_like(&file, &geometry, &mut ImageScratch::new()).unwrap() {
+                ImageOutcome::Converted(found) => {
+                    assert_eq!((found.width, found.height), (48, 32), "{tag}");
+                    let near = |(a, b): (&u8, &u8)| a.abs_diff(*b) < 16;
+                    assert!(found.bytes.iter().zip(&expected.bytes).all(near), "{tag}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let other = png(&blocks(64, 65));
+        let reject = transform.convert_like(&other, &geometry, &mut ImageScratch::new()).unwrap_err();
+        assert_eq!(reject.code, RejectCode::InvalidValue);
+    }
+}

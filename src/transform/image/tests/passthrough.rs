@@ -195,3 +195,23 @@ fn profiles_are_converted_unless_dropped() {
     let resized = raw(&tagged, &[("resize", "longer:4")]);
     assert!(near(pixel(&resized, 2, 2), converted, 2));
 }
+
+#[test]
+fn an_exif_block_that_is_too_large_for_a_jpeg_is_reported() {
+    let with_exif = |bytes: usize| {
+        let mut block = exif::tests::block(1, true);
+        block.resize(bytes, 0);
+        metadata::with_exif(png(20, 10), ImageType::Png, (20, 10), &block)
+    };
+    let has_exif = |image: &Converted| image.bytes.windows(6).any(|w| w == b"Exif\0\0" || &w[..4] == b"eXIf");
+    for (bytes, encode, is_kept) in
+        [(65_527, "jpeg", true), (65_528, "jpeg", false), (65_528, "png", true), (65_528, "webp", true)]
+    {
+        let file = with_exif(bytes);
+        let texts = [("encode", encode), ("keep_metadata", "true"), ("resize", "longer:10")];
+        let image = convert(&file, &texts).unwrap();
+        assert_eq!(image.lacks_exif, !is_kept, "{bytes}, {encode}");
+        assert_eq!(has_exif(&image) || encode == "webp", is_kept, "{bytes}, {encode}");
+        assert!(!convert(&file, &[texts[0], texts[2]]).unwrap().lacks_exif);
+    }
+}
