@@ -123,7 +123,7 @@ fn only_common_files_are_resized_by_planes() {
 /// The weights of thousands of samples are too small for the fixed-point arithmetic of planes.
 #[test]
 fn extreme_reductions_are_exact() {
-    let (width, height) = (40_000, 2);
+    let (width, height) = (8000, 2);
     let row: Vec<u8> = (0..width).flat_map(|x| [if x < width / 2 { 0 } else { 200 }; 3]).collect();
     let picture = row.repeat(height);
     for (width, height, picture) in [
@@ -132,7 +132,7 @@ fn extreme_reductions_are_exact() {
     ] {
         let encoder = Encoder::new(&picture, width, height, PixelFormat::Rgb).quality(100);
         let file = encoder.subsampling(Subsampling::S420).encode().unwrap();
-        for filter in ["box", "lanczos3"] {
+        for filter in ["box", "lanczos3", "catmullrom"] {
             let resize = if width > height { "exact:1x2" } else { "exact:2x1" };
             let image = convert(&file, &[("resize", resize), ("filter", filter), ("encode", "jpeg:100")]);
             for value in decoded(&image.unwrap().bytes) {
