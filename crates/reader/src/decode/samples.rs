@@ -39,7 +39,7 @@ pub fn to_8_bits(samples: &[u8], color_type: ColorType, size: Size, out: &mut Pi
 pub fn divide_by_alpha(samples: &mut [u8], color_type: ColorType) {
     /// Returns the color without the factor `alpha / max`. Colors above alpha contradict the format.
     fn divided(color: u32, alpha: u32, max: u32) -> u32 {
-        if alpha == 0 { color } else { ((color * max + alpha / 2) / alpha).min(max) }
+        (color * max + alpha / 2).checked_div(alpha).map_or(color, |color| color.min(max))
     }
     match color_type {
         ColorType::Rgba8 => {
