@@ -287,13 +287,13 @@ def test_a_dataset_describes_itself(binary, anything):
     assert described == json.loads(printed) and described["object"] == "dataset"
 
 
-def test_a_description_warns_of_labels_that_cannot_be_read(images, tmp_path):
+def test_a_description_warns_of_labels_that_cannot_be_read(photos_in, tmp_path):
     damaged = tmp_path / "damaged"
-    shutil.copytree(images.path, damaged)
+    shutil.copytree(photos_in("arrow").path, damaged)
     shards = sorted(damaged.glob("train/train-*"))
     shards[0].unlink()
     with pytest.warns(UserWarning, match="labels of train cannot be read") as caught:
         described = dsconvert.open(damaged).describe()
     assert Path(caught[0].filename) == Path(__file__)
     train = described["splits"]["train"]
-    assert train["labels_read"] < train["records"] == len(images.records("train"))
+    assert train["labels_read"] < train["records"]
