@@ -328,7 +328,9 @@ fn a_source_that_changes_during_the_run_fails_its_units() {
     file.set_modified(SystemTime::now() + Duration::from_secs(3)).unwrap();
     finish(child, LONG).exits(3).says(&["c.jsonl", "written to", "units failed"]);
     assert!(!out.join("manifest.json").exists());
-    convert("text", &source, &out, &format!("{TEXT} --resume")).exits(2).says(&["c.jsonl was written to since"]);
+    convert("text", &source, &out, &format!("{TEXT} --resume"))
+        .exits(2)
+        .says(&["c.jsonl was written to since"]);
 }
 
 #[test]
