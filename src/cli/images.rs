@@ -286,7 +286,7 @@ fn read_classes(path: &Path) -> Result<Vec<String>> {
         .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;
     let names: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();
     match names.iter().position(String::is_empty) {
-        _ if names.is_empty() => {
+        None if names.is_empty() => {
             Err(Error::usage("--classes: the file names no class").at_path(path).help(help))
         }
         Some(line) => Err(Error::usage(format!("--classes: line {} is empty", line + 1)).at_path(path)),

@@ -30,8 +30,8 @@ pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&P
     }
     refuse_datasets(file, dataset).map_err(|e| e.of_option(option))?;
     match kind {
-        Some(kind) if kind.differs_from(file)? => Err(other_kind(option, file, kind.name)),
-        _ => Ok(()),
+        Some(kind) => refuse_other_kind(option, file, kind.name, |start| kind.begins_as(start)),
+        None => Ok(()),
     }
 }
 
@@ -116,44 +116,33 @@ impl OutputKind {
         (is_other && !extensions.is_empty()).then_some(ty)
     }
 
-    /// Returns whether a regular file exists that is of another kind, and was therefore named by mistake: an input, for
-    /// example.
-    fn differs_from(&self, file: &Path) -> Result<bool> {
-        let Some(start) = start_of(file)? else { return Ok(false) };
-        let start = String::from_utf8_lossy(&start).trim_start_matches('\u{feff}').to_ascii_lowercase();
-        Ok(!self.beginnings.iter().any(|beginning| start.trim_start().starts_with(beginning)))
+    /// Returns whether a file of this kind may begin with the bytes `start`.
+    fn begins_as(&self, start: &[u8]) -> bool {
+        let start = String::from_utf8_lossy(start).trim_start_matches('\u{feff}').to_ascii_lowercase();
+        self.beginnings.iter().any(|beginning| start.trim_start().starts_with(beginning))
     }
 }
 
-/// Returns the first bytes of `file`; `None` if it is no regular file, or empty.
-fn start_of(file: &Path) -> Result<Option<Vec<u8>>> {
-    if !stat(file)?.is_some_and(|meta| meta.is_file() && meta.len() > 0) {
-        return Ok(None);
-    }
-    let mut start = Vec::new();
-    let opened = File::open(file).and_then(|opened| opened.take(64).read_to_end(&mut start));
-    opened.map_err(|e| Error::io("read", file, e))?;
-    Ok(Some(start))
-}
-
-fn other_kind(option: &'static str, file: &Path, name: &str) -> Error {
-    Error::usage(format!("the file exists, and is not {name}"))
-        .of_option(option)
-        .at_path(file)
-        .help("name another file, or remove this one")
-}
-
-/// Refuses to replace `file` for `option` if it exists and its start is not that of `name`, an output of a type that
-/// depends on the dataset.
+/// Refuses to replace the regular file `file` for `option` if its first bytes are not those of `name`. It was then named
+/// by mistake, and may be an input.
 pub(super) fn refuse_other_kind(
     option: &'static str,
     file: &Path,
     name: &str,
     is_own: impl Fn(&[u8]) -> bool,
 ) -> Result<()> {
-    match start_of(file)? {
-        Some(start) if !is_own(&start) => Err(other_kind(option, file, name)),
-        _ => Ok(()),
+    if !stat(file)?.is_some_and(|meta| meta.is_file() && meta.len() > 0) {
+        return Ok(());
+    }
+    let mut start = Vec::new();
+    let opened = File::open(file).and_then(|opened| opened.take(64).read_to_end(&mut start));
+    opened.map_err(|e| Error::io("read", file, e))?;
+    match is_own(&start) {
+        true => Ok(()),
+        false => Err(Error::usage(format!("the file exists, and is not {name}"))
+            .of_option(option)
+            .at_path(file)
+            .help("name another file, or remove this one")),
     }
 }
 

@@ -147,10 +147,7 @@ impl OutputDir {
     /// Refuses `plan` if it differs from the one that an earlier run has stored.
     pub(super) fn check_same_plan(&self, plan: &Plan<'_>, resumes: bool) -> Result<()> {
         match &self.remote {
-            None => {
-                plan.check_same(&self.work(), resumes)?;
-                check_stored_build(&self.work())
-            }
+            None => check_stored_plan(plan, &self.work(), resumes),
             Some(remote) => remote.check_same_plan(plan, &self.work(), resumes),
         }
     }
@@ -250,6 +247,12 @@ impl OutputDir {
         }
         Ok(files)
     }
+}
+
+/// Refuses `plan` if it differs from the one that is stored in the working directory `work`.
+pub(super) fn check_stored_plan(plan: &Plan<'_>, work: &Path, resumes: bool) -> Result<()> {
+    plan.check_same(work, resumes)?;
+    check_stored_build(work)
 }
 
 /// Adds the error of a further operation to `error`, which came first.

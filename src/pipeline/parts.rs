@@ -77,8 +77,8 @@ impl PartOutcome {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`] if there is no plan, or if it has no source with the label of one of `sources`. After [`ErrorKind::NotCommitted`], [`ErrorKind::Io`] and
-/// [`ErrorKind::Interrupted`], finished units are kept, and the same call continues.
+/// [`ErrorKind::Usage`] if there is no plan, or if its sources do not fit the given ones. After
+/// [`ErrorKind::NotCommitted`], [`ErrorKind::Io`] and [`ErrorKind::Interrupted`], finished units are kept, and the same call continues.
 pub fn run_units(
     selection: &Selection,
     sources: &[SourceSpec],

@@ -108,10 +108,7 @@ pub(super) fn check_resume<J: StoredJob>(job: &J, run: &RunOptions) -> Result<()
             .map_err(|differs| differs.refused(&run.out, repairs));
     }
     match lstat(&work.join(PLAN_NAME))? {
-        Some(_) => {
-            header.plan_of(files).check_same(&work, true)?;
-            job_file::check_stored_build(&work)
-        }
+        Some(_) => output::check_stored_plan(&header.plan_of(files), &work, true),
         None => Ok(()),
     }
 }

@@ -30,8 +30,6 @@ const ADVICE_FOR_IMAGES: &[(&[&str], &str)] = &[
     (&[".txt", ".json"], "text is converted by `dsconvert text`"),
 ];
 
-/// The counted type of files whose names start with a dot.
-const HIDDEN: &str = "hidden";
 /// The counted type of links that are not followed.
 const LINK: &str = "symbolic link";
 /// Advice for links, whatever is converted.
@@ -71,8 +69,8 @@ impl SkippedTypes {
     }
 
     /// Counts an entry of a folder that is neither a file nor a folder, or a link to nothing.
-    pub(crate) fn add_special(&mut self, name: &str) {
-        self.add_many(if name.starts_with('.') { HIDDEN } else { "special" }.to_owned(), 1);
+    pub(crate) fn add_special(&mut self) {
+        self.add_many("special".to_owned(), 1);
     }
 
     /// Counts a member of an archive whose name is not known.
@@ -165,7 +163,7 @@ impl fmt::Display for SkippedTypes {
 fn ending(name: &str) -> String {
     let name = name.rsplit('/').next().unwrap_or_default();
     if name.starts_with('.') {
-        return HIDDEN.to_owned();
+        return "hidden".to_owned();
     }
     let (stem, compression) = Compression::of_name(name);
     match stem.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()) {
@@ -205,8 +203,8 @@ mod tests {
         links.add_link();
         assert_eq!(links.to_string(), "1 symbolic link");
         links.add_link();
-        links.add_special("pipe");
-        links.add_special(".socket");
+        links.add_special();
+        links.add(".socket");
         assert_eq!(links.to_string(), "2 symbolic links, 1 hidden, 1 special");
         for kind in [Kind::Images, Kind::Text] {
             assert_eq!(links.advice(kind).unwrap(), ADVICE_FOR_LINKS);

@@ -121,13 +121,13 @@ impl TreeWalk<'_> {
                     Err(e) => return Err(Error::io("examine the file", &entry.path(), e)),
                 }
             }
-            let (skipped, text) = (&mut self.listing.skipped, portable_name(&name));
+            let skipped = &mut self.listing.skipped;
             match name.as_bytes().starts_with(b".") {
+                true if meta.is_dir() => {}
+                true => skipped.add(&portable_name(&name)),
                 false if meta.is_file() || meta.is_dir() => entries.push((name, FolderEntry::of(&meta))),
                 false if meta.is_symlink() && !self.follow_symlinks => skipped.add_link(),
-                true if meta.is_dir() => {}
-                true if meta.is_file() => skipped.add(&text),
-                _ => skipped.add_special(&text),
+                false => skipped.add_special(),
             }
             Ok(())
         })?;

@@ -10,11 +10,19 @@ use crate::error::Result;
 use crate::numbers::plural;
 use crate::reader::Description;
 use crate::report::{ClassCounts, LabelCounts};
+use crate::schema::LABEL;
 use crate::storage::Access;
 
 /// Counts the labels of the dataset at `path`. Damage is only a warning, so that everything else is still described.
 pub(super) fn count(path: &Path, description: &Description, access: Access) -> Result<ClassCounts> {
-    let Description::Dataset(_) = description else { return Ok(ClassCounts::default()) };
+    let has_labels = match description {
+        Description::Dataset(described) => described.schema.index_of(LABEL).is_some(),
+        Description::Shard(_) => false,
+    };
+    // Opening a dataset in object storage takes requests.
+    if !has_labels {
+        return Ok(ClassCounts::default());
+    }
     Ok(ClassCounts::of(&open_dataset(path, access)?, &mut |split, error| {
         print::warning(format!("labels of {split} cannot be read: {}", shown(error)));
     }))

@@ -1,6 +1,6 @@
 //! Search for images in the sources.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
 use super::find_archives::with_archives;
@@ -191,24 +191,8 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
     let image_tables = match find_tables(&listing.files, options)? {
         TableSearch::Images(found) => Some(found),
-        TableSearch::None { mut damaged, others } => {
-            damaged.retain(|file| !is_metadata_file(file));
-            let has_others = || {
-                listing
-                    .files
-                    .iter()
-                    .any(|f| has_image_extension(&f.origin) || f.archive_kind(sources).is_some())
-            };
-            match damaged.first() {
-                None => None,
-                // They are rejected, as they would be beside a sound one.
-                Some(_) if !has_others() => Some(FoundTables { others, ..FoundTables::default() }),
-                Some(first) => {
-                    let (files, path) = (damaged.len() as u64, first.path(sources));
-                    warnings.push(Warning::DamagedTables { files, path });
-                    None
-                }
-            }
+        TableSearch::None { damaged, others } => {
+            of_damaged_tables(damaged, others, &listing, sources, &mut warnings)
         }
     };
     let (listing, image_fields) = match image_tables {
@@ -257,6 +241,25 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     listing.files.iter().filter(|f| in_no_row(f)).for_each(|f| skipped.add(&f.origin));
     let tables = tables.iter().map(|table| table.path(sources)).collect();
     Ok(FoundImages { skipped, tables, warnings, metadata_by_walk: true, ..FoundImages::of(named) })
+}
+
+/// Decides about `damaged` Parquet files where no sound one has images. If there is nothing else to convert, they are
+/// rejected, as they would be beside a sound one. Otherwise, a warning names them.
+fn of_damaged_tables(
+    mut damaged: Vec<SourceFile>,
+    others: BTreeSet<usize>,
+    listing: &Listing,
+    sources: &[SourceSpec],
+    warnings: &mut Vec<Warning>,
+) -> Option<FoundTables> {
+    damaged.retain(|file| !is_metadata_file(file));
+    let path = damaged.first()?.path(sources);
+    let is_item = |f: &SourceFile| has_image_extension(&f.origin) || f.archive_kind(sources).is_some();
+    if !listing.files.iter().any(|f| is_item(&f)) {
+        return Some(FoundTables { others, ..FoundTables::default() });
+    }
+    warnings.push(Warning::DamagedTables { files: damaged.len() as u64, path });
+    None
 }
 
 /// Returns the result of a walk that found Parquet files with images.

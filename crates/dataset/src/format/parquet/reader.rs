@@ -218,19 +218,19 @@ impl ShardReader for Reader {
 
 /// Infers the schema from the file.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
+    let chunks = BlobChunks::new(blob.clone());
+    let footer = load_footer(blob, &chunks)?;
     // A file from another program may have no page index. It is foreign, not damaged.
-    let footer = load_footer(blob, &BlobChunks::new(blob.clone()))?;
     if own_metadata(&footer).is_none() {
         return Err(not_a_shard().at_path(blob.path()));
     }
-    let metadata = load(blob)?;
+    let metadata = with_page_index(blob, &chunks, footer)?;
     from_arrow(metadata.schema(), own_metadata(metadata.metadata())).map_err(|e| e.at_path(blob.path()))
 }
 
 /// Returns the metadata that a shard stores for its readers.
 fn own_metadata(file: &ParquetMetaData) -> Option<&str> {
-    let key_values = file.file_metadata().key_value_metadata().into_iter().flatten();
-    key_values.into_iter().find(|kv| kv.key == METADATA_KEY)?.value.as_deref()
+    file.file_metadata().key_value_metadata()?.iter().find(|kv| kv.key == METADATA_KEY)?.value.as_deref()
 }
 
 /// Loads the footer, which is checked before it is parsed.
@@ -251,17 +251,22 @@ fn unread(blob: &Blob, chunks: &BlobChunks, error: ParquetError) -> Error {
 /// Loads the footer and the page index. Both are checked before they are parsed.
 fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
     let chunks = BlobChunks::new(blob.clone());
-    let file = load_footer(blob, &chunks)?;
-    guard::check_page_index(blob, &file)?;
-    let mut index = ParquetMetaDataReader::new_with_metadata(file)
+    let footer = load_footer(blob, &chunks)?;
+    with_page_index(blob, &chunks, footer)
+}
+
+/// Adds the page index, which is checked before it is parsed.
+fn with_page_index(blob: &Blob, chunks: &BlobChunks, footer: ParquetMetaData) -> Result<ArrowReaderMetadata> {
+    guard::check_page_index(blob, &footer)?;
+    let mut index = ParquetMetaDataReader::new_with_metadata(footer)
         .with_column_index_policy(PageIndexPolicy::Skip)
         .with_offset_index_policy(PageIndexPolicy::Required);
     guard::caught(|| {
-        index.read_page_indexes(&chunks)?;
+        index.read_page_indexes(chunks)?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         ArrowReaderMetadata::try_new(Arc::new(index.finish()?), options)
     })
-    .map_err(|e| unread(blob, &chunks, e))
+    .map_err(|e| unread(blob, chunks, e))
 }
 
 /// Returns whether the bytes are at fault, not the attempt to read them.
