@@ -102,6 +102,20 @@ enum Command {
     Simulate(Box<simulate::Args>),
 }
 
+impl Command {
+    /// Returns whether only errors are printed.
+    #[cfg(feature = "remote")]
+    fn is_quiet(&self) -> bool {
+        match self {
+            Self::Images(args) => args.common.verbosity.is_quiet(),
+            Self::Text(args) => args.common.verbosity.is_quiet(),
+            Self::Run(args) => args.verbosity.is_quiet(),
+            Self::Merge(args) => args.verbosity.is_quiet(),
+            _ => false,
+        }
+    }
+}
+
 /// Outcome of a command that ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
@@ -137,6 +151,10 @@ where
             return status(printed.map(|()| Ending::Success).map_err(print::failed));
         }
     };
+    #[cfg(feature = "remote")]
+    if !cli.command.is_quiet() {
+        crate::storage::objects::on_retries(print::warning_between_redraws);
+    }
     let exec = || match cli.command {
         Command::Images(args) => images::exec(*args),
         Command::Text(args) => text::exec(*args),

@@ -79,7 +79,7 @@ pub(super) struct RunArgs {
     report: RunReportArgs,
 
     #[command(flatten)]
-    verbosity: VerbosityArgs,
+    pub(super) verbosity: VerbosityArgs,
 }
 
 /// Arguments of `dsconvert merge`.
@@ -113,7 +113,7 @@ pub(super) struct MergeArgs {
     report: RunReportArgs,
 
     #[command(flatten)]
-    verbosity: VerbosityArgs,
+    pub(super) verbosity: VerbosityArgs,
 }
 
 /// Arguments of `dsconvert status`.

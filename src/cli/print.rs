@@ -21,6 +21,9 @@ use crate::pipeline::testing::pause_point;
 /// Held while the progress line is drawn, and from the last error to the end of the process.
 static PROGRESS_LINE: Mutex<()> = Mutex::new(());
 
+/// Moves to the start of a line on a terminal, and erases it.
+const CLEAR_LINE: &str = "\r\x1b[2K";
+
 /// Time that the last error waits for a redraw, which takes microseconds unless the terminal is stopped.
 const REDRAW_LIMIT: Duration = Duration::from_millis(100);
 
@@ -100,13 +103,25 @@ pub(super) fn draw_line(draw: impl FnOnce()) {
     draw();
 }
 
+/// Prints a warning from another thread, in place of the progress line, which is drawn again below it.
+#[cfg(feature = "remote")]
+pub(super) fn warning_between_redraws(message: &str) {
+    draw_line(|| {
+        if io::stderr().is_terminal() {
+            // Not a style, so it is written for `NO_COLOR`, too.
+            let _ = io::stderr().write_all(CLEAR_LINE.as_bytes());
+        }
+        warning(message);
+    });
+}
+
 /// Prints an error just before a background thread ends the process. On a terminal, the error replaces the progress
 /// line, which is not drawn again. Never waits for the lock of standard error or for a full pipe.
 pub(super) fn last_error(error: &Error) {
     // Never unlocked.
     std::mem::forget(lock_line());
     let stderr = io::stderr();
-    let clear_line = if stderr.is_terminal() { "\r\x1b[2K" } else { "" };
+    let clear_line = if stderr.is_terminal() { CLEAR_LINE } else { "" };
     let mut text = error_text(error);
     if AutoStream::choice(&stderr) == ColorChoice::Never {
         text = strip_str(&text).to_string();

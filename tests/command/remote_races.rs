@@ -2,7 +2,7 @@
 //! the message and exit status of every command when a store refuses its requests.
 
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use objects::{Fault, Faults};
@@ -175,6 +175,47 @@ fn assert_all_refuse(setup: &Setup, bucket: &str, status: i32, parts: &[&str]) {
     }
     assert!(!Path::new(&out).exists());
     setup.assert_clean("a");
+}
+
+/// `dsconvert ARGS` with a server that closes all connections.
+fn without_response(setup: &Setup, args: &[&str], seconds: &str) -> Child {
+    setup.server.set_faults(Faults { dies_after: Some(0), ..Faults::default() });
+    let mut command = setup.command("a", args);
+    command.env("DSCONVERT_RETRY_SECONDS", seconds);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_store_that_does_not_respond_is_named_while_requests_are_retried() {
+    let setup = Setup::new();
+    let loud = without_response(&setup, &["inspect", "s3://bucket/set"], "6");
+    let quiet = ["images", "-q", "s3://bucket/x", "--out", "here"];
+    let quiet = without_response(&setup, &quiet, "6");
+    let said = finish(loud).exits(3).says(&["cannot read", "s3://bucket/set"]).stderr;
+    let warnings = said.matches("warning: s3://bucket does not respond").count();
+    assert!(warnings == 1 && said.contains("retrying for up to 6 s"), "{said}");
+    assert!(!finish(quiet).exits(3).stderr.contains("warning"));
+    let invalid = without_response(&setup, &["inspect", "s3://bucket/set"], "3m");
+    finish(invalid).exits(2).says(&["DSCONVERT_RETRY_SECONDS", "3m", "whole number of seconds"]);
+}
+
+#[test]
+fn a_dataset_that_cannot_be_reached_is_not_called_damaged() {
+    let setup = Setup::new();
+    let (source, _) = setup.corpus();
+    setup.convert("text", &source, TEXT).exits(0);
+    let shards = Some("/train/".to_owned());
+    setup.server.set_faults(Faults {
+        one_in: 1,
+        kinds: vec![Fault::Denied],
+        only: shards,
+        ..Faults::default()
+    });
+    let found = setup.run("a", &format!("inspect {OUT} --verify")).exits(3).stdout;
+    for part in ["NOT VERIFIED", "refuses these credentials", "verify the dataset again"] {
+        assert!(found.contains(part), "{found}");
+    }
+    assert!(!found.contains("DAMAGED"), "{found}");
 }
 
 #[test]

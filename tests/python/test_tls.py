@@ -116,4 +116,5 @@ def test_an_unknown_authority_is_refused(binary, server, tmp_path):
     assert done.returncode == 3, done.stderr
     assert "invalid peer certificate: UnknownIssuer" in done.stderr
     assert "SSL_CERT_FILE" in done.stderr
+    assert "retries" not in done.stderr  # another attempt would fail for the same reason
     assert not (tmp_path / "out/manifest.json").exists()

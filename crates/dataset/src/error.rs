@@ -66,6 +66,7 @@ struct Inner {
     option: Option<&'static str>,
     place: Place,
     help: Option<String>,
+    is_unavailable: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -78,6 +79,7 @@ impl Error {
             option: None,
             place: Place::default(),
             help: None,
+            is_unavailable: false,
             source: None,
         }))
     }
@@ -161,6 +163,18 @@ impl Error {
     pub fn caused_by(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
+    }
+
+    /// Marks the error as one that says nothing about the data: the store did not respond, or refused the request.
+    #[must_use]
+    pub fn unavailable(mut self) -> Self {
+        self.0.is_unavailable = true;
+        self
+    }
+
+    /// Returns whether the data could not be read because its store did not respond or refused the request.
+    pub fn is_unavailable(&self) -> bool {
+        self.0.is_unavailable
     }
 
     /// Returns the category of the error.

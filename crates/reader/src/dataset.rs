@@ -33,10 +33,13 @@ impl OpenOptions {
         let manifest = Manifest::read_at(&location)?;
         format::check_built(manifest.format).map_err(|e| e.at_path(dir))?;
         let file = &manifest.shard_table;
-        let blob = location.open(&file.path, file.bytes, &file.sha256, self.access)?;
-        // Read once, so that the bytes that are hashed are the bytes that are parsed.
-        let blob = Blob::from_bytes(blob.path(), blob.read(0, blob.len())?);
-        check_sha256(&blob, &file.sha256, |_| {})?;
+        let blob = location.read_again_if_damaged(&[(&file.path, &file.sha256)], || {
+            let blob = location.open(&file.path, file.bytes, &file.sha256, self.access)?;
+            // Read once, so that the bytes that are hashed are the bytes that are parsed.
+            let blob = Blob::from_bytes(blob.path(), blob.read(0, blob.len())?);
+            check_sha256(&blob, &file.sha256, |_| {})?;
+            Ok(blob)
+        })?;
         let shards = ShardTable::read(Segment { blob, records: file.records })?;
         check_shards(&manifest, &shards).map_err(|e| e.at_path(dir))?;
         let schema = Arc::new(manifest.schema.clone());

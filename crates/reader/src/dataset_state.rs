@@ -50,6 +50,17 @@ impl DatasetState {
         self.location.open(path, bytes, sha256, self.options.access)
     }
 
+    /// Returns the result of `open`, which opens the index `files`; see [`Location::read_again_if_damaged`].
+    pub(super) fn read_index<'a, T>(
+        &self,
+        files: impl IntoIterator<Item = &'a IndexFile>,
+        open: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        let names: Vec<(&str, &str)> =
+            files.into_iter().map(|f| (f.path.as_str(), f.sha256.as_str())).collect();
+        self.location.read_again_if_damaged(&names, open)
+    }
+
     /// Opens the files of an index.
     pub(super) fn segments(&self, files: &[IndexFile]) -> Result<Vec<Segment>> {
         let open = |f: &IndexFile| self.location.open_whole(&f.path, f.bytes, &f.sha256, self.options.access);

@@ -47,7 +47,10 @@ impl DatasetState {
         let mut files = files.iter();
         for blob in blobs {
             let file = files.next().ok_or_else(|| Error::corrupt("the manifest lacks an index file"))?;
-            check_sha256(blob, &file.sha256, |_| {})?;
+            check_sha256(blob, &file.sha256, |_| {}).inspect_err(|_| {
+                // The index stays as it is in this process; the next one fetches it again.
+                self.location.forget(&[(&file.path, &file.sha256)]);
+            })?;
         }
         done.store(true, Ordering::Release);
         Ok(())

@@ -36,10 +36,13 @@ impl Split {
         }
         let dataset = &self.state.dataset;
         let info = self.info().ok_or_else(|| Error::corrupt("the split is missing from the manifest"))?;
-        let histogram = dataset.segments(std::slice::from_ref(&info.length_histogram))?.pop();
-        let histogram = histogram.ok_or_else(|| Error::corrupt("the manifest lists no histogram"))?;
         let unit = dataset.schema.kind.length_unit();
-        let index = LengthIndex::open(dataset.segments(&info.length_index)?, histogram, unit)?;
+        let files = info.length_index.iter().chain([&info.length_histogram]);
+        let index = dataset.read_index(files, || {
+            let histogram = dataset.segments(std::slice::from_ref(&info.length_histogram))?.pop();
+            let histogram = histogram.ok_or_else(|| Error::corrupt("the manifest lists no histogram"))?;
+            LengthIndex::open(dataset.segments(&info.length_index)?, histogram, unit)
+        })?;
         if index.len() != self.len() {
             return Err(Error::corrupt("the length index belongs to another split").at_path(dataset.path()));
         }

@@ -46,6 +46,12 @@ impl OpenShards {
         Ok(reader)
     }
 
+    /// Closes the shard with the ordinal `shard`, so that its next use opens it again.
+    pub(super) fn close(&self, shard: u32) {
+        // Dropped after the slot is unlocked.
+        let _old = self.with_slot(shard, |slot| slot.take_if(|(held, _)| *held == shard));
+    }
+
     fn with_slot<T>(
         &self,
         shard: u32,

@@ -206,7 +206,8 @@ impl Split {
         }
         let dataset = &self.state.dataset;
         let files = self.info().map_or(&[][..], |s| &s.record_index);
-        let index = RecordIndex::open(dataset.segments(files)?, dataset.schema.kind)?;
+        let index =
+            dataset.read_index(files, || RecordIndex::open(dataset.segments(files)?, dataset.schema.kind))?;
         Ok(self.state.records.get_or_init(|| index))
     }
 
@@ -245,9 +246,28 @@ impl Split {
             return Ok(record);
         }
         let found = self.locate(record)?;
+        match self.get_located(&found) {
+            Err(e) if is_corrupt(&e) && self.forget_shard(found.entry.shard) => self.get_located(&found),
+            result => result,
+        }
+    }
+
+    fn get_located(&self, found: &Located) -> Result<Record> {
         let reader = self.open_shard(found.entry.shard)?;
-        let values = self.read_one(&*reader, found.entry.placed()).map_err(|e| self.at(e, &found))?;
-        self.finish(&found, values)
+        let values = self.read_one(&*reader, found.entry.placed()).map_err(|e| self.at(e, found))?;
+        self.finish(found, values)
+    }
+
+    /// Drops what was fetched of a shard that is damaged; see [`Location::read_again_if_damaged`].
+    ///
+    /// [`Location::read_again_if_damaged`]: dsconvert_dataset::storage::Location::read_again_if_damaged
+    fn forget_shard(&self, shard: u32) -> bool {
+        let Some(entry) = self.shards().get(shard as usize) else { return false };
+        let is_dropped = self.state.dataset.location.forget(&[(&entry.path(), &entry.sha256)]);
+        if is_dropped {
+            self.state.open.close(shard);
+        }
+        is_dropped
     }
 
     /// Returns the records with the ordinals `records`, in that order. Repeats are allowed. Each shard and row group is
@@ -275,7 +295,19 @@ impl Split {
             self.warm(&wanted)?;
         }
         for of_shard in wanted.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard) {
-            self.get_of_shard(of_shard, &mut out)?;
+            let read = self.get_of_shard(of_shard, &mut out);
+            let is_damaged = match &read {
+                Ok(()) => of_shard
+                    .iter()
+                    .any(|(_, slot)| matches!(out.get(*slot), Some(Some(Err(e))) if is_corrupt(e))),
+                Err(e) => is_corrupt(e),
+            };
+            match of_shard.first() {
+                Some((first, _)) if is_damaged && self.forget_shard(first.entry.shard) => {
+                    self.get_of_shard(of_shard, &mut out)?;
+                }
+                _ => read?,
+            }
         }
         let missing =
             || Err(Error::corrupt("the record could not be read; see the error of its first occurrence"));
@@ -411,6 +443,10 @@ impl Split {
             None => error,
         }
     }
+}
+
+fn is_corrupt(error: &Error) -> bool {
+    error.kind() == ErrorKind::Corrupt
 }
 
 fn put(out: &mut [Option<Result<Record>>], slot: usize, record: Result<Record>) {

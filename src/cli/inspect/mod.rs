@@ -119,7 +119,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
 
 /// Suggests `dsconvert status` if there is no dataset at `path` yet, but a plan of one.
 fn with_status(error: Error, path: &Path) -> Error {
-    let is_missing = matches!(lstat(&path.join(MANIFEST_NAME)), Ok(None));
+    let is_missing = !error.is_unavailable() && matches!(lstat(&path.join(MANIFEST_NAME)), Ok(None));
     let has_plan = error.kind() == ErrorKind::Io && is_missing && status(path, None).is_ok();
     if !has_plan {
         return error;

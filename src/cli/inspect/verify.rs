@@ -61,9 +61,12 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
             writeln!(out, "and {more} not part of this dataset").map_err(print_error)?;
         }
         if !report.problems.is_empty() {
-            let advice = match dataset.is_remote() {
-                true => "to replace it: convert its sources to another prefix".to_owned(),
-                false => repair::advice(path, dir_of(path)?, dataset.manifest()),
+            let advice = if report.is_incomplete() {
+                "verify the dataset again when its store can be read".to_owned()
+            } else if dataset.is_remote() {
+                "to replace it: convert its sources to another prefix".to_owned()
+            } else {
+                repair::advice(path, dir_of(path)?, dataset.manifest())
             };
             writeln!(out, "{advice}").map_err(print_error)?;
         }
@@ -71,6 +74,7 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
         let verdict = match report.problems.is_empty() {
             true if others == 0 => "intact".to_owned(),
             true => format!("intact, but {} in the directory", plural(others, "other file")),
+            false if report.is_incomplete() => "NOT VERIFIED".to_owned(),
             false => "DAMAGED".to_owned(),
         };
         writeln!(

@@ -23,6 +23,8 @@ pub enum Fault {
     LostResponse,
     /// The connection is closed in the middle of the body.
     Truncated,
+    /// The first byte of the body is wrong.
+    Damaged,
     /// The response is delayed.
     Slow,
     /// No further request is answered.
@@ -54,6 +56,10 @@ pub struct Faults {
     pub bytes_per_second: Option<u64>,
     /// PUT ignores conditions such as `If-None-Match: *`, as in stores that do not support them.
     pub ignores_conditions: bool,
+    /// Entity tags are weak (`W/"…"`), and conditions on them never match.
+    pub weak_etags: bool,
+    /// GET ignores `Range`, as in simple web servers.
+    pub ignores_ranges: bool,
     /// Objects per page of a listing; 0 means 1000.
     pub page: usize,
 }

@@ -235,6 +235,13 @@ impl ServerState {
                     self.send(stream, response, &faults, limit.or(Some(half)))?;
                     return Err(closed());
                 }
+                Fault::Damaged => {
+                    let mut response = self.store().answer(request, &faults);
+                    if let Some(first) = response.body.first_mut() {
+                        *first ^= 1;
+                    }
+                    return self.send(stream, response, &faults, limit);
+                }
                 Fault::Held => {
                     self.hold(number);
                     return Err(closed());

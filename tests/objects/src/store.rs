@@ -77,7 +77,7 @@ impl Store {
         let is_bucket = path.trim_end_matches('/') == bucket;
         match request.method.as_str() {
             "GET" if is_bucket && query("list-type").is_some() => self.list(&bucket, request, faults),
-            "GET" | "HEAD" => self.read(&key, request),
+            "GET" | "HEAD" => self.read(&key, request, faults),
             "PUT" => match query("partNumber").and_then(|text| text.parse().ok()).zip(query("uploadId")) {
                 Some((part, upload)) => self.part(part, upload, &request.body),
                 None => self.write(&key, request, faults),
@@ -121,18 +121,20 @@ impl Store {
         }
     }
 
-    fn read(&self, key: &str, request: &Request) -> Response {
+    fn read(&self, key: &str, request: &Request, faults: &Faults) -> Response {
         let Some(stored) = self.objects.get(key) else { return Response::error(404, "NoSuchKey") };
-        if request.header("if-match").is_some_and(|wanted| wanted != stored.etag) {
+        let is_met = |wanted: &str| wanted == stored.etag && !faults.weak_etags;
+        if request.header("if-match").is_some_and(|wanted| !is_met(wanted)) {
             return Response::error(412, "PreconditionFailed");
         }
         let all = stored.content.len() as u64;
         let mut headers = vec![
-            ("ETag", stored.etag.clone()),
+            ("ETag", if faults.weak_etags { format!("W/{}", stored.etag) } else { stored.etag.clone() }),
             ("Last-Modified", http_date(stored.modified)),
             ("Accept-Ranges", "bytes".to_owned()),
         ];
-        let range = request.header("range").and_then(|range| parse_range(range, all));
+        let range = request.header("range").filter(|_| !faults.ignores_ranges);
+        let range = range.and_then(|range| parse_range(range, all));
         if request.method == "HEAD" {
             return Response { status: 200, headers, length: Some(all), ..Response::default() };
         }

@@ -10,7 +10,7 @@ use super::paths::resolve;
 #[cfg(feature = "remote")]
 use super::remote::RemoteDataset;
 use super::remote_options::RemoteOptions;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Access to the files of one dataset, in a directory or under an address in object storage.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ impl Location {
 
     #[cfg(not(feature = "remote"))]
     fn remote(url: &ObjectUrl, _: &RemoteOptions) -> Result<Self> {
-        Err(Error::new(crate::error::ErrorKind::Unsupported, "this build cannot read from object storage")
+        Err(Error::new(ErrorKind::Unsupported, "this build cannot read from object storage")
             .at_path(url.as_path())
             .help("build it with the feature `remote`"))
     }
@@ -79,6 +79,34 @@ impl Location {
         return self.remote.as_ref().is_some_and(RemoteDataset::has_fetched);
         #[cfg(not(feature = "remote"))]
         return false;
+    }
+
+    /// Returns the result of `read`, which reads `files`, given by path and SHA-256. If they are damaged and were fetched from
+    /// object storage, what was fetched is dropped and `read` is called once more: a connection or a server may have
+    /// damaged them only this time.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read`.
+    pub fn read_again_if_damaged<T>(
+        &self,
+        files: &[(&str, &str)],
+        read: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        match read() {
+            Err(e) if e.kind() == ErrorKind::Corrupt && self.forget(files) => read(),
+            result => result,
+        }
+    }
+
+    /// Drops what was fetched of `files`, given by path and SHA-256. Returns whether reading them again may give other bytes.
+    pub fn forget(&self, files: &[(&str, &str)]) -> bool {
+        #[cfg(feature = "remote")]
+        if let Some(remote) = &self.remote {
+            return files.iter().fold(false, |any, (path, sha256)| remote.forget(path, sha256) || any);
+        }
+        let _ = files;
+        false
     }
 
     /// Reads the object `name`, which may have at most `max_bytes` bytes; `None` if the dataset is local.

@@ -1,10 +1,12 @@
 //! Access to a dataset in object storage.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
 use super::blob::Blob;
+use super::briefly::briefly;
 use super::object_url::ObjectUrl;
 use super::objects::{Bucket, Cache, InFlight, MemoryCache, RemoteFile};
 use super::remote_options::RemoteOptions;
@@ -15,6 +17,10 @@ const CACHE_BYTES: u64 = 64 << 30;
 /// Limit of the in-memory cache in bytes, which is used if there is no cache directory.
 const MEMORY_BYTES: u64 = 256 << 20;
 
+/// How often a file is dropped from the caches because it is damaged: more than once, because several threads may have
+/// read the damaged bytes.
+const MAX_DROPS: u32 = 4;
+
 /// A dataset in object storage, and the caches for blocks already read from it.
 #[derive(Debug, Clone)]
 pub(super) struct RemoteDataset {
@@ -23,6 +29,8 @@ pub(super) struct RemoteDataset {
     cache: Option<Cache>,
     memory: Arc<MemoryCache>,
     in_flight: Arc<InFlight>,
+    /// How often each file was found damaged and dropped from the caches.
+    dropped: Arc<Mutex<HashMap<String, u32>>>,
 }
 
 impl RemoteDataset {
@@ -39,7 +47,14 @@ impl RemoteDataset {
             None => None,
         };
         let memory = Arc::new(MemoryCache::new(MEMORY_BYTES));
-        Ok(Self { url: url.clone(), bucket, cache, memory, in_flight: Arc::default() })
+        Ok(Self {
+            url: url.clone(),
+            bucket,
+            cache,
+            memory,
+            in_flight: Arc::default(),
+            dropped: Arc::default(),
+        })
     }
 
     pub(super) fn small(&self, name: &str, max_bytes: u64) -> Result<Bytes> {
@@ -53,6 +68,16 @@ impl RemoteDataset {
             None => RemoteFile::in_memory(&self.bucket, url, bytes, &self.in_flight, &self.memory),
         };
         Ok(Blob::from_remote(file))
+    }
+
+    /// Drops what was fetched of a file that differs from its checksums, so that it is fetched again. Returns whether it
+    /// did: after [`MAX_DROPS`] times, the file counts as damaged in the store.
+    pub(super) fn forget(&self, path: &str, sha256: &str) -> bool {
+        let Ok(url) = self.url.join(path) else { return false };
+        let Some(mut dropped) = briefly(&self.dropped) else { return false };
+        let drops = dropped.entry(path.to_owned()).or_default();
+        *drops += 1;
+        *drops <= MAX_DROPS && RemoteFile::forget(&url, sha256, self.cache.as_ref(), &self.memory).is_ok()
     }
 
     pub(super) fn has_fetched(&self) -> bool {

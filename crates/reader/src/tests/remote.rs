@@ -115,6 +115,94 @@ fn a_damaged_object_is_an_error_never_a_wrong_record() {
 }
 
 #[test]
+fn bytes_damaged_on_the_way_are_fetched_again() {
+    for (format, kind) in all() {
+        let dir = pristine(format, kind);
+        let local = Dataset::open(&dir).unwrap();
+        let server = Server::start(0, Faults::default()).unwrap();
+        upload(&server, &dir);
+        let expected: Vec<_> =
+            local.splits().flat_map(|split| split.iter().map(inner).collect::<Vec<_>>()).collect();
+        let read = |options: &OpenOptions| -> dsconvert_dataset::error::Result<Vec<sample::Record>> {
+            let mut records = Vec::new();
+            for split in options.open(ADDRESS)?.splits() {
+                for ordinal in 0..split.len() {
+                    records.push(split.get(ordinal)?.into_inner());
+                }
+                let many = split.get_many(&(0..split.len()).collect::<Vec<_>>())?;
+                assert!(
+                    many.into_iter().map(Record::into_inner).eq(records
+                        .iter()
+                        .rev()
+                        .take(split.len() as usize)
+                        .rev()
+                        .cloned())
+                );
+            }
+            Ok(records)
+        };
+        for has_cache in [false, true] {
+            let before = server.counts().requests;
+            read(&options(&server)).unwrap();
+            let requests = server.counts().requests - before;
+            // Each response but the first, which is the manifest: without a checksum of its own, it may only not parse.
+            for nth in 1..requests {
+                let cache = tempfile::tempdir().unwrap();
+                let options = match has_cache {
+                    true => options(&server).cache_dir(cache.path()),
+                    false => options(&server),
+                };
+                server.set_faults(Faults {
+                    nth: Some((server.counts().requests + nth, Fault::Damaged)),
+                    ..Faults::default()
+                });
+                assert!(read(&options).unwrap() == expected, "{format} {kind:?}, response {nth}");
+                server.set_faults(Faults::default());
+                let dataset = options.open(ADDRESS).unwrap();
+                assert!(
+                    verify(&dataset, &VerifyOptions::default()).is_ok(),
+                    "{format} {kind:?}, response {nth}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn datasets_are_read_from_servers_with_weak_entity_tags_and_without_ranges() {
+    for format in Format::ALL {
+        let dir = pristine(format, Kind::Text);
+        for faults in [
+            Faults { weak_etags: true, ..Faults::default() },
+            Faults { ignores_ranges: true, ..Faults::default() },
+        ] {
+            let server = Server::start(0, faults).unwrap();
+            upload(&server, &dir);
+            let web = format!("{}/bucket/set", server.endpoint());
+            for (options, address) in [(options(&server), ADDRESS), (OpenOptions::new(), &web)] {
+                let dataset = options.open(address).unwrap();
+                let report = verify(&dataset, &VerifyOptions::default());
+                assert!(report.is_ok(), "{format} {address}: {:?}", report.problems);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unavailable_store_is_no_damage() {
+    let (server, _) = opened(Format::Parquet);
+    let dataset = options(&server).open(ADDRESS).unwrap();
+    server.set_faults(shards_fail(Fault::Denied));
+    let report = verify(&dataset, &VerifyOptions::default());
+    assert!(!report.is_ok() && report.is_incomplete(), "{:?}", report.problems);
+    let shard = dataset.shards().shards().next().unwrap().path();
+    server.set_faults(Faults::default());
+    server.delete(&format!("bucket/set/{shard}"));
+    let report = verify(&dataset, &VerifyOptions::default());
+    assert!(!report.is_ok() && !report.is_incomplete(), "{:?}", report.problems);
+}
+
+#[test]
 fn errors_suggest_a_remedy() {
     let server = Server::start(0, Faults::default()).unwrap();
     let said = |result: dsconvert_dataset::error::Result<Dataset>| {

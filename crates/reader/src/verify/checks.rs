@@ -103,8 +103,7 @@ impl<'a> Checks<'a> {
 
     fn file(&self, path: &str, bytes: u64, sha256: &str, problems: &mut Problems) {
         let check = || {
-            let blob = self.state.open(path, bytes, sha256)?;
-            check_sha256(&blob, sha256, |bytes| self.hashed(bytes))?;
+            let blob = self.hash(path, bytes, sha256)?;
             let rejected = self.dataset.manifest().counts.rejected;
             if path == REJECTS && lines(&blob)? != rejected {
                 let what = format!("the number of lines is not the number of rejects, {rejected}");
@@ -115,6 +114,15 @@ impl<'a> Checks<'a> {
         if let Err(e) = check() {
             problems.push(e);
         }
+    }
+
+    /// Opens a file and compares it with its hash.
+    fn hash(&self, path: &str, bytes: u64, sha256: &str) -> Result<Blob> {
+        self.state.location.read_again_if_damaged(&[(path, sha256)], || {
+            let blob = self.state.open(path, bytes, sha256)?;
+            check_sha256(&blob, sha256, |bytes| self.hashed(bytes))?;
+            Ok(blob)
+        })
     }
 
     fn indexes(&self, split: &Split, problems: &mut Problems) {
@@ -137,14 +145,19 @@ impl<'a> Checks<'a> {
 
     fn shard(&self, split: &Split, ordinal: u32, shard: &ShardEntry, problems: &mut Problems) {
         let named = |e: Error| e.at_shard(&shard.name);
-        let blob = match self.state.open(&shard.path(), shard.bytes, &shard.sha256) {
+        let path = shard.path();
+        let hashed = self.hash(&path, shard.bytes, &shard.sha256);
+        let blob = match hashed.or_else(|e| match e.kind() {
+            // The records are still checked, to report which of them are damaged.
+            ErrorKind::Corrupt => {
+                problems.push(named(e));
+                self.state.open(&path, shard.bytes, &shard.sha256)
+            }
+            _ => Err(e),
+        }) {
             Ok(blob) => blob,
             Err(e) => return problems.push(named(e)),
         };
-        if let Err(e) = check_sha256(&blob, &shard.sha256, |bytes| self.hashed(bytes)) {
-            // The records are still checked, to report which of them are damaged.
-            problems.push(named(e));
-        }
         match format::open(self.state.manifest.format, Arc::clone(&self.state.schema), blob) {
             Ok(reader) => self.records(split, ordinal, shard, reader.as_ref(), problems),
             Err(e) => problems.push(named(e)),

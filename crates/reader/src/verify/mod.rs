@@ -91,6 +91,12 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
+    /// Returns whether all problems are those of reading: a store did not respond or refused requests, so nothing is known
+    /// to be damaged.
+    pub fn is_incomplete(&self) -> bool {
+        !self.problems.is_empty() && self.problems.iter().all(Error::is_unavailable)
+    }
+
     /// Returns whether there are no problems and no unlisted files.
     pub fn is_ok(&self) -> bool {
         self.problems.is_empty()

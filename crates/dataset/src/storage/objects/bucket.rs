@@ -14,6 +14,7 @@ use object_store::{
 
 use super::super::object_url::ObjectUrl;
 use super::client::{Client, ListingClient, Settings, connect, retry_truncated};
+use super::etag;
 use super::failure::{changed, failure, is_bucket_missing};
 use super::runtime;
 use super::upload::Upload;
@@ -189,14 +190,16 @@ impl Bucket {
         ranges: &[Range<u64>],
     ) -> Result<(Vec<Bytes>, Option<String>)> {
         let (client, key) = (self.client()?, key(url)?);
-        let etag = etag.map(str::to_owned);
-        let wanted: Vec<(Range<u64>, Option<String>)> =
-            ranges.iter().map(|range| (range.clone(), etag.clone())).collect();
+        let if_match = etag.and_then(etag::condition);
+        // Servers without range support can still send small objects as a whole.
+        let wanted: Vec<Option<GetRange>> = ranges
+            .iter()
+            .map(|range| (*range != (0..bytes)).then(|| GetRange::Bounded(range.clone())))
+            .collect();
         let got = runtime::current()?.wait(async move {
-            let requests = wanted.into_iter().map(|(range, if_match)| {
-                let (client, key) = (Arc::clone(&client), key.clone());
+            let requests = wanted.into_iter().map(|range| {
+                let (client, key, if_match) = (Arc::clone(&client), key.clone(), if_match.clone());
                 async move {
-                    let range = Some(GetRange::Bounded(range));
                     let options = GetOptions { range, if_match, ..GetOptions::default() };
                     let got = retry_truncated(|| client.get_opts(&key, options.clone())).await?;
                     let (size, etag) = (got.meta.size, got.meta.e_tag.clone());
@@ -220,7 +223,8 @@ impl Bucket {
             error
         })?;
         outages.end(url.root());
-        let found = parts.first().and_then(|(.., etag)| etag.clone());
+        let found = parts.first().and_then(|(.., found)| found.clone());
+        let expected = etag.map(str::to_owned).or_else(|| found.clone());
         let mut all = Vec::with_capacity(parts.len());
         for ((part, size, tag), range) in parts.into_iter().zip(ranges) {
             if size != bytes {
@@ -228,7 +232,11 @@ impl Bucket {
                     .at_path(url.as_path())
                     .help("it was altered or truncated; restore it or convert again"));
             }
-            if tag != found {
+            let is_same = match (&expected, &tag) {
+                (Some(expected), Some(tag)) => etag::is_same(expected, tag),
+                (expected, tag) => expected.is_none() && tag.is_none(),
+            };
+            if !is_same {
                 return Err(changed(url));
             }
             let requested = range.end - range.start;

@@ -161,6 +161,16 @@ impl Cache {
         Ok(())
     }
 
+    /// Removes the object whose content should have the hash `sha256`: its bytes, as they were received, are damaged.
+    pub(super) fn remove(&self, sha256: &str) -> Result<()> {
+        // Hashes first: without them, all blocks count as missing.
+        for extension in [BLOCKS, DATA] {
+            remove_file(&self.dir().join(format!("{sha256}.{extension}")))?;
+        }
+        self.close_removed();
+        Ok(())
+    }
+
     /// Closes files that this or another process has removed. Their space is then freed when the last view of them is
     /// dropped.
     fn close_removed(&self) {

@@ -15,6 +15,11 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
                 .at_path(url.as_path())
                 .help("rename or delete that object, or choose a prefix that does not contain it")
         }
+        Failure::NotSupported { source } if source.to_string().contains("ange") => {
+            at(format!("cannot {doing}: the server does not support range requests"))
+                .caused_by(source)
+                .help("download the files first and use the local copy")
+        }
         missing if is_bucket_missing(&missing) => at(format!("cannot {doing}: there is no such bucket"))
             .help("check the name of the bucket, and the region and the endpoint in the environment"),
         missing if is_missing(&missing) => {
@@ -23,10 +28,12 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
         refused if is_refused(&refused) && is_skewed(&refused) => {
             at(format!("cannot {doing}: the clock of this machine differs from that of the store"))
                 .help("set the clock, for example with NTP, and run the command again")
+                .unavailable()
         }
         refused if is_refused(&refused) => {
             at(format!("cannot {doing}: the store refuses these credentials ({})", reason(&refused)))
                 .help(credentials(url.scheme()))
+                .unavailable()
         }
         other => {
             let (text, reason) = (other.to_string(), reason(&other));
@@ -42,7 +49,7 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
                 true => format!("cannot {doing}"),
                 false => format!("cannot {doing} ({reason})"),
             };
-            at(message).caused_by(other).help(help)
+            at(message).caused_by(other).help(help).unavailable()
         }
     }
 }
@@ -101,13 +108,18 @@ fn is_skewed(failure: &Failure) -> bool {
         .any(|code| text.contains(code))
 }
 
-/// Returns the innermost cause, which is the server's response.
-fn reason(failure: &Failure) -> String {
-    let mut cause: &dyn std::error::Error = failure;
+/// Returns the text of the innermost cause of `error`.
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    let text = cause.to_string();
+    cause.to_string()
+}
+
+/// Returns the innermost cause, which is the server's response.
+fn reason(failure: &Failure) -> String {
+    let text = innermost(failure);
     match (element(&text, "Code"), element(&text, "Message")) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(code), None) => code.to_owned(),

@@ -7,10 +7,11 @@ use object_store::path::Path as Key;
 use object_store::{Error as Failure, GetOptions, GetRange, ObjectStore};
 
 use super::bucket::{Object, nanoseconds};
+use super::etag;
 use super::failure::{changed, failure};
-use super::repeated::count_repeated_request;
+use super::retries::count_repeated_request;
 use super::runtime::PerProcess;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 
 /// Maximum requests for a body that is truncated. If the object has an entity tag, the client itself requests the rest.
 const MAX_ATTEMPTS: u32 = 3;
@@ -48,12 +49,6 @@ pub(super) async fn fetch(
             }
             // The client requested the rest of a truncated body, but the object had been replaced.
             Err(FailedStage::Body(e)) if is_precondition(&e) => Err(changed(url)),
-            Err(FailedStage::Request(e @ Failure::NotSupported { .. })) => {
-                Err(Error::new(ErrorKind::Io, "the server does not support range requests")
-                    .at_path(url.as_path())
-                    .caused_by(e)
-                    .help("download the file first and use the local copy"))
-            }
             Err(FailedStage::Request(e) | FailedStage::Body(e)) => {
                 let is_outage = matches!(e, Failure::Generic { .. });
                 let error = failure("read", url, e).at_offset(range.start);
@@ -84,7 +79,7 @@ async fn get(
     let options = GetOptions {
         // Servers without range support can still send small files as a whole.
         range: (!is_whole).then_some(GetRange::Bounded(range)),
-        if_match: object.etag.as_deref().and_then(strong),
+        if_match: object.etag.as_deref().and_then(etag::condition),
         ..GetOptions::default()
     };
     let got = match client.get_opts(key, options).await {
@@ -92,7 +87,7 @@ async fn get(
         got => got.map_err(FailedStage::Request)?,
     };
     let is_same = match (&object.etag, &got.meta.e_tag) {
-        (Some(then), Some(now)) => bare(then) == bare(now),
+        (Some(then), Some(now)) => etag::is_same(then, now),
         _ => nanoseconds(&got.meta) == object.modified_ns,
     };
     if !is_same || got.meta.size != object.bytes {
@@ -100,16 +95,6 @@ async fn get(
     }
     let bytes = got.bytes().await.map_err(FailedStage::Body)?;
     Ok((bytes.len() as u64 == length).then_some(bytes))
-}
-
-/// Returns the entity tag as a condition, or `None` for a weak one, which never matches.
-fn strong(etag: &str) -> Option<String> {
-    // Azure listings return it without quotes.
-    (!etag.starts_with("W/")).then(|| format!("\"{}\"", bare(etag)))
-}
-
-fn bare(etag: &str) -> &str {
-    etag.trim_matches('"')
 }
 
 /// Returns whether one of the causes is that the object has a different entity tag.

@@ -39,6 +39,14 @@ impl MemoryCache {
         Some(bytes.clone())
     }
 
+    /// Drops the blocks of the file with the hash `file`.
+    pub(super) fn forget(&self, file: u128) {
+        let Some(mut blocks) = briefly(&self.blocks) else { return };
+        let dropped = blocks.by_number.extract_if(|&(of, _), _| of == file);
+        let dropped: u64 = dropped.map(|(_, (bytes, _))| bytes.len() as u64).sum();
+        blocks.bytes -= dropped;
+    }
+
     pub(super) fn keep(&self, block: BlockId, bytes: Bytes) {
         let Some(mut blocks) = briefly(&self.blocks) else { return };
         blocks.time += 1;
@@ -59,6 +67,17 @@ impl MemoryCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_of_a_forgotten_file_are_fetched_again() {
+        let cache = MemoryCache::new(25);
+        cache.keep((1, 0), Bytes::from(vec![0; 10]));
+        cache.keep((2, 0), Bytes::from(vec![0; 10]));
+        cache.forget(1);
+        assert!(cache.get((1, 0)).is_none() && cache.get((2, 0)).is_some());
+        cache.keep((3, 0), Bytes::from(vec![0; 15]));
+        assert!(cache.get((2, 0)).is_some(), "the space of forgotten blocks is free");
+    }
 
     #[test]
     fn the_most_recently_used_blocks_are_kept() {

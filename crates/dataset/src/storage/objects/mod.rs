@@ -8,6 +8,7 @@
 mod bucket;
 mod cache;
 mod client;
+mod etag;
 mod failure;
 mod fetch;
 mod in_flight;
@@ -16,7 +17,7 @@ mod memory_cache;
 mod object_reader;
 mod outages;
 mod remote_file;
-mod repeated;
+mod retries;
 mod runtime;
 mod upload;
 
@@ -32,5 +33,5 @@ pub use listing::FileListing;
 pub use memory_cache::MemoryCache;
 pub use object_reader::ObjectReader;
 pub use remote_file::RemoteFile;
-pub use repeated::repeated_requests;
+pub use retries::{on_retries, repeated_requests};
 pub use upload::Upload;

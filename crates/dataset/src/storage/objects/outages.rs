@@ -76,7 +76,7 @@ impl Outages {
 }
 
 fn unavailable(message: String) -> Error {
-    Error::new(ErrorKind::Io, message).help("wait until the store responds again")
+    Error::new(ErrorKind::Io, message).help("wait until the store responds again").unavailable()
 }
 
 #[cfg(test)]

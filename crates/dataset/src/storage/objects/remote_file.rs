@@ -79,9 +79,25 @@ impl RemoteFile {
         in_flight: &Arc<InFlight>,
         store: BlockStore,
     ) -> Self {
-        let id = xxh3_128(url.as_str().as_bytes());
+        let id = file_id(&url);
         let (bucket, in_flight) = (bucket.clone(), Arc::clone(in_flight));
         Self { bucket, url, bytes, etag: OnceLock::new(), store, in_flight, id }
+    }
+
+    /// Drops what was read of the object at `url`, whose content should have the hash `sha256`, from the cache or, without
+    /// one, from memory.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) if the cache cannot be written.
+    pub fn forget(url: &ObjectUrl, sha256: &str, cache: Option<&Cache>, memory: &MemoryCache) -> Result<()> {
+        match cache {
+            Some(cache) => cache.remove(sha256),
+            None => {
+                memory.forget(file_id(url));
+                Ok(())
+            }
+        }
     }
 
     /// Returns the address, for messages.
@@ -215,6 +231,11 @@ impl RemoteFile {
         }
         Ok(())
     }
+}
+
+/// Returns the hash of the address `url`, which identifies its blocks in memory.
+fn file_id(url: &ObjectUrl) -> u128 {
+    xxh3_128(url.as_str().as_bytes())
 }
 
 fn blocks(range: &Range<u64>) -> Range<u64> {
