@@ -31,6 +31,7 @@ mod version;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -208,6 +209,15 @@ where
         Ok(_) => Err(Error::usage("these are not arguments of `dsconvert simulate`")),
         Err(e) => Err(usage_of(&e)),
     }
+}
+
+/// Checks that a trace of load times may be written to `path`, as `--trace` does. For the Python package.
+///
+/// # Errors
+///
+/// If the file exists and is no trace, or would be inside a dataset.
+pub fn check_trace_file(path: &Path) -> Result<()> {
+    output_file::check_output("trace", path, None)
 }
 
 /// Prints the error of a command and returns the exit status.

@@ -143,7 +143,7 @@ fn the_command_on_the_page_reproduces_its_run() {
     let trace = trace.to_str().unwrap();
     let model =
         "--step-ms 50 --step-distribution gamma --step-cv 0.3 --transfer-ms 1.5 --cores 3 --step-core";
-    let loader = "--workers 4 --prefetch 3 --order pool --queue 5 --startup-ms 70.25 --stagger=20";
+    let loader = "--workers 4 --order pool --queue 5 --startup-ms 70.25 --stagger=20";
     let slow = "--slow-share 0.1 --slow-factor 4 --slow-length 3";
     for run in [
         format!(
@@ -152,7 +152,7 @@ fn the_command_on_the_page_reproduces_its_run() {
         ),
         format!("--load-trace {trace} {slow} {loader} {model} --batches 40 --seed 3"),
         format!(
-            "--load-ms 90 --load-distribution exponential --workers 4 --order completed {model} --seed 1"
+            "--load-ms 90 --load-distribution exponential --workers 4 --prefetch 3 --order completed {model} --seed 1"
         ),
     ] {
         let page = dir.path().join("page.html");
@@ -269,16 +269,20 @@ fn invalid_options_are_named() {
         ("--slow-share 0.5 --slow-factor 0", "--slow-factor"),
         ("--slow-share 0.9 --slow-length 2", "--slow-length"),
         ("--slow-factor 2", "--slow-share"),
+        ("--order pool --queue 3 --prefetch 9", "--prefetch has no effect: --queue"),
+        ("--order pool --queue 3 --sweep prefetch=1,2", "--sweep prefetch has no effect: --queue"),
+        ("--prefetch 9 --sweep prefetch=1,2", "--prefetch has no effect: --sweep varies it"),
+        ("--sweep workers=1,2", "--workers has no effect: --sweep varies it"),
         ("--sweep cores=1..2", "expected workers or prefetch"),
         ("--sweep workers=5..2", "empty range"),
         ("--sweep workers=1..1000000", "not a number from 1 to 1024"),
-        ("--sweep workers=1..4 --stagger", "--stagger=MS"),
         ("--sweep workers=1..4 --html x.html", "cannot be used with"),
         ("--load-trace x", "cannot be used with"),
         ("--seed -1", "--seed"),
     ] {
         simulate(&format!("{good} {options}")).exits(2).says(&[message]);
     }
+    simulate("--step-ms 100 --load-ms 2000 --sweep workers=1..4 --stagger").exits(2).says(&["--stagger=MS"]);
     simulate("--step-ms 0.000001 --load-ms 0.000001 --workers 8")
         .exits(2)
         .says(&["more than 1000000 batches", "shorter"]);

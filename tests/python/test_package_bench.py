@@ -2,7 +2,11 @@
 
 import dataclasses
 import json
+import os
 import re
+import subprocess
+import sys
+import textwrap
 import time
 
 import numpy as np
@@ -308,18 +312,32 @@ def test_the_trace_is_opened_before_the_measurement(tmp_path):
             yield from ([1, 2] for _ in range(5))
             raise OSError("gone")
 
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(dsconvert.UsageError, match="no such folder"):
         dsconvert.bench(Batches(), trace=tmp_path / "missing/loads.txt")
     assert not measured
     # A failed measurement leaves no new file, and an existing one as it was.
     kept = tmp_path / "kept.txt"
-    kept.write_text("1.5\n" * 1000)
+    kept.write_text("# milliseconds to load each batch\n" + "1.5\n" * 1000)
     for trace in (tmp_path / "loads.txt", kept):
         with pytest.raises(OSError, match="gone"):
             dsconvert.bench(Batches(), trace=trace)
-    assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"] and kept.read_text() == "1.5\n" * 1000
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
+    assert kept.read_text().count("1.5\n") == 1000
     dsconvert.bench(Slow(), batch_size=5, **QUICK, trace=kept)
     assert kept.read_text().startswith("# milliseconds") and "1.5\n" * 2 not in kept.read_text()
+
+
+def test_a_trace_replaces_no_other_file(text, tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"text": "a"}\n')
+    manifest = os.path.join(text.path, "manifest.json")
+    for trace, message in ((corpus, "not a trace of load times"), (manifest, "inside this dataset")):
+        with open(trace, "rb") as file:
+            before = file.read()
+        with pytest.raises(dsconvert.UsageError, match=message):
+            dsconvert.bench(text, batch_size=2, **QUICK, trace=trace)
+        with open(trace, "rb") as file:
+            assert file.read() == before
 
 
 def test_errors_of_the_dataset_name_where_they_were_raised():
@@ -378,7 +396,23 @@ def test_simulate_returns_the_result_of_the_command(tmp_path):
     ({"load_trace": 5, "step_ms": 1, "workers": 1}, "^load_trace is int, not a file or a sequence"),
     ({"load_trace": "missing.txt", "step_ms": 1, "workers": 1}, "cannot read"),
     ({"step_ms": 1, "workers": 1}, "--load-ms"),
+    ({"load_ms": 10, "step_ms": 5, "workers": True}, "^workers: True is not a number"),
+    ({"load_ms": 10, "step_ms": 5, "workers": 2, "sweep": "workers=1,2"}, "--workers has no effect"),
 ])
 def test_invalid_simulations_are_refused(options, message):
     with pytest.raises(dsconvert.UsageError, match=message):
         dsconvert.simulate(**options)
+
+
+def test_a_sweep_can_be_interrupted():
+    program = """
+        import os, signal, threading, dsconvert
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        sweep = ",".join(["40"] * 64)
+        try:
+            dsconvert.simulate(load_ms=50, load_cv=1, step_ms=1, batches=200_000, sweep=f"workers={sweep}")
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60).stdout == "interrupted\n"

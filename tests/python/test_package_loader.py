@@ -231,6 +231,14 @@ def test_options_of_text_are_refused_for_images(pictures, name):
         dsconvert.Loader(pictures, batch_size=4, **{name: 1})
 
 
+def test_images_over_the_budget_are_not_cut(pictures):
+    with pytest.raises(dsconvert.UsageError, match='^oversize "truncate" does not apply: images cannot be cut'):
+        dsconvert.Loader(pictures, max_tokens=10_000, oversize="truncate")
+    with pytest.raises(dsconvert.UsageError, match="longer than the 100") as caught:
+        dsconvert.Loader(pictures, max_tokens=100)
+    assert caught.value.remedy.startswith('set oversize to "alone" or "drop", or raise max_tokens to')
+
+
 @pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": 2, "last": "pad"}, {"batch_size": 2, "seq_len": 64}])
 def test_batches_without_entries_are_refused(corpus_in, options):
     dataset = dsconvert.open(corpus_in("arrow").path, "train", fields=["key"])

@@ -422,6 +422,25 @@ def test_a_sampler_can_be_made_from_lengths():
         dsconvert.BatchSampler(lengths, batch_size=3, last="pad")
 
 
+def test_a_state_is_refused_for_lengths_in_another_order():
+    lengths = [3, 9, 9, 4, 1, 7]
+    state = dsconvert.BatchSampler(lengths, batch_size=2).state_dict()
+    dsconvert.BatchSampler(np.array(lengths), batch_size=2).load_state_dict(state)
+    with pytest.raises(dsconvert.UsageError, match="state was saved for"):
+        dsconvert.BatchSampler(lengths[::-1], batch_size=2).load_state_dict(state)
+
+
+@pytest.mark.parametrize(("options", "remedy"), [
+    ({}, 'set oversize to "alone" or "drop", or raise max_tokens to 9 or more'),
+    ({"bucket": "none"}, 'set oversize to "drop", or raise max_tokens to 9 or more'),
+    ({"bucket": "none", "shuffle": False}, "raise max_tokens to 9 or more"),
+])
+def test_remedies_for_long_records_apply(options, remedy):
+    with pytest.raises(dsconvert.UsageError, match="longer than the 4") as caught:
+        dsconvert.BatchSampler([9, 9], max_tokens=4, **options)
+    assert caught.value.remedy == remedy
+
+
 def test_a_sampler_cannot_cut_records(corpus_in):
     train = dsconvert.open(corpus_in("arrow").path, "train")
     for source in (train, train.path, [5000, 3]):

@@ -319,7 +319,9 @@ def test_a_transform_may_read_the_properties_of_its_loader(text, threads):
 
 @pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize(
-    "call", ["next(iter(loader))", "loader.set_epoch(3)", "loader.load_state_dict(state)"], ids=["iter", "set_epoch", "load"]
+    "call",
+    ["next(iter(loader))", "loader.set_epoch(3)", "loader.load_state_dict(state)", "loader.load_state_dict(other)"],
+    ids=["iter", "set_epoch", "load", "load_other"],
 )
 def test_a_transform_cannot_move_its_loader(text, call, threads):
     program = f"""
@@ -330,6 +332,7 @@ def test_a_transform_cannot_move_its_loader(text, call, threads):
             return batch
         loader = dsconvert.Loader(sys.argv[1], batch_size=32, num_threads=int(sys.argv[2]), batch_transform=move)
         state = loader.state_dict()
+        other = dsconvert.Loader(sys.argv[1], batch_size=32, micro_batches=2).state_dict()
         batches, steps, errors = iter(loader), [], []
         while True:
             try:

@@ -40,7 +40,7 @@ mod _native {
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]
-    use super::command::{run_command, simulate};
+    use super::command::{check_trace_file, run_command, simulate};
     #[pymodule_export]
     use super::dataset::{Dataset, Records, Split};
     #[pymodule_export]

@@ -103,19 +103,6 @@ impl Loader {
         if self.progress(py).iteration == iteration { Ok(()) } else { Err(raise(moved_meanwhile())) }
     }
 
-    /// Raises an error in a function of the user that the loader calls, because the loader cannot move before the
-    /// function has returned.
-    fn check_is_not_finishing(&self) -> PyResult<()> {
-        if self.finishing.has_current() {
-            let what =
-                "a transform of a Loader cannot iterate over that Loader, set its epoch or load a state";
-            return Err(raise(
-                Error::usage(what).help("do it between two batches, or create a second Loader"),
-            ));
-        }
-        Ok(())
-    }
-
     /// Waits up to [`INTERVAL`] for the next batch and makes it ready to be returned.
     fn wait_for_next(&self) -> Result<Waited> {
         let mut loader = self.lock();
@@ -319,6 +306,19 @@ impl Loader {
         } else {
             py.detach(|| self.lock().stop());
         }
+    }
+
+    /// Raises an error in a function of the user that the loader calls, because the loader cannot move before the
+    /// function has returned.
+    fn check_is_not_finishing(&self) -> PyResult<()> {
+        if self.finishing.has_current() {
+            let what =
+                "a transform of a Loader cannot iterate over that Loader, set its epoch or load a state";
+            return Err(raise(
+                Error::usage(what).help("do it between two batches, or create a second Loader"),
+            ));
+        }
+        Ok(())
     }
 
     /// Goes to the position of a saved state.

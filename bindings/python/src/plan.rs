@@ -76,7 +76,8 @@ impl Plan {
                 (split.fingerprint(), LengthSource::Split(split.clone()))
             }
             LengthArgument::Lengths(lengths) => {
-                ("lengths in memory".to_owned(), LengthSource::Memory(LengthsInMemory::new(lengths)))
+                let lengths = LengthsInMemory::new(lengths);
+                (format!("lengths in memory, {}", lengths.fingerprint()), LengthSource::Memory(lengths))
             }
         };
         let is_remote = matches!(&source, LengthSource::Split(split) if split.is_remote());

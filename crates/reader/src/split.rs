@@ -169,7 +169,7 @@ impl Split {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when there is no such field; the remedy lists the existing ones.
+    /// [`ErrorKind::Usage`] when there is no such field (the remedy lists the existing ones) or a field is named twice.
     pub fn select(&self, names: &[&str]) -> Result<Split> {
         let stored = &self.state.dataset.schema;
         let find = |name: &&str| {
@@ -179,6 +179,9 @@ impl Split {
                     .help(format!("its fields are {}", names.join(", ")))
             })
         };
+        if let Some((_, name)) = names.iter().enumerate().find(|&(at, name)| names[..at].contains(name)) {
+            return Err(Error::usage(format!("the field {name:?} is requested twice")));
+        }
         let columns = names.iter().map(find).collect::<Result<Vec<_>>>()?;
         let fields = columns.iter().filter_map(|&c| stored.fields.get(c).cloned()).collect();
         let schema = Schema { kind: stored.kind, fields, class_names: stored.class_names.clone() };

@@ -27,13 +27,17 @@ const Words = (() => {
     return mean * (slow === null ? 1 : 1 + slow.share * (slow.factor - 1));
   }
 
+  function meanStep(step) {
+    return step.shape === "normal" && step.cv > 0 ? step.mean_ns * truncatedMean(step.cv) : step.mean_ns;
+  }
+
   // Returns the limits of report.rs, in batches per second: of the workers, of the model, of the model with a core of
   // its own, and of the cores that workers and model share (or null).
   function limits(options) {
-    const { cores, step, workers } = options;
+    const { cores, workers } = options;
     const load = meanLoad(options);
-    const stepMean = step.shape === "normal" && step.cv > 0 ? step.mean_ns * truncatedMean(step.cv) : step.mean_ns;
-    const alone = 1e9 / (step.mean_ns + options.transfer_ns);
+    const stepMean = meanStep(options.step);
+    const alone = 1e9 / (stepMean + options.transfer_ns);
     const shared = options.step_core ? (cores * 1e9) / (load + stepMean) : null;
     const model = shared === null ? alone : Math.min(shared, alone);
     const parallel = options.step_core ? Math.min(workers, cores - (model * stepMean) / 1e9)
@@ -88,7 +92,7 @@ const Words = (() => {
       const how = options.cores !== null && needed > options.cores ? `${needed} workers on as many cores` : `at least ${needed} workers`;
       // Faster loading leaves more of the shared cores to the model, so its limit rises too.
       const faster = isCoreLimited
-        ? Math.min((load * alone) / 1e9 / options.workers, (load * (options.cores / options.workers - 1)) / options.step.mean_ns)
+        ? Math.min((load * alone) / 1e9 / options.workers, (load * (options.cores / options.workers - 1)) / meanStep(options.step))
         : 1 / ratio;
       const text = `Loading ${hardlyStalls ? "would be the bottleneck of a longer run" : `is the bottleneck: ${idle}`}. It needs ${how}, or loading that is at least ${round(faster)} times faster.`;
       return { name: "loading", isBad: true, text };
@@ -118,9 +122,10 @@ const Words = (() => {
       if (options.step.shape !== "exponential") add("step-cv", options.step.cv);
     }
     add("workers", options.workers);
-    add("prefetch", options.prefetch);
+    const hasQueue = options.order === "pool" && options.queue !== null;
+    if (!hasQueue) add("prefetch", options.prefetch);
     if (options.order !== "pytorch") add("order", options.order);
-    if (options.order === "pool" && options.queue !== null) add("queue", options.queue);
+    if (hasQueue) add("queue", options.queue);
     if (options.stagger_ns > 0) parts.push(`--stagger=${ms(options.stagger_ns)}`);
     if (options.transfer_ns > 0) add("transfer-ms", ms(options.transfer_ns));
     if (options.startup_ns > 0) add("startup-ms", ms(options.startup_ns));

@@ -152,7 +152,7 @@ pub(crate) fn model_limit(options: &Options) -> f64 {
 
 /// Batches per second that the model could consume with a core of its own.
 pub(crate) fn model_alone(options: &Options) -> f64 {
-    1e9 / (options.step.mean_ns + options.transfer_ns) as f64
+    1e9 / (options.step.drawn_mean_ns() + options.transfer_ns as f64)
 }
 
 /// Batches per second that the cores could load and compute, if workers and model share them.

@@ -89,6 +89,21 @@ pub struct SweepPoint {
     pub report: Report,
 }
 
+impl SweepPoint {
+    /// Simulates `options` with the given value of `parameter`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`simulate`].
+    pub fn run(options: &Options, parameter: SweepParameter, value: u32) -> Result<Self, Error> {
+        let varied = match parameter {
+            SweepParameter::Workers => Options { workers: value, ..options.clone() },
+            SweepParameter::Prefetch => Options { prefetch: value, ..options.clone() },
+        };
+        Ok(Self { value, report: simulate(&varied)?.report() })
+    }
+}
+
 /// A finished sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
@@ -116,18 +131,11 @@ impl Sweep {
     ///
     /// Returns the errors of [`simulate`].
     pub fn run(options: &Options, range: &SweepRange) -> Result<Self, Error> {
-        let points = range
-            .values
-            .iter()
-            .map(|&value| {
-                let varied = match range.parameter {
-                    SweepParameter::Workers => Options { workers: value, ..options.clone() },
-                    SweepParameter::Prefetch => Options { prefetch: value, ..options.clone() },
-                };
-                Ok(SweepPoint { value, report: simulate(&varied)?.report() })
-            })
-            .collect::<Result<_, Error>>()?;
-        Ok(Self { parameter: range.parameter, points })
+        let mut sweep = Self { parameter: range.parameter, points: Vec::with_capacity(range.values.len()) };
+        for &value in &range.values {
+            sweep.points.push(SweepPoint::run(options, range.parameter, value)?);
+        }
+        Ok(sweep)
     }
 
     /// Returns the sweep as JSON: `{"parameter": …, "points": [{"value", "batches", …}]}`.

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use common::Dice;
-use dsconvert_simulate::{Options, Stop, Verdict, simulate};
+use dsconvert_simulate::{Options, Shape, Stop, TimeDistribution, Verdict, simulate};
 
 /// The lines that `compare.mjs` prints for `options`.
 fn expected(options: &Options) -> String {
@@ -103,6 +103,12 @@ fn the_page_has_the_same_verdicts() {
         let options = dice.loader_options();
         let cores = Some(1 + dice.below(8) as u32);
         Options { cores, step_core: true, ..options }
+    }));
+    // Models whose mean step is not the given one, because times below 0 are drawn again.
+    all.extend((0..30).map(|_| {
+        let options = dice.loader_options();
+        let step = TimeDistribution::new(Shape::Normal, options.step.mean_ns, 1.0);
+        Options { step, ..options }
     }));
     let printed = printed_by_node(&["verdicts"], &all);
     assert_eq!(printed.lines().count(), all.len());

@@ -120,6 +120,23 @@ fn a_model_on_the_cores_of_the_workers_is_limited_by_them() {
     assert!(slow.summary.contains("the cores that loading and the model share allow 2.5"), "{slow}");
 }
 
+/// Redrawn times below 0 raise the mean of normal times, which limits the model.
+#[test]
+fn a_model_with_widely_varying_normal_steps_is_limited_by_their_real_mean() {
+    let step = TimeDistribution::new(Shape::Normal, 10 * MS, 1.0);
+    let run = simulate(&Options {
+        step,
+        prefetch: 256,
+        stop: Stop::Batches(50_000),
+        ..Options::new(11.0, 10.0, 1).unwrap()
+    })
+    .unwrap();
+    let report = run.report();
+    assert!(report.idle_share < 0.001, "{report}");
+    assert!((report.batches_per_second / report.model_limit - 1.0).abs() < 0.02, "{report}");
+    assert_eq!(Verdict::of(&run).bottleneck, Bottleneck::Model);
+}
+
 #[test]
 fn verdicts_of_models_on_shared_cores_agree_with_their_throughput() {
     let mut dice = Dice(8);

@@ -17,6 +17,8 @@ use crate::error::{Error, Result};
 /// Maximum size of a file of load times.
 const MAX_TRACE_BYTES: u64 = 256 << 20;
 const NS_PER_SECOND: f64 = 1e9;
+/// Default of `--prefetch`, as in PyTorch.
+const DEFAULT_PREFETCH: u32 = 2;
 /// Values of `--order`.
 const ORDERS: [(&str, Order); 3] = [
     (Order::Pytorch.name(), Order::Pytorch),
@@ -79,9 +81,9 @@ pub(in crate::cli) struct Args {
     )]
     workers: Option<u32>,
 
-    /// Number of batches that each worker loads ahead
-    #[arg(long, allow_hyphen_values = true, value_name = "N", default_value_t = 2, help_heading = "Loader")]
-    prefetch: u32,
+    /// Number of batches that each worker loads ahead [default: 2]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", help_heading = "Loader")]
+    prefetch: Option<u32>,
 
     /// pytorch: batch k belongs to worker k mod N, delivered in order. completed: delivered as completed (PyTorch's
     /// in_order=False). pool: free workers take the next batch, and share one bounded queue
@@ -287,6 +289,7 @@ impl Args {
             return Err(Error::usage("--queue needs --order pool")
                 .help("the other orders limit batches by --prefetch"));
         }
+        self.check_used(sweep)?;
         let slow = self.slow_share.map(|share| SlowRuns {
             share,
             factor: self.slow_factor,
@@ -302,7 +305,7 @@ impl Args {
         }
         let options = Options {
             workers,
-            prefetch: self.prefetch,
+            prefetch: self.prefetch.unwrap_or(DEFAULT_PREFETCH),
             order: self.order,
             queue: self.queue,
             stagger_ns: match self.stagger {
@@ -323,6 +326,28 @@ impl Args {
         };
         options.check().map_err(|e| simulator_error(&e))?;
         Ok(options)
+    }
+
+    /// Refuses options that would have no effect, because the sweep or `--queue` replaces them.
+    fn check_used(&self, sweep: Option<&SweepRange>) -> Result<()> {
+        let swept = sweep.map(|range| range.parameter);
+        let unused = |what: &str, why: &str, help: &str| {
+            Err(Error::usage(format!("{what} has no effect: {why}")).help(help.to_owned()))
+        };
+        if self.queue.is_some() && swept == Some(SweepParameter::Prefetch) {
+            return unused("--sweep prefetch", "--queue limits the batches", "leave out --queue");
+        }
+        let varies = "--sweep varies it";
+        match (swept, self.workers, self.prefetch) {
+            (Some(SweepParameter::Workers), Some(_), _) => unused("--workers", varies, "leave out --workers"),
+            (Some(SweepParameter::Prefetch), _, Some(_)) => {
+                unused("--prefetch", varies, "leave out --prefetch")
+            }
+            (_, _, Some(_)) if self.queue.is_some() => {
+                unused("--prefetch", "--queue limits the batches", "leave out one of them")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn run_ns(&self) -> Result<u64> {

@@ -5,12 +5,13 @@ mod args;
 pub(super) use args::{Args, read_trace};
 
 use dsconvert_simulate as sim;
-use sim::{Options, Sweep, SweepRange, Verdict};
+use sim::{Options, Sweep, SweepPoint, SweepRange, Verdict};
 
 use super::output_file::{check_output, is_same_file, write_output};
 use super::{Ending, print};
 use crate::bench::simulator_error;
 use crate::error::{Error, Result};
+use crate::storage::interrupt;
 
 /// Runs `dsconvert simulate`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
@@ -61,7 +62,13 @@ fn simulate(args: &Args, options: &Options) -> Result<String> {
 }
 
 fn sweep(args: &Args, options: &Options, range: &SweepRange) -> Result<String> {
-    let sweep = Sweep::run(options, range).map_err(|e| simulator_error(&e))?;
+    let mut sweep = Sweep { parameter: range.parameter, points: Vec::new() };
+    for &value in &range.values {
+        // In Python, signals are handled only here.
+        interrupt::check()?;
+        let point = SweepPoint::run(options, range.parameter, value).map_err(|e| simulator_error(&e))?;
+        sweep.points.push(point);
+    }
     if let Some(path) = &args.svg {
         write_output(path, sweep.to_svg(&args.title).as_bytes())?;
     }

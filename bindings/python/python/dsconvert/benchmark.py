@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from time import perf_counter, process_time
 from typing import Any, Literal, NamedTuple, TextIO
 
+from ._native import check_trace_file
 from .batch_contents import BatchContents, contents_of, contents_of_items
 from .batch_loads import (
     BatchLoad,
@@ -73,6 +74,8 @@ def bench(
             "trace needs batches, but the source returns single items",
             remedy="pass batch_size= for a map-style dataset, or a loader",
         )
+    if trace is not None:
+        check_trace_file(trace)
     if hasattr(source, "__next__"):  # an iterator can be read only once
         repeat = 1
     with nullcontext() if trace is None else _new_file(trace) as file:

@@ -321,6 +321,7 @@ class Loader(Epochs):
         if micro_batches == self._micro_batches:
             self._handle().restore(saved)
         else:
+            self._handle().check_is_not_finishing()
             self._layout.share(micro_batches)
             self._native, self._process = self._open(micro_batches, saved), os.getpid()
             self._micro_batches = micro_batches

@@ -21,6 +21,8 @@ MIN_LOAD_MS = 1e-6
 """The shortest load time that the simulator accepts, a nanosecond."""
 MAX_LOAD_MS = 3_600_000
 """The longest load time that the simulator accepts, an hour."""
+FLAGS = ("step_core", "stagger")
+"""Options that may be `True`: those whose value is optional on the command line."""
 MAX_LOADS = 10_000_000
 """Maximum number of load times that the simulator accepts."""
 
@@ -93,6 +95,8 @@ def _load_times(trace: Iterable[float]) -> list[float]:
 def _run(options: dict[str, Any]) -> dict[str, Any]:
     arguments = []
     for name, value in options.items():
+        if value is True and name not in FLAGS:
+            raise UsageError(f"{name}: {value!r} is not a number")
         flag = "--" + name.replace("_", "-")
         arguments.append(flag if value is True else f"{flag}={_text(name, value)}")
     result: dict[str, Any] = json.loads(_simulate(arguments))

@@ -119,14 +119,16 @@ fn too_long<L: Lengths>(lengths: &L, options: &BatchOptions, first: LengthRun) -
     let what = format!(
         "{longer} of {all} records are longer than the {cap} that {name} allows; the longest{key} has {length}"
     );
-    let help = match options.bucket {
-        BucketBy::Length(_) => format!(
-            "set oversize to \"truncate\", \"alone\" or \"drop\", raise {name} to {} or more, or pack documents with seq_len",
-            options.width(length)
-        ),
-        _ => format!("set oversize to \"truncate\" or raise {name} to {} or more", options.width(length)),
-    };
-    Error::usage(what).at_row(record).help(help)
+    let mut remedies = Vec::new();
+    let policies = options.applicable_policies(lengths.can_be_cut());
+    if !policies.is_empty() {
+        remedies.push(format!("set oversize to {}", policies.join(" or ")));
+    }
+    remedies.push(format!("raise {name} to {} or more", options.width(length)));
+    if lengths.can_be_cut() {
+        remedies.push("pack documents with seq_len".to_owned());
+    }
+    Error::usage(what).at_row(record).help(remedies.join(", or "))
 }
 
 struct Builder<'a> {

@@ -2,6 +2,8 @@
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::index::{LengthIndex, LengthRun, RecordIndex};
+use dsconvert_dataset::schema::Kind;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::Split;
 
@@ -33,6 +35,11 @@ pub trait Lengths {
         None
     }
 
+    /// Returns whether records that exceed a budget can be cut, for messages: those of text, where a loader reads them.
+    fn can_be_cut(&self) -> bool {
+        false
+    }
+
     /// Returns the distinct lengths in ascending order, each with its number of records. The iterator ends after the
     /// first error.
     ///
@@ -60,6 +67,10 @@ impl<L: Lengths + ?Sized> Lengths for &L {
 
     fn key_of(&self, record: u64) -> Option<String> {
         (**self).key_of(record)
+    }
+
+    fn can_be_cut(&self) -> bool {
+        (**self).can_be_cut()
     }
 
     fn runs(&self) -> Result<Runs<'_>> {
@@ -104,6 +115,10 @@ impl Lengths for Split {
         Some(self.get(record).ok()?.key()?.to_owned())
     }
 
+    fn can_be_cut(&self) -> bool {
+        self.schema().kind == Kind::Text
+    }
+
     fn runs(&self) -> Result<Runs<'_>> {
         Ok(Box::new(self.histogram()?))
     }
@@ -124,6 +139,13 @@ impl LengthsInMemory {
         // Stable, so that records of one length keep their order.
         order.sort_by_key(|&record| lengths.get(record as usize).copied());
         Self { lengths, order }
+    }
+
+    /// Returns the XXH3-128 of all lengths, in hexadecimal. It identifies the records as the fingerprint of a dataset does.
+    pub fn fingerprint(&self) -> String {
+        let mut hash = Xxh3::new();
+        self.lengths.iter().for_each(|length| hash.update(&length.to_le_bytes()));
+        format!("{:032x}", hash.digest128())
     }
 }
 

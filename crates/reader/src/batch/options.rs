@@ -262,19 +262,33 @@ impl BatchOptions {
             BucketBy::Windows { steps } => check_in_range("window_steps", *steps, 1..=MAX_WINDOW_RECORDS)?,
             BucketBy::None => {}
         }
-        let by_length = matches!(self.bucket, BucketBy::Length(_));
         match self.oversize {
-            Oversize::Alone if !by_length => Err(Error::usage(
+            Oversize::Alone if !self.is_by_length() => Err(Error::usage(
                 "oversize \"alone\" needs buckets by length: otherwise one record over the budget reduces every batch \
                  to one record",
             )
             .help("use buckets by length or another oversize policy")),
-            Oversize::Drop if !by_length && self.shuffle != Shuffle::Full => {
+            Oversize::Drop if !self.can_drop() => {
                 Err(Error::usage("oversize \"drop\" cannot leave records out of the stored order")
-                    .help("use a full shuffle or buckets by length, or set oversize to \"truncate\""))
+                    .help("use a full shuffle, buckets by length or another oversize policy"))
             }
             _ => Ok(()),
         }
+    }
+
+    fn is_by_length(&self) -> bool {
+        matches!(self.bucket, BucketBy::Length(_))
+    }
+
+    fn can_drop(&self) -> bool {
+        self.is_by_length() || self.shuffle == Shuffle::Full
+    }
+
+    /// Returns the names of the policies for records over the budget that are possible, as in messages.
+    pub(super) fn applicable_policies(&self, can_be_cut: bool) -> Vec<&'static str> {
+        let policies =
+            [("\"truncate\"", can_be_cut), ("\"alone\"", self.is_by_length()), ("\"drop\"", self.can_drop())];
+        policies.into_iter().filter_map(|(name, applies)| applies.then_some(name)).collect()
     }
 
     /// Returns the longest length that fits the budget on its own, or `None` without a budget.

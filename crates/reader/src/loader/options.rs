@@ -4,7 +4,7 @@ use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::Split;
-use crate::batch::{BatchOptions, Layout, PackOptions};
+use crate::batch::{BatchOptions, Layout, Lengths, Oversize, PackOptions};
 use crate::range::check_in_range;
 
 /// Default number of batches that are made before they are requested, in addition to one per thread.
@@ -88,6 +88,13 @@ impl LoaderOptions {
 
     /// Returns the options for the records of `split`, which may be rows that are already packed.
     pub(super) fn for_split(mut self, split: &Split) -> Result<Self> {
+        if let Batching::Records(batches) = &self.batching
+            && batches.oversize == Oversize::Truncate
+            && !split.can_be_cut()
+        {
+            return Err(Error::usage("oversize \"truncate\" does not apply: images cannot be cut")
+                .help("use another oversize policy"));
+        }
         let (Some(length), StoredPacking::Keep) = (split.packed_length(), self.text.stored_packing) else {
             return Ok(self);
         };
