@@ -9,6 +9,7 @@ use crate::numbers::{percent, plural};
 use crate::pipeline::Outcome;
 use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, padding};
+use crate::report::bytes_per_token;
 
 /// Formats tokens, bytes per token, lengths, and the padding of batches of `size`.
 pub(super) fn text(outcome: &Outcome, out: &Path, size: BatchSize) -> Result<String> {
@@ -16,9 +17,10 @@ pub(super) fn text(outcome: &Outcome, out: &Path, size: BatchSize) -> Result<Str
     let tokens: u64 = manifest.splits.values().map(|s| s.length.total).sum();
     let mut lines = Vec::new();
     let failed = |e: io::Error| Error::io("print", out, e);
-    if let Some(bytes) = outcome.totals.as_ref().map(|totals| totals.text_bytes).filter(|_| tokens > 0) {
-        let each = bytes as f64 / tokens as f64;
-        writeln!(lines, "{}, {each:.2} bytes of text each", plural(tokens, "token")).map_err(failed)?;
+    if let Some(totals) = outcome.totals.as_ref().filter(|_| tokens > 0) {
+        let each = bytes_per_token(manifest, totals.text_bytes, tokens)
+            .map_or_else(String::new, |each| format!(", {each:.2} bytes of text each"));
+        writeln!(lines, "{}{each}", plural(tokens, "token")).map_err(failed)?;
     }
     let note = |name: &str| manifest.notes.get(name).copied().unwrap_or(0);
     if note("packed_places") > 0 {

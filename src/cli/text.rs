@@ -199,7 +199,7 @@ struct TokenArgs {
 
     /// Reject larger documents if only the reference engine can encode them [default: 4MiB]
     ///
-    /// The limit applies before and after normalization. The reference engine needs about 150 bytes of memory per byte of text.
+    /// The limit applies before and after normalization. The reference engine needs 80 to 500 bytes of memory per byte of text.
     #[arg(long, value_name = "SIZE")]
     max_reference_bytes: Option<String>,
 }

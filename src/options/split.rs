@@ -56,7 +56,10 @@ impl FromStr for SplitSpec {
             let (name, fraction) =
                 part.split_once('=').ok_or_else(|| bad(format!("{part:?} is not NAME=FRACTION")))?;
             let (given, fraction) = (name.trim(), fraction.trim());
-            check_split_name(given).map_err(|e| bad(e.to_string()))?;
+            check_split_name(given).map_err(|e| {
+                let help = e.remedy().unwrap_or_default().to_owned();
+                bad(e.to_string()).help(help)
+            })?;
             let name = split_named(given).unwrap_or(given);
             if parts.iter().any(|(n, _)| n == name) {
                 let as_given = if name == given { String::new() } else { format!(", also as {given:?}") };
@@ -134,6 +137,15 @@ mod tests {
         ] {
             assert!(bad.parse::<SplitSpec>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_invalid_name_has_a_remedy_about_names() {
+        let error = "hold.out=0.1,train=0.9".parse::<SplitSpec>().unwrap_err();
+        assert!(
+            error.to_string().contains("hold.out") && error.remedy().unwrap().contains("letters"),
+            "{error}"
+        );
     }
 
     #[test]

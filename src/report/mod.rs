@@ -11,6 +11,7 @@
 //!
 //! Every string of a dataset passes through [`escape`] before it enters HTML or SVG.
 
+mod bytes_per_token;
 mod class_counts;
 mod contact_sheet;
 mod escape;
@@ -22,6 +23,7 @@ mod svg;
 mod thumbnail;
 mod vocabulary;
 
+pub use bytes_per_token::bytes_per_token;
 pub use class_counts::ClassCounts;
 pub use contact_sheet::contact_sheet;
 pub use escape::escape;

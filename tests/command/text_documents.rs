@@ -344,6 +344,13 @@ fn the_summary_reports_lengths_and_padding() {
     let shares: Vec<f64> =
         line.split_whitespace().filter_map(|word| word.strip_suffix('%')?.parse().ok()).collect();
     assert!(shares[0] > 30.0 && shares[1] < shares[0] / 2.0, "{line}");
+    // Tokens that were cut off or repeated would make the figure wrong.
+    for (number, (overflow, shows)) in
+        [("truncate", false), ("split:9", false), ("split", true)].iter().enumerate()
+    {
+        let printed = run(&format!("overflow-{number}"), &format!("--max-length 10 --overflow {overflow}"));
+        assert_eq!(printed.contains("bytes of text each"), *shows, "{overflow}: {printed}");
+    }
     assert!(run("tokens", "--report-tokens 65536").contains("padding in batches of 65,536 tokens"));
     let printed = run("pack", "--pack 512");
     assert!(

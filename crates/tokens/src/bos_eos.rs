@@ -67,11 +67,13 @@ pub(crate) fn find(
     around_sequence(post_processor, end, &mut around);
     match around.as_slice() {
         [] => {}
-        [one] => match id_of(one) {
-            Some(id) => return Ok(FoundToken::Token(token(one, id))),
-            None => return Ok(FoundToken::None),
-        },
-        _ => return Ok(FoundToken::Several(around)),
+        [one] => {
+            return Ok(match one.id.or_else(|| id_of(&one.token)) {
+                Some(id) => FoundToken::Token(token(&one.token, id)),
+                None => FoundToken::None,
+            });
+        }
+        _ => return Ok(FoundToken::Several(around.into_iter().map(|added| added.token).collect())),
     }
     let names: &[&str] = match end {
         SequenceEnd::Bos => &BOS_NAMES,
@@ -106,8 +108,15 @@ pub(crate) fn required(
     }
 }
 
+/// A token that a post-processor adds. It need not have the id that the vocabulary gives to the string.
+struct AddedAround {
+    token: String,
+    /// `None` if the post-processor states none.
+    id: Option<u32>,
+}
+
 /// Appends the special tokens that the post-processor puts at `end` of a single sequence.
-fn around_sequence(post_processor: &Value, end: SequenceEnd, out: &mut Vec<String>) {
+fn around_sequence(post_processor: &Value, end: SequenceEnd, out: &mut Vec<AddedAround>) {
     match post_processor.get("type").and_then(Value::as_str) {
         Some("Sequence") => {
             for processor in post_processor.get("processors").and_then(Value::as_array).into_iter().flatten()
@@ -117,8 +126,11 @@ fn around_sequence(post_processor: &Value, end: SequenceEnd, out: &mut Vec<Strin
         }
         Some("BertProcessing" | "RobertaProcessing") => {
             let field = if end == SequenceEnd::Bos { "cls" } else { "sep" };
+            let part = |at: usize| post_processor.get(field).and_then(|pair| pair.get(at));
             out.extend(
-                post_processor.pointer(&format!("/{field}/0")).and_then(Value::as_str).map(str::to_owned),
+                part(0)
+                    .and_then(Value::as_str)
+                    .map(|token| AddedAround { token: token.to_owned(), id: part(1).and_then(id_in) }),
             );
         }
         Some("TemplateProcessing") => {
@@ -128,10 +140,26 @@ fn around_sequence(post_processor: &Value, end: SequenceEnd, out: &mut Vec<Strin
                 SequenceEnd::Bos => &pieces[..sequence],
                 SequenceEnd::Eos => &pieces[sequence + 1..],
             };
-            out.extend(side.iter().flatten().cloned());
+            for name in side.iter().flatten() {
+                let defined = post_processor.get("special_tokens").and_then(|tokens| tokens.get(name));
+                let part = |part: &str| defined.and_then(|token| token.get(part)).and_then(Value::as_array);
+                let Some(ids) = part("ids") else {
+                    out.push(AddedAround { token: name.clone(), id: None });
+                    continue;
+                };
+                // A piece of a template may have another name than its token, and several tokens.
+                out.extend(ids.iter().enumerate().map(|(at, id)| {
+                    let token = part("tokens").and_then(|tokens| tokens.get(at)).and_then(Value::as_str);
+                    AddedAround { token: token.unwrap_or(name).to_owned(), id: id_in(id) }
+                }));
+            }
         }
         _ => {}
     }
+}
+
+fn id_in(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|id| u32::try_from(id).ok())
 }
 
 /// Parses a template, which is a list or one string, into pieces: special tokens by name, `None` for the sequence.
@@ -190,6 +218,28 @@ mod tests {
         assert_eq!(token(find_in(SequenceEnd::Eos, None, &as_string, &names)), "<stop>");
         let roberta = json!({"type": "RobertaProcessing", "cls": ["<go>", 2], "sep": ["<stop>", 3]});
         assert_eq!(token(find_in(SequenceEnd::Bos, None, &roberta, &names)), "<go>");
+    }
+
+    #[test]
+    fn the_ids_are_those_of_the_post_processor() {
+        let names = ["[UNK]", "[CLS]", "[SEP]"];
+        let template = |ids: Value| {
+            json!({"type": "TemplateProcessing", "single": "start $A [SEP]", "special_tokens": {
+                "start": {"id": "start", "ids": ids, "tokens": ["[CLS]"]},
+                "[SEP]": {"id": "[SEP]", "ids": [70000], "tokens": ["[SEP]"]}}})
+        };
+        let id = |end, post_processor: &Value| match find_in(end, None, post_processor, &names).unwrap() {
+            FoundToken::Token(token) => token.id,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(id(SequenceEnd::Bos, &template(json!([7]))), 7);
+        assert_eq!(id(SequenceEnd::Eos, &template(json!([7]))), 70_000);
+        let several = find_in(SequenceEnd::Bos, None, &template(json!([7, 8])), &names).unwrap();
+        assert!(matches!(several, FoundToken::Several(_)), "{several:?}");
+        let found = find_in(SequenceEnd::Bos, None, &template(json!([1])), &names).unwrap();
+        assert_eq!(found.token().unwrap().token, "[CLS]", "the name of the token, not of the piece");
+        let bert = json!({"type": "BertProcessing", "cls": ["[CLS]", 4], "sep": ["[SEP]", 5]});
+        assert_eq!((id(SequenceEnd::Bos, &bert), id(SequenceEnd::Eos, &bert)), (4, 5));
     }
 
     #[test]

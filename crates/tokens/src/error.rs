@@ -65,6 +65,12 @@ pub enum LoadError {
     /// The vocabulary has no tokens.
     #[error("the tokenizer.json has an empty vocabulary")]
     EmptyVocabulary,
+    /// An added token with `normalized: true` has no characters left after normalization. The reference would find it
+    /// everywhere, and panic or allocate memory without end.
+    #[error(
+        "the added token {0:?} is empty after normalization, and the reference cannot encode with such a token"
+    )]
+    EmptyAddedToken(String),
     /// [`bos_token`](crate::TokenizerOptions::bos_token) or [`eos_token`](crate::TokenizerOptions::eos_token) is not in
     /// the vocabulary.
     #[error("the tokenizer has no token {token:?}")]
@@ -125,6 +131,10 @@ impl LoadError {
         Some(match self {
             LoadError::MissingModel => {
                 "pass the tokenizer.json of a fast tokenizer, not tokenizer_config.json or vocab.json"
+                    .to_owned()
+            }
+            LoadError::EmptyAddedToken(_) => {
+                "set \"normalized\": false for this token in \"added_tokens\" of the tokenizer.json, or remove it"
                     .to_owned()
             }
             LoadError::UnknownModelType(_) => format!("known types: {}", MODEL_TYPES.join(", ")),
@@ -213,6 +223,6 @@ fn too_large(bytes: u64, limit: u64) -> String {
         }
     };
     format!(
-        "{what}; `max_reference_bytes` is {limit}, because the reference needs about 150 bytes of memory per byte"
+        "{what}; `max_reference_bytes` is {limit}, because the reference needs 80 to 500 bytes of memory per byte"
     )
 }

@@ -275,7 +275,7 @@ fn select_engine(
 
 /// Determines the ids that the post-processor adds before and after a sequence, by encoding a short text.
 fn post_processed(tokenizer: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
-    // Uses the first text that has any ids.
+    // Uses the first text that has ids in only one place: it may consist of the tokens that are added.
     for probe in PROBES {
         let (Ok(plain), Ok(whole)) =
             (tokenizer.encode_fast(probe, false), tokenizer.encode_fast(probe, true))
@@ -287,10 +287,9 @@ fn post_processed(tokenizer: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u3
             continue;
         }
         let mut places = whole.windows(plain.len()).enumerate().filter(|(_, w)| *w == plain).map(|(i, _)| i);
-        return match (places.next(), places.next()) {
-            (Some(at), None) => Ok((whole[..at].to_vec(), whole[at + plain.len()..].to_vec())),
-            _ => Err(LoadError::UnclearPostProcessor),
-        };
+        if let (Some(at), None) = (places.next(), places.next()) {
+            return Ok((whole[..at].to_vec(), whole[at + plain.len()..].to_vec()));
+        }
     }
     Err(LoadError::UnclearPostProcessor)
 }

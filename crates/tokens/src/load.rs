@@ -9,8 +9,8 @@ use tokenizers::models::bpe::BPE;
 use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::{
-    DecoderWrapper, Model, ModelWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper,
-    TokenizerImpl,
+    DecoderWrapper, Model, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper,
+    PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl,
 };
 
 use crate::error::LoadError;
@@ -69,6 +69,7 @@ pub(crate) fn load(json: &[u8]) -> Result<Loaded> {
     if tokenizer.get_vocab_size(true) == 0 {
         return Err(LoadError::EmptyVocabulary);
     }
+    check_added_tokens(&tokenizer)?;
     Ok(Loaded { tokenizer, outline })
 }
 
@@ -119,12 +120,44 @@ fn check(model: Option<&ModelOutline>) -> Result<()> {
     Ok(())
 }
 
+/// Refuses added tokens that are empty after normalization. A search for them and another token does not end.
+fn check_added_tokens(tokenizer: &tokenizers::Tokenizer) -> Result<()> {
+    let Some(normalizer) = tokenizer.get_normalizer() else { return Ok(()) };
+    let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder().values();
+    for token in added.filter(|token| token.normalized) {
+        let mut content = NormalizedString::from(token.content.as_str());
+        let normalized = caught(|| normalizer.normalize(&mut content)).map_err(LoadError::Inconsistent)?;
+        normalized.map_err(|e| LoadError::malformed("an added token cannot be normalized", e))?;
+        if content.is_empty() {
+            return Err(LoadError::EmptyAddedToken(token.content.clone()));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
     use crate::testing::{add_token, bpe, bytes, unigram, wordlevel, wordpiece};
+
+    #[test]
+    fn added_tokens_without_characters_are_refused() {
+        let strip = json!({"type": "Strip", "strip_left": true, "strip_right": true});
+        for mut file in [bpe(), wordpiece(), wordlevel(), unigram()] {
+            file["normalizer"] = strip.clone();
+            add_token(&mut file, "<tool>", false, true);
+            assert!(load(&bytes(&file)).is_ok());
+            let mut kept = file.clone();
+            add_token(&mut kept, "\n", false, false);
+            assert!(load(&bytes(&kept)).is_ok());
+            add_token(&mut file, "\n", false, true);
+            let error = load(&bytes(&file)).err().unwrap();
+            assert!(matches!(&error, LoadError::EmptyAddedToken(token) if token == "\n"), "{error}");
+            assert!(error.help().unwrap().contains("\"normalized\": false"));
+        }
+    }
 
     #[test]
     fn readers_for_specific_types_agree_with_the_general_reader() {

@@ -31,7 +31,7 @@ pub struct TokenizerOptions {
     /// The texts that [`Tokenizer::verify`](crate::Tokenizer::verify) compares with the reference.
     pub verify: Verify,
     /// Maximum size of a text that the reference encodes, in bytes, before and after normalization;
-    /// [`DEFAULT_MAX_REFERENCE_BYTES`] by default. The reference needs about 150 bytes of memory per byte of text.
+    /// [`DEFAULT_MAX_REFERENCE_BYTES`] by default. The reference needs 80 to 500 bytes of memory per byte of text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_reference_bytes: Option<u64>,
 }

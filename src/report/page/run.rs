@@ -3,6 +3,7 @@
 use super::elements::{add, heading, numbers, pairs};
 use super::overview::table_of;
 use crate::numbers::{bytes, count, percent, plural, seconds, short};
+use crate::report::bytes_per_token;
 use crate::report::escape::escape;
 use crate::report::gather::DatasetReport;
 use crate::report::run::{ActivityTimes, RunReport};
@@ -64,8 +65,9 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport)
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );
-    if let (Some(text), Some(tokens)) = (run.text_bytes, run.tokens.filter(|tokens| *tokens > 0)) {
-        let each = text as f64 / tokens as f64;
+    let each = run.text_bytes.zip(run.tokens);
+    let each = each.and_then(|(text, tokens)| bytes_per_token(&report.manifest, text, tokens));
+    if let Some(each) = each {
         add(out, format_args!("<p class=\"note\">{each:.2} bytes of source text per token.</p>\n"));
     }
     if run.options != report.manifest.options {

@@ -82,8 +82,8 @@ fn is_blank(byte: u8) -> bool {
 }
 
 fn without_line_end(line: &[u8]) -> &[u8] {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    line.strip_suffix(b"\r").unwrap_or(line)
+    // A carriage return alone is an ordinary character, at the end of a file, too.
+    line.strip_suffix(b"\n").map_or(line, |line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
 /// Finds boundaries in a buffer that grows at its end and is drained from its start.
@@ -192,5 +192,19 @@ impl Scanner {
     /// Returns whether the bytes that were scanned end inside a quoted value of a table.
     pub(super) fn is_in_quotes(&self) -> bool {
         self.rows.is_in_quotes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_carriage_return_is_part_of_a_line_end_only_before_a_line_feed() {
+        let texts = |rule: &Rule, piece: &'static [u8]| -> Vec<&[u8]> {
+            rule.documents(piece).into_iter().map(|(_, text)| text).collect()
+        };
+        assert_eq!(texts(&Rule::Lines, b"a\r\nb\r"), [&b"a"[..], b"b\r"]);
+        assert_eq!(texts(&Rule::BlankLines, b"a\r\n\r\nb\n\nc\r"), [&b"a"[..], b"b", b"c\r"]);
     }
 }
