@@ -92,6 +92,9 @@ impl<'a> Resolver<'a> {
     /// Returns only errors that are not caused by the name.
     pub fn resolve(&mut self, name: &[u8]) -> Result<(SourceFile, Option<Reject>)> {
         let name = Path::new(OsStr::from_bytes(name));
+        if self.lookup.is_some() {
+            check_no_query(name)?;
+        }
         let Some(relative) = self.relative(name) else {
             let origin = format!("{}/{}", self.source.label, portable_name(name.as_os_str()));
             let message = "the path leads out of the folder it is relative to";
@@ -103,8 +106,8 @@ impl<'a> Resolver<'a> {
             origin.push_str(&portable_name(part));
         }
         if let Some(lookup) = &mut self.lookup {
-            return match relative.to_str().map(|name| lookup.find(name)).transpose()?.flatten() {
-                Some(PlannedFile { bytes, modified_ns, etag, .. }) => Ok((
+            return match lookup.resolve(&relative, ObjectUrl::is_url(name))? {
+                Some((relative, PlannedFile { bytes, modified_ns, etag, .. })) => Ok((
                     SourceFile { source: 0, relative, origin, bytes, modified_ns, etag, member: None },
                     None,
                 )),
@@ -188,6 +191,18 @@ impl<'a> Resolver<'a> {
             }
         }
         Ok(false)
+    }
+}
+
+/// Refuses a URL with a query, which may be secret and would be stored as part of the origin.
+fn check_no_query(name: &Path) -> Result<()> {
+    let end = name.as_os_str().as_bytes().iter().position(|&byte| matches!(byte, b'?' | b'#'));
+    match end {
+        Some(end) if ObjectUrl::is_server_url(name) => {
+            let shown = Path::new(OsStr::from_bytes(&name.as_os_str().as_bytes()[..end]));
+            ObjectUrl::parse(name).map_err(|e| e.at_path(shown)).map(drop)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Stub of `remote_listing.rs` for builds without object storage.
 
+use std::path::{Path, PathBuf};
+
 use super::listing::Listing;
 use super::planned::PlannedFile;
 use super::remote::refused;
@@ -26,7 +28,7 @@ impl Lookup {
         Self(url)
     }
 
-    pub(super) fn find(&mut self, _relative: &str) -> Result<Option<PlannedFile>> {
+    pub(super) fn resolve(&mut self, _: &Path, _: bool) -> Result<Option<(PathBuf, PlannedFile)>> {
         refused(&self.0)
     }
 }

@@ -1,6 +1,6 @@
 //! Listing of sources in object storage.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::listing::Listing;
 use super::planned::PlannedFile;
@@ -93,10 +93,27 @@ impl Lookup {
         Self { url, requests: 0, all: None }
     }
 
-    /// Returns the object named `relative`; `None` if there is none.
-    pub(super) fn find(&mut self, relative: &str) -> Result<Option<PlannedFile>> {
-        // No object can have this name.
-        let Ok(url) = self.url.join(relative) else { return Ok(None) };
+    /// Returns the object that `name` refers to, and its path below the source; `None` if there is none.
+    ///
+    /// On a web server, `name` is a plain file name or, if there is no such file, percent-encoded as in a URL. It is
+    /// always encoded if it comes from a whole URL (`is_of_url`).
+    pub(super) fn resolve(&mut self, name: &Path, is_of_url: bool) -> Result<Option<(PathBuf, PlannedFile)>> {
+        let decoded = if self.url.is_server() { name.to_str().and_then(percent_decoded) } else { None };
+        let plain = (!is_of_url || decoded.is_none()).then(|| name.to_owned());
+        for relative in plain.into_iter().chain(decoded.map(PathBuf::from)) {
+            if let Some(file) = self.find(&relative)? {
+                return Ok(Some((relative, file)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the object with the path `relative`; `None` if there is none.
+    fn find(&mut self, relative: &Path) -> Result<Option<PlannedFile>> {
+        // An error means that no object can have this name.
+        let Ok(Some(url)) = ObjectUrl::parse(&ObjectUrl::file_below(self.url.as_path(), relative)) else {
+            return Ok(None);
+        };
         if self.all.is_none() && (self.requests < MAX_LOOKUPS || self.url.is_server()) {
             self.requests += 1;
             return stat(&url);
@@ -110,9 +127,43 @@ impl Lookup {
     }
 }
 
+/// Decodes a percent-encoded name; `None` if nothing in it is encoded, or the result is not UTF-8.
+fn percent_decoded(name: &str) -> Option<String> {
+    let mut parts = name.split('%');
+    let mut decoded = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let digits = part.get(..2).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                decoded.push(byte);
+                decoded.extend_from_slice(&part.as_bytes()[2..]);
+            }
+            None => {
+                decoded.push(b'%');
+                decoded.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
+    String::from_utf8(decoded).ok().filter(|decoded| decoded != name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_percent_decoded() {
+        for (name, decoded) in [
+            ("a%20b%C3%A9.jpg", Some("a bé.jpg")),
+            ("%2541%", Some("%41%")),
+            ("50%.jpg", None),
+            ("%+1%é%2", None),
+            ("%FF", None),
+            ("", None),
+        ] {
+            assert_eq!(percent_decoded(name).as_deref(), decoded, "{name}");
+        }
+    }
 
     #[test]
     fn hidden_files_are_counted_and_hidden_folders_are_not() {

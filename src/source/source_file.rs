@@ -14,6 +14,7 @@ use super::stream::Stream;
 use super::tar::is_tar;
 use crate::error::Result;
 use crate::options::SourceSpec;
+use crate::storage::ObjectUrl;
 
 /// One file of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +46,7 @@ impl SourceFile {
             None => self.relative.clone(),
             Some(member) => self.relative.components().take(member.archive_parts as usize).collect(),
         };
-        if relative.as_os_str().is_empty() { root.clone() } else { root.join(relative) }
+        if relative.as_os_str().is_empty() { root.clone() } else { ObjectUrl::file_below(root, &relative) }
     }
 
     /// Returns the file to open: the file itself, or the archive that contains it. A source that is itself a file may

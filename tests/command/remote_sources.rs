@@ -151,6 +151,36 @@ fn tables_and_lists_can_name_objects() {
 }
 
 #[test]
+fn names_in_lists_and_tables_mean_the_same_everywhere() {
+    let sources = Sources::new(Faults::default());
+    let names = ["a.jpg", "b#1.jpg", "c?x=1.jpg", "d%41.jpg", "e f.jpg", "50%.jpg", "g\\h.jpg", "é.jpg"];
+    for (number, name) in names.into_iter().enumerate() {
+        sources.put(&format!("photos/{name}"), &image(number));
+        sources.server.put(&format!("web/photos/{name}"), image(number));
+    }
+    let web = format!("{}/photos", sources.server.endpoint());
+    let lines = names.join("\n");
+    std::fs::write(sources.path("list.txt"), &lines).unwrap();
+    std::fs::write(sources.path("table.csv"), format!("file_name\n{lines}\n")).unwrap();
+    for option in ["--files-from list.txt", "--metadata table.csv"] {
+        let _ = std::fs::remove_dir_all(sources.path("web"));
+        sources.convert_both("images", &["photos"], option);
+        sources.run(&format!("images {web} --out web {option}")).exits(0);
+        assert_same(&tree(&sources.path("local")), &tree(&sources.path("web")));
+    }
+    // Names that are already encoded, and whole URLs.
+    let encoded =
+        format!("e%20f.jpg\nb%231.jpg\n{web}/d%2541.jpg\n{web}/g%5Ch.jpg\n%2e%2e/x.jpg\nd%2541x.jpg\n");
+    std::fs::write(sources.path("list.txt"), encoded).unwrap();
+    let from_list = format!("images {web} --files-from list.txt --max-rejects 90%");
+    sources.run(&format!("{from_list} --out encoded")).exits(0);
+    assert_outcomes(&sources.path("encoded"), [4, 0, 0, 2]);
+    std::fs::write(sources.path("list.txt"), format!("a.jpg\n{web}/a.jpg?key=hunter2\n")).unwrap();
+    let ran = sources.run(&format!("{from_list} --out no")).exits(2).says(&["photos/a.jpg: ", "`?`"]);
+    assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
+}
+
+#[test]
 fn texts_in_a_bucket_give_the_dataset_of_the_folder() {
     let sources = Sources::new(Faults::usual(5, 4));
     corpus(&sources.path("plain.jsonl"), 400);

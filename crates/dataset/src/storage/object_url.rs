@@ -69,6 +69,25 @@ impl ObjectUrl {
         path.to_str().and_then(scheme).is_some()
     }
 
+    /// Returns whether `path` looks like an address on a web server.
+    pub fn is_server_url(path: &Path) -> bool {
+        let is_server = |scheme: &str| SERVERS.iter().any(|server| server.eq_ignore_ascii_case(scheme));
+        path.to_str().and_then(scheme).is_some_and(is_server)
+    }
+
+    /// Returns the path, or the address, of the file `relative` below the folder `root`.
+    ///
+    /// Object keys are used as they are. Addresses on web servers are percent-encoded where a character of the name has
+    /// another meaning in a URL.
+    pub fn file_below(root: &Path, relative: &Path) -> PathBuf {
+        match relative.to_str() {
+            Some(name) if Self::is_server_url(root) => {
+                root.join(name.replace('%', "%25").replace('#', "%23").replace('?', "%3F"))
+            }
+            _ => root.join(relative),
+        }
+    }
+
     /// Returns the address of `relative` under this one.
     ///
     /// # Errors
@@ -208,6 +227,20 @@ mod tests {
         ] {
             let url = parse(text).unwrap().unwrap();
             assert_eq!((url.root(), url.key()), (root, key));
+        }
+    }
+
+    #[test]
+    fn names_are_encoded_only_on_web_servers() {
+        let below = |root: &str, name: &str| ObjectUrl::file_below(Path::new(root), Path::new(name));
+        let name = "a b/é#1?x=%41\\.jpg";
+        for root in ["photos", "s3://bucket/50%25", "S3://bucket"] {
+            assert_eq!(below(root, name), Path::new(root).join(name));
+        }
+        for root in ["http://host/50%25", "HTTPS://host/50%25/"] {
+            let file = below(root, name);
+            assert_eq!(file, Path::new(root).join("a b/é%231%3Fx=%2541\\.jpg"));
+            assert!(ObjectUrl::parse(&file).unwrap().unwrap().is_server());
         }
     }
 
