@@ -51,6 +51,18 @@ fn a_dataset_in_object_storage_equals_that_of_a_local_run() {
 }
 
 #[test]
+fn an_empty_object_for_the_folder_leaves_the_prefix_new() {
+    let setup = Setup::new();
+    let (source, local) = setup.corpus();
+    // As web consoles create it.
+    setup.server.put(PREFIX, "");
+    setup.convert("text", &source, TEXT).exits(0);
+    setup.run("a", &format!("inspect {OUT} --verify")).exits(0);
+    setup.server.delete(PREFIX);
+    assert_same(&setup.objects(), &local);
+}
+
+#[test]
 fn parts_on_several_machines_give_the_objects_of_one_run() {
     let setup = Setup::new();
     let (source, local) = setup.corpus();

@@ -50,19 +50,23 @@ impl Bucket {
         Ok(listing)
     }
 
-    /// Returns whether there are any objects under `folder`.
+    /// Returns whether there are any objects under `folder`. An empty object that represents `folder` itself does not
+    /// count.
     ///
     /// # Errors
     ///
     /// Same as [`Self::list`].
     pub fn holds(&self, folder: &ObjectUrl) -> Result<bool> {
         let (store, prefix) = (self.listing_client(folder)?, prefix(folder));
-        let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
+        // The object that represents the folder, which comes first, and another one.
+        let options = PaginatedListOptions { max_keys: Some(2), ..PaginatedListOptions::default() };
         let page = runtime::current()?.wait(async move {
             retry_truncated(|| store.list_paginated(prefix.as_deref(), options.clone())).await
         })?;
+        // The client strips the trailing slash.
+        let is_folder = |object: &ObjectMeta| object.size == 0 && object.location.as_ref() == folder.key();
         match page {
-            Ok(page) => Ok(!page.result.objects.is_empty()),
+            Ok(page) => Ok(page.page_token.is_some() || !page.result.objects.iter().all(is_folder)),
             // There is a key, although it is not a valid path.
             Err(Failure::InvalidPath { .. }) => Ok(true),
             Err(e) => Err(failure("list", folder, e)),

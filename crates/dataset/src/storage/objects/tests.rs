@@ -361,6 +361,18 @@ fn folder_markers_are_not_files() {
 }
 
 #[test]
+fn a_folder_marker_alone_is_no_content() {
+    let (server, bucket) = started(Faults { page: 1, ..Faults::default() });
+    let holds = |folder: &str| bucket.holds(&url(folder)).unwrap();
+    server.put("bucket/set/", "");
+    server.put("bucket/set-2/", "not empty");
+    assert!(!holds("s3://bucket/set") && !holds("s3://bucket/none"));
+    assert!(holds("s3://bucket/set-2") && holds("s3://bucket"));
+    server.put("bucket/set/x/", "");
+    assert!(holds("s3://bucket/set") && !holds("s3://bucket/set/x"));
+}
+
+#[test]
 fn keys_that_are_not_valid_paths_are_skipped() {
     let (server, bucket) = started(Faults { page: 400, ..Faults::usual(9, 1) });
     for number in 0..1000 {
