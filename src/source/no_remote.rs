@@ -16,6 +16,10 @@ impl OpenedObject {
         match *self {}
     }
 
+    pub(super) fn request_nothing_ahead(&self) {
+        match *self {}
+    }
+
     pub(super) fn hold(&self, _bytes: u64) {
         match *self {}
     }

@@ -64,6 +64,13 @@ impl OpenedFile {
         }
     }
 
+    /// Announces that only little will be read. In object storage, nothing is requested ahead.
+    pub(super) fn will_read_little(&self) {
+        if let FileContent::Object(object) = &self.content {
+            object.request_nothing_ahead();
+        }
+    }
+
     /// Announces that bytes will be read several times. For objects, up to `bytes` bytes are kept in memory.
     pub fn hold(&self, bytes: u64) {
         if let FileContent::Object(object) = &self.content {

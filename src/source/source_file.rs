@@ -113,6 +113,23 @@ impl SourceFile {
         }
     }
 
+    /// As [`Self::stream`], for callers that read only the start of the file. In object storage, nothing is requested
+    /// ahead.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::stream`].
+    pub fn stream_start(
+        &self,
+        sources: &[SourceSpec],
+        follow_symlinks: bool,
+        compression: Option<Compression>,
+    ) -> Result<Stream> {
+        let opened = self.planned(sources, follow_symlinks).open()?;
+        opened.will_read_little();
+        self.stream(sources, follow_symlinks, Some(opened), compression)
+    }
+
     /// Opens a file in object storage and requests its bytes: see [`PlannedFile::open_ahead`].
     pub fn open_ahead(&self, sources: &[SourceSpec], follow_symlinks: bool) -> Option<OpenedFile> {
         let planned = self.planned(sources, follow_symlinks);

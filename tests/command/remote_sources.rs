@@ -235,6 +235,26 @@ fn tables_of_text_are_read_from_the_bucket() {
 }
 
 #[test]
+fn planning_downloads_only_the_start_of_texts() {
+    use arrow_array::{RecordBatch, StringArray};
+    let sources = Sources::new(Faults::default());
+    let lines = format!("{{\"text\": \"{}\"}}\n", "x".repeat(200)).repeat(40_000).into_bytes();
+    let column: arrow_array::ArrayRef = std::sync::Arc::new(StringArray::from(vec!["x".repeat(1000); 9000]));
+    let batch = RecordBatch::try_from_iter([("text", column)]).unwrap();
+    let mut table = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    table.write(&batch).unwrap();
+    let archive = zip(&[("a.jsonl", lines.clone()), ("b.jsonl", lines.clone())], false);
+    for (name, bytes) in [("a.jsonl", lines), ("a.zip", archive), ("a.arrow", table.into_inner().unwrap())] {
+        assert!(bytes.len() > 8 << 20, "{name}");
+        sources.server.put(&format!("bucket/{name}"), bytes);
+        let before = sources.server.counts().sent;
+        sources.run(&format!("plan text s3://bucket/{name} --out {name}.out --tokenizer bytes")).exits(0);
+        let sent = sources.server.counts().sent - before;
+        assert!(sent < 1 << 20, "{sent} bytes of {name}");
+    }
+}
+
+#[test]
 fn files_on_web_servers_are_read_by_url() {
     let sources = Sources::new(Faults::usual(7, 6));
     corpus(&sources.path("a b.jsonl"), 90);

@@ -110,7 +110,7 @@ pub(super) fn check(
         // The run reads unreadable files again, and reports the error.
         let kind = details[file].kind;
         let read = files[file]
-            .stream(sources, options.follow_symlinks, None, kind.compression)
+            .stream_start(sources, options.follow_symlinks, kind.compression)
             .and_then(|stream| search.read(&mut kind.reads(stream), kind.format));
         search.complete &= read.unwrap_or(false);
         first.get_or_insert_with(|| files[file].path(sources));

@@ -264,7 +264,7 @@ impl FileExaminer<'_> {
                 ))),
                 TextFormat::Parquet => self.divide_parquet(ordinal, &planned),
                 TextFormat::Arrow => file
-                    .stream(sources, self.options.follow_symlinks, None, None)
+                    .stream_start(sources, self.options.follow_symlinks, None)
                     .map_err(Broken::from)
                     .and_then(|stream| self.arrow_columns(stream)),
                 _ => Ok(None),

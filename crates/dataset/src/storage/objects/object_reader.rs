@@ -41,6 +41,8 @@ struct ReadState {
     /// The last announced range. `requested` is where its part not yet requested starts.
     announced: Range<u64>,
     requested: u64,
+    /// Whether announced bytes are requested ahead.
+    requests_ahead: bool,
     /// Position of [`ObjectReader::read_next`].
     position: u64,
     held_bytes: u64,
@@ -73,6 +75,7 @@ impl ObjectReader {
             pieces: Vec::new(),
             announced: 0..0,
             requested: 0,
+            requests_ahead: true,
             position: 0,
             held_bytes: HELD_BYTES,
             time: 0,
@@ -92,9 +95,18 @@ impl ObjectReader {
     /// Fails if the system refuses to start a thread.
     pub fn will_read(&self, range: Range<u64>) -> Result<()> {
         let mut state = self.lock();
+        if !state.requests_ahead {
+            return Ok(());
+        }
         state.announced = range.start..range.end.min(self.object.bytes);
         state.requested = range.start;
         self.request_ahead(&mut state, range.start)
+    }
+
+    /// Requests only bytes that are read, because a caller will read little. Announcements are ignored; sequential requests
+    /// still grow.
+    pub fn request_nothing_ahead(&self) {
+        self.lock().requests_ahead = false;
     }
 
     /// Keeps up to `bytes` bytes in memory after they were read, so they can be read again.
@@ -163,7 +175,7 @@ impl ObjectReader {
     pub fn read_next(&self, buffer: &mut [u8]) -> Result<usize> {
         let position = {
             let mut state = self.lock();
-            if state.announced.is_empty() {
+            if state.announced.is_empty() && state.requests_ahead {
                 state.announced = 0..self.object.bytes;
             }
             state.position
