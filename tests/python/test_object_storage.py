@@ -139,6 +139,9 @@ def test_options_that_do_not_apply_are_refused(tmp_path):
     with pytest.raises(dsconvert.UsageError, match="object storage"):
         dsconvert.open(tmp_path, cache_dir=tmp_path / "cache")
     assert os.listdir(tmp_path) == []
+    for path in ["", "s3://bucket/cache"]:
+        with pytest.raises(dsconvert.UsageError, match="cache_dir: .*(empty|is a URL)"):
+            dsconvert.open("s3://bucket/x", cache_dir=path)
     with pytest.raises(dsconvert.UsageError, match="cache_dir"):
         dsconvert.open("s3://bucket/x", cache_bytes=1)
     with pytest.raises(dsconvert.UsageError, match="color"):

@@ -414,7 +414,7 @@ def open(
         "verify_checksums": verify_checksums,
         "open_shards": None if open_shards is None else integer("open_shards", open_shards, least=1),
         "read_ahead_bytes": None if read_ahead_bytes is None else integer("read_ahead_bytes", read_ahead_bytes),
-        "cache_dir": None if cache_dir is None else os.path.abspath(os.fspath(cache_dir)),
+        "cache_dir": None if cache_dir is None else _cache_dir(os.fspath(cache_dir)),
         "cache_bytes": None if cache_bytes is None else integer("cache_bytes", cache_bytes),
         "storage_options": None if storage_options is None else _storage_options(storage_options),
     }
@@ -436,6 +436,11 @@ def _names(fields: Sequence[str] | None) -> list[str] | None:
     if isinstance(fields, str):
         raise UsageError(f"fields is {fields!r}, not a list of names", remedy=f"pass fields=[{fields!r}]")
     return None if fields is None else list(fields)
+
+
+def _cache_dir(path: str) -> str:
+    # Rust refuses these, which would become a folder of the working directory.
+    return path if not path or "://" in path else os.path.abspath(path)
 
 
 def _storage_options(options: Mapping[str, str]) -> dict[str, str]:

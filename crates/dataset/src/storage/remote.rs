@@ -1,6 +1,7 @@
 //! Access to a dataset in object storage.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -38,7 +39,10 @@ impl RemoteDataset {
         let bucket = Bucket::with(url, &options.settings.iter().cloned().collect())?;
         let max_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES);
         let cache = match &options.cache_dir {
-            Some(dir) => Some(Cache::open(dir, max_bytes)?),
+            Some(dir) => {
+                check_cache_dir(dir)?;
+                Some(Cache::open(dir, max_bytes)?)
+            }
             None if options.cache_bytes.is_some() => {
                 return Err(Error::usage("a cache limit requires a cache directory")
                     .of_option("cache_bytes")
@@ -83,4 +87,18 @@ impl RemoteDataset {
     pub(super) fn has_fetched(&self) -> bool {
         self.in_flight.take_used()
     }
+}
+
+/// Refuses a cache that is not a local directory.
+fn check_cache_dir(dir: &Path) -> Result<()> {
+    let what = if dir.as_os_str().is_empty() {
+        "the path is empty".to_owned()
+    } else if ObjectUrl::is_url(dir) {
+        format!("{:?} is a URL, not a local path", dir.to_string_lossy())
+    } else {
+        return Ok(());
+    };
+    Err(Error::usage(what)
+        .of_option("cache_dir")
+        .help("name a local directory, or leave out cache_dir to cache in memory"))
 }

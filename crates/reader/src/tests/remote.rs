@@ -218,6 +218,10 @@ fn errors_suggest_a_remedy() {
     assert!(kind == ErrorKind::Usage && text.contains("ftp://"), "{text}");
     let (kind, text) = said(OpenOptions::new().cache_dir("x").open("set"));
     assert!(kind == ErrorKind::Usage && text.contains("object storage"), "{text}");
+    for (dir, what) in [("", "the path is empty"), ("s3://bucket/cache", "is a URL")] {
+        let (kind, text) = said(options(&server).cache_dir(dir).open(ADDRESS));
+        assert!(kind == ErrorKind::Usage && text.contains(what) && text.contains("cache_dir"), "{text}");
+    }
     let (kind, text) = said(options(&server).cache_bytes(1).open(ADDRESS));
     assert!(kind == ErrorKind::Usage && text.contains("cache_dir"), "{text}");
     assert!(!Path::new("x").try_exists().unwrap(), "no directory was created");
