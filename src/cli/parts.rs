@@ -154,6 +154,11 @@ fn resume_check(verify: bool) -> ResumeCheck {
     if verify { ResumeCheck::Hashes } else { ResumeCheck::Sizes }
 }
 
+/// Names the argument `DIR` in errors of the option `out`, which the commands for parts do not have.
+fn of_dir(error: Error) -> Error {
+    if error.option() == Some("out") { error.of_option("DIR") } else { error }
+}
+
 /// Converts the selected units of a plan.
 pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     let watch = signals::watch()?;
@@ -175,7 +180,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
     let (outcome, report) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
-        let outcome = run_units(&selection, &sources, &options, progress, stop)?;
+        let outcome = run_units(&selection, &sources, &options, progress, stop).map_err(of_dir)?;
         let report = RunReport::of_part(&outcome, &selection, &options, progress, started.elapsed());
         Ok((outcome, report))
     })?;
@@ -213,7 +218,7 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     args.report.check(Some(&args.out))?;
     let started = Instant::now();
     let (outcome, report) = with_progress(None, args.verbosity.level(), &watch, |progress, stop| {
-        let outcome = merge(&options, progress, stop)?;
+        let outcome = merge(&options, progress, stop).map_err(of_dir)?;
         let report = RunReport::of_merge(&outcome, &args.out, options.threads, progress, started.elapsed());
         Ok((outcome, report))
     })?;
@@ -227,7 +232,7 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
 
 /// Shows the progress of a plan.
 pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
-    let status = status(&args.out, args.scratch.as_deref())?;
+    let status = status(&args.out, args.scratch.as_deref()).map_err(of_dir)?;
     let again = args.parts.map(|count| ranges(&status.unfinished_parts(count)));
     if args.json {
         let fail = |e: serde_json::Error| Error::not_serialized("the status", e);

@@ -6,8 +6,11 @@ use super::output_state::WORK_NAME;
 use super::publish::Remote;
 use crate::error::{Error, Result};
 use crate::manifest::MANIFEST_NAME;
-use crate::options::{Existing, SourceSpec};
+use crate::options::{Existing, SourceSpec, check_local};
 use crate::storage::{ObjectUrl, find_link, is_empty_dir, lstat, stat};
+
+/// Help for an output that already has a dataset.
+pub(super) const CHOOSE_OR_REPLACE: &str = "choose another `out`, or replace it with `overwrite`";
 
 /// Refuses everything that can be refused without writing: a directory in use, or one that contains a source or is
 /// inside one.
@@ -17,6 +20,7 @@ pub(super) fn check(
     existing: Existing,
     sources: &[SourceSpec],
 ) -> Result<()> {
+    check_scratch(out, scratch)?;
     if let Some(remote) = Remote::of(out)? {
         return remote.check(existing, scratch, sources);
     }
@@ -32,9 +36,7 @@ pub(super) fn check(
     let dataset = lstat(&out.join(MANIFEST_NAME))?.is_some();
     let unfinished = lstat(&out.join(WORK_NAME))?.is_some();
     let (what, help) = match existing {
-        Existing::Refuse if dataset => {
-            ("a dataset already exists", "choose another `out`, or replace it with `overwrite`")
-        }
+        Existing::Refuse if dataset => ("a dataset already exists", CHOOSE_OR_REPLACE),
         Existing::Refuse if unfinished => (
             "a run into this directory has not finished",
             "finish it with `resume`, or start again with `overwrite`",
@@ -47,6 +49,17 @@ pub(super) fn check(
         ),
     };
     Err(Error::usage(what).at_path(out).help(help))
+}
+
+/// Refuses a scratch directory that is not local, or that the output does not need.
+pub(super) fn check_scratch(out: &Path, scratch: Option<&Path>) -> Result<()> {
+    let Some(scratch) = scratch else { return Ok(()) };
+    check_local("scratch", scratch)?;
+    if ObjectUrl::is_url(out) {
+        return Ok(());
+    }
+    Err(Error::usage("`scratch` applies only to an output in object storage")
+        .help("leave it out: shards are written directly to a local output"))
 }
 
 /// Refuses a local directory, called `what` in the error, that contains the source or is inside it.

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::job_file;
+use super::output_check::check_scratch;
 use super::output_state::WORK_NAME;
 use super::publish::{Remote, ScratchDir};
 use crate::error::Result;
 use crate::manifest::{MANIFEST_NAME, Manifest};
-use crate::options::{Existing, check_local};
+use crate::options::Existing;
 use crate::storage::{create_dir, lstat};
 
 /// An output that holds a plan or a dataset.
@@ -19,7 +20,7 @@ pub(super) enum PlannedOutput {
 impl PlannedOutput {
     /// Opens the output `out`, which need not exist.
     pub(super) fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<Self> {
-        check_local("scratch", scratch.unwrap_or(Path::new("")))?;
+        check_scratch(out, scratch)?;
         match Remote::of(out)? {
             None => Ok(Self::Local(out.to_owned())),
             Some(remote) => {

@@ -9,7 +9,7 @@ use super::conversion::Conversion;
 use super::job_file::{self, JobHeader, StoredJob};
 use super::memory::Shares;
 use super::output::{self, OutputDir};
-use super::output_check;
+use super::output_check::{self, CHOOSE_OR_REPLACE};
 use super::output_state::{OutputState, WORK_NAME};
 use super::plan::{PLAN_NAME, Plan, PlanSummary, differing_option};
 use super::predict::Prediction;
@@ -184,7 +184,7 @@ fn write_plan<J: StoredJob, C: Conversion>(
         OutputState::Committed(_) => {
             return Err(Error::usage("a committed dataset already exists")
                 .at_path(dir.shown())
-                .help("choose another `out`, or replace it with `overwrite`"));
+                .help(CHOOSE_OR_REPLACE));
         }
         // The paths of the sources may differ from those of the first planning.
         OutputState::Planned => {
@@ -347,7 +347,7 @@ impl RunDifference {
                 .help(remedy),
             false => Error::usage(format!("a committed dataset already exists, but {what}"))
                 .at_path(dir)
-                .help(format!("{remedy}; or choose another `out`, or replace it with `overwrite`")),
+                .help(format!("{remedy}; or {CHOOSE_OR_REPLACE}")),
         }
     }
 }

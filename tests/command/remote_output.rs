@@ -45,7 +45,11 @@ fn a_dataset_in_object_storage_equals_that_of_a_local_run() {
         setup
             .convert(kind, &source, &format!("{options} --resume --seed 7"))
             .exits(2)
-            .says(&["--seed was 0 and is now 7"]);
+            .says(&["--seed was 0 and is now 7", "or choose another prefix for --out"]);
+        setup
+            .run("a", &format!("plan {} --resume", conversion(kind, &source, &options)))
+            .exits(2)
+            .says(&["a committed dataset already exists", "tip: choose another prefix for --out"]);
         assert_same(&setup.objects(), &before);
     }
 }
@@ -366,7 +370,10 @@ fn the_scratch_option_sets_the_scratch_directory() {
     // A file in its place is an error.
     std::fs::write(&scratch, "x").unwrap();
     let options = format!("{TEXT} --scratch {}", scratch.display());
-    setup.convert("text", &source, &options).exits(3).says(&["scratch"]);
+    setup
+        .convert("text", &source, &options)
+        .exits(3)
+        .says(&["choose another scratch directory with --scratch"]);
     std::fs::remove_file(&scratch).unwrap();
     setup.convert("text", &source, &format!("{options} --resume")).exits(0);
     assert_same(&setup.objects(), &local);

@@ -187,6 +187,11 @@ impl Error {
         &self.0.place
     }
 
+    /// Returns the option that the error is about, if any.
+    pub fn option(&self) -> Option<&'static str> {
+        self.0.option
+    }
+
     /// Returns the help text, if any.
     pub fn remedy(&self) -> Option<&str> {
         self.0.help.as_deref()

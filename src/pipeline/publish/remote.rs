@@ -8,8 +8,8 @@ use bytes::Bytes;
 use super::scratch_dir::ScratchDir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest};
-use crate::options::{Existing, ResumeCheck, SourceSpec, check_local};
-use crate::pipeline::output_check::{overlap, refuse_overlap};
+use crate::options::{Existing, ResumeCheck, SourceSpec};
+use crate::pipeline::output_check::{CHOOSE_OR_REPLACE, overlap, refuse_overlap};
 use crate::pipeline::output_state::WORK_NAME;
 use crate::storage::ObjectUrl;
 use crate::storage::objects::{Bucket, Created};
@@ -45,7 +45,7 @@ impl Remote {
     pub(in crate::pipeline) fn of(out: &Path) -> Result<Option<Self>> {
         let Some(url) = ObjectUrl::parse(out).map_err(|e| e.of_option("out"))? else { return Ok(None) };
         if url.is_server() {
-            return Err(Error::usage("cannot write to a web server")
+            return Err(Error::usage("a dataset cannot be written to a web server")
                 .at_path(url.as_path())
                 .of_option("out")
                 .help("use a local directory, or a URL that starts with s3://, gs:// or az://"));
@@ -72,7 +72,6 @@ impl Remote {
         scratch: Option<&Path>,
         sources: &[SourceSpec],
     ) -> Result<()> {
-        check_local("scratch", scratch.unwrap_or(Path::new("")))?;
         self.check_existing(existing)?;
         for source in sources {
             if let Some(url) = ObjectUrl::parse(&source.path)? {
@@ -183,10 +182,16 @@ pub(in crate::pipeline) fn may_be_overtaken(error: &Error) -> bool {
 /// Adapts the help of an error to the output `out`: object storage has neither `--overwrite` nor `--resume=repair`.
 pub(in crate::pipeline) fn adapt_help(error: Error, out: &Path) -> Error {
     let replaces = |help: &str| help.contains("`overwrite`") || help.contains("`resume=repair`");
-    if ObjectUrl::is_url(out) && error.remedy().is_some_and(replaces) {
-        return error.help("repeat the command that was interrupted, or choose another prefix for `out`");
-    }
-    error
+    let Some(help) = error.remedy().filter(|help| ObjectUrl::is_url(out) && replaces(help)) else {
+        return error;
+    };
+    let adapted = help
+        .replace(CHOOSE_OR_REPLACE, "choose another prefix for `out`")
+        .replace("plan again with `overwrite`", "plan again into another prefix");
+    error.help(match replaces(&adapted) {
+        true => "repeat the command that was interrupted, or choose another prefix for `out`".to_owned(),
+        false => adapted,
+    })
 }
 
 #[cfg(test)]
@@ -203,11 +208,23 @@ mod tests {
 
     #[test]
     fn help_fits_the_output() {
-        let help = |out: &str| {
-            let error = Error::usage("x").help("start again with `overwrite`");
+        let adapted = |help: &str, out: &str| {
+            let error = Error::usage("x").help(help.to_owned());
             adapt_help(error, Path::new(out)).remedy().unwrap().to_owned()
         };
-        assert!(help("out").contains("`overwrite`"));
-        assert!(help("s3://bucket/out").contains("another prefix"));
+        let differs = format!("add `seed 1`; or {CHOOSE_OR_REPLACE}");
+        for (help, remote) in [
+            (CHOOSE_OR_REPLACE, "choose another prefix for `out`"),
+            (&differs, "add `seed 1`; or choose another prefix for `out`"),
+            ("now, plan again with `overwrite`", "now, plan again into another prefix"),
+            (
+                "start again with `overwrite`",
+                "repeat the command that was interrupted, or choose another prefix for `out`",
+            ),
+            ("check the disk", "check the disk"),
+        ] {
+            assert_eq!(adapted(help, "out"), help);
+            assert_eq!(adapted(help, "s3://bucket/out"), remote);
+        }
     }
 }

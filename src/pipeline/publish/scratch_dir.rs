@@ -23,9 +23,15 @@ pub(in crate::pipeline) struct ScratchDir {
 impl ScratchDir {
     /// Creates a directory in `parent` or, without one, in the system's directory for temporary files.
     pub(in crate::pipeline) fn create(parent: Option<&Path>) -> Result<Self> {
-        let root = Self::root(parent);
-        create_private(&root)?;
-        remove_dead(&root);
+        Self::create_in(&Self::root(parent)).map_err(|error| match error.remedy() {
+            None => error.help(HELP),
+            Some(_) => error,
+        })
+    }
+
+    fn create_in(root: &Path) -> Result<Self> {
+        create_private(root)?;
+        remove_dead(root);
         let name = format!("{}-{:016x}", host(), random());
         let unlocked = root.join(format!("{UNLOCKED}{name}"));
         create_dir(&unlocked)?;
@@ -63,14 +69,12 @@ fn create_private(root: &Path) -> Result<()> {
     }
     match DirBuilder::new().mode(0o700).create(root) {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-        created => created.map_err(|e| Error::io("create the directory", root, e).help(HELP))?,
+        created => created.map_err(|e| Error::io("create the directory", root, e))?,
     }
     let user = rustix::process::getuid().as_raw();
     match lstat(root)? {
         Some(meta) if meta.is_dir() && meta.uid() == user => Ok(()),
-        _ => {
-            Err(Error::io("use the directory", root, std::io::ErrorKind::PermissionDenied.into()).help(HELP))
-        }
+        _ => Err(Error::io("use the directory", root, std::io::ErrorKind::PermissionDenied.into())),
     }
 }
 
