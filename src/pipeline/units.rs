@@ -150,8 +150,7 @@ impl Units<'_> {
 fn all_failures(failed: FailedUnits, units: usize, continuation: &Continuation) -> Option<Error> {
     let count = failed.len();
     let (_, first) = failed.into_iter().next()?;
-    let place = first.place().clone();
-    let message = format!("{count} of {} failed; the first failure: {first}", plural(units as u64, "unit"));
+    let message = format!("{count} of {} failed; the first failure", plural(units as u64, "unit"));
     let advice = continuation.advice();
     let help = match first.remedy() {
         // No run can use units of the sources as they were.
@@ -159,9 +158,5 @@ fn all_failures(failed: FailedUnits, units: usize, continuation: &Continuation) 
         Some(help) => format!("the finished units are kept: {help}; then {advice}"),
         None => format!("the finished units are kept: fix the cause, then {advice}"),
     };
-    let mut error = Error::new(ErrorKind::NotCommitted, message).help(help);
-    if let Some(path) = place.path {
-        error = error.at_path(path);
-    }
-    Some(error)
+    Some(Error::new(ErrorKind::NotCommitted, message).help(help).caused_by(first))
 }

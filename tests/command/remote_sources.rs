@@ -317,7 +317,8 @@ fn an_object_that_changes_fails_its_unit_and_the_others_are_kept() {
     *other.last_mut().unwrap() ^= 1;
     sources.server.put("bucket/photos/03.jpg", other);
     sources.server.delete("bucket/photos/05.jpg");
-    sources.run("run out").exits(3).says(&["2 of 12 units failed", "photos/0", "again"]);
+    let ran = sources.run("run out").exits(3).says(&["2 of 12 units failed", "photos/0", "again"]);
+    assert_eq!(ran.stderr.matches("s3://bucket/photos/0").count(), 1, "{}", ran.stderr);
     sources.server.put("bucket/photos/03.jpg", image(3));
     sources.run("run out").exits(3).says(&["1 of 2 units failed", "photos/05.jpg", "no such object"]);
     sources.server.put("bucket/photos/05.jpg", image(5));
