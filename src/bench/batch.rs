@@ -1,5 +1,6 @@
 //! Loading of batches: the trait of the workers, and the times and counts of one loaded batch.
 
+use crate::numbers::plural;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -100,7 +101,9 @@ impl std::fmt::Display for DeliveredShape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Pixels { width, height } => write!(f, "{width}×{height} pixels"),
-            Self::Tokens { count, digest } => write!(f, "{count} tokens ({:08x}…)", digest >> 96),
+            Self::Tokens { count, digest } => {
+                write!(f, "{} ({:08x}…)", plural(*count, "token"), digest >> 96)
+            }
         }
     }
 }

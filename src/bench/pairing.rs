@@ -11,6 +11,7 @@ use super::batch::BatchWorker;
 use super::order::ItemSet;
 use super::target::{BenchTarget, TargetKind};
 use crate::error::{Error, Result};
+use crate::numbers::plural;
 
 /// Maximum number of pairs to load and compare.
 const MAX_CHECKED: usize = 500;
@@ -103,9 +104,9 @@ fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
         if missing > other.left_out() {
             let name = |t: &BenchTarget| t.path().to_string_lossy().into_owned();
             let what = format!(
-                "{} has {} items, but only {both} are in {}, whose conversion left out {}",
+                "{} has {}, but only {both} are in {}, whose conversion left out {}",
                 name(target),
-                target.items(),
+                plural(target.items(), "item"),
                 name(other),
                 other.left_out()
             );

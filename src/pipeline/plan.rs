@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::numbers::plural;
 use crate::printable::printable;
 use crate::source::file_list::SourceFiles;
 use crate::source::skipped::SkippedTypes;
@@ -205,9 +206,11 @@ impl Plan<'_> {
                 match old["bytes"] == new["bytes"] {
                     true => format!("the source file {name} was written to since"),
                     false => {
+                        let bytes = old["bytes"].as_u64().unwrap_or_default();
                         format!(
-                            "the source file {name} had {} bytes and has {} now",
-                            old["bytes"], new["bytes"]
+                            "the source file {name} had {} and has {} now",
+                            plural(bytes, "byte"),
+                            new["bytes"]
                         )
                     }
                 }

@@ -15,6 +15,7 @@ use super::stop::Stop;
 use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{self, Format, ShardWriter};
+use crate::numbers::plural;
 use crate::options::OutputOptions;
 use crate::schema::Schema;
 use crate::storage::NewFile;
@@ -47,7 +48,7 @@ pub struct Prediction {
 /// Refuses a sample that is too small for a meaningful spread.
 pub(super) fn check_sample(sample: u64) -> Result<()> {
     if sample < MIN_SAMPLE {
-        return Err(Error::usage(format!("a sample of {sample} items is too small"))
+        return Err(Error::usage(format!("a sample of {} is too small", plural(sample, "item")))
             .help(format!("use at least {MIN_SAMPLE}; 200 to 2,000 is typical")));
     }
     Ok(())

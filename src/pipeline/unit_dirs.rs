@@ -12,6 +12,7 @@ use super::unit_result::{
 use super::workers::{FILE_THREADS, Workers, for_all};
 use crate::error::{Error, Result};
 use crate::index::INDEX_DIR;
+use crate::numbers::{count, plural};
 use crate::options::{Existing, ResumeCheck};
 use crate::storage::{hash_file, list_dir, lstat, remove_dir_all, remove_temporary_files, resolve, sync_dir};
 
@@ -224,7 +225,7 @@ pub(super) fn difference(path: &Path, bytes: u64, sha256: Option<&str>) -> Resul
         return Ok(Some("is not a regular file".to_owned()));
     }
     if meta.len() != bytes {
-        return Ok(Some(format!("has {} bytes instead of {bytes}", meta.len())));
+        return Ok(Some(format!("has {} instead of {}", plural(meta.len(), "byte"), count(bytes))));
     }
     match sha256 {
         // All empty files have the same content.
@@ -285,7 +286,7 @@ mod tests {
         assert!(state(CheckLevel::Hashes).contains("SHA-256"));
         write("train-000003-00.pb", b"abc");
         assert_eq!(state(CheckLevel::Hashes), "done");
-        for (altered, why) in [(&b"xz"[..], "SHA-256"), (b"x", "1 bytes")] {
+        for (altered, why) in [(&b"xz"[..], "SHA-256"), (b"x", "1 byte ")] {
             write("train.rows", altered);
             assert!(state(CheckLevel::Sizes).contains(why));
         }

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::numbers::{count, plural};
 
 /// Help for a source that changed.
 pub(super) const CHANGED_HELP: &str = "do not change the sources during a run; start again with `overwrite`";
@@ -45,8 +46,8 @@ impl PlannedFile {
     }
 
     pub(super) fn resized(&self, now: u64) -> Error {
-        let planned = self.bytes;
-        let what = format!("the file had {planned} bytes when the run was planned and has {now} now");
+        let planned = plural(self.bytes, "byte");
+        let what = format!("the file had {planned} when the run was planned and has {} now", count(now));
         changed(&self.path, what)
     }
 }

@@ -338,7 +338,7 @@ fn a_shard_damaged_in_the_store_is_rebuilt_before_the_commit_and_reported_after_
     assert_same(&setup.objects(), &local);
     setup.server.put(&shard, "x");
     let ran = setup.convert("text", &source, &format!("{TEXT} --resume")).exits(3);
-    ran.says(&["train-000001-00.pb", "has 1 bytes", "another prefix"]);
+    ran.says(&["train-000001-00.pb", "has 1 byte instead of", "another prefix"]);
 }
 
 #[test]

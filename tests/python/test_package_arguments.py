@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import dsconvert
+from dsconvert.counts import counted
 
 MAX = 2**64 - 1
 
@@ -189,6 +190,13 @@ def test_options_of_open_are_named(text, options, message):
     with pytest.raises(dsconvert.UsageError) as caught:
         dsconvert.open(text.path, **options)
     assert str(caught.value) == message
+
+
+def test_counts_agree_with_their_nouns(text):
+    assert [counted(1, "record"), counted(2000, "record")] == ["1 record", "2,000 records"]
+    assert [counted(1, "retry", "retries"), counted(0, "retry", "retries")] == ["1 retry", "0 retries"]
+    with pytest.raises(dsconvert.UsageError, match=f"length of 1, but the split has {counted(len(text), 'record')}$"):
+        text[[True]]
 
 
 def test_options_that_have_no_effect_are_refused(text):

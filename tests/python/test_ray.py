@@ -182,7 +182,7 @@ def test_units_that_fail_are_named_and_the_rest_is_kept(connected, dsconvert, ph
         def change(now):
             damaged.write_bytes(b"changed")
 
-        failed = r"1 of \d+ units failed after 1 retries: \d+; .* has 7 now"
+        failed = r"1 of \d+ units failed after 1 retry: \d+; .* has 7 now"
         with pytest.raises(package.NotCommittedError, match=failed) as caught:
             convert(photos, tmp_path / "out", progress=change, max_tasks=1, max_retries=1, **small_units)
     finally:

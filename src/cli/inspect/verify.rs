@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use bytes::Bytes;
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanBytes;
 use serde_json::json;
 
 use super::{Out, dir_of, is_shard, open_dataset, print_error, print_json, repair};
@@ -117,7 +117,7 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
             None => "every record decodes; only the dataset has checksums".to_owned(),
             Some(problem) => format!("DAMAGED: {problem}"),
         };
-        writeln!(out, "{}: {} records; {verdict}", printable_path(path), HumanCount(records))
+        writeln!(out, "{}: {}; {verdict}", printable_path(path), plural(records, "record"))
             .map_err(print_error)?;
     }
     Ok(if problem.is_none() { Ending::Success } else { Ending::NotVerified })

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::remote::Remote;
 use super::transfer::for_all;
 use crate::error::{Error, Result};
+use crate::numbers::{count, plural};
 use crate::pipeline::closed_unit::different_unit;
 use crate::pipeline::output_state::WORK_NAME;
 use crate::pipeline::stop::Stop;
@@ -101,7 +102,7 @@ impl Remote {
         Ok(match self.bucket.head(&self.object(name)?)? {
             None => Some("is missing".to_owned()),
             Some(object) if object.bytes != bytes => {
-                Some(format!("has {} bytes instead of {bytes}", object.bytes))
+                Some(format!("has {} instead of {}", plural(object.bytes, "byte"), count(bytes)))
             }
             Some(_) => None,
         })

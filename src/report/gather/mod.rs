@@ -21,7 +21,7 @@ use super::histogram::Histogram;
 use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
 use crate::manifest::{Manifest, Split as SplitInfo};
-use crate::numbers::plural;
+use crate::numbers::{count, plural};
 use crate::reader::{Dataset, OpenOptions, Split};
 use crate::schema::Kind;
 use crate::storage::{Access, resolve, stat};
@@ -245,9 +245,9 @@ fn check_shards(dataset: &Dataset, problems: &mut Problems) {
             Ok(Some(meta)) if meta.len() == shard.bytes => continue,
             Ok(Some(meta)) => {
                 format!(
-                    "shard {path} has {} bytes instead of {}; its records are left out",
-                    meta.len(),
-                    shard.bytes
+                    "shard {path} has {} instead of {}; its records are left out",
+                    plural(meta.len(), "byte"),
+                    count(shard.bytes)
                 )
             }
             Ok(None) => format!("shard {path} is missing; its records are left out"),

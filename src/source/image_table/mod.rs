@@ -209,7 +209,7 @@ impl ImageColumns {
         let class = usize::try_from(ordinal).ok().and_then(|ordinal| classes.get(ordinal));
         class.cloned().map(Some).ok_or_else(|| {
             let message = format!(
-                "the label {ordinal} is outside the {} classes that the file declares",
+                "the label {ordinal} is not below {}, the number of classes that the file declares",
                 classes.len()
             );
             Reject::new(RejectCode::UnknownLabel, message)

@@ -11,6 +11,7 @@ use csv::{ByteRecord, Reader, ReaderBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::row_scan::RowScanner;
+use crate::numbers::plural;
 use crate::sample::{Reject, RejectCode};
 use crate::source::without_bom;
 
@@ -36,8 +37,9 @@ impl Dialect {
 /// Returns the reject for the row at `offset` if its `bytes` bytes extend to the end of the file because a quote is not
 /// closed.
 pub fn unclosed_quote(offset: u64, bytes: u64) -> Reject {
+    let lost = if bytes == 1 { "byte".to_owned() } else { format!("{bytes} bytes") };
     let message = format!(
-        "the quoted cell in the row at byte {offset} is never closed; the last {bytes} bytes of the file are part of this row"
+        "the quoted cell in the row at byte {offset} is never closed; the last {lost} of the file became part of this row"
     );
     Reject::new(RejectCode::Truncated, message)
 }
@@ -183,7 +185,8 @@ impl<'a> DelimitedRow<'a> {
         if self.record.len() == columns {
             return Ok(());
         }
-        let message = format!("the row has {} values, the first line {columns}", self.record.len());
+        let message =
+            format!("the row has {}, the first line {columns}", plural(self.record.len() as u64, "value"));
         Err(Reject::new(RejectCode::InvalidValue, message))
     }
 }
@@ -210,6 +213,18 @@ mod tests {
     }
 
     #[test]
+    fn a_row_of_another_length_is_a_defect() {
+        for (row, message) in [
+            ("a", "the row has 1 value, the first line 2"),
+            ("a,b,c", "the row has 3 values, the first line 2"),
+        ] {
+            let mut reader = DelimitedReader::of_rows(Dialect::Csv, row.as_bytes());
+            let reject = reader.read().unwrap().unwrap().check_values(2).unwrap_err();
+            assert_eq!((reject.code, reject.message.as_str()), (RejectCode::InvalidValue, message));
+        }
+    }
+
+    #[test]
     fn the_end_of_the_names_is_the_start_of_the_rows() {
         for text in ["a,b\nc,d", "a,b\r\nc,d", "\u{feff}a,b\r\nc,d", "\"a\",\"b\"\nc,d"] {
             let mut reader = DelimitedReader::of_table(Dialect::Csv, text.as_bytes());
@@ -220,15 +235,17 @@ mod tests {
 
     #[test]
     fn a_quote_that_is_never_closed_is_a_defect() {
-        for (text, line, offset) in
-            [("\u{feff}p,q\n\na,\"1\nb,2\n", 3, 8), ("p\n\"", 2, 2), ("p\n\"\"\"", 2, 2)]
-        {
+        for (text, line, offset, lost) in [
+            ("\u{feff}p,q\n\na,\"1\nb,2\n", 3, 8, "9 bytes"),
+            ("p\n\"", 2, 2, "byte"),
+            ("p\n\"\"\"", 2, 2, "3 bytes"),
+        ] {
             let mut reader = DelimitedReader::of_table(Dialect::Csv, text.as_bytes());
             reader.names().unwrap();
             let broken = reader.read().err().unwrap();
             assert_eq!((broken.line, broken.offset), (line, offset), "{text:?}");
             assert_eq!(broken.reject.code, RejectCode::Truncated);
-            let shown = format!("at byte {offset} is never closed; the last {} bytes", text.len() - offset);
+            let shown = format!("at byte {offset} is never closed; the last {lost} of the file");
             assert!(broken.reject.message.contains(&shown), "{}", broken.reject.message);
             assert!(reader.read().unwrap().is_none());
         }

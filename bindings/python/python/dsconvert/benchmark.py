@@ -29,6 +29,7 @@ from .batch_loads import (
 )
 from .bench_report import BenchReport, LoadBreakdown, Percentiles
 from .cache import CacheDataLoader
+from .counts import counted
 from .dataset import Dataset, Split
 from .dataset import open as open_dataset
 from .errors import UsageError
@@ -172,7 +173,7 @@ def _subject(
             )
     if is_data_loader(source):
         batch = "" if source.batch_size is None else f", batch size {source.batch_size}"
-        workers = f"{source.num_workers} workers" if source.num_workers != 1 else "1 worker"
+        workers = counted(source.num_workers, "worker")
         return _Subject(
             f"{name} over {type(source.dataset).__name__}, {workers}{batch}",
             _iterated(source, "the loader"),

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from . import _native
 from .arguments import integer
+from .counts import counted
 from .errors import OutOfRangeError, Place, UsageError
 from .notebook import table
 from .source import DatasetProperties, Record, Source, Transform
@@ -118,7 +119,7 @@ class Split(DatasetProperties, MapDataset):
         length = self._length
         if not -length <= index < length:
             raise OutOfRangeError(
-                f"record {index}: split {self.name!r} has {length} records", place=Place(row=index)
+                f"record {index}: split {self.name!r} has {counted(length, 'record')}", place=Place(row=index)
             )
         return index if index >= 0 else index + length
 
@@ -132,7 +133,9 @@ class Split(DatasetProperties, MapDataset):
                 pass
         if array.ndim == 1 and array.dtype == bool:
             if array.size != self._length:
-                raise UsageError(f"the mask has {array.size} entries, but the split has {self._length} records")
+                raise UsageError(
+                    f"the mask has a length of {array.size}, but the split has {counted(self._length, 'record')}"
+                )
             array = np.flatnonzero(array)
         if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
             raise TypeError(f"record ordinals are integers, not {index!r}")
@@ -196,7 +199,7 @@ class Split(DatasetProperties, MapDataset):
 
     def __repr__(self) -> str:
         fields = ", ".join(self.fields)
-        return f"<dsconvert.Split {self.name!r} of {self.path!r}: {_count(self._length)} with {fields}>"
+        return f"<dsconvert.Split {self.name!r} of {self.path!r}: {counted(self._length, 'record')} with {fields}>"
 
 
 class Dataset(DatasetProperties, MapDataset):
@@ -324,7 +327,8 @@ class Dataset(DatasetProperties, MapDataset):
         return self._source.native().summary_html()
 
     def __repr__(self) -> str:
-        splits = ", ".join(f"{name} ({_count(len(self.split(name)))})" for name in self.splits[:MAX_SPLITS_SHOWN])
+        shown = self.splits[:MAX_SPLITS_SHOWN]
+        splits = ", ".join(f"{name} ({counted(len(self.split(name)), 'record')})" for name in shown)
         more = f" and {len(self.splits) - MAX_SPLITS_SHOWN} more splits" if len(self.splits) > MAX_SPLITS_SHOWN else ""
         return f"<dsconvert.Dataset {self.path!r}: {self.kind} as {self.format}, {splits}{more}>"
 
@@ -453,10 +457,6 @@ def _storage_options(options: Mapping[str, str]) -> dict[str, str]:
             # Not the value, which may be a secret.
             raise UsageError(f"storage_options[{name!r}] is {type(value).__name__}, not a string")
     return dict(options)
-
-
-def _count(records: int) -> str:
-    return f"{records:,} record{'' if records == 1 else 's'}"
 
 
 def split_of(source: str | os.PathLike[str] | Dataset | Split, split: str | None) -> Split:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from .bench_report import duration
+from .counts import counted
 from .step_time_plot import step_time_svg
 from .worker_prediction import WorkerPrediction
 
@@ -168,12 +169,12 @@ class HeadspaceReport:
         if enough is not None and enough.workers <= in_use:
             are = "is" if in_use == 1 else "are"
             return (
-                f"; by simulation, the {_workers(in_use)} in use {are} enough, so load times do not explain this: look at "
-                "the transfer of batches from workers to the training process, and at workers that compete with the step "
-                "for cores"
+                f"; by simulation, the {counted(in_use, 'worker')} in use {are} enough, so load times do not explain this: "
+                "look at the transfer of batches from workers to the training process, and at workers that compete with "
+                "the step for cores"
             )
         if enough is not None:
-            return f"; by simulation, {_workers(enough.workers)} would remove it"
+            return f"; by simulation, {counted(enough.workers, 'worker')} would remove it"
         best = min(self.workers, key=lambda w: w.step_ms)
         help_up_to = f"help up to {best.workers}, with {duration(best.step_ms)} per step"
         return (
@@ -230,7 +231,7 @@ class HeadspaceReport:
             )
         if self.workers:
             rows.append(
-                ("simulated", ", ".join(f"{_workers(w.workers)} {duration(w.step_ms)}" for w in self.workers))
+                ("simulated", ", ".join(f"{counted(w.workers, 'worker')} {duration(w.step_ms)}" for w in self.workers))
             )
         elif self.workers_error is not None:
             rows.append(("simulated", f"not possible: {self.workers_error}"))
@@ -240,10 +241,6 @@ class HeadspaceReport:
 
 def _clipped(share: float) -> float:
     return min(max(share, 0.0), 1.0)
-
-
-def _workers(count: int) -> str:
-    return "1 worker" if count == 1 else f"{count} workers"
 
 
 def _per_step(stretches: Sequence[Stretch], pair: int, is_real: bool) -> float:

@@ -178,7 +178,7 @@ impl Lengths for LengthsInMemory {
 fn look_up(numbers: &[u64], at: u64) -> Result<u64> {
     let found = usize::try_from(at).ok().and_then(|at| numbers.get(at)).copied();
     found.ok_or_else(|| {
-        let what = format!("there are only {} records", numbers.len());
+        let what = format!("the number of records is {}", numbers.len());
         Error::new(ErrorKind::OutOfRange, what).at_row(at)
     })
 }

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
+from ..counts import counted
 from ..errors import Error, UsageError
 from .conversion import NOT_FOR_A_PLAN, convert_with
 from .progress import ConversionProgress
@@ -55,14 +56,14 @@ class ProgressDisplay:
 def progress_text(progress: ConversionProgress) -> str:
     """Formats progress as `12 of 40 units · 98.3 MB/s · 8 tasks · 35 s left`."""
     parts = [
-        f"{progress.done} of {progress.units} units",
+        f"{progress.done} of {counted(progress.units, 'unit')}",
         f"{progress.bytes_per_second / 1e6:.1f} MB/s",
-        f"{progress.tasks} task{'' if progress.tasks == 1 else 's'}",
+        counted(progress.tasks, "task"),
     ]
     if progress.seconds_left is not None:
         parts.append(f"{progress.seconds_left:.0f} s left")
     if progress.failed:
-        parts.append(f"{progress.failed} units failed")
+        parts.append(f"{counted(progress.failed, 'unit')} failed")
     return " · ".join(parts)
 
 
@@ -128,7 +129,8 @@ def convert(arguments: Sequence[str]) -> int:
         display.clear()
     if not own.quiet:
         print(report.summary, end="")
-        print(f"{report.converted} of {report.units} units converted in {report.tasks} tasks; {report.seconds:.1f} s")
+        units, tasks = counted(report.units, "unit"), counted(report.tasks, "task")
+        print(f"{report.converted} of {units} converted in {tasks}; {report.seconds:.1f} s")
     return EXIT_REJECTS if own.strict and report.rejected else 0
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..counts import counted
 from ..errors import Error, NotCommittedError, UsageError
 from .commands import plan_status, run, unfinished_units
 from .nodes import check_this_node, nodes, slots
@@ -188,10 +189,11 @@ class UnitTasks:
             self._first_failure = str(cause) if isinstance(cause, Error) else str(error).strip()
 
     def _failure(self) -> NotCommittedError:
-        count = len(self._failed)
+        units = counted(len(self._units), "unit")
+        retries = counted(self._limits.max_retries, "retry", "retries")
         return NotCommittedError(
-            f"{count} of {len(self._units)} units failed after {self._limits.max_retries} retries: "
-            f"{ranges(sorted(self._failed))}; the first failure: {self._first_failure}",
+            f"{len(self._failed)} of {units} failed after {retries}: {ranges(sorted(self._failed))}; "
+            f"the first failure: {self._first_failure}",
             remedy="the finished units are kept: fix the cause, then convert again with the same options and resume",
         )
 

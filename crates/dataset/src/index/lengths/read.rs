@@ -115,7 +115,10 @@ impl LengthIndex {
     /// [`ErrorKind::OutOfRange`] if there are not that many records.
     pub fn length_at(&self, rank: u64) -> Result<u64> {
         if rank >= self.len() {
-            return Err(Error::new(ErrorKind::OutOfRange, format!("there are only {} records", self.len())));
+            return Err(Error::new(
+                ErrorKind::OutOfRange,
+                format!("the number of records is {}", self.len()),
+            ));
         }
         // The run before the first one that starts after `rank`.
         let after = self.partition(FIRST_RANK, |first_rank| first_rank <= rank)?;

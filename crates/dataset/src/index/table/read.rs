@@ -120,7 +120,7 @@ impl IndexTable {
     }
 
     fn out_of_range(&self, row: u64) -> Error {
-        Error::new(ErrorKind::OutOfRange, format!("there are only {} rows", self.rows)).at_row(row)
+        Error::new(ErrorKind::OutOfRange, format!("the number of rows is {}", self.rows)).at_row(row)
     }
 
     fn locate(&self, row: u64) -> Result<RowLocation<'_>> {
