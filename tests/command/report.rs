@@ -400,6 +400,15 @@ fn the_commands_on_the_reference_page_work() {
         ran += 1;
     }
     assert!(ran >= 10, "{ran}");
+    let shown = text.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let printed = command(["inspect", "stories-data", "--verify", "--json"]).current_dir(dir.path()).output();
+    let [shown, printed] = [shown, &Ran::of(printed.unwrap()).stdout].map(|json| {
+        let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap();
+        // Other versions of the libraries that encode shards need other numbers of bytes.
+        assert!(object.insert("bytes".to_owned(), 0.into()).unwrap().is_u64());
+        object
+    });
+    assert_eq!(shown, printed);
 }
 
 #[test]
