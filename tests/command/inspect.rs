@@ -52,6 +52,9 @@ fn descriptions_agree_with_the_manifest_in_all_formats() {
             assert_eq!(json["format"], format);
             assert!(json["records"].as_u64().unwrap() > 0);
             inspect(&[shard.to_str().unwrap(), "--verify"]).exits(0);
+            let json = inspect(&[shard.to_str().unwrap(), "--verify", "--json"]).exits(0).stdout;
+            let json: Value = serde_json::from_str(&json).unwrap();
+            assert!(json["ok"] == true && json["problems"].as_array().unwrap().is_empty(), "{json}");
         }
     }
 }

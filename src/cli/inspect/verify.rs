@@ -111,7 +111,8 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
         }
     }
     if json {
-        print_json(out, &json!({ "ok": problem.is_none(), "records": records, "problems": problem }))?;
+        let problems: Vec<&String> = problem.iter().collect();
+        print_json(out, &json!({ "ok": problems.is_empty(), "records": records, "problems": problems }))?;
     } else {
         let verdict = match &problem {
             None => "every record decodes; only the dataset has checksums".to_owned(),
