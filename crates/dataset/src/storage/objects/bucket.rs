@@ -22,6 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Maximum concurrent requests per call.
 const MAX_CONCURRENT: usize = 16;
+/// Maximum size of an object that is requested as a whole for each range, from a server without range support.
+const MAX_WHOLE_BYTES: u64 = 8 << 20;
 
 /// Metadata of an object, as reported by the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,20 +193,11 @@ impl Bucket {
     ) -> Result<(Vec<Bytes>, Option<String>)> {
         let (client, key) = (self.client()?, key(url)?);
         let if_match = etag.and_then(etag::condition);
-        // Servers without range support can still send small objects as a whole.
-        let wanted: Vec<Option<GetRange>> = ranges
-            .iter()
-            .map(|range| (*range != (0..bytes)).then(|| GetRange::Bounded(range.clone())))
-            .collect();
+        let wanted = ranges.to_vec();
         let got = runtime::current()?.wait(async move {
             let requests = wanted.into_iter().map(|range| {
                 let (client, key, if_match) = (Arc::clone(&client), key.clone(), if_match.clone());
-                async move {
-                    let options = GetOptions { range, if_match, ..GetOptions::default() };
-                    let got = retry_truncated(|| client.get_opts(&key, options.clone())).await?;
-                    let (size, etag) = (got.meta.size, got.meta.e_tag.clone());
-                    Ok::<_, Failure>((got.bytes().await?, size, etag))
-                }
+                async move { get_range(&*client, &key, bytes, if_match, range).await }
             });
             let mut stream = futures_util::stream::iter(requests).buffered(MAX_CONCURRENT);
             let mut parts = Vec::new();
@@ -308,6 +301,35 @@ impl Bucket {
             Err(e) => Err(failure("delete", url, e)),
         }
     }
+}
+
+/// Requests `range` of an object of `bytes` bytes. Returns the bytes, and the size and the entity tag of the object.
+async fn get_range(
+    client: &dyn ObjectStore,
+    key: &Key,
+    bytes: u64,
+    if_match: Option<String>,
+    range: Range<u64>,
+) -> Result<(Bytes, u64, Option<String>), Failure> {
+    let is_whole = range == (0..bytes);
+    let bounds = (!is_whole).then(|| GetRange::Bounded(range.clone()));
+    let mut options = GetOptions { range: bounds, if_match, ..GetOptions::default() };
+    let mut got = retry_truncated(|| client.get_opts(key, options.clone())).await;
+    // Servers without range support can still send small objects as a whole.
+    let is_sent_whole =
+        !is_whole && bytes <= MAX_WHOLE_BYTES && matches!(got, Err(Failure::NotSupported { .. }));
+    if is_sent_whole {
+        options.range = None;
+        got = retry_truncated(|| client.get_opts(key, options.clone())).await;
+    }
+    let got = got?;
+    let (size, etag) = (got.meta.size, got.meta.e_tag.clone());
+    let mut content = got.bytes().await?;
+    // If the size differs, the caller reports it.
+    if is_sent_whole && content.len() as u64 == bytes {
+        content = content.slice(range.start as usize..range.end as usize);
+    }
+    Ok((content, size, etag))
 }
 
 /// Requests the metadata of an object. Responses to HEAD have no body, so a refusal is repeated as GET to learn the

@@ -361,6 +361,25 @@ fn folder_markers_are_not_files() {
 }
 
 #[test]
+fn small_objects_are_read_from_servers_without_ranges() {
+    let server = Server::start(0, Faults { ignores_ranges: true, ..Faults::default() }).unwrap();
+    let root = url(&format!("{}/bucket", server.endpoint()));
+    let bucket = Bucket::of(&root).unwrap();
+    let open = |name: &str, bytes: u64| {
+        let memory = Arc::new(MemoryCache::new(1 << 30));
+        RemoteFile::in_memory(&bucket, root.join(name).unwrap(), bytes, &Arc::default(), &memory)
+    };
+    let bytes = content(3 << 20);
+    server.put("bucket/small", bytes.clone());
+    let at = (2 << 20) + 5;
+    assert!(open("small", 3 << 20).read(at..at + 7).unwrap() == bytes[at as usize..][..7]);
+    server.put("bucket/large", content(9 << 20));
+    let error = open("large", 9 << 20).read(at..at + 7).unwrap_err();
+    assert!(error.to_string().contains("does not support range requests"), "{error}");
+    assert!(error.remedy().unwrap().contains("local copy") && !error.is_unavailable(), "{error}");
+}
+
+#[test]
 fn a_folder_marker_alone_is_no_content() {
     let (server, bucket) = started(Faults { page: 1, ..Faults::default() });
     let holds = |folder: &str| bucket.holds(&url(folder)).unwrap();
