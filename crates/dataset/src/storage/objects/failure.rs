@@ -37,7 +37,7 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
         }
         other => {
             let (text, reason) = (other.to_string(), reason(&other));
-            let help = if text.contains("metadata/instance") || text.contains("169.254.") {
+            let help = if is_of_metadata(&text) {
                 credentials(url.scheme())
             } else if reason.contains("certificate") {
                 "check the URL; for a private certificate authority, set SSL_CERT_FILE to its certificates"
@@ -52,6 +52,11 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
             at(message).caused_by(other).help(help).unavailable()
         }
     }
+}
+
+/// Returns whether the credentials could not be requested from the machine's metadata service.
+fn is_of_metadata(text: &str) -> bool {
+    ["metadata/instance", "computeMetadata", "169.254."].iter().any(|part| text.contains(part))
 }
 
 fn is_missing(failure: &Failure) -> bool {

@@ -18,6 +18,12 @@ use super::failure::innermost;
 /// Time without a usable response after which the program is told.
 const TELL_AFTER: Duration = Duration::from_secs(5);
 
+/// Hosts that give credentials to programs on machines of a cloud.
+const METADATA_HOSTS: [&str; 3] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal"];
+/// Time for which they are asked again if they do not respond: they exist only in a cloud, where they may be unavailable
+/// while a machine starts.
+const METADATA_RETRY_TIME: Duration = Duration::from_secs(15);
+
 /// Requests of this process that failed and were sent again.
 static REPEATED: AtomicU64 = AtomicU64::new(0);
 
@@ -63,6 +69,7 @@ impl HttpConnector for ObservedConnector {
             store: self.store.clone(),
             retry_time: self.retry_time,
             silence: Mutex::default(),
+            metadata_failed: Mutex::default(),
         }))
     }
 }
@@ -73,6 +80,8 @@ struct ObservedService {
     store: String,
     retry_time: Duration,
     silence: Mutex<Silence>,
+    /// First failure of a request to one of [`METADATA_HOSTS`].
+    metadata_failed: Mutex<Option<Instant>>,
 }
 
 /// The time since the store last responded.
@@ -94,7 +103,16 @@ impl HttpService for ObservedService {
     {
         Box::pin(async move {
             let is_read = request.method().is_safe();
-            let response = self.client.execute(request).await.map_err(without_useless_retries);
+            let is_metadata = request.uri().host().is_some_and(|host| METADATA_HOSTS.contains(&host));
+            let response = self.client.execute(request).await;
+            if is_metadata {
+                return response
+                    .map_err(|error| if self.has_no_metadata() { without_retry(error) } else { error });
+            }
+            let response = response.map_err(|error| match is_rejected_certificate(&error) {
+                true => without_retry(error),
+                false => error,
+            });
             if is_repeated(&response, is_read) {
                 count_repeated_request();
                 self.failed(&response);
@@ -126,18 +144,25 @@ impl ObservedService {
         }
     }
 
+    /// Notes that a metadata service does not respond. Returns whether it need not be asked again.
+    fn has_no_metadata(&self) -> bool {
+        let mut failed = self.metadata_failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.get_or_insert_with(Instant::now).elapsed() >= METADATA_RETRY_TIME
+    }
+
     fn silence(&self) -> MutexGuard<'_, Silence> {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns `error` as one that is not retried, if another attempt would fail for the same reason: the certificate is
-/// not accepted.
-fn without_useless_retries(error: HttpError) -> HttpError {
-    match innermost(&error).contains("certificate") {
-        true => HttpError::new(HttpErrorKind::Unknown, error),
-        false => error,
-    }
+/// Returns whether the certificate of the server is not accepted. Another attempt would fail for the same reason.
+fn is_rejected_certificate(error: &HttpError) -> bool {
+    innermost(error).contains("certificate")
+}
+
+/// Returns `error` as one after which the client does not send the request again.
+fn without_retry(error: HttpError) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, error)
 }
 
 /// Returns whether the store client sends the request again, provided that its retry limit is not reached.
