@@ -8,7 +8,6 @@ use std::io::{self, BufRead, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bzip2::bufread::BzDecoder;
-use flate2::bufread::GzDecoder;
 use liblzma::stream::{Action, Status, Stream as XzStream};
 
 /// Where members start in the decompressed bytes, as far as known.
@@ -25,6 +24,9 @@ impl MemberStarts {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+/// First byte of an xz stream.
+const XZ_START: u8 = 0xfd;
 
 /// Skips zeros and returns their number.
 fn skip_zeros(raw: &mut impl BufRead) -> io::Result<u64> {
@@ -53,28 +55,38 @@ pub(super) trait MemberDecoder<R>: Read + Sized {
     fn rest(self) -> R;
 }
 
-impl<R: BufRead> MemberDecoder<R> for GzDecoder<R> {
-    /// Tapes and disk images pad files; gzip and Python ignore the zeros.
-    const ZERO_PADDING: bool = true;
-
-    fn start(raw: R) -> io::Result<Self> {
-        Ok(Self::new(raw))
-    }
-
-    fn rest(self) -> R {
-        self.into_inner()
-    }
+/// Reader of a bzip2 stream. The library's own reader drops decoded bytes when it finds damage.
+pub(super) struct Bzip2Stream<R> {
+    decoder: BzDecoder<R>,
+    failure: Option<io::Error>,
 }
 
-impl<R: BufRead> MemberDecoder<R> for BzDecoder<R> {
+impl<R: BufRead> MemberDecoder<R> for Bzip2Stream<R> {
     const ZERO_PADDING: bool = false;
 
     fn start(raw: R) -> io::Result<Self> {
-        Ok(Self::new(raw))
+        Ok(Self { decoder: BzDecoder::new(raw), failure: None })
     }
 
     fn rest(self) -> R {
-        self.into_inner()
+        self.decoder.into_inner()
+    }
+}
+
+impl<R: BufRead> Read for Bzip2Stream<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let before = self.decoder.total_out();
+        self.decoder.read(buffer).or_else(|error| match (self.decoder.total_out() - before) as usize {
+            0 => Err(error),
+            // The bytes are in the buffer.
+            given => {
+                self.failure = Some(error);
+                Ok(given)
+            }
+        })
     }
 }
 
@@ -169,11 +181,18 @@ impl<R: BufRead> Read for XzStreams<R> {
             if buffer.is_empty() {
                 return Ok(0);
             }
-            if std::mem::take(&mut self.ended) {
-                self.skip_padding()?;
+            let is_next = std::mem::take(&mut self.ended);
+            if is_next && let Err(error) = self.skip_padding() {
+                // The stream before it is intact.
+                self.starts.add(self.produced);
+                return Err(error);
             }
             let input = self.raw.fill_buf()?;
             let is_end = input.is_empty();
+            if is_next && input.first().is_some_and(|&first| first != XZ_START) {
+                self.starts.add(self.produced);
+                return Err(io::Error::other("other data follows an xz stream"));
+            }
             if self.stream.is_none() {
                 if is_end {
                     return Ok(0);
@@ -213,6 +232,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::source::inflate::GzipMember;
     use crate::source::zstd_frames::Frames;
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -250,9 +270,9 @@ mod tests {
         };
         let starts = MemberStarts::default();
         let bytes = concat(&gzip);
-        reads.push(read(Members::<_, GzDecoder<_>>::new(&bytes[..], starts.clone()), &starts));
+        reads.push(read(Members::<_, GzipMember<_>>::new(&bytes[..], starts.clone()), &starts));
         let bytes = concat(&bzip2);
-        reads.push(read(Members::<_, BzDecoder<_>>::new(&bytes[..], starts.clone()), &starts));
+        reads.push(read(Members::<_, Bzip2Stream<_>>::new(&bytes[..], starts.clone()), &starts));
         let bytes = concat(&|part| zstd::encode_all(part, 3).unwrap());
         reads.push(read(Frames::new(&bytes[..], starts.clone()).unwrap(), &starts));
         let bytes = concat(&|part| [xz(part), vec![0; 8]].concat());
@@ -270,11 +290,11 @@ mod tests {
         for zeros in [1, 511, 300_000] {
             let padding = vec![0; zeros];
             let bytes = [gzip(b"one"), padding.clone(), gzip(b"two"), padding].concat();
-            let found = read(Members::<_, GzDecoder<_>>::new(&bytes[..], starts.clone()), &starts).unwrap();
+            let found = read(Members::<_, GzipMember<_>>::new(&bytes[..], starts.clone()), &starts).unwrap();
             assert_eq!(found, (b"onetwo".to_vec(), vec![0, 3]));
         }
         for bytes in [[&[0], &gzip(b"one")[..]].concat(), [&gzip(b"one")[..], &[0, 1]].concat()] {
-            assert!(read(Members::<_, GzDecoder<_>>::new(&bytes[..], starts.clone()), &starts).is_err());
+            assert!(read(Members::<_, GzipMember<_>>::new(&bytes[..], starts.clone()), &starts).is_err());
         }
     }
 
@@ -290,13 +310,51 @@ mod tests {
             for cut in 1..bytes.len() {
                 let cut = &bytes[..cut];
                 let found = match name {
-                    "gz" => read(Members::<_, GzDecoder<_>>::new(cut, starts.clone()), &starts),
-                    "bz2" => read(Members::<_, BzDecoder<_>>::new(cut, starts.clone()), &starts),
+                    "gz" => read(Members::<_, GzipMember<_>>::new(cut, starts.clone()), &starts),
+                    "bz2" => read(Members::<_, Bzip2Stream<_>>::new(cut, starts.clone()), &starts),
                     "zst" => read(Frames::new(cut, starts.clone()).unwrap(), &starts),
                     _ => read(XzStreams::new(cut, 128 << 20, starts.clone()), &starts),
                 };
                 assert_eq!(found.unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "{name} {}", cut.len());
             }
+        }
+    }
+
+    #[test]
+    fn decoded_bytes_are_returned_before_damage_in_bzip2() {
+        let text: Vec<u8> = (0..2_000_000u32).map(|i| (i % 1009 * i % 251) as u8).collect();
+        let mut bytes = bzip2(&text);
+        let at = bytes.len() * 3 / 4;
+        bytes[at] ^= 1;
+        let kept = |size: usize| {
+            let starts = MemberStarts::default();
+            let mut reader = Members::<_, Bzip2Stream<_>>::new(&bytes[..], starts);
+            let (mut kept, mut buffer) = (Vec::new(), vec![0; size]);
+            while let Ok(given @ 1..) = reader.read(&mut buffer) {
+                kept.extend_from_slice(&buffer[..given]);
+            }
+            kept
+        };
+        let by_byte = kept(1);
+        assert!(by_byte.len() > 900_000 && by_byte[..900_000] == text[..900_000]);
+        assert!(kept(1 << 20) == by_byte && kept(77_777) == by_byte);
+    }
+
+    #[test]
+    fn other_data_after_the_last_member_is_no_truncation() {
+        let starts = MemberStarts::default();
+        for garbage in [&b"garbage"[..], b"g", &[0, 0, 0]] {
+            let gz = [&gzip(b"one")[..], garbage].concat();
+            if garbage[0] != 0 {
+                let error =
+                    read(Members::<_, GzipMember<_>>::new(&gz[..], starts.clone()), &starts).unwrap_err();
+                assert_ne!(error.kind(), io::ErrorKind::UnexpectedEof);
+                assert_eq!(starts.take(), [0, 3]);
+            }
+            let xz = [&xz(b"one")[..], garbage].concat();
+            let error = read(XzStreams::new(&xz[..], 128 << 20, starts.clone()), &starts).unwrap_err();
+            assert_ne!(error.kind(), io::ErrorKind::UnexpectedEof);
+            assert_eq!(starts.take(), [0, 3], "the damage starts after the intact stream");
         }
     }
 
@@ -316,7 +374,7 @@ mod tests {
             let starts = MemberStarts::default();
             let readers: [Box<dyn Read>; 2] = [
                 Box::new(Frames::new(&zst[..], starts.clone()).unwrap()),
-                Box::new(Members::<_, GzDecoder<_>>::new(&gz[..], starts.clone())),
+                Box::new(Members::<_, GzipMember<_>>::new(&gz[..], starts.clone())),
             ];
             for mut reader in readers {
                 let (mut bytes, mut buffer) = (Vec::new(), vec![0; size]);

@@ -10,6 +10,7 @@ pub mod files_from;
 pub mod globs;
 mod image_start;
 pub mod image_table;
+mod inflate;
 mod json_array;
 pub mod json_line;
 pub mod labels;

@@ -9,13 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bzip2::bufread::BzDecoder;
-use flate2::bufread::GzDecoder;
-
 use super::archive::ArchiveMember;
 pub use super::broken::Broken;
-use super::compressed_members::{MemberStarts, Members, XzStreams};
+use super::compressed_members::{Bzip2Stream, MemberStarts, Members, XzStreams};
 use super::compression::Compression;
+use super::inflate::GzipMember;
 use super::json_array::ArrayLines;
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
@@ -193,9 +191,9 @@ impl Stream {
         let members = MemberStarts::default();
         let reader: Box<dyn Read + Send> = match compression {
             None => Box::new(raw),
-            Some(Compression::Gzip) => Box::new(Members::<_, GzDecoder<_>>::new(raw, members.clone())),
+            Some(Compression::Gzip) => Box::new(Members::<_, GzipMember<_>>::new(raw, members.clone())),
             Some(Compression::Zstd) => Box::new(Frames::new(raw, members.clone()).map_err(fail)?),
-            Some(Compression::Bzip2) => Box::new(Members::<_, BzDecoder<_>>::new(raw, members.clone())),
+            Some(Compression::Bzip2) => Box::new(Members::<_, Bzip2Stream<_>>::new(raw, members.clone())),
             Some(Compression::Xz) => Box::new(XzStreams::new(raw, XZ_MEMORY_BYTES, members.clone())),
         };
         let path = path.to_owned();

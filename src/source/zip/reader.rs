@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use flate2::Crc;
-use flate2::bufread::DeflateDecoder;
 
 use crate::sample::{Reject, RejectCode};
+use crate::source::inflate::Inflate;
 use crate::source::opened::OpenedFile;
 
 /// Bytes read from the archive at a time.
@@ -20,6 +20,8 @@ pub(in crate::source) struct MemberReader {
     content: MemberContent,
     /// Bytes still to be read.
     left: u64,
+    /// Whether there are more bytes than the archive declares.
+    is_too_long: bool,
     crc: Crc,
     /// `None`: the archive has no checksum of the file.
     expected_crc: Option<u32>,
@@ -27,7 +29,7 @@ pub(in crate::source) struct MemberReader {
 
 enum MemberContent {
     Stored(ArchiveRange),
-    Deflated(DeflateDecoder<BufReader<ArchiveRange>>),
+    Deflated(Inflate<BufReader<ArchiveRange>>),
 }
 
 /// Damage to a file in an archive, as the cause of an [`io::Error`].
@@ -67,10 +69,10 @@ impl MemberReader {
             false => MemberContent::Stored(range),
             true => {
                 let input = BufReader::with_capacity(BUFFER_BYTES, range);
-                MemberContent::Deflated(DeflateDecoder::new(input))
+                MemberContent::Deflated(Inflate::new(input))
             }
         };
-        Self { content, left: size, crc: Crc::new(), expected_crc: crc }
+        Self { content, left: size, is_too_long: false, crc: Crc::new(), expected_crc: crc }
     }
 }
 
@@ -95,10 +97,22 @@ impl Read for MemberReader {
         })?;
         self.crc.update(&buffer[..read]);
         match self.left.checked_sub(read as u64) {
-            Some(0) if read == 0 && self.expected_crc.is_some_and(|crc| crc != self.crc.sum()) => Err(
-                ZipDamage::error(RejectCode::Corrupt, "the checksum of the file in the zip archive is wrong"),
-            ),
-            Some(left) if read > 0 || left == 0 => {
+            // The declared bytes first. The next read fails.
+            None if self.left > 0 => {
+                self.is_too_long = true;
+                Ok(std::mem::take(&mut self.left) as usize)
+            }
+            Some(0)
+                if read == 0
+                    && !self.is_too_long
+                    && self.expected_crc.is_some_and(|crc| crc != self.crc.sum()) =>
+            {
+                Err(ZipDamage::error(
+                    RejectCode::Corrupt,
+                    "the checksum of the file in the zip archive is wrong",
+                ))
+            }
+            Some(left) if (read > 0 || left == 0) && !self.is_too_long => {
                 self.left = left;
                 Ok(read)
             }
