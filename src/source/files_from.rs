@@ -51,7 +51,7 @@ impl FilesFrom {
             bytes
         } else {
             check_local("files_from", &self.list)?;
-            read_file(&self.list)?
+            read_file(&self.list).map_err(|e| e.of_option("files_from"))?
         };
         let list = if self.null { &bytes } else { without_bom(&bytes) };
         let mut resolver = Resolver::new(source, true, follow_symlinks)?;

@@ -52,6 +52,26 @@ fn window_bytes(head: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(bytes))
 }
 
+/// Returns the identifier of the dictionary that the header of a frame names, if any.
+fn dictionary_id(head: &[u8]) -> Option<u32> {
+    const BYTES: [usize; 4] = [0, 1, 2, 4];
+    let descriptor = *head.get(4)?;
+    let has_window = descriptor & 1 << 5 == 0;
+    let at = 5 + usize::from(has_window);
+    let id = head.get(at..at + BYTES[usize::from(descriptor & 3)])?;
+    let mut bytes = [0; 4];
+    bytes[..id.len()].copy_from_slice(id);
+    Some(u32::from_le_bytes(bytes)).filter(|&id| id != 0)
+}
+
+/// Returns the error for a frame that was compressed with a dictionary.
+fn needs_dictionary(id: u32) -> io::Error {
+    let message = format!(
+        "a zstd frame needs the dictionary {id}; decompress the file with `zstd -d -D DICTIONARY`, and use the result"
+    );
+    io::Error::new(io::ErrorKind::Unsupported, message)
+}
+
 /// Returns the error for a frame whose window is too large. Its kind, `Unsupported`, distinguishes it from damage.
 fn large_window(bytes: u64) -> io::Error {
     let message = format!(
@@ -100,9 +120,11 @@ impl<R: BufRead> Read for Frames<R> {
             let (mut source, mut target) = (InBuffer::around(block), OutBuffer::around(&mut *buffer));
             self.head.extend(block.iter().take(MAX_HEADER_BYTES - self.head.len()));
             let hint = self.decoder.run(&mut source, &mut target).map_err(|e| {
-                match window_bytes(&self.head).filter(|&bytes| bytes > 1 << MAX_WINDOW_LOG) {
-                    Some(bytes) => large_window(bytes),
-                    None => e,
+                let window = window_bytes(&self.head).filter(|&bytes| bytes > 1 << MAX_WINDOW_LOG);
+                match (window, dictionary_id(&self.head)) {
+                    (Some(bytes), _) => large_window(bytes),
+                    (None, Some(id)) => needs_dictionary(id),
+                    (None, None) => e,
                 }
             })?;
             let (taken, given) = (source.pos(), target.pos());
@@ -125,6 +147,18 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    #[test]
+    fn frames_with_a_dictionary_are_unsupported() {
+        // Magic number, descriptor with an identifier of one byte, window, identifier, and a last block of one raw byte.
+        let bytes = [0x28, 0xb5, 0x2f, 0xfd, 1, 0, 7, (1 << 3) | 1, 0, 0, b'x'];
+        let error = Frames::new(&bytes[..], MemberStarts::default())
+            .unwrap()
+            .read_to_end(&mut Vec::new())
+            .unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("the dictionary 7"), "{error}");
+    }
 
     #[test]
     fn zstd_windows_above_128_mib_are_unsupported() {

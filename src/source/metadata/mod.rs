@@ -118,7 +118,7 @@ impl MetadataFile {
 
 /// Reads the table at `path`. Returns it with the hash of its bytes.
 fn read_table(path: &Path, wanted: &WantedMetadata<'_>) -> Result<(MetadataTable, u128)> {
-    let bytes = read_file(path)?;
+    let bytes = read_file(path).map_err(|e| e.of_option("metadata"))?;
     let content = xxh3_128(&bytes);
     let table = match extension(path).as_str() {
         "csv" => delimited::read(&bytes, Dialect::Csv, wanted),

@@ -40,6 +40,9 @@ NOT_FOR_A_PLAN = {
     "sample": "use the command without Ray",
     "report": "a conversion by several processes has no run report",
     "quiet": "leave it out",
+    "verbose": "pass a function as progress",
+    "report_batch": "dsconvert inspect --html shows lengths and padding",
+    "report_tokens": "dsconvert inspect --html shows lengths and padding",
     "threads": "set num_cpus, the number of threads of a task",
 }
 
