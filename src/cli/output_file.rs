@@ -2,12 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::manifest::MANIFEST_NAME;
 use crate::options::check_local;
-use crate::storage::{folder_of, lstat, stat, write_file};
+use crate::storage::{folder_of, lstat, real_path, stat, write_file};
 
 /// Checks, before the work starts, that `file` can be written for `option`. A `dataset` must not contain it, because the
 /// directory of a dataset holds only what its manifest lists.
@@ -39,11 +39,11 @@ pub(super) fn check_output(option: &'static str, file: &Path, dataset: Option<&P
 fn refuse_datasets(file: &Path, dataset: Option<&Path>) -> Result<()> {
     // If a path cannot be resolved, opening or writing it reports the reason.
     // The link itself is in its folder, and its target may be elsewhere.
-    let places = [resolved(folder_of(file)), resolved(file)];
+    let places = [real_path(folder_of(file)), real_path(file)].map(Result::ok);
     let refuse = |what: &str, path: &Path| {
         Err(Error::usage(what.to_owned()).at_path(path).help("name a file outside of it"))
     };
-    if let Some(dataset) = dataset.and_then(resolved) {
+    if let Some(dataset) = dataset.and_then(|dataset| real_path(dataset).ok()) {
         if places[1].as_ref().is_some_and(|target| dataset.starts_with(target)) {
             return refuse("this is the directory of the dataset, or a folder above it", file);
         }
@@ -59,7 +59,7 @@ fn refuse_datasets(file: &Path, dataset: Option<&Path>) -> Result<()> {
 
 /// Returns whether two paths name the same file, which need not exist yet.
 pub(super) fn is_same_file(a: &Path, b: &Path) -> bool {
-    a == b || resolved(a).is_some_and(|a| resolved(b) == Some(a))
+    a == b || real_path(a).is_ok_and(|a| real_path(b).is_ok_and(|b| a == b))
 }
 
 /// Extensions of files that programs open by their extension.
@@ -174,20 +174,6 @@ pub(super) fn write_output(file: &Path, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Returns the absolute path without links and `..`, as far as it exists; `None` if it cannot be resolved.
-fn resolved(path: &Path) -> Option<PathBuf> {
-    let mut missing = Vec::new();
-    let mut existing = path;
-    loop {
-        let folder = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
-        if let Ok(found) = folder.canonicalize() {
-            return Some(missing.iter().rev().fold(found, |path, name| path.join(name)));
-        }
-        missing.push(existing.file_name()?);
-        existing = existing.parent()?;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -233,7 +219,9 @@ mod tests {
         }
         check(&at("page")).unwrap();
         // A dataset that does not exist yet.
-        for (file, out) in [("q", "q"), ("q", "./q"), ("q", "q/deep/below"), ("./q", "dataset/../q")] {
+        for (file, out) in
+            [("q", "q"), ("q", "./q"), ("q", "q/deep/below"), ("./q", "dataset/../q"), ("q", "new/../q")]
+        {
             check_output("report", &at(file), Some(&at(out))).unwrap_err();
         }
         check_output("report", &at("q"), Some(&at("q-out"))).unwrap();

@@ -1,13 +1,13 @@
 //! Checks of an output directory before anything is written.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::output_state::WORK_NAME;
 use super::publish::Remote;
 use crate::error::{Error, Result};
 use crate::manifest::MANIFEST_NAME;
 use crate::options::{Existing, SourceSpec, check_local};
-use crate::storage::{ObjectUrl, find_link, is_empty_dir, lstat, stat};
+use crate::storage::{ObjectUrl, find_link, is_empty_dir, lstat, real_path, stat};
 
 /// Help for an output that already has a dataset.
 pub(super) const CHOOSE_OR_REPLACE: &str = "choose another `out`, or replace it with `overwrite`";
@@ -95,24 +95,6 @@ fn refuse_links(out: &Path) -> Result<()> {
     }
 }
 
-/// Resolves symbolic links in a path whose last components may not exist yet.
-fn real_path(path: &Path) -> Result<PathBuf> {
-    let absolute = std::path::absolute(path).map_err(|e| Error::io("resolve the path", path, e))?;
-    let mut missing = Vec::new();
-    let mut existing = absolute.as_path();
-    while stat(existing)?.is_none() {
-        match (existing.parent(), existing.file_name()) {
-            (Some(parent), Some(name)) => {
-                missing.push(name.to_owned());
-                existing = parent;
-            }
-            _ => return Ok(absolute),
-        }
-    }
-    let real = existing.canonicalize().map_err(|e| Error::io("resolve the path", existing, e))?;
-    Ok(missing.iter().rev().fold(real, |real, name| real.join(name)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +107,7 @@ mod tests {
         let specs = [SourceSpec { label: "src".into(), path: source.clone() }];
         assert!(check(&source.join("deep/out"), None, Existing::Refuse, &specs).is_err());
         assert!(check(dir.path(), None, Existing::Overwrite, &specs).is_err());
+        assert!(check(&dir.path().join("new/../src/out"), None, Existing::Refuse, &specs).is_err());
         assert!(check(&dir.path().join("src-out"), None, Existing::Refuse, &specs).is_ok());
     }
 }

@@ -32,8 +32,8 @@ pub use new_file::{NewFile, Written, hash_file, remove_temporary_files, write_fi
 pub use new_file::{from_hex, hex, random};
 pub use object_url::ObjectUrl;
 pub use paths::{
-    DirItem, create_dir, find_link, folder_of, is_empty_dir, list_dir, lstat, open_file, remove_dir_all,
-    remove_empty_dir, remove_file, rename, resolve, stat, sync_dir,
+    DirItem, create_dir, find_link, folder_of, is_empty_dir, list_dir, lstat, open_file, real_path,
+    remove_dir_all, remove_empty_dir, remove_file, rename, resolve, stat, sync_dir,
 };
 pub use remote_options::RemoteOptions;
 pub use unlinked::unlinked_file;

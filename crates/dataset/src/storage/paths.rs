@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::dirs::{contained, for_each_entry, remove_tree};
 use crate::error::{Error, ErrorKind, Result};
@@ -57,6 +58,28 @@ pub fn lstat(path: &Path) -> Result<Option<Metadata>> {
 /// Returns the folder that contains a file: `.` for a plain name.
 pub fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Returns `path` as an absolute path without symbolic links and `..`. Components that do not exist are kept as they are,
+/// because they are created as directories: `..` after one of them cancels it. So are links that form a loop.
+pub fn real_path(path: &Path) -> Result<PathBuf> {
+    let fail = |e| Error::io("resolve the path", path, e);
+    if let Ok(real) = path.canonicalize() {
+        return Ok(real);
+    }
+    let mut real = PathBuf::new();
+    for component in std::path::absolute(path).map_err(fail)?.components() {
+        match component {
+            Component::ParentDir => drop(real.pop()),
+            component => real.push(component),
+        }
+        match real.canonicalize() {
+            Ok(found) => real = found,
+            Err(e) if names_nothing(&e) || Errno::from_io_error(&e) == Some(Errno::LOOP) => {}
+            Err(e) => return Err(fail(e)),
+        }
+    }
+    Ok(real)
 }
 
 /// Opens a file to read. A FIFO is opened without waiting for a writer; callers check what they opened. Without
@@ -293,6 +316,31 @@ mod tests {
         let circle = dir.path().join("circle");
         std::os::unix::fs::symlink(&circle, &circle).unwrap();
         assert!(stat(&circle).is_err() && lstat(&circle).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_path_is_resolved_even_where_it_does_not_exist_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        create_dir(&root.join("folder/deep")).unwrap();
+        std::os::unix::fs::symlink("folder/deep", root.join("link")).unwrap();
+        for (path, real) in [
+            ("folder/new/x", "folder/new/x"),
+            ("link/new", "folder/deep/new"),
+            ("link/../new", "folder/new"),
+            ("new/../link/x", "folder/deep/x"),
+            ("new/deeper/../../folder/./x", "folder/x"),
+            ("new/..", ""),
+        ] {
+            assert_eq!(real_path(&root.join(path)).unwrap(), root.join(real), "{path}");
+        }
+        assert_eq!(real_path(Path::new("/../..")).unwrap(), Path::new("/"));
+        std::os::unix::fs::symlink("circle", root.join("circle")).unwrap();
+        assert_eq!(real_path(&root.join("circle/new")).unwrap(), root.join("circle/new"));
+        assert_eq!(
+            real_path(Path::new("none/..")).unwrap(),
+            std::env::current_dir().unwrap().canonicalize().unwrap()
+        );
     }
 
     #[test]
