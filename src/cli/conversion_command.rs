@@ -22,8 +22,8 @@ pub(super) struct ConversionCommand<'a> {
     pub(super) common: &'a CommonArgs,
     pub(super) watch: &'a SignalWatch,
     pub(super) sources: Vec<SourceSpec>,
-    /// Whether the sources are searched for files. Such sources must not overlap with the output; files that are named
-    /// individually cannot be part of it.
+    /// Whether the sources are searched for files. Such sources must not overlap with the output; otherwise, only the
+    /// files themselves must not be in it.
     pub(super) walked: bool,
     /// Batches whose padding is shown after the run, if records have lengths.
     pub(super) batches: Option<BatchSize>,
@@ -38,7 +38,9 @@ impl ConversionCommand<'_> {
         let options = self.common.run_options()?;
         self.common.check_report()?;
         let sources = std::mem::take(&mut self.sources);
-        self.check_output(&options, if self.walked { &sources } else { &[] })?;
+        if !self.common.dry_run {
+            check_output(&options, if self.walked { &sources } else { &[] })?;
+        }
         panic_point("plan");
         let started = Instant::now();
         // Never dropped: the process ends soon, and a tokenizer holds hundreds of thousands of strings.
@@ -57,25 +59,11 @@ impl ConversionCommand<'_> {
         }
     }
 
-    /// Checks that the run can write to its output. In a dry run, a refusal is only a warning.
-    fn check_output(&self, options: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
-        if self.common.dry_run && self.common.out.is_none() {
-            return Ok(());
-        }
-        match check_output(options, sources) {
-            Err(error) if self.common.dry_run => {
-                warn_of_refusal(&error);
-                Ok(())
-            }
-            checked => checked,
-        }
-    }
-
-    /// Prints what would be done, and with `--sample` a prediction.
+    /// Prints what would be done and, as a warning, why it would be refused. With `--sample`, prints a prediction.
     fn preview(&self, job: &impl Job, plan: &PlanSummary, options: &RunOptions) -> Result<Ending> {
         print::out(&summary::plan(plan))?;
         if self.common.out.is_some()
-            && let Err(error) = job.check_resume(options)
+            && let Err(error) = job.check_start(options)
         {
             warn_of_refusal(&error);
         }

@@ -50,6 +50,8 @@ pub(super) struct JobHeader {
     pub sources: Vec<SourceSpec>,
     /// Whether the sources are walked. The output must then not overlap them.
     pub walked: bool,
+    /// Whether symbolic links inside the sources are followed.
+    pub follow_symlinks: bool,
     /// Number of source files.
     pub files: u64,
     /// Files that were skipped when the sources were listed.

@@ -13,6 +13,7 @@ use super::continuation::{Continuation, restart};
 use super::images::{ImageConversion, ImagesJob};
 use super::job_file::{self, OpenedJob, StoredJob};
 use super::output::{LOCK_NAME, OutputDir};
+use super::output_check;
 use super::output_state::OutputState;
 use super::planned_output::PlannedOutput;
 use super::progress::Progress;
@@ -104,7 +105,10 @@ fn convert_units(
     }
     let work = output.work()?;
     let (mut opened, mut file) = job_file::open(&work)?;
-    opened.header.replace_sources(sources)?;
+    if !sources.is_empty() {
+        opened.header.replace_sources(sources)?;
+        output_check::refuse_sources(&options.out, &opened.header, (&opened.files).into())?;
+    }
     let _lock = DirLock::share(&work.join(LOCK_NAME))?;
     let header = opened.header.clone();
     let selected = selection.of(header.units)?;

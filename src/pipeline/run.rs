@@ -52,13 +52,12 @@ pub trait Job {
     /// sources can be read only once.
     fn store(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32>;
 
-    /// Checks that a run can resume what is in its output directory. Does nothing if it does not resume, or if the output
-    /// is in object storage.
+    /// Checks that a run can use its output directory and, unless the output is in object storage, resume what is in it.
     ///
     /// # Errors
     ///
     /// The error with which the run would be refused.
-    fn check_resume(&self, run: &RunOptions) -> Result<()>;
+    fn check_start(&self, run: &RunOptions) -> Result<()>;
 
     /// Predicts a run with `run`'s threads and memory from a sample of about `sample` items, converted in memory. Writes
     /// nothing, and does not search for duplicates.
@@ -95,13 +94,20 @@ pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
     output_check::check(&run.out, run.scratch.as_deref(), run.existing, sources)
 }
 
-/// Implements [`Job::check_resume`].
-pub(super) fn check_resume<J: StoredJob>(job: &J, run: &RunOptions) -> Result<()> {
+/// Refuses an output directory that cannot be used for a planned job, before anything is written.
+fn check_job_output(header: &JobHeader, files: SourceFiles<'_>, run: &RunOptions) -> Result<()> {
+    check_output(run, if header.walked { &header.sources } else { &[] })?;
+    output_check::refuse_files(&run.out, header, files)
+}
+
+/// Implements [`Job::check_start`].
+pub(super) fn check_start<J: StoredJob>(job: &J, run: &RunOptions) -> Result<()> {
+    let (header, files, work) = (job.header()?, job.files(), run.out.join(WORK_NAME));
+    check_job_output(&header, files, run)?;
     let Existing::Resume(check) = run.existing else { return Ok(()) };
     if ObjectUrl::is_url(&run.out) {
         return Ok(());
     }
-    let (header, files, work) = (job.header()?, job.files(), run.out.join(WORK_NAME));
     if lstat(&run.out.join(MANIFEST_NAME))?.is_some() {
         let repairs = check == ResumeCheck::Repair;
         return check_same(&Manifest::read(&run.out)?, &header.plan_of(files), &header.sources(files))
@@ -134,7 +140,7 @@ pub(super) fn open_output<J: StoredJob>(
     stop: &Stop,
 ) -> Result<OpenedOutput> {
     let (mut header, files) = (job.header()?, job.files());
-    check_output(run, if header.walked { &header.sources } else { &[] })?;
+    check_job_output(&header, files, run)?;
     progress.planned(header.files, files.bytes());
     let (dir, state) = OutputDir::open(&run.out, run.scratch.as_deref(), run.existing)?;
     let plan = header.plan_of(files);

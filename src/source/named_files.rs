@@ -212,7 +212,7 @@ pub fn nothing(relative: PathBuf, origin: String) -> SourceFile {
 }
 
 /// Returns whether the error means that the name leads to no file.
-pub(super) fn names_nothing(error: &std::io::Error) -> bool {
+pub(crate) fn names_nothing(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput | ErrorKind::InvalidFilename

@@ -59,6 +59,55 @@ fn output_and_source_may_not_overlap() {
 }
 
 #[test]
+fn a_listed_file_may_not_be_in_the_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let out = dir.join("w/ds");
+    copy_dir(&fixture("photos/dunes"), &dir.join("w/photos"));
+    convert("images", &dir.join("w/photos"), &out, "").exits(0);
+    let photo = std::fs::read_dir(dir.join("w/photos")).unwrap().next().unwrap().unwrap().path();
+    std::fs::copy(photo, out.join("train/kept.jpg")).unwrap();
+    std::fs::write(dir.join("w/corpus.txt"), "text").unwrap();
+    std::fs::write(dir.join("list"), "corpus.txt\nds/rejects.jsonl\n").unwrap();
+    std::fs::write(dir.join("images"), "ds/train/kept.jpg\n").unwrap();
+    std::fs::write(dir.join("table.csv"), "file_name\nds/train/kept.jpg\n").unwrap();
+    // Links to a folder above the output, to the output, and to a file in it.
+    for (source, target) in [("above", "../w"), ("into", "../w/ds/train"), ("file", "../w/ds/rejects.jsonl")]
+    {
+        std::fs::create_dir(dir.join(source)).unwrap();
+        std::os::unix::fs::symlink(target, dir.join(source).join("link.jsonl")).unwrap();
+    }
+    std::fs::rename(dir.join("into/link.jsonl"), dir.join("into/link")).unwrap();
+    let before = tree(dir);
+    for line in [
+        "text w --files-from list -t bytes",
+        "images w --files-from images",
+        "images w --metadata table.csv",
+        "images into --follow-symlinks",
+        "text above --follow-symlinks -t bytes",
+        "text file --follow-symlinks -t bytes",
+        "plan images w --files-from images",
+    ] {
+        let run = |options: &str| {
+            let line = format!("{line} --out w/ds {options}");
+            Ran::of(command(line.split_whitespace()).current_dir(dir).output().unwrap())
+        };
+        run("--overwrite").exits(2).says(&["w/ds: the output directory and the source", "overlap"]);
+        assert_same(&tree(dir), &before);
+        let dry = run("--overwrite --dry-run").exits(0).says(&["would be refused", "overlap"]);
+        assert_eq!(dry.stderr.matches("would be refused").count(), 1, "{}", dry.stderr);
+    }
+    // Not in the output, in spite of its name; and a name without a file.
+    std::os::unix::fs::symlink("w/ds", dir.join("other")).unwrap();
+    std::fs::write(dir.join("list"), "photos/../photos/none.txt\ncorpus.txt\nds/none.txt\n").unwrap();
+    let mut command =
+        command(["text", "w", "--files-from", "list", "-t", "bytes", "--out", "other", "--overwrite"]);
+    let ran = Ran::of(command.args(["--max-rejects", "2"]).current_dir(dir).output().unwrap());
+    ran.exits(0);
+    assert_eq!(only_texts(&out), ["text"]);
+}
+
+#[test]
 fn a_dry_run_prints_the_plan_and_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");

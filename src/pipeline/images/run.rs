@@ -8,7 +8,7 @@ use crate::pipeline::continuation::Continuation;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::predict::Prediction;
 use crate::pipeline::progress::Progress;
-use crate::pipeline::run::{Job, Outcome, check_resume, run, store_plan};
+use crate::pipeline::run::{Job, Outcome, check_start, run, store_plan};
 use crate::pipeline::stop::Stop;
 use crate::schema::{Kind, LABEL};
 
@@ -49,8 +49,8 @@ impl Job for ImagesJob {
         store_plan(self, &ImageConversion::new(self, options)?, options, progress, stop)
     }
 
-    fn check_resume(&self, run: &RunOptions) -> Result<()> {
-        check_resume(self, run)
+    fn check_start(&self, run: &RunOptions) -> Result<()> {
+        check_start(self, run)
     }
 
     fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {

@@ -42,6 +42,7 @@ impl StoredJob for ImagesJob {
             output: self.options.output.clone(),
             sources: self.options.sources.clone(),
             walked: self.options.input.walks(),
+            follow_symlinks: self.options.follow_symlinks,
             files: self.files.len() as u64,
             skipped: self.skipped.clone(),
             units: self.units.len() as u32,

@@ -76,7 +76,7 @@ impl Remote {
         for source in sources {
             if let Some(url) = ObjectUrl::parse(&source.path)? {
                 if url.is_within(&self.url) || self.url.is_within(&url) {
-                    return Err(overlap(self.path(), "the output", source));
+                    return Err(overlap(self.path(), "the output", &source.path));
                 }
             } else {
                 refuse_overlap(&ScratchDir::root(scratch), "the scratch directory", source)

@@ -38,7 +38,7 @@ use crate::pipeline::continuation::Continuation;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::predict::Prediction;
 use crate::pipeline::progress::Progress;
-use crate::pipeline::run::{Job, Outcome, check_resume, run, store_plan};
+use crate::pipeline::run::{Job, Outcome, check_start, run, store_plan};
 use crate::pipeline::source_checks::splits_twice;
 use crate::pipeline::stop::Stop;
 use crate::printable::shell_word;
@@ -267,8 +267,8 @@ impl Job for TextJob {
         store_plan(self, &TextConversion::new(self), options, progress, stop)
     }
 
-    fn check_resume(&self, run: &RunOptions) -> Result<()> {
-        check_resume(self, run)
+    fn check_start(&self, run: &RunOptions) -> Result<()> {
+        check_start(self, run)
     }
 
     fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {

@@ -59,6 +59,7 @@ impl StoredJob for TextJob {
             output: self.options.output.clone(),
             sources: self.sources.clone(),
             walked: self.options.input == TextInput::Walk,
+            follow_symlinks: self.options.follow_symlinks,
             files: self.files.len() as u64,
             skipped: self.skipped.clone(),
             units: self.units.len() as u32,
