@@ -1,6 +1,7 @@
 //! Execution of `images`, `text` and `plan`: plans the conversion, then previews, stores or runs it.
 
 use std::mem::ManuallyDrop;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::common::CommonArgs;
@@ -12,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
 use crate::panics;
 use crate::pipeline::testing::panic_point;
-use crate::pipeline::{Job, PlanSummary, check_output};
+use crate::pipeline::{Job, PlanSummary, check_inputs, check_output};
 use crate::reader::batch::BatchSize;
 use crate::report::RunReport;
 use crate::storage::ObjectUrl;
@@ -25,6 +26,8 @@ pub(super) struct ConversionCommand<'a> {
     /// Whether the sources are searched for files. Such sources must not overlap with the output; otherwise, only the
     /// files themselves must not be in it.
     pub(super) walked: bool,
+    /// Files that options name for the run to read: option and path.
+    pub(super) inputs: Vec<(&'static str, PathBuf)>,
     /// Batches whose padding is shown after the run, if records have lengths.
     pub(super) batches: Option<BatchSize>,
 }
@@ -40,6 +43,7 @@ impl ConversionCommand<'_> {
         let sources = std::mem::take(&mut self.sources);
         if !self.common.dry_run {
             check_output(&options, if self.walked { &sources } else { &[] })?;
+            check_inputs(&options, &self.inputs)?;
         }
         panic_point("plan");
         let started = Instant::now();
@@ -63,7 +67,7 @@ impl ConversionCommand<'_> {
     fn preview(&self, job: &impl Job, plan: &PlanSummary, options: &RunOptions) -> Result<Ending> {
         print::out(&summary::plan(plan))?;
         if self.common.out.is_some()
-            && let Err(error) = job.check_start(options)
+            && let Err(error) = check_inputs(options, &self.inputs).and_then(|()| job.check_start(options))
         {
             warn_of_refusal(&error);
         }

@@ -202,6 +202,8 @@ pub(super) fn exec_with_classes(args: Args, classes: Option<Vec<String>>) -> Res
     let list_fields = args.input.list_fields.clone();
     let (input, sources) = input(args.input, args.common.sources()?)?;
     let walked = input.walks();
+    let mut inputs: Vec<_> = input.table_or_list().into_iter().collect();
+    inputs.extend(args.labels.classes.map(|path| ("classes", path)));
     let plan = |sources| {
         ImagesJob::plan(ImagesOptions {
             sources,
@@ -216,7 +218,8 @@ pub(super) fn exec_with_classes(args: Args, classes: Option<Vec<String>>) -> Res
             output,
         })
     };
-    ConversionCommand { common: &args.common, watch: &watch, sources, walked, batches: None }.exec(plan)
+    ConversionCommand { common: &args.common, watch: &watch, sources, walked, inputs, batches: None }
+        .exec(plan)
 }
 
 /// Returns how files are found, and the sources: by default, the folder that names are relative to.

@@ -16,7 +16,7 @@ use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::parse_keep;
 use crate::storage::stat;
-use crate::tokenizer_files;
+use crate::tokenizer_files::{self, TokenizerFile};
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
 /// Default label of standard input.
@@ -220,12 +220,14 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let layout = input.layout;
     let shape = shape.shape()?;
     let (input, sources) = input.sources(common.sources()?)?;
-    let tokenizer = load(&tokens.tokenizer, tokens.options()?)?;
+    let LoadedTokenizer { tokenizer, path } = load(&tokens.tokenizer, tokens.options()?)?;
     if let Some(why) = tokenizer.info().engine_note.as_ref().filter(|_| !common.verbosity.is_quiet()) {
         print::note(format!("using the slow reference tokenizer: {}", with_flags(why)));
     }
     let follow_symlinks = common.follow_symlinks;
     let walked = input == TextInput::Walk;
+    let list = if let TextInput::FilesFrom(from) = &input { from.input() } else { None };
+    let inputs = list.into_iter().chain(path.map(|path| ("tokenizer", path))).collect();
     let plan = |sources| {
         TextJob::plan(TextOptions {
             input,
@@ -245,7 +247,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
         })
     };
     let batches = Some(batches);
-    ConversionCommand { common: &common, watch: &watch, sources, walked, batches }.exec(plan)
+    ConversionCommand { common: &common, watch: &watch, sources, walked, inputs, batches }.exec(plan)
 }
 
 impl InputArgs {
@@ -298,13 +300,22 @@ impl TokenArgs {
     }
 }
 
+/// A tokenizer, and the file that it was read from.
+pub(super) struct LoadedTokenizer {
+    pub(super) tokenizer: Tokenizer,
+    /// `None` if it has no file.
+    path: Option<PathBuf>,
+}
+
 /// Loads the tokenizer given as `--tokenizer`.
-pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
+pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<LoadedTokenizer> {
     let given = Path::new(name);
     if name == "bytes" && stat(given)?.is_none() {
-        return Tokenizer::bytes(options).map_err(usage_error);
+        let tokenizer = Tokenizer::bytes(options).map_err(usage_error)?;
+        return Ok(LoadedTokenizer { tokenizer, path: None });
     }
     check_local("tokenizer", given)?;
-    let file = tokenizer_files::find(name)?;
-    Tokenizer::from_json(file.json, options).map_err(|e| usage_error(e).at_path(&file.path))
+    let TokenizerFile { path, json } = tokenizer_files::find(name)?;
+    let tokenizer = Tokenizer::from_json(json, options).map_err(|e| usage_error(e).at_path(&path))?;
+    Ok(LoadedTokenizer { tokenizer, path: Some(path) })
 }

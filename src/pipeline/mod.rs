@@ -66,7 +66,7 @@ pub use parts::{PartOutcome, merge, run_units};
 pub use plan::PlanSummary;
 pub use predict::Prediction;
 pub use progress::{Progress, Snapshot};
-pub use run::{Job, Outcome, check_output};
+pub use run::{Job, Outcome, check_inputs, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
 pub use stop::Stop;

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::job_file::JobHeader;
+use super::output::RETIRED_NAME;
 use super::output_state::WORK_NAME;
 use super::publish::Remote;
 use crate::error::{Error, Result};
@@ -70,6 +71,35 @@ pub(super) fn check_scratch(out: &Path, scratch: Option<&Path>) -> Result<()> {
     }
     Err(Error::usage("`scratch` applies only to an output in object storage")
         .help("leave it out: shards are written directly to a local output"))
+}
+
+/// Refuses `inputs`, files that the named options give to a run, inside an output directory whose files the run removes.
+pub(super) fn refuse_inputs(
+    out: &Path,
+    existing: Existing,
+    inputs: &[(&'static str, PathBuf)],
+) -> Result<()> {
+    if ObjectUrl::is_url(out) {
+        return Ok(());
+    }
+    // An interrupted removal is finished by any run.
+    let removes =
+        existing == Existing::Overwrite || lstat(&out.join(WORK_NAME).join(RETIRED_NAME))?.is_some();
+    if !removes {
+        return Ok(());
+    }
+    let dir = real_path(out)?;
+    for (option, path) in inputs {
+        if real_path(path)?.starts_with(&dir) {
+            return Err(Error::usage(
+                "the file is in the output directory, whose dataset is removed before the conversion",
+            )
+            .of_option(option)
+            .at_path(path)
+            .help(format!("copy it to another place, and name the copy with `{option}`")));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses an output directory that overlaps the sources of a job, or contains one of their `files`.

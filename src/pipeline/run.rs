@@ -1,6 +1,6 @@
 //! A run: opens the output directory, converts the units, and commits the dataset.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::commit::{Commit, Committed};
@@ -92,6 +92,12 @@ impl Outcome {
 /// Refuses an output directory that cannot be used, before the sources are listed.
 pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
     output_check::check(&run.out, run.scratch.as_deref(), run.existing, sources)
+}
+
+/// Refuses files that options name for the run to read, and that the run would remove from its output directory. `inputs`
+/// are options and paths.
+pub fn check_inputs(run: &RunOptions, inputs: &[(&'static str, PathBuf)]) -> Result<()> {
+    output_check::refuse_inputs(&run.out, run.existing, inputs)
 }
 
 /// Refuses an output directory that cannot be used for a planned job, before anything is written.

@@ -34,6 +34,11 @@ impl FilesFrom {
         if self.is_stdin() { PathBuf::from(".") } else { folder_of(&self.list).to_owned() }
     }
 
+    /// Returns the option and the path of the list; `None` for standard input.
+    pub fn input(&self) -> Option<(&'static str, PathBuf)> {
+        (!self.is_stdin()).then(|| ("files_from", self.list.clone()))
+    }
+
     fn is_stdin(&self) -> bool {
         self.list == Path::new(STDIN)
     }

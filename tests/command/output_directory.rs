@@ -66,25 +66,23 @@ fn a_listed_file_may_not_be_in_the_output() {
     copy_dir(&fixture("photos/dunes"), &dir.join("w/photos"));
     convert("images", &dir.join("w/photos"), &out, "").exits(0);
     let photo = std::fs::read_dir(dir.join("w/photos")).unwrap().next().unwrap().unwrap().path();
-    std::fs::copy(photo, out.join("train/kept.jpg")).unwrap();
+    std::fs::create_dir(out.join("kept")).unwrap();
+    std::fs::copy(photo, out.join("kept/a.jpg")).unwrap();
     std::fs::write(dir.join("w/corpus.txt"), "text").unwrap();
     std::fs::write(dir.join("list"), "corpus.txt\nds/rejects.jsonl\n").unwrap();
-    std::fs::write(dir.join("images"), "ds/train/kept.jpg\n").unwrap();
-    std::fs::write(dir.join("table.csv"), "file_name\nds/train/kept.jpg\n").unwrap();
-    // Links to a folder above the output, to the output, and to a file in it.
-    for (source, target) in [("above", "../w"), ("into", "../w/ds/train"), ("file", "../w/ds/rejects.jsonl")]
-    {
+    std::fs::write(dir.join("images"), "ds/kept/a.jpg\n").unwrap();
+    std::fs::write(dir.join("table.csv"), "file_name\nds/kept/a.jpg\n").unwrap();
+    // Links to a folder and to a file in the output.
+    for (source, link, target) in [("into", "link", "kept"), ("file", "link.jsonl", "rejects.jsonl")] {
         std::fs::create_dir(dir.join(source)).unwrap();
-        std::os::unix::fs::symlink(target, dir.join(source).join("link.jsonl")).unwrap();
+        std::os::unix::fs::symlink(out.join(target), dir.join(source).join(link)).unwrap();
     }
-    std::fs::rename(dir.join("into/link.jsonl"), dir.join("into/link")).unwrap();
     let before = tree(dir);
     for line in [
         "text w --files-from list -t bytes",
         "images w --files-from images",
         "images w --metadata table.csv",
         "images into --follow-symlinks",
-        "text above --follow-symlinks -t bytes",
         "text file --follow-symlinks -t bytes",
         "plan images w --files-from images",
     ] {
@@ -105,6 +103,35 @@ fn a_listed_file_may_not_be_in_the_output() {
     let ran = Ran::of(command.args(["--max-rejects", "2"]).current_dir(dir).output().unwrap());
     ran.exits(0);
     assert_eq!(only_texts(&out), ["text"]);
+}
+
+#[test]
+fn a_file_that_an_option_names_may_not_be_in_the_dataset_that_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    std::fs::copy(fixture("tokenizers/wordpiece.json"), dir.join("tokenizer.json")).unwrap();
+    std::fs::create_dir_all(dir.join("w/photos")).unwrap();
+    std::fs::write(dir.join("w/a.txt"), "text").unwrap();
+    let out = dir.join("ds");
+    convert("text", &dir.join("w"), &out, &format!("-t {}", dir.join("tokenizer.json").display())).exits(0);
+    std::fs::write(out.join("list"), "a.txt\n").unwrap();
+    std::fs::write(out.join("table.csv"), "file_name\na.jpg\n").unwrap();
+    std::os::unix::fs::symlink("ds/tokenizer.json", dir.join("link.json")).unwrap();
+    let before = tree(dir);
+    for (line, parts) in [
+        ("text w -t ds", ["--tokenizer: ", "tokenizer.json"]),
+        ("text w -t link.json", ["--tokenizer: ", "link.json"]),
+        ("text w -t bytes --files-from ds/list", ["--files-from: ", "ds/list"]),
+        ("images w --metadata ds/table.csv", ["--metadata: ", "ds/table.csv"]),
+        ("images w --classes ds/list", ["--classes: ", "ds/list"]),
+    ] {
+        let line = format!("{line} --out ds --overwrite");
+        let ran = Ran::of(command(line.split_whitespace()).current_dir(dir).output().unwrap());
+        ran.exits(2).says(&parts).says(&["copy it to another place"]);
+        assert_same(&tree(dir), &before);
+    }
+    // A resumed run removes nothing.
+    convert("text", &dir.join("w"), &out, &format!("-t {} --resume", out.display())).exits(0);
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl TargetArgs {
         let tokenizer = self.tokenizer.as_deref().map(|name| {
             let options =
                 TokenizerOptions { add_bos: self.add_bos, add_eos: self.add_eos, ..Default::default() };
-            text::load(name, options)
+            text::load(name, options).map(|loaded| loaded.tokenizer)
         });
         let options = TargetOptions {
             image: self.image()?,

@@ -1,5 +1,7 @@
 //! Options of a conversion of images.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -56,6 +58,15 @@ impl ImageInput {
     /// Returns whether the sources are walked. The output must then not overlap them.
     pub fn walks(&self) -> bool {
         matches!(self, Self::Walk | Self::WalkOnly)
+    }
+
+    /// Returns the option that names the files, and the path of its list or table; `None` for standard input.
+    pub fn table_or_list(&self) -> Option<(&'static str, PathBuf)> {
+        match self {
+            Self::Walk | Self::WalkOnly => None,
+            Self::FilesFrom(from) => from.input(),
+            Self::Metadata(table) => Some(("metadata", table.path.clone())),
+        }
     }
 }
 
