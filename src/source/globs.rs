@@ -1,16 +1,17 @@
 //! Glob patterns in the names of sources, for shells that do not expand them: `corpus/*/part-*.jsonl.zst`.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use glob::MatchOptions;
+use glob::{Pattern, PatternError};
 
 use super::portable_name;
 use super::skipped::SkippedTypes;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
-use crate::storage::{ObjectUrl, contained, stat};
+use crate::storage::{ObjectUrl, for_each_entry, lstat, stat};
 
 /// The sources after glob expansion.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -54,39 +55,14 @@ fn is_pattern(part: &str) -> bool {
 
 impl Matches {
     fn add(&mut self, source: &SourceSpec, pattern: &str, keep: &dyn Fn(&str) -> bool) -> Result<()> {
-        let bad = |e: glob::PatternError| {
-            Error::usage(format!("{pattern:?} is not a valid pattern: {}", e.msg)).at_path(&source.path)
-        };
-        let options = MatchOptions {
-            case_sensitive: true,
-            require_literal_separator: true,
-            require_literal_leading_dot: true,
-        };
-        let mut paths: Vec<PathBuf> = Vec::new();
-        // On its own, `**` matches only folders.
-        let files = if pattern == "**" || pattern.ends_with("/**") {
-            format!("{pattern}/*")
-        } else {
-            pattern.to_owned()
-        };
-        let mut matches = glob::glob_with(&files, options).map_err(bad)?;
-        let mut list = || {
-            for found in &mut matches {
-                paths.push(found.map_err(|e| {
-                    let path = e.path().to_owned();
-                    Error::io("list the folder", &path, e.into())
-                })?);
-            }
-            Ok(())
-        };
-        let listed = contained(|| Ok(list()));
-        listed.map_err(|e| Error::io("list the folders of the pattern", &source.path, e))??;
+        let mut paths = matching(&source.path, pattern)?;
         if paths.is_empty() {
             return Err(Error::usage("nothing matches this pattern")
                 .at_path(&source.path)
                 .help("check the path; quote it, or let the shell expand it"));
         }
         paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
+        paths.dedup();
         let fixed =
             Path::new(pattern).iter().take_while(|part| !part.to_str().is_some_and(is_pattern)).count();
         // A label ends with the path from its last component on, or from the first one with a range (see `braces`).
@@ -123,6 +99,96 @@ impl Matches {
     }
 }
 
+/// A component of a pattern.
+enum PatternPart<'a> {
+    /// The entry with this name.
+    Name(&'a OsStr),
+    /// `**`: any number of nested folders.
+    Folders,
+    /// Any entry whose name matches.
+    Wildcard(Pattern),
+}
+
+impl<'a> PatternPart<'a> {
+    fn of(part: Component<'a>) -> Result<Self, PatternError> {
+        let name = part.as_os_str();
+        Ok(match name.to_str().filter(|text| is_pattern(text)) {
+            None => Self::Name(name),
+            Some("**") => Self::Folders,
+            Some(wildcard) => Self::Wildcard(Pattern::new(wildcard)?),
+        })
+    }
+}
+
+/// Returns the paths that match `pattern`, which is `path` as text, in no particular order. Wildcards do not match hidden
+/// names, even if they start with a dot. Other characters stand for the bytes of names that are not UTF-8.
+fn matching(path: &Path, pattern: &str) -> Result<Vec<PathBuf>> {
+    let bad = |e: PatternError| {
+        Error::usage(format!("{pattern:?} is not a valid pattern: {}", e.msg)).at_path(path)
+    };
+    let parts = path.components().map(PatternPart::of).collect::<Result<Vec<_>, _>>();
+    let mut parts = parts.map_err(bad)?;
+    parts.dedup_by(|a, b| matches!((a, b), (PatternPart::Folders, PatternPart::Folders)));
+    let only_folders = pattern.ends_with('/');
+    // On its own, `**` matches only folders.
+    if matches!(parts.last(), Some(PatternPart::Folders)) {
+        parts.push(PatternPart::Wildcard(Pattern::new("*").map_err(bad)?));
+    }
+    let mut found = Vec::new();
+    // Paths that match the first parts, and how many.
+    let mut todo = vec![(PathBuf::new(), 0)];
+    while let Some((path, matched)) = todo.pop() {
+        match parts.get(matched) {
+            None if only_folders && !is_folder(&path) => {}
+            None => found.push(path),
+            Some(PatternPart::Name(name)) => {
+                let path = path.join(name);
+                if lstat(&path)?.is_some() {
+                    todo.push((path, matched + 1));
+                }
+            }
+            Some(PatternPart::Folders) => {
+                let entries = visible_entries(&path)?;
+                todo.extend(
+                    entries.into_iter().filter(|entry| is_folder(entry)).map(|entry| (entry, matched)),
+                );
+                todo.push((path, matched + 1));
+            }
+            Some(PatternPart::Wildcard(wildcard)) => {
+                let entries = visible_entries(&path)?.into_iter();
+                let matches = |entry: &PathBuf| {
+                    entry.file_name().is_some_and(|name| wildcard.matches(&name.to_string_lossy()))
+                };
+                todo.extend(entries.filter(matches).map(|entry| (entry, matched + 1)));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the entries of a folder that are not hidden; none if the path is not a folder.
+fn visible_entries(path: &Path) -> Result<Vec<PathBuf>> {
+    let folder = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let mut entries = Vec::new();
+    if !is_folder(folder) {
+        return Ok(entries);
+    }
+    let fail = |e| Error::io("list the folder", folder, e);
+    for_each_entry(folder, fail, |entry| {
+        let name = entry.file_name();
+        if !name.as_bytes().starts_with(b".") {
+            entries.push(path.join(name));
+        }
+        Ok(())
+    })?;
+    Ok(entries)
+}
+
+/// Returns whether the path is a folder or a link to one. A link that leads nowhere is not.
+fn is_folder(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.is_dir())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,7 +220,38 @@ mod tests {
         assert_eq!(labels("**", "**").unwrap(), labels("*", "**/*").unwrap());
         assert_eq!(labels("*", "**/*").unwrap(), some(&["[z].txt", "a", "b"], 0));
         assert_eq!(labels("[z].txt", "[z].txt").unwrap(), some(&["[z].txt"], 0));
+        assert_eq!(labels("**", "**/*/**/**").unwrap().0, ["a/deep", "a/x.txt", "b/x.txt"]);
+        assert_eq!(labels("*", "a/../*/").unwrap().0, ["a", "b"]);
+        assert_eq!(labels(".hidden.txt", "*/.hidden.txt").unwrap(), some(&["a/.hidden.txt"], 0));
+        assert!(labels(".*", "a/.*").is_err());
         assert!(labels("none*", "none*").unwrap_err().to_string().contains("none*"));
         assert!(labels("[", "a/[").is_err());
+    }
+
+    #[test]
+    fn names_that_are_not_utf8_are_matched() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [b"a\xff.txt".as_slice(), b"\xffolder/b.txt", b"\xff"] {
+            let path = dir.path().join(OsStr::from_bytes(name));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        }
+        let labels = |pattern: &str| {
+            let spec = SourceSpec { label: "*".into(), path: dir.path().join(pattern) };
+            let found = expand(&[spec], &|_| true).unwrap();
+            found.sources.into_iter().map(|s| s.label).collect::<Vec<_>>()
+        };
+        assert_eq!(labels("*.txt"), ["*/a%FF.txt"]);
+        assert_eq!(labels("?"), ["*/%FF"]);
+        assert_eq!(labels("**/*.txt"), ["*/a%FF.txt", "*/%FFolder/b.txt"]);
+    }
+
+    #[test]
+    fn a_pattern_may_start_with_the_working_directory() {
+        let spec = |path: &str| SourceSpec { label: "Cargo.*ml".into(), path: path.into() };
+        for path in ["Cargo.*ml", "./Cargo.*ml"] {
+            let found = expand(&[spec(path)], &|_| true).unwrap();
+            assert_eq!(found.sources.iter().map(|s| &*s.label).collect::<Vec<_>>(), ["Cargo.toml"], "{path}");
+        }
     }
 }
