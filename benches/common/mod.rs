@@ -49,7 +49,7 @@ pub fn run_options(out: &Path, threads: usize) -> RunOptions {
         threads,
         memory_bytes: 1 << 30,
         existing: Existing::Overwrite,
-        max_rejects: MaxRejects::Percent(100.0),
+        max_rejects: MaxRejects::Count(u64::MAX),
     }
 }
 

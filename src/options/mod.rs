@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use choice::Choice;
 pub use local::check_local;
 pub(crate) use local::{check_sources, is_remote};
-pub use size::{MaxRejects, parse_size};
+pub use size::{Decimal, MaxRejects, parse_size};
 pub use split::SplitSpec;
 pub use split_words::split_named;
 

@@ -30,16 +30,59 @@ pub fn parse_size(text: &str) -> Result<u64> {
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale).ok_or_else(bad);
     }
-    let value: f64 = number.parse().ok().filter(|_| number.contains('.')).ok_or_else(bad)?;
-    let bytes = value * scale as f64;
-    if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(bad()) }
+    let Decimal { units, decimals } = number.parse().map_err(|NotDecimal| bad())?;
+    u64::try_from(u128::from(units) * u128::from(scale) / 10u128.pow(decimals)).map_err(|_| bad())
+}
+
+/// A number with a few decimals, stored exactly: `units / 10^decimals`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decimal {
+    units: u64,
+    /// At most [`MAX_DECIMALS`]; the last one is not 0.
+    decimals: u32,
+}
+
+/// With more decimals, comparisons could overflow.
+const MAX_DECIMALS: usize = 15;
+
+/// The text is not a number, or has too many digits.
+#[derive(Debug)]
+pub struct NotDecimal;
+
+impl FromStr for Decimal {
+    type Err = NotDecimal;
+
+    fn from_str(text: &str) -> Result<Self, NotDecimal> {
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+        let digits = || whole.bytes().chain(decimals.bytes());
+        if digits().next().is_none() || !digits().all(|byte| byte.is_ascii_digit()) {
+            return Err(NotDecimal);
+        }
+        let decimals = decimals.trim_end_matches('0');
+        if decimals.len() > MAX_DECIMALS {
+            return Err(NotDecimal);
+        }
+        let units = format!("0{whole}{decimals}").parse().map_err(|_| NotDecimal)?;
+        Ok(Self { units, decimals: decimals.len() as u32 })
+    }
+}
+
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scale = 10u64.pow(self.decimals);
+        write!(f, "{}", self.units / scale)?;
+        match self.decimals {
+            0 => Ok(()),
+            decimals => write!(f, ".{:0width$}", self.units % scale, width = decimals as usize),
+        }
+    }
 }
 
 /// The maximum number of rejects in a commit.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxRejects {
-    /// At most this percentage of the items found.
-    Percent(f64),
+    /// At most this percentage of the items found, up to 100.
+    Percent(Decimal),
     /// At most this many rejects.
     Count(u64),
 }
@@ -48,7 +91,9 @@ impl MaxRejects {
     /// Returns whether `rejected` of `found` items exceed the limit.
     pub fn exceeded(self, rejected: u64, found: u64) -> bool {
         match self {
-            MaxRejects::Percent(p) => rejected as f64 > found as f64 * p / 100.0,
+            MaxRejects::Percent(Decimal { units, decimals }) => {
+                u128::from(rejected) * 100 * 10u128.pow(decimals) > u128::from(found) * u128::from(units)
+            }
             MaxRejects::Count(n) => rejected > n,
         }
     }
@@ -56,7 +101,7 @@ impl MaxRejects {
 
 impl Default for MaxRejects {
     fn default() -> Self {
-        MaxRejects::Percent(10.0)
+        MaxRejects::Percent(Decimal { units: 10, decimals: 0 })
     }
 }
 
@@ -73,8 +118,9 @@ impl FromStr for MaxRejects {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
+        let is_percentage = |p: &Decimal| p.units <= 100 * 10u64.pow(p.decimals);
         let parsed = match s.strip_suffix('%') {
-            Some(p) => p.parse().ok().filter(|p| (0.0..=100.0).contains(p)).map(MaxRejects::Percent),
+            Some(p) => p.parse().ok().filter(is_percentage).map(MaxRejects::Percent),
             None => s.parse().ok().map(MaxRejects::Count),
         };
         parsed.ok_or_else(|| {
@@ -96,11 +142,17 @@ mod tests {
             ("256MiB", 256 << 20),
             ("1GB", 1_000_000_000),
             ("1.5k", 1536),
+            (".5k", 512),
+            ("1.001kB", 1001),
+            ("4.35kB", 4350),
+            ("1.0000000000000000000k", 1024),
             ("0", 0),
         ] {
             assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
         }
-        for bad in ["", "x", "12 parsecs", "-1", "99999999999999999999T", "1e3"] {
+        for bad in
+            ["", "x", "12 parsecs", "-1", "99999999999999999999T", "1e3", ".k", "1.2.3k", "16777216.0T"]
+        {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
     }
@@ -111,6 +163,26 @@ mod tests {
         assert!(!limit.exceeded(1, 10));
         assert!(limit.exceeded(2, 10));
         assert!(!"3".parse::<MaxRejects>().unwrap().exceeded(3, 3));
-        assert!("101%".parse::<MaxRejects>().is_err());
+        for bad in ["101%", "100.1%", "-1%", "%", ".%", "1e1%", "nan%", "0.0000000000000001%"] {
+            assert!(bad.parse::<MaxRejects>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn percentages_are_exact() {
+        for (percentage, rejected, found) in
+            [("9.2%", 69, 750), ("0.07%", 7, 10_000), ("33.3%", 333, 1000), ("100%", u64::MAX, u64::MAX)]
+        {
+            let limit: MaxRejects = percentage.parse().unwrap();
+            assert_eq!(limit.to_string(), percentage);
+            assert!(!limit.exceeded(rejected, found), "{percentage}");
+            assert!(limit.exceeded(rejected, found - 1), "{percentage}");
+        }
+        let shown = |text: &str| text.parse::<MaxRejects>().unwrap().to_string();
+        assert_eq!(
+            [shown("09.20%"), shown(".05%"), shown("5.%"), shown("0%")],
+            ["9.2%", "0.05%", "5%", "0%"]
+        );
+        assert_eq!(MaxRejects::default(), "10%".parse().unwrap());
     }
 }

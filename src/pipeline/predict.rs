@@ -350,7 +350,7 @@ pub(super) mod testing {
 
     use super::{Estimate, Prediction, Stop};
     use crate::error::Result;
-    use crate::options::{Existing, MaxRejects, RunOptions};
+    use crate::options::{Existing, RunOptions};
     use crate::pipeline::{Job, Outcome, Progress};
 
     pub(in crate::pipeline) fn run_options(out: &Path, threads: usize) -> RunOptions {
@@ -360,7 +360,7 @@ pub(super) mod testing {
             threads,
             memory_bytes: 1 << 28,
             existing: Existing::Refuse,
-            max_rejects: MaxRejects::Percent(100.0),
+            max_rejects: "100%".parse().unwrap(),
         }
     }
 
