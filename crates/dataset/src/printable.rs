@@ -4,6 +4,7 @@
 //! output or alter the terminal, so they are escaped: `\n`, `\u{1b}`.
 
 use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Returns whether `c` is invisible and changes how other characters are displayed.
@@ -42,23 +43,43 @@ pub fn printable_path(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
-/// Quotes `path` for a shell command that a message suggests.
+/// Quotes `path` for a shell command that a message suggests. Names that cannot be printed as they are have the form
+/// `$'…'` of bash, zsh and ksh.
 pub fn shell_word(path: &Path) -> String {
-    let mut text = printable_path(path);
+    let bytes = path.as_os_str().as_bytes();
     // Not an option of the command.
-    if text.starts_with('-') {
-        text.insert_str(0, "./");
-    }
+    let prefix = if bytes.starts_with(b"-") { "./" } else { "" };
     let is_plain = |c: char| c.is_alphanumeric() || "._/-+,:@%".contains(c);
-    if text.chars().all(is_plain) && !text.is_empty() {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
+    match std::str::from_utf8(bytes) {
+        Ok(text) if text.contains(is_control) => format!("$'{prefix}{}'", ansi_c_escaped(bytes)),
+        Ok(text) if text.chars().all(is_plain) && !text.is_empty() => format!("{prefix}{text}"),
+        Ok(text) => format!("'{prefix}{}'", text.replace('\'', "'\\''")),
+        Err(_) => format!("$'{prefix}{}'", ansi_c_escaped(bytes)),
     }
+}
+
+/// Escapes `bytes` between `$'` and `'`. Three octal digits end an escape, whatever follows.
+fn ansi_c_escaped(bytes: &[u8]) -> String {
+    let octal = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\{byte:03o}")).collect::<String>();
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' | '\'' => out.extend(['\\', c]),
+                '\n' => out.push_str("\\n"),
+                c if is_control(c) => out.push_str(&octal(c.encode_utf8(&mut [0; 4]).as_bytes())),
+                c => out.push(c),
+            }
+        }
+        out.push_str(&octal(chunk.invalid()));
+    }
+    out
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     #[test]
@@ -77,8 +98,13 @@ mod tests {
             ("my data", "'my data'"),
             ("it's", r"'it'\''s'"),
             ("$x", "'$x'"),
+            ("a\nb", r"$'a\nb'"),
+            ("-\u{1b}7 it's\\", r"$'./-\0337 it\'s\\'"),
+            ("ä\u{202e}", r"$'ä\342\200\256'"),
+            ("", "''"),
         ] {
             assert_eq!(shell_word(Path::new(path)), word);
         }
+        assert_eq!(shell_word(Path::new(OsStr::from_bytes(b"n\xff1"))), r"$'n\3771'");
     }
 }
