@@ -6,6 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::error::{Error, Result};
 use crate::options::{Choice, MAX_THREADS, SourceSpec, default_threads, parse_size};
+use crate::source::{braces, globs};
 use crate::storage::{ObjectUrl, stat};
 
 /// Help for a folder given as the value of `--files-from`.
@@ -56,7 +57,10 @@ pub(super) fn threads(given: Option<usize>) -> Result<usize> {
     }
 }
 
-/// Parses `PATH`, or `LABEL=PATH` if no file has that whole name. A path may be the URL of an object or prefix.
+/// Parses `PATH` or `LABEL=PATH`. A path may be the URL of an object or prefix.
+///
+/// As folders may have names such as `year=2024`, the text is a path if there is a `/` before the `=`, or if a file has
+/// that whole name or that of its first component.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
     source_of("SRC", text)
 }
@@ -66,9 +70,10 @@ pub(super) fn source_of(option: &'static str, text: &Path) -> Result<SourceSpec>
     let is_url = ObjectUrl::parse(text).map_err(|e| e.of_option(option))?.is_some();
     if !is_url
         && let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
-        && stat(text)?.is_none()
+        && !label.contains('/')
+        && !is_path(text)?
     {
-        if label.is_empty() || label.contains(['/', '#']) {
+        if label.is_empty() || label.contains('#') {
             return Err(Error::usage(format!("{label:?} is not a valid label of a source"))
                 .help("a label must not be empty or contain / or #"));
         }
@@ -91,6 +96,15 @@ pub(super) fn source_of(option: &'static str, text: &Path) -> Result<SourceSpec>
     Ok(SourceSpec { label, path: text.to_owned() })
 }
 
+/// Returns whether there is a file with the name `text`, or one with that of its first component, which may be a pattern.
+fn is_path(text: &Path) -> Result<bool> {
+    let first = SourceSpec { label: String::new(), path: text.iter().take(1).collect() };
+    // An invalid range is an error of the source, whatever its label.
+    let all = braces::expand(&[first]).unwrap_or_default();
+    let is_present = |found: Result<bool>, one: &SourceSpec| Ok(found? || globs::is_present(&one.path)?);
+    Ok(stat(text)?.is_some() || all.iter().fold(Ok(false), is_present)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,7 +115,10 @@ mod tests {
         assert_eq!(label("a/photos"), "photos");
         assert_eq!(label("a/photos/"), "photos");
         assert_eq!(label("mine=a/photos"), "mine");
-        assert!(source(Path::new("a/b=c")).is_err());
+        assert_eq!(label("mine=Cargo.toml"), "mine");
+        assert_eq!(label("a/b=c"), "b=c");
+        assert_eq!(label("./year=2024/x"), "x");
+        assert!(source(Path::new("=a")).is_err() && source(Path::new("a#=b")).is_err());
         assert!(!label(".").is_empty());
     }
 

@@ -49,6 +49,12 @@ pub fn expand(sources: &[SourceSpec], keep: &dyn Fn(&str) -> bool) -> Result<Mat
     Ok(all)
 }
 
+/// Returns whether there is a file or folder with this name, or one that matches it.
+pub fn is_present(path: &Path) -> Result<bool> {
+    let is_matched = |pattern| matching(path, pattern).is_ok_and(|found| !found.is_empty());
+    Ok(stat(path)?.is_some() || path.to_str().filter(|text| is_pattern(text)).is_some_and(is_matched))
+}
+
 fn is_pattern(part: &str) -> bool {
     part.contains(['*', '?', '['])
 }
