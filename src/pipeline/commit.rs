@@ -59,7 +59,7 @@ pub(super) struct Committed {
 /// The reason why nothing was committed.
 pub(super) struct CommitFailure {
     pub error: Error,
-    /// Whether the finished units can still become a dataset. Otherwise, nothing of the run is worth keeping.
+    /// Whether the finished units can still become a dataset. Otherwise, they are not worth keeping.
     pub worth_resuming: bool,
 }
 
@@ -74,8 +74,7 @@ impl Commit<'_> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotCommitted`] if there are no records or too many items were rejected; [`ErrorKind::Usage`] if two
-    /// records have the same key.
+    /// [`ErrorKind::NotCommitted`] if there are no records, too many items were rejected, or two records have the same key.
     pub(super) fn run(self) -> Result<Committed, CommitFailure> {
         let header = self.header;
         let dirs = UnitDirs::new(&self.dir.work());
@@ -108,7 +107,7 @@ impl Commit<'_> {
         };
         let plan = header.plan_of(self.files);
 
-        // Before anything is moved: if keys repeat, nothing of this run is worth keeping.
+        // Before anything is moved: if keys repeat, the units can never become a dataset.
         KeyCheck {
             dir: self.dir,
             dirs: &dirs,
@@ -118,7 +117,7 @@ impl Commit<'_> {
             schema: &header.schema,
         }
         .run(SORT_BYTES)
-        .map_err(|error| CommitFailure { worth_resuming: error.kind() != ErrorKind::Usage, error })?;
+        .map_err(|error| CommitFailure { worth_resuming: error.kind() != ErrorKind::NotCommitted, error })?;
         let staged = self.dir.staged();
         let derived = DerivedFiles {
             work: &self.dir.work(),

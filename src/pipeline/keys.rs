@@ -12,7 +12,7 @@ use super::rows::{RowEntry, for_each_row, rows_name};
 use super::unit::keys_name;
 use super::unit_dirs::UnitDirs;
 use super::unit_result::UnitResult;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::{self, Format, Placed};
 use crate::index::sort::ExternalSort;
 use crate::sample::Value;
@@ -65,7 +65,7 @@ impl KeyCheck<'_> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) naming the key and both origins.
+    /// [`ErrorKind::NotCommitted`] naming the key and both origins.
     pub(super) fn run(&self, memory_bytes: usize) -> Result<()> {
         let mut sort = ExternalSort::<ROW_BYTES>::new(self.dir.work(), memory_bytes);
         for unit in self.units {
@@ -98,7 +98,9 @@ impl KeyCheck<'_> {
         if key != other {
             return Ok(());
         }
-        Err(Error::usage(format!("two items have the key {key:?}: {first} and {second}"))
+        let message =
+            format!("two items have the key {key:?}, so nothing was committed: {first} and {second}");
+        Err(Error::new(ErrorKind::NotCommitted, message)
             .help("keys must be unique in a dataset: choose another `key_field`, or leave it out"))
     }
 

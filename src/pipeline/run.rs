@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::commit::{Commit, Committed};
-use super::continuation::Continuation;
+use super::commit::{Commit, CommitFailure, Committed};
+use super::continuation::{Continuation, restart};
 use super::conversion::Conversion;
 use super::job_file::{self, JobHeader, StoredJob};
 use super::memory::Shares;
@@ -285,9 +285,15 @@ pub(super) fn commit(
             note_leftovers(progress, dir.remove_work());
             Ok(Outcome { manifest, was_complete: false, repaired: 0, totals: Some(totals) })
         }
-        Err(failure) if !failure.worth_resuming => {
-            Err(output::combine_errors(failure.error, dir.abandon(header.units, &header.plan)))
-        }
+        Err(CommitFailure { error, worth_resuming: false }) => Err(match stop.continuation() {
+            // A merge removes nothing that other processes made.
+            Continuation::SameMerge => {
+                let help = error.remedy().unwrap_or_default();
+                let help = format!("{help}, and {}", restart(dir.shown()));
+                error.help(help)
+            }
+            _ => output::combine_errors(error, dir.abandon(header.units, &header.plan)),
+        }),
         Err(failure) => committed_by_another(&dir, header, files, progress)
             .ok_or_else(|| stop.continuation().add_to(failure.error.never_usage())),
     }

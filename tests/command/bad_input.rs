@@ -179,7 +179,7 @@ fn duplicate_keys_from_a_field_are_refused() {
     let out = dir.path().join("out");
     for format in FORMATS {
         convert("text", &source, &out, &format!("--tokenizer bytes --key-field id --format {format}"))
-            .exits(2)
+            .exits(3)
             .says(&["key \"1\"", "c.jsonl#0", "c.jsonl#46"]);
         assert!(!out.exists());
     }

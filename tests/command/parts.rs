@@ -327,6 +327,26 @@ fn a_plan_says_which_options_belong_to_the_merge() {
 }
 
 #[test]
+fn a_merge_that_finds_a_repeated_key_keeps_the_plan() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (dir.path().join("c.jsonl"), dir.path().join("out"));
+    std::fs::write(&source, "{\"text\": \"a\", \"id\": 1}\n".repeat(2)).unwrap();
+    plan("text", &source, &out, "--tokenizer bytes --key-field id").exits(0);
+    on("run", &out, "").exits(0);
+    let before = tree(&out);
+    for _ in 0..2 {
+        let ran = on("merge", &out, "").exits(3);
+        ran.says(&["two items have the key \"1\", so nothing was committed", "start again with --overwrite"]);
+        assert_same(&tree(&out), &before);
+    }
+    // A run that replaced a dataset does not claim that nothing was written.
+    convert("text", &source, &out, "--tokenizer bytes --overwrite").exits(0);
+    let ran = convert("text", &source, &out, "--tokenizer bytes --key-field id --overwrite").exits(3);
+    ran.says(&["two items have the key \"1\", so nothing was committed"]);
+    assert!(tree(&out).is_empty());
+}
+
+#[test]
 fn standard_input_is_not_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");

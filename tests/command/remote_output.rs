@@ -308,7 +308,7 @@ fn a_run_without_records_or_with_duplicate_keys_leaves_no_objects() {
     // Two items with the same key; the message about them is made from records that exist only in the store.
     std::fs::write(&source, "{\"text\": \"a\", \"id\": \"x\"}\n{\"text\": \"b\", \"id\": \"x\"}\n").unwrap();
     let ran = setup.convert("text", &source, "--tokenizer bytes --key-field id");
-    ran.exits(2).says(&["two items have the key \"x\""]);
+    ran.exits(3).says(&["two items have the key \"x\""]);
     assert_eq!(setup.objects(), Tree::new());
     setup.assert_clean("a");
 }

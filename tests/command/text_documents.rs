@@ -205,7 +205,7 @@ fn duplicate_keys_of_document_pieces_are_refused() {
     write_lines(&source, &[json!({"text": "abcd", "id": "k"}), json!({"text": "ab", "id": "k@2"})]);
     let out = dir.path().join("out");
     let options = "--tokenizer bytes --key-field id --max-length 2 --overflow split";
-    convert("text", &source, &out, options).exits(2).says(&["key \"k@2\""]);
+    convert("text", &source, &out, options).exits(3).says(&["key \"k@2\"", "nothing was committed"]);
     assert!(!out.exists());
 }
 

@@ -200,7 +200,7 @@ def test_each_defective_line_has_its_reject_code(dsconvert, tmp_path):
 def test_two_documents_with_the_same_key_are_refused(dsconvert, tmp_path):
     source = tmp_path / "twice.jsonl"
     source.write_text('{"id": 1, "text": "a"}\n{"id": 2, "text": "b"}\n{"id": 1, "text": "c"}\n')
-    done = dsconvert("text", source, "--tokenizer", "bytes", "--key-field", "id", "--out", tmp_path / "out", status=2)
+    done = dsconvert("text", source, "--tokenizer", "bytes", "--key-field", "id", "--out", tmp_path / "out", status=3)
     assert "twice.jsonl" in done.stderr
     assert not (tmp_path / "out/manifest.json").exists()
 
