@@ -11,7 +11,7 @@ use super::output_state::WORK_NAME;
 use super::publish::Remote;
 use crate::error::{Error, Result};
 use crate::manifest::MANIFEST_NAME;
-use crate::options::{Existing, SourceSpec, check_local};
+use crate::options::{Existing, ResumeCheck, SourceSpec, check_local};
 use crate::printable::printable_path;
 use crate::source::file_list::SourceFiles;
 use crate::source::named_files::names_nothing;
@@ -53,7 +53,7 @@ pub(super) fn check(
             "finish it with `resume`, or start again with `overwrite`",
         ),
         Existing::Refuse => ("the output directory is not empty", "choose another `out`"),
-        _ if dataset || unfinished => return refuse_links(out),
+        _ if dataset || unfinished => return refuse_links(out, existing),
         _ => (
             "the output directory contains files that do not belong to a dataset",
             "choose another `out`; only files that a manifest lists are ever removed",
@@ -184,13 +184,13 @@ pub(super) fn overlap(out: &Path, what: &str, source: &Path) -> Error {
 }
 
 /// Refuses an output directory that contains a symbolic link: through it, files elsewhere would be written or removed.
-fn refuse_links(out: &Path) -> Result<()> {
-    match find_link(out)? {
-        None => Ok(()),
-        Some(link) => Err(Error::usage("the output directory contains a symbolic link")
-            .at_path(link)
-            .help("remove the link or choose another `out`; only the output directory itself may be a link")),
-    }
+fn refuse_links(out: &Path, existing: Existing) -> Result<()> {
+    let Some(link) = find_link(out)? else { return Ok(()) };
+    let help = match existing {
+        Existing::Resume(ResumeCheck::Repair) => "remove the link, then repair again",
+        _ => "remove the link or choose another `out`; only the output directory itself may be a link",
+    };
+    Err(Error::usage("the output directory contains a symbolic link").at_path(link).help(help))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::index::SHARD_TABLE_PATH;
 use crate::manifest::{Manifest, TOKENIZER_NAME};
 use crate::options::RunOptions;
 use crate::source::warning::listed;
-use crate::storage::{create_dir, hex, rename, resolve, write_file};
+use crate::storage::{create_dir, folder_of, hex, lstat, rename, resolve, write_file};
 
 /// A file of a committed dataset that is missing or altered.
 pub(super) struct DamagedFile {
@@ -35,6 +35,26 @@ pub(super) struct DamagedFile {
 impl DamagedFile {
     fn into_error(self) -> Error {
         Error::corrupt(format!("the dataset is committed, but this file {}", self.why)).at_path(self.path)
+    }
+
+    /// Refuses to repair the file if something is in its place that must not be replaced, before its units are converted.
+    fn check_place(&self) -> Result<()> {
+        let refuse = |path: &Path, what: &str| {
+            Err(Error::corrupt(format!("{what}, so the dataset cannot be repaired"))
+                .at_path(path)
+                .help("remove it, then repair again"))
+        };
+        let folder = folder_of(&self.path);
+        match (lstat(folder)?, lstat(&self.path)?) {
+            (Some(meta), _) if !meta.is_dir() => {
+                refuse(folder, "a folder of the dataset is not a folder any more")
+            }
+            (_, Some(meta)) if meta.is_dir() => refuse(&self.path, "a file of the dataset is a folder now"),
+            (_, Some(meta)) if !meta.is_file() => {
+                refuse(&self.path, "a file of the dataset is not a regular file any more")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the file as a shard; `None` if it is another file.
@@ -138,7 +158,11 @@ impl Repair<'_> {
         manifest: &Manifest,
     ) -> Result<u64> {
         let mut count = 0;
-        let find = || damaged_files(self.dir, manifest, CheckLevel::Hashes, self.context);
+        let find = || {
+            let damaged = damaged_files(self.dir, manifest, CheckLevel::Hashes, self.context)?;
+            damaged.iter().try_for_each(DamagedFile::check_place)?;
+            Ok::<_, Error>(damaged)
+        };
         let mut damaged = find()?;
         let mut others: Vec<_> = damaged.extract_if(.., |file| file.as_shard().is_none()).collect();
         if !others.is_empty() {

@@ -36,6 +36,7 @@ mod remote_races;
 mod remote_setup;
 mod remote_sources;
 mod repair;
+mod repair_places;
 mod report;
 mod resume;
 mod run_report;

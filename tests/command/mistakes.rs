@@ -18,6 +18,8 @@ const VALUES: &[Mistake] = &[
     ("images photos --out o --encode jpg:90", 2, &["--encode", "\"jpg:90\"", "did you mean jpeg:90?"]),
     ("images photos --out o --threads all", 2, &["'all'", "leave --threads out to use all cores"]),
     ("images photos --out o --threads 0", 2, &["--threads 0", "at least one"]),
+    ("inspect photos --verify --threads 0", 2, &["--threads 0", "at least one"]),
+    ("inspect photos --verify --threads 100000", 2, &["--threads 100000", "at most 1024"]),
     ("text corpus --out o -t bytes --report-batch 0", 2, &["'0'", "--report-batch <RECORDS>"]),
     ("images photos --out o --threads 100000", 2, &["--threads 100000", "at most 1024"]),
     (

@@ -17,8 +17,7 @@ use std::path::{Path, PathBuf};
 use super::flags::shown;
 use super::{Ending, print, values};
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::MANIFEST_NAME;
-use crate::options::default_threads;
+use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::pipeline::status;
 use crate::printable::{printable, shell_word};
 use crate::reader::{Dataset, Split, describe as describe_path};
@@ -168,9 +167,10 @@ fn inspect(args: &Args) -> Result<Ending> {
 
 /// Verifies and, with `--repair`, regenerates damaged files and verifies again.
 fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Ending> {
-    let threads = args.threads.unwrap_or_else(default_threads);
+    let threads = values::threads(args.threads)?;
     let Some(sources) = &args.repair else {
-        return verify::exec(&args.path, access, threads, args.json, out);
+        let verified = verify::exec(&args.path, access, threads, args.json, out);
+        return verified.map_err(|error| with_repair(error, &args.path));
     };
     if ObjectUrl::is_url(&args.path) {
         return Err(Error::usage("a dataset in object storage cannot be repaired")
@@ -202,14 +202,25 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
     verify::exec(&args.path, access, threads, false, out)
 }
 
-/// Returns whether a file that the dataset in `dir` needs is damaged or missing.
+/// Says how to repair the dataset at `path` if `error` is damage because of which it cannot be opened.
+fn with_repair(error: Error, path: &Path) -> Error {
+    let Ok(dir) = dir_of(path) else { return error };
+    match Manifest::read(dir) {
+        Ok(manifest) if is_damage(&error, dir) => error.help(repair::advice(path, dir, &manifest)),
+        _ => error,
+    }
+}
+
+/// Returns whether a file that the dataset in `dir` needs is damaged, missing or no regular file.
 fn is_damage(error: &Error, dir: &Path) -> bool {
-    let is_missing = |path: &Path| path.starts_with(dir) && matches!(lstat(path), Ok(None));
+    let is_no_file = |path: &Path| {
+        path.starts_with(dir) && lstat(path).is_ok_and(|meta| meta.is_none_or(|meta| !meta.is_file()))
+    };
     match error.kind() {
         ErrorKind::Corrupt => true,
         ErrorKind::Io => {
             matches!(lstat(&dir.join(MANIFEST_NAME)), Ok(Some(_)))
-                && error.place().path.as_deref().is_some_and(is_missing)
+                && error.place().path.as_deref().is_some_and(is_no_file)
         }
         _ => false,
     }
