@@ -78,10 +78,19 @@ fn truncated(text: &str) -> String {
     shown
 }
 
+/// Member of the JSON of a record for its number.
+const RECORD: &str = "record";
+/// Member for the decoded text.
+const TEXT: &str = "text";
+/// Member for the fields whose names are those of other members.
+const FIELDS: &str = "fields";
+
 /// Returns the whole record as JSON, with the `text` of its ids. Images and other bytes are given by size and type.
 pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
-    let mut fields = Map::new();
-    fields.insert("record".to_owned(), json!(record.ordinal()));
+    let is_taken = |name: &str| name == RECORD || (text.is_some() && name == TEXT);
+    let has_clash = record.fields().any(|(name, ..)| is_taken(name));
+    let (mut members, mut clashing) = (Map::new(), Map::new());
+    members.insert(RECORD.to_owned(), json!(record.ordinal()));
     for (name, _, value) in record.fields() {
         let value = match value {
             Value::Null => Json::Null,
@@ -95,12 +104,18 @@ pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
             }
             Value::Ids(ids) => ids.iter().collect(),
         };
-        fields.insert(name.to_owned(), value);
+        match is_taken(name) || (has_clash && name == FIELDS) {
+            true => clashing.insert(name.to_owned(), value),
+            false => members.insert(name.to_owned(), value),
+        };
     }
     if let Some(text) = text {
-        fields.insert("text".to_owned(), json!(text));
+        members.insert(TEXT.to_owned(), json!(text));
     }
-    Json::Object(fields)
+    if has_clash {
+        members.insert(FIELDS.to_owned(), Json::Object(clashing));
+    }
+    Json::Object(members)
 }
 
 /// Writes the image, or the ids as a JSON list, to `file`, which must not be part of `dataset`.
