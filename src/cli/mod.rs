@@ -156,7 +156,13 @@ where
     if !cli.command.is_quiet() {
         crate::storage::objects::on_retries(print::warning_between_redraws);
     }
-    let exec = || match cli.command {
+    let exec = || execute(cli.command);
+    status(panics::caught(exec).unwrap_or_else(|panic| Err(panic.into_error("running the command"))))
+}
+
+fn execute(command: Command) -> Result<Ending> {
+    signals::survive_file_size_limit()?;
+    match command {
         Command::Images(args) => images::exec(*args),
         Command::Text(args) => text::exec(*args),
         Command::Plan(args) => parts::plan(args),
@@ -169,8 +175,7 @@ where
         Command::Bench(args) => bench::exec(&args),
         Command::Headspace(args) => headspace::exec(&args),
         Command::Simulate(args) => simulate::exec(&args),
-    };
-    status(panics::caught(exec).unwrap_or_else(|panic| Err(panic.into_error("running the command"))))
+    }
 }
 
 /// Runs `dsconvert images` or `dsconvert text` with the command line `argv` and, for images, the given `classes` instead
@@ -227,6 +232,7 @@ fn status(result: Result<Ending>) -> u8 {
         Ok(Ending::Rejects) => EXIT_REJECTS,
         Ok(Ending::NotVerified) => EXIT_FAILED,
         Err(error) => {
+            // Commands whose ending is more than what they print return it in spite of a closed pipe.
             if print::is_closed(&error) {
                 return 0;
             }

@@ -26,10 +26,9 @@ pub(super) struct SignalWatch {
 
 /// Watches for signals during the rest of the process.
 pub(super) fn watch() -> Result<SignalWatch> {
-    let fail = |e: std::io::Error| Error::new(ErrorKind::Io, "cannot watch for signals").caused_by(e);
     let watch = SignalWatch { stop: Arc::default() };
     let seen = Arc::new(AtomicBool::new(false));
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(cannot_watch)?;
     let stop = Arc::clone(&watch.stop);
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
@@ -45,12 +44,19 @@ pub(super) fn watch() -> Result<SignalWatch> {
     for signal in [SIGINT, SIGTERM] {
         // The handlers run in this order: the first signal finds the flag unset and sets it, the next ends the process.
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&seen))
-            .map_err(fail)?;
-        signal_hook::flag::register(signal, Arc::clone(&seen)).map_err(fail)?;
+            .map_err(cannot_watch)?;
+        signal_hook::flag::register(signal, Arc::clone(&seen)).map_err(cannot_watch)?;
     }
-    // Writing beyond the limit of `ulimit -f` becomes an error instead of the end of the process.
-    signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(fail)?;
     Ok(watch)
+}
+
+/// Makes writing beyond the limit of `ulimit -f` an error instead of the end of the process.
+pub(super) fn survive_file_size_limit() -> Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop).map_err(cannot_watch)
+}
+
+fn cannot_watch(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Io, "cannot watch for signals").caused_by(error)
 }
 
 impl SignalWatch {
