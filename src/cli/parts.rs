@@ -252,8 +252,13 @@ fn status_text(status: &Status, out: &Path, again: Option<&str>) -> String {
         return format!("{} is committed: {}\n", printable_path(out), plural(status.records, "record"));
     }
     let out = shell_word(out);
+    // The size of standard input is unknown.
+    let of_all = match status.reads_stdin {
+        true => String::new(),
+        false => format!(" of {}", HumanBytes(status.source_bytes)),
+    };
     let mut text = format!(
-        "{} of {} done: {} of {}, {}, {} rejected\n",
+        "{} of {} done: {}{of_all}, {}, {} rejected\n",
         HumanCount(status.done.into()),
         plural(status.units.into(), "unit"),
         HumanBytes(status.done_bytes),
