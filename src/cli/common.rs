@@ -17,6 +17,9 @@ pub(super) const STDIN: &str = "-";
 /// Default of `--max-rejects`.
 pub(super) const DEFAULT_MAX_REJECTS: &str = "10%";
 
+/// What is done although something after it failed, in warnings.
+pub(super) const COMMITTED: &str = "the dataset is committed";
+
 /// Arguments common to both conversions.
 #[derive(Debug, clap::Args)]
 pub(super) struct CommonArgs {

@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::common::CommonArgs;
+use super::common::{COMMITTED, CommonArgs};
 use super::flags::{shown, with_flags};
 use super::progress::with_progress;
 use super::signals::SignalWatch;
@@ -88,7 +88,7 @@ impl ConversionCommand<'_> {
             for option in self.common.not_planned() {
                 print::warning(format!("{option} is not part of a plan: give it to dsconvert merge"));
             }
-            print::out(&summary::stored(units, plan, &options.out))?;
+            print::summary(&summary::stored(units, plan, &options.out), "the plan is stored");
         }
         Ok(Ending::Success)
     }
@@ -108,8 +108,8 @@ impl ConversionCommand<'_> {
             let report = RunReport::new(&outcome, options, progress, planning, planning + started.elapsed());
             Ok((outcome, report))
         })?;
-        self.common.report.write(&report, "the dataset is committed");
-        if !self.common.verbosity.is_quiet() {
+        self.common.report.write(&report, COMMITTED);
+        if self.common.report.shows_summary(&self.common.verbosity) {
             let mut text = summary::report(&outcome, plan, &options.out, started.elapsed());
             text.push_str(&summary::times(&report));
             // The lengths come from the indexes, which are not kept locally once they are uploaded.
@@ -122,12 +122,7 @@ impl ConversionCommand<'_> {
                 Err(panic) => print::error(&panic.into_error("summarizing the lengths")),
             }
             text.push_str(&summary::next_step(&options.out));
-            // The dataset is committed even if printing fails.
-            if let Err(error) = print::out(&text)
-                && !print::is_closed(&error)
-            {
-                print::warning(format!("the dataset is committed, but {}", shown(&error)));
-            }
+            print::summary(&text, COMMITTED);
         }
         let rejects = outcome.manifest.counts.rejected > 0;
         Ok(if self.common.strict && rejects { Ending::Rejects } else { Ending::Success })

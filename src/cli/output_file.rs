@@ -2,8 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::print;
 use crate::error::{Error, Result};
 use crate::manifest::MANIFEST_NAME;
 use crate::options::check_local;
@@ -131,7 +134,7 @@ pub(super) fn refuse_other_kind(
     name: &str,
     is_own: impl Fn(&[u8]) -> bool,
 ) -> Result<()> {
-    if !stat(file)?.is_some_and(|meta| meta.is_file() && meta.len() > 0) {
+    if is_stdout(file) || !stat(file)?.is_some_and(|meta| meta.is_file() && meta.len() > 0) {
         return Ok(());
     }
     let mut start = Vec::new();
@@ -153,12 +156,33 @@ fn is_dataset(folder: &Path) -> bool {
     read.is_ok_and(|count| String::from_utf8_lossy(&start[..count]).contains("\"manifest_version\""))
 }
 
+/// Returns whether `file` is standard output: `/dev/stdout`, or the file or pipe that standard output leads to. A command
+/// that writes a file there prints nothing else.
+pub(super) fn is_stdout(file: &Path) -> bool {
+    is_open_as(file, io::stdout())
+}
+
+/// Returns whether `file` and the open file `stream` are the same.
+fn is_open_as(file: &Path, stream: impl AsFd) -> bool {
+    match (std::fs::metadata(file), rustix::fs::fstat(stream)) {
+        (Ok(named), Ok(open)) => (named.dev(), named.ino()) == (open.st_dev, open.st_ino),
+        _ => false,
+    }
+}
+
 /// Writes `bytes` to `file`.
 ///
-/// A regular file appears complete or not at all. The target of a symbolic link is written, and so is the device or FIFO
+/// If the file is standard output or standard error, the bytes follow what was printed before. Otherwise, a regular file appears complete or not at all. The target of a symbolic link is written, and so is the device or FIFO
 /// itself: none of them is replaced.
 pub(super) fn write_output(file: &Path, bytes: &[u8]) -> Result<()> {
     let fail = |e: io::Error| Error::io("write", file, e);
+    if is_stdout(file) {
+        let mut stdout = io::stdout().lock();
+        return stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(print::failed);
+    }
+    if is_open_as(file, io::stderr()) {
+        return io::stderr().write_all(bytes).map_err(fail);
+    }
     match (stat(file)?, lstat(file)?) {
         (Some(meta), _) if meta.is_file() => {
             let target = file.canonicalize().map_err(fail)?;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Subcommand;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
-use super::common::DEFAULT_MAX_REJECTS;
+use super::common::{COMMITTED, DEFAULT_MAX_REJECTS};
 use super::progress::with_progress;
 use super::run_report::RunReportArgs;
 use super::values::{parse, size, source_of, threads};
@@ -184,11 +184,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
         let report = RunReport::of_part(&outcome, &selection, &options, progress, started.elapsed());
         Ok((outcome, report))
     })?;
-    args.report.write(&report, "the units are converted");
-    if !args.verbosity.is_quiet() {
+    let done = "the units are converted";
+    args.report.write(&report, done);
+    if args.report.shows_summary(&args.verbosity) {
         let PartOutcome { units, converted, planned, was_committed, .. } = outcome;
         let out = printable_path(&args.out);
-        print::out(&match was_committed {
+        let text = match was_committed {
             true => format!("{out} is already committed: nothing to do\n"),
             false => format!(
                 "{} converted, {} finished before, of {} in the plan; {:.1} s\n",
@@ -197,8 +198,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
                 count(planned.into()),
                 report.seconds.total
             ),
-        })?;
-        print::out(&summary::times(&report))?;
+        };
+        print::summary(&(text + &summary::times(&report)), done);
     }
     Ok(Ending::Success)
 }
@@ -222,9 +223,9 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
         let report = RunReport::of_merge(&outcome, &args.out, options.threads, progress, started.elapsed());
         Ok((outcome, report))
     })?;
-    args.report.write(&report, "the dataset is committed");
-    if !args.verbosity.is_quiet() {
-        print::out(&summary::merged(&outcome, &report, &args.out))?;
+    args.report.write(&report, COMMITTED);
+    if args.report.shows_summary(&args.verbosity) {
+        print::summary(&summary::merged(&outcome, &report, &args.out), COMMITTED);
     }
     let rejects = outcome.manifest.counts.rejected > 0;
     Ok(if args.strict && rejects { Ending::Rejects } else { Ending::Success })
@@ -262,7 +263,6 @@ fn status_text(status: &Status, out: &Path, again: Option<&str>) -> String {
         HumanCount(status.done.into()),
         plural(status.units.into(), "unit"),
         HumanBytes(status.done_bytes),
-        HumanBytes(status.source_bytes),
         plural(status.records, "record"),
         HumanCount(status.rejected)
     );

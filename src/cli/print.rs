@@ -59,6 +59,21 @@ pub(super) fn is_closed(error: &Error) -> bool {
     error.place().path.is_none() && cause.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
+/// Returns success if printing failed only because the reader closed the pipe.
+pub(super) fn unless_closed(printed: Result<()>) -> Result<()> {
+    match printed {
+        Err(error) if is_closed(&error) => Ok(()),
+        printed => printed,
+    }
+}
+
+/// Prints the summary of work that is done in any case, so that a failure is only a warning. `done` says what it was.
+pub(super) fn summary(text: &str, done: &str) {
+    if let Err(error) = unless_closed(out(text)) {
+        warning(format!("{done}, but {}", shown(&error)));
+    }
+}
+
 /// Prints a note.
 pub(super) fn note(message: impl Display) {
     labeled(&Style::new().bold(), "note:", message);

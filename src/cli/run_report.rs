@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::flags::shown;
-use super::output_file::{check_output, write_output};
+use super::output_file::{check_output, is_stdout, write_output};
 use super::print;
+use super::verbosity::VerbosityArgs;
 use crate::error::Result;
 use crate::report::RunReport;
 
@@ -29,10 +30,16 @@ impl RunReportArgs {
         self.file.as_deref().map_or(Ok(()), |file| check_output("report", file, out))
     }
 
+    /// Returns whether a summary is printed: not if standard output is only for the report.
+    pub(super) fn shows_summary(&self, verbosity: &VerbosityArgs) -> bool {
+        !verbosity.is_quiet() && !self.file.as_deref().is_some_and(is_stdout)
+    }
+
     /// Writes `report`. A failure is only a warning, because the work is already done; `done` says what it was.
     pub(super) fn write(&self, report: &RunReport, done: &str) {
         if let Some(path) = &self.file
-            && let Err(error) = report.to_json().and_then(|json| write_output(path, &json))
+            && let Err(error) =
+                print::unless_closed(report.to_json().and_then(|json| write_output(path, &json)))
         {
             print::warning(format!("{done}, but the run report could not be written: {}", shown(&error)));
         }

@@ -42,6 +42,7 @@ mod resume;
 mod run_report;
 mod simulate;
 mod source_names;
+mod standard_output;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod support;
 mod text_documents;

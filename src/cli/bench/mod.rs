@@ -11,7 +11,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::output_file::{check_output, write_output};
+use super::output_file::{check_output, is_stdout, write_output};
 use super::{Ending, print};
 use crate::bench::{Bench, BenchOptions, ReadOrder, TargetKind, serve_rounds};
 use crate::error::{Error, Result};
@@ -201,6 +201,9 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
     let report = bench.run(job)?;
     if let (Some(path), Some(measurement)) = (&args.trace, report.trace_source()) {
         write_output(path, measurement.trace().as_bytes())?;
+    }
+    if args.trace.as_deref().is_some_and(is_stdout) {
+        return Ok(Ending::Success);
     }
     if args.json {
         print::json(&report)?

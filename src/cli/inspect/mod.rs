@@ -15,6 +15,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::flags::shown;
+use super::output_file::is_stdout;
 use super::{Ending, print, values};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest};
@@ -98,8 +99,8 @@ impl Args {
     }
 }
 
-/// Buffered standard output; [`print_error`] wraps its errors.
-type Out = BufWriter<io::StdoutLock<'static>>;
+/// Buffered standard output, or nothing if it is taken by a file; [`print_error`] wraps its errors.
+type Out = BufWriter<Box<dyn Write>>;
 
 fn print_error(e: io::Error) -> Error {
     print::failed(e)
@@ -139,7 +140,9 @@ fn inspect(args: &Args) -> Result<Ending> {
             .help("add `head`, `sample`, `record`, `text` or `html`"));
     }
     let access = if args.no_mmap { Access::Read } else { Access::Map };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let is_taken = args.report.takes_stdout() || args.extract.as_deref().is_some_and(is_stdout);
+    let stdout: Box<dyn Write> = if is_taken { Box::new(io::sink()) } else { Box::new(io::stdout().lock()) };
+    let mut out = BufWriter::new(stdout);
     let ending = if args.verify {
         verify_and_repair(args, access, &mut out)?
     } else if args.card {
@@ -161,7 +164,7 @@ fn inspect(args: &Args) -> Result<Ending> {
         }
         Ending::Success
     };
-    out.flush().map_err(print_error)?;
+    print::unless_closed(out.flush().map_err(print_error))?;
     Ok(ending)
 }
 
@@ -193,11 +196,12 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
         Ok(_) => {}
         // Without its shard table, a dataset cannot even be opened.
         Err(error) if is_damage(&error, dir_of(&args.path)?) => {
-            writeln!(out, "{}", printable(&shown(&error))).map_err(print_error)?;
+            let printed = writeln!(out, "{}", printable(&shown(&error)));
+            print::unless_closed(printed.map_err(print_error))?;
         }
         Err(error) => return Err(error),
     }
-    out.flush().map_err(print_error)?;
+    print::unless_closed(out.flush().map_err(print_error))?;
     repair::exec(dir_of(&args.path)?, sources, args.threads)?;
     verify::exec(&args.path, access, threads, false, out)
 }

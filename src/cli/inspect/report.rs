@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Args, Out, is_shard, open_dataset, print_error, split_of};
 use crate::cli::flags::with_flags;
-use crate::cli::output_file::{check_output, is_same_file, write_output};
+use crate::cli::output_file::{check_output, is_same_file, is_stdout, write_output};
 use crate::cli::print;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
@@ -57,6 +57,11 @@ impl ReportArgs {
 
     pub(super) fn seed(&self) -> u64 {
         self.seed.unwrap_or_default()
+    }
+
+    /// Returns whether one of the files is standard output.
+    pub(super) fn takes_stdout(&self) -> bool {
+        self.files().any(|(_, file)| is_stdout(file))
     }
 
     /// Returns the `tokenizer.json` bytes of `--tokenizer`.
@@ -126,9 +131,8 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         write_output(path, bytes)?;
         let size = indicatif::HumanBytes(bytes.len() as u64);
         // Printed at once, because a later file may fail.
-        writeln!(out, "wrote {} ({size})", printable_path(path))
-            .and_then(|()| out.flush())
-            .map_err(print_error)
+        let printed = writeln!(out, "wrote {} ({size})", printable_path(path)).and_then(|()| out.flush());
+        print::unless_closed(printed.map_err(print_error))
     };
     if wanted.html.is_some() || wanted.plot.is_some() {
         let full = wanted.html.is_some();

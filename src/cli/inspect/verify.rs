@@ -8,12 +8,12 @@ use indicatif::HumanBytes;
 use serde_json::json;
 
 use super::{Out, dir_of, is_shard, open_dataset, print_error, print_json, repair};
-use crate::cli::Ending;
+use crate::cli::{Ending, print};
 use crate::decode::{Mask, Size};
 use crate::error::Result;
 use crate::numbers::plural;
 use crate::printable::{printable, printable_path};
-use crate::reader::{Record, ShardFile, VerifyOptions, verify};
+use crate::reader::{Dataset, Record, ShardFile, VerifyOptions, VerifyReport, verify};
 use crate::sample::Value;
 use crate::schema::{FieldType, IMAGE};
 use crate::storage::Access;
@@ -30,6 +30,17 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
     let decode = |record: &Record| check_images(record, &transform, storage);
     let options = VerifyOptions { threads, decode: Some(&decode), ..VerifyOptions::default() };
     let report = verify(&dataset, &options);
+    print::unless_closed(print_report(path, &dataset, &report, json, out))?;
+    Ok(if report.is_ok() { Ending::Success } else { Ending::NotVerified })
+}
+
+fn print_report(
+    path: &Path,
+    dataset: &Dataset,
+    report: &VerifyReport,
+    json: bool,
+    out: &mut Out,
+) -> Result<()> {
     if json {
         let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
         print_json(
@@ -87,7 +98,7 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
         )
         .map_err(print_error)?;
     }
-    Ok(if report.is_ok() { Ending::Success } else { Ending::NotVerified })
+    Ok(())
 }
 
 /// Verifies a single shard. A shard has no checksums, so this checks only that its records decode.
@@ -110,17 +121,18 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
             }
         }
     }
-    if json {
+    let printed = if json {
         let problems: Vec<&String> = problem.iter().collect();
-        print_json(out, &json!({ "ok": problems.is_empty(), "records": records, "problems": problems }))?;
+        print_json(out, &json!({ "ok": problems.is_empty(), "records": records, "problems": problems }))
     } else {
         let verdict = match &problem {
             None => "every record decodes; only the dataset has checksums".to_owned(),
             Some(problem) => format!("DAMAGED: {problem}"),
         };
         writeln!(out, "{}: {}; {verdict}", printable_path(path), plural(records, "record"))
-            .map_err(print_error)?;
-    }
+            .map_err(print_error)
+    };
+    print::unless_closed(printed)?;
     Ok(if problem.is_none() { Ending::Success } else { Ending::NotVerified })
 }
 

@@ -7,7 +7,7 @@ pub(super) use args::{Args, read_trace};
 use dsconvert_simulate as sim;
 use sim::{Options, Sweep, SweepPoint, SweepRange, Verdict};
 
-use super::output_file::{check_output, is_same_file, write_output};
+use super::output_file::{check_output, is_same_file, is_stdout, write_output};
 use super::{Ending, print};
 use crate::bench::simulator_error;
 use crate::error::{Error, Result};
@@ -15,7 +15,10 @@ use crate::storage::interrupt;
 
 /// Runs `dsconvert simulate`.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
-    print::out(&output(args)?)?;
+    let text = output(args)?;
+    if ![&args.svg, &args.html].into_iter().flatten().any(|file| is_stdout(file)) {
+        print::out(&text)?;
+    }
     Ok(Ending::Success)
 }
 
