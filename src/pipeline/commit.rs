@@ -203,6 +203,9 @@ impl Commit<'_> {
         }
         let help = match counts.found {
             0 => totals.skipped.advice(self.header.schema.kind),
+            _ if records == 0 && counts.rejected == 0 && counts.filtered > 0 => {
+                Some("the filters leave nothing: relax or leave out the options that filter".to_owned())
+            }
             _ if records == 0 => Some("check the sources and options against these messages".to_owned()),
             _ => {
                 let accepting = self.stop.continuation().accepting_rejects();

@@ -2,6 +2,8 @@
 //! baseline and progressive files, CMYK and unusual sampling factors; libjpeg-turbo-rs decodes the rest. The pixels do
 //! not depend on the decoder.
 
+use std::borrow::Cow;
+
 use dsconvert_jpeg::{FastDecoder, FastRequest, ImageInfo, JpegLayout, LayoutRequest, Region};
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
@@ -20,6 +22,8 @@ use crate::sample::{Reject, RejectCode};
 
 /// Maximum number of pixels per byte of a JPEG: the DC coefficient of a block of 64 pixels takes at least one bit.
 const MAX_PIXELS_PER_BYTE: u64 = 64 * 8;
+/// The marker at the end of a JPEG.
+const END_OF_IMAGE: [u8; 2] = [0xff, 0xd9];
 
 /// Returns the reduction for decoding `source`, which is resized to `target`: 1 for files that can only be decoded at
 /// full size.
@@ -126,14 +130,15 @@ impl JpegRequest<'_> {
     /// Decodes with libjpeg-turbo-rs. Returns true if damage was concealed.
     fn decode_turbo(&self, format: PixelFormat, channels: usize, out: &mut Pixels) -> Result<bool, Reject> {
         let reject = |error| self.reject(error);
-        let mut decoder = self.decoder()?;
+        let bytes = self.with_end();
+        let mut decoder = self.decoder(&bytes)?;
         decoder.set_output_format(format);
         out.reshape(size(decoder.output_width(), decoder.output_height()), channels);
         let need = decoder.output_buffer_size().map_err(reject)?;
         out.data.resize(need, 0);
         let info = decoder.decode_image_into(&mut out.data).map_err(reject)?;
         out.reshape(size(info.width, info.height), channels);
-        Ok(!info.warnings.is_empty())
+        Ok(!info.warnings.is_empty() || matches!(bytes, Cow::Owned(_)))
     }
 
     /// Decodes the file with [`FastDecoder`], which is faster for the files that it supports, and gives the same
@@ -176,12 +181,13 @@ impl JpegRequest<'_> {
                 self.decode_layout(layout, dsconvert_jpeg::PixelFormat::Cmyk, buffer)?.is_damaged
             }
             JpegEngine::Turbo => {
-                let mut decoder = self.decoder()?;
+                let bytes = self.with_end();
+                let mut decoder = self.decoder(&bytes)?;
                 decoder.set_output_format(PixelFormat::Cmyk);
                 buffer.resize(decoder.output_buffer_size().map_err(reject)?, 0);
                 let info = decoder.decode_image_into(buffer).map_err(reject)?;
                 buffer.truncate(info.bytes_written);
-                !info.warnings.is_empty()
+                !info.warnings.is_empty() || matches!(bytes, Cow::Owned(_))
             }
         };
         // Files with an Adobe segment store CMYK inverted.
@@ -195,10 +201,20 @@ impl JpegRequest<'_> {
         Ok(is_damaged)
     }
 
-    fn decoder(&self) -> Result<Decoder<'_>, Reject> {
+    /// Returns the file, with an end marker if it is a progressive one that was cut off and may be decoded as far as it goes:
+    /// libjpeg-turbo-rs needs the marker to know that no scan follows.
+    fn with_end(&self) -> Cow<'_, [u8]> {
+        let bytes = self.source.bytes;
+        let is_progressive = self.header.frame.process == CodingProcess::Progressive;
+        match self.options.lenient && is_progressive && !jpeg::is_ended(bytes, self.header.first_scan) {
+            true => Cow::Owned([bytes, &END_OF_IMAGE].concat()),
+            false => Cow::Borrowed(bytes),
+        }
+    }
+
+    fn decoder<'b>(&self, bytes: &'b [u8]) -> Result<Decoder<'b>, Reject> {
         let ImageOptions { max_pixels, lenient, .. } = *self.options;
-        turbo::decoder(self.source.bytes, max_pixels, lenient, self.reduction)
-            .map_err(|error| self.reject(error))
+        turbo::decoder(bytes, max_pixels, lenient, self.reduction).map_err(|error| self.reject(error))
     }
 
     fn reject(&self, error: JpegError) -> Reject {

@@ -29,5 +29,18 @@ pub(super) fn memory_bytes(source: &CheckedImage<'_>, plan: &SizePlan) -> u64 {
     // The rows of the resize, the oriented, cropped and padded image, and its encoded form.
     let between = u64::from(plan.source.longer()) * u64::from(plan.resized.longer()) * 4;
     let shaped = (plan.resized.pixels() + plan.canvas.pixels()) * 8;
-    decoded + between.min(pixels * 4 + shaped) + shaped + FIXED_BYTES
+    let tables = coefficient_bytes(plan.source.width, plan.resized.width)
+        + coefficient_bytes(plan.source.height, plan.resized.height);
+    decoded + between.min(pixels * 4 + shaped) + shaped + tables + FIXED_BYTES
+}
+
+/// Returns the size of the filter coefficients of a resize along one axis: 64 bits each, and 32 bits as integers. The
+/// widest filter, Lanczos, reaches over 3 pixels of the smaller side. Large for very long and thin images only.
+fn coefficient_bytes(source: u32, resized: u32) -> u64 {
+    if source == resized {
+        return 0;
+    }
+    let (source, resized) = (u64::from(source), u64::from(resized.max(1)));
+    let taps = 2 * (3 * source).div_ceil(resized).max(3) + 1;
+    taps * resized * 12
 }

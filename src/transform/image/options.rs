@@ -92,8 +92,11 @@ impl ImageOptions {
         if let Some(aspect) = self.max_aspect
             && !(aspect.is_finite() && aspect >= 1.0)
         {
-            return Err(Error::usage(format!("`max_aspect {aspect}` would filter every image"))
-                .help("give 1 or more"));
+            let what = match aspect < 1.0 {
+                true => format!("`max_aspect {aspect}` would filter every image"),
+                false => format!("`max_aspect {aspect}` is no limit"),
+            };
+            return Err(Error::usage(what).help("give a number of 1 or more, or leave it out"));
         }
         if self.color == Color::Rgba && matches!(self.encode, Encode::Jpeg { .. }) {
             return Err(Error::usage("JPEG has no alpha channel, so `color rgba` cannot be encoded as jpeg")

@@ -90,6 +90,12 @@ fn difficult_files_have_the_outcome_of_their_row() {
             &[("lenient", "true")],
             same_as(&whole),
         ),
+        (
+            "progressive without an end of image, lenient",
+            cut(progressive(48, 32), progressive(48, 32).len() - 2),
+            &[("lenient", "true")],
+            same_as(&progressive(48, 32)),
+        ),
         ("cut PNG", cut(png(20, 20), 150), &[], Expected::Reject(Truncated)),
         ("PNG without its end", cut(png(4, 4), png(4, 4).len() - 12), &[], Expected::Reject(Truncated)),
         ("cut WebP", cut(webp(20, 20), 60), &[], Expected::Reject(Truncated)),
