@@ -154,6 +154,8 @@ def test_threads_that_share_an_iterator_get_each_batch_once(text):
     assert [state["plan"]["records"]["step"] for state in states] == list(range(len(expected)))
 
 
+# Alone, because the batch is released after a second, before which the loader must be asked to move.
+@pytest.mark.alone
 @pytest.mark.parametrize("how", ["load_state_dict", "set_epoch", "iter"])
 def test_a_loop_of_another_thread_takes_no_batch_of_the_next_loop(text, how):
     def make(transform):
