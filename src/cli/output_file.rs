@@ -172,8 +172,9 @@ fn is_open_as(file: &Path, stream: impl AsFd) -> bool {
 
 /// Writes `bytes` to `file`.
 ///
-/// If the file is standard output or standard error, the bytes follow what was printed before. Otherwise, a regular file appears complete or not at all. The target of a symbolic link is written, and so is the device or FIFO
-/// itself: none of them is replaced.
+/// If the file is standard output or standard error, the bytes follow what was printed before. Otherwise, a regular file
+/// appears complete or not at all. The target of a symbolic link is written, and so is the device or FIFO itself: none of
+/// them is replaced.
 pub(super) fn write_output(file: &Path, bytes: &[u8]) -> Result<()> {
     let fail = |e: io::Error| Error::io("write", file, e);
     if is_stdout(file) {

@@ -27,7 +27,9 @@ pub use distribution::{Shape, TimeDistribution};
 pub use engine::simulate;
 pub use error::Error;
 pub use load::{LoadTimes, SlowRuns};
-pub use options::{MAX_BATCHES, MAX_PREFETCH, MAX_QUEUE, MAX_RUN_NS, MAX_WORKERS, Options, Order, Stop};
+pub use options::{
+    DEFAULT_PREFETCH, MAX_BATCHES, MAX_PREFETCH, MAX_QUEUE, MAX_RUN_NS, MAX_WORKERS, Options, Order, Stop,
+};
 pub use page::{MAX_PAGE_BATCHES, page_html};
 pub use report::{Queue, Report, Stalls};
 pub use run::{Batch, Event, EventKind, Run};

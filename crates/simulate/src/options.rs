@@ -9,6 +9,8 @@ use crate::time::{MAX_TIME_NS, ns_from_ms};
 pub const MAX_WORKERS: u32 = 1024;
 /// Maximum prefetch factor.
 pub const MAX_PREFETCH: u32 = 256;
+/// Default of [`Options::prefetch`], as in PyTorch.
+pub const DEFAULT_PREFETCH: u32 = 2;
 /// Maximum capacity of the shared queue.
 pub const MAX_QUEUE: u32 = MAX_WORKERS * MAX_PREFETCH;
 /// Maximum length of a run: 1,000,000 s. Times stay below 2⁵³ ns, so JavaScript represents them exactly.
@@ -107,7 +109,7 @@ impl Options {
     pub fn new(load_ms: f64, step_ms: f64, workers: u32) -> Result<Self, Error> {
         let options = Self {
             workers,
-            prefetch: 2,
+            prefetch: DEFAULT_PREFETCH,
             order: Order::default(),
             queue: None,
             load: LoadTimes::Drawn(TimeDistribution::constant(ns_from_ms("load_ms", load_ms)?)),

@@ -17,8 +17,6 @@ use crate::error::{Error, Result};
 /// Maximum size of a file of load times.
 const MAX_TRACE_BYTES: u64 = 256 << 20;
 const NS_PER_SECOND: f64 = 1e9;
-/// Default of `--prefetch`, as in PyTorch.
-const DEFAULT_PREFETCH: u32 = 2;
 /// Values of `--order`.
 const ORDERS: [(&str, Order); 3] = [
     (Order::Pytorch.name(), Order::Pytorch),
@@ -305,7 +303,7 @@ impl Args {
         }
         let options = Options {
             workers,
-            prefetch: self.prefetch.unwrap_or(DEFAULT_PREFETCH),
+            prefetch: self.prefetch.unwrap_or(sim::DEFAULT_PREFETCH),
             order: self.order,
             queue: self.queue,
             stagger_ns: match self.stagger {

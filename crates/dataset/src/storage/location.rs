@@ -81,9 +81,9 @@ impl Location {
         return false;
     }
 
-    /// Returns the result of `read`, which reads `files`, given by path and SHA-256. If they are damaged and were fetched from
-    /// object storage, what was fetched is dropped and `read` is called once more: a connection or a server may have
-    /// damaged them only this time.
+    /// Returns the result of `read`, which reads `files`, given by path and SHA-256. If they are damaged and were
+    /// fetched from object storage, what was fetched is dropped and `read` is called once more: a connection or a server
+    /// may have damaged them only this time.
     ///
     /// # Errors
     ///
@@ -99,7 +99,8 @@ impl Location {
         }
     }
 
-    /// Drops what was fetched of `files`, given by path and SHA-256. Returns whether reading them again may give other bytes.
+    /// Drops what was fetched of `files`, given by path and SHA-256. Returns whether reading them again may give other
+    /// bytes.
     pub fn forget(&self, files: &[(&str, &str)]) -> bool {
         #[cfg(feature = "remote")]
         if let Some(remote) = &self.remote {

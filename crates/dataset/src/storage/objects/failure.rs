@@ -15,6 +15,7 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
                 .at_path(url.as_path())
                 .help("rename or delete that object, or choose a prefix that does not contain it")
         }
+        // The type of the cause is private; its text has "Range" or "range".
         Failure::NotSupported { source } if source.to_string().contains("ange") => {
             at(format!("cannot {doing}: the server does not support range requests"))
                 .caused_by(source)
