@@ -8,14 +8,14 @@ use super::flags::with_flags;
 use super::text_values::{DedupArg, EngineArg, NormalizeArg, PackingArg, SpecialArg, Utf8Arg, VerifyArg};
 use super::values::{FILES_FROM_HELP, check_not_folder, choice_of, parse, source};
 use super::{Ending, print, signals};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local, parse_size};
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
 use crate::reader::batch::{BatchOptions, BatchSize, MAX_BATCH_RECORDS, MAX_BATCH_TOKENS};
 use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::parse_keep;
-use crate::storage::stat;
+use crate::storage::{ObjectUrl, stat};
 use crate::tokenizer_files::{self, TokenizerFile};
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
@@ -210,6 +210,10 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let Args { common, input, documents, tokens, shape, report_batch, report_tokens } = args;
     let batches = report_tokens.map_or(BatchSize::BatchSize(report_batch), BatchSize::MaxTokens);
     BatchOptions::new(batches).check()?;
+    if report_tokens.is_some() || report_batch != DEFAULT_REPORT_BATCH {
+        let option = if report_tokens.is_some() { "--report-tokens" } else { "--report-batch" };
+        check_shows_padding(&common, option)?;
+    }
     let output = common.output()?;
     let max_document_bytes =
         parse_size(&documents.max_document_bytes).map_err(|e| e.of_option("max_document_bytes"))?;
@@ -248,6 +252,19 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     };
     let batches = Some(batches);
     ConversionCommand { common: &common, watch: &watch, sources, walked, inputs, batches }.exec(plan)
+}
+
+/// Fails if the run shows no padding, to which `option` applies.
+fn check_shows_padding(common: &CommonArgs, option: &str) -> Result<()> {
+    let why = if common.plan_only {
+        "to a plan, which converts nothing"
+    } else if common.out.as_deref().is_some_and(ObjectUrl::is_url) {
+        "to output in object storage, whose lengths are not read back"
+    } else {
+        return Ok(());
+    };
+    Err(Error::usage(format!("{option} does not apply {why}"))
+        .help("dsconvert inspect --html shows the lengths and the padding of a dataset"))
 }
 
 impl InputArgs {

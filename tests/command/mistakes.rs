@@ -44,6 +44,16 @@ const VALUES: &[Mistake] = &[
     ("text corpus --out o -t bytes --sep ;", 2, &["'--sep'", "commas in .csv and by tabs in .tsv"]),
     ("text corpus --out o -t bytes --num-shards 4", 2, &["'--num-shards'", "--shard-bytes 256MiB"]),
     ("text corpus --out o -t bytes --report-tokens 18446744073709551615", 2, &["--report-tokens <TOKENS>"]),
+    (
+        "plan text corpus --out o -t bytes --report-tokens 99",
+        2,
+        &["--report-tokens", "a plan", "inspect --html"],
+    ),
+    (
+        "text corpus --out s3://b/o -t bytes --report-batch 8",
+        2,
+        &["--report-batch does not apply to output in object storage", "inspect --html"],
+    ),
 ];
 
 const PATHS: &[Mistake] = &[

@@ -421,6 +421,24 @@ fn a_tokenizer_without_a_fast_engine_causes_a_warning_and_limits_documents() {
 }
 
 #[test]
+fn a_reject_says_whether_the_line_or_the_document_is_too_large() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.jsonl"), r#"{"text": "short", "other": "long"}"#).unwrap();
+    std::fs::write(dir.path().join("c.txt"), "a document of more than twenty bytes").unwrap();
+    std::fs::write(dir.path().join("d.txt"), "kept").unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let array = outside.path().join("b.json");
+    std::fs::write(&array, r#"[{"text": "short", "other": "long"}]"#).unwrap();
+    let out = outside.path().join("out");
+    let options = format!("--tokenizer bytes --max-document-bytes 20 --max-rejects 90% {}", array.display());
+    convert("text", dir.path(), &out, &options).exits(0);
+    let rejects = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
+    for what in ["the line has 34 bytes", "the element has ", "the document has 36 bytes"] {
+        assert!(rejects.contains(what), "{rejects}");
+    }
+}
+
+#[test]
 fn summaries_have_readable_rates_means_and_plurals() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");

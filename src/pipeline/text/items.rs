@@ -75,7 +75,12 @@ impl TextJob {
             }
             TaskInput::Lines(LinePiece::Overlong { offset, bytes }) => {
                 let mark = self.mark(section, offset);
-                sink.item(position(mark), Err(self.too_long(bytes)), out)
+                let what = match self.detail_of(section).kind.format {
+                    TextFormat::JsonLines => "line",
+                    TextFormat::Json => "element",
+                    _ => "document",
+                };
+                sink.item(position(mark), Err(self.too_long(what, bytes)), out)
             }
             TaskInput::Lines(LinePiece::Lines { offset, bytes }) => {
                 out.add_content(&bytes);
@@ -257,16 +262,16 @@ impl TextJob {
 
     fn check_length(&self, bytes: usize) -> Result<(), Reject> {
         match bytes as u64 > self.options.max_document_bytes {
-            true => Err(self.too_long(bytes as u64)),
+            true => Err(self.too_long("document", bytes as u64)),
             false => Ok(()),
         }
     }
 
-    fn too_long(&self, bytes: u64) -> Reject {
+    fn too_long(&self, what: &str, bytes: u64) -> Reject {
         let limit = self.options.max_document_bytes;
         Reject::new(
             RejectCode::TooLarge,
-            format!("the document has {bytes} bytes, more than `max_document_bytes {limit}`"),
+            format!("the {what} has {bytes} bytes, more than `max_document_bytes {limit}`"),
         )
     }
 }

@@ -16,14 +16,13 @@ use super::super::object_url::ObjectUrl;
 use super::client::{Client, ListingClient, Settings, connect, retry_truncated};
 use super::etag;
 use super::failure::{changed, failure, is_bucket_missing};
+use super::range_request::{FailedStage, request_range};
 use super::runtime;
 use super::upload::Upload;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Maximum concurrent requests per call.
 const MAX_CONCURRENT: usize = 16;
-/// Maximum size of an object that is requested as a whole for each range, from a server without range support.
-const MAX_WHOLE_BYTES: u64 = 8 << 20;
 
 /// Metadata of an object, as reported by the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,17 +191,16 @@ impl Bucket {
         ranges: &[Range<u64>],
     ) -> Result<(Vec<Bytes>, Option<String>)> {
         let (client, key) = (self.client()?, key(url)?);
-        let if_match = etag.and_then(etag::condition);
-        let wanted = ranges.to_vec();
+        let (wanted, tag) = (ranges.to_vec(), etag.map(str::to_owned));
         let got = runtime::current()?.wait(async move {
             let requests = wanted.into_iter().map(|range| {
-                let (client, key, if_match) = (Arc::clone(&client), key.clone(), if_match.clone());
-                async move { get_range(&*client, &key, bytes, if_match, range).await }
+                let (client, key, tag) = (Arc::clone(&client), key.clone(), tag.clone());
+                async move { request_range(&*client, &key, bytes, tag.as_deref(), range).await }
             });
             let mut stream = futures_util::stream::iter(requests).buffered(MAX_CONCURRENT);
             let mut parts = Vec::new();
             while let Some(part) = stream.next().await {
-                parts.push(part?);
+                parts.push(part.map_err(FailedStage::into_failure)?);
             }
             Ok(parts)
         })?;
@@ -216,16 +214,16 @@ impl Bucket {
             error
         })?;
         outages.end(url.root());
-        let found = parts.first().and_then(|(.., found)| found.clone());
+        let found = parts.first().and_then(|(_, meta)| meta.e_tag.clone());
         let expected = etag.map(str::to_owned).or_else(|| found.clone());
         let mut all = Vec::with_capacity(parts.len());
-        for ((part, size, tag), range) in parts.into_iter().zip(ranges) {
-            if size != bytes {
-                return Err(Error::corrupt(format!("the object has {size} bytes, expected {bytes}"))
+        for ((part, meta), range) in parts.into_iter().zip(ranges) {
+            if meta.size != bytes {
+                return Err(Error::corrupt(format!("the object has {} bytes, expected {bytes}", meta.size))
                     .at_path(url.as_path())
                     .help("it was altered or truncated; restore it or convert again"));
             }
-            let is_same = match (&expected, &tag) {
+            let is_same = match (&expected, &meta.e_tag) {
                 (Some(expected), Some(tag)) => etag::is_same(expected, tag),
                 (expected, tag) => expected.is_none() && tag.is_none(),
             };
@@ -301,35 +299,6 @@ impl Bucket {
             Err(e) => Err(failure("delete", url, e)),
         }
     }
-}
-
-/// Requests `range` of an object of `bytes` bytes. Returns the bytes, and the size and the entity tag of the object.
-async fn get_range(
-    client: &dyn ObjectStore,
-    key: &Key,
-    bytes: u64,
-    if_match: Option<String>,
-    range: Range<u64>,
-) -> Result<(Bytes, u64, Option<String>), Failure> {
-    let is_whole = range == (0..bytes);
-    let bounds = (!is_whole).then(|| GetRange::Bounded(range.clone()));
-    let mut options = GetOptions { range: bounds, if_match, ..GetOptions::default() };
-    let mut got = retry_truncated(|| client.get_opts(key, options.clone())).await;
-    // Servers without range support can still send small objects as a whole.
-    let is_sent_whole =
-        !is_whole && bytes <= MAX_WHOLE_BYTES && matches!(got, Err(Failure::NotSupported { .. }));
-    if is_sent_whole {
-        options.range = None;
-        got = retry_truncated(|| client.get_opts(key, options.clone())).await;
-    }
-    let got = got?;
-    let (size, etag) = (got.meta.size, got.meta.e_tag.clone());
-    let mut content = got.bytes().await?;
-    // If the size differs, the caller reports it.
-    if is_sent_whole && content.len() as u64 == bytes {
-        content = content.slice(range.start as usize..range.end as usize);
-    }
-    Ok((content, size, etag))
 }
 
 /// Requests the metadata of an object. Responses to HEAD have no body, so a refusal is repeated as GET to learn the

@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use object_store::path::Path as Key;
-use object_store::{Error as Failure, GetOptions, GetRange, ObjectStore};
+use object_store::{Error as Failure, ObjectStore};
 
 use super::bucket::{Object, nanoseconds};
 use super::etag;
 use super::failure::{changed, failure};
+use super::range_request::{FailedStage, request_range};
 use super::retries::count_repeated_request;
 use super::runtime::PerProcess;
 use crate::error::Result;
@@ -61,12 +62,6 @@ pub(super) async fn fetch(
     }
 }
 
-/// Stage at which a request failed.
-enum FailedStage {
-    Request(Failure),
-    Body(Failure),
-}
-
 /// Sends the request. Returns `None` if the object has been replaced.
 async fn get(
     client: &dyn ObjectStore,
@@ -74,27 +69,16 @@ async fn get(
     object: &Object,
     range: Range<u64>,
 ) -> Result<Option<Bytes>, FailedStage> {
-    let is_whole = range == (0..object.bytes);
     let length = range.end - range.start;
-    let options = GetOptions {
-        // Servers without range support can still send small files as a whole.
-        range: (!is_whole).then_some(GetRange::Bounded(range)),
-        if_match: object.etag.as_deref().and_then(etag::condition),
-        ..GetOptions::default()
+    let (bytes, meta) = match request_range(client, key, object.bytes, object.etag.as_deref(), range).await {
+        Err(FailedStage::Request(Failure::Precondition { .. })) => return Ok(None),
+        got => got?,
     };
-    let got = match client.get_opts(key, options).await {
-        Err(Failure::Precondition { .. }) => return Ok(None),
-        got => got.map_err(FailedStage::Request)?,
-    };
-    let is_same = match (&object.etag, &got.meta.e_tag) {
+    let is_same = match (&object.etag, &meta.e_tag) {
         (Some(then), Some(now)) => etag::is_same(then, now),
-        _ => nanoseconds(&got.meta) == object.modified_ns,
+        _ => nanoseconds(&meta) == object.modified_ns,
     };
-    if !is_same || got.meta.size != object.bytes {
-        return Ok(None);
-    }
-    let bytes = got.bytes().await.map_err(FailedStage::Body)?;
-    Ok((bytes.len() as u64 == length).then_some(bytes))
+    Ok((is_same && bytes.len() as u64 == length).then_some(bytes))
 }
 
 /// Returns whether one of the causes is that the object has a different entity tag.

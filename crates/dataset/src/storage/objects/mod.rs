@@ -16,6 +16,7 @@ mod listing;
 mod memory_cache;
 mod object_reader;
 mod outages;
+mod range_request;
 mod remote_file;
 mod retries;
 mod runtime;

@@ -377,6 +377,10 @@ fn small_objects_are_read_from_servers_without_ranges() {
     let error = open("large", 9 << 20).read(at..at + 7).unwrap_err();
     assert!(error.to_string().contains("does not support range requests"), "{error}");
     assert!(error.remedy().unwrap().contains("local copy") && !error.is_unavailable(), "{error}");
+    // Sources are read in pieces of 4 MiB.
+    let found = bucket.head(&root.join("small").unwrap()).unwrap().unwrap();
+    let reader = ObjectReader::open(&bucket, found).unwrap();
+    assert!(reader.bytes_at(at, 7).unwrap() == bytes[at as usize..][..7]);
 }
 
 #[test]
