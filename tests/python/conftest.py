@@ -158,3 +158,12 @@ def anything(request, kind, photos_in, corpus_in):
 def columnar(request, kind, photos_in, corpus_in):
     """Each kind in the formats that table libraries open."""
     return photos_in(request.param) if kind == "images" else corpus_in(request.param)
+
+
+@pytest.fixture
+def no_ranks(monkeypatch):
+    """Removes the rank variables of the process that runs the tests."""
+    ranks = pytest.importorskip("dsconvert.ranks")
+    for name in [name for pair in ranks._RANKS for name in pair] + ranks._LOCAL:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ranks, "_said", set())

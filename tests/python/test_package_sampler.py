@@ -7,21 +7,11 @@ import logging
 import os
 import pickle
 
-import numpy as np
 import pytest
 
 import dsconvert
-from dsconvert import ranks
 
-RANK_VARIABLES = [name for pair in ranks._RANKS for name in pair] + ranks._LOCAL
-
-
-@pytest.fixture(autouse=True)
-def no_ranks(monkeypatch):
-    """Removes the rank variables of the process that runs the tests."""
-    for name in RANK_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(ranks, "_said", set())
+pytestmark = pytest.mark.usefixtures("no_ranks")
 
 
 @pytest.fixture(params=["sampler", "loader"])
@@ -352,51 +342,6 @@ def test_ranks_are_detected_and_logged_once(make, monkeypatch, caplog):
     assert len(given) > len(found[1]), "explicit arguments take precedence"
 
 
-def test_threads_are_shared_by_the_ranks_of_a_machine(monkeypatch):
-    monkeypatch.setattr(ranks.os, "sched_getaffinity", lambda _: range(12))
-    assert ranks.default_threads() == 12
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert ranks.default_threads() == 3
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "100")
-    assert ranks.default_threads() == 1
-    monkeypatch.delenv("LOCAL_WORLD_SIZE")
-    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "6(x2),3")
-    assert ranks.default_threads() == 2
-
-
-@pytest.mark.parametrize(("gpus", "threads"), [(0, 3), (2, 6), (8, 3)])
-def test_threads_are_shared_by_the_ranks_of_torch(monkeypatch, gpus, threads):
-    torch = pytest.importorskip("torch")
-    import torch.distributed as distributed
-
-    monkeypatch.setattr(ranks.os, "sched_getaffinity", lambda _: range(12))
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    assert ranks.default_threads() == 12, "there is no process group"
-    for name, value in {"is_available": True, "is_initialized": True, "get_rank": 1, "get_world_size": 4}.items():
-        monkeypatch.setattr(distributed, name, lambda value=value: value)
-    assert ranks.default_threads() == threads
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert ranks.default_threads() == 6, "what the launcher states takes precedence"
-
-
-@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
-def test_ranks_of_the_environment_that_are_too_large_are_refused(monkeypatch, name):
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    monkeypatch.setenv(name, "99999999999999999999")
-    with pytest.raises(dsconvert.UsageError, match=f"{name} cannot be 99999999999999999999: expected an integer"):
-        ranks.layout()
-
-
-def test_a_batch_script_of_slurm_is_a_single_rank(monkeypatch):
-    monkeypatch.setenv("SLURM_PROCID", "0")
-    monkeypatch.setenv("SLURM_NTASKS", "4")
-    assert ranks.layout() == (0, 1, 1)
-    monkeypatch.setenv("SLURM_PROCID", "2")
-    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
-    assert ranks.layout() == (2, 4, 1)
-
-
 def test_the_totals_of_a_step_are_known_on_every_rank(make, corpus_in):
     sources = [make(rank=rank, world_size=2, micro_batches=4) for rank in range(2)]
     given = [batches(source, 4) for source in sources]
@@ -407,50 +352,6 @@ def test_the_totals_of_a_step_are_known_on_every_rank(make, corpus_in):
         assert totals.rows == len(second) and totals.labels is None
         assert totals.tokens <= totals.padded_tokens <= 4 * 4096
         assert totals.tokens == lengths[second].sum()
-
-
-def test_a_sampler_can_be_made_from_lengths():
-    lengths = np.arange(1, 201)
-    sampler = dsconvert.BatchSampler(lengths, max_tokens=1000, seed=1)
-    given = batches(sampler)
-    assert sorted(sum(given, [])) == list(range(200))
-    assert all(len(batch) * lengths[batch].max() <= 1000 for batch in given)
-    assert sampler.counts()["delivered"] == 200
-    assert batches(dsconvert.BatchSampler(lengths.tolist(), max_tokens=1000, seed=1)) == given
-    assert batches(pickle.loads(pickle.dumps(dsconvert.BatchSampler(lengths, max_tokens=1000, seed=1)))) == given
-    with pytest.raises(dsconvert.UsageError, match="pad"):
-        dsconvert.BatchSampler(lengths, batch_size=3, last="pad")
-
-
-def test_a_state_is_refused_for_lengths_in_another_order():
-    lengths = [3, 9, 9, 4, 1, 7]
-    state = dsconvert.BatchSampler(lengths, batch_size=2).state_dict()
-    dsconvert.BatchSampler(np.array(lengths), batch_size=2).load_state_dict(state)
-    with pytest.raises(dsconvert.UsageError, match="state was saved for"):
-        dsconvert.BatchSampler(lengths[::-1], batch_size=2).load_state_dict(state)
-
-
-@pytest.mark.parametrize(("options", "remedy"), [
-    ({}, 'set oversize to "alone" or "drop", or raise max_tokens to 9 or more'),
-    ({"bucket": "none"}, 'set oversize to "drop", or raise max_tokens to 9 or more'),
-    ({"bucket": "none", "shuffle": False}, "raise max_tokens to 9 or more"),
-])
-def test_remedies_for_long_records_apply(options, remedy):
-    with pytest.raises(dsconvert.UsageError, match="longer than the 4") as caught:
-        dsconvert.BatchSampler([9, 9], max_tokens=4, **options)
-    assert caught.value.remedy == remedy
-
-
-def test_a_sampler_cannot_cut_records(corpus_in):
-    train = dsconvert.open(corpus_in("arrow").path, "train")
-    for source in (train, train.path, [5000, 3]):
-        with pytest.raises(dsconvert.UsageError, match="^oversize='truncate' does not apply") as caught:
-            dsconvert.BatchSampler(source, max_tokens=4096, oversize="truncate")
-        assert "np.minimum" in caught.value.remedy
-    options = {"max_tokens": 4096, "seed": 3}
-    cut = batches(dsconvert.BatchSampler(np.minimum(train.lengths(), 4096), **options))
-    assert max(len(batch) * min(train.lengths()[batch].max(), 4096) for batch in cut) <= 4096
-    assert sorted(sum(cut, [])) == list(range(len(train)))
 
 
 def test_a_split_refuses_the_name_of_another(corpus_in):
@@ -494,19 +395,6 @@ def test_damaged_states_are_refused_with_a_remedy(text, what):
         with pytest.raises(dsconvert.UsageError, match=message) as caught:
             make().load_state_dict(state)
         assert "restore another one" in caught.value.remedy
-
-
-def test_impossible_states_and_large_lengths(text):
-    sampler = dsconvert.BatchSampler(text, batch_size=16, micro_batches=2)
-    state = {**sampler.state_dict(), "micro_batches_done": 2}
-    with pytest.raises(dsconvert.UsageError, match="2 of 2 micro-batches"):
-        sampler.load_state_dict(state)
-    # An array of both would have floats.
-    assert sorted(map(tuple, dsconvert.BatchSampler([2**64 - 1, 5], batch_size=1))) == [(0,), (1,)]
-    # Sums beyond 64 bits are the largest integer.
-    for options in ({"batch_size": 2}, {"batch_size": 1, "micro_batches": 2}):
-        totals = dsconvert.BatchSampler([2**63, 2**63], **options).totals(0)
-        assert (totals.rows, totals.tokens, totals.padded_tokens) == (2, 2**64 - 1, 2**64 - 1)
 
 
 def test_the_iterator_continues_after_an_error(text, monkeypatch):
