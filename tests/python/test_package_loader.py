@@ -176,6 +176,59 @@ def test_images_over_the_budget_are_not_cut(pictures):
     assert caught.value.remedy.startswith('set oversize to "alone" or "drop", or raise max_tokens to')
 
 
+@pytest.mark.parametrize(("fields", "options", "reason"), [
+    (["label"], [{"center_crop": 8}, {"hflip": 0.5}, {"layout": "chw"}, {"channels": 1}, {"decode": False}], "no image"),
+    (["key"], [{"pad_id": 3}, {"pad_side": "left"}, {"id_dtype": "int32"}], "no token ids, labels or masks"),
+    (["input_ids", "lengths"], [{"labels_for": "next_token"}, {"shift_labels": True}], "no labels"),
+])
+def test_options_without_effect_on_the_fields_are_refused(pictures, arrow_text, fields, options, reason):
+    source = pictures if "label" in fields else arrow_text
+    for option in options:
+        with pytest.raises(dsconvert.UsageError, match=f"^{[*option][0]} does not apply: fields has {reason}"):
+            dsconvert.Loader(source, batch_size=2, fields=fields, **option)
+    # A name that nothing has is the mistake to report.
+    with pytest.raises(dsconvert.UsageError, match="a batch has no field"):
+        dsconvert.Loader(source, batch_size=2, fields=["other"], **options[0])
+
+
+def test_options_apply_to_each_field_that_they_change(pictures, arrow_text):
+    for options in [
+        {"fields": ["attention_mask"], "pad_side": "left"},
+        {"fields": ["labels"], "labels_for": "next_token"},
+        {"fields": ["input_ids"], "labels_for": "huggingface", "seq_len": 64},
+    ]:
+        next(iter(dsconvert.Loader(arrow_text, batch_size=2, **options)))
+    next(iter(dsconvert.Loader(pictures, batch_size=2, fields=["image"], center_crop=8)))
+
+
+@pytest.mark.parametrize("format", ["arrow", "parquet"])
+def test_shards_of_a_batch_may_be_more_than_the_files_that_may_be_open(command, tmp_path, format):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus/a.txt").write_text("".join(f"{i}\n" for i in range(200)))
+    options = ["--documents", "line", "--tokenizer", "bytes", "--shard-records", "1", "--format", format, "--quiet"]
+    command("text", tmp_path / "corpus", "--out", tmp_path / "out", *options)
+    program = """
+        import resource, sys, dsconvert
+        split = dsconvert.open(sys.argv[1], "train", mmap=False, open_shards=8)
+        loader = dsconvert.Loader(split, batch_size=200, num_threads=1)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        (batch,) = loader
+        assert len(batch["input_ids"]) == 200
+        with open(sys.argv[1] + "/manifest.json") as file:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (file.fileno(), 64))
+            try:
+                split[0]
+            except dsconvert.IoError as error:
+                assert "ulimit -n" in error.remedy, error
+            else:
+                raise AssertionError("no file can be opened")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), tmp_path / "out"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": 2, "last": "pad"}, {"batch_size": 2, "seq_len": 64}])
 def test_batches_without_entries_are_refused(corpus_in, options):
     dataset = dsconvert.open(corpus_in("arrow").path, "train", fields=["key"])

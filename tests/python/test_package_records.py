@@ -130,6 +130,8 @@ def test_decoded_images_match_those_of_pillow(photos):
         assert ours.dtype == np.uint8 and ours.shape == (before["height"], before["width"], 3)
         assert np.abs(ours - theirs).mean() < 2, before["key"]
         assert after["label"] == before["label"]
+    with pytest.raises(dsconvert.UsageError, match="decode does not apply: fields has no image"):
+        dsconvert.open(path, "train", decode=True, fields=["label"])
     only = dsconvert.open(path, "train", decode=True, fields=["image"])
     assert list(only[0]) == ["image"] and only.fields == {"image": "image"}
     assert np.array_equal(only[0]["image"], decoded[0]["image"])
@@ -254,6 +256,10 @@ def test_each_failure_has_its_exception_class(corpus_in, tmp_path):
     with pytest.raises(dsconvert.IoError) as caught:
         dsconvert.open(tmp_path)
     assert pickle.loads(pickle.dumps(caught.value)).errno is None is caught.value.errno
+    for file in ("manifest.json", "train/" + next((corpus_in("arrow").path / "train").iterdir()).name):
+        with pytest.raises(dsconvert.IoError, match="this is a file, not the directory of a dataset") as caught:
+            dsconvert.open(corpus_in("arrow").path / file)
+        assert "manifest.json" in caught.value.remedy
     with pytest.raises(ValueError) as caught:
         dsconvert.open(corpus_in("arrow").path, "tset")
     assert isinstance(caught.value, dsconvert.UsageError) and "train" in caught.value.remedy
@@ -276,6 +282,7 @@ def test_each_failure_has_its_exception_class(corpus_in, tmp_path):
     with pytest.raises(dsconvert.Error) as caught:
         list(dataset)
     assert isinstance(caught.value, dsconvert.IoError) and caught.value.place.path.startswith(str(newer / "train"))
+    assert "restore the file" in caught.value.remedy
     for error_class in (dsconvert.UsageError, dsconvert.IoError, dsconvert.CorruptError, dsconvert.OutOfRangeError):
         assert issubclass(error_class, dsconvert.Error)
 

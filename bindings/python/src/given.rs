@@ -2,7 +2,8 @@
 
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::Split;
-use dsconvert::schema::Kind;
+use dsconvert::reader::loader::{ATTENTION_MASK, CU_SEQLENS, LENGTHS, POSITION_IDS, VALID};
+use dsconvert::schema::{Field, INPUT_IDS, Kind, Schema};
 use dsconvert::suggest::did_you_mean;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -58,6 +59,24 @@ pub(crate) const DECODED: Condition =
     condition("with decode=False, images are returned as they are stored", |given| {
         !given.is("decode", false)
     });
+pub(crate) const PICTURES: Condition = condition("fields has no image", |given| {
+    given
+        .has_entry(|schema, name| field(schema, name).map_or(name != VALID, |field| field.ty.is_image_file()))
+});
+pub(crate) const TOKENS: Condition = condition("fields has no token ids, labels or masks", |given| {
+    given.has_entry(|schema, name| match schema.index_of(name) {
+        Some(_) => name == INPUT_IDS,
+        None => ![LENGTHS, VALID].contains(&name),
+    })
+});
+pub(crate) const LABELED: Condition = condition("fields has no labels", |given| {
+    // `totals` counts the labels of packed rows, even if a batch has none.
+    given.has("seq_len")
+        || given.has_entry(|schema, name| {
+            let others = [ATTENTION_MASK, CU_SEQLENS, LENGTHS, POSITION_IDS, VALID];
+            schema.index_of(name).is_none() && !others.contains(&name)
+        })
+});
 pub(crate) const RANDOM_CROP: Condition =
     condition("it needs random_resized_crop", |given| given.has("random_resized_crop"));
 
@@ -133,9 +152,22 @@ impl<'a> Given<'a> {
         self.values.get(name) == Some(&value.into())
     }
 
+    /// Returns whether `fields`, if given, has a name for which `is_affected` holds. Names that nothing has are refused
+    /// later, so it should hold for them.
+    fn has_entry(&self, is_affected: impl Fn(&Schema, &str) -> bool) -> bool {
+        let (Some(split), Some(Value::Array(names))) = (self.split, self.values.get("fields")) else {
+            return true;
+        };
+        names.iter().any(|name| name.as_str().is_none_or(|name| is_affected(split.schema(), name)))
+    }
+
     fn kind(&self) -> Option<Kind> {
         self.split.map(|split| split.schema().kind)
     }
+}
+
+fn field<'a>(schema: &'a Schema, name: &str) -> Option<&'a Field> {
+    schema.fields.iter().find(|field| field.name == name)
 }
 
 fn with_help(error: Error, help: Option<String>) -> Error {

@@ -19,8 +19,8 @@ use pyo3::pyfunction;
 use serde::{Deserialize, Serialize};
 
 use crate::given::{
-    ASSEMBLED, BLOCKS, BUDGET, BY_LENGTH, DECODED, GEOMETRIC, Given, IMAGES, LOADER, OptionInfo, PACKED,
-    PADDED, RANDOM_CROP, STORED_PACKED, TEXT, UNPACKED, WINDOWS,
+    ASSEMBLED, BLOCKS, BUDGET, BY_LENGTH, DECODED, GEOMETRIC, Given, IMAGES, LABELED, LOADER, OptionInfo,
+    PACKED, PADDED, PICTURES, RANDOM_CROP, STORED_PACKED, TEXT, TOKENS, UNPACKED, WINDOWS,
 };
 
 /// Defines the struct with the values of all options, the function that reads it, and the table for Python, from lines
@@ -72,23 +72,23 @@ define_options! {
     packing: Packing = PackOptions::new(1, 1).packing, [LOADER, TEXT, PACKED, ASSEMBLED];
     pack_window: u64 = DEFAULT_PACK_WINDOW, [LOADER, TEXT, PACKED, ASSEMBLED];
     // Token ids.
-    pad_id: u32 = TextOptions::default().pad_id, [LOADER, TEXT, PADDED, ASSEMBLED];
-    pad_side: PadSide = PadSide::default(), [LOADER, TEXT, UNPACKED, PADDED, ASSEMBLED];
+    pad_id: u32 = TextOptions::default().pad_id, [LOADER, TEXT, TOKENS, PADDED, ASSEMBLED];
+    pad_side: PadSide = PadSide::default(), [LOADER, TEXT, TOKENS, UNPACKED, PADDED, ASSEMBLED];
     pad_to_multiple_of: u64 = batches().pad_to_multiple_of, [TEXT, UNPACKED, PADDED];
-    labels_for: Option<LabelsFor> = None, [LOADER, TEXT, ASSEMBLED];
-    shift_labels: Option<bool> = None, [LOADER, TEXT, ASSEMBLED];
+    labels_for: Option<LabelsFor> = None, [LOADER, TEXT, LABELED, ASSEMBLED];
+    shift_labels: Option<bool> = None, [LOADER, TEXT, LABELED, ASSEMBLED];
     stored_packing: StoredPacking = StoredPacking::default(), [LOADER, TEXT, STORED_PACKED];
-    id_dtype: IdType = IdType::default(), [LOADER, TEXT, ASSEMBLED];
+    id_dtype: IdType = IdType::default(), [LOADER, TEXT, TOKENS, ASSEMBLED];
     // Images.
-    decode: bool = ImageOptions::default().decode, [LOADER, IMAGES];
-    center_crop: Option<CropSize> = None, [LOADER, IMAGES, DECODED, ASSEMBLED];
-    random_resized_crop: Option<CropSize> = None, [LOADER, IMAGES, DECODED, ASSEMBLED];
-    crop_scale: (f64, f64) = Crop::SCALE, [LOADER, IMAGES, DECODED, RANDOM_CROP, ASSEMBLED];
-    crop_ratio: (f64, f64) = Crop::RATIO, [LOADER, IMAGES, DECODED, RANDOM_CROP, ASSEMBLED];
-    hflip: f64 = ImageOptions::default().hflip, [LOADER, IMAGES, DECODED, ASSEMBLED];
-    layout: ImageLayout = ImageLayout::default(), [LOADER, IMAGES, DECODED, ASSEMBLED];
-    channels: u64 = 3, [LOADER, IMAGES, DECODED, ASSEMBLED];
-    undecodable: Undecodable = Undecodable::default(), [LOADER, IMAGES, DECODED, ASSEMBLED];
+    decode: bool = ImageOptions::default().decode, [LOADER, IMAGES, PICTURES];
+    center_crop: Option<CropSize> = None, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
+    random_resized_crop: Option<CropSize> = None, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
+    crop_scale: (f64, f64) = Crop::SCALE, [LOADER, IMAGES, PICTURES, DECODED, RANDOM_CROP, ASSEMBLED];
+    crop_ratio: (f64, f64) = Crop::RATIO, [LOADER, IMAGES, PICTURES, DECODED, RANDOM_CROP, ASSEMBLED];
+    hflip: f64 = ImageOptions::default().hflip, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
+    layout: ImageLayout = ImageLayout::default(), [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
+    channels: u64 = 3, [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
+    undecodable: Undecodable = Undecodable::default(), [LOADER, IMAGES, PICTURES, DECODED, ASSEMBLED];
     // Contents, threads and ranks.
     fields: Option<Vec<String>> = None, [LOADER];
     num_threads: Option<usize> = None, [LOADER];

@@ -14,6 +14,10 @@ use std::path::{Path, PathBuf};
 use crate::option_names::respell_options;
 use crate::printable::{printable_path, printable_text};
 
+/// Too many files are open in this process, or on this machine.
+const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
+const ENFILE: i32 = rustix::io::Errno::NFILE.raw_os_error();
+
 /// Result of the library's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -113,7 +117,12 @@ impl Error {
             Ok(error) => return error,
             Err(source) => source,
         };
-        Self::new(ErrorKind::Io, format!("cannot {doing}")).at_path(path).caused_by(source)
+        let is_limit_reached = matches!(source.raw_os_error(), Some(EMFILE | ENFILE));
+        let error = Self::new(ErrorKind::Io, format!("cannot {doing}")).at_path(path).caused_by(source);
+        match is_limit_reached {
+            true => error.help("raise the limit on open files (`ulimit -n`), or use fewer threads"),
+            false => error,
+        }
     }
 
     /// Sets the file.

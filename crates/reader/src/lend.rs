@@ -69,9 +69,7 @@ impl Split {
         {
             let found = self.locate_all(records)?;
             let shards: Vec<_> = found.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard).collect();
-            let first = shards.iter().filter_map(|of_shard| of_shard.first());
-            let readers =
-                first.map(|(found, _)| self.open_shard(found.entry.shard)).collect::<Result<Vec<_>>>()?;
+            let readers = self.lending_readers(&shards)?;
             if let Some(tokens) = self.lend_ids(&shards, &readers, stored) {
                 return Ok(read(&tokens));
             }
@@ -79,14 +77,31 @@ impl Split {
         Ok(read(&Tokens::of(&self.get_many(records)?, field_index)?))
     }
 
+    /// Opens `shards`, whose values can be borrowed while the readers exist. Returns no readers if they cannot: there may be
+    /// more shards than files that may be open at once.
+    fn lending_readers(&self, shards: &[&[(Located, usize)]]) -> Result<Vec<Arc<dyn ShardReader>>> {
+        let mut readers = Vec::with_capacity(shards.len());
+        for (found, _) in shards.iter().filter_map(|of_shard| of_shard.first()) {
+            let reader = self.open_shard(found.entry.shard)?;
+            if !reader.can_lend() {
+                return Ok(Vec::new());
+            }
+            readers.push(reader);
+        }
+        Ok(readers)
+    }
+
     /// Returns the ids of located records in the requested order, if all of them can be borrowed and pass their checks.
-    /// `readers` are the readers of `shards`.
+    /// `readers` are the readers of `shards`, or none.
     fn lend_ids<'a>(
         &self,
         shards: &[&[(Located, usize)]],
         readers: &'a [Arc<dyn ShardReader>],
         field_index: usize,
     ) -> Option<Vec<Tokens<'a>>> {
+        if readers.len() != shards.len() {
+            return None;
+        }
         let dataset = &self.state.dataset;
         let fields = dataset.schema.fields.len();
         let mut tokens = vec![None; shards.iter().map(|of_shard| of_shard.len()).sum()];
@@ -132,6 +147,7 @@ mod tests {
                 let mut values = Vec::new();
                 let can_lend = access == Access::Map && matches!(format, Format::Arrow | Format::Msgpack);
                 assert_eq!(reader.lend(&placed, &mut values), can_lend, "{format} {access:?}");
+                assert_eq!(reader.can_lend(), can_lend, "{format} {access:?}");
                 for split in [train.select(&["origin", INPUT_IDS]).unwrap(), train] {
                     let field_index = if split.schema().fields.len() == 2 { 1 } else { field_index };
                     let ids = split.with_ids(&[11, 2, 11], field_index, |all| {

@@ -433,6 +433,8 @@ def open(
         )
     if fields is not None:
         dataset._check_fields()
+        if decode and not {"image", "mask"}.intersection(dataset.fields.values()):
+            raise UsageError("decode does not apply: fields has no image", place=Place(source.path))
     return dataset if split is None else dataset.split(split)
 
 

@@ -30,6 +30,9 @@ pub(super) trait FrameCodec: Send + Sync + Sized {
     /// Decodes the frame at the start of `bytes` and returns the record and the size of the frame.
     fn decode(&self, bytes: &Bytes) -> Result<(Record, usize), Fault>;
 
+    /// Whether values can be borrowed with [`FrameCodec::lend`].
+    const LENDS: bool = false;
+
     /// Appends the borrowed values of the record to `values` and returns the size of its frame. `None` if they cannot
     /// be borrowed; [`FrameCodec::decode`] then returns the record or the fault.
     fn lend<'a>(&self, bytes: &'a [u8], values: &mut Vec<Value<&'a [u8]>>) -> Option<usize> {
@@ -121,6 +124,10 @@ impl<C: FrameCodec> ShardReader for FrameReader<C> {
             (record, size) if size == bytes.len() => Ok(record),
             (_, size) => Err(fail(Fault::bad(size, "unexpected bytes after the record"))),
         }
+    }
+
+    fn can_lend(&self) -> bool {
+        C::LENDS && self.blob.as_slice().is_some()
     }
 
     fn lend<'a>(&'a self, at: &[Placed], values: &mut Vec<Value<&'a [u8]>>) -> bool {

@@ -168,6 +168,11 @@ pub trait ShardReader: Send + Sync {
         at.iter().map(|&at| self.get(at)).collect()
     }
 
+    /// Returns whether values can be borrowed with [`ShardReader::lend`].
+    fn can_lend(&self) -> bool {
+        false
+    }
+
     /// Appends the values of the records at `at` to `values`, one record after another, borrowed from a shard in
     /// memory. Returns false if they cannot be borrowed for any reason; [`ShardReader::get_many`] then returns the
     /// records or the error.

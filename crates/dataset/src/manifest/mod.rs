@@ -208,7 +208,12 @@ impl Manifest {
             return Self::parse(&json).map_err(|e| e.at_path(dir.join(MANIFEST_NAME)));
         }
         let path = dir.join(MANIFEST_NAME);
-        if stat(&path)?.is_none() && stat(dir)?.is_some_and(|meta| meta.is_dir()) {
+        if stat(dir)?.is_some_and(|meta| !meta.is_dir()) {
+            return Err(Error::new(ErrorKind::Io, "this is a file, not the directory of a dataset")
+                .at_path(dir)
+                .help("name the directory that has manifest.json; `dsconvert inspect` also shows a single shard"));
+        }
+        if stat(&path)?.is_none() && stat(dir)?.is_some() {
             let help = if stat(&dir.join(".dsconvert"))?.is_some() {
                 "a conversion into this directory has not finished: run the conversion again with `resume`"
             } else {

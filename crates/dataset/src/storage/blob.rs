@@ -1,6 +1,7 @@
 //! Random access to the bytes of a committed file.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +45,15 @@ impl Blob {
     /// is a symbolic link, because no file listed by a dataset is one.
     pub fn open(path: &Path, access: Access, expected_bytes: Option<u64>) -> Result<Self> {
         let fail = |e| Error::io("open", path, e);
-        let file = open_file(path, expected_bytes.is_none()).map_err(fail)?;
+        let file = open_file(path, expected_bytes.is_none()).map_err(|e| {
+            let is_lost = expected_bytes.is_some() && e.kind() == io::ErrorKind::NotFound;
+            let error = fail(e);
+            if is_lost {
+                error.help("the dataset was altered; restore the file or convert again")
+            } else {
+                error
+            }
+        })?;
         let meta = file.metadata().map_err(fail)?;
         if !meta.is_file() {
             return Err(Error::new(ErrorKind::Io, "this is not a regular file")

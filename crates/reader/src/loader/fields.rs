@@ -9,11 +9,14 @@ use crate::Split;
 use crate::batch::{BatchSize, Last};
 
 /// Name of the array that is true for rows with a record, and false for filler rows and blank rows.
-pub(super) const VALID: &str = "valid";
-const ATTENTION_MASK: &str = "attention_mask";
+pub const VALID: &str = "valid";
+/// Name of the array that is true for token ids and false for padding.
+pub const ATTENTION_MASK: &str = "attention_mask";
 const LABELS: &str = "labels";
-const LENGTHS: &str = "lengths";
-const POSITION_IDS: &str = "position_ids";
+/// Name of the array with the number of token ids of each record.
+pub const LENGTHS: &str = "lengths";
+/// Name of the array with the position of each token id in its document.
+pub const POSITION_IDS: &str = "position_ids";
 
 /// A column of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -57,10 +57,12 @@ pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
 pub use counts::LoaderCounts;
 pub use element::{DType, Element};
+pub use fields::{ATTENTION_MASK, LENGTHS, POSITION_IDS, VALID};
 pub use options::{
     Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageLayout, ImageOptions, LabelsFor,
     LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PadSide, StoredPacking, TextOptions, Undecodable,
 };
+pub use packed::CU_SEQLENS;
 pub use single::decode_image;
 pub use state::{LoaderState, SavedPlan};
 

@@ -8,7 +8,7 @@ use crate::batch::{BatchOptions, BatchSize};
 use crate::{Record, Split};
 
 /// Name of the stored field with the ends of documents.
-pub(super) const CU_SEQLENS: &str = "cu_seqlens";
+pub const CU_SEQLENS: &str = "cu_seqlens";
 
 impl Split {
     /// Returns the number of tokens of a full row, if the records of the split are rows of several documents (the

@@ -96,6 +96,10 @@ impl ShardReader for Reader {
         batch.record(&self.blob, base, row)
     }
 
+    fn can_lend(&self) -> bool {
+        self.blob.as_slice().is_some()
+    }
+
     fn lend<'a>(&'a self, at: &[Placed], values: &mut Vec<Value<&'a [u8]>>) -> bool {
         // The message is never shown: the caller only learns that the values cannot be borrowed.
         let read = |at, len| self.blob.lend(at, len).ok_or_else(|| Error::corrupt("not in memory"));

@@ -40,6 +40,8 @@ pub(super) struct Msgpack {
 }
 
 impl FrameCodec for Msgpack {
+    const LENDS: bool = true;
+
     fn new(schema: Arc<Schema>) -> Result<Self> {
         let mut around = Vec::with_capacity(schema.fields.len());
         let mut keys = schema.fields.len();
