@@ -140,6 +140,54 @@ fn image_fields_can_be_named_by_hand() {
     without_tar.says(&["no source is a tar file"]);
 }
 
+/// `seg.jpg` in one sample, `seg.png` in another, both in a third, in this order or backwards.
+#[test]
+fn additional_images_that_differ_by_extension_are_two_fields() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = photo(16, 16);
+    let samples: [(&str, &[&str]); 3] =
+        [("a", &["seg.jpg"]), ("b", &["seg.png"]), ("c", &["seg.png", "seg.jpg"])];
+    let write = |name: &str, samples: &mut dyn Iterator<Item = &(&str, &[&str])>| {
+        let mut tar = Tar::default();
+        for (sample, members) in samples {
+            tar.file(&format!("{sample}.png"), &image);
+            for member in *members {
+                let bytes = if member.ends_with("jpg") { image.clone() } else { mask(16, 16) };
+                tar.file(&format!("{sample}.{member}"), &bytes);
+            }
+        }
+        put(dir.path(), name, &tar.end());
+    };
+    write("up.tar", &mut samples.iter());
+    write("down.tar", &mut samples.iter().rev());
+    let expected = owned(&[("seg_image", "image"), ("seg_mask", "mask")]);
+    for first in ["up.tar", "down.tar"] {
+        let second = if first == "up.tar" { "down.tar" } else { "up.tar" };
+        let (auto, listed) = (format!("{first}.auto"), format!("{first}.listed"));
+        run(dir.path(), b"", &[first, second, "--out", &auto]).exits(0);
+        let out = dir.path().join(&auto);
+        assert_eq!(fields(&out)[8..], expected);
+        assert_eq!(rejects(&out), []);
+        let is_null = |name: &str| -> Vec<bool> {
+            column(&out, "train", name).iter().map(|value| *value == Value::Null).collect()
+        };
+        let (without_image, without_mask) = (is_null("seg_image"), is_null("seg_mask"));
+        assert_eq!(without_image.iter().filter(|null| **null).count(), 2);
+        assert_eq!(without_mask.iter().filter(|null| **null).count(), 2);
+        assert!(without_image.iter().zip(&without_mask).all(|(image, mask)| !(*image && *mask)));
+        let list = ["--image-fields", "seg.jpg,seg.png"];
+        run(dir.path(), b"", &[&[first, second, "--out", &listed], &list[..]].concat()).exits(0);
+        assert_same(&tree(&out), &tree(&dir.path().join(&listed)));
+    }
+    let taken = ["up.tar", "--out", "never", "--image-fields", "seg=seg.jpg,seg.png"];
+    let says = [
+        "--image-fields: ",
+        "\"seg.jpg\" and \"seg.png\" would both be the field \"seg\"",
+        "choose two names",
+    ];
+    run(dir.path(), b"", &taken).exits(2).says(&says);
+}
+
 #[test]
 fn damaged_additional_images_are_counted() {
     let dir = tempfile::tempdir().unwrap();

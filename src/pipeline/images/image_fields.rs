@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::image_field_names::{FieldMember, is_reserved, named};
 use crate::error::{Error, Result};
-use crate::schema::{Field, FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
+use crate::schema::{Field, FieldType, IMAGE};
 use crate::source::tar::tar_stem;
 use crate::source::webdataset::{NextSample, Sample, Samples};
 use crate::source::{PlannedFile, portable_name};
@@ -14,8 +15,6 @@ use crate::transform::image::{self as transform, ImageType};
 
 /// Number of samples that are inspected for additional images.
 const INSPECTED_SAMPLES: usize = 16;
-/// Field names reserved for every dataset, or for samples from tar files.
-const RESERVED_NAMES: [&str; 9] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN, "json", "txt", "cls"];
 /// Names of the main image of a sample that has several: `0001.rgb.jpg`.
 const MAIN_NAMES: [&str; 5] = [IMAGE, "img", "rgb", "input", "photo"];
 
@@ -44,22 +43,6 @@ pub struct ImageField {
 }
 
 impl ImageField {
-    /// Creates the field of `member`, with defaults for the name and the type.
-    fn new(name: Option<&str>, member: &str, ty: Option<FieldType>) -> Self {
-        let member = member.to_ascii_lowercase();
-        let is_png = member == "png" || member.ends_with(".png");
-        let ty = ty.unwrap_or(if is_png { FieldType::Mask } else { FieldType::Image });
-        let name = name.map_or_else(
-            || {
-                let stem =
-                    member.rsplit_once('.').map_or(member.as_str(), |(stem, _)| stem).replace('.', "_");
-                if RESERVED_NAMES.contains(&stem.as_str()) { format!("{stem}_{}", ty.name()) } else { stem }
-            },
-            str::to_owned,
-        );
-        Self { name, member, ty }
-    }
-
     /// Returns the field in the schema. It is nullable, because samples may lack the member.
     pub(super) fn field(&self) -> Field {
         Field::nullable(&self.name, self.ty)
@@ -81,7 +64,7 @@ impl FromStr for ImageFields {
                  first dot, as in seg.png:mask,depth=depth.png,left.jpg",
             )
         };
-        let mut fields: Vec<ImageField> = Vec::new();
+        let mut members: Vec<FieldMember> = Vec::new();
         for part in text.split(',') {
             let (rest, ty) = match part.rsplit_once(':') {
                 None => (part, None),
@@ -99,16 +82,16 @@ impl FromStr for ImageFields {
             if !transform::has_image_extension(&format!("x.{member}")) {
                 return Err(invalid(format!("{member:?} does not have an image extension")));
             }
-            if let Some(name) = name.filter(|name| RESERVED_NAMES.contains(name)) {
+            if let Some(name) = name.filter(|name| is_reserved(name)) {
                 return Err(invalid(format!("{name:?} is the name of another field; choose another FIELD")));
             }
-            let field = ImageField::new(name, member, ty);
-            if let Some(other) = fields.iter().find(|f| f.member == field.member) {
-                return Err(invalid(format!("{:?} is listed twice", other.member)));
+            let member = FieldMember::new(name, member, ty);
+            if members.iter().any(|other| other.member == member.member) {
+                return Err(invalid(format!("{:?} is listed twice", member.member)));
             }
-            fields.push(field);
+            members.push(member);
         }
-        Ok(Self::Listed(fields))
+        Ok(Self::Listed(named(members)?))
     }
 }
 
@@ -141,12 +124,12 @@ pub(super) struct InspectedTar {
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read.
+/// Fails if the file cannot be read, or two additional images would have the same name.
 pub(super) fn inspect_tar(tar: &PlannedFile) -> Result<InspectedTar> {
     let mut samples = Samples::open(tar)?;
     let root = tar.path.file_name().map(portable_name).unwrap_or_default();
     let root = tar_stem(&root);
-    let mut fields: Vec<ImageField> = Vec::new();
+    let mut members: Vec<FieldMember> = Vec::new();
     let (mut folder, mut has_images, mut has_members) = (None, false, false);
     let mut inspected = 0;
     while inspected < INSPECTED_SAMPLES
@@ -162,12 +145,13 @@ pub(super) fn inspect_tar(tar: &PlannedFile) -> Result<InspectedTar> {
         if let Some(parent) = parent.filter(|parent| images > 0 && *parent != root) {
             folder.get_or_insert_with(|| parent.to_owned());
         }
-        for field in further_images(&sample) {
-            if fields.iter().all(|f| f.member != field.member && f.name != field.name) {
-                fields.push(field);
+        for member in further_images(&sample) {
+            if members.iter().all(|known| known.member != member.member) {
+                members.push(member);
             }
         }
     }
+    let mut fields = named(members).map_err(|e| e.at_path(&tar.path))?;
     // Sorted by name, because the order of the members may differ between samples.
     fields.sort_by(|a, b| a.name.cmp(&b.name));
     let has_bare_images = has_images && !has_members;
@@ -180,7 +164,7 @@ fn is_image(member: &str) -> bool {
 
 /// Returns the additional images of a sample: all except the main image, which is the only one with a plain extension or
 /// with a usual name. Returns none if that is ambiguous.
-fn further_images(sample: &Sample) -> Vec<ImageField> {
+fn further_images(sample: &Sample) -> Vec<FieldMember> {
     let stem = |member: &str| member.rsplit_once('.').map(|(stem, _)| stem.to_owned());
     let images = || sample.members.iter().map(|(member, _)| member).filter(|member| is_image(member));
     let plain = images().filter(|member| stem(member).is_none()).count();
@@ -195,7 +179,7 @@ fn further_images(sample: &Sample) -> Vec<ImageField> {
     let of = |(member, bytes): &(String, bytes::Bytes)| {
         // Only PNG files can be masks, whatever their names.
         let is_png = transform::sniff(bytes) == Some(ImageType::Png);
-        ImageField::new(None, member, (!is_png).then_some(FieldType::Image))
+        FieldMember::new(None, member, (!is_png).then_some(FieldType::Image))
     };
     further.map(of).collect()
 }
@@ -225,10 +209,10 @@ mod tests {
             let png = Bytes::from_static(b"\x89PNG\r\n\x1a\n");
             let members = members.iter().map(|m| ((*m).to_owned(), png.clone())).collect();
             let sample = Sample { name: "x".to_owned(), members, defect: None };
-            further_images(&sample).into_iter().map(|f| f.name).collect::<Vec<_>>()
+            further_images(&sample).into_iter().map(|f| f.member).collect::<Vec<_>>()
         };
-        assert_eq!(found(&["jpg", "seg.png", "txt", "depth.map.png"]), ["seg", "depth_map"]);
-        assert_eq!(found(&["rgb.png", "seg.png"]), ["seg"]);
+        assert_eq!(found(&["jpg", "seg.png", "txt", "depth.map.png"]), ["seg.png", "depth.map.png"]);
+        assert_eq!(found(&["rgb.png", "seg.png"]), ["seg.png"]);
         assert_eq!(found(&["png"]), [""; 0]);
         // The main image is ambiguous.
         assert_eq!(found(&["jpg", "png"]), [""; 0]);

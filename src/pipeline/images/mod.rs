@@ -12,6 +12,7 @@ mod file_feed;
 mod find;
 mod find_archives;
 mod find_tables;
+mod image_field_names;
 mod image_fields;
 mod job;
 mod options;

@@ -1,0 +1,157 @@
+//! Names of the fields of additional images.
+//!
+//! They depend only on the set of members and their types, not on the order in which samples or options name them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::image_fields::ImageField;
+use crate::error::{Error, Result};
+use crate::schema::{FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
+
+/// Field names reserved for every dataset, or for samples from tar files.
+const RESERVED_NAMES: [&str; 9] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN, "json", "txt", "cls"];
+
+/// Returns whether `name` is that of another field.
+pub(super) fn is_reserved(name: &str) -> bool {
+    RESERVED_NAMES.contains(&name)
+}
+
+/// A member that becomes a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FieldMember {
+    /// The chosen name of the field; `None` for the default.
+    pub(super) name: Option<String>,
+    /// As in [`ImageField`].
+    pub(super) member: String,
+    pub(super) ty: FieldType,
+}
+
+impl FieldMember {
+    /// Creates the field of `member`, with the default for the type.
+    pub(super) fn new(name: Option<&str>, member: &str, ty: Option<FieldType>) -> Self {
+        let member = member.to_ascii_lowercase();
+        let is_png = member == "png" || member.ends_with(".png");
+        let ty = ty.unwrap_or(if is_png { FieldType::Mask } else { FieldType::Image });
+        Self { name: name.map(str::to_owned), member, ty }
+    }
+
+    /// Returns the member without its extension, as the name of a field.
+    fn stem(&self) -> String {
+        self.member.rsplit_once('.').map_or(self.member.as_str(), |(stem, _)| stem).replace('.', "_")
+    }
+
+    fn with_type(&self) -> String {
+        format!("{}_{}", self.stem(), self.ty.name())
+    }
+
+    fn with_extension(&self) -> String {
+        let extension = self.member.rsplit('.').next().unwrap_or_default();
+        format!("{}_{extension}", self.stem())
+    }
+}
+
+/// Returns the fields of `members`, in the same order. A default name is the member without its extension. If several
+/// members share it, or it is reserved, the type is appended; if that is ambiguous, the extension.
+///
+/// # Errors
+///
+/// Fails if two fields have the same name nevertheless.
+pub(super) fn named(members: Vec<FieldMember>) -> Result<Vec<ImageField>> {
+    let defaults = default_names(members.iter().filter(|member| member.name.is_none()));
+    let field = |FieldMember { name, member, ty }: FieldMember| {
+        let name = name.or_else(|| defaults.get(&member).cloned()).unwrap_or_default();
+        ImageField { name, member, ty }
+    };
+    let fields: Vec<ImageField> = members.into_iter().map(field).collect();
+    let mut by_name: BTreeMap<&str, &str> = BTreeMap::new();
+    for ImageField { name, member, .. } in &fields {
+        if let Some(other) = by_name.insert(name, member) {
+            let what =
+                format!("the additional images {other:?} and {member:?} would both be the field {name:?}");
+            return Err(Error::usage(what)
+                .help(format!("choose two names, such as `image_fields FIELD={other},OTHER={member}`")));
+        }
+    }
+    Ok(fields)
+}
+
+/// Returns the default names of fields, by member.
+fn default_names<'a>(members: impl Iterator<Item = &'a FieldMember>) -> BTreeMap<String, String> {
+    let mut by_stem: BTreeMap<String, Vec<&FieldMember>> = BTreeMap::new();
+    for member in members {
+        by_stem.entry(member.stem()).or_default().push(member);
+    }
+    let is_unique = |stem: &str, members: &[&FieldMember]| members.len() == 1 && !is_reserved(stem);
+    let mut names = BTreeMap::new();
+    // Names that are unique take precedence over those with a suffix.
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    for (stem, members) in by_stem.iter().filter(|(stem, members)| is_unique(stem, members)) {
+        names.extend(members.iter().map(|member| (member.member.clone(), stem.clone())));
+        taken.insert(stem.clone());
+    }
+    for (_, members) in by_stem.iter().filter(|(stem, members)| !is_unique(stem, members)) {
+        let typed: Vec<String> = members.iter().map(|member| member.with_type()).collect();
+        let is_ambiguous = distinct(&typed).len() < typed.len() || typed.iter().any(|n| taken.contains(n));
+        let found = match is_ambiguous {
+            true => members.iter().map(|member| member.with_extension()).collect(),
+            false => typed,
+        };
+        taken.extend(found.iter().cloned());
+        names.extend(members.iter().map(|member| member.member.clone()).zip(found));
+    }
+    names
+}
+
+fn distinct(names: &[String]) -> BTreeSet<&String> {
+    names.iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the names of the fields of `members`, written as `[NAME=]MEMBER`.
+    fn names(members: &[&str]) -> Result<Vec<String>> {
+        let member = |text: &&str| {
+            let (name, member) = text.split_once('=').map_or((None, *text), |(name, m)| (Some(name), m));
+            FieldMember::new(name, member, None)
+        };
+        let fields = named(members.iter().map(member).collect())?;
+        Ok(fields.into_iter().map(|field| field.name).collect())
+    }
+
+    #[test]
+    fn members_that_differ_only_by_extension_have_two_names() {
+        for (members, expected) in [
+            (&["seg.png"][..], &["seg"][..]),
+            (&["seg.jpg", "seg.png"], &["seg_image", "seg_mask"]),
+            (&["left.webp", "left.jpg", "seg.png"], &["left_webp", "left_jpg", "seg"]),
+            (&["a.jpg", "a.webp", "a.png"], &["a_jpg", "a_webp", "a_png"]),
+            (&["label.png"], &["label_mask"]),
+            (&["label.png", "label.jpg"], &["label_mask", "label_image"]),
+            (&["label.webp", "label.jpg"], &["label_webp", "label_jpg"]),
+            // A name without a collision stays as it is.
+            (&["seg.jpg", "seg.png", "seg_mask.png"], &["seg_jpg", "seg_png", "seg_mask"]),
+            (&["label.png", "label_mask.png"], &["label_png", "label_mask"]),
+            (&["mask=seg.jpg", "seg.png"], &["mask", "seg"]),
+        ] {
+            assert_eq!(names(members).unwrap(), expected);
+            let reversed: Vec<&str> = members.iter().rev().copied().collect();
+            let expected: Vec<&str> = expected.iter().rev().copied().collect();
+            assert_eq!(names(&reversed).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn two_fields_never_have_the_same_name() {
+        for (members, name) in [
+            (&["seg=seg.jpg", "seg.png"][..], "seg"),
+            (&["x=seg.jpg", "x=seg.png"], "x"),
+            (&["seg.jpg", "seg.png", "seg_mask=depth.png"], "seg_mask"),
+            (&["depth.map.png", "depth_map.png"], "depth_map_png"),
+        ] {
+            let message = names(members).unwrap_err().to_string();
+            assert!(message.contains(&format!("both be the field {name:?}")), "{message}");
+        }
+    }
+}
