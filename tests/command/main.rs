@@ -37,6 +37,7 @@ mod remote_setup;
 mod remote_sources;
 mod repair;
 mod repair_places;
+mod repeated_keys;
 mod report;
 mod resume;
 mod run_report;

@@ -121,6 +121,7 @@ impl ImagesJob {
             image_fields: found.image_fields,
             transform,
         };
+        job.check_sample_keys()?;
         let is_part = |file: &SourceFile| file.member.is_some() || job.is_container(file);
         if job.options.dedup.is_some() && job.files.iter().any(|file| is_part(&file)) {
             let message = "`dedup` compares whole files, not the contents of tar, Parquet or zip files";

@@ -19,6 +19,7 @@ mod options;
 mod predict;
 mod record;
 mod run;
+mod sample_keys;
 mod stored;
 mod table_feed;
 mod tar_feed;
