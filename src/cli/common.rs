@@ -80,9 +80,9 @@ pub(super) struct CommonArgs {
     #[arg(long, help_heading = "Output")]
     shuffle: bool,
 
-    /// Seed for --shuffle and for the hash of --split
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, help_heading = "Output")]
-    seed: u64,
+    /// Seed for --shuffle and for the hash of --split [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    seed: Option<u64>,
 
     /// Finish an interrupted run in this directory
     ///
@@ -169,10 +169,21 @@ impl CommonArgs {
         self.sources.iter().map(|text| source(text)).collect()
     }
 
+    /// Returns whether a complete dataset is repaired. Its manifest stores all options, also those without effect, so these
+    /// are accepted.
+    pub(super) fn is_repair(&self) -> bool {
+        self.resume == Some(ResumeArg::Repair)
+    }
+
     /// Returns the semantic options of the output.
     pub(super) fn output(&self) -> Result<OutputOptions> {
         if self.shard_records == Some(0) {
             return Err(Error::usage("--shard-records 0: a shard holds at least one record"));
+        }
+        let uses_seed = self.shuffle || self.split.is_some();
+        if self.seed.is_some() && !uses_seed && !self.is_repair() {
+            return Err(Error::usage("--seed applies only to --shuffle and --split")
+                .help("add one of them, or leave out --seed"));
         }
         Ok(OutputOptions {
             format: self.format,
@@ -185,7 +196,7 @@ impl CommonArgs {
                 .transpose()?,
             split: self.split.as_deref().map(str::parse::<SplitSpec>).transpose()?,
             shuffle: self.shuffle,
-            seed: self.seed,
+            seed: self.seed.unwrap_or(DEFAULT_SEED),
         })
     }
 
@@ -222,5 +233,5 @@ impl CommonArgs {
     }
 }
 
-/// The default in the help text of `--memory` must equal that of the library.
-const _: () = assert!(DEFAULT_MEMORY_BYTES == 1 << 30);
+/// The defaults in the help texts of `--memory` and `--seed` must equal those of the library.
+const _: () = assert!(DEFAULT_MEMORY_BYTES == 1 << 30 && DEFAULT_SEED == 0);

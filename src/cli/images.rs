@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::common::CommonArgs;
 use super::conversion_command::ConversionCommand;
-use super::values::{FILES_FROM_HELP, check_not_folder, choice, parse, source};
+use super::values::{FILES_FROM_HELP, check_not_folder, check_resize_options, choice, parse, source};
 use super::{Ending, signals};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
@@ -14,7 +14,7 @@ use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
 use crate::source::{read_file, without_bom};
-use crate::transform::image::{Animated, Color, DEFAULT_MAX_PIXELS, Filter, Icc, ImageOptions};
+use crate::transform::image::{Animated, Color, DEFAULT_MAX_PIXELS, Filter, Icc, ImageOptions, Rgb};
 
 /// Value of `--metadata` that disables metadata files.
 const NO_METADATA: &str = "none";
@@ -61,9 +61,9 @@ struct InputArgs {
     #[arg(long, value_name = "FILE|none", conflicts_with = "files_from")]
     metadata: Option<PathBuf>,
 
-    /// Column of --metadata with the paths
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_PATH_FIELD, requires = "metadata")]
-    path_field: String,
+    /// Column of --metadata with the paths [default: file_name]
+    #[arg(long, value_name = "NAME", requires = "metadata")]
+    path_field: Option<String>,
 
     /// Columns of --metadata to keep, as name or name:type [default: all]
     ///
@@ -114,9 +114,9 @@ struct PixelArgs {
     #[arg(long)]
     enlarge: bool,
 
-    /// Resampling filter of --resize
-    #[arg(long, value_name = "FILTER", value_parser = choice::<Filter>(), default_value = "lanczos3")]
-    filter: Filter,
+    /// Resampling filter of --resize [default: lanczos3]
+    #[arg(long, value_name = "FILTER", value_parser = choice::<Filter>())]
+    filter: Option<Filter>,
 
     /// Crop the resized image: center:WxH
     #[arg(long, value_name = "CROP")]
@@ -130,9 +130,9 @@ struct PixelArgs {
     #[arg(long, value_name = "COLOR", value_parser = choice::<Color>(), default_value = "rgb")]
     color: Color,
 
-    /// Background color for transparent pixels, if the output has no alpha
-    #[arg(long, value_name = "COLOR", default_value = "white")]
-    background: String,
+    /// Background color for transparent pixels, if the output has no alpha [default: white]
+    #[arg(long, value_name = "COLOR")]
+    background: Option<String>,
 
     /// Embedded color profiles: convert pixels to sRGB, or ignore the profile
     #[arg(long, value_name = "POLICY", value_parser = choice::<Icc>(), default_value = "convert")]
@@ -197,6 +197,9 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
 pub(super) fn exec_with_classes(args: Args, classes: Option<Vec<String>>) -> Result<Ending> {
     let watch = signals::watch()?;
     let image = image_options(&args.pixels, &args.selection)?;
+    if !args.common.is_repair() {
+        args.pixels.check_effects(&image)?;
+    }
     let output = args.common.output()?;
     let image_fields: ImageFields = parse("image_fields", &args.input.image_fields)?;
     let list_fields = args.input.list_fields.clone();
@@ -232,11 +235,15 @@ fn input(args: InputArgs, sources: Vec<SourceSpec>) -> Result<(ImageInput, Vec<S
         (ImageInput::FilesFrom(from), folder)
     } else if let Some(path) = args.metadata {
         if path == Path::new(NO_METADATA) {
-            return match (sources.is_empty(), args.keep_fields) {
-                (true, _) => Err(Error::usage("--metadata none names no images").help("name SRC")),
-                (false, Some(_)) => Err(Error::usage("--keep-fields chooses columns of --metadata")
+            let of_table =
+                [("--path-field", args.path_field.is_some()), ("--keep-fields", args.keep_fields.is_some())];
+            return match of_table.into_iter().find(|(_, is_given)| *is_given) {
+                _ if sources.is_empty() => {
+                    Err(Error::usage("--metadata none names no images").help("name SRC"))
+                }
+                Some((option, _)) => Err(Error::usage(format!("{option} chooses columns of --metadata"))
                     .help("leave it out with --metadata none")),
-                (false, None) => Ok((ImageInput::WalkOnly, sources)),
+                None => Ok((ImageInput::WalkOnly, sources)),
             };
         }
         check_local("metadata", &path)?;
@@ -247,7 +254,8 @@ fn input(args: InputArgs, sources: Vec<SourceSpec>) -> Result<(ImageInput, Vec<S
         )?;
         let keep = args.keep_fields.as_deref().map(parse_keep).transpose();
         let keep = keep.map_err(|e| e.of_option("keep_fields"))?;
-        let table = MetadataFile { path, path_field: args.path_field, keep };
+        let path_field = args.path_field.unwrap_or_else(|| DEFAULT_PATH_FIELD.to_owned());
+        let table = MetadataFile { path, path_field, keep };
         let folder = table.folder();
         (ImageInput::Metadata(table), folder)
     } else {
@@ -256,15 +264,32 @@ fn input(args: InputArgs, sources: Vec<SourceSpec>) -> Result<(ImageInput, Vec<S
     Ok((input, if sources.is_empty() { vec![source(&folder)?] } else { sources }))
 }
 
+impl PixelArgs {
+    /// Rejects options that have no effect with the other `options`.
+    fn check_effects(&self, options: &ImageOptions) -> Result<()> {
+        check_resize_options(options.resize, self.enlarge, self.filter.is_some())?;
+        if self.background.is_some() && options.color == Color::Rgba {
+            return Err(Error::usage(
+                "--background has no effect with --color rgba, which keeps transparency",
+            )
+            .help("leave it out; the color of the padding is that of `pad`"));
+        }
+        Ok(())
+    }
+}
+
 fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageOptions> {
     Ok(ImageOptions {
         resize: parse("resize", &pixels.resize)?,
         enlarge: pixels.enlarge,
-        filter: pixels.filter,
+        filter: pixels.filter.unwrap_or_default(),
         crop: pixels.crop.as_deref().map(|text| parse("crop", text)).transpose()?,
         pad: pixels.pad.as_deref().map(|text| parse("pad", text)).transpose()?,
         color: pixels.color,
-        background: parse("background", &pixels.background)?,
+        background: match &pixels.background {
+            Some(text) => parse("background", text)?,
+            None => Rgb::WHITE,
+        },
         icc: pixels.icc,
         animated: pixels.animated,
         encode: parse("encode", &pixels.encode)?,

@@ -41,7 +41,7 @@ fn resuming_a_complete_dataset_changes_nothing_and_needs_the_same_options_and_so
     let before = tree(&out);
     let again = convert("text", &source, &out, "--tokenizer bytes --resume --threads 1").exits(0);
     assert!(again.stdout.contains("already complete"), "{}", again.stdout);
-    convert("text", &source, &out, "--tokenizer bytes --resume --seed 3").exits(2).says(&["seed"]);
+    convert("text", &source, &out, "--tokenizer bytes --resume --shuffle").exits(2).says(&["shuffle"]);
     corpus(&source, 51);
     convert("text", &source, &out, "--tokenizer bytes --resume").exits(2).says(&["sources"]);
     assert_same(&before, &tree(&out));

@@ -42,10 +42,10 @@ fn a_dataset_in_object_storage_equals_that_of_a_local_run() {
         setup.convert(kind, &source, &options).exits(2).says(&["a dataset already exists", "another prefix"]);
         let again = setup.convert(kind, &source, &format!("{options} --resume")).exits(0);
         assert!(again.stdout.contains("is already complete"), "{}", again.stdout);
-        setup
-            .convert(kind, &source, &format!("{options} --resume --seed 7"))
-            .exits(2)
-            .says(&["--seed was 0 and is now 7", "or choose another prefix for --out"]);
+        setup.convert(kind, &source, &format!("{options} --resume --shard-bytes 200MiB")).exits(2).says(&[
+            "--shard-bytes was 268435456 and is now 209715200",
+            "or choose another prefix for --out",
+        ]);
         setup
             .run("a", &format!("plan {} --resume", conversion(kind, &source, &options)))
             .exits(2)
@@ -154,12 +154,12 @@ fn a_killed_run_can_be_resumed_on_any_machine() {
         setup.server.set_faults(Faults::default());
         if !setup.has_manifest() && !setup.objects().is_empty() {
             setup.convert("text", &source, TEXT).exits(2).says(&["has not finished", "--resume"]);
-            let other = setup.convert("text", &source, &format!("{TEXT} --seed 6 --resume"));
+            let other = setup.convert("text", &source, &format!("{TEXT} --shard-bytes 200MiB --resume"));
             // Before the plan is stored, nothing contradicts the other options.
             if other.status == 0 {
                 continue;
             }
-            other.exits(2).says(&["--seed was 0 and is now 6"]);
+            other.exits(2).says(&["--shard-bytes was 268435456 and is now 209715200"]);
         }
         // On the same machine with its leftover files, or on one without any.
         let machine = if eighth % 2 == 0 { "a" } else { "b" };
@@ -237,7 +237,7 @@ fn another_manifest_is_never_replaced() {
     setup.run("a", &format!("run {OUT}")).exits(0);
     // Another run takes the prefix while this one commits.
     let other = setup.path("other");
-    convert("text", &source, &other, &format!("{TEXT} --seed 5")).exits(0);
+    convert("text", &source, &other, &format!("{TEXT} --shard-bytes 200MiB")).exits(0);
     let theirs = std::fs::read(other.join("manifest.json")).unwrap();
     setup.server.set_faults(Faults { latency: Duration::from_millis(20), ..Faults::default() });
     let child = setup.start("a", &format!("merge {OUT} --max-rejects 50%"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::bench::{BenchBatchSize, BenchTarget, TargetKind, TargetOptions};
 use crate::cli::text;
-use crate::cli::values::parse;
+use crate::cli::values::{check_resize_options, parse};
 use crate::error::{Error, Result};
 use crate::printable::printable_path;
 use crate::transform::image::ImageOptions;
@@ -152,11 +152,13 @@ impl TargetArgs {
             return Ok(None);
         }
         let defaults = ImageOptions::default();
+        let resize = match &self.resize {
+            Some(text) => parse("resize", text)?,
+            None => defaults.resize,
+        };
+        check_resize_options(resize, self.enlarge, self.filter.is_some())?;
         Ok(Some(ImageOptions {
-            resize: match &self.resize {
-                Some(text) => parse("resize", text)?,
-                None => defaults.resize,
-            },
+            resize,
             filter: match &self.filter {
                 Some(text) => parse("filter", text)?,
                 None => defaults.filter,
