@@ -10,7 +10,8 @@ const SHOWN_CHARACTERS: usize = 100;
 
 /// Returns the error for `option`, which names a column that the table does not have.
 pub(crate) fn no_column(option: &'static str, wanted: &str, there: &[&str]) -> Error {
-    Error::usage(format!("there is no column {wanted:?}; there are {}", quoted(there)))
+    let there_are = if there.is_empty() { "no others".to_owned() } else { quoted(there) };
+    Error::usage(format!("there is no column {wanted:?}; there are {there_are}"))
         .of_option(option)
         .help(suggestion(option, wanted, there))
 }
@@ -35,6 +36,7 @@ pub(crate) fn suggestion(option: &str, wanted: &str, there: &[&str]) -> String {
         return meant;
     }
     match there {
+        [] => format!("add the column to the table, or leave out `{option}`"),
         [only] if let Some(separator) = separator_in(only) => format!(
             "the columns seem to be separated by {separator}, but a .csv file has commas and a .tsv file tabs: rename or \
              convert the file"
@@ -75,7 +77,7 @@ mod tests {
         assert_eq!(suggestion("contnet", &there), "did you mean \"content\"?");
         assert_eq!(suggestion("text", &there), "name one of these");
         assert_eq!(suggestion("langs", &there), "did you mean \"lang\"?");
-        assert_eq!(suggestion("x", &[]), "name one of these");
+        assert_eq!(suggestion("x", &[]), "add the column to the table, or leave out `text_field`");
         assert_eq!(suggestion("text", &["content"]), "add `text_field content`");
         assert_eq!(suggestion("text", &["the content"]), "name one of these");
         for (header, separator) in [

@@ -225,4 +225,18 @@ fn list_fields_collect_the_rows_of_an_image() {
     let typo = ["s", "--metadata", "s/metadata.csv", "--list-fields", "captoin"];
     refused(&typo).says(&["\"captoin\"", "did you mean \"caption\"?"]);
     refused(&["s", "--metadata", "none", "--list-fields", "caption"]).says(&["--list-fields"]);
+    let other = [&named[..5], &["--list-fields", "n,caption"]].concat();
+    refused(&other).says(&["--list-fields: the column \"caption\" is not in --keep-fields"]);
+    let path = ["s", "--list-fields", "file_name"];
+    refused(&path).says(&["--list-fields: the column \"file_name\" holds the paths", "leave it out"]);
+    for (table, beside) in [("labels.csv", false), ("s/metadata.csv", true)] {
+        std::fs::write(dir.path().join(table), "file_name,label\na.jpg,x\n").unwrap();
+        let given = if beside { &["s"][..] } else { &["s", "--metadata", table] };
+        let label = [given, &["--list-fields", "label"]].concat();
+        refused(&label).says(&[
+            &format!("{table}: --list-fields: the column \"label\" is the class"),
+            "rename the column",
+        ]);
+        refused(&[given, &["--list-fields", "caption"]].concat()).says(&["there are no others"]);
+    }
 }

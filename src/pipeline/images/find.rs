@@ -147,7 +147,8 @@ fn is_metadata_file(file: &SourceFile) -> bool {
 
 /// Adds help to an error about metadata that was found by the walk: how to convert without it.
 pub(super) fn metadata_help(error: Error) -> Error {
-    if error.kind() != ErrorKind::Usage {
+    // List fields are columns of the table that was found, so it is not unexpected.
+    if error.kind() != ErrorKind::Usage || error.option() == Some("list_fields") {
         return error;
     }
     error.help(

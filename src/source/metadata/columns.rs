@@ -131,7 +131,29 @@ impl WantedMetadata<'_> {
                     .collect::<Result<Vec<_>>>()?
             }
         };
-        Ok(MetadataColumns { path, path_field: path_field.to_owned(), label, kept })
+        let found = MetadataColumns { path, path_field: path_field.to_owned(), label, kept };
+        self.lists.iter().try_for_each(|list| found.check_list(names, list))?;
+        Ok(found)
+    }
+}
+
+impl MetadataColumns {
+    /// Refuses the list field `list` if its column among `names` has another use, or is left out.
+    fn check_list(&self, names: &[String], list: &str) -> Result<()> {
+        let Some(at) = names.iter().position(|name| name == list) else { return Ok(()) };
+        let (what, help) = if Some(at) == self.label {
+            let help = "leave it out of `list_fields`; to keep several labels of an image as a list, rename the column";
+            (format!("the column {list:?} is the class, and an image has one class"), help)
+        } else if at == self.path {
+            let help = "leave it out of `list_fields`: the rows with one path form one record";
+            (format!("the column {list:?} holds the paths of the images"), help)
+        } else if self.kept.iter().all(|(kept, _)| *kept != at) {
+            let help = "add it to `keep_fields`, or leave it out of `list_fields`";
+            (format!("the column {list:?} is not in `keep_fields`"), help)
+        } else {
+            return Ok(());
+        };
+        Err(Error::usage(what).of_option("list_fields").help(help))
     }
 }
 
