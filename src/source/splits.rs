@@ -4,6 +4,7 @@
 //! splits that `datasets.load_dataset` finds in it. Unlike there, no file is left out: a file that names no split is in
 //! the default split, with a warning.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Component;
 
@@ -235,6 +236,17 @@ impl Splits {
         let name = self.name_of(file);
         let name = name.as_deref().unwrap_or(&self.default);
         self.names.iter().position(|n| n == name).unwrap_or(0)
+    }
+
+    /// Returns the number of `files` per split.
+    pub fn count(&self, files: impl Iterator<Item = impl Borrow<SourceFile>>) -> Vec<u64> {
+        let mut counts = vec![0; self.names.len()];
+        for file in files {
+            if let Some(count) = counts.get_mut(self.of(file.borrow())) {
+                *count += 1;
+            }
+        }
+        counts
     }
 
     /// Returns whether names already define the splits, so that splitting by hash would conflict with them.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::images_sources::{image, run, texts};
+use crate::images_sources::{image, owned, run, texts};
 use crate::images_tar::{Tar, put};
 use crate::support::*;
 
@@ -54,4 +54,29 @@ fn a_file_with_the_key_of_a_row_is_refused() {
     assert_eq!(texts(&root.join("out"), "train", "key"), ["s/x.parquet#0", "s/x.parquet#00"]);
     put(&source, "x.parquet#0", &image(1));
     refused(root, "s", &["the key \"s/x.parquet#0\" may occur twice", "an item in s/x.parquet"]);
+}
+
+/// An image with an extension, one without, and files that are no images.
+#[test]
+fn files_that_are_not_converted_are_not_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, source) = (dir.path(), dir.path().join("s"));
+    std::fs::create_dir(&source).unwrap();
+    put(&source, "a.jpg", &image(0));
+    put(&source, "b", &image(1));
+    put(&source, "broken.jpg", b"\xff\xd8\xff");
+    put(&source, "notes.txt", b"text");
+    let options = ["s", "--out", "out", "--max-rejects", "50%"];
+    let ran = run(root, b"", &options).exits(0);
+    assert!(ran.stdout.contains("  splits: train (3 files)\n"), "{}", ran.stdout);
+    let planned = run(root, b"", &["s", "--dry-run"]).exits(0);
+    // The content of files without the name of an image is read in the run.
+    assert!(planned.stdout.contains("splits   train (2 files)\n"), "{}", planned.stdout);
+    let tars = root.join("t");
+    std::fs::create_dir(&tars).unwrap();
+    put(&tars, "a.tar", &Tar::default().file("0.jpg", &image(0)).file("1.jpg", &image(1)).end());
+    put(&tars, "a.idx", b"index");
+    let ran = run(root, b"", &["t", "--out", "from-tar"]).exits(0);
+    assert!(ran.stdout.contains("  splits: train (1 file)\n"), "{}", ran.stdout);
+    assert_eq!(rejects(&root.join("out")), owned(&[("s/broken.jpg", "truncated")]));
 }

@@ -28,9 +28,9 @@ impl Lines {
     }
 }
 
-/// Formats the names of the splits, and how records are assigned to them.
-fn splits(plan: &PlanSummary) -> String {
-    let counts = plan.split_files.iter().flatten().map(|n| format!(" ({})", plural(*n, "file")));
+/// Formats the names of the splits, and how records are assigned to them. `files` are the numbers of files per split.
+fn splits(plan: &PlanSummary, files: Option<&[u64]>) -> String {
+    let counts = files.into_iter().flatten().map(|n| format!(" ({})", plural(*n, "file")));
     let counts = counts.chain(std::iter::repeat(String::new()));
     let names: Vec<String> =
         plan.splits.iter().zip(counts).map(|(name, count)| format!("{name}{count}")).collect();

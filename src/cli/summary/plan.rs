@@ -21,7 +21,7 @@ pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
     lines.add(format!("items    {items}"));
     lines.add(format!("bytes    {}", plan.bytes));
     lines.add(format!("units    {}", plan.units));
-    lines.add(format!("splits   {}", splits(plan)));
+    lines.add(format!("splits   {}", splits(plan, plan.split_files.as_deref())));
     if let Some(classes) = &plan.classes {
         lines.add(format!("classes  {}", class_names(classes)));
     }
@@ -69,7 +69,7 @@ pub(in crate::cli) fn stored(units: u32, plan: &PlanSummary, out: &Path) -> Stri
         plural(plan.files, "file"),
         HumanBytes(plan.bytes),
         printable_path(out),
-        splits(plan)
+        splits(plan, plan.split_files.as_deref())
     ));
     let out = shell_word(out);
     lines.add(format!("convert part i of N, in any number of processes: dsconvert run {out} --part i/N"));

@@ -21,7 +21,7 @@ pub(in crate::cli) fn report(outcome: &Outcome, plan: &PlanSummary, out: &Path, 
     let mut lines = Lines::default();
     lines.add(outcomes(manifest, &totals.skipped));
     add_classes(&mut lines, manifest, totals);
-    lines.add(format!("  splits: {}", splits(plan)));
+    lines.add(format!("  splits: {}", splits(plan, split_files(plan, manifest).as_deref())));
     if let Some(metadata) = metadata(plan) {
         lines.add(format!("  metadata: {metadata}"));
     }
@@ -41,6 +41,17 @@ pub(in crate::cli) fn report(outcome: &Outcome, plan: &PlanSummary, out: &Path, 
         HumanBytes((manifest.sources.bytes as f64 / seconds) as u64)
     ));
     lines.0
+}
+
+/// Returns the number of files per split. The plan also counts files that turn out to be no items.
+fn split_files(plan: &PlanSummary, manifest: &Manifest) -> Option<Vec<u64>> {
+    let planned = plan.split_files.as_ref()?;
+    let found = |name: &String| manifest.splits.get(name).map_or(0, |split| split.counts.found);
+    Some(match plan.items {
+        Some(_) => plan.splits.iter().map(found).collect(),
+        // Files have several items.
+        None => planned.clone(),
+    })
 }
 
 /// Formats the summary of a merge.

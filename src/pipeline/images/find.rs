@@ -63,15 +63,21 @@ pub(super) struct FoundImages {
 }
 
 impl FoundImages {
-    /// Interprets the folders. Labels in metadata replace classes from folders. Metadata found by the walk does so even
-    /// without labels, unless the options request folders.
-    pub(super) fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
-        let layout = options.layout;
-        let placed = match self.walked {
+    /// Returns the files that may be items. Whether a file without the name of an image is one may depend on its
+    /// content, which is read when it is converted.
+    pub(super) fn items(&self, options: &ImagesOptions) -> ChosenFiles<'_> {
+        match self.walked {
             true => images_among(&self.files, options, self.image_tables),
-            // A listed file without a safe path is not in a folder either.
-            false => ChosenFiles::filtered(&self.files, |f| !f.is_named()),
-        };
+            false => ChosenFiles::all(&self.files),
+        }
+    }
+
+    /// Interprets the folders of the `items`. Labels in metadata replace classes from folders. Metadata found by the walk
+    /// does so even without labels, unless the options request folders.
+    pub(super) fn folders(&self, items: &ChosenFiles<'_>, options: &ImagesOptions) -> Result<Folders> {
+        let layout = options.layout;
+        // A listed file without a safe path is not in a folder either.
+        let placed = items.also(|f| self.walked || !f.is_named());
         let is_table = |f: &SourceFile| self.image_tables && is_parquet(&f.origin);
         let images = placed.also(|f| !(self.walked && (f.is_tar(&options.sources) || is_table(f))));
         // A split in the name of a single image may be a coincidence, but a tar file is named for its content.

@@ -54,6 +54,8 @@ pub struct ImagesJob {
     pub(super) tables: Vec<PathBuf>,
     pub(super) folders: Folders,
     pub(super) splits: Vec<String>,
+    /// Number of files per split that may be images, unless splits come from an option.
+    pub(super) split_files: Option<Vec<u64>>,
     pub(super) units: Vec<Range<usize>>,
     pub(super) schema: Arc<Schema>,
     /// Number of fields beyond those of every image dataset.
@@ -77,7 +79,9 @@ impl ImagesJob {
         }
         let transform = ImageTransform::new(options.image.clone())?;
         let found = find(&options)?;
-        let folders = found.folders(&options)?;
+        let items = found.items(&options);
+        let folders = found.folders(&items, &options)?;
+        let split_files = options.output.split.is_none().then(|| folders.splits.count(items.iter()));
         let described = options.describe(found.content, &found.image_fields)?;
         if let (ImageFields::Listed(fields), true) = (&options.image_fields, found.image_fields.is_empty()) {
             let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
@@ -116,6 +120,7 @@ impl ImagesJob {
             details,
             folders,
             splits,
+            split_files,
             schema,
             extra_fields,
             image_fields: found.image_fields,

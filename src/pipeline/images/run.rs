@@ -23,11 +23,7 @@ impl Job for ImagesJob {
             units: self.units.len() as u32,
             splits: self.splits.clone(),
             split_by: self.options.output.split.is_none().then_some(self.folders.splits.by),
-            split_files: self.options.output.split.is_none().then(|| {
-                let mut counts = vec![0; self.splits.len()];
-                self.files.iter().for_each(|f| counts[usize::from(self.split_of(&f))] += 1);
-                counts
-            }),
+            split_files: self.split_files.clone(),
             classes: self.schema.index_of(LABEL).map(|_| self.schema.class_names.clone()),
             metadata: self.tables.clone(),
             fields: {

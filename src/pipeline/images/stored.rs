@@ -91,8 +91,9 @@ impl StoredJob for ImagesJob {
             walked: options.input.walks() && details.is_empty(),
             image_tables: stored.image_tables,
             labels_are_ordinals: stored.labels_are_ordinals,
-            // Used only in the summary of the plan.
+            // These are used only in the summary of the plan.
             tables: Vec::new(),
+            split_files: None,
             options,
             described: header.options,
             files,
