@@ -316,6 +316,19 @@ fn inspect_repairs_with_the_options_in_the_manifest() {
     }
 }
 
+/// Earlier versions accepted these options, and stored them.
+#[test]
+fn inspect_repairs_datasets_with_options_without_effect() {
+    let dir = tempfile::tempdir().unwrap();
+    let (photos, out) = (fixture("photos"), dir.path().join("out"));
+    let options =
+        "--enlarge --filter box --encode png --color rgba --background black --seed 5 --max-rejects 50%";
+    convert("images", &photos, &out, options).exits(2);
+    // A repair accepts them, and starts if there is nothing to repair.
+    convert("images", &photos, &out, &format!("{options} --resume=repair")).exits(0);
+    assert_inspect_repairs(&photos, &out, "parquet");
+}
+
 #[test]
 fn inspect_refuses_repairs_that_need_more_than_the_manifest() {
     let dir = tempfile::tempdir().unwrap();
