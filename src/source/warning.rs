@@ -81,6 +81,12 @@ pub enum Warning {
         /// One of the folders.
         example: String,
     },
+    /// Samples of tar files have a class (`.cls`), which becomes a field but not a label, because the classes are not
+    /// given.
+    TarClassesUnused {
+        /// Path of the first tar file.
+        path: PathBuf,
+    },
     /// Archives in a folder with images or text are not read, because these may have been unpacked from them.
     ArchivesSkipped {
         /// Kind of the files next to them.
@@ -160,6 +166,11 @@ impl Warning {
             value: "flat",
             effect: "puts everything into train without a warning",
         }];
+        const CLASSES: Remedy = Remedy {
+            option: "classes",
+            value: "FILE",
+            effect: "makes it the label: a name or an ordinal in a list with one class per line",
+        };
         const UNUSED: Remedy = Remedy {
             option: "metadata",
             value: "none",
@@ -174,6 +185,7 @@ impl Warning {
             Self::MetadataSkipped { .. } => &SKIPPED,
             Self::ImagesWithoutRow { .. } => &[UNUSED],
             Self::TarFoldersUnused { .. } => &IGNORED,
+            Self::TarClassesUnused { .. } => &[CLASSES],
             Self::FolderClassesUnused { in_splits: false, .. } => &[LABELS],
             Self::FolderClassesUnused { in_splits: true, .. } => &[SPLITS_AND_LABELS],
             Self::MixedSourceLabels { .. }
@@ -247,6 +259,11 @@ impl fmt::Display for Warning {
                  use them, decompress it with gzip -d or zstd -d, or make a zip archive",
                 printable_path(path),
                 printable(example)
+            ),
+            Self::TarClassesUnused { path } => write!(
+                f,
+                "{}: the class of each sample (.cls) becomes the field \"cls\", and records have no label",
+                printable_path(path)
             ),
             Self::ArchivesSkipped { kind, example } => write!(
                 f,

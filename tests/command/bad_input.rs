@@ -168,6 +168,21 @@ fn a_mistyped_text_field_makes_no_dataset() {
 }
 
 #[test]
+fn a_field_without_text_is_not_suggested() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("c.jsonl");
+    for (row, expected) in [
+        (r#"{"messages": [{"role": "user", "content": "hi"}]}"#, "none of these holds text"),
+        (r#"{"id": 7, "title": "x"}"#, "name one of these"),
+        (r#"{"body": "x"}"#, "add --text-field body"),
+        (r#"{"body": null}"#, "add --text-field body"),
+    ] {
+        std::fs::write(&source, row).unwrap();
+        convert("text", &source, &dir.path().join("out"), "--tokenizer bytes").exits(2).says(&[expected]);
+    }
+}
+
+#[test]
 fn duplicate_keys_from_a_field_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");

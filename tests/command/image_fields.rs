@@ -293,3 +293,31 @@ fn a_damaged_mask_is_found_in_a_single_shard() {
     let ran = verify().exits(3);
     assert!(ran.stdout.contains("record 0: the mask \"seg\" does not decode"), "{}", ran.stdout);
 }
+
+#[test]
+fn classes_that_become_a_field_and_no_label_are_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tar = Tar::default();
+    tar.file("0.png", &photo(16, 16)).file("0.cls", b"1");
+    put(dir.path(), "s.tar", &tar.end());
+    put(dir.path(), "names.txt", b"ant\nbee\n");
+    let stderr = |args: &[&str]| {
+        run(dir.path(), b"", &[args, &["--out", "out", "--dry-run"]].concat()).exits(0).stderr
+    };
+    let found = stderr(&["s.tar"]);
+    for part in [
+        "s.tar: the class of each sample (.cls) becomes the field \"cls\"",
+        "--classes FILE makes it the label",
+    ] {
+        assert!(found.contains(part), "{found}");
+    }
+    assert_eq!(stderr(&["s.tar", "--classes", "names.txt"]), "");
+    // With images outside tar files, labels come from folders.
+    for folder in ["both/a", "both/b"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+    }
+    put(dir.path(), "both/a/s.tar", &tar.end());
+    put(dir.path(), "both/a/x.png", &photo(16, 16));
+    put(dir.path(), "both/b/x.png", &photo(16, 16));
+    assert_eq!(stderr(&["both"]), "");
+}

@@ -148,6 +148,9 @@ fn add_splits(lines: &mut Lines, manifest: &Manifest) {
 
 /// Adds what damaged files cost, beyond the number of rejects.
 fn add_damage(lines: &mut Lines, manifest: &Manifest, out: &Path) {
+    if let Some(count) = manifest.notes.get("damaged_kept") {
+        lines.add(format!("  {} converted as far as possible (--lenient)", plural(*count, "damaged image")));
+    }
     if let Some(count) = manifest.notes.get("after_damage") {
         lines.add(format!(
             "  {} from compressed data that turned out to be damaged: the content may be wrong",

@@ -1,5 +1,7 @@
 //! Archives of image folders among the sources.
 
+use std::path::PathBuf;
+
 use super::image_fields::{ImageField, ImageFields, InspectedTar, inspect_tar};
 use super::options::{ImageInput, ImagesOptions};
 use crate::error::{Error, Result};
@@ -41,6 +43,10 @@ pub(super) fn with_archives(
         warnings.extend(tables.into_iter().map(|path| Warning::MetadataSkipped { path }));
     }
     warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }));
+    // With images outside tar files, labels come from their folders.
+    if has_samples && options.classes.is_none() && !listing.files.iter().any(|file| is_image(&file)) {
+        warnings.extend(tars.classes_in.map(|path| Warning::TarClassesUnused { path }));
+    }
     Ok((listing, if has_samples { tars.image_fields } else { Vec::new() }))
 }
 
@@ -53,6 +59,8 @@ struct TarFiles {
     has_bare_images: bool,
     /// Folder of an image, if the first tar file looks like an archive of image folders.
     folder: Option<String>,
+    /// Path of the first tar file, if its samples have classes.
+    classes_in: Option<PathBuf>,
 }
 
 impl TarFiles {
@@ -69,8 +77,9 @@ impl TarFiles {
                 if is_plain && let folder @ Some(_) = first_nested(&planned)? {
                     return Ok(Self { has_bare_images: true, folder, ..Self::default() });
                 }
-                let InspectedTar { fields, has_bare_images, folder } = inspect_tar(&planned)?;
-                Ok(Self { image_fields: fields, has_bare_images, folder })
+                let InspectedTar { fields, has_bare_images, folder, has_classes } = inspect_tar(&planned)?;
+                let classes_in = has_classes.then(|| first.path(&options.sources));
+                Ok(Self { image_fields: fields, has_bare_images, folder, classes_in })
             }
         }
     }

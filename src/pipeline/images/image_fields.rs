@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::image_field_names::{FieldMember, is_reserved, named};
+use super::tar_fields::CLASS;
 use crate::error::{Error, Result};
 use crate::schema::{Field, FieldType, IMAGE};
 use crate::source::tar::tar_stem;
@@ -118,6 +119,8 @@ pub(super) struct InspectedTar {
     /// Folder of an image, if the file looks like an archive of image folders rather than a WebDataset: bare images in
     /// folders.
     pub(super) folder: Option<String>,
+    /// Whether a sample with an image has a class.
+    pub(super) has_classes: bool,
 }
 
 /// Inspects the first samples of a tar file. A damaged file is reported when it is converted.
@@ -130,7 +133,7 @@ pub(super) fn inspect_tar(tar: &PlannedFile) -> Result<InspectedTar> {
     let root = tar.path.file_name().map(portable_name).unwrap_or_default();
     let root = tar_stem(&root);
     let mut members: Vec<FieldMember> = Vec::new();
-    let (mut folder, mut has_images, mut has_members) = (None, false, false);
+    let (mut folder, mut has_images, mut has_members, mut has_classes) = (None, false, false, false);
     let mut inspected = 0;
     while inspected < INSPECTED_SAMPLES
         && let Some((_, found)) = samples.read()?
@@ -140,6 +143,7 @@ pub(super) fn inspect_tar(tar: &PlannedFile) -> Result<InspectedTar> {
         let images = sample.members.iter().filter(|(member, _)| is_image(member)).count();
         has_images |= images > 0;
         has_members |= images > 0 && sample.members.len() > 1;
+        has_classes |= images > 0 && sample.members.iter().any(|(member, _)| member == CLASS);
         let parent = sample.name.rsplit_once('/').map(|(parent, _)| parent);
         // An archive of one folder usually has its name.
         if let Some(parent) = parent.filter(|parent| images > 0 && *parent != root) {
@@ -155,7 +159,8 @@ pub(super) fn inspect_tar(tar: &PlannedFile) -> Result<InspectedTar> {
     // Sorted by name, because the order of the members may differ between samples.
     fields.sort_by(|a, b| a.name.cmp(&b.name));
     let has_bare_images = has_images && !has_members;
-    Ok(InspectedTar { fields, has_bare_images, folder: folder.filter(|_| has_bare_images) })
+    let folder = folder.filter(|_| has_bare_images);
+    Ok(InspectedTar { fields, has_bare_images, folder, has_classes })
 }
 
 fn is_image(member: &str) -> bool {

@@ -35,6 +35,10 @@ const FILE_BYTES: usize = 1 << 20;
 /// Maximum number of field names listed in messages.
 const NAMES: usize = 64;
 
+/// Help for rows in which no field is text.
+const NO_TEXT: &str = "none of these holds text: name a member of one with a path such as meta.text, or write each document \
+                       to one string first (a conversation with the chat template of the model)";
+
 /// A requested field.
 struct RequestedField<'a> {
     name: &'a str,
@@ -55,6 +59,8 @@ struct FieldSearch<'a> {
     kept: Vec<RequestedField<'a>>,
     /// Field names in the order in which they first appear.
     names: Vec<String>,
+    /// Names of fields of JSON that hold something other than text in the first row that has them.
+    not_text: Vec<String>,
     /// Number of examined rows of JSON.
     rows: u64,
     /// Number of files in which rows or the names of columns were examined.
@@ -95,6 +101,7 @@ pub(super) fn check(
             .map(|k| RequestedField { seen: has_columns, ..RequestedField::new(&k.name) })
             .collect(),
         names: Vec::new(),
+        not_text: Vec::new(),
         rows: 0,
         files: 0,
         has_tables: false,
@@ -161,7 +168,9 @@ impl<'a> FieldSearch<'a> {
         for requested in self.requested() {
             requested.seen |= names.iter().any(|name| name == requested.name);
         }
-        names.iter().for_each(|name| self.add_name(name));
+        for name in names {
+            self.add_name(name);
+        }
     }
 
     /// Examines a line of JSON. Returns whether it is an object.
@@ -172,7 +181,11 @@ impl<'a> FieldSearch<'a> {
         for requested in self.requested() {
             requested.seen = requested.seen || requested.path.is_in(&object);
         }
-        object.keys().for_each(|name| self.add_name(name));
+        for (name, value) in &object {
+            if self.add_name(name) && !matches!(value, Json::String(_) | Json::Null) {
+                self.not_text.push(name.clone());
+            }
+        }
         true
     }
 
@@ -180,10 +193,13 @@ impl<'a> FieldSearch<'a> {
         [&mut self.text].into_iter().chain(&mut self.key).chain(&mut self.kept)
     }
 
-    fn add_name(&mut self, name: &str) {
-        if self.names.len() < NAMES && !self.names.iter().any(|n| n == name) {
+    /// Adds the name of a field. Returns whether it is new and was added.
+    fn add_name(&mut self, name: &str) -> bool {
+        let is_new = self.names.len() < NAMES && !self.names.iter().any(|n| n == name);
+        if is_new {
             self.names.push(name.to_owned());
         }
+        is_new
     }
 
     /// Returns the warnings, or an error if no examined row has a requested field.
@@ -205,7 +221,8 @@ impl<'a> FieldSearch<'a> {
             Err(if let Some(path) = first { error.at_path(path) } else { error })
         };
         if !self.text.seen {
-            return refuse("text_field", self.text.name, None);
+            let no_text = !names.is_empty() && self.not_text.len() == names.len();
+            return refuse("text_field", self.text.name, no_text.then_some(NO_TEXT));
         }
         if let Some(key) = self.key.as_ref().filter(|key| !key.seen) {
             return refuse("key_field", key.name, None);
