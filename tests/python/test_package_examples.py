@@ -28,7 +28,7 @@ def programs(*pages):
 TUTORIAL = programs("tutorial/first-dataset.md")
 PROGRAMS = TUTORIAL | programs(
     "how-to/use-lightning.md", "how-to/train-with-pytorch.md", "how-to/train-on-several-ranks.md",
-    "how-to/pretrain-on-packed-tokens.md", "how-to/classify-images-with-ddp.md",
+    "how-to/pretrain-on-packed-tokens.md", "how-to/fine-tune-on-chat-data.md", "how-to/classify-images-with-ddp.md",
     "how-to/use-the-hugging-face-trainer.md", "how-to/use-accelerate.md", "how-to/use-jax-or-numpy.md",
 )
 SNIPPETS = blocks("reference/python.md")
@@ -38,7 +38,7 @@ SNIPPETS = blocks("reference/python.md")
 def run(tmp_path):
     """Writes a program of the guide into a file and runs it."""
 
-    def run(name, *args, processes=None):
+    def run(name, *args, processes=None, stdin=None):
         (tmp_path / name).write_text(PROGRAMS[name])
         # Unbuffered Python writes a line and its line end separately, so that the lines of two ranks may mix. The
         # launcher starts `python -u`, unless it is given the whole command.
@@ -47,7 +47,7 @@ def run(tmp_path):
         environment.pop("PYTHONUNBUFFERED", None)
         done = subprocess.run(
             [sys.executable, *(launcher if processes else []), name, *map(str, args)],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
+            cwd=tmp_path, env=environment, stdin=stdin, capture_output=True, text=True, timeout=300,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -59,7 +59,7 @@ def test_there_are_programs_and_snippets():
     assert list(PROGRAMS) == [
         "look.py", "train.py", "rows.py",
         "train_lightning.py", "train_images.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py",
-        "train_pretrain.py", "train_ddp.py", "train_split.py", "train_trainer.py", "train_accelerate.py", "train_jax.py",
+        "train_pretrain.py", "render_chats.py", "train_chat.py", "train_ddp.py", "train_split.py", "train_trainer.py", "train_accelerate.py", "train_jax.py",
     ]
     assert len(SNIPPETS) >= 4
 

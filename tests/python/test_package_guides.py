@@ -1,8 +1,10 @@
 """The programs of the how-to guides about training run unchanged on a few records, and resume from checkpoints."""
 
+import json
 import re
 
 import pytest
+from tokenizers import Tokenizer
 
 import dsconvert
 from conftest import ROOT
@@ -35,6 +37,31 @@ def test_resumed_pretraining_equals_an_uninterrupted_run(run, packed_rows):
     found = [re.search(r"step (\d+) of \1,.* weights (.*)\n(validation loss .*)", output).groups() for output in (whole, parts)]
     assert found[0] == found[1], "the same weights and loss as without an interruption"
     assert int(found[0][0]) > 3
+
+
+def test_only_answers_of_a_conversation_are_labels(run, command, tmp_path):
+    answers = [["yes, of course", "the end"], ["one answer only"], [""]]
+    with (tmp_path / "chats.jsonl").open("w") as file:
+        for of_chat in answers:
+            messages = [{"role": "system", "content": "be brief <|im_end|>"}]
+            for answer in of_chat:
+                messages += [{"role": "user", "content": "an assistant?"}, {"role": "assistant", "content": answer}]
+            file.write(json.dumps({"messages": messages}) + "\n")
+    tokenizer = Tokenizer.from_file(str(ROOT / TOKENIZER))
+    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with (tmp_path / "chats.jsonl").open() as file:
+        rendered = run("render_chats.py", stdin=file)
+    (tmp_path / "rendered.jsonl").write_text(rendered)
+    page = (ROOT / "docs/how-to/fine-tune-on-chat-data.md").read_text()
+    (options,) = re.findall(r"^dsconvert text rendered.jsonl --tokenizer tokenizer.json (.*) --out chats$", page, re.MULTILINE)
+    command("text", tmp_path / "rendered.jsonl", "--tokenizer", tmp_path / "tokenizer.json", "--out", tmp_path / "chats", *options.split())
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    # Each answer ends with one token.
+    expected = sum(len(tokenizer.encode(answer).ids) + 1 for of_chat in answers for answer in of_chat)
+    total = sum(len(tokenizer.encode(json.loads(line)["text"]).ids) for line in rendered.splitlines())
+    assert f"{expected} of {total} tokens are answers" in run("train_chat.py", "chats")
 
 
 def test_ddp_on_two_ranks_gives_equal_weights(run, photos_in):
