@@ -1,0 +1,48 @@
+"""A `BatchSampler` gives the batches that `docs/reference/batching.md` specifies."""
+
+import random
+
+import pytest
+
+import dsconvert
+from batch_plan import BatchPlan
+
+pytestmark = pytest.mark.usefixtures("no_ranks")
+
+
+def a_configuration(choose):
+    """Lengths of some records, and options of a sampler."""
+    longest = choose.choice([1, 5, 50, 400])
+    spread = choose.choice([lambda: choose.randrange(longest + 1), lambda: int(choose.expovariate(8 / longest)) % (longest + 1)])
+    lengths = [spread() for _ in range(choose.choice([1, 2, 5, 20, 100, 300, 1000]))]
+    options = {
+        "seed": choose.randrange(1000),
+        "last": choose.choice(["short", "drop", "wrap"]),
+        "micro_batches": choose.choice([1, 1, 2, 4]),
+    }
+    size = choose.choice(["batch_size", "max_tokens", "max_tokens_unpadded"])
+    # No record exceeds the budget, also when its width is rounded up.
+    options[size] = choose.choice([1, 3, 8, 32] if size == "batch_size" else [408, 1000, 4096])
+    if size != "max_tokens_unpadded":
+        options["pad_to_multiple_of"] = choose.choice([1, 1, 8])
+    bucket = choose.choice(["length", "length", "length", "geometric", "given", "none", "windows"])
+    options["bucket"] = sorted(choose.sample(range(1, 500), 5)) if bucket == "given" else bucket
+    if bucket == "length":
+        options["max_waste"] = choose.choice([0.01, 0.04, 0.3])
+    elif bucket == "geometric":
+        options |= {"first_boundary": choose.choice([1, 16, 50]), "boundary_ratio": choose.choice([1.1, 1.5, 2.0])}
+    elif bucket == "windows":
+        options["window_steps"] = choose.choice([1, 3, 50])
+    options["shuffle"] = choose.choice([True, True, False, "block" if bucket in ("none", "windows") else True])
+    if options["shuffle"] == "block":
+        options |= {"block_records": choose.choice([4, 16]), "block_group": choose.choice([2, 8])}
+    return lengths, options
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_batches_are_those_of_the_specification(seed):
+    lengths, options = a_configuration(random.Random(seed))
+    sampler = dsconvert.BatchSampler(lengths, rank=0, world_size=1, **options)
+    specified = BatchPlan(lengths, **options)
+    for epoch in range(3):
+        assert list(sampler) == specified.micro_batches(epoch), f"epoch {epoch}"
