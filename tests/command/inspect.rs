@@ -244,7 +244,7 @@ fn a_card_describes_the_dataset_to_the_hub() {
         text.contains("# my photos") && text.contains("29 records") && text.contains("1 rejected"),
         "{text}"
     );
-    let one = dir.path().join("one");
+    let one = dir.path().join("one_of [many] <i>");
     std::fs::write(dir.path().join("one.jsonl"), "{\"text\": \"a\"}\n").unwrap();
     convert("text", &dir.path().join("one.jsonl"), &one, "--tokenizer bytes").exits(0);
     inspect(&[one.to_str().unwrap(), "--card"]).exits(0);
@@ -252,6 +252,7 @@ fn a_card_describes_the_dataset_to_the_hub() {
     assert!(card.contains("Of 1 item found, 1 was converted, "), "{card}");
     // `--verify` accepts the card, and an existing card is never replaced.
     inspect(&[path, "--verify"]).exits(0);
+    assert!(card.contains(r"# one\_of \[many\] \<i\>"), "{card}");
     inspect(&[path, "--card"]).exits(2).says(&["README.md", "already", "remove it"]);
     let again = convert("images", &fixture("photos"), &out, "--resize longer:64 --overwrite").exits(0);
     again.says(&["README.md describes the earlier dataset", "--card"]);

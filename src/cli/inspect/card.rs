@@ -54,7 +54,7 @@ fn card(dataset: &Dataset) -> Result<String> {
         dataset.path().canonicalize().ok().and_then(|path| path.file_name().map(|name| name.to_owned()));
     let name =
         name.map_or_else(|| "Dataset".to_owned(), |name| printable(&name.to_string_lossy()).into_owned());
-    card.add(format_args!("\n# {name}\n"));
+    card.add(format_args!("\n# {}\n", markdown(&name)));
     add_text(&mut card, &description);
     Ok(card.0)
 }
