@@ -90,6 +90,11 @@ pub(super) fn source_of(option: &'static str, text: &Path) -> Result<SourceSpec>
             return Err(Error::usage(format!("{label:?} is not a valid label of a source"))
                 .help("a label must not be empty or contain / or #"));
         }
+        if path.is_empty() {
+            return Err(Error::usage(format!("the source {label:?} has no path"))
+                .of_option(option)
+                .help(format!("write {label}=PATH")));
+        }
         ObjectUrl::parse(Path::new(path)).map_err(|e| e.of_option(option))?;
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }

@@ -103,6 +103,8 @@ const PATHS: &[Mistake] = &[
         &["--scratch applies only to an output in object", "leave it out"],
     ),
     ("plan images photos --out o --scratch s3://bucket/x", 2, &["--scratch", "is a URL"]),
+    ("run unfinished --source photos=", 2, &["--source: the source \"photos\" has no path", "photos=PATH"]),
+    ("images photos= --out o", 2, &["SRC: the source \"photos\" has no path", "photos=PATH"]),
     ("run unfinished --scratch x", 2, &["--scratch applies only to an output in object storage"]),
     ("merge unfinished --scratch x", 2, &["--scratch applies only to an output in object storage"]),
     ("status unfinished --scratch x", 2, &["--scratch applies only to an output in object storage"]),
