@@ -208,7 +208,10 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
     let scratch = options.scratch.as_deref();
     {
         let output = PlannedOutput::open(out, scratch, *existing)?;
-        if output.committed()?.is_none() {
+        match output.committed()? {
+            // Nothing is written, so the directory may be read-only.
+            Some(manifest) if !output.may_have_work()? => return Ok(Outcome::complete(manifest)),
+            Some(_) => {}
             // Before anything is created in the directory.
             output.check_stored()?;
         }

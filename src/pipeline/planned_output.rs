@@ -41,6 +41,14 @@ impl PlannedOutput {
         }
     }
 
+    /// Returns whether a merge may have left its working directory after the commit.
+    pub(super) fn may_have_work(&self) -> Result<bool> {
+        match self {
+            Self::Local(out) => Ok(lstat(&out.join(WORK_NAME))?.is_some()),
+            Self::Remote { .. } => Ok(true),
+        }
+    }
+
     /// Refuses an output without a plan.
     pub(super) fn check_stored(&self) -> Result<()> {
         match self {

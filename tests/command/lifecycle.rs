@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,8 +14,6 @@ use crate::support::*;
 const SOON: Duration = Duration::from_secs(8);
 /// Time after which a command that should end by itself counts as hung.
 const LONG: Duration = Duration::from_secs(90);
-/// An unprivileged user, for tests that run as root.
-const NOBODY: u32 = 65_534;
 /// A second unprivileged user, because a process limit counts all processes of a user.
 const NOBODY_ELSE: u32 = 65_533;
 /// The environment variable that names the place of a test panic (`src/pipeline/testing.rs`).
@@ -285,29 +282,21 @@ fn a_shard_that_cannot_be_written_is_named_in_every_format() {
 #[test]
 fn a_working_directory_that_cannot_be_removed_is_a_warning() {
     let dir = tempfile::tempdir().unwrap();
-    let open = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    open(dir.path(), 0o777);
+    set_mode(dir.path(), 0o777);
     let source = dir.path().join("c.jsonl");
     corpus(&source, 50);
     let out = dir.path().join("out");
-    let run = |options: &str| {
-        let mut command = conversion("text", &source, &out, options);
-        if rustix::process::getuid().is_root() {
-            // Permissions do not stop root.
-            command.uid(NOBODY).gid(NOBODY).current_dir("/");
-        }
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map(|child| finish(child, LONG))
-    };
-    let Ok(first) = run("--tokenizer bytes") else { return }; // That user cannot run the binary.
+    let run = |options: &str| unprivileged(&mut conversion("text", &source, &out, options));
+    let Some(first) = run("--tokenizer bytes") else { return };
     first.exits(0);
     let work = out.join(".dsconvert");
     let left = work.join("left");
     std::fs::create_dir_all(&left).unwrap();
     std::fs::write(left.join("x"), "").unwrap();
-    open(&work, 0o777);
-    open(&left, 0o555);
+    set_mode(&work, 0o777);
+    set_mode(&left, 0o555);
     let again = run("--tokenizer bytes --resume").unwrap();
-    open(&left, 0o755);
+    set_mode(&left, 0o755);
     again.exits(0).says(&["warning", "is committed", "working directory could not be removed"]);
 }
 
@@ -415,7 +404,7 @@ fn a_failure_to_start_threads_is_no_panic() {
     if !rustix::process::getuid().is_root() {
         return;
     }
-    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    set_mode(dir.path(), 0o777);
     let source = dir.path().join("c.jsonl");
     corpus(&source, 200);
     let limited = |threads: usize, out: &Path, options: &str| {

@@ -89,6 +89,24 @@ fn parts_in_separate_processes_give_the_bytes_of_a_single_run() {
 }
 
 #[test]
+fn a_committed_dataset_in_a_read_only_folder_is_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = planned_corpus(dir.path());
+    on("run", &out, "").exits(0);
+    on("merge", &out, "").exits(0);
+    let before = tree(&out);
+    set_mode(dir.path(), 0o755);
+    set_mode(&out, 0o555);
+    for subcommand in ["run", "status", "merge"] {
+        let mut command = command([subcommand]);
+        let Some(ran) = unprivileged(command.arg(&out)) else { return };
+        ran.exits(0);
+    }
+    set_mode(&out, 0o755);
+    assert_same(&tree(&out), &before);
+}
+
+#[test]
 fn the_number_of_parts_may_change_and_attempts_may_repeat() {
     let dir = tempfile::tempdir().unwrap();
     let (whole, out) = (dir.path().join("whole"), dir.path().join("out"));

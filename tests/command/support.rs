@@ -52,6 +52,24 @@ impl Ran {
     }
 }
 
+/// A user without privileges.
+pub const NOBODY: u32 = 65_534;
+
+/// Runs a command as a user whom permissions stop. Returns `None` if that user cannot run the binary.
+pub fn unprivileged(command: &mut Command) -> Option<Ran> {
+    use std::os::unix::process::CommandExt;
+    if rustix::process::getuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    }
+    command.output().ok().map(Ran::of)
+}
+
+/// Sets the permissions of a file or folder.
+pub fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
 /// The command `dsconvert ARGS…`, not yet started.
 pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dsconvert"));
