@@ -1,5 +1,7 @@
 //! `dsconvert inspect` agrees with the manifest, and `--verify` detects any altered byte.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::support::*;
@@ -250,9 +252,9 @@ fn a_card_describes_the_dataset_to_the_hub() {
     inspect(&[one.to_str().unwrap(), "--card"]).exits(0);
     let card = std::fs::read_to_string(one.join("README.md")).unwrap();
     assert!(card.contains("Of 1 item found, 1 was converted, "), "{card}");
+    assert!(card.contains(r"# one\_of \[many\] \<i\>"), "{card}");
     // `--verify` accepts the card, and an existing card is never replaced.
     inspect(&[path, "--verify"]).exits(0);
-    assert!(card.contains(r"# one\_of \[many\] \<i\>"), "{card}");
     inspect(&[path, "--card"]).exits(2).says(&["README.md", "already", "remove it"]);
     let again = convert("images", &fixture("photos"), &out, "--resize longer:64 --overwrite").exits(0);
     again.says(&["README.md describes the earlier dataset", "--card"]);
@@ -294,6 +296,27 @@ fn samples_are_seeded_and_classes_are_counted() {
         assert!(text.contains(&format!("{name} {count}")), "{name} {count}: {text}");
     }
     assert_eq!((&train["unlabeled"], &train["labels_read"]), (&0.into(), &29.into()));
+}
+
+#[test]
+fn files_that_cannot_be_read_are_not_called_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    convert("text", &fixture("corpus/stories.jsonl"), &out, "--tokenizer bytes").exits(0);
+    set_mode(dir.path(), 0o755);
+    let shard = out.join("train/train-000000-00.parquet");
+    set_mode(&shard, 0);
+    let verify = |path: &Path| unprivileged(command(["inspect", "--verify"]).arg(path));
+    let Some(ran) = verify(&out) else { return };
+    let printed = ran.exits(3).stdout;
+    for part in ["train-000000-00.parquet", "make its files readable, then verify it again", "NOT VERIFIED"] {
+        assert!(printed.contains(part), "{part:?} is not in {printed}");
+    }
+    assert!(!printed.contains("DAMAGED") && !printed.contains("--repair"), "{printed}");
+    // A missing file is damage.
+    std::fs::remove_file(out.join("rejects.jsonl")).unwrap();
+    let printed = verify(&out).unwrap().exits(3).stdout;
+    assert!(printed.contains("DAMAGED") && printed.contains("--repair"), "{printed}");
 }
 
 #[test]

@@ -11,6 +11,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::option_names::respell_options;
 use crate::printable::{printable_path, printable_text};
 
@@ -181,9 +183,10 @@ impl Error {
         self
     }
 
-    /// Returns whether the data could not be read because its store did not respond or refused the request.
+    /// Returns whether the data could not be read because its store did not respond or refused the request, or because
+    /// the operating system could not read an existing file.
     pub fn is_unavailable(&self) -> bool {
-        self.0.is_unavailable
+        self.0.is_unavailable || (self.0.kind == ErrorKind::Io && self.cause().is_some_and(is_unreadable))
     }
 
     /// Returns the category of the error.
@@ -219,10 +222,25 @@ impl Error {
 
     /// Returns whether a write failed because the disk or a quota is full.
     pub fn is_disk_full(&self) -> bool {
-        self.0.source.as_deref().and_then(|e| e.downcast_ref::<std::io::Error>()).is_some_and(|e| {
+        self.cause().is_some_and(|e| {
             matches!(e.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
         })
     }
+
+    /// Returns the error of the operating system that caused this one.
+    fn cause(&self) -> Option<&std::io::Error> {
+        self.0.source.as_deref().and_then(|e| e.downcast_ref())
+    }
+}
+
+/// Returns whether the operating system could not read a file that may be intact. Not so if there is no file: nothing, or
+/// a folder, a link or a socket in its place.
+fn is_unreadable(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
+    let is_no_file = matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidFilename);
+    // Without a number, the error is that of a library: the data ended early, for example.
+    let number = Errno::from_io_error(error);
+    number.is_some_and(|number| !is_no_file && ![Errno::LOOP, Errno::NXIO].contains(&number))
 }
 
 impl fmt::Display for Error {
@@ -335,6 +353,22 @@ mod tests {
         let e = Error::usage("no such field").at_path("a").of_option("text_field");
         assert_eq!(e.to_string(), "a: text_field: no such field");
         assert_eq!(e.with_options_as(flag), "a: --text-field: no such field");
+    }
+
+    #[test]
+    fn files_that_exist_but_cannot_be_read_are_unavailable() {
+        let error = |number: Errno| Error::io("open", Path::new("a"), number.into());
+        assert!(
+            [Errno::ACCESS, Errno::PERM, Errno::IO, Errno::STALE, Errno::MFILE]
+                .into_iter()
+                .all(|number| error(number).is_unavailable())
+        );
+        let gone = [Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::NAMETOOLONG, Errno::LOOP, Errno::NXIO];
+        assert!(!gone.into_iter().any(|number| error(number).is_unavailable()));
+        let early = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        assert!(!Error::io("read", Path::new("a"), early).is_unavailable());
+        // A damaged file is damaged even if it cannot be read any more.
+        assert!(!Error::corrupt("bad").caused_by(std::io::Error::from(Errno::ACCESS)).is_unavailable());
     }
 
     #[test]

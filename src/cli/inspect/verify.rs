@@ -72,12 +72,11 @@ fn print_report(
             writeln!(out, "and {more} not part of this dataset").map_err(print_error)?;
         }
         if !report.problems.is_empty() {
-            let advice = if report.is_incomplete() {
-                "verify the dataset again when its store can be read".to_owned()
-            } else if dataset.is_remote() {
-                "to replace it: convert its sources to another prefix".to_owned()
-            } else {
-                repair::advice(path, dir_of(path)?, dataset.manifest())
+            let advice = match (report.is_incomplete(), dataset.is_remote()) {
+                (true, true) => "verify the dataset again when its store can be read".to_owned(),
+                (true, false) => "make its files readable, then verify it again".to_owned(),
+                (false, true) => "to replace it: convert its sources to another prefix".to_owned(),
+                (false, false) => repair::advice(path, dir_of(path)?, dataset.manifest()),
             };
             writeln!(out, "{advice}").map_err(print_error)?;
         }
@@ -105,7 +104,7 @@ fn print_report(
 fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Result<Ending> {
     let transform = decoder()?;
     let mut records = 0u64;
-    let mut problem = None;
+    let (mut problem, mut is_unavailable) = (None, false);
     for record in ShardFile::open(path, access)?.records()? {
         match record {
             Ok(record) => {
@@ -116,6 +115,7 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
                 records += 1;
             }
             Err(e) => {
+                is_unavailable = e.is_unavailable();
                 problem = Some(e.to_string());
                 break;
             }
@@ -127,6 +127,7 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
     } else {
         let verdict = match &problem {
             None => "every record decodes; only the dataset has checksums".to_owned(),
+            Some(problem) if is_unavailable => format!("NOT VERIFIED: {problem}"),
             Some(problem) => format!("DAMAGED: {problem}"),
         };
         writeln!(out, "{}: {}; {verdict}", printable_path(path), plural(records, "record"))

@@ -91,8 +91,8 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Returns whether all problems are those of reading: a store did not respond or refused requests, so nothing is known
-    /// to be damaged.
+    /// Returns whether all problems are those of reading: a store did not respond or refused requests, or files exist but
+    /// could not be read. Nothing is then known to be damaged.
     pub fn is_incomplete(&self) -> bool {
         !self.problems.is_empty() && self.problems.iter().all(Error::is_unavailable)
     }
