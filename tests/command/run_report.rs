@@ -301,6 +301,8 @@ fn many_hostile_reports_give_a_page_of_bounded_size() {
     let shown = page_of(&out, dir.path(), &[&folder]);
     assert_contains(
         &shown,
+    let spelled = dir.path().join("empty/../run.json");
+    shown(&[&report, &spelled]).exits(2).says(&["named twice"]);
         &["The 200 slowest of 300 runs are shown", "&lt;script&gt;", "300 run reports for another dataset"],
     );
     assert!(!shown.contains("<script") && !shown.contains(['\u{202e}']) && !shown.contains("NaN"));

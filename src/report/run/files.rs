@@ -1,5 +1,7 @@
 //! Reading run reports.
 
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{RUN_REPORT_VERSION, RunReport};
@@ -34,10 +36,14 @@ pub fn run_reports(paths: &[PathBuf]) -> Result<Vec<RunReport>> {
             return Err(Error::usage(format!("there are more than {MAX_REPORTS} run reports")).at_path(path));
         }
     }
-    let mut sorted: Vec<&PathBuf> = files.iter().collect();
-    sorted.sort();
-    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Error::usage("the run report is named twice").at_path(twice[0]));
+    let mut identities = HashSet::new();
+    for file in &files {
+        // A path has several spellings, and a file several paths.
+        if let Some(meta) = stat(file)?
+            && !identities.insert((meta.dev(), meta.ino()))
+        {
+            return Err(Error::usage("the run report is named twice").at_path(file));
+        }
     }
     files.iter().map(|file| RunReport::read(file)).collect()
 }
