@@ -43,6 +43,8 @@ pub(super) struct JobHeader {
     pub build: String,
     /// Identity of the plan; empty until the plan is written.
     pub plan: String,
+    /// Digest of the names and sizes of the files, as in the manifest; empty until the plan is written.
+    pub listing: String,
     pub kind: Kind,
     /// Options that affect the dataset, as shown in the manifest.
     pub options: serde_json::Value,
@@ -166,6 +168,7 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
     }
     let mut header = job.header()?;
     plan.clone_into(&mut header.plan);
+    header.listing = header.plan_of(job.files()).listing();
     // Parts may run in another current directory.
     for source in header.sources.iter_mut().filter(|source| !ObjectUrl::is_url(&source.path)) {
         source.path =

@@ -54,6 +54,8 @@ pub struct PartOutcome {
     pub kind: Kind,
     /// Identity of the plan; `None` if the dataset is committed, because the plan is removed then.
     pub plan: Option<String>,
+    /// Digest of the source files of the plan, as in the manifest; `None` if an old dataset is committed, which has none.
+    pub listing: Option<String>,
     /// Options of the plan that affect the dataset.
     pub options: Value,
 }
@@ -68,6 +70,7 @@ impl PartOutcome {
             was_committed: true,
             kind: manifest.kind(),
             plan: None,
+            listing: manifest.plan.map(|plan| plan.listing),
             options: manifest.options,
         }
     }
@@ -168,6 +171,7 @@ fn convert_units(
         was_committed: false,
         kind: header.kind,
         plan: Some(header.plan),
+        listing: Some(header.listing),
         options: header.options,
     })
 }
@@ -213,7 +217,7 @@ fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Resul
             Some(manifest) if !output.may_have_work()? => return Ok(Outcome::complete(manifest)),
             Some(_) => {}
             // Before anything is created in the directory.
-            output.check_stored()?;
+            None => output.check_stored()?,
         }
     }
     let (dir, state) = OutputDir::open(out, scratch, *existing)?;

@@ -179,6 +179,7 @@ fn the_run_reports_of_the_parts_add_up_to_that_of_the_merge() {
             );
             assert_eq!(report["part"]["units"], report["part"]["converted"]);
             assert_eq!(report["part"]["planned"], manifest["plan"]["units"]);
+            assert_eq!(report["part"]["listing"], manifest["plan"]["listing"]);
             assert_eq!(report["part"]["plan"], parts[0]["part"]["plan"]);
             for time in
                 [&report["seconds"]["convert"], &report["thread_seconds"]["transform"], &report["started_at"]]
@@ -233,6 +234,32 @@ fn the_run_reports_of_the_parts_add_up_to_that_of_the_merge() {
 }
 
 #[test]
+fn the_report_of_a_part_belongs_to_its_source_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let converted = |name: &str, documents: usize| {
+        let out = dir.path().join(name);
+        let source = dir.path().join("c.jsonl");
+        corpus(&source, documents);
+        let mut plan = command(["plan", "text"]);
+        plan.arg(&source).arg("--out").arg(&out).args(["--tokenizer", "bytes"]);
+        Ran::of(plan.output().unwrap()).exits(0);
+        let report = dir.path().join(format!("{name}.json"));
+        run_with_report("run", &out, "", &report).exits(0);
+        Ran::of(command(["merge"]).arg(&out).output().unwrap()).exits(0);
+        (out, report)
+    };
+    // Both have the same options and one unit.
+    let ((out, own), (_, other)) = (converted("a", 20), converted("b", 30));
+    assert!(!page_of(&out, dir.path(), &[&own]).contains("another dataset"));
+    assert_contains(&page_of(&out, dir.path(), &[&other]), &["The run report belongs to another dataset."]);
+    // Reports of older versions do not name the files.
+    let mut old = read(&other);
+    assert!(old["part"].as_object_mut().unwrap().remove("listing").is_some());
+    fs::write(&other, old.to_string()).unwrap();
+    assert!(!page_of(&out, dir.path(), &[&other]).contains("another dataset"));
+}
+
+#[test]
 fn reports_that_cannot_be_written_or_read_are_refused_before_anything_is_done() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
@@ -274,6 +301,8 @@ fn reports_that_cannot_be_written_or_read_are_refused_before_anything_is_done() 
     };
     shown(&[&empty]).exits(2).says(&["the folder holds no run reports", "--report"]);
     shown(&[&report, &report]).exits(2).says(&["named twice"]);
+    let spelled = dir.path().join("empty/../run.json");
+    shown(&[&report, &spelled]).exits(2).says(&["named twice"]);
     fs::write(empty.join("other.json"), "{}").unwrap();
     shown(&[&report, &empty]).exits(2).says(&["other.json", "not a run report"]);
     assert!(!html.exists());
@@ -301,8 +330,6 @@ fn many_hostile_reports_give_a_page_of_bounded_size() {
     let shown = page_of(&out, dir.path(), &[&folder]);
     assert_contains(
         &shown,
-    let spelled = dir.path().join("empty/../run.json");
-    shown(&[&report, &spelled]).exits(2).says(&["named twice"]);
         &["The 200 slowest of 300 runs are shown", "&lt;script&gt;", "300 run reports for another dataset"],
     );
     assert!(!shown.contains("<script") && !shown.contains(['\u{202e}']) && !shown.contains("NaN"));

@@ -37,6 +37,7 @@ impl StoredJob for ImagesJob {
         Ok(JobHeader {
             build: BUILD_ID.to_owned(),
             plan: String::new(),
+            listing: String::new(),
             kind: Kind::Images,
             options: self.described.clone(),
             output: self.options.output.clone(),

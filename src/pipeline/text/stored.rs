@@ -54,6 +54,7 @@ impl StoredJob for TextJob {
         Ok(JobHeader {
             build: BUILD_ID.to_owned(),
             plan: String::new(),
+            listing: String::new(),
             kind: Kind::Text,
             options: self.described.clone(),
             output: self.options.output.clone(),

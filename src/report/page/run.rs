@@ -78,15 +78,18 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport)
     out.push_str("</section>\n</div>\n");
 }
 
-/// Returns whether the run report belongs to another dataset. A part has no fingerprint of all sources, so its options
-/// and its number of planned units are compared.
+/// Returns whether the run report belongs to another dataset. A part has no fingerprint of all sources, so its options,
+/// source files and number of planned units are compared.
 pub(super) fn is_of_other_dataset(report: &DatasetReport, run: &RunReport) -> bool {
     let manifest = &report.manifest;
     match &run.part {
         None => run.fingerprint != manifest.fingerprint,
         Some(part) => {
             run.options != manifest.options
-                || manifest.plan.as_ref().is_some_and(|plan| plan.units != part.planned)
+                || manifest.plan.as_ref().is_some_and(|plan| {
+                    plan.units != part.planned
+                        || part.listing.as_ref().is_some_and(|listing| *listing != plan.listing)
+                })
         }
     }
 }

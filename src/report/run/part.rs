@@ -16,6 +16,8 @@ use crate::schema::Kind;
 pub struct PartUnits {
     /// Identity of the plan; missing if the dataset was committed before.
     pub plan: Option<String>,
+    /// Digest of the source files of the plan, as in the manifest; missing in reports of older versions.
+    pub listing: Option<String>,
     /// Selected units: a part as `2/8`, units as `3,7-9`, or `all`.
     pub selection: String,
     /// Number of selected units.
@@ -45,6 +47,7 @@ impl RunReport {
             was_complete: part.was_committed,
             part: Some(PartUnits {
                 plan: part.plan.clone(),
+                listing: part.listing.clone(),
                 selection: selection.to_string(),
                 units: part.units,
                 converted: part.converted,
