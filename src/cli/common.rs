@@ -128,7 +128,7 @@ pub(super) struct CommonArgs {
     #[arg(long, conflicts_with = "run_report", help_heading = "Run")]
     pub(super) dry_run: bool,
 
-    /// With --dry-run: predict the run from a sample of at least N items (10 or more), converted in memory
+    /// With --dry-run: predict the run from a sample of about N items (10 or more), converted in memory
     ///
     /// Predicts records, rejects, tokens, size, shards and time, each with a 95% interval.
     #[arg(long, value_name = "N", requires = "dry_run", help_heading = "Run")]

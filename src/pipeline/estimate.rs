@@ -23,14 +23,52 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// Returns a quantity that is known.
+    pub(super) fn exactly(value: f64) -> Self {
+        Self { value, low: value, high: value }
+    }
+
     /// Returns the estimate `value` ± `spread`, with a lower end of at least zero.
-    fn around(value: f64, spread: f64) -> Self {
+    pub(super) fn around(value: f64, spread: f64) -> Self {
         Self { value, low: (value - spread).max(0.0), high: value + spread }
     }
 
     /// Returns this quantity times the constant `factor`.
     pub(super) fn times(self, factor: f64) -> Self {
         Self { value: self.value * factor, low: self.low * factor, high: self.high * factor }
+    }
+
+    /// Returns the distance of the upper end from the value.
+    pub(super) fn spread(self) -> f64 {
+        self.high - self.value
+    }
+
+    /// Returns the product of this and an independent quantity. To first order, the squares of the relative spreads add
+    /// up.
+    pub(super) fn times_estimate(self, other: Self) -> Self {
+        let spread = |a: f64, b: f64| (a * other.value).hypot(self.value * b);
+        let value = self.value * other.value;
+        Self {
+            value,
+            low: (value - spread(self.value - self.low, other.value - other.low)).max(0.0),
+            high: value + spread(self.spread(), other.spread()),
+        }
+    }
+
+    /// Returns this estimate with an interval that contains that of `other`.
+    pub(super) fn or_wider(self, other: Self) -> Self {
+        Self { value: self.value, low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+
+    /// Returns the value and the interval relative to the value.
+    pub(super) fn factors(self) -> Self {
+        if self.value == 0.0 { Self::exactly(1.0) } else { self.times(1.0 / self.value) }
+    }
+
+    /// Returns a quantity that is computed from this one, multiplied by a factor.
+    pub(super) fn through(self, of_factor: impl Fn(f64) -> f64) -> Self {
+        let Self { value, low, high } = self.factors();
+        Self { value: of_factor(value), low: of_factor(low), high: of_factor(high) }
     }
 
     /// Returns the sum of this and an independent quantity: the squares of the spreads add up.
@@ -79,8 +117,8 @@ impl Population {
         Estimate::around(ratio, spread).times(self.size)
     }
 
-    /// Estimates how many of `items` have a property that `seen` of `n` sampled items have.
-    pub(super) fn count(self, items: f64, seen: u64, n: u64) -> Estimate {
+    /// Estimates the share of items that have a property that `seen` of `n` sampled items have.
+    pub(super) fn share(self, seen: u64, n: u64) -> Estimate {
         if n == 0 {
             return Estimate::default();
         }
@@ -91,9 +129,9 @@ impl Population {
         let center = (share + z2 / 2.0) / (1.0 + z2);
         let half = Z / (1.0 + z2) * (share * (1.0 - share) / effective + z2 / (4.0 * effective)).sqrt();
         Estimate {
-            value: share * items,
-            low: (center - half).clamp(0.0, share) * items,
-            high: (center + half).clamp(share, 1.0) * items,
+            value: share,
+            low: (center - half).clamp(0.0, share),
+            high: (center + half).clamp(share, 1.0),
         }
     }
 }
@@ -121,17 +159,29 @@ mod tests {
         let all = Population { size: 4.0, sampled: 4.0 };
         let total = all.total([1.0, 2.0, 3.0, 5.0].into_iter().map(|y| (1.0, y)));
         assert_eq!(total, Estimate { value: 11.0, low: 11.0, high: 11.0 });
-        let count = all.count(4.0, 1, 4);
+        let count = all.share(1, 4).times(4.0);
         assert!((count.low - 1.0).abs() < 1e-6 && (count.high - 1.0).abs() < 1e-6, "{count:?}");
     }
 
     #[test]
     fn an_unseen_property_has_a_positive_upper_end() {
         let some = Population { size: 1e6, sampled: 200.0 };
-        let count = some.count(1e6, 0, 200);
+        let count = some.share(0, 200).times(1e6);
         assert_eq!((count.value, count.low), (0.0, 0.0));
         // The rule of three gives 3/n; Wilson gives slightly more.
         assert!((0.015e6..0.02e6).contains(&count.high), "{count:?}");
+    }
+
+    #[test]
+    fn spreads_of_products_and_factors_are_relative() {
+        let estimate = |value, spread| Estimate::around(value, spread);
+        let product = estimate(10.0, 3.0).times_estimate(estimate(20.0, 8.0));
+        assert_eq!(product, estimate(200.0, 100.0));
+        // What was not seen has an upper end.
+        let none = Estimate { value: 0.0, low: 0.0, high: 0.1 };
+        assert_eq!(none.times_estimate(estimate(20.0, 8.0)), Estimate { high: 2.0, ..none });
+        assert_eq!(estimate(4.0, 1.0).through(|factor| (factor * 8.0).ceil()), estimate(8.0, 2.0));
+        assert_eq!(Estimate::default().factors(), Estimate::exactly(1.0));
     }
 
     /// 95% intervals contain the true value about 95 times in 100.

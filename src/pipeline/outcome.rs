@@ -22,7 +22,7 @@ pub(super) enum Outcome {
 }
 
 /// A record with the values that the indexes need. They are computed by the workers, so that the writer only writes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ConvertedRecord {
     pub split: u16,
     pub record: Record,

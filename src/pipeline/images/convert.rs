@@ -32,7 +32,6 @@ use crate::source::broken::Broken;
 use crate::source::labels::unknown_class;
 use crate::source::metadata::Labels;
 use crate::source::named_files::Detail;
-use crate::source::portable_name;
 use crate::source::source_file::SourceFile;
 use crate::threads;
 use crate::transform::image::{
@@ -86,7 +85,7 @@ impl Conversion for ImageConversion<'_> {
             let candidate = |(ordinal, file): (usize, SourceFile)| DuplicateCandidate {
                 planned: job.planned(&file),
                 ordinal,
-                must_begin_as_image: !self.is_item(&file, job.details.get(ordinal)),
+                must_begin_as_image: !job.is_item(&file, job.details.get(ordinal)),
             };
             let candidates = candidates.map(candidate).collect();
             let found = duplicates(candidates, work, workers, stop)?;
@@ -146,7 +145,7 @@ impl<'a> ImageConversion<'a> {
                 out.list.push(self.rejected(file, defect.clone()));
                 continue;
             }
-            let is_item = self.is_item(file, detail);
+            let is_item = self.job.is_item(file, detail);
             if file.member.is_none() && file.bytes > MAX_FILE_BYTES {
                 if is_item {
                     let message =
@@ -185,13 +184,6 @@ impl<'a> ImageConversion<'a> {
             out.list.push(outcome.unwrap_or_else(|reject| self.rejected(file, reject)));
         }
         Ok(())
-    }
-
-    /// Returns whether a file is an item whatever its content: its name is that of an image, or a list or a row names it.
-    fn is_item(&self, file: &SourceFile, detail: Option<&Detail>) -> bool {
-        let path = file.path(&self.job.options.sources);
-        let name = if file.member.is_some() { file.relative.file_name() } else { path.file_name() };
-        detail.is_some() || name.is_some_and(|name| transform::has_image_extension(&portable_name(name)))
     }
 
     fn rejected(&self, file: &SourceFile, reject: Reject) -> Outcome {

@@ -22,9 +22,10 @@ use crate::source::image_table::is_parquet;
 use crate::source::labels::{Folders, class_ordinals};
 use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
+use crate::source::portable_name;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
-use crate::transform::image::ImageTransform;
+use crate::transform::image::{ImageTransform, has_image_extension};
 
 /// Maximum number of files per unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera
 /// files.
@@ -141,6 +142,13 @@ impl ImagesJob {
     /// or by rows never do.
     pub(super) fn is_container(&self, file: &SourceFile) -> bool {
         self.walked && (file.is_tar(&self.options.sources) || (self.image_tables && is_parquet(&file.origin)))
+    }
+
+    /// Returns whether a file is an item whatever its content: its name is that of an image, or a list or a row names it.
+    pub(super) fn is_item(&self, file: &SourceFile, detail: Option<&Detail>) -> bool {
+        let path = file.path(&self.options.sources);
+        let name = if file.member.is_some() { file.relative.file_name() } else { path.file_name() };
+        detail.is_some() || name.is_some_and(|name| has_image_extension(&portable_name(name)))
     }
 
     /// Returns the file with this ordinal.

@@ -2,10 +2,10 @@
 //!
 //! The sample depends only on names: files are taken in the order of the hash of their origin. So it is the same in
 //! every run, and a larger sample contains every smaller one. Containers (tar and Parquet files) are read from their
-//! start, so the first items of a few containers are taken, chosen by the same order. Single files and containers are
-//! estimated separately, by number and by bytes, and the estimates are summed.
+//! start, so the first items of a few containers are taken, chosen by the same order; a container that ends is replaced
+//! by the next one. Files that are images by name, other files and containers are strata.
 
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -14,18 +14,49 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::convert::{ImageConversion, feed};
 use super::job::ImagesJob;
 use super::task::{FilesTask, ImageTask};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::RunOptions;
-use crate::pipeline::estimate::Estimate;
-use crate::pipeline::predict::{Prediction, SampleRun, SampleTask, Stratum, check_sample, shards_of};
+use crate::pipeline::conversion::Feed;
+use crate::pipeline::predict::{
+    Prediction, SampleRun, SampleTask, Stratum, StratumRun, StratumUnit, UnitPart, UnitParts, check_sample,
+};
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::source::source_file::SourceFile;
 
 /// Decorrelates the order of the sample from other uses of hashed origins.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;
-/// Maximum number of containers in a sample.
-const SAMPLED_CONTAINERS: usize = 8;
+/// Number of containers that are sampled at the same time.
+const OPEN_CONTAINERS: usize = 8;
+
+/// Strata of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileStratum {
+    /// Files that are images by name, or named by a list or a table.
+    Images,
+    /// Files whose content says whether they are images.
+    Others,
+    Containers,
+}
+
+impl FileStratum {
+    const ALL: [Self; 3] = [Self::Images, Self::Others, Self::Containers];
+
+    fn unit(self) -> StratumUnit {
+        match self {
+            Self::Images => StratumUnit::Items,
+            Self::Others => StratumUnit::Files,
+            Self::Containers => StratumUnit::Bytes,
+        }
+    }
+}
+
+/// Size of a stratum.
+#[derive(Debug, Clone, Copy, Default)]
+struct FileCount {
+    files: usize,
+    bytes: u64,
+}
 
 impl ImagesJob {
     /// See [`Job::predict`](crate::pipeline::Job::predict).
@@ -33,45 +64,89 @@ impl ImagesJob {
         check_sample(sample)?;
         let workers = Workers::start(run.threads)?;
         let conversion = ImageConversion::new(self, run)?;
-        let containers = self.files.iter().filter(|file| self.is_container(file));
-        let (containers, container_bytes) =
-            containers.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes));
-        let (files, file_bytes) =
-            (self.files.len() - containers, self.files.bytes().saturating_sub(container_bytes) as f64);
-        let container_bytes = container_bytes as f64;
-        let share = if containers == 0 { 1.0 } else { file_bytes / (file_bytes + container_bytes) };
-        let sampled_files = (sample as f64 * share).ceil() as usize;
-        let mut sampled = SampleRun::new(
-            &conversion,
-            &workers,
-            self.options.output.format,
-            &self.schema,
-            self.splits.len(),
-        )?;
-        let mut taken = self.first_by_hash(sampled_files, |file| !self.is_container(file));
+        let output = &self.options.output;
+        let mut sampled =
+            SampleRun::new(&conversion, &workers, output.format, &self.schema, self.splits.len())?;
+        let counts = self.counts();
+        let wanted = wanted(sample, counts);
+        let mut strata = Vec::new();
+        for (stratum, (count, wanted)) in FileStratum::ALL.into_iter().zip(counts.into_iter().zip(wanted)) {
+            let unit = stratum.unit();
+            let size = if unit == StratumUnit::Bytes { count.bytes as f64 } else { count.files as f64 };
+            let mut sample = sampled.stratum(unit, size)?;
+            match stratum {
+                FileStratum::Containers => self.sample_containers(&mut sample, wanted, stop)?,
+                _ => self.sample_files(&mut sample, stratum, wanted, stop)?,
+            }
+            strata.push(sample.finish()?);
+        }
+        let strata: Vec<&Stratum> = strata.iter().collect();
+        Ok(sampled.prediction(&strata, &self.unit_parts(&strata), output))
+    }
+
+    /// Converts the first `count` files of a stratum.
+    fn sample_files(
+        &self,
+        sample: &mut StratumRun<'_, '_, ImageConversion<'_>>,
+        stratum: FileStratum,
+        count: u64,
+        stop: &Stop,
+    ) -> Result<()> {
+        let mut taken = self.first_by_hash(count as usize, stratum);
         taken.sort_unstable();
-        let samples = taken.into_iter().map(|first| {
+        let files = taken.into_iter().map(|first| {
             let task = FilesTask { first, files: vec![self.file(first)?], ..FilesTask::default() };
             Ok(SampleTask { size: 1.0, seconds: 0.0, tasks: vec![ImageTask::Files(task)] })
         });
-        let files = Stratum { size: files as f64, seen: sampled.convert(samples, stop)? };
-        let chosen = self.first_by_hash(SAMPLED_CONTAINERS, |file| self.is_container(file));
-        let each = (sample as usize).saturating_sub(sampled_files).div_ceil(chosen.len().max(1));
-        let mut containers = Stratum { size: container_bytes, seen: Vec::new() };
-        for ordinal in chosen {
-            containers.seen.extend(sampled.convert(self.head_of_container(ordinal, each)?, stop)?);
-        }
-        sampled.prediction(&[&files, &containers], true, |bytes, records_per_byte| {
-            shards(self, &files, &containers, bytes, records_per_byte)
-        })
+        sample.convert(files, stop).map(drop)
     }
 
-    /// Returns the ordinals of the first `count` files for which `is_wanted` returns true, in the order of the hash of
-    /// their origins.
-    fn first_by_hash(&self, count: usize, is_wanted: impl Fn(&SourceFile) -> bool) -> Vec<usize> {
+    /// Converts at least `count` items of containers, or all of them.
+    fn sample_containers(
+        &self,
+        sample: &mut StratumRun<'_, '_, ImageConversion<'_>>,
+        count: u64,
+        stop: &Stop,
+    ) -> Result<()> {
+        let mut found = 0;
+        if count > 0 {
+            let mut heads = ContainerHeads::new(self);
+            while found < count && !heads.is_exhausted() {
+                found += sample.convert(heads.next_items(count - found), stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the stratum of the file with this ordinal.
+    fn stratum_of(&self, ordinal: usize, file: &SourceFile) -> FileStratum {
+        match self.is_container(file) {
+            true => FileStratum::Containers,
+            false if self.is_item(file, self.details.get(ordinal)) => FileStratum::Images,
+            false => FileStratum::Others,
+        }
+    }
+
+    /// Returns the sizes of the strata.
+    fn counts(&self) -> [FileCount; 3] {
+        let mut counts = [FileCount::default(); 3];
+        for (ordinal, file) in self.files.iter().enumerate() {
+            let count = &mut counts[self.stratum_of(ordinal, &file) as usize];
+            count.files += 1;
+            count.bytes = count.bytes.saturating_add(file.bytes);
+        }
+        counts
+    }
+
+    /// Returns the ordinals of the first `count` files of a stratum, in the order of the hash of their origins.
+    fn first_by_hash(&self, count: usize, stratum: FileStratum) -> Vec<usize> {
+        if count == 0 {
+            return Vec::new();
+        }
         // Max-heap: the largest hash is on top.
         let mut first = BinaryHeap::new();
-        for (ordinal, file) in self.files.iter().enumerate().filter(|(_, file)| is_wanted(file)) {
+        let all = self.files.iter().enumerate();
+        for (ordinal, file) in all.filter(|(ordinal, file)| self.stratum_of(*ordinal, file) == stratum) {
             first.push((xxh3_64_with_seed(file.origin.as_bytes(), SAMPLE_SALT), ordinal));
             if first.len() > count {
                 first.pop();
@@ -80,54 +155,94 @@ impl ImagesJob {
         first.into_sorted_vec().into_iter().map(|(_, ordinal)| ordinal).collect()
     }
 
-    /// Returns tasks with approximately the first `items` items of a container, each with the bytes it represents and
-    /// the seconds spent reading it.
-    fn head_of_container(
-        &self,
-        ordinal: usize,
-        items: usize,
-    ) -> Result<impl Iterator<Item = Result<SampleTask<ImageTask>>> + Send> {
-        let mut feed = feed(self, ordinal..ordinal + 1)?;
-        let mut remaining = items;
-        Ok(std::iter::from_fn(move || {
-            if remaining == 0 {
-                return None;
+    /// Returns the expected records of all splits of all units.
+    fn unit_parts(&self, strata: &[&Stratum]) -> Vec<UnitPart> {
+        let rates: Vec<_> = strata.iter().map(|stratum| stratum.rates()).collect();
+        let of_unit = |unit: &Range<usize>| {
+            let mut parts = UnitParts::new(self.splits.len());
+            for (ordinal, file) in unit.clone().zip(self.files.range(unit.clone())) {
+                let stratum = self.stratum_of(ordinal, &file);
+                let is_container = stratum == FileStratum::Containers;
+                // A split by hash divides the items of a container.
+                let is_divided = is_container && self.options.output.split.is_some();
+                let split = (!is_divided).then(|| self.split_of(&file));
+                let size = if is_container { file.bytes as f64 } else { 1.0 };
+                parts.add(&rates[stratum as usize], size, split);
             }
-            let started = Instant::now();
-            let task = match feed.next() {
-                Ok(next) => next?.0,
-                Err(error) => return Some(Err(error)),
-            };
-            let seconds = started.elapsed().as_secs_f64();
-            let (items, bytes) = match &task {
-                ImageTask::Tar(tar) => (tar.found.len(), tar.source_bytes),
-                ImageTask::Table(table) => (table.len(), table.source_bytes),
-                ImageTask::Files(_) => return None,
-            };
-            remaining = remaining.saturating_sub(items);
-            Some(Ok(SampleTask { size: bytes as f64, seconds, tasks: vec![task] }))
-        }))
+            parts.into_parts()
+        };
+        self.units.iter().flat_map(of_unit).collect()
     }
 }
 
-/// Estimates the number of shards, which are cut by unit and split. `bytes` determines the spread.
-fn shards(
-    job: &ImagesJob,
-    files: &Stratum,
-    containers: &Stratum,
-    bytes: Estimate,
-    records_per_byte: f64,
-) -> Estimate {
-    let of_unit = |unit: &Range<usize>| -> Vec<f64> {
-        if let Some(first) = job.files.get(unit.start).filter(|first| job.is_container(first)) {
-            let size = first.bytes as f64;
-            return (0..job.splits.len()).map(|split| containers.mean_bytes(size, Some(split))).collect();
-        }
-        let mut count = vec![0u64; job.splits.len()];
-        job.files.range(unit.clone()).for_each(|file| count[usize::from(job.split_of(&file))] += 1);
-        count.iter().map(|&n| files.mean_bytes(n as f64, None)).collect()
+/// Divides a sample among the strata: by bytes between containers and other files, and by number among these.
+fn wanted(sample: u64, [images, others, containers]: [FileCount; 3]) -> [u64; 3] {
+    let (files, file_bytes) = (images.files + others.files, images.bytes.saturating_add(others.bytes) as f64);
+    let share = if containers.files == 0 { 1.0 } else { file_bytes / (file_bytes + containers.bytes as f64) };
+    let single = (sample as f64 * share).ceil();
+    // Every stratum has at least one file in the sample.
+    let of = |stratum: FileCount| match stratum.files {
+        0 => 0,
+        n => (single * n as f64 / files as f64).ceil().max(1.0) as u64,
     };
-    shards_of(job.units.iter().flat_map(of_unit).collect(), bytes, &job.options.output, records_per_byte)
+    let contained = if containers.files == 0 { 0 } else { sample.saturating_sub(single as u64).max(1) };
+    [of(images), of(others), contained]
+}
+
+/// The first items of containers. Takes tasks from a few containers in turn, and replaces each that ends.
+struct ContainerHeads<'a> {
+    job: &'a ImagesJob,
+    /// Ordinals of the containers that are not yet open.
+    closed: std::vec::IntoIter<usize>,
+    open: VecDeque<Box<dyn Feed<ImageTask> + 'a>>,
+}
+
+impl<'a> ContainerHeads<'a> {
+    fn new(job: &'a ImagesJob) -> Self {
+        let closed = job.first_by_hash(usize::MAX, FileStratum::Containers).into_iter();
+        Self { job, closed, open: VecDeque::new() }
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.closed.len() == 0 && self.open.is_empty()
+    }
+
+    /// Returns tasks with approximately the next `items` items.
+    fn next_items(&mut self, items: u64) -> impl Iterator<Item = Result<SampleTask<ImageTask>>> + Send {
+        let mut remaining = items;
+        std::iter::from_fn(move || {
+            if remaining == 0 {
+                return None;
+            }
+            let task = self.next_task().transpose()?;
+            Some(task.map(|(task, items)| {
+                remaining = remaining.saturating_sub(items);
+                task
+            }))
+        })
+    }
+
+    /// Returns the next task, with the bytes it represents, the seconds spent reading it, and its number of items.
+    fn next_task(&mut self) -> Result<Option<(SampleTask<ImageTask>, u64)>> {
+        loop {
+            let started = Instant::now();
+            while self.open.len() < OPEN_CONTAINERS
+                && let Some(ordinal) = self.closed.next()
+            {
+                self.open.push_back(feed(self.job, ordinal..ordinal + 1)?);
+            }
+            let Some(mut container) = self.open.pop_front() else { return Ok(None) };
+            let Some((task, _)) = container.next()? else { continue };
+            self.open.push_back(container);
+            let (items, bytes) = match &task {
+                ImageTask::Tar(tar) => (tar.items(), tar.source_bytes),
+                ImageTask::Table(table) => (table.len() as u64, table.source_bytes),
+                ImageTask::Files(_) => return Err(Error::internal("a container is read as a file")),
+            };
+            let seconds = started.elapsed().as_secs_f64();
+            return Ok(Some((SampleTask { size: bytes as f64, seconds, tasks: vec![task] }, items)));
+        }
+    }
 }
 
 #[cfg(test)]

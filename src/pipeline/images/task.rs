@@ -58,6 +58,13 @@ pub(super) enum TaskRows {
     Broken { row: Option<u64>, reject: Reject },
 }
 
+impl TarTask {
+    /// Returns the number of items: samples, and parts that are rejected.
+    pub(super) fn items(&self) -> u64 {
+        self.found.iter().filter(|(_, found)| !matches!(found, NextSample::Skipped)).count() as u64
+    }
+}
+
 impl TableTask {
     /// Returns the number of items.
     pub(super) fn len(&self) -> usize {

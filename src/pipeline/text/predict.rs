@@ -20,9 +20,8 @@ use super::task::TextTask;
 use crate::error::{Error, Result};
 use crate::options::RunOptions;
 use crate::pipeline::conversion::EngineUse;
-use crate::pipeline::estimate::Estimate;
 use crate::pipeline::predict::{
-    Prediction, SampleRun, SampleTask, Stratum, check_sample, shards_of, total_length,
+    Prediction, SampleRun, SampleTask, Stratum, StratumUnit, UnitPart, UnitParts, check_sample, total_length,
 };
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
@@ -65,15 +64,16 @@ impl TextJob {
         let workers = Workers::start(run.threads)?;
         let conversion = TextConversion::new(self);
         let output = &self.options.output;
-        let mut sampled =
-            SampleRun::new(&conversion, &workers, output.format, &self.schema, self.splits.len())?;
+        let full_row = self.options.shape.pack.map(|(tokens, _)| u64::from(tokens));
+        let sampled = SampleRun::new(&conversion, &workers, output.format, &self.schema, self.splits.len())?;
+        let mut sampled = sampled.packing(full_row);
         let groups = self.groups();
         let source_bytes: u64 = groups.iter().map(|group| group.source_bytes).sum();
         let mut strata = Vec::new();
         for group in &groups {
             let share = group.source_bytes as f64 / source_bytes.max(1) as f64;
             let wanted = (sample as f64 * share).ceil() as u64;
-            let mut stratum = Stratum { size: group.size, seen: Vec::new() };
+            let mut stratum = sampled.stratum(StratumUnit::Bytes, group.size)?;
             let mut order = chunks_in_order(group.ends.last().copied().unwrap_or(0));
             let mut found = 0;
             while found < wanted {
@@ -85,18 +85,13 @@ impl TextJob {
                     Ok(tasks) => tasks.into_iter().map(Ok).collect(),
                     Err(error) => vec![Err(error)],
                 });
-                let observed = sampled.convert(tasks, stop)?;
-                found += observed.iter().map(|observation| observation.found).sum::<u64>();
-                stratum.seen.extend(observed);
+                found += stratum.convert(tasks, stop)?;
             }
-            strata.push(stratum);
+            strata.push(stratum.finish()?);
         }
         let strata: Vec<&Stratum> = strata.iter().collect();
-        let tokens = total_length(&strata);
-        let mut prediction = sampled.prediction(&strata, false, |bytes, records_per_byte| {
-            self.shards(&groups, &strata, bytes, records_per_byte)
-        })?;
-        prediction.tokens = Some(tokens);
+        let mut prediction = sampled.prediction(&strata, &self.unit_parts(&groups, &strata), output);
+        prediction.tokens = Some(total_length(&strata));
         Ok(prediction)
     }
 
@@ -218,38 +213,23 @@ impl TextJob {
         SectionReader::open_or_reject(self, section, None)
     }
 
-    /// Estimates the number of shards. Shards are cut by unit and split, so each of these is rounded up separately.
-    /// `bytes` determines the spread.
-    fn shards(
-        &self,
-        groups: &[SectionGroup],
-        strata: &[&Stratum],
-        bytes: Estimate,
-        records_per_byte: f64,
-    ) -> Estimate {
+    /// Returns the expected records of all splits of all units.
+    fn unit_parts(&self, groups: &[SectionGroup], strata: &[&Stratum]) -> Vec<UnitPart> {
         let mut stratum_of = vec![0; self.sections.len()];
         for (stratum, group) in groups.iter().enumerate() {
             group.sections.iter().for_each(|&section| stratum_of[section] = stratum);
         }
-        let of_unit = |unit: &Range<usize>| -> Vec<f64> {
-            let mut splits = vec![0.0; self.splits.len()];
+        let rates: Vec<_> = strata.iter().map(|stratum| stratum.rates()).collect();
+        let of_unit = |unit: &Range<usize>| {
+            let mut parts = UnitParts::new(self.splits.len());
             for ordinal in unit.clone() {
-                let (section, stratum) = (&self.sections[ordinal], strata[stratum_of[ordinal]]);
-                let size = self.size(section);
-                match self.file_splits.get(section.file) {
-                    Some(&split) => splits[usize::from(split)] += stratum.mean_bytes(size, None),
-                    None => (0..splits.len())
-                        .for_each(|split| splits[split] += stratum.mean_bytes(size, Some(split))),
-                }
+                let section = &self.sections[ordinal];
+                let split = self.file_splits.get(section.file).copied();
+                parts.add(&rates[stratum_of[ordinal]], self.size(section), split);
             }
-            splits
+            parts.into_parts()
         };
-        shards_of(
-            self.units.iter().flat_map(of_unit).collect(),
-            bytes,
-            &self.options.output,
-            records_per_byte,
-        )
+        self.units.iter().flat_map(of_unit).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{ImageFields, ImageInput, ImagesOptions, Job, Outcome};
+use crate::pipeline::{Estimate, ImageFields, ImageInput, ImagesOptions, Job, Outcome};
 use crate::sample::RejectCode;
 use crate::source::layout::FolderLayout;
 use crate::transform::image::ImageOptions;
@@ -135,6 +135,63 @@ fn the_first_samples_of_tar_files_predict_the_rest() {
         "{:?} {bytes}",
         prediction.bytes
     );
+}
+
+#[test]
+fn a_tar_file_in_the_folder_of_a_split_has_shards_only_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (images, source) = (dir.path().join("images"), dir.path().join("exp"));
+    std::fs::create_dir_all(&images).unwrap();
+    folder(&images, 30);
+    for tar in ["train/a0.tar", "train/a1.tar", "train/a2.tar", "validation/b0.tar"] {
+        let tar = source.join(tar);
+        std::fs::create_dir_all(tar.parent().unwrap()).unwrap();
+        pack(&images, &tar);
+    }
+    let (prediction, outcome) = compare(&source, OutputOptions::default(), 40);
+    let (_, shards) = totals(&outcome);
+    assert_eq!((prediction.shards.value, shards), (4.0, 4.0));
+    // A split by hash divides every tar file.
+    let split = Some("train=0.5,validation=0.5".parse().unwrap());
+    let flat = dir.path().join("flat");
+    std::fs::create_dir_all(&flat).unwrap();
+    pack(&images, &flat.join("a.tar"));
+    pack(&images, &flat.join("b.tar"));
+    let (prediction, outcome) = compare(&flat, OutputOptions { split, ..OutputOptions::default() }, 40);
+    let (_, shards) = totals(&outcome);
+    assert_eq!((prediction.shards.value, shards), (4.0, 4.0));
+}
+
+#[test]
+fn small_containers_are_replaced_until_the_sample_is_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let (images, source) = (dir.path().join("images"), dir.path().join("source"));
+    std::fs::create_dir_all(&images).unwrap();
+    std::fs::create_dir_all(&source).unwrap();
+    folder(&images, 3);
+    for tar in 0..30 {
+        pack(&images, &source.join(format!("{tar:02}.tar")));
+    }
+    let (prediction, _) = compare(&source, OutputOptions::default(), 60);
+    assert!((60..70).contains(&prediction.sampled), "{}", prediction.sampled);
+    let (prediction, _) = compare(&source, OutputOptions::default(), 500);
+    assert_eq!((prediction.sampled, prediction.found.low), (90, 90.0), "the sample is everything");
+}
+
+#[test]
+fn files_that_are_no_images_widen_the_interval_of_those_found() {
+    let dir = tempfile::tempdir().unwrap();
+    folder(dir.path(), 40);
+    for i in 0..60 {
+        // Two thirds of the files without the name of an image are images.
+        let content =
+            if i % 3 == 0 { b"notes".to_vec() } else { std::fs::read(dir.path().join("0000.png")).unwrap() };
+        std::fs::write(dir.path().join(format!("file-{i}")), content).unwrap();
+    }
+    let (prediction, _) = compare(dir.path(), OutputOptions::default(), 50);
+    let found = prediction.found;
+    assert!(found.low < 80.0 && 80.0 < found.high && found.low > 40.0 && found.high <= 100.0, "{found:?}");
+    assert!(prediction.records.low <= 76.0 && 76.0 <= prediction.records.high, "{prediction:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::error::ErrorKind;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::packing::Packing;
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{Job, Outcome, TextOptions, TextShape};
+use crate::pipeline::{Estimate, Job, Outcome, Progress, TextOptions, TextShape};
 use crate::transform::text::{Tokenizer, TokenizerOptions};
 
 /// Creates documents of different lengths.
@@ -121,6 +121,64 @@ fn packed_rows_are_predicted() {
     }
     assert!(about_records.value < prediction.found.value / 2.0, "{prediction:?}");
     assert!(prediction.shards.low <= totals(&outcome)[3] && totals(&outcome)[3] <= prediction.shards.high);
+}
+
+/// Documents of which one has as many tokens as a hundred of the others, in two kinds of files, which are sampled at
+/// different rates.
+fn long_and_short_documents(dir: &Path) {
+    let words = documents(2_000).concat();
+    let of_length = |count: usize, bytes: usize| -> Vec<String> {
+        let start = |i: usize| 37 * i % (words.len() - bytes);
+        (0..count).map(|i| words[start(i)..][..bytes].to_owned()).collect()
+    };
+    std::fs::write(dir.join("a.jsonl"), json_lines(&of_length(600, 10_000))).unwrap();
+    let rows: String = of_length(20_000, 98).into_iter().map(|row| row + "\n").collect();
+    std::fs::write(dir.join("b.csv"), format!("text\n{rows}")).unwrap();
+}
+
+#[test]
+fn kinds_of_files_have_their_own_rates() {
+    let dir = tempfile::tempdir().unwrap();
+    long_and_short_documents(dir.path());
+    let contains = |estimate: Estimate, truth: f64| estimate.low <= truth && truth <= estimate.high;
+    for packing in [Packing::Concat, Packing::BestFit] {
+        let shape = TextShape { pack: Some((2048, packing)), ..TextShape::default() };
+        let (prediction, outcome) = compare(dir.path(), shape, OutputOptions::default(), 200);
+        let [records, ..] = totals(&outcome);
+        assert!((prediction.records.value / records - 1.0).abs() < 0.05, "{prediction:?} {records}");
+        assert!(contains(prediction.records, records), "{prediction:?} {records}");
+    }
+    let output = OutputOptions { shard_records: Some(1000), ..OutputOptions::default() };
+    let (prediction, outcome) = compare(dir.path(), TextShape::default(), output, 200);
+    let [records, _, _, shards] = totals(&outcome);
+    assert!(contains(prediction.records, records), "{prediction:?} {records}");
+    assert!((prediction.shards.value - shards).abs() <= 1.0, "{prediction:?} {shards}");
+}
+
+/// All documents have the same length, but some compress much better than others.
+#[test]
+fn the_interval_of_the_size_includes_the_spread_of_compression() {
+    let mut covered = 0;
+    for seed in 0..12 {
+        let hash = |i: u64, word: u64| xxh3_64_with_seed(&i.to_le_bytes(), seed * 1_000 + word);
+        let documents: Vec<String> = (0..1_200)
+            .map(|i| {
+                let varied = hash(i, 99) % 60;
+                let words = (0..60).map(|word| if word < varied { hash(i, word) } else { 0 });
+                words.map(|word| format!("{word:016x}")).collect()
+            })
+            .collect();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.jsonl"), json_lines(&documents)).unwrap();
+        let job = job(dir.path(), TextShape::default(), OutputOptions::default());
+        let options = run_options(dir.path(), 2);
+        let bytes = job.predict(150, &options, &Stop::default()).unwrap().bytes;
+        let out = tempfile::tempdir().unwrap();
+        let run = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
+        let [_, _, truth, _] = totals(&run);
+        covered += u32::from(bytes.low <= truth && truth <= bytes.high);
+    }
+    assert!(covered >= 10, "{covered} of 12");
 }
 
 #[test]

@@ -1,0 +1,283 @@
+//! Groups of files that are sampled in the same way, and estimates of their totals.
+//!
+//! Strata are sampled at different rates, so every ratio of the sample (rows per token, encoded bytes per byte) belongs
+//! to one stratum.
+
+use super::sample_writer::Written;
+use super::units::UnitPart;
+use crate::pipeline::estimate::{Estimate, Population};
+
+/// Number of groups of observations that are encoded separately. Their differences show the spread of ratios that only
+/// a whole shard has.
+pub(super) const GROUPS: usize = 10;
+
+/// Unit in which a stratum is counted and sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::pipeline) enum StratumUnit {
+    /// Files that are one item each, whatever their content.
+    Items,
+    /// Files that are one item or, depending on their content, none.
+    Files,
+    /// Bytes of files with any number of items.
+    Bytes,
+}
+
+/// Result of one task of the sample.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Observation {
+    /// Share of the stratum, in its unit: 1 for a file, or source bytes.
+    pub(super) size: f64,
+    pub(super) seconds: f64,
+    pub(super) found: u64,
+    pub(super) rejected: u64,
+    pub(super) filtered: u64,
+    /// Records before the stages, by split.
+    pub(super) splits: Vec<SplitAmounts>,
+}
+
+/// Amounts of the records of one split.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SplitAmounts {
+    pub(super) records: u64,
+    /// Sum of their lengths.
+    pub(super) length: u64,
+    /// Bytes before encoding.
+    pub(super) bytes: u64,
+}
+
+impl Observation {
+    pub(super) fn sum(&self, of: impl Fn(&SplitAmounts) -> u64) -> u64 {
+        self.splits.iter().map(of).sum()
+    }
+}
+
+/// A group of observations that were encoded together.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// Sum of the sizes of the observations.
+    pub(super) size: f64,
+    pub(super) written: Written,
+}
+
+/// A sampled stratum.
+#[derive(Debug)]
+pub(in crate::pipeline) struct Stratum {
+    pub(super) unit: StratumUnit,
+    /// Total size, in the unit of the observations.
+    pub(super) size: f64,
+    pub(super) seen: Vec<Observation>,
+    /// Shard of all records of the sample.
+    pub(super) written: Written,
+    /// Shards of parts of the sample.
+    pub(super) groups: Vec<Group>,
+    /// Time of writing `written`.
+    pub(super) write_seconds: f64,
+    /// Number of tokens that fill a row, if records are packed.
+    pub(super) full_row: Option<u64>,
+}
+
+impl Stratum {
+    /// Returns the sum of `quantity` over the sample.
+    pub(super) fn sum(&self, quantity: impl Fn(&Observation) -> u64) -> u64 {
+        self.seen.iter().map(quantity).sum()
+    }
+
+    fn sampled(&self) -> f64 {
+        self.seen.iter().map(|o| o.size).sum()
+    }
+
+    /// Returns whether the sample is the whole stratum.
+    pub(super) fn is_complete(&self) -> bool {
+        self.sampled() >= self.size
+    }
+
+    fn population(&self) -> Population {
+        Population { size: self.size, sampled: self.sampled() }
+    }
+
+    fn total(&self, quantity: impl Fn(&Observation) -> f64 + Clone) -> Estimate {
+        self.population().total(self.seen.iter().map(|o| (o.size, quantity(o))))
+    }
+
+    /// Estimates a total that is known only for whole shards.
+    fn written_total(&self, quantity: impl Fn(&Written) -> f64 + Clone) -> Estimate {
+        let sampled = self.sampled();
+        if sampled == 0.0 {
+            return Estimate::default();
+        }
+        let groups = self.groups.iter().map(|group| (group.size, quantity(&group.written)));
+        // Small shards have another mean than a large one, but show the spread.
+        let spread = self.population().total(groups).spread();
+        Estimate::around(self.size * quantity(&self.written) / sampled, spread)
+    }
+
+    pub(super) fn found(&self) -> Estimate {
+        match self.unit {
+            StratumUnit::Items => Estimate::exactly(self.size),
+            StratumUnit::Files => self.count(|o| o.found),
+            StratumUnit::Bytes => self.total(|o| o.found as f64),
+        }
+    }
+
+    pub(super) fn records(&self) -> Estimate {
+        let records = |o: &Observation| o.sum(|split| split.records);
+        let is_share = self.sum(records) <= self.sum(|o| o.found);
+        match is_share {
+            true => self.count(records),
+            // Items that are divided into several records.
+            false => self.total(|o| records(o) as f64),
+        }
+    }
+
+    /// Estimates a number of files or items that have a property. A share has an interval even if all sampled items, or
+    /// none, have it.
+    pub(super) fn count(&self, quantity: impl Fn(&Observation) -> u64 + Clone) -> Estimate {
+        let (seen, population) = (self.sum(quantity.clone()), self.population());
+        match self.unit {
+            StratumUnit::Items | StratumUnit::Files => {
+                population.share(seen, self.seen.len() as u64).times(self.size)
+            }
+            StratumUnit::Bytes => {
+                let share = population.share(seen, self.sum(|o| o.found));
+                // Adjacent items are similar, so the spread between tasks may be larger than that of independent items.
+                share.times_estimate(self.found()).or_wider(self.total(|o| quantity(o) as f64))
+            }
+        }
+    }
+
+    /// Estimates the sum of the lengths of the records.
+    pub(super) fn length(&self) -> Estimate {
+        self.total(|o| o.sum(|split| split.length) as f64)
+    }
+
+    /// Estimates the bytes of the records before encoding.
+    pub(super) fn bytes(&self) -> Estimate {
+        self.total(|o| o.sum(|split| split.bytes) as f64)
+    }
+
+    /// Estimates the encoded bytes, without those that a shard has even without records.
+    pub(super) fn encoded(&self) -> Estimate {
+        self.written_total(|written| written.encoded as f64)
+    }
+
+    /// Estimates the number of packed rows of `full` tokens, of which the last one need not be full.
+    pub(super) fn rows(&self, full: u64) -> Estimate {
+        self.written_total(|written| written.full_rows(full))
+    }
+
+    /// Estimates the time of converting and writing, on one thread.
+    pub(super) fn seconds(&self) -> Estimate {
+        let bytes = self.sum(|o| o.sum(|split| split.bytes)) as f64;
+        let per_byte = if bytes == 0.0 { 0.0 } else { self.write_seconds / bytes };
+        self.total(|o| o.seconds).plus(self.bytes().times(per_byte))
+    }
+
+    /// Returns the expected records per unit of size, by split.
+    pub(in crate::pipeline) fn rates(&self) -> Vec<UnitPart> {
+        let all = |of: fn(&SplitAmounts) -> u64| self.sum(|o| o.sum(of)) as f64;
+        let per = |quantity: f64, whole: f64| if whole == 0.0 { 0.0 } else { quantity / whole };
+        // Packing changes the bytes, too.
+        let bytes_written = per(self.written.bytes as f64, all(|s| s.bytes));
+        let rows_per_token = self.full_row.map(|full| per(self.written.full_rows(full), all(|s| s.length)));
+        let splits = self.seen.first().map_or(0, |o| o.splits.len());
+        let of_split = |split: usize| {
+            let sum = |of: fn(&SplitAmounts) -> u64| self.sum(|o| of(&o.splits[split])) as f64;
+            let rows = rows_per_token.map_or_else(|| sum(|s| s.records), |rows| sum(|s| s.length) * rows);
+            UnitPart {
+                bytes: per(sum(|s| s.bytes) * bytes_written, self.sampled()),
+                rows: per(rows, self.sampled()),
+            }
+        };
+        (0..splits).map(of_split).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+    use super::*;
+
+    /// Number of files of the simulated sources, and of their sample.
+    const FILES: u64 = 3_000;
+    const SAMPLED: u64 = 100;
+
+    fn draw(i: u64, seed: u64, below: u64) -> u64 {
+        xxh3_64_with_seed(&i.to_le_bytes(), seed) % below
+    }
+
+    /// Returns what becomes of a file: three in a hundred are no images, and four are rejected or filtered.
+    fn file(i: u64) -> Observation {
+        let mut file = Observation { size: 1.0, found: 1, ..Observation::default() };
+        file.splits = vec![SplitAmounts::default()];
+        match draw(i, 1, 100) {
+            0..3 => file.found = 0,
+            3..6 => file.rejected = 1,
+            6 => file.filtered = 1,
+            _ => file.splits[0].records = 1,
+        }
+        file
+    }
+
+    /// Returns items of a container: all of them damaged in one of 20 tasks.
+    fn task(i: u64) -> Observation {
+        let found = 5 + draw(i, 2, 7);
+        let is_damaged = draw(i, 3, 20) == 0;
+        let records = if is_damaged { 0 } else { found };
+        Observation {
+            size: 900.0 + draw(i, 4, 2_000) as f64,
+            found,
+            rejected: found - records,
+            splits: vec![SplitAmounts { records, ..SplitAmounts::default() }],
+            ..Observation::default()
+        }
+    }
+
+    fn stratum(unit: StratumUnit, size: f64, seen: Vec<Observation>) -> Stratum {
+        let (written, groups) = (Written::default(), Vec::new());
+        Stratum { unit, size, seen, written, groups, write_seconds: 0.0, full_row: None }
+    }
+
+    /// Returns how many of 200 samples have an interval that contains the truth, by quantity.
+    fn covered(unit: StratumUnit, of: fn(u64) -> Observation) -> [usize; 4] {
+        let whole = stratum(unit, 0.0, (0..FILES).map(of).collect());
+        let totals = |s: &Stratum| [s.found(), s.records(), s.count(|o| o.rejected), s.count(|o| o.filtered)];
+        let records = |o: &Observation| o.sum(|split| split.records);
+        let truth = [
+            whole.sum(|o| o.found),
+            whole.sum(records),
+            whole.sum(|o| o.rejected),
+            whole.sum(|o| o.filtered),
+        ];
+        let mut covered = [0; 4];
+        for round in 0..200 {
+            let mut order: Vec<u64> = (0..FILES).collect();
+            order.sort_by_key(|&i| draw(i, 100 + round, u64::MAX));
+            let seen = order[..SAMPLED as usize].iter().map(|&i| of(i)).collect();
+            let estimates = totals(&stratum(unit, whole.sampled(), seen));
+            for (covered, (estimate, truth)) in covered.iter_mut().zip(estimates.into_iter().zip(truth)) {
+                assert!(unit == StratumUnit::Bytes || estimate.high <= FILES as f64, "{estimate:?}");
+                let range = estimate.low - 1e-6..=estimate.high + 1e-6;
+                *covered += usize::from(range.contains(&(truth as f64)));
+            }
+        }
+        covered
+    }
+
+    #[test]
+    fn intervals_of_counts_contain_the_truth_in_most_samples() {
+        for (unit, of) in
+            [(StratumUnit::Files, file as fn(u64) -> Observation), (StratumUnit::Bytes, task as fn(u64) -> _)]
+        {
+            let covered = covered(unit, of);
+            assert!(covered.iter().all(|&n| n >= 176), "{unit:?}: {covered:?} of 200");
+        }
+    }
+
+    #[test]
+    fn files_that_are_items_by_name_are_counted_exactly() {
+        let items = stratum(StratumUnit::Items, 500.0, vec![file(7); 20]);
+        assert_eq!(items.found(), Estimate::exactly(500.0));
+        assert!(items.records().low < 500.0, "{:?}", items.records());
+    }
+}
