@@ -17,8 +17,8 @@ use crate::option_names::respell_options;
 use crate::printable::{printable_path, printable_text};
 
 /// Too many files are open in this process, or on this machine.
-const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
-const ENFILE: i32 = rustix::io::Errno::NFILE.raw_os_error();
+const EMFILE: i32 = Errno::MFILE.raw_os_error();
+const ENFILE: i32 = Errno::NFILE.raw_os_error();
 
 /// Result of the library's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -238,9 +238,10 @@ impl Error {
 fn is_unreadable(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
     let is_no_file = matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidFilename);
-    // Without a number, the error is that of a library: the data ended early, for example.
+    // Without a number, the error is that of a library: the data ended early, for example. A disk that cannot read a file
+    // (EIO) is damage.
     let number = Errno::from_io_error(error);
-    number.is_some_and(|number| !is_no_file && ![Errno::LOOP, Errno::NXIO].contains(&number))
+    number.is_some_and(|number| !is_no_file && ![Errno::LOOP, Errno::NXIO, Errno::IO].contains(&number))
 }
 
 impl fmt::Display for Error {
@@ -359,12 +360,20 @@ mod tests {
     fn files_that_exist_but_cannot_be_read_are_unavailable() {
         let error = |number: Errno| Error::io("open", Path::new("a"), number.into());
         assert!(
-            [Errno::ACCESS, Errno::PERM, Errno::IO, Errno::STALE, Errno::MFILE]
+            [Errno::ACCESS, Errno::PERM, Errno::STALE, Errno::MFILE]
                 .into_iter()
                 .all(|number| error(number).is_unavailable())
         );
-        let gone = [Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::NAMETOOLONG, Errno::LOOP, Errno::NXIO];
-        assert!(!gone.into_iter().any(|number| error(number).is_unavailable()));
+        let damaged = [
+            Errno::NOENT,
+            Errno::NOTDIR,
+            Errno::ISDIR,
+            Errno::NAMETOOLONG,
+            Errno::LOOP,
+            Errno::NXIO,
+            Errno::IO,
+        ];
+        assert!(!damaged.into_iter().any(|number| error(number).is_unavailable()));
         let early = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
         assert!(!Error::io("read", Path::new("a"), early).is_unavailable());
         // A damaged file is damaged even if it cannot be read any more.
