@@ -1,7 +1,6 @@
 """The batches that `docs/reference/batching.md` specifies, implemented from the page and not from the code.
 
-It is slow and simple: it keeps every order as a list. It has no `longest_first`, no budget that a record exceeds, and no
-packing.
+It is slow and simple: it keeps every order as a list. It has no `longest_first` and no budget that a record exceeds.
 """
 
 import itertools
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-STEPS, RECORDS, BLOCKS, GROUPS, CUTTINGS = 1, 2, 3, 4, 6
+STEPS, RECORDS, BLOCKS, GROUPS, PACKED_ROWS, CUTTINGS = range(1, 7)
 """Purposes of keys."""
 WORD = 2**64
 GOLDEN = 0x9E3779B97F4A7C15
@@ -364,3 +363,81 @@ class BatchPlan:
             for at, window in enumerate(windows)
             for i in permutation(len(window), key(options.seed, STEPS, epoch, at + first))
         ]
+
+
+class PackPlan:
+    """The packed rows of each epoch. A piece is the ordinal of a record, its first token, and the token after its last."""
+
+    def __init__(self, lengths, *, seq_len, packing="best_fit", pack_window=4096, **options):
+        self.lengths, self.seq_len, self.packing, self.window = lengths, seq_len, packing, pack_window
+        self.options = Options(**options)
+
+    def micro_batches(self, epoch):
+        """The rows of each micro-batch, step by step."""
+        options = self.options
+        rows = list(self.rows(epoch))
+        size, count = options.batch_size, options.micro_batches
+        steps, tail = divmod(len(rows), size * count)
+        whole = len(rows) - tail
+        batches = [rows[i : i + size] for i in range(0, whole, size)]
+        if tail and options.last != "drop":
+            batches += BatchPlan.short_step(self, rows, Bucket(0, len(rows), size, steps, tail))
+        return batches
+
+    def rows(self, epoch):
+        options = self.options
+        order = list(range(len(self.lengths)))
+        if options.shuffle is True:
+            order = permutation(len(order), key(options.seed, RECORDS, epoch, 0))
+        elif options.shuffle == "block":
+            order = BatchPlan.shuffled_blocks(self, len(order), epoch)
+        documents = [(at, record) for at, record in enumerate(order) if self.lengths[record]]
+        # The next document, and the number of its tokens that are in rows.
+        at, used = 0, 0
+        while at < len(documents):
+            end, tokens = at, -used
+            while end < len(documents) and (end - at < self.window or tokens < self.seq_len):
+                tokens += self.lengths[documents[end][1]]
+                end += 1
+            pieces = [(record, used if i == 0 else 0, self.lengths[record]) for i, (_, record) in enumerate(documents[at:end])]
+            position = documents[at][0]
+            if self.packing == "concat":
+                rows, rest = self.concatenated(pieces, is_last=end == len(documents))
+                at, used = (end - len(rest), rest[0][1]) if rest else (end, 0)
+            else:
+                rows, at = self.best_fit(pieces), end
+            if options.shuffle is not False:
+                rows = [rows[i] for i in permutation(len(rows), key(options.seed, PACKED_ROWS, epoch, position))]
+            yield from rows
+
+    def concatenated(self, pieces, is_last):
+        """Full rows, and the pieces that do not fill one."""
+        rows, row, free = [], [], self.seq_len
+        for record, start, end in pieces:
+            while start < end:
+                taken = min(free, end - start)
+                row.append((record, start, start + taken))
+                start, free = start + taken, free - taken
+                if free == 0:
+                    rows.append(row)
+                    row, free = [], self.seq_len
+        return ([*rows, row], []) if row and is_last else (rows, row)
+
+    def best_fit(self, pieces):
+        full, remainders = [], []
+        for at, (record, start, end) in enumerate(pieces):
+            while end - start >= self.seq_len:
+                full.append([(record, start, start + self.seq_len)])
+                start += self.seq_len
+            if start < end:
+                remainders.append((at, (record, start, end)))
+        opened = []
+        for at, piece in sorted(remainders, key=lambda found: found[1][1] - found[1][2]):
+            size = piece[2] - piece[1]
+            row = min((row for row in opened if row["free"] >= size), key=lambda row: row["free"], default=None)
+            if row is None:
+                row = {"free": self.seq_len, "pieces": []}
+                opened.append(row)
+            row["free"] -= size
+            row["pieces"].append((at, piece))
+        return full + [[piece for _, piece in sorted(row["pieces"])] for row in opened]

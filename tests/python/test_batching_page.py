@@ -1,13 +1,15 @@
-"""A `BatchSampler` gives the batches that `docs/reference/batching.md` specifies."""
+"""A `BatchSampler` gives the batches, and a `Loader` the packed rows, that `docs/reference/batching.md` specifies."""
 
 import random
 
 import pytest
 
 import dsconvert
-from batch_plan import BatchPlan
+from batch_plan import BatchPlan, PackPlan
 
 pytestmark = pytest.mark.usefixtures("no_ranks")
+
+PADDING = 10**6  # no token has this id
 
 
 def a_configuration(choose):
@@ -46,3 +48,28 @@ def test_batches_are_those_of_the_specification(seed):
     specified = BatchPlan(lengths, **options)
     for epoch in range(3):
         assert list(sampler) == specified.micro_batches(epoch), f"epoch {epoch}"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_packed_rows_are_those_of_the_specification(corpus_in, seed):
+    choose = random.Random(seed)
+    split = dsconvert.open(corpus_in("arrow").path, choose.choice(["train", "validation"]))
+    options = {
+        "seq_len": choose.choice([7, 64, 500]),
+        "packing": choose.choice(["best_fit", "concat"]),
+        "pack_window": choose.choice([1, 5, 40, 4096]),
+        "batch_size": choose.choice([1, 4, 13]),
+        "shuffle": choose.choice([True, False, "block"]),
+        "seed": choose.randrange(1000),
+        "last": choose.choice(["short", "drop", "wrap"]),
+        "micro_batches": choose.choice([1, 1, 3]),
+    }
+    if options["shuffle"] == "block":
+        options |= {"block_records": 4, "block_group": 3}
+    loader = dsconvert.Loader(split, fields=["input_ids"], pad_id=PADDING, rank=0, world_size=1, **options)
+    specified = PackPlan(split.lengths().tolist(), **options)
+    ids = [record["input_ids"].tolist() for record in split]
+    for epoch in range(2):
+        for batch, rows in zip(loader, specified.micro_batches(epoch), strict=True):
+            expected = [[token for record, start, end in row for token in ids[record][start:end]] for row in rows]
+            assert batch["input_ids"].tolist() == [row + [PADDING] * (options["seq_len"] - len(row)) for row in expected]
