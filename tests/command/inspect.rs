@@ -313,10 +313,16 @@ fn files_that_cannot_be_read_are_not_called_damaged() {
         assert!(printed.contains(part), "{part:?} is not in {printed}");
     }
     assert!(!printed.contains("DAMAGED") && !printed.contains("--repair"), "{printed}");
+    let json = |out: &Path| {
+        unprivileged(command(["inspect", "--verify", "--json"]).arg(out)).unwrap().exits(3).stdout
+    };
+    let json = |out: &Path| serde_json::from_str::<serde_json::Value>(&json(out)).unwrap();
+    assert!(json(&out)["ok"] == false && json(&out)["damaged"] == false, "{}", json(&out));
     // A missing file is damage.
     std::fs::remove_file(out.join("rejects.jsonl")).unwrap();
     let printed = verify(&out).unwrap().exits(3).stdout;
     assert!(printed.contains("DAMAGED") && printed.contains("--repair"), "{printed}");
+    assert_eq!(json(&out)["damaged"], true);
 }
 
 #[test]

@@ -47,6 +47,7 @@ fn print_report(
             out,
             &json!({
                 "ok": report.is_ok(),
+                "damaged": !report.problems.is_empty() && !report.is_incomplete(),
                 "files": report.files,
                 "bytes": report.bytes,
                 "records": report.records,
@@ -123,7 +124,11 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
     }
     let printed = if json {
         let problems: Vec<&String> = problem.iter().collect();
-        print_json(out, &json!({ "ok": problems.is_empty(), "records": records, "problems": problems }))
+        let is_damaged = problem.is_some() && !is_unavailable;
+        print_json(
+            out,
+            &json!({ "ok": problems.is_empty(), "damaged": is_damaged, "records": records, "problems": problems }),
+        )
     } else {
         let verdict = match &problem {
             None => "every record decodes; only the dataset has checksums".to_owned(),
