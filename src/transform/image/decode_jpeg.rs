@@ -37,7 +37,7 @@ pub(super) fn reduction(header: &JpegHeader<'_>, source: Size, target: Size) -> 
 /// Rejects a file that is too small for its pixels.
 pub(super) fn check_file_size(source: &CheckedImage<'_>) -> Result<(), Reject> {
     let (size, stored) = (source.structure.size, source.bytes.len() as u64);
-    container::decoded_bytes(size.pixels(), stored, MAX_PIXELS_PER_BYTE).map(drop)
+    container::check_pixels_per_byte(size.pixels(), stored, MAX_PIXELS_PER_BYTE).map(drop)
 }
 
 /// A request to decode a JPEG.

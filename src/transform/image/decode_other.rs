@@ -7,7 +7,7 @@ use super::geometry::Size;
 use super::icc::ColorSpace;
 use super::pixels::Pixels;
 use super::source::CheckedImage;
-use crate::decode::other::{limits, open, reject, too_large};
+use crate::decode::other::{limits, open, open_damaged_png, reject, too_large};
 use crate::decode::{ImageType, TiffTags, divide_by_alpha, to_8_bits};
 use crate::sample::{Reject, RejectCode};
 
@@ -33,7 +33,13 @@ pub(super) fn decode(
     buffer: &mut Vec<u8>,
     out: &mut Pixels,
 ) -> Result<DecodedFile, Reject> {
-    let mut decoder = open(source.bytes, source.image_type, source.structure.size).map_err(reject)?;
+    let opened = open(source.bytes, source.image_type, source.structure.size).map_err(reject);
+    let (mut decoder, opening_damage) = match opened {
+        Err(damage) if lenient && has_wrong_checksum(source, &damage) => {
+            (open_damaged_png(source.bytes, source.structure.size).map_err(reject)?, Some(damage))
+        }
+        opened => (opened?, None),
+    };
     let (width, height) = decoder.dimensions();
     let size = Size::new(width, height);
     if size != source.structure.size {
@@ -55,12 +61,11 @@ pub(super) fn decode(
     buffer.clear();
     buffer.resize(usize::try_from(decoded).map_err(|_| too_large())?, 0);
     let damage = match decoder.read_image(buffer).map_err(reject) {
-        Ok(()) => None,
-        // The decoders write rows as they arrive. If none arrived, there is nothing to keep.
+        Ok(()) => opening_damage,
         Err(damage)
             if lenient
                 && matches!(damage.code, RejectCode::Truncated | RejectCode::Corrupt)
-                && buffer.iter().any(|sample| *sample != 0) =>
+                && has_rows(source, &damage, buffer) =>
         {
             Some(damage)
         }
@@ -81,6 +86,27 @@ pub(super) fn decode(
     }
     to_8_bits(buffer, color_type, size, out)?;
     Ok(DecodedFile { icc, space, is_plain_rgb, is_cmyk, damage })
+}
+
+/// Returns whether `damage` may be that of a checksum, so that the rest of the file can be decoded without it.
+fn has_wrong_checksum(source: &CheckedImage<'_>, damage: &Reject) -> bool {
+    source.image_type == ImageType::Png && damage.code == RejectCode::Corrupt
+}
+
+/// Returns whether there are rows to keep of a file that could not be decoded because of `damage`. Decodes a PNG again
+/// without its checksums, because the decoder finds a wrong one before it returns the rows that precede it.
+fn has_rows(source: &CheckedImage<'_>, damage: &Reject, buffer: &mut [u8]) -> bool {
+    if has_wrong_checksum(source, damage)
+        && let Ok(decoder) = open_damaged_png(source.bytes, source.structure.size)
+        && decoder.total_bytes() == buffer.len() as u64
+    {
+        buffer.fill(0);
+        if decoder.read_image(buffer).is_ok() {
+            return true;
+        }
+    }
+    // The decoders write rows as they arrive.
+    buffer.iter().any(|sample| *sample != 0)
 }
 
 /// Checks that libwebp decodes a still lossy WebP; returns true for all other files. The decoder of the `image` crate

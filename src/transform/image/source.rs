@@ -21,12 +21,12 @@ pub struct Header {
     pub geometry: Geometry,
 }
 
-/// Maximum number of pixels per byte of a file. LZW reaches this ratio, and real pictures stay below it. Lossless WebP
-/// could exceed it, but only for an image of a single color.
+/// Maximum number of pixels per byte of a file. LZW reaches this ratio, and real pictures stay below it.
 const MAX_PIXELS_PER_BYTE: u64 = 4096;
 
-/// The same limit for TIFF, where an empty fax page takes one bit per row.
-const MAX_TIFF_PIXELS_PER_BYTE: u64 = 1 << 17;
+/// The same limit for TIFF, where an empty fax page takes one bit per row, and for lossless WebP, where a region of a
+/// single color takes almost nothing.
+const MAX_PIXELS_PER_BYTE_OF_REGIONS: u64 = 1 << 17;
 
 /// A source file with a parsed structure and a size within the limits.
 #[derive(Debug)]
@@ -67,12 +67,13 @@ impl<'a> CheckedImage<'a> {
         };
         check_pixels(structure.size, options.max_pixels, "the image")?;
         let ratio = match image_type {
+            ImageType::Tiff => MAX_PIXELS_PER_BYTE_OF_REGIONS,
+            ImageType::Webp if container::webp::is_lossless(bytes) => MAX_PIXELS_PER_BYTE_OF_REGIONS,
             ImageType::Webp | ImageType::Gif => MAX_PIXELS_PER_BYTE,
-            ImageType::Tiff => MAX_TIFF_PIXELS_PER_BYTE,
             // Checked where the size of their data is known.
             ImageType::Jpeg | ImageType::Png | ImageType::Bmp | ImageType::Raw => u64::MAX,
         };
-        container::decoded_bytes(structure.size.pixels(), bytes.len() as u64, ratio)?;
+        container::check_pixels_per_byte(structure.size.pixels(), bytes.len() as u64, ratio)?;
         Ok(Self { bytes, image_type, structure, jpeg })
     }
 

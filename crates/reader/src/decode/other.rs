@@ -9,9 +9,10 @@ use image::error::{ImageError, LimitErrorKind};
 use image::{ImageDecoder, Limits};
 
 use super::pixels::Size;
-use super::png::StrictPng;
+use super::png::PngFile;
 use super::reject::{corrupt, truncated, unsupported};
 use super::sniff::ImageType;
+use super::tiff_tags::TiffTags;
 
 /// Bytes that a decoder may allocate in addition to its output: tables, windows, palettes, compressed strips.
 const DECODER_BYTES: u64 = 64 << 20;
@@ -31,15 +32,38 @@ pub fn open(
 ) -> Result<Box<dyn ImageDecoder + '_>, ImageError> {
     let reader = Cursor::new(bytes);
     Ok(match image_type {
-        ImageType::Png => {
-            // A decoded pixel has at most eight bytes.
-            Box::new(StrictPng::new(bytes, &limits(size.pixels().saturating_mul(8)))?)
-        }
+        ImageType::Png => Box::new(PngFile::new(bytes, &png_limits(size), true)?),
         ImageType::Webp => Box::new(WebPDecoder::new(Cursor::new(without_blending(bytes)))?),
         ImageType::Gif => Box::new(GifDecoder::new(reader)?),
         ImageType::Bmp => Box::new(BmpDecoder::new(reader)?),
-        ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => Box::new(TiffDecoder::new(reader)?),
+        ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => {
+            Box::new(TiffDecoder::new(Cursor::new(with_high_bits_first(bytes)))?)
+        }
     })
+}
+
+/// Opens a decoder for the PNG `bytes` that ignores wrong checksums.
+pub fn open_damaged_png(bytes: &[u8], size: Size) -> Result<Box<dyn ImageDecoder + '_>, ImageError> {
+    Ok(Box::new(PngFile::new(bytes, &png_limits(size), false)?))
+}
+
+/// A decoded pixel has at most eight bytes.
+fn png_limits(size: Size) -> Limits {
+    limits(size.pixels().saturating_mul(8))
+}
+
+/// Returns the TIFF file `bytes` such that the first pixel of each byte is in its highest bits. The decoder does not read
+/// the tag that says otherwise.
+fn with_high_bits_first(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let data = TiffTags::read(bytes).map(|tags| tags.reversed_data()).unwrap_or_default();
+    if data.is_empty() {
+        return Cow::Borrowed(bytes);
+    }
+    let mut bytes = bytes.to_vec();
+    for range in data {
+        bytes[range].iter_mut().for_each(|byte| *byte = byte.reverse_bits());
+    }
+    Cow::Owned(bytes)
 }
 
 /// Position of the flags in the data of an ANMF chunk.

@@ -9,18 +9,19 @@ use image::error::{DecodingError, ImageFormatHint, LimitError, LimitErrorKind};
 use image::{ColorType, ImageDecoder, ImageError, ImageFormat, ImageResult, Limits};
 
 /// A decoder for one PNG file.
-pub(super) struct StrictPng<'a> {
+pub(super) struct PngFile<'a> {
     reader: png::Reader<Cursor<&'a [u8]>>,
     color_type: ColorType,
 }
 
-impl<'a> StrictPng<'a> {
-    pub(super) fn new(bytes: &'a [u8], limits: &Limits) -> ImageResult<Self> {
+impl<'a> PngFile<'a> {
+    /// Opens the file `bytes`. Without `checks`, wrong checksums are no errors.
+    pub(super) fn new(bytes: &'a [u8], limits: &Limits, checks: bool) -> ImageResult<Self> {
         let max_bytes = limits.max_alloc.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
         let limits = png::Limits { bytes: max_bytes };
         let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
         decoder.set_ignore_text_chunk(true);
-        decoder.ignore_checksums(false);
+        decoder.ignore_checksums(!checks);
         decoder.set_transformations(png::Transformations::EXPAND);
         let reader = decoder.read_info().map_err(error)?;
         let color_type = match reader.output_color_type() {
@@ -37,7 +38,7 @@ impl<'a> StrictPng<'a> {
     }
 }
 
-impl ImageDecoder for StrictPng<'_> {
+impl ImageDecoder for PngFile<'_> {
     fn dimensions(&self) -> (u32, u32) {
         self.reader.info().size()
     }

@@ -1,21 +1,34 @@
 //! Reads tags of TIFF files that the decoder of the `image` crate does not report, or not always.
 
+use std::ops::Range;
+
 /// Size of the samples of an entry, in bytes, by its type (TIFF 6.0, and BigTIFF from 16 on); 0 for unknown types.
 const TYPE_BYTES: [u8; 19] = [0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8];
 const SHORT: u16 = 3;
 const LONG: u16 = 4;
+const LONG8: u16 = 16;
 
 const IMAGE_WIDTH: u16 = 256;
 const IMAGE_LENGTH: u16 = 257;
+const COMPRESSION: u16 = 259;
+const FILL_ORDER: u16 = 266;
+const STRIP_OFFSETS: u16 = 273;
+const STRIP_BYTE_COUNTS: u16 = 279;
 const SAMPLES_PER_PIXEL: u16 = 277;
 const PLANAR_CONFIGURATION: u16 = 284;
 const TILE_WIDTH: u16 = 322;
 const TILE_LENGTH: u16 = 323;
+const TILE_OFFSETS: u16 = 324;
+const TILE_BYTE_COUNTS: u16 = 325;
 const EXTRA_SAMPLES: u16 = 338;
 const ICC_PROFILE: u16 = 34_675;
 
 const SEPARATE_PLANES: u32 = 2;
 const ASSOCIATED_ALPHA: u32 = 1;
+const LOW_BITS_FIRST: u32 = 2;
+/// Compressions whose data has the fill order of the file: none, those of fax, LZW, deflate (two numbers) and PackBits.
+/// As in libtiff, that of others, such as JPEG, does not depend on it.
+const FILLED_COMPRESSIONS: [u32; 8] = [1, 2, 3, 4, 5, 8, 32_773, 32_946];
 
 /// The first directory of a TIFF file. Values are borrowed from the file, so their sizes are bounded by its size.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +75,32 @@ impl<'a> TiffTags<'a> {
         self.first(EXTRA_SAMPLES) == Some(ASSOCIATED_ALPHA)
     }
 
+    /// Returns where the pixels are stored, if the first pixel of each byte is in its lowest bits (TIFF 6.0,
+    /// `FillOrder`); otherwise, nothing. The ranges are in the file and do not overlap.
+    pub fn reversed_data(&self) -> Vec<Range<usize>> {
+        let is_filled = FILLED_COMPRESSIONS.contains(&self.first(COMPRESSION).unwrap_or(1));
+        if self.first(FILL_ORDER) != Some(LOW_BITS_FIRST) || !is_filled {
+            return Vec::new();
+        }
+        let parts = [(STRIP_OFFSETS, STRIP_BYTE_COUNTS), (TILE_OFFSETS, TILE_BYTE_COUNTS)];
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for (offsets, counts) in parts {
+            let range = |(start, count): (u64, u64)| {
+                let (start, count) = (usize::try_from(start).ok()?, usize::try_from(count).ok()?);
+                let range = start..start.checked_add(count)?.min(self.bytes.len());
+                (!range.is_empty()).then_some(range)
+            };
+            ranges.extend(self.numbers(offsets).zip(self.numbers(counts)).filter_map(range));
+        }
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut end = 0;
+        for range in &mut ranges {
+            range.start = range.start.max(end).min(range.end);
+            end = range.end.max(end);
+        }
+        ranges
+    }
+
     /// Returns the embedded color profile.
     pub fn icc_profile(&self) -> Option<&'a [u8]> {
         let (kind, data) = self.value(ICC_PROFILE)?;
@@ -77,6 +116,17 @@ impl<'a> TiffTags<'a> {
             _ => None,
         }
         .and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// Returns all numbers of a tag of whole numbers.
+    fn numbers(&self, tag: u16) -> impl Iterator<Item = u64> {
+        let (kind, data) = self.value(tag).unwrap_or((LONG, &[]));
+        let size = match kind {
+            SHORT | LONG | LONG8 => usize::from(TYPE_BYTES[usize::from(kind)]),
+            // Never a whole chunk.
+            _ => data.len() + 1,
+        };
+        data.chunks_exact(size).filter_map(|number| self.whole(number))
     }
 
     /// Returns the type and the bytes of a tag.
@@ -199,6 +249,9 @@ mod tests {
             let bytes = [start, &bytes].concat();
             if let Some(tags) = TiffTags::read(&bytes) {
                 let _ = (tags.has_separate_padded_tiles(), tags.has_associated_alpha(), tags.icc_profile());
+                let data = tags.reversed_data();
+                prop_assert!(data.iter().all(|range| range.start <= range.end && range.end <= bytes.len()));
+                prop_assert!(data.is_sorted_by(|a, b| a.end <= b.start));
             }
         }
     }

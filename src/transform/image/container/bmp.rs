@@ -1,6 +1,6 @@
 //! BMP: a file header of 14 bytes, and a DIB header whose first value is its own size.
 
-use super::{Structure, corrupt, decoded_bytes, size, truncated, u16_le, u32_le};
+use super::{Structure, check_pixels_per_byte, corrupt, size, truncated, u16_le, u32_le};
 use crate::sample::Reject;
 
 /// Size of the OS/2 1.x header, which uses 16-bit sizes.
@@ -33,7 +33,7 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     let start = usize::try_from(u32_le(bytes, 10).ok_or_else(cut)?).unwrap_or(usize::MAX);
     let data = bytes.get(start..).unwrap_or_default();
     if matches!(compression, RLE8 | RLE4) {
-        decoded_bytes(structure.size.pixels(), bytes.len() as u64, MAX_RLE_RATIO)?;
+        check_pixels_per_byte(structure.size.pixels(), bytes.len() as u64, MAX_RLE_RATIO)?;
         if let Err(damage) = check_runs(data, (width.into(), height.into()), compression == RLE4) {
             structure.note(damage);
         }

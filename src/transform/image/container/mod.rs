@@ -42,17 +42,25 @@ impl Structure {
     }
 }
 
-/// Number of decoded bytes up to which no ratio is checked.
-const UNCHECKED_BYTES: u64 = 4 << 20;
+/// Number of decoded pixels or bytes up to which no ratio is checked.
+const UNCHECKED: u64 = 4 << 20;
 
-/// Rejects a file whose `stored` bytes would expand by more than `ratio`: a small file must not make the converter
-/// allocate gigabytes.
-pub(super) fn decoded_bytes(decoded: u64, stored: u64, ratio: u64) -> Result<(), Reject> {
-    if decoded <= stored.saturating_mul(ratio).max(UNCHECKED_BYTES) {
+/// Rejects a file whose `stored` bytes would become more than `ratio` pixels each: a small file must not make the
+/// converter allocate gigabytes.
+pub(super) fn check_pixels_per_byte(pixels: u64, stored: u64, ratio: u64) -> Result<(), Reject> {
+    check_ratio(pixels, "pixels", stored, ratio)
+}
+
+/// Rejects a file whose `stored` bytes would become more than `ratio` bytes each, for the same reason.
+pub(super) fn check_decoded_bytes(decoded: u64, stored: u64, ratio: u64) -> Result<(), Reject> {
+    check_ratio(decoded, "bytes of samples", stored, ratio)
+}
+
+fn check_ratio(decoded: u64, unit: &str, stored: u64, ratio: u64) -> Result<(), Reject> {
+    if decoded <= stored.saturating_mul(ratio).max(UNCHECKED) {
         return Ok(());
     }
-    let message =
-        format!("the header declares {decoded} bytes of samples, but the file has {stored} bytes of data");
+    let message = format!("the header declares {decoded} {unit}, but the file has {stored} bytes of data");
     Err(Reject::new(RejectCode::TooLarge, message))
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::exif;
 use super::png_chunks::chunks;
-use super::{Structure, corrupt, decoded_bytes, png_exif, size, truncated, u32_be};
+use super::{Structure, check_decoded_bytes, corrupt, png_exif, size, truncated, u32_be};
 use crate::sample::Reject;
 
 /// Reads the structure of the PNG file `bytes`. All checksums are verified.
@@ -45,7 +45,7 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
         structure.note(truncated("its chunks"));
     } else {
         let row_bits = u64::from(width) * bits_per_pixel(bytes);
-        decoded_bytes(row_bits.div_ceil(8) * u64::from(height), data_bytes, MAX_DEFLATE_RATIO)?;
+        check_decoded_bytes(row_bits.div_ceil(8) * u64::from(height), data_bytes, MAX_DEFLATE_RATIO)?;
     }
     Ok(structure)
 }

@@ -100,12 +100,31 @@ fn png_data_is_checked_even_if_its_checksum_is_right() {
         for encode in ["keep", "png", "jpeg:90"] {
             assert_eq!(code(&bad, &[("encode", encode)]), RejectCode::Corrupt);
         }
+        // All rows are there.
+        let kept = raw(&bad, &[("lenient", "true")]);
+        assert!(kept.lenient && kept.bytes == raw(&file, &[]).bytes);
+        assert!(!convert(&bad, &[("encode", "keep"), ("lenient", "true")]).unwrap().passthrough);
     }
+    // So are black ones.
+    let black = raw_png((2, 1), 8, 0, &[], &[&[0, 0]]);
+    let data = black.windows(4).position(|w| w == b"IDAT").unwrap();
+    let bad = with(&black, data + 8, &[0xee]);
+    assert!(code(&bad, &[]) == RejectCode::Corrupt);
     let unknown = inserted(&file, 33, &png_chunk(b"NEWS", b"what is this"));
     assert_eq!(code(&unknown, &[]), RejectCode::Corrupt);
     assert!(convert(&inserted(&file, 33, &png_chunk(b"neWs", b"ancillary")), &[]).is_ok());
     let twice = inserted(&file, 33, &file[8..33]);
     assert_eq!(code(&twice, &[]), RejectCode::Corrupt);
+}
+
+#[test]
+fn large_regions_of_lossless_webp_are_no_bomb() {
+    let side = 3000u32;
+    let samples = vec![255; side as usize * side as usize * 3];
+    let file = ::webp::Encoder::from_rgb(&samples, side, side).encode_lossless();
+    assert!(file.len() < 2000, "{}", file.len());
+    let image = convert(&file, &[("resize", "shorter:2"), ("encode", "raw")]).unwrap();
+    assert!(image.bytes.iter().all(|sample| *sample == 255));
 }
 
 #[test]

@@ -42,6 +42,19 @@ fn colors_are_divided_by_associated_alpha() {
 }
 
 #[test]
+fn pixels_may_start_in_the_lowest_bits_of_their_bytes() {
+    const FILL_ORDER: u16 = 266;
+    const SHORT: u16 = 3;
+    let samples: Vec<u8> = (0..3 * 16).map(|i| i * 5).collect();
+    let reversed: Vec<u8> = samples.iter().map(|byte| byte.reverse_bits()).collect();
+    let of_order =
+        |order: u8, samples: &[u8]| tiff_of((4, 4), 3, 8, &[(FILL_ORDER, SHORT, vec![order, 0])], samples);
+    let expected = raw(&of_order(1, &samples), &[]).bytes;
+    assert_eq!(*expected, samples);
+    assert_eq!(raw(&of_order(2, &reversed), &[]).bytes, expected);
+}
+
+#[test]
 fn separate_tiles_beyond_the_image_are_unsupported() {
     let (short, long) = (3, 4);
     let number = |value: u32| value.to_le_bytes().to_vec();
