@@ -105,7 +105,7 @@ fn read_scans(layout: &JpegLayout<'_>, planes: &mut [Plane], is_lenient: bool) -
                 is_intact = conceal(reader.read_row(row, 0, &mut rows))?;
             }
             for (plane, blocks) in planes.iter_mut().zip(&mut rows) {
-                plane.write(blocks, row)?;
+                plane.write(blocks, row);
                 blocks.clear();
             }
         }
@@ -113,7 +113,7 @@ fn read_scans(layout: &JpegLayout<'_>, planes: &mut [Plane], is_lenient: bool) -
     }
     let images = read_image(layout, |result| conceal(result).map(drop))?;
     for (plane, blocks) in planes.iter_mut().zip(&images) {
-        plane.write(blocks, 0)?;
+        plane.write(blocks, 0);
     }
     Ok(is_damaged)
 }

@@ -87,15 +87,15 @@ impl Plane {
     }
 
     /// Transforms `coefficients`, whose first row of MCUs is row `mcu_row` of the image.
-    pub(super) fn write(&mut self, coefficients: &Coefficients, mcu_row: usize) -> Result<(), Error> {
+    pub(super) fn write(&mut self, coefficients: &Coefficients, mcu_row: usize) {
         let first = mcu_row * self.vertical;
         for (row, blocks) in (first..).zip(coefficients.blocks.chunks_exact(coefficients.columns)) {
             for (column, block) in blocks.iter().enumerate() {
                 let at = row * self.side * self.stride + column * self.side;
                 match self.side {
-                    8 => self.put(at, &self.full(block)),
-                    4 => self.put(at, &four(&self.dequantize(block)?)),
-                    2 => self.put(at, &two(&self.dequantize(block)?)),
+                    8 => self.put(at, &Portable.samples(&self.dequantize(block))),
+                    4 => self.put(at, &four(&self.dequantize(block))),
+                    2 => self.put(at, &two(&self.dequantize(block))),
                     _ => {
                         let dc = i32::from(block[0]) * i32::from(self.quant.0[0]);
                         self.put(at, &[[dc_sample(dc)]]);
@@ -103,25 +103,17 @@ impl Plane {
                 }
             }
         }
-        Ok(())
     }
 
-    /// Transforms a block at full size.
-    fn full(&self, block: &DctBlock) -> [[u8; 8]; 8] {
-        let coefficients = Portable.dequantize(block, &self.quant).unwrap_or_else(|| {
-            // The coefficients are larger than any real pixels produce, but libjpeg accepts them.
+    /// Dequantizes a block for the transforms.
+    fn dequantize(&self, block: &DctBlock) -> DctBlock {
+        Portable.dequantize(block, &self.quant).unwrap_or_else(|| {
+            // The coefficients are larger than any real pixels produce, but libjpeg accepts them at every scale.
             std::array::from_fn(|n| {
                 let product = i32::from(block[n]) * i32::from(self.quant.0[n]);
                 product.clamp(i16::MIN.into(), i16::MAX.into()) as i16
             })
-        });
-        Portable.samples(&coefficients)
-    }
-
-    /// Dequantizes a block for the reduced transforms. Fails if its coefficients are too large for them.
-    fn dequantize(&self, block: &DctBlock) -> Result<DctBlock, Error> {
-        let coefficients = Portable.dequantize(block, &self.quant);
-        coefficients.ok_or_else(|| Error::corrupt("a block has larger coefficients than any pixels produce"))
+        })
     }
 
     fn put<const SIDE: usize>(&mut self, at: usize, samples: &[[u8; SIDE]; SIDE]) {

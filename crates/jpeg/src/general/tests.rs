@@ -61,7 +61,7 @@ proptest! {
         is_progressive: bool,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
         lenient: bool,
-        reduction in prop_oneof![Just(1usize), Just(8)],
+        reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
     ) {
         let mut bytes = if is_progressive {
             let pixels = picture(40, 30, 3, 7);
@@ -252,4 +252,26 @@ fn a_damaged_scan_is_concealed_only_when_lenient() {
         read(&file, 1, PixelFormat::Rgb),
         "extra bytes after the last block are ignored"
     );
+}
+
+/// libjpeg accepts such blocks, too. Whether a file can be decoded must not depend on the scale.
+#[test]
+fn blocks_with_larger_coefficients_than_any_pixels_are_decoded_at_every_scale() {
+    let table = segment(0xdb, &[&[0][..], &[9; 64]].concat());
+    for (n, (size, factors, adobe, interleaved, _)) in FACTORS.into_iter().enumerate() {
+        let file = factor_jpeg(size, factors, adobe, interleaved, n as u64);
+        let at = file.windows(table.len()).position(|bytes| bytes == table).unwrap();
+        for large in [
+            segment(0xdb, &[&[0][..], &[255; 64]].concat()),
+            segment(0xdb, &[&[0x10][..], &[0x7f, 0xff].repeat(64)].concat()),
+        ] {
+            let file = [&file[..at], &large, &file[at + table.len()..]].concat();
+            let format = default_format(factors.len());
+            for reduction in [1, 2, 4, 8] {
+                let side = |side: usize| side.div_ceil(reduction);
+                let pixels = read(&file, reduction, format).unwrap();
+                assert_eq!(pixels.len(), side(size.0) * side(size.1) * format.channels());
+            }
+        }
+    }
 }

@@ -44,28 +44,47 @@ fn column(block: &DctBlock, column: usize) -> [i32; 8] {
 #[inline(always)]
 fn four_of(x: [i32; 8], bits: u32) -> [i32; 4] {
     let even = x[0] << (CONST_BITS + 1);
-    let turn = x[2] * FIX_1_847759065 - x[6] * FIX_0_765366865;
-    let (e0, e1) = (even + turn, even - turn);
-    let o0 =
-        x[3] * FIX_0_899976223 - x[5] * FIX_0_601344887 - x[7] * FIX_0_509795579 + x[1] * FIX_2_562915447;
-    let o1 =
-        x[5] * FIX_1_451774981 - x[7] * FIX_0_211164243 - x[3] * FIX_2_172734803 + x[1] * FIX_1_061594337;
-    [e0 + o0, e1 + o1, e1 - o1, e0 - o0].map(|sum| descale(sum, bits))
+    let turn = sum([(x[2], FIX_1_847759065), (x[6], -FIX_0_765366865)]);
+    let (e0, e1) = (even.wrapping_add(turn), even.wrapping_sub(turn));
+    let o0 = sum([
+        (x[3], FIX_0_899976223),
+        (x[5], -FIX_0_601344887),
+        (x[7], -FIX_0_509795579),
+        (x[1], FIX_2_562915447),
+    ]);
+    let o1 = sum([
+        (x[5], FIX_1_451774981),
+        (x[7], -FIX_0_211164243),
+        (x[3], -FIX_2_172734803),
+        (x[1], FIX_1_061594337),
+    ]);
+    [e0.wrapping_add(o0), e1.wrapping_add(o1), e1.wrapping_sub(o1), e0.wrapping_sub(o0)]
+        .map(|sum| descale(sum, bits))
 }
 
 /// Computes two samples from the first coefficient and the odd ones. Divides by 2 to the power of `bits`.
 #[inline(always)]
 fn two_of(x: [i32; 8], bits: u32) -> [i32; 2] {
     let even = x[0] << (CONST_BITS + 2);
-    let odd =
-        x[5] * FIX_0_850430095 - x[7] * FIX_0_720959822 - x[3] * FIX_1_272758580 + x[1] * FIX_3_624509785;
-    [even + odd, even - odd].map(|sum| descale(sum, bits))
+    let odd = sum([
+        (x[5], FIX_0_850430095),
+        (x[7], -FIX_0_720959822),
+        (x[3], -FIX_1_272758580),
+        (x[1], FIX_3_624509785),
+    ]);
+    [even.wrapping_add(odd), even.wrapping_sub(odd)].map(|sum| descale(sum, bits))
+}
+
+/// Returns the sum of the products. It wraps for coefficients that are larger than those of any real pixels.
+#[inline(always)]
+fn sum<const N: usize>(terms: [(i32, i32); N]) -> i32 {
+    terms.into_iter().fold(0i32, |sum, (value, factor)| sum.wrapping_add(value.wrapping_mul(factor)))
 }
 
 /// Divides by a power of two, with rounding.
 #[inline(always)]
 fn descale(value: i32, bits: u32) -> i32 {
-    (value + (1 << (bits - 1))) >> bits
+    value.wrapping_add(1 << (bits - 1)) >> bits
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
