@@ -88,7 +88,7 @@ impl JpegRequest<'_> {
                 let decoded = self.decode_layout(&layout, jpeg_format(channels), &mut out.data)?;
                 Ok(is_cut || decoded.is_damaged)
             }
-            (JpegEngine::Turbo, false) => Ok(self.decode_turbo(format, channels, out)? || is_cut),
+            (JpegEngine::Turbo, false) => Ok(self.decode_usual(&layout, format, channels, out)? || is_cut),
             (engine, true) => Ok(self.decode_cmyk(&layout, engine, samples, out)? || is_cut),
         }
     }
@@ -125,6 +125,27 @@ impl JpegRequest<'_> {
             ));
         }
         Ok(decoded)
+    }
+
+    /// Decodes with libjpeg-turbo-rs, which gives up at damage in files with several scans. With the lenient option, they
+    /// are then decoded as far as each scan goes. Returns true if damage was concealed.
+    fn decode_usual(
+        &self,
+        layout: &JpegLayout<'_>,
+        format: PixelFormat,
+        channels: usize,
+        out: &mut Pixels,
+    ) -> Result<bool, Reject> {
+        self.decode_turbo(format, channels, out).or_else(|reject| {
+            let is_damage = matches!(reject.code, RejectCode::Corrupt | RejectCode::Truncated);
+            let has_scans_to_keep = self.header.has_several_scans(self.source.bytes);
+            if !self.options.lenient || !is_damage || !has_scans_to_keep {
+                return Err(reject);
+            }
+            out.reshape(self.source.structure.size.reduced(self.reduction), channels);
+            // If this decoder does not support the file, the first error says what is wrong.
+            self.decode_layout(layout, jpeg_format(channels), &mut out.data).map_err(|_| reject).map(|_| true)
+        })
     }
 
     /// Decodes with libjpeg-turbo-rs. Returns true if damage was concealed.
@@ -201,12 +222,12 @@ impl JpegRequest<'_> {
         Ok(is_damaged)
     }
 
-    /// Returns the file, with an end marker if it is a progressive one that was cut off and may be decoded as far as it goes:
+    /// Returns the file, with an end marker if it has several scans, was cut off and may be decoded as far as it goes:
     /// libjpeg-turbo-rs needs the marker to know that no scan follows.
     fn with_end(&self) -> Cow<'_, [u8]> {
         let bytes = self.source.bytes;
-        let is_progressive = self.header.frame.process == CodingProcess::Progressive;
-        match self.options.lenient && is_progressive && !jpeg::is_ended(bytes, self.header.first_scan) {
+        let has_several_scans = self.header.has_several_scans(bytes);
+        match self.options.lenient && has_several_scans && !jpeg::is_ended(bytes, self.header.first_scan) {
             true => Cow::Owned([bytes, &END_OF_IMAGE].concat()),
             false => Cow::Borrowed(bytes),
         }

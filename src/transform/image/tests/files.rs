@@ -43,6 +43,30 @@ pub(super) fn progressive(width: u32, height: u32) -> Vec<u8> {
     encoder(&picture(width, height), width, height).progressive(true).encode().unwrap()
 }
 
+/// Creates a sequential file with one scan per component.
+pub(super) fn one_scan_per_component(width: u32, height: u32) -> Vec<u8> {
+    let component = |n: usize| -> Vec<u8> { picture(width, height).into_iter().skip(n).step_by(3).collect() };
+    let gray = |n: usize| encoded(component(n), width, height, 1, "jpeg:95".parse().unwrap());
+    let position = |file: &[u8], marker: u8| file.windows(2).position(|w| w == [0xff, marker]).unwrap();
+    let first = gray(0);
+    let (frame, scan) = (position(&first, 0xc0), position(&first, 0xda));
+    // The frame header of a gray file, for three components. Only their numbers differ.
+    let mut file = first[..frame].to_vec();
+    file.extend([0xff, 0xc0, 0, 17]);
+    file.extend(&first[frame + 4..frame + 9]);
+    file.extend([3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0]);
+    file.extend(&first[frame + 13..scan]);
+    for n in 0..3 {
+        let one = gray(n);
+        let scan = position(&one, 0xda);
+        file.extend(&one[scan..scan + 5]);
+        file.push(n as u8 + 1);
+        file.extend(&one[scan + 6..one.len() - 2]);
+    }
+    file.extend([0xff, 0xd9]);
+    file
+}
+
 /// Creates a CMYK or YCCK file of one color.
 pub(super) fn cmyk(inks: [u8; 4], space: ColorSpace, adobe: bool) -> Vec<u8> {
     let data = inks.repeat(16 * 16);

@@ -66,7 +66,7 @@ fn palette_with_alpha() -> Vec<u8> {
 
 #[test]
 fn difficult_files_have_the_outcome_of_their_row() {
-    let whole = jpeg(48, 32);
+    let (whole, several_scans) = (jpeg(48, 32), one_scan_per_component(48, 32));
     let gray = PNG_GRAY_16;
     let rows: Vec<HostileFile> = vec![
         // Truncated and unknown files.
@@ -95,6 +95,12 @@ fn difficult_files_have_the_outcome_of_their_row() {
             cut(progressive(48, 32), progressive(48, 32).len() - 2),
             &[("lenient", "true")],
             same_as(&progressive(48, 32)),
+        ),
+        (
+            "one scan per component without an end of image, lenient",
+            cut(several_scans.clone(), several_scans.len() - 2),
+            &[("lenient", "true")],
+            same_as(&several_scans),
         ),
         ("cut PNG", cut(png(20, 20), 150), &[], Expected::Reject(Truncated)),
         ("PNG without its end", cut(png(4, 4), png(4, 4).len() - 12), &[], Expected::Reject(Truncated)),

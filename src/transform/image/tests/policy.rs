@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use libjpeg_turbo_rs::PixelFormat;
 
-use super::files::{encoder, jpeg, picture, png, with_orientation};
+use super::files::{encoder, jpeg, one_scan_per_component, picture, png, progressive, with_orientation};
 use super::*;
 
 #[test]
@@ -87,6 +87,29 @@ fn a_jpeg_damaged_in_the_middle_is_kept_only_when_lenient() {
     let image = convert(&bytes, &[("lenient", "true")]).unwrap();
     assert!(image.lenient && !image.passthrough);
     assert_eq!((image.width, image.height), (200, 150));
+}
+
+#[test]
+fn a_jpeg_with_several_scans_is_kept_as_far_as_each_scan_goes_when_lenient() {
+    // The second file loses the colors after the damage, but not its luma.
+    for (whole, least) in [(progressive(200, 150), 30.0), (one_scan_per_component(200, 150), 10.0)] {
+        let mut bytes = whole.clone();
+        let scans: Vec<usize> =
+            whole.windows(2).enumerate().filter(|(_, w)| w == &[0xff, 0xda]).map(|(at, _)| at).collect();
+        for at in [scans[1] + 40, scans[scans.len() - 1] + 40] {
+            // No code of a Huffman table consists of ones only.
+            bytes[at..at + 6].copy_from_slice(&[0xff, 0, 0xff, 0, 0xff, 0]);
+            assert_eq!(code(&bytes, &[]), RejectCode::Corrupt);
+            for texts in [&[][..], &[("resize", "shorter:40")], &[("color", "gray")]] {
+                let image = raw(&bytes, &[texts, &[("lenient", "true")]].concat());
+                let expected = raw(&whole, texts);
+                assert!(image.lenient);
+                assert_eq!((image.width, image.height), (expected.width, expected.height));
+                let psnr = psnr(&image.bytes, &expected.bytes);
+                assert!(psnr > least, "{texts:?}: {psnr}");
+            }
+        }
+    }
 }
 
 #[test]
