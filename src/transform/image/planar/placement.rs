@@ -75,7 +75,8 @@ impl Placement {
 impl AxisPlacement {
     fn axis(&self, per_sample: u32, spread: usize, length: usize) -> SampleAxis {
         let per_pixel = self.scale / spread as f64;
-        let half = f64::from(per_sample) / 2.0;
+        // A sample of a single pixel has the center of that pixel.
+        let half = f64::from(per_sample.min(self.length)) / 2.0;
         let (first, direction) =
             if self.is_mirrored { (f64::from(self.length) - half, -1.0) } else { (half, 1.0) };
         SampleAxis {
@@ -136,6 +137,25 @@ mod tests {
                         let middle = (at(luma, 2 * n) + at(luma, 2 * n + 1)) / 2.0;
                         assert!((at(chroma, n) * 2.0 - middle).abs() < 1e-9, "{orientation:?}");
                     }
+                }
+            }
+        }
+    }
+    #[test]
+    fn a_single_pixel_has_luma_and_chroma_at_the_same_place() {
+        for orientation in (1..=8).filter_map(Orientation::from_tag) {
+            for left in [0, 13] {
+                let placement = Placement {
+                    source: Size::new(200, 100),
+                    reduction: 1,
+                    resized: Size::new(20, 10),
+                    crop: Rect { left, top: 3, size: Size::new(1, 1) },
+                    orientation,
+                };
+                let (across, down) = placement.axes(&plane(200, 100, (1, 1)), 1);
+                let (chroma_across, chroma_down) = placement.axes(&plane(100, 50, (2, 2)), 2);
+                for (luma, chroma) in [(across, chroma_across), (down, chroma_down)] {
+                    assert_eq!((chroma.count, chroma.first * 2.0), (1, luma.first), "{orientation:?}");
                 }
             }
         }

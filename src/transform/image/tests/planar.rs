@@ -88,6 +88,22 @@ fn the_smallest_images_are_converted() {
 }
 
 #[test]
+fn a_side_of_one_pixel_gets_the_mean_color() {
+    let row = [[255, 0, 0].repeat(100), [0, 0, 255].repeat(100)].concat();
+    for subsampling in [Subsampling::S420, Subsampling::S444] {
+        let file = encoder(&row.repeat(200), 200, 200).subsampling(subsampling).encode().unwrap();
+        for tag in 1..=8 {
+            let file = with_orientation(&file, tag);
+            let texts = [("resize", if tag < 5 { "exact:1x200" } else { "exact:200x1" })];
+            let image = convert(&file, &[texts[0], ("encode", "jpeg:98")]).unwrap();
+            let (found, expected) = (decoded(&image.bytes), raw(&file, &texts).bytes);
+            let worst = found.iter().zip(&expected[..]).map(|(a, b)| a.abs_diff(*b)).max();
+            assert!(worst <= Some(4), "{subsampling:?}, {tag}: {worst:?}");
+        }
+    }
+}
+
+#[test]
 fn grayscale_files_stay_without_color() {
     let picture: Vec<u8> = waves(90, 70).into_iter().step_by(3).collect();
     let file = Encoder::new(&picture, 90, 70, PixelFormat::Grayscale).quality(95).encode().unwrap();
