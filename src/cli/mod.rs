@@ -123,7 +123,9 @@ enum Ending {
     Success,
     /// Committed with rejects under `--strict`.
     Rejects,
-    /// A verification found problems.
+    /// A verification found damage, or files that are not part of the dataset.
+    Damaged,
+    /// A verification found no damage, but could not read all files.
     NotVerified,
 }
 
@@ -230,7 +232,7 @@ fn status(result: Result<Ending>) -> u8 {
     match result {
         Ok(Ending::Success) => 0,
         Ok(Ending::Rejects) => EXIT_REJECTS,
-        Ok(Ending::NotVerified) => EXIT_FAILED,
+        Ok(Ending::Damaged | Ending::NotVerified) => EXIT_FAILED,
         Err(error) => {
             // Commands whose ending is more than what they print return it in spite of a closed pipe.
             if print::is_closed(&error) {

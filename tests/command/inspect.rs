@@ -318,6 +318,12 @@ fn files_that_cannot_be_read_are_not_called_damaged() {
     };
     let json = |out: &Path| serde_json::from_str::<serde_json::Value>(&json(out)).unwrap();
     assert!(json(&out)["ok"] == false && json(&out)["damaged"] == false, "{}", json(&out));
+    // Nothing is repaired.
+    let source = fixture("corpus/stories.jsonl");
+    let ran = unprivileged(command(["inspect", "--verify"]).arg(&out).arg("--repair").arg(&source))
+        .unwrap()
+        .exits(3);
+    assert!(ran.stdout.contains("NOT VERIFIED") && ran.stderr.is_empty(), "{} {}", ran.stdout, ran.stderr);
     // A missing file is damage.
     std::fs::remove_file(out.join("rejects.jsonl")).unwrap();
     let printed = verify(&out).unwrap().exits(3).stdout;

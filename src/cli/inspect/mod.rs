@@ -192,7 +192,8 @@ fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Endin
         }
     }
     match verify::exec(&args.path, access, threads, false, out) {
-        Ok(Ending::Success) => return Ok(Ending::Success),
+        // If files only could not be read, there is nothing to repair.
+        Ok(ending @ (Ending::Success | Ending::NotVerified)) => return Ok(ending),
         Ok(_) => {}
         // Without its shard table, a dataset cannot even be opened.
         Err(error) if is_damage(&error, dir_of(&args.path)?) => {

@@ -31,7 +31,11 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
     let options = VerifyOptions { threads, decode: Some(&decode), ..VerifyOptions::default() };
     let report = verify(&dataset, &options);
     print::unless_closed(print_report(path, &dataset, &report, json, out))?;
-    Ok(if report.is_ok() { Ending::Success } else { Ending::NotVerified })
+    Ok(match (report.is_ok(), report.is_incomplete()) {
+        (true, _) => Ending::Success,
+        (false, true) => Ending::NotVerified,
+        (false, false) => Ending::Damaged,
+    })
 }
 
 fn print_report(
@@ -139,7 +143,11 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
             .map_err(print_error)
     };
     print::unless_closed(printed)?;
-    Ok(if problem.is_none() { Ending::Success } else { Ending::NotVerified })
+    Ok(match problem {
+        None => Ending::Success,
+        Some(_) if is_unavailable => Ending::NotVerified,
+        Some(_) => Ending::Damaged,
+    })
 }
 
 /// Returns a transform that decodes every image, and keeps it as it is.
