@@ -126,10 +126,7 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
         parts: &[UnitPart],
         output: &OutputOptions,
     ) -> Prediction {
-        let all = |of: &dyn Fn(&Stratum) -> Estimate| {
-            strata.iter().map(|stratum| of(stratum)).fold(Estimate::default(), Estimate::plus)
-        };
-        let length = all(&Stratum::length);
+        let all = |of: &dyn Fn(&Stratum) -> Estimate| total(strata, of);
         let records = match self.full_row {
             None => all(&Stratum::records),
             Some(full) => {
@@ -137,7 +134,7 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
                 let is_exact = strata.len() == 1 && strata.iter().all(|stratum| stratum.is_complete());
                 if !is_exact {
                     // Among more documents, and those of other strata, the packing may find a better fit for each row.
-                    rows.low = rows.low.min(length.low / full as f64);
+                    rows.low = rows.low.min(total_length(strata).low / full as f64);
                 }
                 packed_rows(parts, rows)
             }
@@ -278,7 +275,12 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
 
 /// Estimates the sum of the lengths of all records.
 pub(super) fn total_length(strata: &[&Stratum]) -> Estimate {
-    strata.iter().map(|stratum| stratum.length()).fold(Estimate::default(), Estimate::plus)
+    total(strata, &Stratum::length)
+}
+
+/// Returns the sum of a quantity of all strata.
+fn total(strata: &[&Stratum], of: &dyn Fn(&Stratum) -> Estimate) -> Estimate {
+    strata.iter().map(|stratum| of(stratum)).fold(Estimate::default(), Estimate::plus)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

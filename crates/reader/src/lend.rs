@@ -69,39 +69,37 @@ impl Split {
         {
             let found = self.locate_all(records)?;
             let shards: Vec<_> = found.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard).collect();
-            let readers = self.lending_readers(&shards)?;
-            if let Some(tokens) = self.lend_ids(&shards, &readers, stored) {
+            if let Some(readers) = self.lending_readers(&shards)?
+                && let Some(tokens) = self.lend_ids(&shards, &readers, stored)
+            {
                 return Ok(read(&tokens));
             }
         }
         Ok(read(&Tokens::of(&self.get_many(records)?, field_index)?))
     }
 
-    /// Opens `shards`, whose values can be borrowed while the readers exist. Returns no readers if they cannot: there may be
-    /// more shards than files that may be open at once.
-    fn lending_readers(&self, shards: &[&[(Located, usize)]]) -> Result<Vec<Arc<dyn ShardReader>>> {
+    /// Opens `shards`, whose values can be borrowed while the readers exist. Returns `None` if they cannot, before all are
+    /// open: there may be more shards than files that may be open at once.
+    fn lending_readers(&self, shards: &[&[(Located, usize)]]) -> Result<Option<Vec<Arc<dyn ShardReader>>>> {
         let mut readers = Vec::with_capacity(shards.len());
         for (found, _) in shards.iter().filter_map(|of_shard| of_shard.first()) {
             let reader = self.open_shard(found.entry.shard)?;
             if !reader.can_lend() {
-                return Ok(Vec::new());
+                return Ok(None);
             }
             readers.push(reader);
         }
-        Ok(readers)
+        Ok(Some(readers))
     }
 
     /// Returns the ids of located records in the requested order, if all of them can be borrowed and pass their checks.
-    /// `readers` are the readers of `shards`, or none.
+    /// `readers` are the readers of `shards`.
     fn lend_ids<'a>(
         &self,
         shards: &[&[(Located, usize)]],
         readers: &'a [Arc<dyn ShardReader>],
         field_index: usize,
     ) -> Option<Vec<Tokens<'a>>> {
-        if readers.len() != shards.len() {
-            return None;
-        }
         let dataset = &self.state.dataset;
         let fields = dataset.schema.fields.len();
         let mut tokens = vec![None; shards.iter().map(|of_shard| of_shard.len()).sum()];

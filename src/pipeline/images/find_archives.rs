@@ -44,8 +44,12 @@ pub(super) fn with_archives(
     }
     warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }));
     // With images outside tar files, labels come from their folders.
-    if has_samples && options.classes.is_none() && !listing.files.iter().any(|file| is_image(&file)) {
-        warnings.extend(tars.classes_in.map(|path| Warning::TarClassesUnused { path }));
+    if let Some(path) = tars.classes_in
+        && has_samples
+        && options.classes.is_none()
+        && !listing.files.iter().any(|file| is_image(&file))
+    {
+        warnings.push(Warning::TarClassesUnused { path });
     }
     Ok((listing, if has_samples { tars.image_fields } else { Vec::new() }))
 }

@@ -15,7 +15,7 @@ pub(super) struct PngFile<'a> {
 }
 
 impl<'a> PngFile<'a> {
-    /// Opens the file `bytes`. Without `checks`, wrong checksums are no errors.
+    /// Opens the file `bytes`. Without `checks`, wrong checksums are ignored.
     pub(super) fn new(bytes: &'a [u8], limits: &Limits, checks: bool) -> ImageResult<Self> {
         let max_bytes = limits.max_alloc.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
         let limits = png::Limits { bytes: max_bytes };
