@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{BUG_HELP, Error, ErrorKind};
 use crate::printable::shell_word;
-use crate::storage::ObjectUrl;
+use crate::storage::{LOCKED_HELP, ObjectUrl};
 
 /// How the finished units of a run that ended early become a dataset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,6 +40,15 @@ impl Continuation {
             // The signal came before the end of standard input, except in the last moments of a run.
             Self::MergeOnly(out) => format!("standard input cannot be read again: {}", restart(out)),
             _ => format!("{} to continue", self.advice()),
+        }
+    }
+
+    /// Changes the help of an error whose cause is another process that holds the lock: the output of a part or a merge
+    /// cannot be another one.
+    pub(super) fn after_lock(&self, error: Error) -> Error {
+        match error.remedy() == Some(LOCKED_HELP) {
+            true => error.help(format!("wait for it to end, then {}", self.advice())),
+            false => error,
         }
     }
 

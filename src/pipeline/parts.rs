@@ -92,7 +92,7 @@ pub fn run_units(
 ) -> Result<PartOutcome> {
     stop.start_writing(Continuation::SamePart);
     convert_units(selection, sources, options, progress, stop)
-        .map_err(|error| adapt_help(error, &options.out))
+        .map_err(|error| adapt_help(Continuation::SamePart.after_lock(error), &options.out))
 }
 
 fn convert_units(
@@ -204,7 +204,8 @@ fn with_source_help(error: Error, sources: &[SourceSpec], is_replaced: bool) -> 
 /// commit of a run.
 pub fn merge(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome> {
     stop.start_writing(Continuation::SameMerge);
-    commit_units(options, progress, stop).map_err(|error| adapt_help(error, &options.out))
+    commit_units(options, progress, stop)
+        .map_err(|error| adapt_help(Continuation::SameMerge.after_lock(error), &options.out))
 }
 
 fn commit_units(options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Outcome> {

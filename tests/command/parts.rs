@@ -345,6 +345,20 @@ fn a_plan_says_which_options_belong_to_the_merge() {
 }
 
 #[test]
+fn a_merge_or_part_that_loses_to_another_process_says_how_to_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = planned_corpus(dir.path());
+    let lock = std::fs::File::options().write(true).open(out.join(".dsconvert/lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let busy = "another dsconvert is writing to this output directory";
+    on("run", &out, "").exits(2).says(&[busy, "wait for it to end, then run the same part again"]);
+    on("merge", &out, "").exits(2).says(&[busy, "wait for it to end, then merge again"]);
+    drop(lock);
+    on("run", &out, "").exits(0);
+    on("merge", &out, "").exits(0);
+}
+
+#[test]
 fn a_merge_that_finds_a_repeated_key_keeps_the_plan() {
     let dir = tempfile::tempdir().unwrap();
     let (source, out) = (dir.path().join("c.jsonl"), dir.path().join("out"));

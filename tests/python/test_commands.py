@@ -3,6 +3,8 @@
 import filecmp
 import json
 import os
+import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -21,10 +23,14 @@ def same_tree(a, b):
     return names
 
 
-def test_the_convert_script_runs_twice(binary, tmp_path):
+def test_the_first_command_of_the_readme_runs_twice(binary, tmp_path):
+    blocks = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    first, second = ([shlex.split(line, comments=True) for line in block.splitlines()] for block in blocks[:2])
+    assert second == [["tests/run"]]
+    ((script, *rest),) = first
     for _ in range(2):
         done = subprocess.run(
-            [ROOT / "fixtures/convert", "made"],
+            [ROOT / script, *rest, "made"],
             cwd=tmp_path, env={**os.environ, "DSCONVERT_BIN": str(binary)}, capture_output=True, text=True,
         )
         assert done.returncode == 0, done.stderr

@@ -201,6 +201,13 @@ def test_the_tutorial_shows_the_real_output(binary, tmp_path):
     assert ran >= 6
 
 
+def test_no_guide_divides_a_loss_by_zero_labels():
+    """The mean over no labels is NaN, and a batch may have none."""
+    calls = [call for page in sorted((ROOT / "docs/how-to").glob("*.md")) for call in re.findall(r".*cross_entropy\(.*", page.read_text())]
+    assert len(calls) >= 8
+    assert not [call for call in calls if 'reduction="sum"' not in call]
+
+
 def test_there_is_an_entry_for_every_error_and_reject():
     """Kinds of errors and codes of rejects, as the source names them."""
     page = (ROOT / "docs/how-to/troubleshoot.md").read_text()

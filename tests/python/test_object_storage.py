@@ -135,6 +135,15 @@ def test_inspect_reads_remote_datasets_and_names_mistakes(objects, dsconvert, ph
         assert name in dsconvert("inspect", name, status=2).stderr
 
 
+def test_changed_variables_apply_to_what_is_opened_later(objects, corpus_in, monkeypatch):
+    for server in (objects(corpus_in("msgpack").path), objects(corpus_in("msgpack").path)):
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        before = server.counts()
+        assert len(dsconvert.open("s3://bucket")["train"])
+        assert server.counts() != before, "the second server is asked, too"
+
+
 def test_options_that_do_not_apply_are_refused(tmp_path):
     with pytest.raises(dsconvert.UsageError, match="object storage"):
         dsconvert.open(tmp_path, cache_dir=tmp_path / "cache")

@@ -223,6 +223,17 @@ def test_a_batch_transform_that_ends_the_epoch_is_an_error(text, wrong, error, m
         list(dsconvert.Loader(text, batch_size=16, batch_transform=wrong))
 
 
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_transform_of_a_record_that_raises_stop_iteration_is_an_error(text, threads):
+    """It once ended the list of records, so that the batch lacked those after it."""
+    loader = dsconvert.Loader(
+        text, batch_size=16, num_threads=threads,
+        transform=lambda record: next(iter(())) if record["key"] == text[40]["key"] else {"key": record["key"]},
+    )
+    with pytest.raises(RuntimeError, match="a transform of the Loader raised StopIteration"):
+        list(loader)
+
+
 def test_a_transform_that_returns_no_dictionary_is_an_error(text):
     with pytest.raises(dsconvert.UsageError, match="transform returned int, not a dictionary"):
         next(iter(dsconvert.Loader(text, batch_size=4, transform=len)))

@@ -43,7 +43,8 @@ class BatchFinisher:
                 records = self._split.__getitems__(current.info.records)
                 if self.max_length is not None:
                     records = [truncated(record, self.max_length) for record in records]
-                result = collate(list(map(self._transform, records)), self._as_torch)
+                # Not `map`: `list` would take a StopIteration of the transform for the end of the records.
+                result = collate([self._transform(record) for record in records], self._as_torch)
             if self._batch_transform is not None:
                 result = self._batch_transform(result)
                 if result is None:

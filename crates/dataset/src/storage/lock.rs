@@ -9,6 +9,9 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
+/// Help of the error of a lock that another process holds.
+pub const LOCKED_HELP: &str = "wait for it to end, or use another output directory";
+
 /// An exclusive or shared `flock`, held until dropped. The kernel releases it when the process dies for any reason.
 ///
 /// Some network file systems have no locks, for example Lustre without the mount option `flock`. There, nothing is
@@ -43,7 +46,7 @@ impl DirLock {
             Err(Errno::WOULDBLOCK) => {
                 Err(Error::usage("another dsconvert is writing to this output directory")
                     .at_path(path)
-                    .help("wait for it to end, or use another output directory"))
+                    .help(LOCKED_HELP))
             }
             Err(e) => Err(Error::io("lock", path, e.into())),
         }

@@ -27,7 +27,7 @@ pub use briefly::briefly;
 pub use dirs::contained;
 pub use dirs::for_each_entry;
 pub use location::Location;
-pub use lock::DirLock;
+pub use lock::{DirLock, LOCKED_HELP};
 pub use new_file::{NewFile, Written, hash_file, remove_temporary_files, write_file, write_shared_file};
 pub use new_file::{from_hex, hex, random};
 pub use object_url::ObjectUrl;

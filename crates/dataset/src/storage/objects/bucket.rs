@@ -13,7 +13,7 @@ use object_store::{
 };
 
 use super::super::object_url::ObjectUrl;
-use super::client::{Client, ListingClient, Settings, connect, retry_truncated};
+use super::client::{Client, ListingClient, Settings, connect, environment, retry_truncated};
 use super::etag;
 use super::failure::{changed, failure, is_bucket_missing};
 use super::range_request::{FailedStage, request_range};
@@ -52,6 +52,9 @@ pub enum Created {
 #[derive(Clone)]
 pub struct Bucket {
     root: ObjectUrl,
+    /// The variables of the environment when the bucket was opened: a program may change its credentials later, also
+    /// while other threads send requests.
+    environment: Arc<Settings>,
     settings: Arc<Settings>,
 }
 
@@ -71,7 +74,8 @@ impl Bucket {
     ///
     /// [`ErrorKind::Usage`] if the settings and the environment do not describe the store.
     pub fn with(url: &ObjectUrl, settings: &Settings) -> Result<Self> {
-        let bucket = Self { root: url.clone(), settings: Arc::new(settings.clone()) };
+        let (environment, settings) = (Arc::new(environment()), Arc::new(settings.clone()));
+        let bucket = Self { root: url.clone(), environment, settings };
         bucket.client()?;
         Ok(bucket)
     }
@@ -86,8 +90,8 @@ impl Bucket {
     }
 
     fn connected(&self) -> Result<Client> {
-        let name = format!("{} {:?}", self.root.root(), self.settings);
-        runtime::current()?.client(&name, || connect(&self.root, &self.settings))
+        let name = format!("{} {:?} {:?}", self.root.root(), self.environment, self.settings);
+        runtime::current()?.client(&name, || connect(&self.root, &self.environment, &self.settings))
     }
 
     /// Returns the metadata of the object at `url`, or `None` if it does not exist.

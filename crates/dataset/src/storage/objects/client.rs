@@ -1,6 +1,7 @@
 //! Store clients and their retry policy.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ use super::failure::is_cut_short;
 use super::retries::{ObservedConnector, count_repeated_request};
 use crate::error::{Error, Result};
 
+/// Starts of the names of environment variables that the clients of stores read.
+const STORE_VARIABLES: [&str; 6] = ["AWS_", "AZURE_", "GOOGLE_", "IDENTITY_", "MSI_", "SERVICE_ACCOUNT"];
 /// Environment variable with the time limit for retrying a request in seconds.
 const RETRY_VARIABLE: &str = "DSCONVERT_RETRY_SECONDS";
 /// Time limit for retrying a request, unless the variable sets another.
@@ -80,14 +83,24 @@ fn retry_policy(time: Duration) -> RetryConfig {
     RetryConfig { backoff, max_retries: MAX_RETRIES, retry_timeout: time }
 }
 
-/// Creates a client with the credentials from the environment.
-pub(super) fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
+/// Returns the variables of the environment that configure clients, and their values now.
+pub(super) fn environment() -> Settings {
+    let is_read = |name: &str| STORE_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text).filter(|(name, _)| is_read(name)).collect()
+}
+
+/// Creates a client with the credentials of `environment`, and with `settings` that override them.
+pub(super) fn connect(url: &ObjectUrl, environment: &Settings, settings: &Settings) -> Result<Client> {
     // `reqwest` uses the default provider of the process. An error means that the program has already installed one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let retry_time = configured_retry_time()?;
     let retry = retry_policy(retry_time);
     let options = ClientOptions::new()
-        .with_allow_http(url.scheme() == "http" || has_plain_endpoint(settings))
+        .with_allow_http(
+            url.scheme() == "http" || has_plain_endpoint(environment) || has_plain_endpoint(settings),
+        )
         .with_timeout_disabled()
         .with_read_timeout(READ_TIMEOUT)
         .with_connect_timeout(CONNECT_TIMEOUT);
@@ -97,6 +110,13 @@ pub(super) fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
         ($builder:expr) => {{
             let connector = ObservedConnector::new(root, retry_time);
             let builder = $builder.with_client_options(options).with_http_connector(connector);
+            // Names that the store does not support may be meant for other programs.
+            let builder = environment.iter().fold(builder, |builder, (name, value)| {
+                match name.to_ascii_lowercase().parse() {
+                    Ok(key) => builder.with_config(key, value),
+                    Err(_) => builder,
+                }
+            });
             settings.iter().try_fold(builder, |builder, (name, value)| {
                 Ok::<_, Failure>(builder.with_config(name.to_ascii_lowercase().parse()?, value))
             })
@@ -130,11 +150,7 @@ fn has_plain_endpoint(settings: &Settings) -> bool {
         let name = name.to_ascii_lowercase();
         (name.contains("endpoint") || name.contains("base_url")) && value.starts_with("http://")
     };
-    let stores = ["AWS_", "AZURE_", "GOOGLE_"];
     settings.iter().any(|(name, value)| is_plain(name, value))
-        || std::env::vars().any(|(name, value)| {
-            stores.iter().any(|store| name.starts_with(store)) && is_plain(&name, &value)
-        })
 }
 
 /// Client for paginated listing.

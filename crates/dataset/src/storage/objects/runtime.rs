@@ -24,6 +24,8 @@ use crate::error::{Error, Result};
 const THREADS: usize = 2;
 /// Number of attempts before a lock counts as held by a thread that does not exist in this process.
 const LOCK_ATTEMPTS: u32 = 1000;
+/// Maximum number of clients that are kept for later requests.
+const MAX_CLIENTS: usize = 64;
 /// Maximum concurrent requests for bytes of sources.
 const READS_AT_ONCE: usize = 128;
 
@@ -97,6 +99,10 @@ impl PerProcess {
             return Ok(client.clone());
         }
         let client = make()?;
+        // A process whose credentials change often must not keep the connections of all old ones.
+        if clients.len() >= MAX_CLIENTS {
+            clients.clear();
+        }
         clients.insert(name.to_owned(), client.clone());
         Ok(client)
     }
