@@ -30,6 +30,8 @@ pub mod pipeline;
 #[cfg(feature = "convert")]
 pub mod report;
 #[cfg(feature = "convert")]
+mod sampling;
+#[cfg(feature = "convert")]
 pub mod source;
 #[cfg(feature = "convert")]
 mod stored_path;

@@ -1,8 +1,8 @@
 //! Pairs the items of two targets, and checks that both targets deliver the same.
 //!
 //! Items are paired by their origin, with or without the label of its source: the path under the folder and, for
-//! documents, the offset. A dataset may lack only as many items as its conversion left out. All pairs, or an evenly spaced
-//! sample, are loaded from both targets. The width and height of images and every token id of documents must be the same.
+//! documents, the offset. A dataset may lack only as many items as its conversion left out. All pairs, or a sample
+//! of them, are loaded from both targets. The width and height of images and every token id of documents must be the same.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use super::order::ItemSet;
 use super::target::{BenchTarget, TargetKind};
 use crate::error::{Error, Result};
 use crate::numbers::plural;
+use crate::sampling;
 
 /// Maximum number of pairs to load and compare.
-const MAX_CHECKED: usize = 500;
+const MAX_CHECKED: u64 = 500;
 
 /// The items that two targets have in common.
 #[derive(Debug)]
@@ -129,9 +130,9 @@ fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
 fn check(targets: [&BenchTarget; 2], pairs: &[(u64, u64)]) -> Result<u64> {
     let open = [targets[0].open()?, targets[1].open()?];
     let [mut first, mut second]: [Box<dyn BatchWorker + '_>; 2] = [open[0].worker(), open[1].worker()];
-    let step = pairs.len().div_ceil(MAX_CHECKED).max(1);
     let mut checked = 0;
-    for &(i, j) in pairs.iter().step_by(step) {
+    for at in sampling::sample(pairs.len() as u64, MAX_CHECKED) {
+        let Some(&(i, j)) = usize::try_from(at).ok().and_then(|at| pairs.get(at)) else { continue };
         let name = targets[0].name_of(i);
         match (first.shape(i), second.shape(j)) {
             (Ok(a), Ok(b)) if a == b => checked += 1,

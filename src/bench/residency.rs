@@ -9,10 +9,11 @@ use std::process::{Command, Stdio};
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 
+use crate::sampling;
 use crate::storage::open_file;
 
-/// Maximum number of files to examine, evenly spaced.
-const MAX_FILES: usize = 2000;
+/// Maximum number of files to examine.
+const MAX_FILES: u64 = 2000;
 /// Number of files per call of `fincore`.
 const FILES_PER_CALL: usize = 250;
 
@@ -21,7 +22,7 @@ const FILES_PER_CALL: usize = 250;
 pub struct Residency {
     /// Share of the examined pages that are in the page cache.
     pub share: f64,
-    /// Number of examined files: all, or up to 2,000 that are evenly spaced.
+    /// Number of examined files: all, or a sample of 2,000.
     pub files: u64,
     /// Total size of these files.
     pub bytes: u64,
@@ -63,8 +64,9 @@ impl FincoreOutput {
 impl Residency {
     /// Returns the residency of `files`, or `None` if it cannot be determined.
     pub(super) fn of<'a>(files: impl ExactSizeIterator<Item = &'a Path>) -> Option<Self> {
-        let step = files.len().div_ceil(MAX_FILES).max(1);
-        let chosen: Vec<&Path> = files.step_by(step).collect();
+        let mut sample = sampling::sample(files.len() as u64, MAX_FILES).into_iter().peekable();
+        let is_chosen = |(at, _): &(u64, &Path)| sample.next_if_eq(at).is_some();
+        let chosen: Vec<&Path> = (0..).zip(files).filter(is_chosen).map(|(_, file)| file).collect();
         let mut counted = FincoreOutput::default();
         for some in chosen.chunks(FILES_PER_CALL) {
             let output = Command::new("fincore")

@@ -84,6 +84,8 @@ impl Commit<'_> {
         let mut units = Vec::new();
         let mut counts = Counts::default();
         let mut totals = Totals::planned(&header.skipped);
+        let classes = header.schema.class_names.len();
+        let mut labels = vec![vec![0; classes]; header.splits.len()];
         let mut content = ContentHash::default();
         let mut reject_codes = BTreeMap::new();
         let mut notes = BTreeMap::new();
@@ -92,6 +94,9 @@ impl Commit<'_> {
         in_order(&ordinals, "reading finished units", &Stop::default(), read, |_, mut unit| {
             counts.add(&unit.counts());
             totals.add(&unit);
+            for (sums, split) in labels.iter_mut().zip(&unit.splits) {
+                sums.iter_mut().zip(&split.labels).for_each(|(sum, records)| *sum += records);
+            }
             content.add(&[u128::from_str_radix(&unit.content, 16).unwrap_or_default()]);
             add_all(&mut reject_codes, &unit.reject_codes);
             add_all(&mut notes, &unit.notes);
@@ -119,7 +124,7 @@ impl Commit<'_> {
         .run(SORT_BYTES)
         .map_err(|error| CommitFailure { worth_resuming: error.kind() != ErrorKind::NotCommitted, error })?;
         let staged = self.dir.staged();
-        let derived = DerivedFiles {
+        let mut derived = DerivedFiles {
             work: &self.dir.work(),
             staged: &staged,
             kind: header.schema.kind,
@@ -128,6 +133,11 @@ impl Commit<'_> {
             units: &units,
         }
         .write()?;
+        if header.schema.label_field().is_some() {
+            for (name, counts) in header.splits.iter().zip(labels) {
+                derived.splits.entry(name.clone()).and_modify(|split| split.class_counts = Some(counts));
+            }
+        }
         let mut files = derived.lists;
         if let Some(json) = self.tokenizer_json {
             files.push(file_entry(TOKENIZER_NAME, write_shared_file(&staged.join(TOKENIZER_NAME), json)?));

@@ -118,6 +118,7 @@ impl<'a> SplitIndex<'a> {
             shards: self.shards,
             bytes: self.bytes,
             length,
+            class_counts: None,
             record_index,
             length_index,
             length_histogram,

@@ -1,7 +1,5 @@
 //! Sums over the units of a run that are not in the manifest.
 
-use std::collections::BTreeMap;
-
 use super::unit_result::UnitResult;
 use crate::source::skipped::SkippedTypes;
 
@@ -10,8 +8,6 @@ use crate::source::skipped::SkippedTypes;
 pub struct Totals {
     /// Bytes of the texts that became records.
     pub text_bytes: u64,
-    /// Number of records by label, for records with a label.
-    pub labels: BTreeMap<i64, u64>,
     /// Files that were skipped, when the sources were listed or when they were read.
     pub skipped: SkippedTypes,
 }
@@ -26,8 +22,5 @@ impl Totals {
     pub(super) fn add(&mut self, unit: &UnitResult) {
         self.text_bytes += unit.text_bytes;
         self.skipped.extend(&unit.skipped);
-        for (label, records) in &unit.labels {
-            *self.labels.entry(*label).or_default() += records;
-        }
     }
 }

@@ -30,7 +30,6 @@ use crate::error::Result;
 use crate::format::{self, Format, ShardWriter};
 use crate::manifest::Counts;
 use crate::sample::Value;
-use crate::schema::LABEL;
 use crate::source::skipped::SkippedTypes;
 use crate::storage::{NewFile, create_dir, random};
 
@@ -72,9 +71,8 @@ pub(super) struct UnitSink {
     reject_codes: BTreeMap<String, u64>,
     notes: BTreeMap<String, u64>,
     skipped: SkippedTypes,
-    /// Index of the label field, if there is one, and the number of records by label.
+    /// Index of the label field, if there is one.
     label: Option<usize>,
-    labels: BTreeMap<i64, u64>,
     source_bytes: u64,
     text_bytes: u64,
     /// Sum of the lengths of all records.
@@ -89,6 +87,8 @@ pub(super) struct UnitSink {
 struct SplitSink {
     counts: Counts,
     records: u64,
+    /// Number of records by label.
+    labels: Vec<u64>,
     rows: Option<NewFile>,
     keys: Option<NewFile>,
     open: Option<OpenShard>,
@@ -125,8 +125,7 @@ impl UnitSink {
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
             skipped: SkippedTypes::default(),
-            label: options.schema.index_of(LABEL),
-            labels: BTreeMap::new(),
+            label: options.schema.label_field(),
             source_bytes: 0,
             text_bytes: 0,
             length: 0,
@@ -228,7 +227,7 @@ impl UnitSink {
         };
         let placed = shard.writer.push(&converted.record)?;
         if let Some(Value::Int(label)) = self.label.and_then(|field| converted.record.values.get(field)) {
-            *self.labels.entry(*label).or_default() += 1;
+            count_label(&mut split.labels, *label, self.options.schema.class_names.len());
         }
         shard.records += 1;
         shard.canonical_bytes += converted.canonical_bytes;
@@ -307,6 +306,7 @@ impl UnitSink {
                 name: name.clone(),
                 counts: split.counts,
                 records: split.records,
+                labels: split.labels,
                 shards: Vec::new(),
             });
         }
@@ -318,7 +318,6 @@ impl UnitSink {
             reject_codes: self.reject_codes,
             notes: self.notes,
             skipped: self.skipped,
-            labels: self.labels,
             source_bytes: self.source_bytes,
             text_bytes: self.text_bytes,
             content: format!("{:032x}", self.content.digest()),
@@ -332,6 +331,14 @@ impl UnitSink {
             length: self.length,
             sidecars,
         })
+    }
+}
+
+/// Counts a record with `label`. There are as many counters as `classes`.
+fn count_label(labels: &mut Vec<u64>, label: i64, classes: usize) {
+    labels.resize(classes, 0);
+    if let Some(count) = usize::try_from(label).ok().and_then(|label| labels.get_mut(label)) {
+        *count += 1;
     }
 }
 

@@ -29,9 +29,6 @@ pub(super) struct UnitResult {
     pub reject_codes: BTreeMap<String, u64>,
     pub notes: BTreeMap<String, u64>,
     pub skipped: SkippedTypes,
-    /// Number of records by label.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<i64, u64>,
     pub source_bytes: u64,
     /// Bytes of the texts that became records.
     pub text_bytes: u64,
@@ -45,6 +42,9 @@ pub(super) struct UnitSplit {
     pub name: String,
     pub counts: Counts,
     pub records: u64,
+    /// Number of records by label.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<u64>,
     pub shards: Vec<UnitShard>,
 }
 
@@ -88,7 +88,8 @@ impl UnitResult {
     pub(super) fn clear_summed(&mut self) {
         (self.plan, self.content) = (String::new(), String::new());
         (self.reject_codes, self.notes) = (BTreeMap::new(), BTreeMap::new());
-        (self.skipped, self.labels) = (SkippedTypes::default(), BTreeMap::new());
+        self.skipped = SkippedTypes::default();
+        self.splits.iter_mut().for_each(|split| split.labels = Vec::new());
     }
 
     /// Returns whether the unit has a file of this name.
@@ -172,12 +173,16 @@ pub(super) mod tests {
         UnitResult {
             unit: 3,
             plan: "p".into(),
-            splits: vec![UnitSplit { name: "train".into(), shards: vec![shard], ..UnitSplit::default() }],
+            splits: vec![UnitSplit {
+                name: "train".into(),
+                labels: vec![0, 1],
+                shards: vec![shard],
+                ..UnitSplit::default()
+            }],
             files: vec![UnitFile { name: "train.rows".into(), bytes: 2, sha256: hex(&Sha256::digest("xy")) }],
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
             skipped: SkippedTypes::default(),
-            labels: BTreeMap::from([(0, 1)]),
             source_bytes: 0,
             text_bytes: 0,
             content: String::new(),

@@ -17,8 +17,8 @@ pub struct ClassCounts {
 }
 
 impl ClassCounts {
-    /// Reads the labels of `dataset`: all, or a sample of each large split. Labels that cannot be read are not counted;
-    /// for each split, the first error is passed to `unreadable` with the name of the split.
+    /// Counts the labels of `dataset`. If they have to be read, those that cannot be read are not counted; for each split,
+    /// the first error is passed to `unreadable` with the name of the split.
     pub fn of(dataset: &Dataset, unreadable: &mut dyn FnMut(&str, &Error)) -> Self {
         if dataset.schema().index_of(LABEL).is_none() {
             return Self::default();

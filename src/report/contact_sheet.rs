@@ -3,10 +3,10 @@
 use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, ImageEncoder};
 
-use super::gather::seeded;
 use super::thumbnail::Thumbnails;
 use crate::error::{Error, ErrorKind, Result};
 use crate::reader::{Dataset, Split};
+use crate::sampling::seeded;
 use crate::schema::Kind;
 
 /// Maximum number of images on a sheet.

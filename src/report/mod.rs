@@ -27,11 +27,11 @@ pub use bytes_per_token::bytes_per_token;
 pub use class_counts::ClassCounts;
 pub use contact_sheet::contact_sheet;
 pub use escape::escape;
+pub(crate) use gather::LabelCounts;
 pub use gather::{
     Classes, Curves, DatasetReport, DecodedSample, ImageStats, RejectExamples, ReportOptions, ShownToken,
     SplitReport, TextStats, Thumbnail, TokenCount,
 };
-pub(crate) use gather::{LabelCounts, seeded};
 pub use histogram::{Bin, Histogram};
 pub use page::{page_html, summary_html};
 pub use run::{

@@ -1,12 +1,12 @@
 //! Datasets that were written once are read for ever, and today's converter still writes them.
 //!
-//! `fixtures/golden/v1` holds sources and the datasets made from them with manifests of version 1, `fixtures/golden/v2` the
-//! same datasets with manifests of version 2. Committed files and cases are never edited: a new case gets a new name
+//! `fixtures/golden/v1` holds sources and the datasets made from them with manifests of version 1, `fixtures/golden/v2` and
+//! `fixtures/golden/v3` the same datasets with manifests of versions 2 and 3. Committed files and cases are never edited: a new case gets a new name
 //! (`CASES` of a new module, a new directory). Shards of msgpack and protobuf and the manifest are compared byte for byte;
 //! Arrow, Parquet and the indexes, whose libraries may write the same content differently after an upgrade, by schema and
 //! digest of the decoded records.
 //!
-//! Every version is read; only the newest is written. The shards of both versions are the same.
+//! Every version is read; only the newest is written. The shards of all versions are the same.
 //!
 //! A case that has no files yet is written by `DSCONVERT_WRITE_GOLDEN=1 cargo test --test golden`; existing files are never
 //! replaced.
@@ -47,7 +47,7 @@ const CASES: [Case; 2] = [
 const FORMATS: [&str; 4] = ["parquet", "arrow", "msgpack", "protobuf"];
 
 /// Versions of the manifest that are read; the last one is written.
-const VERSIONS: [&str; 2] = ["v1", "v2"];
+const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden")
@@ -115,7 +115,7 @@ fn golden_datasets_are_read_as_they_were_written() {
     let digests_path = golden().join("v1/digests.json");
     if std::env::var_os("DSCONVERT_WRITE_GOLDEN").is_some() {
         let mut digests = BTreeMap::new();
-        for (case, format, path) in datasets("v2") {
+        for (case, format, path) in datasets("v3") {
             if !path.exists() {
                 convert(case, format, &path);
             }
@@ -139,7 +139,7 @@ fn golden_datasets_are_read_as_they_were_written() {
 #[test]
 fn the_converter_still_writes_the_golden_datasets() {
     let dir = tempfile::tempdir().unwrap();
-    for ((case, format, path), (.., first)) in datasets("v2").zip(datasets("v1")) {
+    for ((case, format, path), (.., first)) in datasets("v3").zip(datasets("v1")) {
         let out = dir.path().join(format!("{}-{format}", case.name));
         convert(case, format, &out);
         let (then, now) = (files(&path), files(&out));

@@ -20,7 +20,7 @@ def test_outcomes_add_up(anything):
 
 def test_the_digest_is_that_of_the_file_with_zeros_in_its_place(anything):
     data = (anything.path / "manifest.json").read_bytes()
-    start = b'{\n  "manifest_version": 2,\n  "digest": "sha256:'
+    start = b'{\n  "manifest_version": 3,\n  "digest": "sha256:'
     assert data.startswith(start)
     zeroed, count = re.subn(rb'(?<="digest": "sha256:)[0-9a-f]{64}(?=")', b"0" * 64, data, count=1)
     assert count == 1 and anything.manifest["digest"] == "sha256:" + hashlib.sha256(zeroed).hexdigest()
@@ -56,6 +56,19 @@ def test_lengths_are_summarised(anything):
         assert abs(summary["mean"] - sum(lengths) / len(lengths)) < 1e-6
         for percent in (50, 99):
             assert summary[f"p{percent}"] == lengths[-(-percent * len(lengths) // 100) - 1]
+
+
+def test_classes_are_counted_exactly(anything, dsconvert):
+    names = anything.manifest["schema"].get("class_names")
+    described = json.loads(dsconvert("inspect", anything.path, "--json").stdout)["splits"]
+    for name, split in anything.manifest["splits"].items():
+        if names is None:
+            assert "class_counts" not in split and "classes" not in described[name]
+            continue
+        labels = [record["label"] for record in anything.records(name)]
+        assert split["class_counts"] == [labels.count(label) for label in range(len(names))]
+        assert described[name]["classes"] == dict(zip(names, split["class_counts"], strict=True))
+        assert described[name]["labels_read"] == len(labels) == split["records"]
 
 
 def test_no_path_or_operational_option_of_the_run_is_stored(anything):

@@ -195,7 +195,6 @@ impl FieldType {
 
 /// One named, typed field of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Field {
     /// Name, unique within the schema.
     pub name: String,
@@ -223,7 +222,6 @@ impl Field {
 /// The built-in fields come first: `key`, then `image, width, height[, label]` or `input_ids, length`, then `origin`.
 /// Fields that the user chose to keep follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Schema {
     /// Content of the dataset.
     pub kind: Kind,
@@ -261,6 +259,11 @@ impl Schema {
         ];
         fields.extend(extra);
         Self { kind: Kind::Text, fields, class_names: Vec::new() }.checked()
+    }
+
+    /// Returns the position of the field with the classes of the records, if there is one.
+    pub fn label_field(&self) -> Option<usize> {
+        self.fields.iter().position(|f| f.name == LABEL && f.ty == FieldType::Label)
     }
 
     /// Returns the position of the field `name`.

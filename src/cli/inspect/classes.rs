@@ -45,7 +45,7 @@ pub(super) fn print(
         writeln!(out, "  {} without a label", plural(*unlabeled, "record"))?;
     }
     if *read < records {
-        writeln!(out, "  (counted in {})", plural(*read, "evenly spaced record"))?;
+        writeln!(out, "  (counted in the {} that can be read)", plural(*read, "record"))?;
     }
     Ok(())
 }

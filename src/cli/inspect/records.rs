@@ -5,7 +5,8 @@ use std::io::Write;
 use super::{Args, Out, is_shard, open_dataset, print_error, record, split_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::reader::{Dataset, Record, ShardFile};
-use crate::report::{Vocabulary, seeded};
+use crate::report::Vocabulary;
+use crate::sampling::seeded;
 use crate::storage::Access;
 
 /// Number of records that `--text` shows by default.

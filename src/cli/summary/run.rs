@@ -8,10 +8,9 @@ use indicatif::{HumanBytes, HumanCount};
 use super::{Lines, class_counts, image_fields, metadata, splits};
 use crate::manifest::{Manifest, Split};
 use crate::numbers::{mean, plural, rate};
-use crate::pipeline::{Outcome, PlanSummary, Totals};
+use crate::pipeline::{Outcome, PlanSummary};
 use crate::printable::{printable_path, shell_word};
 use crate::report::RunReport;
-use crate::schema::LABEL;
 use crate::source::skipped::SkippedTypes;
 
 /// Formats the summary of a run.
@@ -20,7 +19,7 @@ pub(in crate::cli) fn report(outcome: &Outcome, plan: &PlanSummary, out: &Path, 
     let Some(totals) = &outcome.totals else { return was_complete(outcome, out) };
     let mut lines = Lines::default();
     lines.add(outcomes(manifest, &totals.skipped));
-    add_classes(&mut lines, manifest, totals);
+    add_classes(&mut lines, manifest);
     lines.add(format!("  splits: {}", splits(plan, split_files(plan, manifest).as_deref())));
     if let Some(metadata) = metadata(plan) {
         lines.add(format!("  metadata: {metadata}"));
@@ -60,7 +59,7 @@ pub(in crate::cli) fn merged(outcome: &Outcome, report: &RunReport, out: &Path) 
     let Some(totals) = &outcome.totals else { return was_complete(outcome, out) };
     let mut lines = Lines::default();
     lines.add(outcomes(manifest, &totals.skipped));
-    add_classes(&mut lines, manifest, totals);
+    add_classes(&mut lines, manifest);
     add_splits(&mut lines, manifest);
     add_damage(&mut lines, manifest, out);
     add_progressive(&mut lines, manifest);
@@ -104,20 +103,21 @@ fn outcomes(manifest: &Manifest, skipped: &SkippedTypes) -> String {
     text
 }
 
-fn add_classes(lines: &mut Lines, manifest: &Manifest, totals: &Totals) {
-    let schema = &manifest.schema;
-    if schema.index_of(LABEL).is_none() {
+fn add_classes(lines: &mut Lines, manifest: &Manifest) {
+    let names = &manifest.schema.class_names;
+    if manifest.schema.label_field().is_none() {
         return;
     }
-    let records = |label: usize| i64::try_from(label).ok().and_then(|label| totals.labels.get(&label));
-    if !schema.class_names.is_empty() {
-        lines.add(format!(
-            "  {}",
-            class_counts(&schema.class_names, |label| records(label).copied().unwrap_or(0))
-        ));
+    let mut counts = vec![0; names.len()];
+    for split in manifest.splits.values() {
+        let of_split = split.class_counts.iter().flatten();
+        counts.iter_mut().zip(of_split).for_each(|(sum, records): (&mut u64, _)| *sum += records);
+    }
+    if !names.is_empty() {
+        lines.add(format!("  {}", class_counts(names, |label| counts[label])));
     }
     let all: u64 = manifest.splits.values().map(|split| split.records).sum();
-    let unlabeled = all.saturating_sub(totals.labels.values().sum());
+    let unlabeled = all.saturating_sub(counts.iter().sum());
     if unlabeled > 0 {
         lines.add(format!("  {} without a label", plural(unlabeled, "record")));
     }

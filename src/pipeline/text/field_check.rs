@@ -15,6 +15,7 @@ use super::plan::TextFile;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::options::SourceSpec;
+use crate::sampling;
 use crate::source::json_line::{MemberPath, parse};
 use crate::source::missing_field::{quoted, suggestion};
 use crate::source::source_file::SourceFile;
@@ -26,7 +27,7 @@ use crate::source::without_bom;
 
 /// Maximum number of rows examined per file.
 const ROWS: usize = 1000;
-/// Maximum number of files examined, evenly spaced in the listing.
+/// Maximum number of files examined, chosen by a hash.
 const FILES: usize = 16;
 /// Bytes of a file that are read at first.
 const FIRST_BYTES: usize = 64 << 10;
@@ -112,8 +113,8 @@ pub(super) fn check(
         search.complete = search.read(stream, details[*file].kind.format)?;
         return search.into_warnings(options, Some(Path::new("-")));
     }
-    for at in 0..examined {
-        let file = with_fields[at * with_fields.len() / examined];
+    for at in sampling::sample(with_fields.len() as u64, FILES as u64) {
+        let Some(&file) = usize::try_from(at).ok().and_then(|at| with_fields.get(at)) else { continue };
         // The run reads unreadable files again, and reports the error.
         let kind = details[file].kind;
         let read = files[file]

@@ -1,13 +1,10 @@
 //! Records per class.
 
 use super::Problems;
-use super::sample::evenly_spaced;
 use crate::error::{Error, Result};
 use crate::reader::{Dataset, Split};
 use crate::schema::LABEL;
 
-/// Maximum number of records whose labels are read.
-const MAX_RECORDS: u64 = 100_000;
 /// Number of records that are read together.
 const CHUNK: usize = 2048;
 /// Maximum number of classes to list.
@@ -20,7 +17,7 @@ pub struct Classes {
     pub top: Vec<(String, u64)>,
     /// Number of classes of the dataset.
     pub classes: u64,
-    /// Classes without a record among those that were read.
+    /// Classes without a record.
     pub empty: u64,
     /// Records of the least frequent class that is not empty.
     pub least: u64,
@@ -28,38 +25,44 @@ pub struct Classes {
     pub median: u64,
     /// Records without a label.
     pub unlabeled: u64,
-    /// Records whose label was read: all, or a sample.
+    /// Records whose label is known: all, except those that cannot be read.
     pub read: u64,
 }
 
-/// Records per label, counted over all records of a split or over an evenly spaced sample.
+/// Records per label, from the manifest. Manifests before version 3 lack them; then, all labels are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LabelCounts {
     /// Number of records by label.
     pub(crate) counts: Vec<u64>,
     /// Records without a label.
     pub(crate) unlabeled: u64,
-    /// Records whose label was read.
+    /// Records whose label is known.
     pub(crate) read: u64,
 }
 
 impl LabelCounts {
-    /// Reads the labels of `split`. Records that cannot be read are passed to `unreadable` and not counted.
+    /// Counts the records of `split` by label. Records that cannot be read are passed to `unreadable` and not counted.
     ///
     /// # Errors
     ///
     /// If the dataset cannot be opened.
     pub(crate) fn of(dataset: &Dataset, split: &Split, unreadable: &mut dyn FnMut(&Error)) -> Result<Self> {
+        if let Some(info) = split.info()
+            && let Some(counts) = &info.class_counts
+        {
+            let unlabeled = info.records.saturating_sub(counts.iter().sum());
+            return Ok(Self { counts: counts.clone(), unlabeled, read: info.records });
+        }
         // Without checksums, parquet shards decode only the labels; `inspect --verify` checks the bytes.
         let labels = dataset.unverified().split(split.name())?.select(&[LABEL])?;
         let mut found = Self { counts: vec![0; dataset.class_names().len()], ..Self::default() };
-        let wanted: Vec<u64> = evenly_spaced(split.len(), MAX_RECORDS).collect();
-        for chunk in wanted.chunks(CHUNK) {
-            match labels.get_many(chunk) {
+        for start in (0..split.len()).step_by(CHUNK) {
+            let chunk: Vec<u64> = (start..split.len().min(start + CHUNK as u64)).collect();
+            match labels.get_many(&chunk) {
                 Ok(records) => records.iter().for_each(|record| found.add(record.label())),
                 // Reads the records one by one, so that the readable ones are counted.
                 Err(_) => {
-                    for &ordinal in chunk {
+                    for ordinal in chunk {
                         match labels.get(ordinal) {
                             Ok(record) => found.add(record.label()),
                             Err(error) => unreadable(&error),
@@ -80,7 +83,7 @@ impl LabelCounts {
     }
 }
 
-/// Counts the labels of all records or of an evenly spaced sample. Returns `None` if the dataset has no labels, or if
+/// Counts the labels. Returns `None` if the dataset has no labels, or if
 /// they cannot be read.
 pub(super) fn gather(dataset: &Dataset, split: &Split, problems: &mut Problems) -> Option<Classes> {
     let names = dataset.class_names();

@@ -1,12 +1,12 @@
 //! Sizes, classes and thumbnails of images.
 
 use super::classes::{self, Classes};
-use super::sample::{evenly_spaced, seeded};
 use super::{Problems, ReportOptions};
 use crate::error::Result;
 use crate::reader::{Dataset, Record, Split};
 use crate::report::histogram::Histogram;
 use crate::report::thumbnail::Thumbnails;
+use crate::sampling::{sample, seeded};
 
 /// Maximum number of records whose size is read from the index.
 const MAX_RECORDS: u64 = 100_000;
@@ -55,7 +55,7 @@ pub(super) fn gather(
     if !options.compact {
         let mut sizes = Vec::new();
         let mut bytes = Vec::new();
-        let read = evenly_spaced(split.len(), MAX_RECORDS).try_for_each(|ordinal| -> Result<()> {
+        let read = sample(split.len(), MAX_RECORDS).into_iter().try_for_each(|ordinal| -> Result<()> {
             let entry = split.entry(ordinal)?;
             sizes.push((entry.width, entry.height));
             bytes.push(entry.bytes as f64);

@@ -4,7 +4,6 @@ mod classes;
 mod images;
 mod padding;
 mod rejects;
-mod sample;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +14,6 @@ pub(crate) use self::classes::LabelCounts;
 pub use self::images::{ImageStats, Thumbnail};
 pub use self::padding::Curves;
 pub use self::rejects::RejectExamples;
-pub(crate) use self::sample::seeded;
 pub use self::text::{DecodedSample, ShownToken, TextStats, TokenCount};
 use super::histogram::Histogram;
 use super::vocabulary::Vocabulary;
@@ -300,6 +298,7 @@ fn empty_split(kind: Kind) -> SplitInfo {
             p95: 0,
             p99: 0,
         },
+        class_counts: None,
         record_index: Vec::new(),
         length_index: Vec::new(),
         length_histogram: file(),

@@ -1,10 +1,10 @@
 //! Padding curves: the padding of batches as a function of their size.
 
-use super::sample::evenly_spaced;
 use crate::error::Result;
 use crate::index::LengthRun;
 use crate::reader::Split;
 use crate::reader::batch::{BatchSize, LengthsInMemory, PackOptions, PackPlan, padding};
+use crate::sampling;
 
 /// Maximum number of sampled records.
 const SAMPLE_RECORDS: u64 = 1 << 15;
@@ -69,7 +69,7 @@ fn curves_of(lengths: &[u64]) -> Result<Curves> {
 
 /// Returns the lengths at evenly spaced ranks, ascending.
 fn sample(split: &Split) -> Result<Vec<u64>> {
-    let mut ranks = evenly_spaced(split.len(), SAMPLE_RECORDS).peekable();
+    let mut ranks = sampling::sample(split.len(), SAMPLE_RECORDS).into_iter().peekable();
     let mut lengths = Vec::new();
     for run in split.histogram()? {
         let run = run?;

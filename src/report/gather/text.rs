@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::padding::{self, Curves};
-use super::sample::{evenly_spaced, seeded};
 use super::{Problems, ReportOptions};
 use crate::reader::Split;
 use crate::report::vocabulary::{TokenText, Vocabulary};
+use crate::sampling::{sample, seeded};
 
 /// Maximum number of records whose tokens are counted.
 const MAX_RECORDS: u64 = 20_000;
@@ -44,12 +44,14 @@ pub struct TextStats {
 }
 
 /// A token and how often it occurs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TokenCount {
     /// Token id.
     pub id: u32,
     /// Number of occurrences.
     pub count: u64,
+    /// 95% confidence interval of its share of all tokens; `None` if all tokens were counted.
+    pub interval: Option<(f64, f64)>,
     /// Text of the token.
     pub shown: ShownToken,
 }
@@ -114,23 +116,66 @@ pub(super) fn gather(
     stats
 }
 
-/// Counts the tokens of evenly spaced records.
+/// Sums over the sampled records, of n tokens each, of which x are one token.
+#[derive(Debug, Clone, Copy, Default)]
+struct Occurrences {
+    /// Σ x
+    count: u64,
+    /// Σ x²
+    squares: f64,
+    /// Σ x n
+    products: f64,
+}
+
+impl Occurrences {
+    fn add(&mut self, occurrences: u64, length: u64) {
+        self.count += occurrences;
+        self.squares += (occurrences * occurrences) as f64;
+        self.products += (occurrences * length) as f64;
+    }
+
+    /// Returns the 95% confidence interval of the share of the token among all tokens of `population` records, of which
+    /// `records` with `tokens` tokens are a sample; `lengths` is Σ n².
+    ///
+    /// It is that of a ratio estimate (Cochran, *Sampling Techniques*, 1977, chapter 6), because the tokens of a record
+    /// depend on each other: a token that is frequent in few records is less certain than its count suggests.
+    fn interval(&self, records: u64, tokens: u64, lengths: f64, population: u64) -> (f64, f64) {
+        let (m, n) = (records as f64, (tokens as f64).max(1.0));
+        let share = self.count as f64 / n;
+        let residual = self.squares - 2.0 * share * self.products + share * share * lengths;
+        let unread = 1.0 - m / (population as f64).max(m);
+        let variance = unread * m / (m - 1.0).max(1.0) * residual.max(0.0) / (n * n);
+        let half = 1.96 * variance.sqrt();
+        ((share - half).max(0.0), (share + half).min(1.0))
+    }
+}
+
+/// Counts the tokens of a sample of the records.
 fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, problems: &mut Problems) {
     let mean = split.info().map_or(1.0, |info| info.length.mean).max(1.0);
     let most = ((MAX_TOKENS as f64 / mean) as u64).clamp(1, MAX_RECORDS);
-    let wanted: Vec<u64> = evenly_spaced(split.len(), most).collect();
-    let mut counts: HashMap<u32, u64> = HashMap::new();
+    let wanted = sample(split.len(), most);
+    let mut counts: HashMap<u32, Occurrences> = HashMap::new();
+    // Σ n² over the records, of n tokens each.
+    let mut squares = 0.0;
+    let mut sorted = Vec::new();
     // Long records are truncated, so that the total number of tokens stays bounded.
     let total = split.info().map_or(u64::MAX, |info| info.length.total);
     stats.most_per_record = (total > 2 * MAX_TOKENS).then(|| 2 * MAX_TOKENS / (wanted.len() as u64).max(1));
     let each = stats.most_per_record.map_or(usize::MAX, |most| most as usize);
     let mut count = |record: &crate::reader::Record, stats: &mut TextStats| {
         let Some(ids) = record.input_ids() else { return };
+        sorted.clear();
+        sorted.extend(ids.iter().take(each));
+        sorted.sort_unstable();
+        let length = sorted.len() as u64;
         stats.records += 1;
-        for id in ids.iter().take(each) {
-            stats.tokens += 1;
+        stats.tokens += length;
+        squares += (length * length) as f64;
+        for same in sorted.chunk_by(|a, b| a == b) {
+            let (id, occurrences) = (same[0], same.len() as u64);
             if counts.len() < MAX_DISTINCT || counts.contains_key(&id) {
-                *counts.entry(id).or_default() += 1;
+                counts.entry(id).or_default().add(occurrences, length);
             }
         }
     };
@@ -148,11 +193,11 @@ fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, 
         }
     }
     stats.distinct = counts.len() as u64;
-    let mut order: Vec<(u32, u64)> = counts.into_iter().collect();
-    order.sort_unstable_by_key(|(id, count)| (Reverse(*count), *id));
+    let mut order: Vec<(u32, Occurrences)> = counts.into_iter().collect();
+    order.sort_unstable_by_key(|(id, found)| (Reverse(found.count), *id));
     if vocabulary.is_some() {
         let (mut tokens, mut bytes) = (0u64, 0u64);
-        for (id, count) in &order {
+        for (id, Occurrences { count, .. }) in &order {
             let token = shown(vocabulary, *id);
             if let Some(text) = token.bytes.filter(|_| !token.special) {
                 tokens = tokens.saturating_add(*count);
@@ -162,5 +207,16 @@ fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, 
         stats.bytes_per_token = (tokens > 0).then(|| bytes as f64 / tokens as f64);
     }
     let top = order.into_iter().take(SHOWN_TOKENS);
-    stats.top = top.map(|(id, count)| TokenCount { id, count, shown: shown(vocabulary, id) }).collect();
+    let is_sample = stats.records < split.len() || stats.most_per_record.is_some();
+    let interval = |found: &Occurrences| {
+        is_sample.then(|| found.interval(stats.records, stats.tokens, squares, split.len()))
+    };
+    stats.top = top
+        .map(|(id, found)| TokenCount {
+            id,
+            count: found.count,
+            interval: interval(&found),
+            shown: shown(vocabulary, id),
+        })
+        .collect();
 }

@@ -54,7 +54,7 @@ fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
         card(out, &found.bytes, "Record size", ("bytes", "record"), true);
         if (found.sizes.len() as u64) < split.info.records {
             note = Some(format!(
-                "Width, height, aspect ratio and record size are those of {} evenly spaced records of {}.",
+                "Width, height, aspect ratio and record size are those of a sample of {} records of {}.",
                 count(found.sizes.len() as u64),
                 count(split.info.records)
             ));

@@ -57,6 +57,9 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
     if let Some(most) = text.most_per_record {
         facts.push_str(&format!(", at most {} of each", count(most)));
     }
+    if text.top.iter().any(|token| token.interval.is_some()) {
+        facts.push_str(", a sample; shares have 95% confidence intervals");
+    }
     facts.push_str(&format!("; {}", plural(text.distinct, "distinct id")));
     let vocabulary =
         report.manifest.tokenizer.as_ref().and_then(|tokenizer| tokenizer.get("vocab_size")?.as_u64());
@@ -77,6 +80,10 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
     out.push_str("<div class=\"scroll tall\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">token</th><th scope=\"col\" class=\"n\">id</th><th scope=\"col\" class=\"bar\">occurrences</th><th scope=\"col\" class=\"n\">number</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n");
     let most = text.top.first().map_or(1, |token| token.count.max(1));
     for token in &text.top {
+        let mut share = share_of_whole(token.count as f64 / text.tokens.max(1) as f64);
+        if let Some((low, high)) = token.interval {
+            share.push_str(&format!(" ({} to {})", share_of_whole(low), share_of_whole(high)));
+        }
         add(
             out,
             format_args!(
@@ -85,7 +92,7 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
                 token.id,
                 bar(token.count as f64 / most as f64),
                 count(token.count),
-                escape(&share_of_whole(token.count as f64 / text.tokens.max(1) as f64))
+                escape(&share)
             ),
         );
     }

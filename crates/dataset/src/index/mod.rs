@@ -46,7 +46,6 @@ pub const MAX_SPLIT_NAME_BYTES: usize = 64;
 
 /// A written sidecar file, as listed in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct IndexFile {
     /// Path relative to the dataset, with `/` as separator.
     pub path: String,

@@ -14,7 +14,6 @@ const PERCENTILES: [u64; 4] = [50, 90, 95, 99];
 /// Percentile `p` of `n` lengths is the length at rank `⌈p·n/100⌉` (counted from 1) of the sorted lengths, so it always
 /// occurs in the data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LengthSummary {
     /// Unit of the lengths.
     pub unit: LengthUnit,

@@ -1,6 +1,6 @@
 //! The digest that protects a manifest against accidental changes.
 //!
-//! From version 2 on, `manifest.json` starts with [`PREFIX`], 64 hexadecimal digits and a quotation mark. The digits
+//! From version 2 on, `manifest.json` starts with one of [`PREFIXES`], 64 hexadecimal digits and a quotation mark. The digits
 //! are the SHA-256 of the whole file with those 64 digits replaced by `0`. Any changed byte in the file, for example in
 //! a class name, an option or the hash of the tokenizer, therefore contradicts the digest. The digest protects against
 //! accidents, not against someone who recomputes it.
@@ -10,8 +10,13 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 use crate::storage::hex;
 
-/// First bytes of a version 2 manifest, up to the digits of the digest.
-const PREFIX: &[u8] = b"{\n  \"manifest_version\": 2,\n  \"digest\": \"sha256:";
+/// First bytes of a manifest by version, up to the digits of the digest. All have the same length.
+const PREFIXES: [&[u8]; 2] = [
+    b"{\n  \"manifest_version\": 2,\n  \"digest\": \"sha256:",
+    b"{\n  \"manifest_version\": 3,\n  \"digest\": \"sha256:",
+];
+/// Position of the digits of the digest.
+const DIGITS_START: usize = PREFIXES[0].len();
 /// Number of hexadecimal digits of a SHA-256.
 const DIGITS: usize = 64;
 
@@ -23,13 +28,13 @@ pub(super) fn placeholder() -> String {
 /// Replaces the placeholder in the bytes of a manifest with the digest and returns the value of the member.
 pub(super) fn seal(json: &mut [u8]) -> Result<String> {
     let digest = digest_of(json)?;
-    json[PREFIX.len()..PREFIX.len() + DIGITS].copy_from_slice(digest.as_bytes());
+    json[DIGITS_START..DIGITS_START + DIGITS].copy_from_slice(digest.as_bytes());
     Ok(format!("sha256:{digest}"))
 }
 
-/// Checks the bytes of a version 2 manifest against its digest.
+/// Checks the bytes of a manifest against its digest.
 pub(super) fn check(json: &[u8]) -> Result<()> {
-    if digest_of(json)?.as_bytes() == &json[PREFIX.len()..PREFIX.len() + DIGITS] {
+    if digest_of(json)?.as_bytes() == &json[DIGITS_START..DIGITS_START + DIGITS] {
         return Ok(());
     }
     Err(altered("the content of the manifest does not match its digest"))
@@ -37,12 +42,12 @@ pub(super) fn check(json: &[u8]) -> Result<()> {
 
 /// Computes the correct digest of these bytes, ignoring the one they contain.
 fn digest_of(json: &[u8]) -> Result<String> {
-    let rest = json.strip_prefix(PREFIX).and_then(|rest| rest.get(DIGITS..));
-    let Some(rest) = rest.filter(|rest| rest.first() == Some(&b'"')) else {
+    let found = PREFIXES.iter().find_map(|&prefix| Some((prefix, json.strip_prefix(prefix)?.get(DIGITS..)?)));
+    let Some((prefix, rest)) = found.filter(|(_, rest)| rest.first() == Some(&b'"')) else {
         return Err(altered("the manifest does not start with its version and digest"));
     };
     let mut hash = Sha256::new();
-    hash.update(PREFIX);
+    hash.update(prefix);
     hash.update([b'0'; DIGITS]);
     hash.update(rest);
     Ok(hex(&hash.finalize()))
@@ -59,12 +64,17 @@ mod tests {
     use super::*;
 
     fn manifest(rest: &str) -> Vec<u8> {
-        format!("{}{}\"{rest}", String::from_utf8_lossy(PREFIX), "0".repeat(DIGITS)).into_bytes()
+        let [.., prefix] = PREFIXES;
+        format!("{}{}\"{rest}", String::from_utf8_lossy(prefix), "0".repeat(DIGITS)).into_bytes()
     }
 
     #[test]
-    fn the_prefix_never_changes() {
-        assert_eq!(PREFIX, b"{\n  \"manifest_version\": 2,\n  \"digest\": \"sha256:");
+    fn the_prefixes_never_change() {
+        for (version, prefix) in (2..).zip(PREFIXES) {
+            let expected = format!("{{\n  \"manifest_version\": {version},\n  \"digest\": \"sha256:");
+            assert_eq!(prefix, expected.as_bytes());
+            assert_eq!(prefix.len(), DIGITS_START);
+        }
     }
 
     #[test]
@@ -78,7 +88,7 @@ mod tests {
 
     #[test]
     fn bytes_without_a_digest_are_rejected() {
-        for json in [&b""[..], b"{}", PREFIX, &manifest("")[..PREFIX.len() + DIGITS]] {
+        for json in [&b""[..], b"{}", PREFIXES[0], &manifest("")[..DIGITS_START + DIGITS]] {
             assert!(check(json).is_err());
         }
     }

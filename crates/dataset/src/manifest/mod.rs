@@ -1,8 +1,8 @@
 //! The committed manifest of a dataset: `manifest.json`.
 //!
-//! It is written last, and its presence makes a directory a dataset. Readers trust only the files it lists.
-//! `docs/reference/format-manifest.md` describes every field; `fixtures/golden/v1` and `fixtures/golden/v2` pin its
-//! bytes.
+//! It is written last, and its presence makes a directory a dataset. Readers trust only the files it lists, and ignore
+//! members that they do not know: a later version may add some. `docs/reference/format-manifest.md` describes every
+//! member; `fixtures/golden` pins the bytes of each version.
 
 mod digest;
 mod unique;
@@ -29,10 +29,13 @@ pub const CARD_NAME: &str = "README.md";
 pub const TOKENIZER_NAME: &str = "tokenizer.json";
 
 /// Version of manifests that this build writes. Readers reject higher versions.
-pub const MANIFEST_VERSION: u32 = 2;
+pub const MANIFEST_VERSION: u32 = 3;
 
 /// Oldest version that this build reads. Version 1 has no digest, no listing digest and no unit sizes.
 const OLDEST_VERSION: u32 = 1;
+
+/// First version with the number of records of each class.
+const CLASS_COUNTS_VERSION: u32 = 3;
 
 /// Maximum size of a manifest in bytes. Lists that grow with the dataset are stored in the shard table instead.
 pub const MAX_MANIFEST_BYTES: u64 = 256 << 20;
@@ -158,6 +161,9 @@ pub struct Split {
     pub bytes: u64,
     /// Summary of the lengths.
     pub length: LengthSummary,
+    /// Number of records by label, if the records have labels. The others have none. Absent before version 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_counts: Option<Vec<u64>>,
     /// Files of the record index.
     pub record_index: Vec<IndexFile>,
     /// Files of the length index.
@@ -327,6 +333,16 @@ impl Manifest {
                     )));
                 }
             }
+            let labeled = split.class_counts.iter().flatten().try_fold(0u64, |sum, &n| sum.checked_add(n));
+            let expected =
+                self.manifest_version >= CLASS_COUNTS_VERSION && self.schema.label_field().is_some();
+            if labeled.is_none_or(|labeled| labeled > split.records)
+                || (expected && split.class_counts.is_none())
+            {
+                return Err(Error::corrupt(format!(
+                    "the numbers of records per class of split {name:?} contradict its records"
+                )));
+            }
             sum.add(&split.counts);
         }
         if sum != self.counts || !sum.is_balanced() {
@@ -369,7 +385,7 @@ pub fn open_listed(dir: &Path, path: &str, bytes: u64, access: Access) -> Result
 mod tests {
     use super::*;
 
-    /// Returns a version 2 manifest without splits.
+    /// Returns a manifest without splits.
     fn manifest() -> Manifest {
         Manifest {
             manifest_version: MANIFEST_VERSION,
@@ -416,7 +432,20 @@ mod tests {
     }
 
     #[test]
-    fn version_2_requires_a_plan() {
+    fn members_of_later_additions_are_ignored() {
+        let mut manifest = manifest();
+        let mut value: serde_json::Value = serde_json::from_slice(&manifest.seal().unwrap()).unwrap();
+        value["later"] = serde_json::json!({"a": [1]});
+        for place in ["/schema", "/schema/fields/0", "/sources", "/plan", "/shard_table"] {
+            value.pointer_mut(place).unwrap()["later"] = true.into();
+        }
+        let mut read = Manifest::parse(&resealed(&value).unwrap()).unwrap();
+        read.digest = manifest.digest.clone();
+        assert_eq!(read, manifest);
+    }
+
+    #[test]
+    fn versions_from_2_on_require_a_plan() {
         let json = manifest().seal().unwrap();
         let mut value: serde_json::Value = serde_json::from_slice(&json).unwrap();
         Manifest::parse(&resealed(&value).unwrap()).unwrap();

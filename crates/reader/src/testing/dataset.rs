@@ -74,6 +74,7 @@ pub(super) fn write_records(
         let mut lengths = LengthIndexBuilder::new(dir, 1 << 20);
         let first = next;
         let mut bytes = 0;
+        let mut class_counts = schema.label_field().map(|_| vec![0; schema.class_names.len()]);
         for (ordinal, &count) in shards.iter().enumerate() {
             let shard = format!("{name}-{ordinal:06}-00.{}", format.extension());
             let file = NewFile::create(&dir.join(name).join(&shard))?;
@@ -87,6 +88,11 @@ pub(super) fn write_records(
                     (_, [Value::Ids(ids), ..]) => (0, 0, ids.len() as u64),
                     _ => (0, 0, 0),
                 };
+                let label = schema.label_field().and_then(|field| match record.values.get(field)? {
+                    Value::Int(label) => class_counts.as_mut()?.get_mut(usize::try_from(*label).ok()?),
+                    _ => None,
+                });
+                label.into_iter().for_each(|count| *count += 1);
                 lengths.push(length)?;
                 records.push(&IndexEntry {
                     shard: ordinal as u32,
@@ -119,7 +125,17 @@ pub(super) fn write_records(
         let shards = shards.len() as u64;
         listed.insert(
             name.to_owned(),
-            Split { counts, records, shards, bytes, length, record_index, length_index, length_histogram },
+            Split {
+                counts,
+                records,
+                shards,
+                bytes,
+                length,
+                class_counts,
+                record_index,
+                length_index,
+                length_histogram,
+            },
         );
     }
     // One reject, so that the file of rejects is not empty.
