@@ -1,14 +1,14 @@
 //! The individual checks: one for each file, split and shard.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::format::{self, Placed, ShardReader};
 use dsconvert_dataset::index::{IndexEntry, LengthSummary, ShardEntry};
-use dsconvert_dataset::manifest::{CARD_NAME, MANIFEST_NAME};
-use dsconvert_dataset::sample;
+use dsconvert_dataset::manifest::{CARD_NAME, MANIFEST_NAME, Manifest};
+use dsconvert_dataset::sample::{self, Value};
 use dsconvert_dataset::storage::{Blob, list_dir};
 
 use super::{Counters, Problems, VerifyOptions, VerifyProgress};
@@ -44,6 +44,8 @@ pub(super) struct Checks<'a> {
     total_bytes: u64,
     total_records: u64,
     pub(super) counters: Counters,
+    /// Records by label in each split whose manifest entry has such counts, as read from the shards.
+    labels: BTreeMap<&'a str, Vec<AtomicU64>>,
 }
 
 impl<'a> Checks<'a> {
@@ -58,6 +60,9 @@ impl<'a> Checks<'a> {
             total_bytes: files.chain(shards).fold(0, u64::saturating_add),
             total_records: manifest.splits.values().map(|s| s.records).fold(0, u64::saturating_add),
             counters: Counters::default(),
+            labels: counted(manifest)
+                .map(|(name, counts)| (name, counts.iter().map(|_| AtomicU64::new(0)).collect()))
+                .collect(),
         }
     }
 
@@ -98,6 +103,21 @@ impl<'a> Checks<'a> {
         if rejected != Some(manifest.counts.rejected) {
             let what = format!("the rejects by reason code do not add up to {}", manifest.counts.rejected);
             problems.push(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
+        }
+    }
+
+    /// Compares the labels that were read with the counts in the manifest. Called after all other checks, and only if they
+    /// found no problem, because the labels of damaged records are unknown.
+    pub(super) fn labels(&self, problems: &mut Problems) {
+        for (name, counts) in counted(self.dataset.manifest()) {
+            let found =
+                self.labels.get(name).into_iter().flatten().map(|count| count.load(Ordering::Relaxed));
+            if !found.eq(counts.iter().copied()) {
+                let what = format!(
+                    "the numbers of records per class of split {name:?} differ from the labels of its records"
+                );
+                problems.push(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
+            }
         }
     }
 
@@ -182,6 +202,7 @@ impl<'a> Checks<'a> {
         let index = split.unchecked_record_index().and_then(|index| index.entries(range));
         let mut index = readable(index, problems);
         let mut rows = 0;
+        let labels = self.labels.get(split.name()).zip(self.state.schema.label_field());
         for next in scan {
             if rows == shard.records {
                 let what =
@@ -193,6 +214,12 @@ impl<'a> Checks<'a> {
                 Err(e) => return problems.push(at(e, rows)),
             };
             let entry = index.as_mut().and_then(Iterator::next).and_then(|entry| readable(entry, problems));
+            if let Some((counts, field)) = labels
+                && let Some(Value::Int(label)) = values.values.get(field)
+                && let Some(count) = usize::try_from(*label).ok().and_then(|label| counts.get(label))
+            {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
             let found = (placed, values);
             if let Err(what) = self.record(ordinal, shard.first_record.saturating_add(rows), entry, found) {
                 problems.push(at(Error::corrupt(what), rows));
@@ -291,6 +318,11 @@ impl<'a> Checks<'a> {
         }
         found
     }
+}
+
+/// Returns the splits whose manifest entry has the number of records per label.
+fn counted(manifest: &Manifest) -> impl Iterator<Item = (&str, &Vec<u64>)> {
+    manifest.splits.iter().filter_map(|(name, split)| Some((name.as_str(), split.class_counts.as_ref()?)))
 }
 
 /// Files that a dataset may contain without listing them: the dataset card, and what the Hugging Face Hub adds.
