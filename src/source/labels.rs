@@ -178,7 +178,7 @@ impl Folders {
             self.warnings.push(Warning::ClassesOfOneSplit { classes: by_split });
         }
         let containers = || classes.keys().filter(|class| CONTAINERS.contains(&&*plain(class)));
-        if layout == FolderLayout::Auto && containers().count() < classes.len() && classes.len() > 1 {
+        if layout == FolderLayout::Auto && classes.len() > 1 {
             let folders: Vec<String> = containers().cloned().collect();
             let are_beside_masks = classes.keys().any(|class| is_mask(class, true));
             if !folders.is_empty() && !are_beside_masks {
@@ -284,8 +284,9 @@ impl Folders {
     }
 
     /// Counts the folders that hold all class folders and nothing else, as for archives. Returns whether the images are in
-    /// one folder that is called like a folder of images, and is no class.
+    /// one folder that is called like a folder of images or like the folder around it, and is no class.
     fn find_wrappers(&mut self, files: &ChosenFiles<'_>) -> bool {
+        let mut around = None;
         for _ in 0..MAX_NESTED {
             let (mut only, mut holds_images) = (None, false);
             for file in files.iter() {
@@ -302,8 +303,12 @@ impl Folders {
                 only = Some(folder);
             }
             match only {
-                Some(_) if !holds_images => self.wrappers += 1,
-                only => return only.is_some_and(|only| CONTAINERS.contains(&&*plain(&only))),
+                Some(folder) if !holds_images => {
+                    self.wrappers += 1;
+                    around = Some(folder);
+                }
+                Some(folder) => return CONTAINERS.contains(&&*plain(&folder)) || around == Some(folder),
+                None => return false,
             }
         }
         false
@@ -436,6 +441,7 @@ mod tests {
             (&["train/images/cat/1", "val/images/dog/2"], &["cat", "dog"]),
             (&["train/images/1", "valid/images/2"], &[]),
             (&["images/1", "images/2"], &[]),
+            (&["celeba/celeba/1", "celeba/celeba/2"], &[]),
             (&["cats/1", "cats/2"], &["cats"]),
         ] {
             let files = files(paths);
@@ -456,6 +462,7 @@ mod tests {
             (&["JPEGImages/1", "SegmentationClass/1"], &["mask-folders"]),
             (&["images/train/1", "train_labels/train/1", "images/val/1"], &["mask-folders"]),
             (&["image/1", "mask/1"], &["mask-folders"]),
+            (&["training/image_2/1", "training/image_3/1"], &["unusual-split-names", "container-classes"]),
             (&["with_mask/1", "without_mask/1"], &[]),
             (&["mask/1", "no_mask/1"], &[]),
             (&["train/1", "trainannot/1", "val/1"], &["stray-folders", "mask-folders"]),

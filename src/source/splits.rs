@@ -140,7 +140,9 @@ impl Splits {
     ) {
         let mut sources = LevelNames::default();
         labels.keys().for_each(|label| sources.add(label));
-        if labels.len() > 1 && labels.values().all(Option::is_some) && sources.is_coherent() {
+        let splits: BTreeSet<_> = labels.values().flatten().collect();
+        let all_named = labels.values().all(Option::is_some);
+        if labels.len() > 1 && (all_named || splits.len() > 1) && sources.is_coherent() {
             self.by = SplitBy::SourceLabel;
             return;
         }
@@ -242,7 +244,10 @@ impl Splits {
             warnings.push(Warning::UnusualSplitNames { names: unusual.into_iter().collect() });
         }
         let is_stray = |folder: &&String| SplitName::of(folder).is_none();
-        let strays: Vec<String> = self.folders.iter().filter(is_stray).cloned().collect();
+        let mut strays: Vec<String> = self.folders.iter().filter(is_stray).cloned().collect();
+        if self.by == SplitBy::SourceLabel {
+            strays.extend(labels.iter().filter(|(_, split)| split.is_none()).map(|(label, _)| label.clone()));
+        }
         if !strays.is_empty() {
             warnings.push(Warning::StrayFolders { folders: strays });
         }
@@ -349,7 +354,10 @@ impl Splits {
         let of_containers = |split: Option<String>| split.filter(|_| self.of == SplitNames::OfContainers);
         match self.by {
             SplitBy::Nothing => None,
-            SplitBy::SourceLabel => split_of_label(file).map(str::to_owned),
+            SplitBy::SourceLabel => {
+                let stray = || Some(label(file)).filter(|label| check_split_name(label).is_ok());
+                split_of_label(file).or_else(stray).map(str::to_owned)
+            }
             SplitBy::Folder | SplitBy::NestedFolder => {
                 let path = path_of(file, self.of);
                 let folder = self.split_level(&path).and_then(|level| path.get(level));
@@ -563,6 +571,9 @@ mod tests {
         let (_, of, warnings) = auto(&["test|a.txt"]);
         assert_eq!(of, ["test"]);
         assert!(matches!(&warnings[..], [Warning::SplitOfSource { .. }]));
+        let (_, of, warnings) = auto(&["train|a.txt", "test|a.txt", "other|a.txt"]);
+        assert_eq!(of, ["train", "test", "other"]);
+        assert!(matches!(&warnings[..], [Warning::StrayFolders { folders }] if folders == &["other"]));
         let (_, of, warnings) = auto(&["test|a.txt", "other|a.txt"]);
         assert_eq!(of, ["train", "train"]);
         assert!(matches!(&warnings[..], [Warning::MixedSourceLabels { .. }]));

@@ -25,7 +25,7 @@ pub enum Warning {
         /// Pairs of name and split.
         names: Vec<(String, String)>,
     },
-    /// Folders next to split folders become further splits.
+    /// Folders next to split folders, or sources next to those of splits, become further splits.
     StrayFolders {
         /// Names of the folders.
         folders: Vec<String>,
@@ -310,7 +310,7 @@ impl fmt::Display for Warning {
             }
             Self::StrayFolders { folders } => {
                 let names = listed(folders.iter().map(|name| format!("{name:?}")));
-                write!(f, "folders next to split folders become splits of their own: {names}")
+                write!(f, "folders or sources next to those of splits become splits of their own: {names}")
             }
             Self::UnassignedFiles { by, files, example, split } => write!(
                 f,
@@ -397,12 +397,9 @@ impl fmt::Display for Warning {
                 let splits = quoted(splits);
                 let why = match others.is_empty() {
                     true => format!("the names {splits} differ in more than the split"),
-                    false => format!("{splits} would be, {} is not", quoted(others)),
+                    false => format!("only {splits} has the name of one, {} has not", quoted(others)),
                 };
-                write!(
-                    f,
-                    "sources become splits only if all are named like splits: {why}; label them as train=PATH"
-                )
+                write!(f, "the sources are not splits, because {why}; label them as train=PATH")
             }
             Self::SplitOfSource { label, split } => {
                 write!(f, "everything is in the split {split}, because the source is called {label:?}")
