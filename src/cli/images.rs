@@ -92,8 +92,9 @@ struct InputArgs {
 struct LabelArgs {
     /// Meaning of folder names
     ///
-    /// auto: folders with names of splits are splits, others are classes; labels: the first level is the class; splits: the
-    /// first level is the split, the second the class; flat: folders have no meaning.
+    /// auto: folders whose names contain the word of a split (train, val, test, ...), at any level, are splits, and the
+    /// folders in them are classes; without splits, the first folders are classes; labels: the first level is the class;
+    /// splits: the first level is the split, the second the class; flat: folders have no meaning.
     #[arg(long, value_name = "LAYOUT", value_parser = choice::<FolderLayout>(), default_value = "auto")]
     layout: FolderLayout,
 

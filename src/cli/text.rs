@@ -85,7 +85,7 @@ struct InputArgs {
 
     /// Meaning of folder and file names
     ///
-    /// auto: sources, folders and files with names of splits are splits; splits: the same, but files outside of splits are
+    /// auto: sources, folders and files whose names contain the word of a split (train, val, test, ...) are splits; splits: the same, but files outside of splits are
     /// errors, and if there is no such name, the first folder level is the split; flat: names have no meaning.
     #[arg(long, value_name = "LAYOUT", value_parser = choice_of::<FolderLayout>(LAYOUTS), default_value = "auto")]
     layout: FolderLayout,

@@ -19,6 +19,7 @@ pub(crate) use local::{check_sources, is_remote};
 pub use size::{Decimal, MaxRejects, parse_size};
 pub use split::SplitSpec;
 pub use split_words::split_named;
+pub(crate) use split_words::{Affix, SplitName, split_affixes};
 
 use crate::format::Format;
 

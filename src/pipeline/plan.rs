@@ -45,6 +45,8 @@ pub struct PlanSummary {
     pub splits: Vec<String>,
     /// What determines the split of a file; `None`: the hash of each key.
     pub split_by: Option<SplitBy>,
+    /// Names of the folders that determine splits, sorted.
+    pub split_folders: Vec<String>,
     /// Number of files in each split that are probably items or contain them, if files are assigned to splits as a whole.
     pub split_files: Option<Vec<u64>>,
     /// Names of the classes, if the records have labels.

@@ -1,6 +1,6 @@
 //! Class labels from the folders of a source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +9,10 @@ use super::layout::FolderLayout;
 use super::source_file::SourceFile;
 use super::split_by::SplitBy;
 pub use super::splits::DEFAULT_SPLIT;
-use super::splits::{SplitNames, Splits, distinct, folders, named_archive};
+use super::splits::{SplitNames, Splits, folders, named_archive};
 use super::warning::Warning;
 use crate::error::{Error, Result};
+use crate::options::{SplitName, split_affixes};
 use crate::sample::{Reject, RejectCode};
 
 /// Splits and classes from the paths of the listed files.
@@ -27,27 +28,58 @@ pub struct Folders {
     pub warnings: Vec<Warning>,
     /// Names of the classes of files.
     classes_by: Option<ClassesBy>,
+    /// Number of folders in a split folder that only repeat it (`train/train`), by its name.
+    repeats: BTreeMap<String, usize>,
+    /// Number of folders above the class folders that hold all of them.
+    wrappers: usize,
     by_name: BTreeMap<String, u32>,
 }
 
 /// The names that are classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum ClassesBy {
-    /// Folders at this level, from 0.
-    Level(usize),
+    /// The first folders, or those below the split folders.
+    Folder,
     /// Archives that are themselves sources.
     Archive,
 }
 
-impl ClassesBy {
-    /// Returns the class of `file`.
-    fn name_of(self, file: &SourceFile) -> Option<String> {
-        match self {
-            Self::Level(level) => folders(file).into_iter().nth(level),
-            Self::Archive => named_archive(file),
-        }
-    }
-}
+/// Maximum number of nested folders that are not class folders.
+const MAX_NESTED: usize = 32;
+
+/// Names of folders of images that are not classes if there is no other one.
+const CONTAINERS: [&str; 11] =
+    ["images", "image", "imgs", "img", "jpegimages", "jpegs", "jpeg", "jpgs", "jpg", "pngs", "png"];
+/// Names of folders of masks or annotations.
+const MASKS: [&str; 25] = [
+    "masks",
+    "maskimages",
+    "annotations",
+    "annotation",
+    "annotationimages",
+    "annots",
+    "annot",
+    "labels",
+    "labelids",
+    "labelimages",
+    "labelmaps",
+    "pixellabels",
+    "gt",
+    "gts",
+    "gtfine",
+    "gtcoarse",
+    "groundtruth",
+    "groundtruths",
+    "segmentation",
+    "segmentations",
+    "segmentationclass",
+    "segmentationobject",
+    "segmaps",
+    "stuffthingmaps",
+    "trimaps",
+];
+/// As [`MASKS`], if there are folders of images or masks beside them: a class may have such a name.
+const PERHAPS_MASKS: [&str; 7] = ["mask", "label", "seg", "semantic", "instance", "panoptic", "depth"];
 
 impl Folders {
     /// Determines the splits of `files`, without classes.
@@ -57,7 +89,8 @@ impl Folders {
     /// As [`Splits::find`].
     pub fn of(files: &ChosenFiles<'_>, layout: FolderLayout, names: SplitNames) -> Result<Self> {
         let (splits, warnings) = Splits::find(files, layout, names)?;
-        Ok(Self { splits, class_names: None, warnings, classes_by: None, by_name: BTreeMap::new() })
+        let (repeats, by_name) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { splits, class_names: None, warnings, classes_by: None, repeats, wrappers: 0, by_name })
     }
 
     /// Uses the folders of `files` as classes. With [`FolderLayout::Labels`] and no folders, the names of archives that
@@ -72,18 +105,18 @@ impl Folders {
         layout: FolderLayout,
         classes: Option<Vec<String>>,
     ) -> Result<Self> {
-        let level = usize::from(self.splits.by == SplitBy::Folder);
-        let names = |by: ClassesBy| distinct(files.iter().filter_map(|file| by.name_of(&file)));
-        let mut classes_by = ClassesBy::Level(level);
-        let mut found = names(classes_by);
+        self.find_repeats(files);
+        let is_container = layout == FolderLayout::Auto && self.find_wrappers(files);
+        let mut classes_by = ClassesBy::Folder;
+        let mut found = if is_container { BTreeMap::new() } else { self.classes_of(files, classes_by) };
         if layout == FolderLayout::Labels && found.is_empty() {
-            let archives = names(ClassesBy::Archive);
+            let archives = self.classes_of(files, ClassesBy::Archive);
             if archives.len() > 1 {
                 (classes_by, found) = (ClassesBy::Archive, archives);
             }
         }
         let is_flat = layout == FolderLayout::Flat
-            || (layout == FolderLayout::Auto && found.is_empty() && self.splits.by != SplitBy::Folder);
+            || (layout == FolderLayout::Auto && found.is_empty() && !self.splits.are_folders());
         if is_flat {
             return match classes {
                 None => Ok(self),
@@ -91,30 +124,237 @@ impl Folders {
                     .help("use `layout labels` or `layout splits`")),
             };
         }
-        self.classes_by = Some(classes_by);
-        if layout == FolderLayout::Auto && self.splits.by == SplitBy::Nothing {
-            let is_split = |name: &&String| super::splits::is_usual(name);
-            if let Some(folder) = found.iter().find(is_split) {
-                let others = found.iter().filter(|name| *name != folder).cloned().collect();
-                self.warnings.push(Warning::SplitNamedClass { folder: folder.clone(), others });
+        self.classes_by = (!is_container).then_some(classes_by);
+        for warning in &mut self.warnings {
+            if let Warning::SplitNamedFolders { folders, others, are_classes, .. } = warning {
+                *are_classes = folders.iter().chain(&*others).all(|folder| found.contains_key(folder));
             }
+        }
+        if found.is_empty() && self.splits.by == SplitBy::NestedFolder {
+            self.warn_of_folders_above(files);
         }
         self.class_names = match classes {
             Some(given) => Some(given),
             None if found.is_empty() => None,
-            None => Some(found.into_iter().collect()),
+            None => {
+                self.warn(&found, layout);
+                Some(found.into_keys().collect())
+            }
         };
         self.by_name = class_ordinals(self.class_names.as_deref().unwrap_or_default())?;
         Ok(self)
     }
 
+    /// Returns the classes of `files`, each with the ordinal of its split; `None` if it occurs in several.
+    fn classes_of(&self, files: &ChosenFiles<'_>, by: ClassesBy) -> BTreeMap<String, Option<usize>> {
+        let mut found = BTreeMap::new();
+        let is_split = self.splits.names.len() > 1;
+        for file in files.iter() {
+            let Some(class) = self.class_of(&file, by) else { continue };
+            let split = if is_split { self.splits.of(&file) } else { 0 };
+            match found.get_mut(&class) {
+                Some(other) if *other == Some(split) => {}
+                Some(other) => *other = None,
+                None => drop(found.insert(class, Some(split))),
+            }
+        }
+        found
+    }
+
+    /// Warns about `classes` that may be unintended.
+    fn warn(&mut self, classes: &BTreeMap<String, Option<usize>>, layout: FolderLayout) {
+        let names = &self.splits.names;
+        let mut by_split: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for (class, split) in classes {
+            if let Some(split) = split {
+                by_split.entry(*split).or_default().push(class.clone());
+            }
+        }
+        let has_others = |split: usize| classes.values().any(|other| *other != Some(split));
+        if names.len() > 1 && by_split.keys().any(|split| has_others(*split)) {
+            let named = |(split, classes)| Some((names.get(split).cloned()?, classes));
+            let mut by_split: Vec<(String, Vec<String>)> = by_split.into_iter().filter_map(named).collect();
+            by_split.sort_by_key(|(_, classes)| classes.len());
+            self.warnings.push(Warning::ClassesOfOneSplit { classes: by_split });
+        }
+        let containers = || classes.keys().filter(|class| CONTAINERS.contains(&&*plain(class)));
+        if layout == FolderLayout::Auto && classes.len() > 1 {
+            let folders: Vec<String> = containers().cloned().collect();
+            let are_beside_masks = classes.keys().any(|class| is_mask(class, true));
+            if !folders.is_empty() && !are_beside_masks {
+                self.warnings.push(Warning::ContainerClasses { folders });
+            }
+        }
+        let is_number = |class: &&String| class.bytes().all(|byte| byte.is_ascii_digit());
+        let numbers =
+            classes.keys().filter(is_number).filter_map(|class| Some((class, class.parse::<u64>().ok()?)));
+        let numbers: Vec<(&String, u64)> = numbers.collect();
+        if let Some([(first, _), (second, _)]) =
+            numbers.array_windows().find(|[(_, first), (_, second)]| first > second)
+        {
+            let (first, second) = ((*first).clone(), (*second).clone());
+            self.warnings.push(Warning::NumbersSortedAsText { first, second });
+        }
+    }
+
+    /// Warns if there are no classes, but several folders that contain split folders.
+    fn warn_of_folders_above(&mut self, files: &ChosenFiles<'_>) {
+        let mut above = BTreeSet::new();
+        for file in files.iter() {
+            let mut folders = folders(&file);
+            let level = self.splits.first_class_level(&folders).checked_sub(2);
+            if let Some(level) = level.filter(|level| *level < folders.len()) {
+                let folder = folders.swap_remove(level);
+                if !above.contains(&folder) {
+                    above.insert(folder);
+                }
+            }
+        }
+        let is_class = |name: &&String| !is_mask(name, true) && !CONTAINERS.contains(&&*plain(name));
+        if above.iter().filter(is_class).count() > 1 {
+            self.warnings.push(Warning::FoldersAboveSplits { folders: above.into_iter().collect() });
+        }
+    }
+
+    /// Warns if `images` are in folders that are called like those of masks or annotations.
+    pub fn warn_of_masks(&mut self, images: &ChosenFiles<'_>) {
+        let (mut masks, mut perhaps, mut has_images) = (BTreeSet::new(), BTreeSet::new(), false);
+        let mut last = String::new();
+        for file in images.iter() {
+            let parent = file.origin.rsplit_once('/').map_or("", |(parent, _)| parent);
+            // Files in one folder follow each other.
+            if parent == last {
+                continue;
+            }
+            parent.clone_into(&mut last);
+            for folder in folders(&file) {
+                has_images |= CONTAINERS.contains(&&*plain(&folder));
+                match (is_mask(&folder, false), is_mask(&folder, true)) {
+                    (true, _) => drop(masks.insert(folder)),
+                    (false, true) => drop(perhaps.insert(folder)),
+                    (false, false) => {}
+                }
+            }
+        }
+        if has_images || !masks.is_empty() {
+            masks.append(&mut perhaps);
+        }
+        if !masks.is_empty() {
+            self.warnings.push(Warning::MaskFolders { folders: masks.into_iter().collect() });
+        }
+    }
+
+    /// Counts the folders in split folders that only repeat them, as archives that are unpacked into a folder of their
+    /// own name have: `train/train/cat`, `seg_test/seg_test/forest`.
+    fn find_repeats(&mut self, files: &ChosenFiles<'_>) {
+        if !self.splits.are_folders() {
+            return;
+        }
+        for _ in 0..MAX_NESTED {
+            // The only folder in a split folder; `None` if there are files or several folders.
+            let mut only: BTreeMap<String, Option<String>> = BTreeMap::new();
+            for file in files.iter() {
+                let mut folders = folders(&file);
+                let start = self.splits.first_class_level(&folders);
+                let at = self.class_level(&folders);
+                if start == 0 || folders.len() < start {
+                    continue;
+                }
+                let inner = (at < folders.len()).then(|| folders.swap_remove(at));
+                match only.get_mut(&folders[start - 1]) {
+                    Some(known) if *known == inner => {}
+                    Some(known) => *known = None,
+                    None => drop(only.insert(folders.swap_remove(start - 1), inner)),
+                }
+            }
+            let split = |name: &str| SplitName::of(name).map(|name| name.split);
+            let is_repeat = |(folder, inner): &(String, Option<String>)| {
+                let inner = inner.as_deref();
+                inner.is_some_and(|inner| {
+                    inner == folder || (split(inner).is_some() && split(inner) == split(folder))
+                })
+            };
+            let repeated: Vec<String> =
+                only.into_iter().filter(is_repeat).map(|(folder, _)| folder).collect();
+            if repeated.is_empty() {
+                return;
+            }
+            repeated.into_iter().for_each(|folder| *self.repeats.entry(folder).or_default() += 1);
+        }
+    }
+
+    /// Counts the folders that hold all class folders and nothing else, as for archives. Returns whether the images are in
+    /// one folder that is called like a folder of images or like the folder around it, and is no class.
+    fn find_wrappers(&mut self, files: &ChosenFiles<'_>) -> bool {
+        let mut around = None;
+        for _ in 0..MAX_NESTED {
+            let (mut only, mut holds_images) = (None, false);
+            for file in files.iter() {
+                let mut folders = folders(&file);
+                let at = self.class_level(&folders);
+                if at >= folders.len() {
+                    continue;
+                }
+                holds_images |= folders.len() == at + 1;
+                let folder = folders.swap_remove(at);
+                if only.as_ref().is_some_and(|only| *only != folder) {
+                    return false;
+                }
+                only = Some(folder);
+            }
+            match only {
+                Some(folder) if !holds_images => {
+                    self.wrappers += 1;
+                    around = Some(folder);
+                }
+                Some(folder) => return CONTAINERS.contains(&&*plain(&folder)) || around == Some(folder),
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// Returns the level of the class folder of a file in `folders`.
+    fn class_level(&self, folders: &[String]) -> usize {
+        let start = self.splits.first_class_level(folders);
+        let repeats = start.checked_sub(1).and_then(|level| self.repeats.get(folders.get(level)?));
+        start + repeats.copied().unwrap_or(0) + self.wrappers
+    }
+
+    fn class_of(&self, file: &SourceFile, by: ClassesBy) -> Option<String> {
+        match by {
+            ClassesBy::Folder => {
+                let folders = folders(file);
+                let level = self.class_level(&folders);
+                folders.into_iter().nth(level)
+            }
+            ClassesBy::Archive => named_archive(file),
+        }
+    }
+
     /// Returns the name of the class folder of `file`, and its label. The label is `None` for a class that is not in
     /// `--classes`.
     pub fn label_of(&self, file: &SourceFile) -> Option<(String, Option<u32>)> {
-        let name = self.classes_by?.name_of(file)?;
+        let name = self.class_of(file, self.classes_by?)?;
         let label = self.by_name.get(&name).copied();
         Some((name, label))
     }
+}
+
+/// Returns the letters of `name` in lower case, without the word of a split: `masks` for `train_masks_2`.
+fn plain(name: &str) -> String {
+    let word = SplitName::of(name).map(|name| name.word);
+    let rest = word
+        .and_then(|word| name.split_once(word))
+        .map_or_else(|| name.to_owned(), |(a, b)| a.to_owned() + b);
+    rest.chars().filter(char::is_ascii_alphabetic).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Returns whether a folder of this name holds masks or annotations; with `perhaps`, also if a class may have that name.
+fn is_mask(name: &str, perhaps: bool) -> bool {
+    let name = plain(name);
+    let is_listed = |name: &str| MASKS.contains(&name) || (perhaps && PERHAPS_MASKS.contains(&name));
+    is_listed(&name) || split_affixes(&name).iter().any(|(_, affix)| is_listed(&affix.rest))
 }
 
 /// Returns the ordinals of classes, by name.
@@ -149,7 +389,7 @@ mod tests {
     fn folders_of(files: &[SourceFile], layout: FolderLayout, classes: Option<&[&str]>) -> Result<Folders> {
         let files = ChosenFiles::all(files);
         let classes = classes.map(|names| names.iter().map(|&n| n.to_owned()).collect());
-        Folders::of(&files, layout, SplitNames::Folders)?.with_classes(&files, layout, classes)
+        Folders::of(&files, layout, SplitNames::OfImages)?.with_classes(&files, layout, classes)
     }
 
     #[test]
@@ -180,8 +420,63 @@ mod tests {
         let folders = folders_of(&files, FolderLayout::Auto, None).unwrap();
         assert_eq!(folders.class_names.as_deref().unwrap(), ["aeroplane", "train"]);
         assert!(
-            matches!(&folders.warnings[..], [Warning::SplitNamedClass { folder, .. }] if folder == "train")
+            matches!(&folders.warnings[..], [Warning::SplitNamedFolders { folders, are_classes: true, .. }] if folders == &["train"])
         );
+    }
+
+    #[test]
+    fn classes_are_below_split_folders() {
+        for (paths, classes) in [
+            (&["chest/train/NORMAL/1", "chest/val/PNEUMONIA/2"][..], &["NORMAL", "PNEUMONIA"][..]),
+            (&["images/train/1", "images/val/2"], &[]),
+            (
+                &["seg_train/seg_train/sea/1", "seg_test/seg_test/ice/2", "seg_pred/seg_pred/3"],
+                &["ice", "sea"],
+            ),
+            // One of the split folders is nested.
+            (&["train/train/cat/1", "train/train/dog/2", "test1/cat/3"], &["cat", "dog"]),
+            (&["train/train/1", "train/car/2", "val/car/3"], &["car", "train"]),
+            // Folders around all classes.
+            (&["food/images/pizza/1", "food/images/sushi/2"], &["pizza", "sushi"]),
+            (&["train/images/cat/1", "val/images/dog/2"], &["cat", "dog"]),
+            (&["train/images/1", "valid/images/2"], &[]),
+            (&["images/1", "images/2"], &[]),
+            (&["celeba/celeba/1", "celeba/celeba/2"], &[]),
+            (&["cats/1", "cats/2"], &["cats"]),
+        ] {
+            let files = files(paths);
+            let folders = folders_of(&files, FolderLayout::Auto, None).unwrap();
+            assert_eq!(folders.class_names.unwrap_or_default(), classes, "{paths:?}");
+        }
+    }
+
+    #[test]
+    fn doubtful_classes_cause_warnings() {
+        let code =
+            |warning: &Warning| serde_json::to_value(warning).unwrap()["code"].as_str().unwrap().to_owned();
+        for (paths, codes) in [
+            (&["train/n01440764/1", "val/n01440764/1", "test/1"][..], &[][..]),
+            (&["train/cat/1", "train/dog/1", "val/images/1"], &["classes-of-one-split", "container-classes"]),
+            (&["train/cat/1", "test/unknown/1", "val/cat/1"], &["classes-of-one-split"]),
+            (&["train/cat/1", "test/1"], &[]),
+            (&["JPEGImages/1", "SegmentationClass/1"], &["mask-folders"]),
+            (&["images/train/1", "train_labels/train/1", "images/val/1"], &["mask-folders"]),
+            (&["image/1", "mask/1"], &["mask-folders"]),
+            (&["training/image_2/1", "training/image_3/1"], &["unusual-split-names", "container-classes"]),
+            (&["with_mask/1", "without_mask/1"], &[]),
+            (&["mask/1", "no_mask/1"], &[]),
+            (&["train/1", "trainannot/1", "val/1"], &["stray-folders", "mask-folders"]),
+            (&["1/1", "10/1", "2/1"], &["numbers-sorted-as-text"]),
+            (&["0/1", "1/1", "2/1"], &[]),
+            (&["01/1", "02/1", "10/1"], &[]),
+            (&["cat/train/1", "cat/test/1", "dog/train/1"], &["folders-above-splits"]),
+            (&["images/train/1", "images/val/1"], &[]),
+        ] {
+            let files = files(paths);
+            let mut folders = folders_of(&files, FolderLayout::Auto, None).unwrap();
+            folders.warn_of_masks(&ChosenFiles::all(&files[..]));
+            assert_eq!(folders.warnings.iter().map(code).collect::<Vec<_>>(), codes, "{paths:?}");
+        }
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub enum FolderLayout {
     Auto,
     /// First-level folder = class; everything is in one split.
     Labels,
-    /// As [`FolderLayout::Auto`]; where no name denotes a split: first-level folder = split. The folder below is the
-    /// class.
+    /// First-level folder = split, unless labels of sources are splits. The folder below is the class. For text: as
+    /// [`FolderLayout::Auto`], but first-level folder = split if no name denotes one.
     Splits,
     /// Names have no meaning.
     Flat,

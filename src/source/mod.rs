@@ -34,6 +34,7 @@ mod same_content;
 pub mod skipped;
 pub mod source_file;
 pub mod split_by;
+mod split_levels;
 pub mod splits;
 mod stored_values;
 pub mod stream;

@@ -16,8 +16,8 @@ pub enum SplitBy {
     Folder,
     /// Names of shards: `data/SPLIT-00000-of-00001.parquet`.
     ShardName,
-    /// Words in folder names, at any level.
-    FolderWord,
+    /// Folders below the first level.
+    NestedFolder,
     /// Words in file names.
     FileName,
 }
@@ -29,7 +29,7 @@ impl fmt::Display for SplitBy {
             Self::SourceLabel => "by the labels of the sources",
             Self::Folder => "by first-level folders",
             Self::ShardName => "by the names of shards",
-            Self::FolderWord => "by the names of folders",
+            Self::NestedFolder => "by the names of folders",
             Self::FileName => "by the names of files",
         })
     }

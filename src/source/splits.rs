@@ -1,8 +1,10 @@
 //! Splits from the names of sources, folders and files.
 //!
-//! The split words and their separators are those of the Hugging Face Hub. A folder in the layout of the Hub has the
-//! splits that `datasets.load_dataset` finds in it. Unlike there, no file is left out: a file that names no split is in
-//! the default split, with a warning.
+//! One rule applies to folders, archives and text: a name denotes a split if one of its words does. A level of folders
+//! determines splits if all of its folders name splits, or if two of them name different splits; the names of files
+//! matter only if no level does. The words are those of the Hugging Face Hub, so a folder in the layout of the Hub has the
+//! splits that `datasets.load_dataset` finds in it. Unlike there, no file is left out: a file that names no split is in the
+//! default split, with a warning.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,9 +18,11 @@ use super::layout::FolderLayout;
 use super::portable_name;
 use super::source_file::SourceFile;
 use super::split_by::SplitBy;
+use super::split_levels::{LevelNames, SeenNames};
 use super::warning::Warning;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
+use crate::options::SplitName;
 pub use crate::options::split_named;
 
 /// Split of items that belong to no other split.
@@ -34,26 +38,48 @@ pub struct Splits {
     pub by: SplitBy,
     /// Names of the splits, sorted.
     pub names: Vec<String>,
+    /// Names of the folders that determine splits, sorted.
+    pub folders: Vec<String>,
     /// Split of files that name none.
     default: String,
-    /// Whether files to which `by` assigns no split get one from the words in their names.
-    words: bool,
+    /// Levels of folders that determine splits, the most decisive first.
+    levels: Vec<usize>,
+    /// Folders beside split folders that are splits of their own.
+    strays: Strays,
+    of: SplitNames,
 }
 
-/// The names in which splits are looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The kind of files whose names are examined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SplitNames {
-    /// Labels of sources and first-level folders.
-    Folders,
-    /// Also words in the names of folders and files.
-    Words,
+    /// Images. Their folders may be classes.
+    OfImages,
+    /// Files with many records, which are named for their content. Their folders are never classes.
+    OfContainers,
+}
+
+/// Folders beside split folders that are splits of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Strays {
+    None,
+    /// Folders whose names are valid for splits.
+    Valid,
+    All,
 }
 
 impl Splits {
     /// Returns splits with all items in `train`.
     pub fn none() -> Self {
         let default = DEFAULT_SPLIT.to_owned();
-        Self { by: SplitBy::Nothing, names: vec![default.clone()], default, words: false }
+        Self {
+            by: SplitBy::Nothing,
+            names: vec![default.clone()],
+            folders: Vec::new(),
+            default,
+            levels: Vec::new(),
+            strays: Strays::None,
+            of: SplitNames::OfImages,
+        }
     }
 
     /// Determines the splits of `files` according to `layout`. Returns them with warnings about decisions that may be
@@ -71,42 +97,108 @@ impl Splits {
         if matches!(layout, FolderLayout::Flat | FolderLayout::Labels) {
             return Ok((Self::none(), Vec::new()));
         }
-        let mut warnings = Vec::new();
-        let mut labels = BTreeSet::new();
+        let mut labels = BTreeMap::new();
         for file in files.iter() {
-            let label = label(&file);
-            if !labels.contains(label) {
-                labels.insert(label.to_owned());
+            if !labels.contains_key(label(&file)) {
+                labels.insert(label(&file).to_owned(), split_of_label(&file));
             }
         }
-        let of_labels: Vec<Option<&str>> = labels.iter().map(|l| split_named(l)).collect();
-        let found = Self {
-            words: names == SplitNames::Words,
-            default: match of_labels[..] {
-                [Some(split)] => split.to_owned(),
-                _ => DEFAULT_SPLIT.to_owned(),
-            },
-            ..Self::none()
-        };
-        let by = found.decide(files, labels.len(), &of_labels);
-        let mut found = Self { by, ..found };
-        if by == SplitBy::Nothing && layout == FolderLayout::Splits {
-            found.by = SplitBy::Folder;
+        let seen = SeenNames::of(files, names);
+        let mut found = Self { of: names, ..Self::none() };
+        if let [(label, Some(split))] = labels.iter().collect::<Vec<_>>()[..]
+            && SplitName::of(label).is_some_and(|name| name.is_exact())
+        {
+            found.default = (*split).to_owned();
         }
-        let mut named = BTreeSet::new();
+        found.decide(files, &seen, &labels);
+        if layout == FolderLayout::Splits {
+            let is_nested = matches!(found.by, SplitBy::NestedFolder | SplitBy::FileName);
+            if found.by == SplitBy::Nothing || (is_nested && names == SplitNames::OfImages) {
+                (found.by, found.levels) = (SplitBy::Folder, vec![0]);
+            }
+            if found.by == SplitBy::Folder {
+                found.levels.truncate(1);
+            }
+            if found.by == SplitBy::Folder || found.strays == Strays::Valid {
+                found.strays = Strays::All;
+            }
+        }
+        let mut warnings = Vec::new();
+        found.name_splits(files, layout, &mut warnings)?;
+        if layout == FolderLayout::Auto {
+            found.warn(files, &seen, &labels, &mut warnings);
+        }
+        Ok((found, warnings))
+    }
+
+    /// Determines the criterion for the splits of `files`, trying the most explicit one first.
+    fn decide(
+        &mut self,
+        files: &ChosenFiles<'_>,
+        seen: &SeenNames,
+        labels: &BTreeMap<String, Option<&'static str>>,
+    ) {
+        let mut sources = LevelNames::default();
+        labels.keys().for_each(|label| sources.add(label));
+        let splits: BTreeSet<_> = labels.values().flatten().collect();
+        let all_named = labels.values().all(Option::is_some);
+        if labels.len() > 1 && (all_named || splits.len() > 1) && sources.is_coherent() {
+            self.by = SplitBy::SourceLabel;
+            return;
+        }
+        if self.of == SplitNames::OfContainers {
+            let mut shards = files.iter().filter_map(|f| shard_split(&f)).peekable();
+            if shards.peek().is_some() && shards.all(|name| check_split_name(&name).is_ok()) {
+                self.by = SplitBy::ShardName;
+                return;
+            }
+        }
+        self.levels = seen.deciding_levels(self.of);
+        match self.levels.first() {
+            Some(&level) => {
+                self.by = if level == 0 { SplitBy::Folder } else { SplitBy::NestedFolder };
+                if seen.has_stray_splits(level) {
+                    self.strays = Strays::Valid;
+                }
+            }
+            None if seen.files.decide_by_file(seen.total, self.of) => self.by = SplitBy::FileName,
+            None => {}
+        }
+    }
+
+    /// Finds the names of the splits.
+    fn name_splits(
+        &mut self,
+        files: &ChosenFiles<'_>,
+        layout: FolderLayout,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<()> {
+        let (mut named, mut folders) = (BTreeSet::new(), BTreeSet::new());
         let (mut unassigned, mut example) = (0, None);
         for file in files.iter() {
-            match found.name_of(&file) {
+            match self.name_of(&file) {
                 Some(name) => {
-                    named.insert(name);
+                    if !named.contains(&name) {
+                        named.insert(name);
+                    }
                 }
                 None => {
                     unassigned += 1;
                     example.get_or_insert_with(|| file.origin.clone());
                 }
             }
+            if self.levels.is_empty() {
+                continue;
+            }
+            let path = path_of(&file, self.of);
+            if let Some(folder) = self.split_level(&path).and_then(|level| path.get(level))
+                && !folders.contains(folder)
+            {
+                folders.insert(folder.clone());
+            }
         }
-        if found.by != SplitBy::Nothing
+        self.folders = folders.into_iter().collect();
+        if self.by != SplitBy::Nothing
             && let Some(example) = &example
         {
             if layout == FolderLayout::Splits {
@@ -114,128 +206,201 @@ impl Splits {
                     .help("move it into train, validation or test, or use another layout"));
             }
             warnings.push(Warning::UnassignedFiles {
-                by: found.by,
+                by: self.by,
                 files: unassigned,
                 example: example.clone(),
-                split: found.default.clone(),
+                split: self.default.clone(),
             });
         }
         if example.is_some() || named.is_empty() {
-            named.insert(found.default.clone());
+            named.insert(self.default.clone());
         }
-        found.names = named.into_iter().collect();
-        for name in &found.names {
+        self.names = named.into_iter().collect();
+        for name in &self.names {
             check_split_name(name).map_err(|e| {
                 Error::usage(format!("the name of a folder cannot be that of a split: {e}"))
                     .help("rename the folder, or use another `layout`")
             })?;
         }
-        if layout == FolderLayout::Auto {
-            found.warn(files, &labels, &of_labels, &mut warnings);
-        }
-        Ok((found, warnings))
-    }
-
-    /// Determines the criterion for the splits of `files`, trying the most explicit one first.
-    fn decide(&self, files: &ChosenFiles<'_>, labels: usize, of_labels: &[Option<&str>]) -> SplitBy {
-        if labels > 1 && of_labels.iter().all(Option::is_some) {
-            return SplitBy::SourceLabel;
-        }
-        let first = distinct(files.iter().filter_map(|f| folders(&f).into_iter().next()));
-        let named: BTreeSet<&str> = first.iter().filter_map(|name| split_named(name)).collect();
-        if named.len() > 1 || (!named.is_empty() && first.iter().all(|name| split_named(name).is_some())) {
-            return SplitBy::Folder;
-        }
-        if !self.words {
-            return SplitBy::Nothing;
-        }
-        let shards: Vec<String> = files.iter().filter_map(|f| shard_split(&f)).collect();
-        if !shards.is_empty() && shards.iter().all(|name| check_split_name(name).is_ok()) {
-            return SplitBy::ShardName;
-        }
-        if files.iter().any(|f| folder_word(&f).is_some()) {
-            SplitBy::FolderWord
-        } else if files.iter().any(|f| file_word(&f).is_some()) {
-            SplitBy::FileName
-        } else {
-            SplitBy::Nothing
-        }
+        Ok(())
     }
 
     fn warn(
         &self,
         files: &ChosenFiles<'_>,
-        labels: &BTreeSet<String>,
-        of_labels: &[Option<&str>],
+        seen: &SeenNames,
+        labels: &BTreeMap<String, Option<&'static str>>,
         warnings: &mut Vec<Warning>,
     ) {
-        if self.by != SplitBy::SourceLabel && labels.len() > 1 && of_labels.iter().any(Option::is_some) {
+        if self.by != SplitBy::SourceLabel && labels.len() > 1 && labels.values().any(Option::is_some) {
             let labeled = |is_split: bool| {
-                let of_kind = labels.iter().zip(of_labels).filter(|(_, split)| split.is_some() == is_split);
+                let of_kind = labels.iter().filter(|(_, split)| split.is_some() == is_split);
                 of_kind.map(|(label, _)| label.clone()).collect()
             };
             warnings.push(Warning::MixedSourceLabels { splits: labeled(true), others: labeled(false) });
         }
-        let mut unusual = BTreeMap::new();
-        let mut strays = BTreeSet::new();
-        for file in files.iter() {
-            let file = &*file;
-            match self.by {
-                SplitBy::Folder => {
-                    let Some(name) = folders(file).into_iter().next() else { continue };
-                    match split_named(&name) {
-                        Some(_) if USUAL.contains(&name.as_str()) => {}
-                        Some(split) => drop(unusual.insert(name, split.to_owned())),
-                        None => drop(strays.insert(name)),
-                    }
-                }
-                SplitBy::FolderWord | SplitBy::FileName => {
-                    let names = folders(file).into_iter().chain(file_name(file));
-                    // The Hub distinguishes case.
-                    let capitalized = names.filter(|n| n.contains(char::is_uppercase)).find_map(|name| {
-                        let words: Vec<&str> = words(&name).collect();
-                        let word = words.iter().find_map(|w| split_named(w).map(|split| (*w, split)));
-                        let (word, split) = word.filter(|(w, _)| w.contains(char::is_uppercase))?;
-                        Some((word.to_owned(), split.to_owned()))
-                    });
-                    unusual.extend(capitalized);
-                }
-                _ => {}
-            }
-        }
+        let unusual = self.unusual_names(files, seen);
         if !unusual.is_empty() {
             warnings.push(Warning::UnusualSplitNames { names: unusual.into_iter().collect() });
         }
-        if !strays.is_empty() {
-            warnings.push(Warning::StrayFolders { folders: strays.into_iter().collect() });
+        let is_stray = |folder: &&String| SplitName::of(folder).is_none();
+        let mut strays: Vec<String> = self.folders.iter().filter(is_stray).cloned().collect();
+        if self.by == SplitBy::SourceLabel {
+            strays.extend(labels.iter().filter(|(_, split)| split.is_none()).map(|(label, _)| label.clone()));
         }
-        if self.by == SplitBy::Nothing && self.default != DEFAULT_SPLIT {
-            let label = labels.iter().next().cloned().unwrap_or_default();
+        if !strays.is_empty() {
+            warnings.push(Warning::StrayFolders { folders: strays });
+        }
+        match self.by {
+            SplitBy::Folder | SplitBy::NestedFolder => self.warn_of_file_names(seen, warnings),
+            SplitBy::Nothing => self.warn_of_unused_names(seen, labels, warnings),
+            SplitBy::SourceLabel | SplitBy::ShardName | SplitBy::FileName => {}
+        }
+    }
+
+    /// Returns names that may not be meant as those of splits, with their splits.
+    fn unusual_names(&self, files: &ChosenFiles<'_>, seen: &SeenNames) -> BTreeMap<String, String> {
+        let mut unusual = BTreeMap::new();
+        let is_capitalized = |name: &SplitName<'_>| name.word.contains(char::is_uppercase);
+        let mut words: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        let named = || self.folders.iter().filter_map(|folder| Some((folder, SplitName::of(folder)?)));
+        for (_, name) in named() {
+            words.entry(name.split).or_default().insert(name.word.to_ascii_lowercase());
+        }
+        let level = self.levels.first().and_then(|&level| seen.levels.get(level));
+        for (folder, name) in named() {
+            let is_merged = words.get(name.split).is_some_and(|words| words.len() > 1);
+            let is_noun = self.of == SplitNames::OfImages
+                && !name.is_plain()
+                && level.is_some_and(|names| {
+                    !names.is_coherent() || (names.splits().len() == 1 && name.split != DEFAULT_SPLIT)
+                });
+            let is_rare = name.word == *folder && !USUAL.contains(&name.word);
+            if is_merged || is_noun || is_rare || name.is_ambiguous() || is_capitalized(&name) {
+                unusual.insert(folder.clone(), name.split.to_owned());
+            }
+        }
+        if self.by == SplitBy::FileName {
+            for file in files.iter() {
+                // The Hub distinguishes case.
+                let name = SplitName::of_file(file_name(&file)).filter(is_capitalized);
+                if let Some(name) = name.filter(|name| !unusual.contains_key(name.word)) {
+                    unusual.insert(name.word.to_owned(), name.split.to_owned());
+                }
+            }
+            let splits = seen.files.splits();
+            let is_noun = |name: &&String| SplitName::of_file(name).is_some_and(|name| !name.is_plain());
+            if self.of == SplitNames::OfImages && splits.len() == 1 {
+                let nouns = seen.files.named().filter(is_noun).take(1);
+                unusual.extend(nouns.zip(splits).map(|(name, split)| (name.clone(), split.to_owned())));
+            }
+        }
+        unusual
+    }
+
+    /// Warns if folders denote only one split, but the names of files several.
+    fn warn_of_file_names(&self, seen: &SeenNames, warnings: &mut Vec<Warning>) {
+        let of_folders: BTreeSet<&str> =
+            self.folders.iter().filter_map(|folder| Some(SplitName::of(folder)?.split)).collect();
+        let splits = seen.files.splits();
+        if let [split] = of_folders.into_iter().collect::<Vec<_>>()[..]
+            && splits.len() > 1
+            && seen.files.decide_by_file(seen.total, self.of)
+        {
+            let others = seen
+                .files
+                .named()
+                .filter(|name| SplitName::of_file(name).is_some_and(|name| name.split != split));
+            let examples = others.take(2).cloned().collect();
+            warnings.push(Warning::FileNamesUnused { examples, split: split.to_owned() });
+        }
+    }
+
+    /// Warns about names of splits where nothing determines splits.
+    fn warn_of_unused_names(
+        &self,
+        seen: &SeenNames,
+        labels: &BTreeMap<String, Option<&'static str>>,
+        warnings: &mut Vec<Warning>,
+    ) {
+        let label = labels.keys().next().cloned().unwrap_or_default();
+        if self.default != DEFAULT_SPLIT {
             warnings.push(Warning::SplitOfSource { label, split: self.default.clone() });
+        } else if labels.len() == 1
+            && let Some(split) = labels.values().flatten().find(|split| **split != DEFAULT_SPLIT)
+        {
+            warnings.push(Warning::SplitNamedSource { label, split: (*split).to_owned() });
+        }
+        let named = seen.levels.iter().enumerate().find(|(_, names)| names.named().next().is_some());
+        if let Some((level, names)) = named {
+            warnings.push(Warning::SplitNamedFolders {
+                folders: names.named().cloned().collect(),
+                others: names.others.iter().cloned().collect(),
+                level,
+                are_classes: false,
+            });
+        }
+        let mut of_files = Some(&seen.files).filter(|_| self.of == SplitNames::OfContainers);
+        let folders = seen.levels.iter().find_map(LevelNames::nearly_named);
+        if let Some(names) = folders.or_else(|| of_files.take()?.nearly_named()) {
+            warnings.push(Warning::NearSplitNames { names });
         }
     }
 
     /// Returns the split that `file` names.
     fn name_of(&self, file: &SourceFile) -> Option<String> {
-        let word = || folder_word(file).or_else(|| file_word(file)).filter(|_| self.words).map(str::to_owned);
+        let owned = |name: SplitName<'_>| name.split.to_owned();
+        let of_file = || SplitName::of_file(file_name(file)).map(owned);
+        let of_containers = |split: Option<String>| split.filter(|_| self.of == SplitNames::OfContainers);
         match self.by {
             SplitBy::Nothing => None,
-            SplitBy::SourceLabel => split_named(label(file)).map(str::to_owned),
-            SplitBy::Folder => {
-                let folder = folders(file).into_iter().next();
-                folder.map(|name| split_named(&name).map_or(name, str::to_owned)).or_else(word)
+            SplitBy::SourceLabel => {
+                let stray = || Some(label(file)).filter(|label| check_split_name(label).is_ok());
+                split_of_label(file).or_else(stray).map(str::to_owned)
             }
-            SplitBy::ShardName => shard_split(file).or_else(word),
-            SplitBy::FolderWord => word(),
-            SplitBy::FileName => file_word(file).map(str::to_owned),
+            SplitBy::Folder | SplitBy::NestedFolder => {
+                let path = path_of(file, self.of);
+                let folder = self.split_level(&path).and_then(|level| path.get(level));
+                let split = folder.map(|name| SplitName::of(name).map_or_else(|| name.clone(), owned));
+                split.or_else(|| of_containers(of_file()))
+            }
+            SplitBy::ShardName => shard_split(file).or_else(|| {
+                let path = path_of(file, self.of);
+                let of_folder = path.iter().find_map(|name| SplitName::of(name).map(owned));
+                of_containers(of_folder.or_else(of_file))
+            }),
+            SplitBy::FileName => of_file(),
         }
+    }
+
+    /// Returns the level of the folder in `path` that denotes a split.
+    fn split_level(&self, path: &[String]) -> Option<usize> {
+        let is_named = |level: &&usize| path.get(**level).is_some_and(|name| SplitName::of(name).is_some());
+        let named = self.levels.iter().find(is_named);
+        let is_stray = |level: &&usize| match (self.strays, path.get(**level)) {
+            (Strays::All, Some(_)) => true,
+            (Strays::Valid, Some(name)) => check_split_name(name).is_ok(),
+            (Strays::None, _) | (_, None) => false,
+        };
+        named.or_else(|| self.levels.first().filter(is_stray)).copied()
+    }
+
+    /// Returns the first level of the `path` of a file whose folder may be a class.
+    pub(super) fn first_class_level(&self, path: &[String]) -> usize {
+        let level = self.split_level(path).or_else(|| self.levels.first().copied());
+        level.map_or(0, |level| level + 1)
+    }
+
+    /// Returns whether folders determine splits.
+    pub fn are_folders(&self) -> bool {
+        matches!(self.by, SplitBy::Folder | SplitBy::NestedFolder)
     }
 
     /// Returns the index in [`Splits::names`] of the split of `file`.
     pub fn of(&self, file: &SourceFile) -> usize {
         let name = self.name_of(file);
-        let name = name.as_deref().unwrap_or(&self.default);
-        self.names.iter().position(|n| n == name).unwrap_or(0)
+        let position = |name: &str| self.names.iter().position(|n| n == name);
+        name.and_then(|name| position(&name)).or_else(|| position(&self.default)).unwrap_or(0)
     }
 
     /// Returns the number of `files` per split.
@@ -252,6 +417,27 @@ impl Splits {
     /// Returns whether names already define the splits, so that splitting by hash would conflict with them.
     pub fn are_given(&self) -> bool {
         self.by != SplitBy::Nothing && self.names != [DEFAULT_SPLIT]
+    }
+}
+
+/// Returns the names of the folders that may denote splits, outermost first: those below the source, and those in the
+/// label of a match of a pattern.
+pub(super) fn path_of(file: &SourceFile, names: SplitNames) -> Vec<String> {
+    let below = file.relative.components().count();
+    let mut label: Vec<&str> = file.origin.split('/').collect();
+    label.truncate(label.len().saturating_sub(below.max(1)));
+    if names == SplitNames::OfImages || (below > 0 && label.len() == 1) {
+        return folders(file);
+    }
+    label.into_iter().map(str::to_owned).chain(folders(file)).collect()
+}
+
+/// Returns the split that the label of the source of `file` denotes.
+fn split_of_label(file: &SourceFile) -> Option<&'static str> {
+    match file.is_named() {
+        // The name of a file has an extension.
+        true => split_named(label(file)),
+        false => SplitName::of(label(file)).map(|name| name.split),
     }
 }
 
@@ -296,51 +482,14 @@ pub(super) fn named_archive(file: &SourceFile) -> Option<String> {
     Some(archive::stem(name).to_owned())
 }
 
-fn file_name(file: &SourceFile) -> Option<String> {
-    file.origin.rsplit('/').next().map(str::to_owned)
-}
-
-/// Returns the distinct `names`. `collect` would first hold all of them, one for each file.
-pub(super) fn distinct(names: impl Iterator<Item = String>) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    found.extend(names);
-    found
-}
-
-/// Returns whether `name` denotes a split as a whole.
-pub(super) fn is_split_name(name: &str) -> bool {
-    split_named(name).is_some()
-}
-
-/// Returns whether a folder of this name is almost certainly a split.
-pub(super) fn is_usual(name: &str) -> bool {
-    USUAL.iter().any(|usual| usual.eq_ignore_ascii_case(name))
-}
-
-/// Divides a name at the word separators of the Hub.
-fn words(name: &str) -> impl Iterator<Item = &str> {
-    name.split(|c: char| "-._ ".contains(c) || c.is_ascii_digit())
-}
-
-/// Returns the split of the outermost folder that names one.
-fn folder_word(file: &SourceFile) -> Option<&'static str> {
-    // The label of a match of a pattern may contain folders.
-    let label = file.is_named().then(|| file.origin.rsplit_once('/').map(|(folders, _)| folders.split('/')));
-    let of_label = label.flatten().into_iter().flatten().map(str::to_owned);
-    of_label.chain(folders(file)).find_map(|name| words(&name).find_map(split_named))
-}
-
-/// Returns the split that the file name denotes. On the Hub, something must follow the word, if only the extension.
-fn file_word(file: &SourceFile) -> Option<&'static str> {
-    let name = file_name(file)?;
-    let words: Vec<&str> = words(&name).collect();
-    words.split_last()?.1.iter().find_map(|word| split_named(word))
+pub(super) fn file_name(file: &SourceFile) -> &str {
+    file.origin.rsplit('/').next().unwrap_or_default()
 }
 
 /// Returns `SPLIT` for `data/SPLIT-00000-of-00001.parquet`.
 fn shard_split(file: &SourceFile) -> Option<String> {
-    let [folder] = &folders(file)[..] else { return None };
-    let name = file_name(file).filter(|_| folder == "data")?;
+    let name =
+        Some(file_name(file)).filter(|_| folders(file).last().is_some_and(|folder| folder == "data"))?;
     let digits = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
     name.match_indices("-of-").find_map(|(at, of)| {
         let (before, after) = (&name[..at], &name[at + of.len()..]);
@@ -369,7 +518,8 @@ mod tests {
 
     fn found(paths: &[&str], layout: FolderLayout) -> Result<(SplitBy, Vec<String>, Vec<Warning>)> {
         let files = files(paths);
-        let (splits, warnings) = Splits::find(&ChosenFiles::all(&files[..]), layout, SplitNames::Words)?;
+        let (splits, warnings) =
+            Splits::find(&ChosenFiles::all(&files[..]), layout, SplitNames::OfContainers)?;
         let of = files.iter().map(|f| splits.names[splits.of(f)].clone()).collect();
         Ok((splits.by, of, warnings))
     }
@@ -385,7 +535,7 @@ mod tests {
             (&["s|train.jsonl", "s|dev.jsonl"], SplitBy::FileName, &["train", "validation"]),
             (&["s|en/train-00.gz", "s|en/my_test_file.gz"], SplitBy::FileName, &["train", "test"]),
             (&["s|wiki.valid.txt", "s|eval1.txt"], SplitBy::FileName, &["validation", "test"]),
-            (&["s|x/train-clean/a.txt", "s|x/test.other/b.txt"], SplitBy::FolderWord, &["train", "test"]),
+            (&["s|x/train-clean/a.txt", "s|x/test.other/b.txt"], SplitBy::NestedFolder, &["train", "test"]),
             (
                 &["s|data/train-00000-of-00001.parquet", "s|data/extra-00000-of-00001-abc.parquet"],
                 SplitBy::ShardName,
@@ -421,9 +571,97 @@ mod tests {
         let (_, of, warnings) = auto(&["test|a.txt"]);
         assert_eq!(of, ["test"]);
         assert!(matches!(&warnings[..], [Warning::SplitOfSource { .. }]));
+        let (_, of, warnings) = auto(&["train|a.txt", "test|a.txt", "other|a.txt"]);
+        assert_eq!(of, ["train", "test", "other"]);
+        assert!(matches!(&warnings[..], [Warning::StrayFolders { folders }] if folders == &["other"]));
         let (_, of, warnings) = auto(&["test|a.txt", "other|a.txt"]);
         assert_eq!(of, ["train", "train"]);
         assert!(matches!(&warnings[..], [Warning::MixedSourceLabels { .. }]));
+    }
+
+    fn images(paths: &[&str]) -> (SplitBy, Vec<String>, Vec<Warning>) {
+        let files = files(paths);
+        let (splits, warnings) =
+            Splits::find(&ChosenFiles::all(&files[..]), FolderLayout::Auto, SplitNames::OfImages).unwrap();
+        let of = files.iter().map(|f| splits.names[splits.of(f)].clone()).collect();
+        (splits.by, of, warnings)
+    }
+
+    #[test]
+    fn words_in_folders_of_images_at_any_level_are_splits() {
+        use SplitBy::{FileName, Folder, NestedFolder, Nothing, SourceLabel};
+        for (paths, by, splits) in [
+            (&["s|train2017/a", "s|val2017/b"][..], Folder, &["train", "validation"][..]),
+            (&["s|images/train/a", "s|images/val/b"], NestedFolder, &["train", "validation"]),
+            (&["s|a/training_set/c/1", "s|a/test_set/c/2"], NestedFolder, &["train", "test"]),
+            (&["s|seg_train/x/1", "s|seg_test/x/2"], Folder, &["train", "test"]),
+            (&["s|DIV2K_train_HR/1", "s|DIV2K_valid_HR/2"], Folder, &["train", "validation"]),
+            (&["s|val/1", "s|val/2"], Folder, &["validation", "validation"]),
+            // The wrapper names only one split.
+            (&["s|my-test-data/train/1", "s|my-test-data/val/2"], NestedFolder, &["train", "validation"]),
+            // Levels at different depths.
+            (
+                &["s|a/train/1", "s|a/test/2", "s|b/x/train/3", "s|b/x/test/4"],
+                NestedFolder,
+                &["train", "test", "train", "test"],
+            ),
+            // A class is called like a split.
+            (
+                &["s|train/train/1", "s|train/car/2", "s|val/train/3"],
+                Folder,
+                &["train", "train", "validation"],
+            ),
+            // Few files are that deep.
+            (&["s|cat/1", "s|cat/2", "s|dog/3", "s|dog/x/4", "s|z/test/5"], Nothing, &["train"; 5]),
+            (&["s|train_1.jpg", "s|c/test_2.jpg"], FileName, &["train", "test"]),
+            (&["s|a.jpg", "s|b.jpg", "s|test.jpg"], Nothing, &["train"; 3]),
+            (&["train2017|c/a", "val2017|c/b"], SourceLabel, &["train", "validation"]),
+        ] {
+            let (found_by, of, warnings) = images(paths);
+            assert_eq!((found_by, &of.iter().map(String::as_str).collect::<Vec<_>>()[..]), (by, splits));
+            let is_named = |warning: &Warning| matches!(warning, Warning::SplitNamedFolders { .. });
+            assert!(warnings.iter().all(is_named), "{paths:?}: {warnings:?}");
+        }
+    }
+
+    #[test]
+    fn nouns_with_words_of_splits_are_not_splits() {
+        for paths in [
+            &["s|train_station/1", "s|cat/2"][..],
+            &["s|bullet_train/1", "s|train_station/2", "s|test_tube/3"],
+            &["s|bullet_train/1", "s|train_station/2", "s|test_tube/3", "s|cat/4"],
+            &["s|x/bullet_train/bullet_train_1.jpg", "s|x/test_tube/test_tube_1.jpg"],
+            &["s|train/1", "s|extra/2"],
+        ] {
+            let (by, of, warnings) = images(paths);
+            assert_eq!(by, SplitBy::Nothing, "{paths:?}");
+            assert!(of.iter().all(|split| split == "train"));
+            assert!(matches!(&warnings[..], [Warning::SplitNamedFolders { .. }]), "{warnings:?}");
+        }
+        // Of text, folders are never classes.
+        assert_eq!(auto(&["s|en/1", "s|test/2"]).1, ["train", "test"]);
+        assert_eq!(auto(&["s|cooking/1", "s|test_tube/2"]).1, ["train", "train"]);
+    }
+
+    #[test]
+    fn doubtful_decisions_cause_warnings() {
+        let code =
+            |warning: &Warning| serde_json::to_value(warning).unwrap()["code"].as_str().unwrap().to_owned();
+        for (paths, codes) in [
+            (&["s|trainA/1", "s|testA/2"][..], &["near-split-names"][..]),
+            (&["s|DIV2K_valid_HR/1"], &["unusual-split-names"]),
+            (&["s|train_val2018/1", "s|test2018/2"], &["unusual-split-names"]),
+            (&["s|x/train/1", "s|x/dev/2", "s|x/val/3"], &["unusual-split-names"]),
+            (&["s|train/train_1.jpg", "s|train/val_2.jpg"], &["file-names-unused"]),
+            (&["DIV2K_valid_HR|1"], &["split-named-source"]),
+            (&["val2017|1"], &["split-of-source"]),
+            (&["bullet_train|1", "test_tube|2"], &["mixed-source-labels"]),
+            (&["s|x/train/1", "s|x/val/2", "s|x/my stuff/3"], &["unassigned-files"]),
+            (&["s|ILSVRC2012_val_1.jpg", "s|ILSVRC2012_val_2.jpg"], &["unusual-split-names"]),
+        ] {
+            let found: Vec<String> = images(paths).2.iter().map(code).collect();
+            assert_eq!(found, codes, "{paths:?}");
+        }
     }
 
     #[test]
@@ -434,6 +672,10 @@ mod tests {
             found(&["s|fold1/a.txt", "s|fold2/b.txt"], FolderLayout::Splits).unwrap().1,
             ["fold1", "fold2"]
         );
+        let nested = files(&["s|fold1/train/a.png", "s|fold2/val/b.png"]);
+        let chosen = ChosenFiles::all(&nested[..]);
+        let splits = Splits::find(&chosen, FolderLayout::Splits, SplitNames::OfImages).unwrap().0;
+        assert_eq!(splits.names, ["fold1", "fold2"]);
         let error = found(&["s|fold1/a.txt", "s|b.txt"], FolderLayout::Splits).unwrap_err();
         assert!(error.to_string().contains("s/b.txt"));
         let error = found(&["s|my stuff/a.txt"], FolderLayout::Splits).unwrap_err();

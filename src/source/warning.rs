@@ -25,7 +25,7 @@ pub enum Warning {
         /// Pairs of name and split.
         names: Vec<(String, String)>,
     },
-    /// Folders next to split folders become further splits.
+    /// Folders next to split folders, or sources next to those of splits, become further splits.
     StrayFolders {
         /// Names of the folders.
         folders: Vec<String>,
@@ -41,12 +41,69 @@ pub enum Warning {
         /// The split they are assigned to.
         split: String,
     },
-    /// A folder named like a split is a class, like the folders next to it.
-    SplitNamedClass {
-        /// Name of the folder.
-        folder: String,
-        /// The other classes.
+    /// Folders whose names contain words of splits are none, because of the folders next to them.
+    SplitNamedFolders {
+        /// Names of the folders.
+        folders: Vec<String>,
+        /// Some of the other folders at the same level.
         others: Vec<String>,
+        /// Level of the folders, from 0.
+        level: usize,
+        /// Whether the folders are classes.
+        are_classes: bool,
+    },
+    /// Names start or end with words of splits, but do not contain them as whole words.
+    NearSplitNames {
+        /// Some of the names.
+        names: Vec<String>,
+    },
+    /// Folders name one split, and the files in them several.
+    FileNamesUnused {
+        /// Names of some of the files.
+        examples: Vec<String>,
+        /// The split of the folders.
+        split: String,
+    },
+    /// The name of the only source contains the word of a split, but does not consist of it.
+    SplitNamedSource {
+        /// Label of the source.
+        label: String,
+        /// The split.
+        split: String,
+    },
+    /// There are no class folders in the split folders, but several folders contain split folders.
+    FoldersAboveSplits {
+        /// Names of the folders.
+        folders: Vec<String>,
+    },
+    /// Classes occur in only one split, although others have classes, too.
+    ClassesOfOneSplit {
+        /// Pairs of split and classes.
+        classes: Vec<(String, Vec<String>)>,
+    },
+    /// Classes have the names of folders that hold images of several classes.
+    ContainerClasses {
+        /// Names of the folders.
+        folders: Vec<String>,
+    },
+    /// Images in folders that are called like folders of masks or annotations are items.
+    MaskFolders {
+        /// Names of the folders.
+        folders: Vec<String>,
+    },
+    /// Class names are numbers and sorted as text.
+    NumbersSortedAsText {
+        /// A class.
+        first: String,
+        /// The next class, which is a smaller number.
+        second: String,
+    },
+    /// Class names from a table are numbers that are not integers.
+    FractionClasses {
+        /// Number of classes.
+        classes: u64,
+        /// One of the classes.
+        example: String,
     },
     /// Only some of the sources are named like splits, so none of them is treated as a split.
     MixedSourceLabels {
@@ -176,19 +233,56 @@ impl Warning {
             value: "none",
             effect: "converts all images, without the fields of the metadata",
         };
+        const NO_CLASSES: [Remedy; 2] = [
+            Remedy {
+                option: "classes",
+                value: "FILE",
+                effect: "rejects images of other classes than those in a list",
+            },
+            Remedy {
+                option: "layout",
+                value: "flat",
+                effect: "ignores all folders: no labels, everything in train",
+            },
+        ];
+        const FIRST_LEVEL: Remedy = Remedy {
+            option: "layout",
+            value: "labels",
+            effect: "makes the first-level folders classes, and puts everything into train",
+        };
+        const LISTED: Remedy =
+            Remedy { option: "files_from", value: "FILE", effect: "converts only the images in a list" };
+        const ORDER: Remedy = Remedy {
+            option: "classes",
+            value: "FILE",
+            effect: "sets the order: a list with one class per line",
+        };
+        const RENAMED: Remedy = Remedy {
+            option: "metadata",
+            value: "FILE",
+            effect: "reads a table in which the column has another name, so that it becomes a field",
+        };
         match self {
             Self::UnusualSplitNames { .. }
             | Self::StrayFolders { .. }
             | Self::UnassignedFiles { .. }
+            | Self::FileNamesUnused { .. }
             | Self::SplitOfSource { .. } => &[FLAT],
-            Self::SplitNamedClass { .. } => &[SPLITS],
+            Self::SplitNamedFolders { level: 0, .. } | Self::NearSplitNames { .. } => &[SPLITS],
+            Self::ClassesOfOneSplit { .. } | Self::ContainerClasses { .. } => &NO_CLASSES,
+            Self::FoldersAboveSplits { .. } => &[FIRST_LEVEL],
+            Self::MaskFolders { .. } => &[LISTED],
+            Self::NumbersSortedAsText { .. } => &[ORDER],
+            Self::FractionClasses { .. } => &[RENAMED],
             Self::MetadataSkipped { .. } => &SKIPPED,
             Self::ImagesWithoutRow { .. } => &[UNUSED],
             Self::TarFoldersUnused { .. } => &IGNORED,
             Self::TarClassesUnused { .. } => &[CLASSES],
             Self::FolderClassesUnused { in_splits: false, .. } => &[LABELS],
             Self::FolderClassesUnused { in_splits: true, .. } => &[SPLITS_AND_LABELS],
-            Self::MixedSourceLabels { .. }
+            Self::SplitNamedFolders { .. }
+            | Self::MixedSourceLabels { .. }
+            | Self::SplitNamedSource { .. }
             | Self::FieldNotSeen { .. }
             | Self::ColumnsLeftOut { .. }
             | Self::ArchivesSkipped { .. }
@@ -216,24 +310,96 @@ impl fmt::Display for Warning {
             }
             Self::StrayFolders { folders } => {
                 let names = listed(folders.iter().map(|name| format!("{name:?}")));
-                write!(f, "folders next to split folders become splits of their own: {names}")
+                write!(f, "folders or sources next to those of splits become splits of their own: {names}")
             }
             Self::UnassignedFiles { by, files, example, split } => write!(
                 f,
                 "splits are determined {by}, but {files} of the files name none, such as {:?}: they are in {split}",
                 printable(example)
             ),
-            Self::SplitNamedClass { folder, others } => {
-                let others = listed(others.iter().map(|name| format!("{name:?}")));
-                write!(f, "the folder {folder:?} is a class, not a split, because it is next to {others}")
+            Self::SplitNamedFolders { folders, others, are_classes, .. } => {
+                let (article, verb, splits) = match (folders.len(), are_classes) {
+                    (1, true) => ("", "is a class, not a split", "it is"),
+                    (1, false) => ("", "is not a split", "it is"),
+                    (_, true) => ("s", "are classes, not splits", "they are"),
+                    (_, false) => ("s", "are not splits", "they are"),
+                };
+                let folders = quoted(folders);
+                write!(f, "the folder{article} {folders} {verb}")?;
+                match others.is_empty() {
+                    true => write!(f, ", because the names differ in more than the split"),
+                    false => write!(f, ", because {splits} next to {}", quoted(others)),
+                }?;
+                write!(f, "; sources that are labeled as splits, such as train=DIR, always are")
             }
-            Self::MixedSourceLabels { splits, others } => {
-                let splits = listed(splits.iter().map(|name| format!("{name:?}")));
-                let others = listed(others.iter().map(|name| format!("{name:?}")));
+            Self::NearSplitNames { names } => write!(
+                f,
+                "{} are not splits, because the words train, test and so on are not separated from the rest; sources that \
+                 are labeled as splits, such as train=DIR, always are",
+                quoted(names)
+            ),
+            Self::FileNamesUnused { examples, split } => write!(
+                f,
+                "folders determine splits, so all files are in {split}, although the names of files such as {} denote \
+                 other splits",
+                quoted(examples)
+            ),
+            Self::SplitNamedSource { label, split } => write!(
+                f,
+                "everything is in train, although the source is called {label:?}; label it as {split}=PATH to make it the \
+                 split {split}"
+            ),
+            Self::FoldersAboveSplits { folders } => {
                 write!(
                     f,
-                    "sources become splits only if all are named like splits: {splits} would be, {others} is not"
+                    "the folders {} are not classes, because they contain split folders",
+                    quoted(folders)
                 )
+            }
+            Self::ClassesOfOneSplit { classes } => {
+                let mut separator = "";
+                for (split, classes) in classes {
+                    let (noun, verb) =
+                        if classes.len() == 1 { ("class", "occurs") } else { ("classes", "occur") };
+                    write!(f, "{separator}the {noun} {} {verb} only in {split}", quoted(classes))?;
+                    separator = ", ";
+                }
+                Ok(())
+            }
+            Self::ContainerClasses { folders } => {
+                let (noun, verb) = if folders.len() == 1 { ("", "is a class") } else { ("s", "are classes") };
+                write!(
+                    f,
+                    "the folder{noun} {} {verb}, although named like a folder of any images",
+                    quoted(folders)
+                )
+            }
+            Self::MaskFolders { folders } => {
+                let noun = if folders.len() == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "the images in the folder{noun} {} are converted like all others, although named like masks or \
+                     annotations; to leave them out, name the other folders as sources",
+                    quoted(folders)
+                )
+            }
+            Self::NumbersSortedAsText { first, second } => write!(
+                f,
+                "class names are sorted as text, so {first:?} comes before {second:?}, and the label of a class is not \
+                 its number"
+            ),
+            Self::FractionClasses { classes, example } => write!(
+                f,
+                "the column \"label\" holds fractions, such as {example}, which become the names of {}",
+                if *classes == 1 { "a class".to_owned() } else { format!("{classes} classes") }
+            ),
+            Self::MixedSourceLabels { splits, others } => {
+                let splits = quoted(splits);
+                let why = match others.is_empty() {
+                    true => format!("the names {splits} differ in more than the split"),
+                    false => format!("only {splits} has the name of one, {} has not", quoted(others)),
+                };
+                write!(f, "the sources are not splits, because {why}; label them as train=PATH")
             }
             Self::SplitOfSource { label, split } => {
                 write!(f, "everything is in the split {split}, because the source is called {label:?}")
@@ -308,6 +474,10 @@ impl fmt::Display for Warning {
             }
         }
     }
+}
+
+fn quoted(names: &[String]) -> String {
+    listed(names.iter().map(|name| format!("{name:?}")))
 }
 
 /// Joins the first [`SHOWN_NAMES`] names, and appends how many more there are.

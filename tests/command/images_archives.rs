@@ -277,16 +277,16 @@ fn images_before_damage_are_kept() {
         dir.path().join("out")
     };
     let (cut, padded) = (&whole[..ends[1] + 600], &whole[..ends[1] - 3]);
-    for (bytes, origin, kept) in [
-        (cut, "data/train.tar/val/cat/3.jpg", 2),
-        (padded, "data/train.tar", 2),
-        (&whole[..ends[2]], "data/train.tar", 3),
+    // An image that is cut off is in the split of its folder; other damage is in the split of the archive.
+    for (bytes, origin, split, kept) in [
+        (cut, "data/train.tar/val/cat/3.jpg", "validation", 2),
+        (padded, "data/train.tar", "train", 2),
+        (&whole[..ends[2]], "data/train.tar", "train", 3),
     ] {
         let out = convert(bytes, "data");
         assert_outcomes(&out, [kept, 0, 0, 1]);
         assert_eq!(rejects(&out), owned(&[(origin, "truncated")]));
-        // The damage is in the split of the archive.
-        assert_eq!(manifest(&out)["splits"]["train"]["rejected"], 1);
+        assert_eq!(manifest(&out)["splits"][split]["rejected"], 1);
         let out = convert(bytes, "data/train.tar");
         assert_outcomes(&out, [kept, 0, 0, 1]);
     }

@@ -185,12 +185,132 @@ fn ambiguous_split_names_cause_a_warning() {
     }
 }
 
+/// Writes images with these names.
+fn photos(dir: &Path, names: &[&str]) {
+    for name in names {
+        let path = dir.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, image(0)).unwrap();
+    }
+}
+
+#[test]
+fn words_in_folder_names_at_any_level_are_splits() {
+    for (names, by, splits, classes) in [
+        (
+            &["train2017/1.jpg", "val2017/2.jpg"][..],
+            "train (1 file), validation (1 file), by first-level folders: train2017, val2017\n",
+            &[("train", &["s/train2017/1.jpg"][..]), ("validation", &["s/val2017/2.jpg"])][..],
+            None,
+        ),
+        (
+            &["images/train/1.jpg", "images/val/2.jpg"],
+            "by the names of folders: train, val\n",
+            &[("train", &["s/images/train/1.jpg"]), ("validation", &["s/images/val/2.jpg"])],
+            None,
+        ),
+        (
+            &["seg_train/seg_train/ice/1.jpg", "seg_test/seg_test/ice/2.jpg"],
+            "by first-level folders: seg_test, seg_train\n",
+            &[("test", &["s/seg_test/seg_test/ice/2.jpg"]), ("train", &["s/seg_train/seg_train/ice/1.jpg"])],
+            Some("1 class: ice 2"),
+        ),
+        (
+            &["train_1.jpg", "test_2.jpg"],
+            "by the names of files\n",
+            &[("test", &["s/test_2.jpg"]), ("train", &["s/train_1.jpg"])],
+            None,
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        photos(&dir.path().join("s"), names);
+        let ran = run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0);
+        assert_eq!(ran.stderr, "", "there must be no warning");
+        assert!(ran.stdout.contains(by), "{}", ran.stdout);
+        let out = dir.path().join("out");
+        assert_eq!(origins(&out), expected(splits));
+        assert_eq!(classes.is_some(), ran.stdout.contains("class"), "{}", ran.stdout);
+        assert!(classes.is_none_or(|classes| ran.stdout.contains(classes)), "{}", ran.stdout);
+        // The decisions are stored in the plan.
+        for args in ["plan images s --out parts", "run parts", "merge parts"] {
+            Ran::of(command(args.split(' ')).current_dir(dir.path()).output().unwrap()).exits(0);
+        }
+        assert_same(&tree(&out), &tree(&dir.path().join("parts")));
+        run_images(dir.path(), b"", &["s", "--out", "no", "--split", "a=0.5,b=0.5"])
+            .exits(2)
+            .says(&["already define the splits", "--layout labels"]);
+    }
+}
+
+#[test]
+fn names_that_are_no_splits_cause_a_warning() {
+    for (names, message) in [
+        (
+            &["train_station/1.jpg", "cat/2.jpg"][..],
+            &["\"train_station\" is a class, not a split", "--layout splits"][..],
+        ),
+        (&["x/train/1.jpg", "x/extra/2.jpg"], &["\"train\" is a class", "\"extra\"", "train=DIR"]),
+        (&["trainA/1.jpg", "testA/2.jpg"], &["\"testA\", \"trainA\" are not splits", "--layout splits"]),
+        (&["train/train_1.jpg", "train/val_2.jpg"], &["all files are in train", "\"val_2.jpg\""]),
+        (&["cat/train/1.jpg", "dog/train/2.jpg"], &["\"cat\", \"dog\" are not classes", "--layout labels"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        photos(&dir.path().join("s"), names);
+        let ran = run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0).says(message);
+        ran.says(&["warning: "]);
+        assert_eq!(origins(&dir.path().join("out")).len(), 1);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    photos(dir.path(), &["DIV2K_valid_HR/1.jpg", "coco/val2017/1.jpg"]);
+    run_images(dir.path(), b"", &["DIV2K_valid_HR", "--out", "a"])
+        .exits(0)
+        .says(&["everything is in train", "validation=PATH"]);
+    run_images(dir.path(), b"", &["coco/val2017", "--out", "b"])
+        .exits(0)
+        .says(&["everything is in the split validation"]);
+    documents(dir.path(), &["t/cooking/1.txt", "t/test_tube/2.txt", "u/trainset.txt", "u/testset.txt"]);
+    run_text(dir.path(), &["t", "--out", "t-out"]).exits(0).says(&["\"test_tube\" is not a split"]);
+    run_text(dir.path(), &["u", "--out", "u-out"])
+        .exits(0)
+        .says(&["\"testset.txt\", \"trainset.txt\" are not"]);
+}
+
+#[test]
+fn classes_that_may_be_unintended_cause_a_warning() {
+    for (names, message) in [
+        (
+            &["train/cat/1.jpg", "val/images/2.jpg"][..],
+            &[
+                "the class \"cat\" occurs only in train",
+                "\"images\" occurs only in validation",
+                "--classes FILE",
+            ][..],
+        ),
+        (
+            &["JPEGImages/1.jpg", "SegmentationClass/2.jpg"],
+            &["\"SegmentationClass\"", "masks or annotations", "--files-from FILE"],
+        ),
+        (&["1/1.jpg", "2/2.jpg", "10/3.jpg"], &["\"10\" comes before \"2\"", "--classes FILE"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        photos(&dir.path().join("s"), names);
+        run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0).says(message);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    photos(dir.path(), &["s/1.jpg", "s/2.jpg"]);
+    std::fs::write(dir.path().join("m.csv"), "file_name,label\n1.jpg,3.5\n2.jpg,4.0\n").unwrap();
+    let run = |out| run_images(dir.path(), b"", &["s", "--metadata", "m.csv", "--out", out]).exits(0);
+    run("fractions").says(&["fractions, such as 3.5", "names of 2 classes", "--metadata FILE"]);
+    std::fs::write(dir.path().join("m.csv"), "file_name,label\n1.jpg,3.0\n2.jpg,4.0\n").unwrap();
+    assert_eq!(run("integers").stderr, "");
+}
+
 #[test]
 fn other_files_beside_images_are_neither_classes_nor_splits() {
     let dir = tempfile::tempdir().unwrap();
     for (name, bytes) in [
         ("train/cat/a.jpg", image(0)),
-        ("val/dog/b", image(1)),
+        ("val/cat/b", image(1)),
         ("README.md", b"text".to_vec()),
         ("docs/notes.txt", b"text".to_vec()),
     ] {
@@ -200,9 +320,9 @@ fn other_files_beside_images_are_neither_classes_nor_splits() {
     }
     let ran = run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0);
     assert_eq!(ran.stderr, "");
-    let splits = [("train", &["s/train/cat/a.jpg"][..]), ("validation", &["s/val/dog/b"])];
+    let splits = [("train", &["s/train/cat/a.jpg"][..]), ("validation", &["s/val/cat/b"])];
     assert_eq!(origins(&dir.path().join("out")), expected(&splits));
-    assert!(ran.stdout.contains("2 classes: cat 1, dog 1"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("1 class: cat 2"), "{}", ran.stdout);
 }
 
 #[test]

@@ -37,7 +37,11 @@ fn splits(plan: &PlanSummary, files: Option<&[u64]>) -> String {
     let by = match plan.split_by {
         None => ", by hash of the key".to_owned(),
         Some(SplitBy::Nothing) => String::new(),
-        Some(by) => format!(", {by}"),
+        Some(by) if plan.split_folders.is_empty() => format!(", {by}"),
+        Some(by) => {
+            let folders = listed(plan.split_folders.iter().map(|name| printable(name).into_owned()));
+            format!(", {by}: {folders}")
+        }
     };
     format!("{}{by}", names.join(", "))
 }

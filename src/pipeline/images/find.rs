@@ -24,7 +24,6 @@ use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
 use crate::source::named_files::Detail;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
-use crate::source::split_by::SplitBy;
 use crate::source::splits::SplitNames;
 use crate::source::walk::list;
 use crate::source::warning::Warning;
@@ -80,9 +79,11 @@ impl FoundImages {
         let placed = items.also(|f| self.walked || !f.is_named());
         let is_table = |f: &SourceFile| self.image_tables && is_parquet(&f.origin);
         let images = placed.also(|f| !(self.walked && (f.is_tar(&options.sources) || is_table(f))));
-        // A split in the name of a single image may be a coincidence, but a tar file is named for its content.
-        let names =
-            if images.is_empty() && !placed.is_empty() { SplitNames::Words } else { SplitNames::Folders };
+        let names = if images.is_empty() && !placed.is_empty() {
+            SplitNames::OfContainers
+        } else {
+            SplitNames::OfImages
+        };
         let mut folders = Folders::of(&placed, layout, names)?;
         if self.class_names.is_some() {
             if layout == FolderLayout::Labels {
@@ -101,9 +102,20 @@ impl FoundImages {
         } else {
             let would_be = folders.clone().with_classes(&images, layout, None)?.class_names;
             if let Some(classes) = would_be.filter(|classes| classes.len() > 1) {
-                let in_splits = folders.splits.by == SplitBy::Folder;
+                let in_splits = folders.splits.are_folders();
                 folders.warnings.push(Warning::FolderClassesUnused { folders: classes, in_splits });
             }
+        }
+        if self.walked && matches!(layout, FolderLayout::Auto | FolderLayout::Splits) {
+            folders.warn_of_masks(&images);
+        }
+        let is_fraction = |name: &&String| name.parse::<f64>().is_ok_and(|number| number.fract() != 0.0);
+        if let (Some(names), None) = (&self.class_names, &options.classes)
+            && names.iter().all(|name| name.parse::<f64>().is_ok())
+            && let Some(example) = names.iter().find(is_fraction)
+        {
+            let (classes, example) = (names.len() as u64, example.clone());
+            folders.warnings.push(Warning::FractionClasses { classes, example });
         }
         folders.warnings.extend(self.warnings.iter().cloned());
         Ok(folders)

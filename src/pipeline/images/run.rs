@@ -23,6 +23,7 @@ impl Job for ImagesJob {
             units: self.units.len() as u32,
             splits: self.splits.clone(),
             split_by: self.options.output.split.is_none().then_some(self.folders.splits.by),
+            split_folders: self.folders.splits.folders.clone(),
             split_files: self.split_files.clone(),
             classes: self.schema.index_of(LABEL).map(|_| self.schema.class_names.clone()),
             metadata: self.tables.clone(),

@@ -73,6 +73,8 @@ pub struct TextJob {
     splits: Vec<String>,
     /// What determines the split of a file; `None`: a hash.
     split_by: Option<SplitBy>,
+    /// Names of the folders that determine splits.
+    split_folders: Vec<String>,
     /// Split of each file; empty if a hash determines it.
     file_splits: Vec<u16>,
     warnings: Vec<Warning>,
@@ -107,16 +109,16 @@ impl TextJob {
         options.check()?;
         let found = plan::find(&options, unit_bytes(&options.output))?;
         let all = ChosenFiles::all(&found.files[..]);
-        let (given, mut warnings) = Splits::find(&all, options.layout, SplitNames::Words)?;
-        let (splits, split_by, file_splits) = match &options.output.split {
+        let (given, mut warnings) = Splits::find(&all, options.layout, SplitNames::OfContainers)?;
+        let (splits, split_by, split_folders, file_splits) = match &options.output.split {
             Some(_) if given.are_given() => return Err(splits_twice(&given, "flat")),
             Some(spec) => {
                 warnings.clear();
-                (spec.names().map(str::to_owned).collect(), None, Vec::new())
+                (spec.names().map(str::to_owned).collect(), None, Vec::new(), Vec::new())
             }
             None => {
                 let of_files = all.iter().map(|file| given.of(&file) as u16).collect();
-                (given.names, Some(given.by), of_files)
+                (given.names, Some(given.by), given.folders, of_files)
             }
         };
         let mut extra = found.fields.clone();
@@ -149,6 +151,7 @@ impl TextJob {
             skipped: found.skipped,
             splits,
             split_by,
+            split_folders,
             file_splits,
             warnings,
             sections: found.sections,
@@ -227,6 +230,7 @@ impl Job for TextJob {
             units: self.units.len() as u32,
             splits: self.splits.clone(),
             split_by: self.split_by,
+            split_folders: self.split_folders.clone(),
             split_files: self.split_by.map(|_| {
                 let count =
                     |split| self.file_splits.iter().filter(|&&of| usize::from(of) == split).count() as u64;

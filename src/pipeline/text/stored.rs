@@ -150,6 +150,8 @@ impl StoredJob for TextJob {
             skipped: header.skipped,
             splits: header.splits,
             split_by: stored.split_by,
+            // Used only in the summary of the plan.
+            split_folders: Vec::new(),
             file_splits: stored.file_splits.into_owned(),
             warnings: Vec::new(),
             sections,

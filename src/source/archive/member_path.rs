@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use memchr::memchr;
 
+use crate::options::SplitName;
 use crate::source::portable_name;
-use crate::source::splits::is_split_name;
 
 /// A folder that macOS adds to archives.
 const MAC_FOLDER: &[u8] = b"__MACOSX";
@@ -38,7 +38,7 @@ pub(super) fn root_parts(paths: &[&[u8]], archive: &str) -> u32 {
     while let Some(root) = enter_common_folder(&mut rests) {
         let name = portable_name(OsStr::from_bytes(root.name));
         let is_archive = count == 0 && name == archive;
-        if !is_archive && (root.holds_files || is_split_name(&name)) {
+        if !is_archive && (root.holds_files || SplitName::of(&name).is_some()) {
             break;
         }
         count += 1;
