@@ -177,11 +177,11 @@ struct TokenArgs {
     #[arg(long, conflicts_with_all = ["add_bos", "add_eos"])]
     add_special_tokens: bool,
 
-    /// Token for --add-bos, if the tokenizer does not define it
+    /// Token for --add-bos [default: from the files beside the tokenizer, or from the tokenizer]
     #[arg(long, value_name = "TOKEN")]
     bos_token: Option<String>,
 
-    /// Token for --add-eos, if the tokenizer does not define it
+    /// Token for --add-eos [default: from the files beside the tokenizer, or from the tokenizer]
     #[arg(long, value_name = "TOKEN")]
     eos_token: Option<String>,
 
