@@ -16,7 +16,7 @@ use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::parse_keep;
 use crate::storage::{ObjectUrl, stat};
-use crate::tokenizer_files::{self, TokenizerFile};
+use crate::tokenizer_files;
 use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
 /// Default label of standard input.
@@ -177,11 +177,11 @@ struct TokenArgs {
     #[arg(long, conflicts_with_all = ["add_bos", "add_eos"])]
     add_special_tokens: bool,
 
-    /// Token for --add-bos, if the tokenizer does not define it
+    /// Token for --add-bos [default: from the files beside the tokenizer, or from the tokenizer]
     #[arg(long, value_name = "TOKEN")]
     bos_token: Option<String>,
 
-    /// Token for --add-eos, if the tokenizer does not define it
+    /// Token for --add-eos [default: from the files beside the tokenizer, or from the tokenizer]
     #[arg(long, value_name = "TOKEN")]
     eos_token: Option<String>,
 
@@ -332,7 +332,9 @@ pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<LoadedTokeni
         return Ok(LoadedTokenizer { tokenizer, path: None });
     }
     check_local("tokenizer", given)?;
-    let TokenizerFile { path, json } = tokenizer_files::find(name)?;
-    let tokenizer = Tokenizer::from_json(json, options).map_err(|e| usage_error(e).at_path(&path))?;
+    let file = tokenizer_files::find(name)?;
+    let path = file.path.clone();
+    let tokenizer = file.load(options)?;
+    tokenizer.warnings().iter().map(|why| with_flags(why)).for_each(print::warning);
     Ok(LoadedTokenizer { tokenizer, path: Some(path) })
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::storage::stat;
 
 /// File names in order of preference. A `tokenizer.json` next to one of the others was made from it.
-const NAMES: [&str; 5] =
+pub(super) const NAMES: [&str; 5] =
     ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model"];
 
 /// Returns the tokenizer file in `folder`, which may also be the folder of a model in the Hugging Face Hub cache.

@@ -1,6 +1,7 @@
 //! Finds a tokenizer by name: a file, a folder, a model in the Hugging Face Hub cache, or an encoding in the tiktoken
 //! cache. Files of all types are converted to a `tokenizer.json`. Nothing is downloaded.
 
+mod config;
 mod folder;
 mod hub;
 mod rank_cache;
@@ -19,7 +20,7 @@ use crate::manifest::TOKENIZER_NAME;
 use crate::reader::Dataset;
 use crate::source::read_file;
 use crate::storage::{folder_of, stat};
-use crate::transform::text::usage_error;
+use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
 /// Accepted names, for help texts.
 const NAMES: &str = "a tokenizer.json, a SentencePiece .model or a .tiktoken file, a folder that contains one, a model in the local Hugging \
@@ -48,6 +49,24 @@ pub struct TokenizerFile {
     pub path: PathBuf,
     /// Content of the `tokenizer.json`: the file itself, or the result of its conversion.
     pub json: Vec<u8>,
+}
+
+impl TokenizerFile {
+    /// Creates the tokenizer. The configuration files beside it determine the BOS and EOS tokens that `options` do not.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer cannot be loaded, or if a configuration file is damaged and one of these tokens is added.
+    pub fn load(self, options: TokenizerOptions) -> Result<Tokenizer> {
+        let Self { path, json } = self;
+        let needs_config =
+            options.add_bos && options.bos_token.is_none() || options.add_eos && options.eos_token.is_none();
+        let config = match config::tokens_beside(&path) {
+            Err(error) if needs_config => return Err(error),
+            config => config.unwrap_or_default(),
+        };
+        Tokenizer::from_json_and_config(json, options, &config).map_err(|e| usage_error(e).at_path(&path))
+    }
 }
 
 /// Finds and reads the tokenizer called `name`.

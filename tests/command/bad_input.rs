@@ -214,6 +214,18 @@ fn unusable_tokenizers_are_named() {
         ("{}", "model"),
         (r#"{"model": {"type": "Mystery", "vocab": {}}}"#, "Mystery"),
         (r#"{"model": {"type": "BPE", "merges": []}}"#, "vocab"),
+        // Character maps that state 4 GiB, for which the reference would allocate 8 GiB.
+        (
+            r#"{"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////wAAAAAAAAAA"},
+                "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0]]}}"#,
+            "4294967295 bytes, but 8 follow",
+        ),
+        (
+            r#"{"version": "1.0", "normalizer": {"type": "Sequence", "normalizers": [
+                    {"type": "Precompiled", "precompiled_charsmap": "/////wAAAAAAAAAA"}]},
+                "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}"#,
+            "4294967295 bytes, but 8 follow",
+        ),
     ] {
         std::fs::write(&file, content).unwrap();
         run(&file).says(&["tokenizer.json", part]);

@@ -452,3 +452,97 @@ fn summaries_have_readable_rates_means_and_plurals() {
     assert!(rates.iter().all(|rate| rate.len() >= 3 && !rate.starts_with("0,")), "{rates:?}");
     assert!(one.contains("1 token, 1.00 bytes") && one.contains("batches of 1 record:"), "{one}");
 }
+
+/// A tokenizer of words with the control tokens of DeepSeek, whose bars are U+FF5C, and of a chat model.
+fn word_tokenizer() -> serde_json::Value {
+    let names = [
+        "<\u{ff5c}begin\u{2581}of\u{2581}sentence\u{ff5c}>",
+        "<\u{ff5c}end\u{2581}of\u{2581}sentence\u{ff5c}>",
+        "<|im_end|>",
+    ];
+    let added = names.iter().enumerate().map(|(at, name)| {
+        json!({"id": at + 3, "content": name, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+               "special": true})
+    });
+    json!({"version": "1.0", "added_tokens": added.collect::<Vec<_>>(), "pre_tokenizer": {"type": "WhitespaceSplit"},
+           "model": {"type": "WordLevel", "unk_token": "<unk>", "vocab": {"<unk>": 0, "hello": 1, "world": 2,
+                     names[0]: 3, names[1]: 4, names[2]: 5}}})
+}
+
+#[test]
+fn bos_and_eos_come_from_the_files_beside_the_tokenizer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, source) = (dir.path().join("model"), dir.path().join("c.jsonl"));
+    std::fs::create_dir(&model).unwrap();
+    std::fs::write(&source, "{\"text\":\"hello world\"}\n").unwrap();
+    std::fs::write(model.join("tokenizer.json"), word_tokenizer().to_string()).unwrap();
+    let write = |name: &str, content: &str| std::fs::write(model.join(name), content).unwrap();
+    let run = |options: &str| {
+        let out = dir.path().join("out");
+        drop(std::fs::remove_dir_all(&out));
+        let ran = convert("text", &source, &out, &format!("-q --tokenizer {} {options}", model.display()));
+        let ids: Vec<u32> = match ran.status {
+            0 => records(&out)[0].input_ids().unwrap().iter().collect(),
+            _ => Vec::new(),
+        };
+        (ran, ids)
+    };
+    let (ran, ids) = run("--add-bos --add-eos");
+    assert_eq!((ran.exits(0).stderr.as_str(), ids), ("", vec![3, 1, 2, 4]));
+    let chat = r#"{"eos_token": {"__type": "AddedToken", "content": "<|im_end|>"}, "bos_token": null}"#;
+    write("tokenizer_config.json", chat);
+    let (ran, ids) = run("--add-eos");
+    let ran = ran
+        .exits(0)
+        .says(&["warning: tokenizer_config.json names the EOS token \"<|im_end|>\"", "--eos-token"]);
+    assert!(!ran.stderr.contains("BOS") && ids == [1, 2, 5], "{}", ran.stderr);
+    let (ran, ids) = run("--add-bos");
+    ran.exits(0).says(&["states that there is no BOS token", "--bos-token"]);
+    assert_eq!(ids, [3, 1, 2]);
+    let (ran, ids) = run("--add-eos --eos-token world");
+    assert_eq!((ran.exits(0).stderr.as_str(), ids), ("", vec![1, 2, 2]));
+    assert_eq!(run("").0.exits(0).stderr, "");
+    // The first file decides, and the second one supplies what is missing.
+    write("special_tokens_map.json", r#"{"eos_token": "hello", "bos_token": "world"}"#);
+    let (ran, ids) = run("--add-bos --add-eos");
+    ran.exits(0).says(&["special_tokens_map.json names \"hello\""]);
+    assert_eq!(ids, [2, 1, 2, 5]);
+    for (content, parts) in [
+        (r#"{"eos_token": "<gone>"}"#, ["tokenizer.json: tokenizer_config.json", "\"<gone>\""]),
+        (r#"{"eos_token": 7}"#, ["tokenizer_config.json", "\"eos_token\""]),
+        ("[]", ["tokenizer_config.json", "not a JSON object"]),
+        ("{", ["tokenizer_config.json", "not JSON"]),
+    ] {
+        write("tokenizer_config.json", content);
+        run("--add-eos").0.exits(2).says(&parts).says(&["--eos-token"]);
+        run("--add-eos --eos-token world").0.exits(0);
+        run("").0.exits(0);
+    }
+}
+
+#[test]
+fn a_plan_contains_the_tokens_of_the_files_beside_the_tokenizer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, source) = (dir.path().join("model"), dir.path().join("c.jsonl"));
+    std::fs::create_dir(&model).unwrap();
+    std::fs::write(&source, "{\"text\":\"hello world\"}\n".repeat(40)).unwrap();
+    std::fs::write(model.join("tokenizer.json"), word_tokenizer().to_string()).unwrap();
+    std::fs::write(model.join("tokenizer_config.json"), r#"{"eos_token": "<|im_end|>"}"#).unwrap();
+    let (whole, parts) = (dir.path().join("whole"), dir.path().join("parts"));
+    let options = format!("-q --tokenizer {} --add-eos", model.display());
+    convert("text", &source, &whole, &options).exits(0);
+    let on = |arguments: &[&str], more: &str| {
+        Ran::of(command(arguments).args(more.split_whitespace()).output().unwrap()).exits(0)
+    };
+    let [source, whole_dir, parts_dir] = [&source, &whole, &parts].map(|path| path.to_str().unwrap());
+    on(&["plan", "text", source, "--out", parts_dir], &options);
+    std::fs::remove_dir_all(&model).unwrap();
+    on(&["run", parts_dir, "-q"], "");
+    on(&["merge", parts_dir, "-q"], "");
+    assert_eq!(tree(&whole), tree(&parts));
+    // A repair does not need the file, either.
+    let shard = tree(&whole).into_keys().find(|name| name.ends_with(".parquet")).unwrap();
+    std::fs::write(whole.join(shard), "damaged").unwrap();
+    on(&["inspect", whole_dir, "--verify", "--repair", source], "");
+    assert_eq!(tree(&whole), tree(&parts));
+}

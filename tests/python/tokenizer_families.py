@@ -306,6 +306,51 @@ def falcon():
     return tokenizer
 
 
+# Bytes that never occur in UTF-8, and more bytes for which published vocabularies have no token: those of SmolLM 2 and
+# Falcon (control characters), and of Hunyuan (carriage return). 0xF0 starts emoji, 0xE3 Japanese and Chinese characters.
+NEVER = [0xC0, 0xC1, *range(0xF5, 0x100)]
+CONTROLS = [*NEVER, *range(9), 0x0B, *range(0x0E, 0x20), 0x7F]
+GAPS = [*CONTROLS, 0x0D, 0xE3, 0xF0, ord("q")]
+
+
+def alphabet():
+    """The printable characters that represent the bytes."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in plain]
+    return {byte: chr(byte) for byte in plain} | {byte: chr(0x100 + number) for number, byte in enumerate(others)}
+
+
+def without_bytes(made, missing, more=(), **settings):
+    """A byte-level BPE tokenizer without the tokens that contain one of the bytes, and with new ids."""
+    file = json.loads(made if isinstance(made, str) else made.to_str())
+    model = file["model"]
+    chars = {alphabet()[byte] for byte in missing}
+    special = {token["content"] for token in file["added_tokens"]}
+    kept = [token for token in model["vocab"] if token in special or not chars & set(token)]
+    model["vocab"] = {token: number for number, token in enumerate([*kept, *more])}
+    model["merges"] = [pair for pair in model["merges"] if not chars & set("".join(pair))]
+    model |= settings
+    # Added tokens that are not in the vocabulary get the next ids.
+    others = [token for token in file["added_tokens"] if token["content"] not in model["vocab"]]
+    for token in file["added_tokens"]:
+        token["id"] = model["vocab"].get(token["content"])
+    for number, token in enumerate(others, len(model["vocab"])):
+        token["id"] = number
+    file["added_tokens"].sort(key=lambda token: token["id"])
+    return json.dumps(file)
+
+
+def chatglm():
+    """Writes a marker as a space, and splits at the marker, which is gone by then."""
+    file = json.loads(char_model(False))
+    marker = {"String": "<!dummy-prefix!>"}
+    file["normalizer"] = in_order(replace(marker, META), META_FILE)
+    file["pre_tokenizer"] = {"type": "Split", "pattern": marker, "behavior": "MergedWithNext", "invert": False}
+    tokenizer = Tokenizer.from_str(json.dumps(file))
+    tokenizer.add_tokens(PLAIN[:3])
+    return tokenizer
+
+
 def openai_gpt():
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
     tokenizer.normalizer = normalizers.BertNormalizer()
@@ -346,6 +391,18 @@ FAMILIES = {
     "qwen2-nfc": lambda: byte_level(PATTERNS["qwen2"], normalizer=N.NFC()),
     **{name: lambda steps=steps: byte_level(steps) for name, steps in PATTERNS.items()},
     "falcon": falcon,
+    "smollm-gaps": lambda: without_bytes(byte_level([Digits(individual_digits=True)], use_regex=True), CONTROLS),
+    "falcon-gaps": lambda: without_bytes(falcon(), CONTROLS),
+    "gaps-never": lambda: without_bytes(byte_level(PATTERNS["qwen2"], normalizer=N.NFC()), NEVER),
+    "gaps-dropped": lambda: without_bytes(byte_level(PATTERNS["llama3"]), GAPS),
+    "gaps-unknown": lambda: without_bytes(byte_level(use_regex=True, more=NORMALIZED), GAPS, ["<unk>"], unk_token="<unk>"),
+    "gaps-fused": lambda: without_bytes(byte_level(PATTERNS["tekken"]), GAPS, unk_token="A", fuse_unk=True),
+    "gaps-ignore-merges": lambda: without_bytes(
+        byte_level(PATTERNS["o200k"], more=NEIGHBORS), GAPS, ["qu", "\u010d\u010a", "\u0120quick"], ignore_merges=True),
+    "gaps-byte-fallback": lambda: without_bytes(
+        byte_level(PATTERNS["deepseek"]), GAPS, [f"<0x{byte:02X}>" for byte in (0x71, 0xC4, 0x8D, 0xC3)],
+        unk_token="B", fuse_unk=True, byte_fallback=True),
+    "clip-gaps": lambda: without_bytes(clip(), GAPS),
     "lowercase": lambda: byte_level(use_regex=True, normalizer=N.Sequence([N.NFKD(), N.StripAccents(), N.Lowercase()]), more=NORMALIZED),
     "clip": clip,
     "punctuation": lambda: byte_level([pre_tokenizers.Punctuation()], use_regex=True),
@@ -353,6 +410,7 @@ FAMILIES = {
     "llama2": lambda: char_bpe(PREPEND, splits=False),
     "llama2-added": lambda: char_bpe(PREPEND, added=[*PLAIN, *NORMALIZED]),
     "gemma": lambda: char_bpe(N.Replace(" ", META), Split(" ", "merged_with_previous"), splits=False, added=PLAIN[:3]),
+    "chatglm": chatglm,
     "mistral": lambda: char_bpe(None, Metaspace(prepend_scheme="first", split=False), splits=False),
     "metaspace-always": lambda: char_bpe(None, Metaspace(), added=[*PLAIN, *NEIGHBORS]),
     "bigbird": bigbird,
@@ -380,6 +438,12 @@ FAMILIES = {
     "mbart": lambda: unigram(trained_charsmap(), Sequence(XLM_R), added=[*LANGUAGES, *MASK]),
     "bge-m3": lambda: unigram(in_order(trained_charsmap(), strip(False, True), collapse(META)), added=MASK),
     "deberta-v3": lambda: unigram(in_order(strip(True, True), trained_charsmap(), collapse(" ")), Sequence([Metaspace()])),
+    "deberta-punctuation": lambda: unigram(
+        in_order({"type": "Lowercase"}, strip(True, True), trained_charsmap(), collapse(" ")),
+        Sequence([pre_tokenizers.Punctuation("isolated"), Metaspace()])),
+    "digits-punctuation-never": lambda: unigram(
+        nmt_nfkc(), Sequence([Digits(individual_digits=True), pre_tokenizers.Punctuation("contiguous"), Metaspace(prepend_scheme="never")]),
+        added=PLAIN),
     "xlnet": lambda: unigram(
         in_order(*QUOTES, {"type": "NFKD"}, {"type": "StripAccents"}, trained_charsmap(), collapse(" ")), Sequence(XLM_R), added=MASK),
     "albert-lowercase": lambda: unigram(

@@ -1,21 +1,34 @@
 //! Detection of the BOS and EOS tokens.
 //!
-//! The sources, in this order: the token that the user names; the token that the post-processor puts before or after a
-//! sequence; a special token with a well-known name. `<|endoftext|>`, which some models use for both, is BOS only if
-//! there is no other candidate. If several tokens match and one is to be added, loading fails.
+//! The sources, in this order: the token that the user names; the token that a configuration file beside the
+//! `tokenizer.json` names ([`ConfigTokens`]); the token that the post-processor puts before or after a sequence; a
+//! special token with a well-known name. A name that some models use for both is BOS only if there is no other
+//! candidate. If several tokens match and one is to be added, loading fails.
 
 use serde_json::Value;
 
 use crate::error::{LoadError, SequenceEnd};
 use crate::info::SpecialToken;
+use crate::options::TokenizerOptions;
 
 type Result<T> = std::result::Result<T, LoadError>;
 
-/// Well-known names of BOS tokens.
-const BOS_NAMES: [&str; 8] =
-    ["<s>", "<|begin_of_text|>", "<bos>", "<BOS>", "[BOS]", "[CLS]", "<|startoftext|>", "<|bos|>"];
+/// Well-known names of BOS tokens. A test lists the models that use them.
+const BOS_NAMES: [&str; 11] = [
+    "<s>",
+    "<|begin_of_text|>",
+    "<bos>",
+    "<BOS>",
+    "[BOS]",
+    "[CLS]",
+    "<|startoftext|>",
+    "<|bos|>",
+    "<BOS_TOKEN>",
+    "<seed:bos>",
+    "<\u{ff5c}begin\u{2581}of\u{2581}sentence\u{ff5c}>",
+];
 /// Well-known names of EOS tokens.
-const EOS_NAMES: [&str; 9] = [
+const EOS_NAMES: [&str; 12] = [
     "</s>",
     "<|end_of_text|>",
     "<eos>",
@@ -24,10 +37,34 @@ const EOS_NAMES: [&str; 9] = [
     "[SEP]",
     "<|endoftext|>",
     "<|eos|>",
-    "<|end▁of▁sentence|>",
+    "<EOS_TOKEN>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<seed:eos>",
+    "<\u{ff5c}end\u{2581}of\u{2581}sentence\u{ff5c}>",
 ];
 /// BOS if no other token matches.
-const BOS_FALLBACK: &str = "<|endoftext|>";
+const BOS_FALLBACKS: [&str; 2] = ["<|endoftext|>", "<|end_of_text|>"];
+
+/// The BOS and EOS tokens that configuration files beside a `tokenizer.json` name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfigTokens {
+    /// The BOS token; `None` if no file mentions it.
+    pub bos: Option<ConfigToken>,
+    /// The EOS token; `None` if no file mentions it.
+    pub eos: Option<ConfigToken>,
+}
+
+/// A token that a configuration file names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigToken {
+    /// Name of the file, for messages.
+    pub file: String,
+    /// The token; `None` if the file states that there is none.
+    pub token: Option<String>,
+    /// Name of another file that names another token, and that token.
+    pub contradiction: Option<(String, String)>,
+}
+
 /// Result of the search for BOS or EOS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FoundToken {
@@ -49,56 +86,205 @@ impl FoundToken {
     }
 }
 
-/// Finds the token for `end`. `id_of` looks up a string in the whole vocabulary.
+/// The sources of a token, other than the file of the tokenizer.
+struct TokenRequest<'a> {
+    end: SequenceEnd,
+    /// The token that the user names.
+    named: Option<&'a str>,
+    /// What a configuration file states.
+    config: Option<&'a ConfigToken>,
+    /// Whether the token is added to texts.
+    is_added: bool,
+}
+
+/// A token with the source that determined it.
+#[derive(Debug)]
+struct DeterminedToken {
+    token: FoundToken,
+    /// The token's name, if it is added and only a configuration file determines it.
+    from_config: Option<String>,
+    /// Descriptions of contradictions between the sources of an added token.
+    conflicts: Vec<String>,
+}
+
+impl TokenRequest<'_> {
+    /// Determines the token. `in_file` finds the token that the tokenizer itself defines; `id_of` looks up a string in
+    /// the whole vocabulary.
+    fn determine(
+        &self,
+        special: &[SpecialToken],
+        id_of: impl Fn(&str) -> Option<u32>,
+        in_file: impl FnOnce() -> FoundToken,
+    ) -> Result<DeterminedToken> {
+        let &Self { end, named, config, is_added } = self;
+        let determined = |token| DeterminedToken { token, from_config: None, conflicts: Vec::new() };
+        let token = |id, name: &str| FoundToken::Token(SpecialToken { id, token: name.to_owned() });
+        if let Some(name) = named {
+            let unknown =
+                || LoadError::UnknownToken { token: name.to_owned(), special_tokens: special.to_vec() };
+            return Ok(determined(token(id_of(name).ok_or_else(unknown)?, name)));
+        }
+        let in_file = in_file();
+        let Some(ConfigToken { file, token: name, contradiction }) = config else {
+            return Ok(determined(in_file));
+        };
+        let mut conflicts = Vec::new();
+        let mut conflict = |stated: &str, other: String, used: &str| {
+            if is_added {
+                let (add, option) = (end.adding_option(), end.option());
+                conflicts.push(format!(
+                    "{file} {stated}, but {other}; {add} adds {used:?}; {option} names another token"
+                ));
+            }
+        };
+        let Some(name) = name else {
+            if let FoundToken::Token(SpecialToken { token, .. }) = &in_file {
+                let stated = format!("states that there is no {} token", end.name());
+                conflict(&stated, format!("the tokenizer has {token:?}"), token);
+            }
+            return Ok(DeterminedToken { conflicts, ..determined(in_file) });
+        };
+        let Some(id) = id_of(name) else {
+            if is_added {
+                return Err(LoadError::UnknownConfigToken {
+                    end,
+                    file: file.clone(),
+                    token: name.clone(),
+                    special_tokens: special.to_vec(),
+                });
+            }
+            return Ok(determined(in_file));
+        };
+        let stated = format!("names the {} token {name:?}", end.name());
+        if let Some((other, token)) = contradiction {
+            conflict(&stated, format!("{other} names {token:?}"), name);
+        }
+        match &in_file {
+            FoundToken::Token(found) if found.token == *name => {
+                return Ok(DeterminedToken { conflicts, ..determined(in_file) });
+            }
+            FoundToken::Token(found) => {
+                conflict(&stated, format!("by the tokenizer itself, it is {:?}", found.token), name);
+            }
+            FoundToken::None | FoundToken::Several(_) => {}
+        }
+        Ok(DeterminedToken { token: token(id, name), from_config: is_added.then(|| name.clone()), conflicts })
+    }
+}
+
+/// The BOS and EOS tokens, before the options are complete.
+pub(crate) struct DeterminedEnds {
+    bos: DeterminedToken,
+    eos: DeterminedToken,
+}
+
+/// The BOS and EOS tokens, if there is exactly one each.
+pub(crate) struct SequenceEnds {
+    pub(crate) bos: Option<SpecialToken>,
+    pub(crate) eos: Option<SpecialToken>,
+    /// Contradictions between the sources of added tokens.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl DeterminedEnds {
+    /// Determines both tokens; the parameters are as in [`TokenRequest::determine`].
+    pub(crate) fn new(
+        options: &TokenizerOptions,
+        config: &ConfigTokens,
+        special: &[SpecialToken],
+        id_of: &impl Fn(&str) -> Option<u32>,
+        in_file: impl Fn(SequenceEnd) -> FoundToken,
+    ) -> Result<Self> {
+        let bos = TokenRequest {
+            end: SequenceEnd::Bos,
+            named: options.bos_token.as_deref(),
+            config: config.bos.as_ref(),
+            is_added: options.add_bos,
+        };
+        let eos = TokenRequest {
+            end: SequenceEnd::Eos,
+            named: options.eos_token.as_deref(),
+            config: config.eos.as_ref(),
+            is_added: options.add_eos,
+        };
+        let determine =
+            |request: TokenRequest<'_>| request.determine(special, id_of, || in_file(request.end));
+        Ok(Self { bos: determine(bos)?, eos: determine(eos)? })
+    }
+
+    /// Returns the BOS token if the options add it.
+    pub(crate) fn added_bos(
+        &self,
+        options: &TokenizerOptions,
+        special: &[SpecialToken],
+    ) -> Result<Option<u32>> {
+        let required = || required(SequenceEnd::Bos, &self.bos.token, special);
+        options.add_bos.then(required).transpose().map(|token| token.map(|token| token.id))
+    }
+
+    /// Returns the EOS token if the options add it.
+    pub(crate) fn added_eos(
+        &self,
+        options: &TokenizerOptions,
+        special: &[SpecialToken],
+    ) -> Result<Option<u32>> {
+        let required = || required(SequenceEnd::Eos, &self.eos.token, special);
+        options.add_eos.then(required).transpose().map(|token| token.map(|token| token.id))
+    }
+
+    /// Returns the tokens, and stores in `options` those that only a configuration file determines.
+    pub(crate) fn store_in(self, options: &mut TokenizerOptions) -> SequenceEnds {
+        let Self { bos, eos } = self;
+        options.bos_token = options.bos_token.take().or(bos.from_config);
+        options.eos_token = options.eos_token.take().or(eos.from_config);
+        let warnings = bos.conflicts.into_iter().chain(eos.conflicts).collect();
+        SequenceEnds { bos: bos.token.token(), eos: eos.token.token(), warnings }
+    }
+}
+
+/// Finds the token that the tokenizer itself defines for `end`. `id_of` looks up a string in the whole vocabulary.
 pub(crate) fn find(
     end: SequenceEnd,
-    named: Option<&str>,
     post_processor: &Value,
     special: &[SpecialToken],
     id_of: impl Fn(&str) -> Option<u32>,
-) -> Result<FoundToken> {
+) -> FoundToken {
     let token = |name: &str, id: u32| SpecialToken { id, token: name.to_owned() };
-    if let Some(name) = named {
-        let unknown = || LoadError::UnknownToken { token: name.to_owned(), special_tokens: special.to_vec() };
-        let id = id_of(name).ok_or_else(unknown)?;
-        return Ok(FoundToken::Token(token(name, id)));
-    }
     let mut around = Vec::new();
     around_sequence(post_processor, end, &mut around);
     match around.as_slice() {
         [] => {}
         [one] => {
-            return Ok(match one.id.or_else(|| id_of(&one.token)) {
+            return match one.id.or_else(|| id_of(&one.token)) {
                 Some(id) => FoundToken::Token(token(&one.token, id)),
                 None => FoundToken::None,
-            });
+            };
         }
-        _ => return Ok(FoundToken::Several(around.into_iter().map(|added| added.token).collect())),
+        _ => return FoundToken::Several(around.into_iter().map(|added| added.token).collect()),
     }
     let names: &[&str] = match end {
         SequenceEnd::Bos => &BOS_NAMES,
         SequenceEnd::Eos => &EOS_NAMES,
     };
     let mut fitting: Vec<_> = special.iter().filter(|t| names.contains(&t.token.as_str())).cloned().collect();
+    let in_vocabulary = |names: &[&str]| -> Vec<_> {
+        names.iter().filter_map(|name| id_of(name).map(|id| token(name, id))).collect()
+    };
     if fitting.is_empty() {
-        fitting.extend(names.iter().filter_map(|name| id_of(name).map(|id| token(name, id))));
+        fitting = in_vocabulary(names);
     }
     if fitting.is_empty() && end == SequenceEnd::Bos {
-        fitting.extend(id_of(BOS_FALLBACK).map(|id| token(BOS_FALLBACK, id)));
+        fitting = in_vocabulary(&BOS_FALLBACKS);
     }
-    Ok(match fitting.as_slice() {
+    match fitting.as_slice() {
         [] => FoundToken::None,
         [one] => FoundToken::Token(one.clone()),
         several => FoundToken::Several(several.iter().map(|t| t.token.clone()).collect()),
-    })
+    }
 }
 
 /// Returns the token to be added at `end`, or an error unless exactly one matches.
-pub(crate) fn required(
-    end: SequenceEnd,
-    found: &FoundToken,
-    special: &[SpecialToken],
-) -> Result<SpecialToken> {
+fn required(end: SequenceEnd, found: &FoundToken, special: &[SpecialToken]) -> Result<SpecialToken> {
     match found {
         FoundToken::Token(token) => Ok(token.clone()),
         FoundToken::None => Err(LoadError::NoSequenceToken { end, special_tokens: special.to_vec() }),
@@ -192,9 +378,18 @@ mod tests {
         post_processor: &Value,
         names: &[&str],
     ) -> Result<FoundToken> {
+        let request = TokenRequest { end, named, config: None, is_added: true };
+        determine(&request, post_processor, names).map(|determined| determined.token)
+    }
+
+    fn determine(
+        request: &TokenRequest<'_>,
+        post_processor: &Value,
+        names: &[&str],
+    ) -> Result<DeterminedToken> {
         let special = special(names);
         let id_of = |name: &str| special.iter().find(|t| t.token == name).map(|t| t.id);
-        find(end, named, post_processor, &special, id_of)
+        request.determine(&special, id_of, || find(request.end, post_processor, &special, id_of))
     }
 
     fn token(found: Result<FoundToken>) -> String {
@@ -258,5 +453,144 @@ mod tests {
         let error = required(SequenceEnd::Eos, &found, &special(&names)).unwrap_err();
         assert!(error.help().unwrap().contains("`eos_token`"), "{error}");
         assert!(find_in(SequenceEnd::Eos, Some("<nope>"), &Value::Null, &names).is_err());
+    }
+
+    #[test]
+    fn configuration_files_take_precedence_over_the_tokenizer_but_not_over_the_user() {
+        let bert = json!({"type": "BertProcessing", "cls": ["[CLS]", 0], "sep": ["[SEP]", 1]});
+        let names = ["[CLS]", "[SEP]", "<|im_end|>", "</s>"];
+        let config = |token: Option<&str>| {
+            let file = "tokenizer_config.json".to_owned();
+            Some(ConfigToken { file, token: token.map(str::to_owned), contradiction: None })
+        };
+        let eos = |named, config: Option<ConfigToken>, is_added, post_processor: &Value| {
+            let request = TokenRequest { end: SequenceEnd::Eos, named, config: config.as_ref(), is_added };
+            determine(&request, post_processor, &names)
+        };
+        // A token that contradicts the post-processor. The two well-known names alone contradict nothing.
+        for (post_processor, is_contradicted) in [(&bert, true), (&Value::Null, false)] {
+            let found = eos(None, config(Some("<|im_end|>")), true, post_processor).unwrap();
+            assert_eq!(found.token.token().unwrap().token, "<|im_end|>");
+            assert_eq!(found.from_config.as_deref(), Some("<|im_end|>"));
+            assert_eq!(found.conflicts.len(), usize::from(is_contradicted));
+            for part in ["tokenizer_config.json", "\"[SEP]\"", "`add_eos` adds \"<|im_end|>\"", "`eos_token`"]
+            {
+                assert!(found.conflicts.iter().all(|text| text.contains(part)), "{:?}", found.conflicts);
+            }
+        }
+        // The same token as by the post-processor is not stored, so that the options stay the same.
+        let same = eos(None, config(Some("[SEP]")), true, &bert).unwrap();
+        assert!(same.from_config.is_none() && same.conflicts.is_empty());
+        let mut two_files = config(Some("[SEP]"));
+        two_files.as_mut().unwrap().contradiction =
+            Some(("special_tokens_map.json".to_owned(), "</s>".to_owned()));
+        let found = eos(None, two_files, true, &bert).unwrap();
+        assert_eq!(found.token.token().unwrap().token, "[SEP]");
+        assert!(
+            found.conflicts[0].contains("special_tokens_map.json names \"</s>\""),
+            "{:?}",
+            found.conflicts
+        );
+        let explicit = eos(Some("</s>"), config(Some("<|im_end|>")), true, &bert).unwrap();
+        assert_eq!(explicit.token.token().unwrap().token, "</s>");
+        assert!(explicit.from_config.is_none() && explicit.conflicts.is_empty());
+        // A token that is not added is only described.
+        let described = eos(None, config(Some("<|im_end|>")), false, &bert).unwrap();
+        assert_eq!(described.token.token().unwrap().token, "<|im_end|>");
+        assert!(described.from_config.is_none() && described.conflicts.is_empty());
+        // No token, and one that does not exist.
+        let none = eos(None, config(None), true, &bert).unwrap();
+        assert_eq!(none.token.token().unwrap().token, "[SEP]");
+        assert!(none.conflicts[0].contains("states that there is no EOS token"));
+        let error = eos(None, config(Some("<gone>")), true, &bert).unwrap_err();
+        let parts = ["tokenizer_config.json", "EOS", "\"<gone>\""];
+        assert!(parts.iter().all(|part| error.to_string().contains(part)), "{error}");
+        assert!(error.help().unwrap().contains("`eos_token`"));
+        assert!(eos(None, config(Some("<gone>")), false, &bert).is_ok());
+    }
+
+    /// The special tokens of published models and, without their configuration files, the tokens that are found.
+    /// `None`: several tokens match or none does, so that the user must name one.
+    #[test]
+    fn the_names_are_those_of_published_models() {
+        let deepseek = [
+            "<\u{ff5c}begin\u{2581}of\u{2581}sentence\u{ff5c}>",
+            "<\u{ff5c}end\u{2581}of\u{2581}sentence\u{ff5c}>",
+        ];
+        let models: [(&[&str], Option<&str>, Option<&str>); 20] = [
+            // DeepSeek V2, V3, R1, Coder.
+            (
+                &[deepseek[0], deepseek[1], "<\u{ff5c}\u{2581}pad\u{2581}\u{ff5c}>"],
+                Some(deepseek[0]),
+                Some(deepseek[1]),
+            ),
+            // Llama 2, Mistral, Nemotron, ERNIE, InternLM 2, BLOOM.
+            (&["<unk>", "<s>", "</s>"], Some("<s>"), Some("</s>")),
+            // Llama 3, SmolLM 3.
+            (
+                &["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"],
+                Some("<|begin_of_text|>"),
+                Some("<|end_of_text|>"),
+            ),
+            // Granite 3 and 4.
+            (
+                &["<|end_of_text|>", "<|fim_prefix|>", "<|start_of_role|>"],
+                Some("<|end_of_text|>"),
+                Some("<|end_of_text|>"),
+            ),
+            // GPT-2, Phi-2, OLMo 2, Falcon, StarCoder 2, Pythia.
+            (&["<|endoftext|>"], Some("<|endoftext|>"), Some("<|endoftext|>")),
+            // Qwen 2 and 3, SmolLM 2, Phi-4.
+            (&["<|endoftext|>", "<|im_start|>", "<|im_end|>"], Some("<|endoftext|>"), Some("<|endoftext|>")),
+            // gpt-oss, Yi, Jamba.
+            (
+                &["<|startoftext|>", "<|endoftext|>", "<|return|>"],
+                Some("<|startoftext|>"),
+                Some("<|endoftext|>"),
+            ),
+            // GLM-4.
+            (
+                &["<|endoftext|>", "[MASK]", "[gMASK]", "<sop>", "<eop>"],
+                Some("<|endoftext|>"),
+                Some("<|endoftext|>"),
+            ),
+            // Phi-3: `</s>` ends a document, `<|endoftext|>` a conversation.
+            (&["<unk>", "<s>", "</s>", "<|endoftext|>", "<|end|>"], Some("<s>"), None),
+            // Gemma.
+            (&["<pad>", "<eos>", "<bos>", "<unk>"], Some("<bos>"), Some("<eos>")),
+            // Command-R.
+            (
+                &["<PAD>", "<UNK>", "<BOS_TOKEN>", "<EOS_TOKEN>", "<|END_OF_TURN_TOKEN|>"],
+                Some("<BOS_TOKEN>"),
+                None,
+            ),
+            // BERT, DeBERTa, ModernBERT.
+            (&["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], Some("[CLS]"), Some("[SEP]")),
+            // T5, MarianMT.
+            (&["<pad>", "</s>", "<unk>"], None, Some("</s>")),
+            // RoBERTa, XLM-R, CamemBERT.
+            (&["<s>", "<pad>", "</s>", "<unk>", "<mask>"], Some("<s>"), Some("</s>")),
+            // Kimi K2.
+            (&["[BOS]", "[EOS]", "<|im_end|>"], Some("[BOS]"), Some("[EOS]")),
+            // Seed-OSS.
+            (&["<seed:bos>", "<seed:pad>", "<seed:eos>"], Some("<seed:bos>"), Some("<seed:eos>")),
+            // Hunyuan.
+            (&["<|startoftext|>", "<|endoftext|>", "<|eos|>"], Some("<|startoftext|>"), None),
+            // nanochat.
+            (&["<|bos|>", "<|user_start|>", "<|assistant_end|>"], Some("<|bos|>"), None),
+            // CLIP.
+            (&["<|startoftext|>", "<|endoftext|>"], Some("<|startoftext|>"), Some("<|endoftext|>")),
+            // Nemotron Nano 2.
+            (&["<unk>", "<s>", "</s>", "<SPECIAL_11>", "<SPECIAL_12>"], Some("<s>"), Some("</s>")),
+        ];
+        for (names, bos, eos) in models {
+            let found =
+                |end| find_in(end, None, &Value::Null, names).unwrap().token().map(|token| token.token);
+            assert_eq!(
+                (found(SequenceEnd::Bos).as_deref(), found(SequenceEnd::Eos).as_deref()),
+                (bos, eos),
+                "{names:?}"
+            );
+        }
     }
 }

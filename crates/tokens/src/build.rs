@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::bos_eos::{self, FoundToken};
+use crate::bos_eos::{self, ConfigTokens, DeterminedEnds, FoundToken, SequenceEnds};
 use crate::engine::Engine;
 use crate::engine::bytes::{BOS_ID, Bytes, EOS_ID};
-use crate::error::{LoadError, SequenceEnd};
+use crate::error::LoadError;
 use crate::id_set::IdSet;
 use crate::info::{SpecialToken, TokenizerInfo};
 use crate::options::{SpecialInText, TokenizerOptions};
@@ -69,6 +69,7 @@ impl Tokenizer {
             prefix: if options.add_bos { vec![BOS_ID] } else { Vec::new() },
             suffix: if options.add_eos { vec![EOS_ID] } else { Vec::new() },
             options,
+            warnings: Vec::new(),
             json: None,
             info,
             finder: SpecialTokenFinder::Nothing,
@@ -85,7 +86,8 @@ impl Tokenizer {
     pub(crate) fn from_embedded(
         json: Vec<u8>,
         model: SentencePiece,
-        options: TokenizerOptions,
+        mut options: TokenizerOptions,
+        config: &ConfigTokens,
     ) -> Result<Self> {
         if options.special_in_text == SpecialInText::Parse {
             return Err(LoadError::ParsedControls);
@@ -94,18 +96,15 @@ impl Tokenizer {
             return Err(LoadError::UnclearPostProcessor);
         }
         let special = model.special_tokens();
-        let find = |end, named: &Option<String>| match (model.sequence_token(end), named) {
-            (Some(token), None) => Ok(FoundToken::Token(token)),
-            _ => bos_eos::find(end, named.as_deref(), &Value::Null, &special, |t| model.id(t)),
+        let id_of = |token: &str| model.id(token);
+        let in_file = |end| match model.sequence_token(end) {
+            Some(token) => FoundToken::Token(token),
+            None => bos_eos::find(end, &Value::Null, &special, id_of),
         };
-        let bos = find(SequenceEnd::Bos, &options.bos_token)?;
-        let eos = find(SequenceEnd::Eos, &options.eos_token)?;
-        let added = |wanted, end, found| match wanted {
-            true => bos_eos::required(end, found, &special).map(|token| vec![token.id]),
-            false => Ok(Vec::new()),
-        };
-        let prefix = added(options.add_bos, SequenceEnd::Bos, &bos)?;
-        let suffix = added(options.add_eos, SequenceEnd::Eos, &eos)?;
+        let ends = DeterminedEnds::new(&options, config, &special, &id_of, in_file)?;
+        let prefix = ends.added_bos(&options, &special)?.into_iter().collect();
+        let suffix = ends.added_eos(&options, &special)?.into_iter().collect();
+        let SequenceEnds { bos, eos, warnings } = ends.store_in(&mut options);
         let info = TokenizerInfo {
             model: model.model_type().to_owned(),
             vocab_size: u64::from(model.vocab_size()),
@@ -114,8 +113,8 @@ impl Tokenizer {
             reference: model.info(),
             engine: model.info(),
             engine_note: None,
-            bos: bos.token(),
-            eos: eos.token(),
+            bos,
+            eos,
         };
         Ok(Self {
             finder: SpecialTokenFinder::of_strings(&special)?,
@@ -123,6 +122,7 @@ impl Tokenizer {
                 model.with_max_bytes(options.max_reference_bytes()),
             )),
             options,
+            warnings,
             json: Some(json.into()),
             info,
             prefix,

@@ -20,6 +20,32 @@ pub(crate) struct Charsmap {
     replacements: Vec<u8>,
 }
 
+/// Checks the sizes in all character maps of a `normalizer`. The reference allocates what they state, up to 8 GiB, before
+/// it reads the map. The error describes the problem.
+pub(crate) fn check_sizes(normalizer: &Value) -> Result<(), String> {
+    match normalizer {
+        Value::Array(parts) => parts.iter().try_for_each(check_sizes),
+        Value::Object(members) => members.iter().try_for_each(|(name, value)| match value {
+            Value::String(map) if name == "precompiled_charsmap" => check_size(map),
+            _ => check_sizes(value),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Checks the size in a character map in Base64. The reference reports all other errors.
+fn check_size(map: &str) -> Result<(), String> {
+    let Ok(blob) = STANDARD.decode(map) else { return Ok(()) };
+    match blob.split_first_chunk::<4>() {
+        Some((size, rest)) if u32::from_le_bytes(*size) as usize > rest.len() => Err(format!(
+            "the character map of its normalizer is damaged: it states a size of {} bytes, but {} follow",
+            u32::from_le_bytes(*size),
+            rest.len()
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// One unit of the double array.
 #[derive(Clone, Copy)]
 struct Unit(u32);
@@ -182,6 +208,22 @@ mod tests {
                 prop_assert_eq!(map.shortest(&text[at..]), normalizer.transform(&text[at..]));
             }
         }
+    }
+
+    #[test]
+    fn sizes_above_the_size_of_the_map_are_refused() {
+        let file = |size: u32, more: usize| {
+            let blob = [&size.to_le_bytes()[..], &vec![0; more]].concat();
+            let map =
+                serde_json::json!({"type": "Precompiled", "precompiled_charsmap": STANDARD.encode(blob)});
+            serde_json::json!({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Sequence", "normalizers": [map]}]})
+        };
+        for (size, more) in [(u32::MAX, 8), (1 << 31, 8), (12, 8), (9, 8), (4, 0)] {
+            let error = check_sizes(&file(size, more)).unwrap_err();
+            assert!(error.contains(&format!("{size} bytes, but {more} follow")), "{error}");
+        }
+        assert!([(8, 8), (0, 0), (4, 9)].iter().all(|&(size, more)| check_sizes(&file(size, more)).is_ok()));
+        assert!(check_sizes(&precompiled(&[("a", "b")])).is_ok());
     }
 
     #[test]

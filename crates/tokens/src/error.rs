@@ -18,17 +18,26 @@ pub enum SequenceEnd {
 }
 
 impl SequenceEnd {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             SequenceEnd::Bos => "BOS",
             SequenceEnd::Eos => "EOS",
         }
     }
 
-    fn option(self) -> &'static str {
+    /// Returns the option that names the token.
+    pub(crate) fn option(self) -> &'static str {
         match self {
             SequenceEnd::Bos => "`bos_token`",
             SequenceEnd::Eos => "`eos_token`",
+        }
+    }
+
+    /// Returns the option that adds the token.
+    pub(crate) fn adding_option(self) -> &'static str {
+        match self {
+            SequenceEnd::Bos => "`add_bos`",
+            SequenceEnd::Eos => "`add_eos`",
         }
     }
 }
@@ -76,6 +85,18 @@ pub enum LoadError {
     #[error("the tokenizer has no token {token:?}")]
     UnknownToken {
         /// The given name.
+        token: String,
+        /// The special tokens of the tokenizer.
+        special_tokens: Vec<SpecialToken>,
+    },
+    /// A configuration file beside the tokenizer names a BOS or EOS token that is not in the vocabulary.
+    #[error("{file} names the {} token {token:?}, which the tokenizer does not have", end.name())]
+    UnknownConfigToken {
+        /// BOS or EOS.
+        end: SequenceEnd,
+        /// Name of the file.
+        file: String,
+        /// The token.
         token: String,
         /// The special tokens of the tokenizer.
         special_tokens: Vec<SpecialToken>,
@@ -141,6 +162,9 @@ impl LoadError {
             LoadError::UnknownToken { special_tokens, .. } => listed(special_tokens),
             LoadError::NoSequenceToken { end, special_tokens } => {
                 format!("name it with {}; {}", end.option(), listed(special_tokens))
+            }
+            LoadError::UnknownConfigToken { end, special_tokens, .. } => {
+                format!("name another token with {}; {}", end.option(), listed(special_tokens))
             }
             LoadError::AmbiguousSequenceToken { end, .. } => {
                 format!("name one of them with {}", end.option())

@@ -4,14 +4,14 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use crate::bos_eos::{self, FoundToken};
+use crate::bos_eos::{self, ConfigTokens, DeterminedEnds, SequenceEnds};
 use crate::bpe_file::BpeFile;
 use crate::build::{next_serial, sha256};
 use crate::engine::fast::bpe_tables::BpeTables;
 use crate::engine::fast::engine_parts::EngineParts;
 use crate::engine::reference::Reference;
 use crate::engine::{self, Engine};
-use crate::error::{LoadError, SequenceEnd};
+use crate::error::LoadError;
 use crate::id_set::IdSet;
 use crate::info::TokenizerInfo;
 use crate::load::{self, Loaded};
@@ -37,8 +37,26 @@ impl Tokenizer {
     /// If the file is malformed or of an unknown type, if BOS or EOS is to be added and cannot be determined, or if
     /// [`EngineChoice::Fast`] is set and no fast engine produces the ids of the reference.
     pub fn from_json(json: Vec<u8>, options: TokenizerOptions) -> Result<Self> {
+        Self::from_json_and_config(json, options, &ConfigTokens::default())
+    }
+
+    /// Like [`from_json`](Self::from_json), with the BOS and EOS tokens that configuration files beside the
+    /// `tokenizer.json` name. They take precedence over what the `tokenizer.json` defines, but not over `options`.
+    ///
+    /// If only a configuration file determines a token that is added, [`options`](Self::options) of the result name
+    /// it. Therefore, they and the `tokenizer.json` always suffice to [recreate](Self::stored) the tokenizer.
+    /// [`warnings`](Self::warnings) describes contradictions.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Self::from_json), and if a token that is added is not in the vocabulary.
+    pub fn from_json_and_config(
+        json: Vec<u8>,
+        options: TokenizerOptions,
+        config: &ConfigTokens,
+    ) -> Result<Self> {
         if let Some(model) = sentencepiece::embedded(&json)? {
-            return Self::from_embedded(json, model, options);
+            return Self::from_embedded(json, model, options, config);
         }
         let json = Arc::new(json);
         let file = match options.engine {
@@ -46,16 +64,21 @@ impl Tokenizer {
             EngineChoice::Auto | EngineChoice::Fast => BpeFile::parse(&json),
         };
         if let Ok(file) = &file
-            && let Some(tokenizer) = Self::load_partial(&json, file, &options)
+            && let Some(tokenizer) = Self::load_partial(&json, file, &options, config)
         {
             return Ok(tokenizer);
         }
-        Self::load_complete(&json, file, options)
+        Self::load_complete(&json, file, options, config)
     }
 
     /// Loads the tokenizer in `file` without the complete reference. Returns `None` if that is not possible, or on an
     /// error, which [`load_complete`](Self::load_complete) then reports.
-    fn load_partial(json: &Arc<Vec<u8>>, file: &BpeFile<'_>, options: &TokenizerOptions) -> Option<Self> {
+    fn load_partial(
+        json: &Arc<Vec<u8>>,
+        file: &BpeFile<'_>,
+        options: &TokenizerOptions,
+        config: &ConfigTokens,
+    ) -> Option<Self> {
         // First, so that no tables are built for a file that is not loaded this way.
         let excerpt = quick::excerpt(file)?;
         let parse_special = options.special_in_text == SpecialInText::Parse;
@@ -69,7 +92,7 @@ impl Tokenizer {
         let max_id = max_id(&tables, &loaded.tokenizer);
         let added = loaded.tokenizer.get_added_vocabulary().get_vocab();
         let id_of = |token: &str| added.get(token).copied().or_else(|| file.model.vocab.get(token));
-        let surrounding = SurroundingTokens::new(&loaded, options, id_of).ok()?;
+        let surrounding = SurroundingTokens::new(&loaded, options, config, id_of).ok()?;
         let finder = SpecialTokenFinder::new(&loaded).ok()?;
         let Loaded { tokenizer, outline } = loaded;
         let complete = quick::complete(Arc::clone(json), parse_special);
@@ -97,6 +120,7 @@ impl Tokenizer {
         json: &Arc<Vec<u8>>,
         file: std::result::Result<BpeFile<'_>, String>,
         options: TokenizerOptions,
+        config: &ConfigTokens,
     ) -> Result<Self> {
         let (loaded, tables) = join(|| load::load(json), || file.and_then(|file| BpeTables::new(&file)));
         let mut loaded = loaded?;
@@ -107,7 +131,7 @@ impl Tokenizer {
         let vocab_size = loaded.tokenizer.get_vocab_size(true) as u64;
         let finder = SpecialTokenFinder::new(&loaded)?;
         let surrounding =
-            SurroundingTokens::new(&loaded, &options, |token| loaded.tokenizer.token_to_id(token))?;
+            SurroundingTokens::new(&loaded, &options, config, |token| loaded.tokenizer.token_to_id(token))?;
 
         let model = loaded.model_type();
         let parse_special = options.special_in_text == SpecialInText::Parse;
@@ -154,12 +178,13 @@ struct LoadedParts {
 impl LoadedParts {
     /// Chooses the engine.
     fn tokenizer(self, json: &Arc<Vec<u8>>) -> Result<Tokenizer> {
-        let Self { options, surrounding, hidden, reference, outline, unigram_unk, tables, .. } = self;
+        let Self { mut options, surrounding, hidden, reference, outline, unigram_unk, tables, .. } = self;
         let parse_special = options.special_in_text == SpecialInText::Parse;
         let parts = EngineParts { reference: &reference, outline: &outline, parse_special, unigram_unk };
         let tables = tables.map(|tables| tables.without(&hidden));
         let EngineSelection { fast, note: engine_note } = select_engine(options.engine, &parts, tables)?;
-        let SurroundingTokens { prefix, suffix, bos, eos } = surrounding;
+        let SurroundingTokens { prefix, suffix, ends } = surrounding;
+        let SequenceEnds { bos, eos, warnings } = ends.store_in(&mut options);
         let info = TokenizerInfo {
             model: self.model.to_owned(),
             vocab_size: self.vocab_size,
@@ -168,11 +193,12 @@ impl LoadedParts {
             reference: reference.info(),
             engine: fast.as_ref().map_or_else(|| reference.info(), |engine| engine.info()),
             engine_note,
-            bos: bos.token(),
-            eos: eos.token(),
+            bos,
+            eos,
         };
         Ok(Tokenizer {
             options,
+            warnings,
             json: Some(Arc::clone(json)),
             info,
             prefix,
@@ -190,19 +216,20 @@ impl LoadedParts {
 struct SurroundingTokens {
     prefix: Vec<u32>,
     suffix: Vec<u32>,
-    bos: FoundToken,
-    eos: FoundToken,
+    ends: DeterminedEnds,
 }
 
 impl SurroundingTokens {
     /// `id_of` looks up a string in the whole vocabulary.
-    fn new(loaded: &Loaded, options: &TokenizerOptions, id_of: impl Fn(&str) -> Option<u32>) -> Result<Self> {
+    fn new(
+        loaded: &Loaded,
+        options: &TokenizerOptions,
+        config: &ConfigTokens,
+        id_of: impl Fn(&str) -> Option<u32>,
+    ) -> Result<Self> {
         let special = special::special_tokens(loaded.tokenizer.get_added_vocabulary());
-        let find = |end, named: &Option<String>| {
-            bos_eos::find(end, named.as_deref(), &loaded.outline.post_processor, &special, &id_of)
-        };
-        let bos = find(SequenceEnd::Bos, &options.bos_token)?;
-        let eos = find(SequenceEnd::Eos, &options.eos_token)?;
+        let in_file = |end| bos_eos::find(end, &loaded.outline.post_processor, &special, &id_of);
+        let ends = DeterminedEnds::new(options, config, &special, &id_of, in_file)?;
         let (mut prefix, mut suffix) = (Vec::new(), Vec::new());
         if options.add_special_tokens {
             if options.add_bos || options.add_eos {
@@ -210,13 +237,9 @@ impl SurroundingTokens {
             }
             (prefix, suffix) = post_processed(&loaded.tokenizer)?;
         }
-        if options.add_bos {
-            prefix.push(bos_eos::required(SequenceEnd::Bos, &bos, &special)?.id);
-        }
-        if options.add_eos {
-            suffix.push(bos_eos::required(SequenceEnd::Eos, &eos, &special)?.id);
-        }
-        Ok(Self { prefix, suffix, bos, eos })
+        prefix.extend(ends.added_bos(options, &special)?);
+        suffix.extend(ends.added_eos(options, &special)?);
+        Ok(Self { prefix, suffix, ends })
     }
 }
 

@@ -37,6 +37,7 @@ mod tokenizer;
 mod unigram_scores;
 mod verify;
 
+pub use bos_eos::{ConfigToken, ConfigTokens};
 pub use build::BYTES;
 pub use engine::reference::REFERENCE_VERSION;
 pub use error::{EncodeError, LoadError, SequenceEnd};

@@ -13,6 +13,7 @@ use tokenizers::{
     PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl,
 };
 
+use crate::charsmap;
 use crate::error::LoadError;
 use crate::outline::{MODEL_TYPES, ModelOutline, Outline};
 use crate::panics::caught;
@@ -50,6 +51,8 @@ pub(crate) fn load(json: &[u8]) -> Result<Loaded> {
         LoadError::malformed("the tokenizer is not a JSON object in the format of a tokenizer.json", e)
     })?;
     check(outline.model.as_ref())?;
+    charsmap::check_sizes(&outline.normalizer)
+        .map_err(|why| LoadError::malformed("the tokenizer.json cannot be loaded", why))?;
     // The parsers of some parts index into tables from the file, so they can panic.
     let ty = outline.model.as_ref().and_then(|model| model.ty.as_ref()).and_then(Value::as_str);
     let mut tokenizer = caught(|| read(json, ty))

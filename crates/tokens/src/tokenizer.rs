@@ -22,6 +22,7 @@ use crate::stats::EncodeStats;
 /// documentation](crate) for an example.
 pub struct Tokenizer {
     pub(crate) options: TokenizerOptions,
+    pub(crate) warnings: Vec<String>,
     pub(crate) json: Option<Arc<Vec<u8>>>,
     pub(crate) info: TokenizerInfo,
     /// Ids added before and after every text.
@@ -64,9 +65,14 @@ impl Tokenizer {
         &self.info
     }
 
-    /// Returns the options that the tokenizer was created with.
+    /// Returns the options that the tokenizer was created with, and the tokens that configuration files named.
     pub fn options(&self) -> &TokenizerOptions {
         &self.options
+    }
+
+    /// Returns descriptions of contradictions between a configuration file and the tokenizer about an added token.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Returns the number of ids added around every text.

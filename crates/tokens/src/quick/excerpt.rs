@@ -7,7 +7,8 @@
 //! keeps the token that the merge produces, of which both halves are substrings. The order of the merges is the same.
 //!
 //! A character without a token becomes the tokens of its bytes, or the unknown token. These tokens are not substrings
-//! of the word, so no merge may contain them.
+//! of the word, so no merge may contain them. If the model has neither, the character is dropped before its neighbors
+//! are joined. The excerpt is then made for the remaining characters of each word, too.
 
 use ahash::{AHashMap, AHashSet};
 use tokenizers::models::bpe::BPE;
@@ -47,8 +48,9 @@ impl<'a> Excerpt<'a> {
     /// Builds the excerpt for `words`, with the tokens in `hidden` renamed. Returns `None` if there is none.
     pub(super) fn build(&self, words: &[String], hidden: &AHashSet<u32>) -> Option<BPE> {
         let ParsedBpe { vocab, merges, settings, .. } = self.model;
-        let isolated = self.isolated(words)?;
-        let grams = Grams::new(words);
+        let Symbols { isolated, remaining } = self.symbols(words, hidden)?;
+        let mut grams = Grams::new(words);
+        grams.add(&remaining);
         let mut kept = vec![false; vocab.len() as usize];
         let mut tokens = AHashMap::new();
         for (number, (token, id)) in (0..).zip(vocab.iter()) {
@@ -67,9 +69,9 @@ impl<'a> Excerpt<'a> {
         Some(model)
     }
 
-    /// Returns the tokens that characters without a token become. Returns `None` if a character may be dropped, or if a
-    /// merge joins one of these tokens.
-    fn isolated(&self, words: &[String]) -> Option<AHashSet<u32>> {
+    /// Returns what becomes of characters without a token. Returns `None` if some may be dropped although the model has
+    /// unknown tokens or byte fallback, or if a merge joins one of these tokens.
+    fn symbols(&self, words: &[String], hidden: &AHashSet<u32>) -> Option<Symbols> {
         let ParsedBpe { vocab, merges, settings, .. } = self.model;
         let mut isolated = AHashSet::new();
         let mut is_never_dropped = false;
@@ -84,10 +86,29 @@ impl<'a> Excerpt<'a> {
             is_never_dropped |= isolated.len() - before == 256;
         }
         let chars: AHashSet<char> = words.iter().flat_map(|word| word.chars()).collect();
-        let has_token = |c: &char| vocab.number(c.encode_utf8(&mut [0; 4])).is_some();
+        let number = |c: &char| vocab.number(c.encode_utf8(&mut [0; 4]));
+        let has_token = |c: &char| number(c).is_some_and(|number| !hidden.contains(&number));
         let is_joined = |merge: &Merge| isolated.contains(&merge.left) || isolated.contains(&merge.right);
-        (chars.iter().all(has_token) || is_never_dropped && !merges.iter().any(is_joined)).then_some(isolated)
+        let dropped: AHashSet<char> = chars.into_iter().filter(|c| !has_token(c)).collect();
+        let remaining = if dropped.is_empty() || is_never_dropped && !merges.iter().any(is_joined) {
+            Vec::new()
+        } else if isolated.is_empty() {
+            let is_dropped = |c| dropped.contains(&c);
+            let words = words.iter().filter(|word| word.contains(is_dropped));
+            words.map(|word| word.replace(is_dropped, "")).collect()
+        } else {
+            return None;
+        };
+        Some(Symbols { isolated, remaining })
     }
+}
+
+/// What becomes of the characters without a token in some words.
+struct Symbols {
+    /// The numbers of the tokens that they may become.
+    isolated: AHashSet<u32>,
+    /// The words without the characters that are dropped.
+    remaining: Vec<String>,
 }
 
 /// The sequences of [`GRAM`] bytes in some words, as a bitmap of their hashes.
@@ -96,11 +117,15 @@ struct Grams(Vec<u64>);
 impl Grams {
     fn new(words: &[String]) -> Self {
         let mut grams = Self(vec![0; (1 << HASH_BITS) / 64]);
+        grams.add(words);
+        grams
+    }
+
+    fn add(&mut self, words: &[String]) {
         for gram in words.iter().flat_map(|word| word.as_bytes().windows(GRAM)) {
             let (word, bit) = Self::place(gram);
-            grams.0[word] |= bit;
+            self.0[word] |= bit;
         }
-        grams
     }
 
     fn place(gram: &[u8]) -> (usize, u64) {
@@ -208,7 +233,9 @@ mod tests {
         // Tokens of fewer than four bytes are always kept.
         assert_eq!(build(&model, "abca"), Some(9));
         assert_eq!(build(&model, "abcab"), Some(10));
-        assert_eq!(build(&model, "xabca"), None);
+        // Without the unknown character.
+        assert_eq!(build(&model, "xabxca"), Some(9));
+        assert_eq!(build(&model, "abxcxab"), Some(10));
         let mut with_unk = ParsedBpe::of(tokens.into_iter().zip(0..), merges).unwrap();
         with_unk.settings.unk_token = Some("<unk>".to_owned());
         assert_eq!(build(&with_unk, "xabca"), Some(10));

@@ -18,6 +18,7 @@ use ahash::AHashSet;
 use self::excerpt::Excerpt;
 use self::skeleton::{Skeleton, skeleton};
 use crate::bpe_file::{BpeFile, ParsedBpe};
+use crate::charsmap;
 use crate::engine::proof;
 use crate::engine::reference::LoadComplete;
 use crate::growth::Growth;
@@ -56,6 +57,7 @@ impl Partial {
 
     fn try_load(file: &BpeFile<'_>, excerpt: &Excerpt<'_>, parse_special: bool) -> Option<Self> {
         let vocab = &file.model.vocab;
+        charsmap::check_sizes(&file.value("normalizer")).ok()?;
         let mut skeleton = skeleton(file)?;
         let words = words(&mut skeleton, parse_special)?;
 

@@ -15,12 +15,12 @@ use crate::options::DEFAULT_MAX_REFERENCE_BYTES;
 use crate::scratch::Scratch;
 use crate::testing::{PAGE, add_token, bpe, bpe_with_pattern, bytes, char_bpe, tricky};
 use crate::tokenizer::ReferenceEngine;
-use crate::{SpecialInText, Tokenizer, TokenizerOptions, Verify};
+use crate::{ConfigTokens, SpecialInText, Tokenizer, TokenizerOptions, Verify};
 
 /// Loads the tokenizer in `json` completely.
 fn load_complete(json: &[u8], options: TokenizerOptions) -> Result<Tokenizer, LoadError> {
     let json = Arc::new(json.to_vec());
-    Tokenizer::load_complete(&json, BpeFile::parse(&json), options)
+    Tokenizer::load_complete(&json, BpeFile::parse(&json), options, &ConfigTokens::default())
 }
 
 fn reference(tokenizer: &Tokenizer) -> &Reference {

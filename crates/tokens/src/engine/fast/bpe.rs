@@ -1,10 +1,14 @@
 //! Byte-level BPE model: the initial symbols are the bytes of a word.
 
+use tokenizers::models::bpe::Error::UnkTokenOutOfVocabulary;
+
 use super::byte_pairs::BytePairs;
 use super::bytemap::ByteMap;
 use super::cache::WordEncoder;
+use super::char_bpe::byte_token;
 use super::merges::{Merges, SMALL};
 use super::pair_table::NO_MERGE;
+use super::unknown::{SymbolWriter, Unk};
 use crate::bpe_file::{BpeVocab, ParsedBpe};
 use crate::error::EncodeError;
 
@@ -21,6 +25,8 @@ pub(super) struct Bpe {
     whole: Option<ByteMap>,
     /// Tokens for the last byte of a word, if the model has an `end_of_word_suffix`.
     last: Option<Box<LastByte>>,
+    /// Symbols of words with a byte that has no token. `None` if every byte has one.
+    gaps: Option<Box<Gaps>>,
 }
 
 /// The tokens for the last byte of a word.
@@ -30,6 +36,124 @@ struct LastByte {
     pairs: Vec<u32>,
 }
 
+/// The symbols of each byte of a model in which bytes have no token: control characters, the first bytes of rare
+/// scripts, and in some models the carriage return.
+struct Gaps {
+    bytes: Vec<ByteSymbols>,
+    /// Symbols of the last byte of a word, if the model has an `end_of_word_suffix`.
+    last: Option<Vec<ByteSymbols>>,
+    /// What a byte without symbols becomes, or the error of the reference.
+    unk: Result<Unk, EncodeError>,
+}
+
+enum ByteSymbols {
+    Token(u32),
+    /// The tokens of the UTF-8 bytes of the printable character that represents the byte (`byte_fallback`).
+    Fallback(Vec<u32>),
+    Unknown,
+}
+
+impl ByteSymbols {
+    /// Returns the symbols of all bytes, whose tokens end with `suffix`.
+    fn all(model: &ParsedBpe, suffix: &str) -> Vec<Self> {
+        let fallback = |written: &str| -> Option<Vec<u32>> {
+            let token = |byte| model.vocab.get(&byte_token(byte));
+            model.settings.byte_fallback.filter(|is_on| *is_on)?;
+            written.bytes().map(token).collect()
+        };
+        let symbols = |c: char| {
+            let written = format!("{c}{suffix}");
+            match model.vocab.get(&written) {
+                Some(token) => ByteSymbols::Token(token),
+                None => fallback(&written).map_or(ByteSymbols::Unknown, ByteSymbols::Fallback),
+            }
+        };
+        byte_alphabet().into_iter().map(symbols).collect()
+    }
+
+    /// Returns the token of each byte, and 0 for a byte without a token.
+    fn tokens(all: &[Self]) -> [u32; 256] {
+        std::array::from_fn(|byte| match all.get(byte) {
+            Some(ByteSymbols::Token(token)) => *token,
+            _ => 0,
+        })
+    }
+}
+
+impl Gaps {
+    /// Returns `None` if every byte that occurs in UTF-8 text has a token.
+    fn new(
+        model: &ParsedBpe,
+        bytes: Vec<ByteSymbols>,
+        last: Option<Vec<ByteSymbols>>,
+        merges: &mut Merges,
+    ) -> Result<Option<Box<Self>>, String> {
+        let is_gap = |(byte, symbols): (usize, &ByteSymbols)| {
+            !matches!((byte, symbols), (0xc0 | 0xc1 | 0xf5.., _) | (_, ByteSymbols::Token(_)))
+        };
+        let mut all = bytes.iter().enumerate().chain(last.iter().flat_map(|last| last.iter().enumerate()));
+        if !all.any(is_gap) {
+            return Ok(None);
+        }
+        let unk = match &model.settings.unk_token {
+            Some(token) if !token.is_empty() && model.vocab.get(token).is_none() => {
+                Err(EncodeError::Unsupported(UnkTokenOutOfVocabulary(token.clone()).to_string()))
+            }
+            _ => Ok(Unk::new(model)?),
+        };
+        let mut others: Vec<u32> = match unk {
+            Ok(Unk::Token(unk) | Unk::Fused(unk)) => vec![unk],
+            Ok(Unk::Drop) | Err(_) => Vec::new(),
+        };
+        for symbols in bytes.iter().chain(last.iter().flatten()) {
+            if let ByteSymbols::Fallback(tokens) = symbols {
+                others.extend(tokens);
+            }
+        }
+        // The strings of these tokens have more characters than symbols, and so do those of their merges.
+        let is_other = |number: u32| others.contains(&model.vocab.id(number));
+        if !others.is_empty()
+            && model.merges.iter().any(|m| is_other(m.left) || is_other(m.right) || is_other(m.result))
+        {
+            merges.forget_lengths();
+        }
+        Ok(Some(Self { bytes, last, unk }.into()))
+    }
+
+    fn symbols<'a>(&'a self, word: &[u8]) -> impl Iterator<Item = &'a ByteSymbols> {
+        let end = word.len().saturating_sub(1);
+        word.iter().enumerate().filter_map(move |(at, &byte)| match &self.last {
+            Some(last) if at == end => last.get(usize::from(byte)),
+            _ => self.bytes.get(usize::from(byte)),
+        })
+    }
+
+    /// Returns whether a byte of the non-empty `word` has no token.
+    fn are_in(&self, word: &[u8]) -> bool {
+        self.symbols(word).any(|symbols| !matches!(symbols, ByteSymbols::Token(_)))
+    }
+
+    /// Appends the ids of the non-empty `word`.
+    fn merge(&self, word: &[u8], merges: &Merges, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        let mut ids = Vec::with_capacity(word.len());
+        let is_unknown = |symbols: &ByteSymbols| matches!(symbols, ByteSymbols::Unknown);
+        let unk = match &self.unk {
+            Err(error) if self.symbols(word).any(is_unknown) => return Err(error.clone()),
+            unk => unk.as_ref().copied().unwrap_or(Unk::Drop),
+        };
+        let mut writer = SymbolWriter::new(unk, |id| ids.push(id));
+        for symbols in self.symbols(word) {
+            match symbols {
+                ByteSymbols::Token(token) => writer.token(*token),
+                ByteSymbols::Fallback(tokens) => writer.fallback(tokens),
+                ByteSymbols::Unknown => writer.unknown(),
+            }
+        }
+        writer.finish();
+        merges.merge_large(ids, out)
+    }
+}
+
 impl Bpe {
     /// Creates a model from the one in a `tokenizer.json`, which writes bytes in the [`byte_alphabet`]. The error
     /// states why the engine does not support the model.
@@ -37,39 +161,29 @@ impl Bpe {
         let vocab = &model.vocab;
         let ignore_merges = model.settings.ignore_merges == Some(true);
         let suffix = model.settings.end_of_word_suffix.as_deref().unwrap_or_default();
-        let alphabet = byte_alphabet();
-        let tokens = |suffix: &str| {
-            let mut bytes = [0; 256];
-            for (byte, c) in alphabet.iter().enumerate() {
-                bytes[byte] = match vocab.get(&format!("{c}{suffix}")) {
-                    Some(id) => id,
-                    // These bytes never occur in UTF-8 text.
-                    None if matches!(byte, 0xc0 | 0xc1 | 0xf5..) => 0,
-                    None => return Err("a byte has no token"),
-                };
-            }
-            Ok(bytes)
-        };
-        let bytes = tokens("")?;
-        let byte_of = InverseAlphabet::new(&alphabet);
+        let symbols = ByteSymbols::all(model, "");
+        let bytes = ByteSymbols::tokens(&symbols);
+        let byte_of = InverseAlphabet::new(&byte_alphabet());
         let mut merges = Merges::new(model)?;
         let ranks = |merges: &Merges, last: &[u32; 256]| -> Vec<u32> {
             (0..1 << 16).map(|i: usize| merges.rank(bytes[i >> 8], last[i & 0xff])).collect()
         };
         let byte_pairs = ranks(&merges, &bytes);
-        let last = if suffix.is_empty() {
-            None
-        } else {
+        let last_symbols = (!suffix.is_empty()).then(|| ByteSymbols::all(model, suffix));
+        let last = if let Some(last_symbols) = &last_symbols {
             if ignore_merges {
                 return Err("the model has both ignore_merges and an end_of_word_suffix".to_owned());
             }
             merges.forget_lengths();
-            let bytes = tokens(suffix)?;
+            let bytes = ByteSymbols::tokens(last_symbols);
             Some(LastByte { pairs: ranks(&merges, &bytes), bytes }.into())
+        } else {
+            None
         };
+        let gaps = Gaps::new(model, symbols, last_symbols, &mut merges)?;
         let joints = joints(model, &byte_of);
         let whole = ignore_merges.then(|| whole_words(vocab, &byte_of));
-        Ok(Self { bytes, byte_pairs, joints, merges, whole, last })
+        Ok(Self { bytes, byte_pairs, joints, merges, whole, last, gaps })
     }
 
     /// Merges a part of a word whose ends no merge crosses. `ends`: whether it is the last part of the word.
@@ -130,6 +244,8 @@ impl WordEncoder for Bpe {
     fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
         if let Some(id) = self.whole.as_ref().and_then(|whole| whole.get(word)) {
             out.push(id);
+        } else if let Some(gaps) = self.gaps.as_deref().filter(|gaps| gaps.are_in(word)) {
+            gaps.merge(word, &self.merges, out)?;
         } else if word.len() <= SMALL {
             self.merge_small(word, true, out);
         } else {
@@ -198,6 +314,7 @@ pub(super) fn byte_alphabet() -> [char; 256] {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tokenizers::Model as _;
     use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
     use super::*;
@@ -245,6 +362,62 @@ mod tests {
         bpe.hide(|id| id == 256);
         let id = |token| model.vocab.get(token).unwrap();
         assert_eq!(ids(&bpe), [id("a"), id("b"), 257]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2048))]
+
+        /// Merges may join the unknown token and the tokens of the fallback.
+        #[test]
+        fn bytes_without_a_token_have_the_ids_of_the_reference(
+            rules in prop::collection::vec(("([abx]|<u>|<0x78>){1,2}", "([abx]|<u>|<0x78>|</w>){1,2}"), 0..80),
+            gaps in prop::sample::subsequence(vec!['x', 'y', 'z', '\u{100}'], 0..=4),
+            end_gaps in prop::sample::subsequence(vec!['a', 'x', 'y'], 0..=3),
+            fallback in prop::sample::subsequence(vec![0x78, 0x79, 0xc4, 0x80], 0..=4),
+            unk in prop::sample::select(vec![None, Some("<u>"), Some("a"), Some("<gone>")]),
+            (fuse_unk, byte_fallback) in any::<(Option<bool>, Option<bool>)>(),
+            kind in 0..3,
+            words in prop::collection::vec("[abxyz\\x00ß]{1,60}", 1..6),
+        ) {
+            let (ignore_merges, is_marked) = (kind == 1, kind == 2);
+            let alphabet = byte_alphabet().into_iter();
+            let inner = alphabet.clone().filter(|c| !gaps.contains(c)).map(String::from);
+            let ends = alphabet.filter(|c| is_marked && !end_gaps.contains(c)).map(|c| format!("{c}</w>"));
+            let bytes = fallback.into_iter().map(byte_token);
+            let others = ["<u>", "xa", "xyx"].map(str::to_owned);
+            let mut model = vocabulary(inner.chain(ends).chain(bytes).chain(others), &rules);
+            let settings = &mut model.settings;
+            settings.unk_token = unk.map(str::to_owned);
+            (settings.fuse_unk, settings.byte_fallback) = (fuse_unk, byte_fallback);
+            settings.ignore_merges = Some(ignore_merges);
+            settings.end_of_word_suffix = is_marked.then(|| "</w>".to_owned());
+            let token = |number| model.vocab.token(number).to_owned();
+            let tokens = model.vocab.iter().map(|(token, id)| (token.to_owned(), id)).collect();
+            let merges = model.merges.iter().map(|merge| (token(merge.left), token(merge.right))).collect();
+            let reference = model.settings.build(tokens, merges).unwrap();
+            let ours = Bpe::new(&model).unwrap();
+            let alphabet = byte_alphabet();
+            for word in &words {
+                let written: String = word.bytes().map(|byte| alphabet[byte as usize]).collect();
+                let expected = reference.tokenize(&written).map(|tokens| tokens.iter().map(|token| token.id).collect());
+                let mut ids = Vec::new();
+                let result = ours.encode_word(word.as_bytes(), &mut ids).map(|()| ids);
+                let expected = expected.map_err(|error| EncodeError::Unsupported(error.to_string()));
+                prop_assert_eq!(result, expected, "{:?}", word);
+            }
+        }
+    }
+
+    #[test]
+    fn long_words_with_gaps_are_merged_in_windows() {
+        let rule = |left: &str, right: &str| (left.to_owned(), right.to_owned());
+        let symbols = byte_alphabet().into_iter().filter(|c| *c != 'x').map(String::from);
+        let model = vocabulary(symbols, &[rule("a", "b"), rule("ab", "ab"), rule("b", "a")]);
+        let (bpe, mut with, mut without) = (Bpe::new(&model).unwrap(), Vec::new(), Vec::new());
+        bpe.encode_word("axbabax".repeat(30_000).as_bytes(), &mut with).unwrap();
+        bpe.encode_word("ababa".repeat(30_000).as_bytes(), &mut without).unwrap();
+        assert_eq!(with, without);
+        assert!(bpe.gaps.is_some() && bpe.merges.has_lengths());
     }
 
     proptest! {

@@ -85,7 +85,7 @@ impl WordEncoder for CharBpe {
 }
 
 /// Returns the token of a byte, with SentencePiece's name.
-fn byte_token(byte: u8) -> String {
+pub(super) fn byte_token(byte: u8) -> String {
     format!("<0x{byte:02X}>")
 }
 

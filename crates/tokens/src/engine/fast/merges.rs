@@ -118,6 +118,12 @@ impl Merges {
         self.lengths = None;
     }
 
+    /// Returns whether the lengths of tokens are known.
+    #[cfg(test)]
+    pub(super) fn has_lengths(&self) -> bool {
+        self.lengths.is_some()
+    }
+
     /// Returns the rank of the merge of two tokens, or [`NO_MERGE`].
     #[inline(always)]
     pub(super) fn rank(&self, left: u32, right: u32) -> u32 {

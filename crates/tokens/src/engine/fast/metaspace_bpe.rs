@@ -37,6 +37,9 @@ pub(super) struct MetaspaceBpe {
 struct SpaceHandling {
     by_normalizer: Option<MetaspaceNormalizer>,
     by_pre_tokenizer: Metaspace,
+    /// Strings that the normalizer also replaces by [`METASPACE`] (`<!dummy-prefix!>` of ChatGLM). The reference encodes
+    /// documents with one of them.
+    others: Vec<String>,
 }
 
 /// A normalizer that replaces spaces by [`METASPACE`].
@@ -72,7 +75,7 @@ impl MetaspaceBpe {
         out: &mut Vec<u32>,
     ) -> Result<(), EngineStop> {
         let Buffers { words, normalized, prefixed, .. } = buffers;
-        let piece = self.spaces.normalized(piece, normalized);
+        let piece = self.spaces.normalized(piece, normalized)?;
         self.normalized.encode(piece, out, |text, out| {
             // True at the start of the text: an added token before it would have appended its id.
             let is_first = out.len() == start;
@@ -142,10 +145,14 @@ impl SpaceHandling {
     /// Parses the normalizer and the pre-tokenizer. `None` if they do anything else.
     fn new(normalizer: &Value, pre_tokenizer: &Value) -> Option<Self> {
         let parts = normalizers(normalizer);
-        let (mut replaces, mut prepends) = (false, false);
+        let (mut replaces, mut prepends, mut others) = (false, false, Vec::new());
         for part in parts {
             match type_of(part)? {
-                "Replace" if is_space_pattern(part) && is_metaspace(part.get("content")) => replaces = true,
+                "Replace" if is_metaspace(part.get("content")) => match string_pattern(part)? {
+                    " " => replaces = true,
+                    other if other.is_empty() || other.contains([' ', METASPACE]) => return None,
+                    other => others.push(other.to_owned()),
+                },
                 "Prepend" if is_metaspace(part.get("prepend")) && !prepends => prepends = true,
                 _ => return None,
             }
@@ -156,11 +163,18 @@ impl SpaceHandling {
         let by_normalizer = replaces.then_some(MetaspaceNormalizer { prepends });
         let by_pre_tokenizer = match type_of(pre_tokenizer) {
             None if pre_tokenizer.is_null() && replaces => NO_METASPACE,
-            // The normalizer leaves no spaces to split at.
-            Some("Split") if is_space_pattern(pre_tokenizer) && replaces => NO_METASPACE,
+            // The normalizer leaves nothing to split at.
+            Some("Split")
+                if replaces
+                    && string_pattern(pre_tokenizer).is_some_and(|pattern| {
+                        pattern == " " || others.iter().any(|other| other == pattern)
+                    }) =>
+            {
+                NO_METASPACE
+            }
             _ => Metaspace::read(pre_tokenizer)?,
         };
-        Some(Self { by_normalizer, by_pre_tokenizer })
+        Some(Self { by_normalizer, by_pre_tokenizer, others })
     }
 
     /// Returns whether a document that starts with a letter gets a space before it.
@@ -170,11 +184,14 @@ impl SpaceHandling {
     }
 
     /// Normalizes a piece, but writes every [`METASPACE`] as a space: the tables treat both alike.
-    fn normalized<'a>(&self, piece: &'a str, buffer: &'a mut String) -> &'a str {
-        let Some(MetaspaceNormalizer { prepends }) = self.by_normalizer else { return piece };
+    fn normalized<'a>(&self, piece: &'a str, buffer: &'a mut String) -> Result<&'a str, EngineStop> {
+        let Some(MetaspaceNormalizer { prepends }) = self.by_normalizer else { return Ok(piece) };
+        if self.others.iter().any(|other| piece.contains(other)) {
+            return Err(EngineStop::NeedsReference);
+        }
         let is_written = piece.contains(METASPACE);
         if !prepends && !is_written {
-            return piece;
+            return Ok(piece);
         }
         buffer.clear();
         if prepends {
@@ -187,7 +204,7 @@ impl SpaceHandling {
             rest = after;
         }
         buffer.push_str(rest);
-        buffer
+        Ok(buffer)
     }
 
     /// Applies Metaspace to a text between added tokens, but does not replace its spaces.
@@ -207,6 +224,7 @@ impl SpaceHandling {
     }
 }
 
-fn is_space_pattern(value: &Value) -> bool {
-    value.pointer("/pattern/String").and_then(Value::as_str) == Some(" ")
+/// Returns the string that a normalizer replaces or a pre-tokenizer splits at.
+fn string_pattern(value: &Value) -> Option<&str> {
+    value.pointer("/pattern/String").and_then(Value::as_str)
 }

@@ -11,7 +11,7 @@
 //! An engine is used only if it passes [`super::proof`].
 //!
 //! The modules in this folder form layers; none uses this file. At the bottom are tables and data structures
-//! (`classes`, `block`, `byte_pairs`, `cache`, `bytemap`, `merges`, `char_tokens`, `stop`, `parts`), above them the
+//! (`classes`, `block`, `byte_pairs`, `cache`, `bytemap`, `merges`, `char_tokens`, `unknown`, `stop`, `parts`), above them the
 //! models (`bpe`, `char_bpe`, `word_bpe`, `unigram`, `wordpiece`, `word_model`), pre-tokenizers (`split`,
 //! `pre_tokenizer`, `spaces`, `metaspace`, `words`) and the `normalizer`, then the three engines.
 
@@ -45,6 +45,7 @@ mod stop;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unigram;
+mod unknown;
 mod word_bpe;
 mod word_model;
 mod wordpiece;

@@ -2,6 +2,7 @@
 
 use super::char_tokens::CharTokens;
 use super::merges::{Merges, NO_TOKEN, Symbols};
+use super::unknown::{SymbolWriter, Unk};
 use crate::bpe_file::ParsedBpe;
 use crate::error::EncodeError;
 
@@ -14,31 +15,12 @@ pub(super) struct WordBpe {
     merges: Merges,
 }
 
-/// Treatment of a character without a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unk {
-    /// It is dropped.
-    Drop,
-    /// It becomes this token.
-    Token(u32),
-    /// It becomes this token, together with the unknown characters next to it.
-    Fused(u32),
-}
-
 impl WordBpe {
     /// Creates a model from the one in a `tokenizer.json`, which has no byte fallback, no `continuing_subword_prefix`
     /// and no `ignore_merges`. The error states why it is not supported.
     pub(super) fn new(model: &ParsedBpe) -> Result<Self, String> {
         let ParsedBpe { vocab, settings, .. } = model;
-        let unk = match &settings.unk_token {
-            None => Unk::Drop,
-            // After a merge with an empty string, the reference may repeat a merge.
-            Some(token) if token.is_empty() => return Err("the unknown token is empty".to_owned()),
-            Some(token) => {
-                let id = vocab.get(token).ok_or("the unknown token is not in the vocabulary")?;
-                if settings.fuse_unk == Some(true) { Unk::Fused(id) } else { Unk::Token(id) }
-            }
-        };
+        let unk = Unk::new(model)?;
         let mut merges = Merges::new(model)?;
         // The string of the unknown token has more characters than symbols, and so do strings with a suffix.
         merges.forget_lengths();
@@ -55,26 +37,19 @@ impl WordBpe {
 
 impl Symbols for WordBpe {
     fn symbols(&self, word: &str, mut each: impl FnMut(u32)) {
-        let mut is_after_unk = false;
+        let mut symbols = SymbolWriter::new(self.unk, &mut each);
         let mut chars = word.chars();
         while let Some(char) = chars.next() {
             let tokens = match &self.last {
                 Some(last) if chars.as_str().is_empty() => last,
                 _ => &self.inner,
             };
-            match (tokens.get(char), self.unk) {
-                (NO_TOKEN, Unk::Drop) => {}
-                (NO_TOKEN, Unk::Fused(_)) if is_after_unk => {}
-                (NO_TOKEN, Unk::Token(unk) | Unk::Fused(unk)) => {
-                    each(unk);
-                    is_after_unk = true;
-                }
-                (token, _) => {
-                    each(token);
-                    is_after_unk = false;
-                }
+            match tokens.get(char) {
+                NO_TOKEN => symbols.unknown(),
+                token => symbols.token(token),
             }
         }
+        symbols.finish();
     }
 }
 

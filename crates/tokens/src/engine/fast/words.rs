@@ -79,15 +79,17 @@ impl Words {
             PreTokenizerStep::Whitespace | PreTokenizerStep::Matches(_) => {
                 self.drops |= self.steps.iter().all(PreTokenizerStep::is_for_chars)
             }
+            // The step would need the position of each word in the text.
+            PreTokenizerStep::Metaspace(metaspace)
+                if metaspace.prefix == Prefix::MissingFirst && !self.steps.is_empty() =>
+            {
+                return None;
+            }
             PreTokenizerStep::Metaspace(metaspace) if !self.drops => {
-                // It must be the step that cuts at spaces, and the first step.
-                if !metaspace.splits || !self.steps.is_empty() {
+                // It must be the step that cuts at spaces.
+                if !metaspace.splits || self.writes_metaspace() {
                     return None;
                 }
-            }
-            // The step would need the position of each word in the text.
-            PreTokenizerStep::Metaspace(metaspace) if metaspace.prefix == Prefix::MissingFirst => {
-                return None;
             }
             PreTokenizerStep::Metaspace(_) | PreTokenizerStep::Chars { .. } => {}
         }
@@ -114,13 +116,24 @@ impl Words {
     pub(super) fn prefix(&self) -> Prefix {
         match self.steps.first() {
             Some(PreTokenizerStep::Metaspace(metaspace)) => metaspace.prefix,
+            // A space before a character that is cut out is a word.
+            _ if self.cuts_before_metaspace() => Prefix::Never,
             _ => Prefix::Missing,
         }
+    }
+
+    /// Returns whether characters are cut out before Metaspace cuts at spaces (DeBERTa with `split_by_punct`).
+    fn cuts_before_metaspace(&self) -> bool {
+        let starts_with_cut = self.steps.first().is_some_and(PreTokenizerStep::is_for_chars);
+        !self.drops && starts_with_cut && self.writes_metaspace()
     }
 
     /// Calls `each` with the words of the normalized `text`. `is_after_space`: whether a space precedes it or the
     /// tokenizer prepends one.
     pub(super) fn each(&self, text: &str, is_after_space: bool, each: Each<'_>) -> Result<(), EncodeError> {
+        if is_after_space && self.cuts_before_metaspace() {
+            return apply(&self.steps, &format!(" {text}"), false, each);
+        }
         apply(&self.steps, text, is_after_space && !self.drops, each)
     }
 }
@@ -215,6 +228,8 @@ mod tests {
                 in_order(&[metaspace("always", true)]),
                 in_order(&[whitespace(), metaspace("always", true)]),
                 in_order(&[whitespace(), metaspace("always", false), punctuation("Isolated")]),
+                in_order(&[punctuation("Isolated"), metaspace("always", true)]),
+                in_order(&[json!({"type": "Digits", "individual_digits": true}), punctuation("Contiguous"), metaspace("never", true)]),
                 in_order(&[whitespace(), metaspace("never", true)]),
                 in_order(&[json!({"type": "Whitespace"}), punctuation("Contiguous"), json!({"type": "Digits", "individual_digits": true})]),
                 in_order(&[json!({"type": "Digits", "individual_digits": false}), whitespace(), punctuation("Contiguous")]),
@@ -225,7 +240,8 @@ mod tests {
                 let splits = pieces.get_splits(OffsetReferential::Normalized, OffsetType::None);
                 let expected: Vec<String> = splits.into_iter().map(|(word, _, _)| word.to_owned()).collect();
                 let mut words = Vec::new();
-                Words::read(&value).unwrap().each(&text, true, &mut |word| {
+                let ours = Words::read(&value).unwrap();
+                ours.each(&text, !ours.cuts_before_metaspace(), &mut |word| {
                     words.push(word.to_owned());
                     Ok(())
                 }).unwrap();
@@ -242,7 +258,9 @@ mod tests {
             metaspace("always", false),
             punctuation.clone(),
             in_order(&[]),
-            in_order(&[punctuation.clone(), metaspace("always", true)]),
+            in_order(&[punctuation.clone(), metaspace("always", false)]),
+            in_order(&[punctuation.clone(), metaspace("first", true)]),
+            in_order(&[punctuation.clone(), metaspace("always", true), metaspace("always", true)]),
             in_order(&[metaspace("always", true), metaspace("always", true)]),
             in_order(&[whitespace, metaspace("first", true)]),
             json!({"type": "Punctuation", "behavior": "MergedWithNext"}),

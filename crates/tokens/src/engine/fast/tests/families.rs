@@ -8,7 +8,45 @@ use crate::testing::{
     wordpiece,
 };
 
-/// [`bpe`] with the pre-tokenizers `steps` before `ByteLevel`.
+/// `value`, a byte-level BPE tokenizer, without the tokens that contain one of the bytes that `chars` represent.
+fn without_bytes(mut value: Value, chars: &str) -> Value {
+    let has_gap = |token: &str| token != "<|endoftext|>" && token.contains(|c| chars.contains(c));
+    let model = value["model"].as_object_mut().unwrap();
+    model["vocab"].as_object_mut().unwrap().retain(|token, _| !has_gap(token));
+    let merges = model["merges"].as_array_mut().unwrap();
+    merges.retain(|pair| !pair.as_array().unwrap().iter().any(|half| has_gap(half.as_str().unwrap())));
+    value
+}
+
+/// Byte-level BPE in which some bytes have no token: those of control characters and emoji, carriage return, `x`, and
+/// the bytes that never occur.
+fn with_gaps() -> Vec<(&'static str, Value)> {
+    const GAPS: &str = "\u{100}\u{101}\u{10b}\u{10c}\u{121}\u{c0}\u{c1}\u{f5}\u{ff}\u{f0}\u{10d}x";
+    let with = |mut value: Value, settings: Value| {
+        value["model"].as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        without_bytes(value, GAPS)
+    };
+    let never = "\u{c0}\u{c1}\u{f5}\u{f6}\u{f7}\u{f8}\u{f9}\u{fa}\u{fb}\u{fc}\u{fd}\u{fe}\u{ff}";
+    // The bytes of the characters that represent them.
+    let mut fallback = with(bpe(), json!({"byte_fallback": true, "unk_token": "a", "fuse_unk": true}));
+    for byte in [0xc4, 0x80, 0x81, 0x8b, 0x78] {
+        let next =
+            fallback["model"]["vocab"].as_object().unwrap().values().filter_map(Value::as_u64).max().unwrap()
+                + 1;
+        fallback["model"]["vocab"][format!("<0x{byte:02X}>")] = json!(next);
+    }
+    vec![
+        ("gaps that never occur", without_bytes(bpe_after(&[digits(true)], true), never)),
+        ("gaps dropped", with(bpe_with_pattern(CL100K, false), json!({}))),
+        ("gaps of whole words", with(bpe_with_pattern(CL100K, true), json!({"unk_token": "<|endoftext|>"}))),
+        ("gaps unknown", with(bpe(), json!({"unk_token": "a", "fuse_unk": false}))),
+        ("gaps fused", with(bpe(), json!({"unk_token": "<|endoftext|>", "fuse_unk": true}))),
+        ("gaps with fallback", fallback),
+        ("gaps at all ends", with(bpe(), json!({"end_of_word_suffix": "</w>"}))),
+        ("gaps at ends", with(clip(), json!({"unk_token": "<|endoftext|>"}))),
+    ]
+}
+
 /// Tokenizers that add a space only at the start of the text, after normalizers that may remove or shorten the start.
 pub(super) fn first_after_removal() -> Vec<Value> {
     [
@@ -21,6 +59,7 @@ pub(super) fn first_after_removal() -> Vec<Value> {
     .to_vec()
 }
 
+/// [`bpe`] with the pre-tokenizers `steps` before `ByteLevel`.
 pub(super) fn bpe_after(steps: &[Value], use_regex: bool) -> Value {
     let mut value = bpe();
     let byte_level =
@@ -114,6 +153,9 @@ fn chunked() -> Vec<(&'static str, Value)> {
     let albert =
         [open, close, named("NFKD"), named("StripAccents"), named("Lowercase"), map(), collapse(" ")];
     let xlm_r = |metaspace: Value| json!({"type": "Sequence", "pretokenizers": [named("WhitespaceSplit"), metaspace]});
+    let punctuation = |behavior: &str| json!({"type": "Punctuation", "behavior": behavior});
+    let in_order_of = |steps: &[Value]| json!({"type": "Sequence", "pretokenizers": steps});
+    let by_punctuation = |metaspace: Value| in_order_of(&[punctuation("Isolated"), metaspace]);
     let mut bigbird = char_bpe_with_metaspace("always", true, false);
     bigbird["model"]["byte_fallback"] = json!(false);
     bigbird["normalizer"] = collapse(" ");
@@ -173,6 +215,18 @@ fn chunked() -> Vec<(&'static str, Value)> {
         ("words with tokens", with_tokens(lower.clone())),
         ("bge-m3", unigram_after(&[map(), strip(false), collapse("\u{2581}")], metaspace("always"))),
         ("deberta", unigram_after(&[strip(true), map(), collapse(" ")], xlm_r(metaspace("always")))),
+        (
+            "deberta by punctuation",
+            unigram_after(&[strip(true), map(), collapse(" ")], by_punctuation(metaspace("always"))),
+        ),
+        (
+            "first cut",
+            unigram_after(
+                &[map()],
+                in_order_of(&[digits(true), punctuation("Contiguous"), metaspace("never")]),
+            ),
+        ),
+        ("cut with tokens", with_tokens(unigram_after(&albert, by_punctuation(metaspace("always"))))),
         ("albert", unigram_after(&albert, xlm_r(metaspace("always")))),
         ("xlnet", unigram_after(&albert[..4], metaspace("always"))),
         ("nmt", unigram_after(&[named("Nmt"), named("NFKC"), collapse(" ")], metaspace("always"))),
@@ -262,6 +316,11 @@ pub(crate) fn values() -> Vec<(&'static str, Value)> {
     gemma["pre_tokenizer"] = json!({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
         "invert": false});
     add_token(&mut gemma, "\n\n", false, false);
+    let mut chatglm = replaced(false);
+    let dummy = "<!dummy-prefix!>";
+    chatglm["normalizer"] = in_order(&[replace("String", dummy, "\u{2581}"), chatglm["normalizer"].take()]);
+    chatglm["pre_tokenizer"] =
+        json!({"type": "Split", "pattern": {"String": dummy}, "behavior": "MergedWithNext", "invert": false});
     let mut beside_spaces = unigram();
     add_token(&mut beside_spaces, "quick", false, false);
     let mut normalized_tokens = char_bpe(false);
@@ -316,6 +375,7 @@ pub(crate) fn values() -> Vec<(&'static str, Value)> {
         ("beside spaces", beside_spaces),
         ("llama2", char_bpe(false)),
         ("gemma", gemma),
+        ("chatglm", chatglm),
         ("first", first),
         ("first across", first_across),
         ("normalized tokens", normalized_tokens),
@@ -328,5 +388,6 @@ pub(crate) fn values() -> Vec<(&'static str, Value)> {
         ("spaces inside but split", char_bpe_with_metaspace("always", true, true)),
     ];
     tokenizers.extend(chunked());
+    tokenizers.extend(with_gaps());
     tokenizers
 }

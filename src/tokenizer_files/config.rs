@@ -1,0 +1,70 @@
+//! The configuration files of `transformers` beside a tokenizer, which name its BOS and EOS tokens.
+
+use std::path::Path;
+
+use dsconvert_tokens::{ConfigToken, ConfigTokens};
+use serde_json::Value;
+
+use super::folder::NAMES;
+use crate::error::{Error, Result};
+use crate::source::read_file;
+use crate::storage::{folder_of, stat};
+
+/// The configuration files; the first one that names a token decides.
+const FILES: [&str; 2] = ["tokenizer_config.json", "special_tokens_map.json"];
+/// Maximum size of a configuration file.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Returns the tokens that the files beside the tokenizer at `path` name. A tokenizer whose name is not the usual one may
+/// not be the one that they describe, so nothing is read for it.
+///
+/// # Errors
+///
+/// If a file is not a JSON object with names of tokens.
+pub(super) fn tokens_beside(path: &Path) -> Result<ConfigTokens> {
+    let mut tokens = ConfigTokens::default();
+    if !path.file_name().is_some_and(|name| NAMES.iter().any(|usual| name == *usual)) {
+        return Ok(tokens);
+    }
+    for file in FILES {
+        let path = folder_of(path).join(file);
+        let Some(meta) = stat(&path)? else { continue };
+        let invalid = |problem: &str| {
+            Error::usage(format!("{problem}, so its BOS and EOS tokens are unknown"))
+                .at_path(&path)
+                .help("repair or remove the file, or name the tokens with `bos_token` and `eos_token`")
+        };
+        if meta.len() > MAX_BYTES {
+            return Err(invalid(&format!("the file has more than {MAX_BYTES} bytes")));
+        }
+        let json: Value = serde_json::from_slice(&read_file(&path)?)
+            .map_err(|e| invalid("the file is not JSON").caused_by(e))?;
+        if !json.is_object() {
+            return Err(invalid("the file is not a JSON object"));
+        }
+        for (name, found) in [("bos_token", &mut tokens.bos), ("eos_token", &mut tokens.eos)] {
+            let Some(value) = json.get(name) else { continue };
+            let token = match value.get("content").unwrap_or(value) {
+                Value::Null => None,
+                Value::String(token) => Some(token.clone()),
+                _ => {
+                    return Err(invalid(&format!(
+                        "{name:?} is neither a string, an object with \"content\", nor null"
+                    )));
+                }
+            };
+            match (&mut *found, token) {
+                (Some(ConfigToken { token: Some(first), contradiction, .. }), Some(token)) => {
+                    if *first != token {
+                        *contradiction = Some((file.to_owned(), token));
+                    }
+                }
+                (Some(_), None) => {}
+                (_, token) => {
+                    *found = Some(ConfigToken { file: file.to_owned(), token, contradiction: None })
+                }
+            }
+        }
+    }
+    Ok(tokens)
+}
