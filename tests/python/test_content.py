@@ -4,6 +4,7 @@ import io
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from tokenizers import Tokenizer
@@ -187,3 +188,21 @@ def test_restart_intervals_are_refused_for_other_encodings_than_jpeg(dsconvert, 
         "images", "fixtures/photos", "--out", tmp_path / "out", "--encode", "png", "--restart-interval", "4", status=2
     )
     assert "--restart-interval applies only to JPEG" in ran.stderr
+
+
+@pytest.mark.parametrize("extension", ["png", "jpg"])
+def test_the_box_filter_decides_ties_like_pillow(dsconvert, tmp_path, extension):
+    """A pixel whose center is exactly between two results: at two thirds of the size, every third one."""
+    generator = np.random.default_rng(0)
+    (tmp_path / "in").mkdir()
+    for width, to in [(300, 200), (600, 400), (500, 200), (99, 66), (1500, 1000)]:
+        image = Image.fromarray(generator.integers(0, 256, (32, width, 3), dtype=np.uint8))
+        file = tmp_path / f"in/a.{extension}"
+        image.save(file, **({"quality": 95, "subsampling": 0} if extension == "jpg" else {}))
+        out = tmp_path / f"out-{width}"
+        dsconvert("images", tmp_path / "in", "--resize", f"exact:{to}x32", "--filter", "box", "--encode", "png", "--out", out)
+        (shard,) = (out / "train").iterdir()
+        (row,) = pq.read_table(shard).to_pylist()
+        got = np.asarray(Image.open(io.BytesIO(row["image"]["bytes"]))).astype(int)
+        expected = np.asarray(Image.open(file).resize((to, 32), Image.Resampling.BOX)).astype(int)
+        assert np.abs(got - expected).max() <= 1
