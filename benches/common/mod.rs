@@ -63,6 +63,7 @@ pub fn images_job(path: &Path, image: ImageOptions, format: Format) -> ImagesJob
         classes: None,
         list_fields: Vec::new(),
         image_fields: dsconvert::pipeline::ImageFields::None,
+        sidecars: dsconvert::pipeline::Sidecars::None,
         image,
         output: OutputOptions { format, ..OutputOptions::default() },
     });

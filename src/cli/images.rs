@@ -9,7 +9,7 @@ use super::values::{FILES_FROM_HELP, check_not_folder, check_resize_options, cho
 use super::{Ending, signals};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
-use crate::pipeline::{Dedup, ImageFields, ImageInput, ImagesJob, ImagesOptions};
+use crate::pipeline::{Dedup, ImageFields, ImageInput, ImagesJob, ImagesOptions, Sidecars};
 use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
@@ -85,6 +85,14 @@ struct InputArgs {
     /// its values. auto: all images next to a plain .jpg or .png in the first samples of the first tar file.
     #[arg(long, value_name = "FIELDS", default_value = "auto")]
     image_fields: String,
+
+    /// Files beside images that become fields, by extension: auto, none or EXT,… such as txt,caption
+    ///
+    /// a.jpg has the text of a.txt (or a.jpg.txt) in the field txt; a .json file holds JSON. Images without such a file have
+    /// null. auto: .txt, .caption and .json, each if at least one image has such a file; none beside images of --files-from and
+    /// --metadata FILE.
+    #[arg(long, value_name = "auto|none|EXT,…", default_value = "auto")]
+    sidecar: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -203,6 +211,7 @@ pub(super) fn exec_with_classes(args: Args, classes: Option<Vec<String>>) -> Res
     }
     let output = args.common.output()?;
     let image_fields: ImageFields = parse("image_fields", &args.input.image_fields)?;
+    let sidecars: Sidecars = parse("sidecar", &args.input.sidecar)?;
     let list_fields = args.input.list_fields.clone();
     let (input, sources) = input(args.input, args.common.sources()?)?;
     let walked = input.walks();
@@ -217,6 +226,7 @@ pub(super) fn exec_with_classes(args: Args, classes: Option<Vec<String>>) -> Res
             classes,
             list_fields,
             image_fields,
+            sidecars,
             image,
             dedup: args.selection.dedup,
             output,

@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::images::SidecarSummary;
 use crate::error::{Error, Result};
 use crate::numbers::plural;
 use crate::printable::printable;
@@ -55,6 +56,9 @@ pub struct PlanSummary {
     pub metadata: Vec<PathBuf>,
     /// Names of the fields from the sources, beyond those of every dataset.
     pub fields: Vec<String>,
+    /// Files beside images that hold the values of fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sidecars: Vec<SidecarSummary>,
     /// Additional images of samples in tar files, each with its type.
     pub image_fields: Vec<String>,
     /// Whether duplicates are searched for and left out.

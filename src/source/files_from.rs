@@ -59,7 +59,7 @@ impl FilesFrom {
             read_file(&self.list).map_err(|e| e.of_option("files_from"))?
         };
         let list = if self.null { &bytes } else { without_bom(&bytes) };
-        let mut resolver = Resolver::new(source, true, follow_symlinks)?;
+        let mut resolver = Resolver::new(source, follow_symlinks)?;
         let (mut files, mut details, mut lines) = (Vec::new(), Vec::new(), Vec::new());
         for (line, name) in names(list, self.null) {
             let (file, defect) = resolver.resolve(name)?;

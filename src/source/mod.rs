@@ -16,6 +16,7 @@ pub mod json_line;
 pub mod labels;
 pub mod layout;
 pub mod lines;
+mod listed_names;
 pub mod listing;
 pub mod metadata;
 pub(crate) mod missing_field;
@@ -49,6 +50,7 @@ pub mod zip;
 mod zstd_frames;
 
 pub use image_start::{begins_as_any_image, begins_as_image};
+pub use listed_names::ListedNames;
 pub use name::portable_name;
 pub use open::{read_file, without_bom};
 pub use planned::PlannedFile;

@@ -3,8 +3,8 @@
 //! Every name counts as an item: a name that leads to no file, or out of its base folder, is a rejected item. Naming a
 //! file twice is an error of the list, because a file produces one record.
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -21,10 +21,16 @@ use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable;
 use crate::sample::{Reject, RejectCode, Value};
-use crate::storage::{ObjectUrl, stat};
+use crate::storage::{ObjectUrl, for_each_entry, stat};
 
 /// Separator between the origin of a file and the number of a further row that names it.
 const REPEATED: char = '#';
+
+/// Extensions that are tried for a name that leads to no file, such as the id of an image.
+pub(super) const IMAGE_ENDINGS: [&str; 16] = [
+    ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".JPG", ".JPEG", ".PNG", ".WEBP",
+    ".GIF", ".BMP", ".TIF", ".TIFF",
+];
 
 /// Properties of a named file that come from the list or table.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -41,30 +47,32 @@ pub struct Detail {
 /// Resolves names to files of one source.
 pub struct Resolver<'a> {
     source: &'a SourceSpec,
-    /// Resolved path of the source folder, to recognize absolute names; `None` if they are not allowed.
-    absolute: Option<PathBuf>,
+    /// Paths of the source folder that absolute names may start with.
+    absolute: Vec<PathBuf>,
     follow_symlinks: bool,
     /// Existing folders under the source, and whether they are symbolic links.
     is_link: HashMap<PathBuf, bool>,
     /// Set for a source in object storage.
     lookup: Option<Lookup>,
+    /// Names in the folders in which extensions were tried.
+    names: HashMap<PathBuf, HashSet<OsString>>,
 }
 
 impl<'a> Resolver<'a> {
-    /// Creates a resolver of names relative to the folder `source`. Absolute names inside it are allowed only with
-    /// `allow_absolute`.
+    /// Creates a resolver of names relative to the folder `source`, or absolute names inside it.
     ///
     /// # Errors
     ///
     /// Returns an error if the folder does not exist.
-    pub fn new(source: &'a SourceSpec, allow_absolute: bool, follow_symlinks: bool) -> Result<Self> {
+    pub fn new(source: &'a SourceSpec, follow_symlinks: bool) -> Result<Self> {
         if let Some(url) = ObjectUrl::parse(&source.path)? {
             return Ok(Self {
                 source,
-                absolute: allow_absolute.then(|| source.path.clone()),
+                absolute: vec![source.path.clone()],
                 follow_symlinks,
                 is_link: HashMap::new(),
                 lookup: Some(Lookup::new(url)),
+                names: HashMap::new(),
             });
         }
         let real = source.path.canonicalize().map_err(|e| match e.kind() {
@@ -76,13 +84,11 @@ impl<'a> Resolver<'a> {
                 .at_path(&source.path)
                 .help("name the folder that the paths of the list are relative to, or leave it out"));
         }
-        Ok(Self {
-            source,
-            absolute: allow_absolute.then_some(real),
-            follow_symlinks,
-            is_link: HashMap::new(),
-            lookup: None,
-        })
+        // The path as given may go through symbolic links.
+        let given = std::path::absolute(&source.path).ok();
+        let absolute = std::iter::once(real).chain(given).collect();
+        let (is_link, names) = (HashMap::new(), HashMap::new());
+        Ok(Self { source, absolute, follow_symlinks, is_link, lookup: None, names })
     }
 
     /// Returns the file that `name` refers to, or an empty entry and the reason why there is no file.
@@ -107,10 +113,9 @@ impl<'a> Resolver<'a> {
         }
         if let Some(lookup) = &mut self.lookup {
             return match lookup.resolve(&relative, ObjectUrl::is_url(name))? {
-                Some((relative, PlannedFile { bytes, modified_ns, etag, .. })) => Ok((
-                    SourceFile { source: 0, relative, origin, bytes, modified_ns, etag, member: None },
-                    None,
-                )),
+                Some((relative, PlannedFile { bytes, modified_ns, etag, .. })) => {
+                    Ok((SourceFile { bytes, modified_ns, etag, ..nothing(relative, origin) }, None))
+                }
                 None => {
                     let defect = Reject::new(RejectCode::MissingFile, "there is no such file");
                     Ok((nothing(relative, origin), Some(defect)))
@@ -128,16 +133,8 @@ impl<'a> Resolver<'a> {
         };
         let defect = match meta {
             Ok(meta) if meta.is_file() => {
-                let file = SourceFile {
-                    source: 0,
-                    relative,
-                    origin,
-                    bytes: meta.len(),
-                    modified_ns: modified_ns(&meta),
-                    etag: None,
-                    member: None,
-                };
-                return Ok((file, None));
+                let (bytes, modified_ns) = (meta.len(), modified_ns(&meta));
+                return Ok((SourceFile { bytes, modified_ns, ..nothing(relative, origin) }, None));
             }
             Ok(meta) if meta.file_type().is_symlink() => Reject::new(
                 RejectCode::UnsafePath,
@@ -151,10 +148,68 @@ impl<'a> Resolver<'a> {
         Ok((nothing(relative, origin), Some(defect)))
     }
 
+    /// As [`Self::resolve`]. If the name leads to no file, it may be that of an image without its extension, such as an
+    /// id.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::resolve`].
+    pub(super) fn resolve_image(&mut self, name: &[u8]) -> Result<(SourceFile, Option<Reject>)> {
+        let (file, defect) = self.resolve(name)?;
+        if !defect.as_ref().is_some_and(|defect| defect.code == RejectCode::MissingFile)
+            || file.relative.as_os_str().is_empty()
+        {
+            return Ok((file, defect));
+        }
+        let (mut found, mut also) = (None, None);
+        for ending in IMAGE_ENDINGS {
+            let path = with_ending(&file.relative, ending);
+            if self.lookup.is_none() && !self.is_in_folder(&path)? {
+                continue;
+            }
+            if let (other, None) = self.resolve(path.as_os_str().as_bytes())? {
+                let place = if found.is_none() { &mut found } else { &mut also };
+                place.get_or_insert(other);
+            }
+        }
+        Ok(match (found, also) {
+            (None, _) => (file, defect),
+            (Some(found), None) => (found, None),
+            (Some(one), Some(other)) => {
+                let message = format!("the name fits several files: {:?} and {:?}", one.origin, other.origin);
+                (file, Some(Reject::new(RejectCode::MissingFile, message)))
+            }
+        })
+    }
+
+    /// Returns whether the folder of `relative` has an entry of that name.
+    fn is_in_folder(&mut self, relative: &Path) -> Result<bool> {
+        let (Some(folder), Some(name)) = (relative.parent(), relative.file_name()) else { return Ok(false) };
+        if !self.names.contains_key(folder) {
+            let path = self.source.path.join(folder);
+            let mut names = HashSet::new();
+            let fail = |e| Error::io("list the folder", &path, e);
+            match retried(|| std::fs::metadata(&path)) {
+                Ok(meta) if meta.is_dir() => for_each_entry(&path, fail, |entry| {
+                    names.insert(entry.file_name());
+                    Ok(())
+                })?,
+                Ok(_) => {}
+                Err(e) if names_nothing(&e) => {}
+                Err(e) => return Err(fail(e)),
+            }
+            self.names.insert(folder.to_owned(), names);
+        }
+        Ok(self.names.get(folder).is_some_and(|names| names.contains(name)))
+    }
+
     /// Returns `name` relative to the folder, without `.` components; `None` if it leads out of the folder or is empty.
     fn relative(&self, name: &Path) -> Option<PathBuf> {
         let is_absolute = name.is_absolute() || (self.lookup.is_some() && ObjectUrl::is_url(name));
-        let name = if is_absolute { name.strip_prefix(self.absolute.as_ref()?).ok()? } else { name };
+        let name = match is_absolute {
+            true => self.absolute.iter().find_map(|folder| name.strip_prefix(folder).ok())?,
+            false => name,
+        };
         let mut relative = PathBuf::new();
         for part in name.components() {
             match part {
@@ -194,6 +249,13 @@ impl<'a> Resolver<'a> {
     }
 }
 
+/// Returns `path` with `ending` appended to its last component.
+pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
+}
+
 /// Refuses a URL with a query, which may be secret and would be stored as part of the origin.
 fn check_no_query(name: &Path) -> Result<()> {
     let end = name.as_os_str().as_bytes().iter().position(|&byte| matches!(byte, b'?' | b'#'));
@@ -208,7 +270,16 @@ fn check_no_query(name: &Path) -> Result<()> {
 
 /// Returns the entry of an item without a file.
 pub fn nothing(relative: PathBuf, origin: String) -> SourceFile {
-    SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, etag: None, member: None }
+    SourceFile {
+        source: 0,
+        relative,
+        origin,
+        bytes: 0,
+        modified_ns: 0,
+        etag: None,
+        member: None,
+        of_field: None,
+    }
 }
 
 /// Returns whether the error means that the name leads to no file.
@@ -298,7 +369,7 @@ mod tests {
 
     fn resolve(dir: &Path, name: &[u8], follow: bool) -> (String, Option<RejectCode>) {
         let source = SourceSpec { label: "s".into(), path: dir.to_owned() };
-        let (file, defect) = Resolver::new(&source, true, follow).unwrap().resolve(name).unwrap();
+        let (file, defect) = Resolver::new(&source, follow).unwrap().resolve(name).unwrap();
         (file.origin, defect.map(|d| d.code))
     }
 

@@ -71,6 +71,7 @@ fn file(source: u32, relative: &Path, origin: String, object: Object) -> SourceF
         modified_ns: object.modified_ns,
         etag: object.etag,
         member: None,
+        of_field: None,
     }
 }
 

@@ -36,6 +36,9 @@ pub struct SourceFile {
     /// Location in an archive; `None` for a file outside archives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Box<ArchiveMember>>,
+    /// Ordinal of the field whose value is in this file: it is not an item, but belongs to the item before it in a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_field: Option<u32>,
 }
 
 impl SourceFile {
@@ -139,6 +142,15 @@ impl SourceFile {
         }
     }
 
+    /// Returns the name of the file.
+    pub fn name(&self, sources: &[SourceSpec]) -> String {
+        let name = match self.is_named() {
+            true => self.path(sources).file_name().map(portable_name),
+            false => self.relative.file_name().map(portable_name),
+        };
+        name.unwrap_or_default()
+    }
+
     /// Returns whether the file has the name of a tar file, compressed or not.
     pub fn is_tar(&self, sources: &[SourceSpec]) -> bool {
         // The label of a source may differ from the name of its file.
@@ -161,6 +173,6 @@ impl SourceFile {
     #[cfg(test)]
     pub(crate) fn for_test(relative: &str, origin: &str, bytes: u64) -> Self {
         let (relative, origin) = (relative.into(), origin.to_owned());
-        Self { source: 0, relative, origin, bytes, modified_ns: 0, etag: None, member: None }
+        Self { source: 0, relative, origin, bytes, modified_ns: 0, etag: None, member: None, of_field: None }
     }
 }

@@ -144,6 +144,7 @@ impl TreeWalk<'_> {
             modified_ns,
             etag: None,
             member: None,
+            of_field: None,
         });
     }
 }

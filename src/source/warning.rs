@@ -119,7 +119,7 @@ pub enum Warning {
         /// The split.
         split: String,
     },
-    /// A metadata file is not used, because it is in a folder with tar or Parquet files, in an archive, or next to one.
+    /// A metadata file is not used, because it is in a folder with WebDataset or Parquet files.
     MetadataSkipped {
         /// Path of the metadata file.
         path: PathBuf,
@@ -179,6 +179,20 @@ pub enum Warning {
         /// Whether the folders above them are splits.
         in_splits: bool,
     },
+    /// There are sidecars beside listed images, which are not read.
+    SidecarsUnread {
+        /// Origin of one of them.
+        example: String,
+        /// Its extension.
+        extension: String,
+    },
+    /// Class folders are named like `10_cat`, so that their numbers and names become fields.
+    RepeatFolders {
+        /// Name of one of the folders.
+        example: String,
+        /// Whether the folders above them are splits.
+        in_splits: bool,
+    },
     /// None of the inspected rows has a field that should be kept.
     FieldNotSeen {
         /// Name of the field.
@@ -214,10 +228,23 @@ impl Warning {
             value: "splits",
             effect: "makes the first-level folders splits and the folders in them classes",
         };
-        const SKIPPED: [Remedy; 2] = [
-            Remedy { option: "metadata", value: "FILE", effect: "reads images and fields from its rows" },
-            Remedy { option: "metadata", value: "none", effect: "leaves it out without a warning" },
+        const SKIPPED: [Remedy; 1] =
+            [Remedy { option: "metadata", value: "none", effect: "leaves it out without a warning" }];
+        const UNREAD: [Remedy; 2] = [
+            Remedy {
+                option: "sidecar",
+                value: "EXT,…",
+                effect: "reads those with these extensions as fields",
+            },
+            Remedy { option: "sidecar", value: "none", effect: "leaves them out without a warning" },
         ];
+        const ONLY_LABELS: [Remedy; 1] =
+            [Remedy { option: "layout", value: "labels", effect: "keeps the folders as classes only" }];
+        const ONLY_SPLITS: [Remedy; 1] = [Remedy {
+            option: "layout",
+            value: "splits",
+            effect: "keeps the folders in those of splits as classes only",
+        }];
         const IGNORED: [Remedy; 1] = [Remedy {
             option: "layout",
             value: "flat",
@@ -280,6 +307,9 @@ impl Warning {
             Self::TarClassesUnused { .. } => &[CLASSES],
             Self::FolderClassesUnused { in_splits: false, .. } => &[LABELS],
             Self::FolderClassesUnused { in_splits: true, .. } => &[SPLITS_AND_LABELS],
+            Self::SidecarsUnread { .. } => &UNREAD,
+            Self::RepeatFolders { in_splits: false, .. } => &ONLY_LABELS,
+            Self::RepeatFolders { in_splits: true, .. } => &ONLY_SPLITS,
             Self::SplitNamedFolders { .. }
             | Self::MixedSourceLabels { .. }
             | Self::SplitNamedSource { .. }
@@ -407,7 +437,7 @@ impl fmt::Display for Warning {
             Self::MetadataSkipped { path } => {
                 write!(
                     f,
-                    "{}: metadata next to tar or Parquet files or in archives is not used",
+                    "{}: metadata next to WebDataset or Parquet files is not used",
                     printable_path(path)
                 )
             }
@@ -468,6 +498,17 @@ impl fmt::Display for Warning {
                 let names = listed(folders.iter().map(|name| format!("{name:?}")));
                 write!(f, "the folders {names} are not classes, because metadata describes the images")
             }
+            Self::SidecarsUnread { example, extension } => write!(
+                f,
+                "files beside the listed images, such as {:?}, are not read; `sidecar {extension}` makes them the field {:?}",
+                printable(example),
+                extension.replace('.', "_")
+            ),
+            Self::RepeatFolders { example, .. } => write!(
+                f,
+                "the class folders are named like {example:?}: their numbers become the field \"repeats\", and their names \
+                 the field \"concept\""
+            ),
             Self::FieldNotSeen { field, examined, there } => {
                 let there = listed(there.iter().map(|name| format!("{name:?}")));
                 write!(f, "none of {examined} has the field {field:?}; they have {there}")

@@ -94,6 +94,9 @@ fn command_of(
         if manifest.kind() == Kind::Images && !has_naming {
             command.push("--metadata=none".into());
         }
+        if manifest.kind() == Kind::Images && !options.contains_key("sidecar") {
+            command.push("--sidecar=none".into());
+        }
     }
     // Sources follow `--`, so that a name that starts with a dash is not an option.
     command.push("--".into());

@@ -9,7 +9,7 @@ pub(super) use prediction::prediction;
 pub(super) use run::{merged, next_step, report, times};
 
 use crate::numbers::{count, plural};
-use crate::pipeline::{PlanSummary, SplitBy};
+use crate::pipeline::{PlanSummary, SidecarSummary, SplitBy};
 use crate::printable::{printable, printable_path};
 use crate::source::warning::listed;
 use std::fmt::{Display, Write};
@@ -55,6 +55,23 @@ fn metadata(plan: &PlanSummary) -> Option<String> {
     let fields = listed(plan.fields.iter().map(|name| printable(name).into_owned()));
     let fields = if fields.is_empty() { "no fields".to_owned() } else { format!("fields {fields}") };
     Some(format!("{files} ({fields})"))
+}
+
+/// Formats the files beside images that hold the values of fields, in one line for each field.
+fn sidecars(plan: &PlanSummary) -> impl Iterator<Item = String> {
+    plan.sidecars.iter().map(|sidecar| {
+        let SidecarSummary { field, images, missing, empty, unpaired, example, .. } = sidecar;
+        let mut parts = Vec::new();
+        parts.extend((*missing > 0).then(|| format!("{} missing", count(*missing))));
+        parts.extend((*empty > 0).then(|| format!("{} empty", count(*empty))));
+        if let Some(example) = example {
+            let (unpaired, example) = (count(*unpaired), printable(example));
+            parts.push(format!("{unpaired} without an image and skipped, such as {example}"));
+        }
+        let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+        let (of, all) = (count(*images), plural(images + missing, "image"));
+        printable(&format!("{field} beside {of} of {all}{parts}")).into_owned()
+    })
 }
 
 /// Formats the fields of additional images, if there are any.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, SHOWN_CLASSES, image_fields, metadata, splits};
+use super::{Lines, SHOWN_CLASSES, image_fields, metadata, sidecars, splits};
 use crate::cli::flags::with_flags;
 use crate::numbers::plural;
 use crate::pipeline::{PlanSummary, Warning};
@@ -27,6 +27,9 @@ pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
     }
     if let Some(metadata) = metadata(plan) {
         lines.add(format!("metadata {metadata}"));
+    }
+    for sidecar in sidecars(plan) {
+        lines.add(format!("sidecars {sidecar}"));
     }
     if let Some(fields) = image_fields(plan) {
         lines.add(format!("images   image, {fields}"));

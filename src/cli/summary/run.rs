@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, class_counts, image_fields, metadata, splits};
+use super::{Lines, class_counts, image_fields, metadata, sidecars, splits};
 use crate::manifest::{Manifest, Split};
 use crate::numbers::{mean, plural, rate};
 use crate::pipeline::{Outcome, PlanSummary};
@@ -23,6 +23,9 @@ pub(in crate::cli) fn report(outcome: &Outcome, plan: &PlanSummary, out: &Path, 
     lines.add(format!("  splits: {}", splits(plan, split_files(plan, manifest).as_deref())));
     if let Some(metadata) = metadata(plan) {
         lines.add(format!("  metadata: {metadata}"));
+    }
+    for sidecar in sidecars(plan) {
+        lines.add(format!("  sidecars: {sidecar}"));
     }
     if let Some(fields) = image_fields(plan) {
         lines.add(format!("  images: image, {fields}"));
@@ -150,6 +153,9 @@ fn add_splits(lines: &mut Lines, manifest: &Manifest) {
 fn add_damage(lines: &mut Lines, manifest: &Manifest, out: &Path) {
     if let Some(count) = manifest.notes.get("damaged_kept") {
         lines.add(format!("  {} converted as far as possible (--lenient)", plural(*count, "damaged image")));
+    }
+    if let Some(count) = manifest.notes.get("blank_sidecars") {
+        lines.add(format!("  {} beside images with nothing but white space", plural(*count, "file")));
     }
     if let Some(count) = manifest.notes.get("after_damage") {
         lines.add(format!(

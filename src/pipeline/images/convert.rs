@@ -12,6 +12,7 @@ use super::file_feed::FileFeed;
 use super::image_fields::ImageField;
 use super::job::ImagesJob;
 use super::record::ImageRecord;
+use super::sidecars::{self, FileField};
 use super::table_feed::TableFeed;
 use super::tar_feed::TarFeed;
 use super::task::{FilesTask, ImageTask};
@@ -26,12 +27,14 @@ use crate::pipeline::stage::Stages;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::testing::item_panic_point;
 use crate::pipeline::workers::Workers;
+use crate::printable::printable;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{FieldType, LABEL};
 use crate::source::broken::Broken;
 use crate::source::labels::unknown_class;
 use crate::source::metadata::Labels;
 use crate::source::named_files::Detail;
+use crate::source::opened::OpenedFile;
 use crate::source::source_file::SourceFile;
 use crate::threads;
 use crate::transform::image::{
@@ -49,7 +52,7 @@ pub(super) struct ImageItem {
     pub(super) label: Value,
     /// Values of the fields that only some datasets have.
     pub(super) values: Vec<Value>,
-    /// Additional images, one per [`ImageField`](super::image_fields::ImageField) of the job; empty for files and rows.
+    /// Additional images, one per [`ImageField`](super::image_fields::ImageField) of the job; empty for rows.
     pub(super) further: Vec<Option<Bytes>>,
 }
 
@@ -81,7 +84,8 @@ impl Conversion for ImageConversion<'_> {
                 let is_unknown = matches!(job.folders.label_of(file), Some((_, None)));
                 !is_unknown && job.details.get(*ordinal).is_none_or(|d| d.defect.is_none())
             };
-            let candidates = (0..).zip(&job.files).filter(is_usable);
+            let candidates =
+                (0..).zip(&job.files).filter(|(_, file)| file.of_field.is_none()).filter(is_usable);
             let candidate = |(ordinal, file): (usize, SourceFile)| DuplicateCandidate {
                 planned: job.planned(&file),
                 ordinal,
@@ -137,39 +141,34 @@ impl<'a> ImageConversion<'a> {
     /// Converts the files of a task.
     fn convert_files(&self, task: FilesTask, scratch: &mut ImageScratch, out: &mut Outcomes) -> Result<()> {
         let FilesTask { first, files, opened } = task;
-        let mut opened = opened.into_iter();
-        for (ordinal, file) in (first..).zip(&files) {
-            let opened = opened.next().flatten();
+        let opened = |at: usize| opened.get(at).and_then(Option::as_ref);
+        let mut next = 0;
+        while let Some(file) = files.get(next) {
+            let at = next;
+            next += 1;
+            // The files of its fields follow.
+            let more = files[next..].iter().take_while(|file| file.of_field.is_some()).count();
+            next += more;
+            out.source_bytes += files[at..next].iter().map(|file| file.bytes).sum::<u64>();
+            let ordinal = first + at;
             let detail = self.job.details.get(ordinal);
             if let Some(defect) = detail.and_then(|d| d.defect.as_deref()) {
                 out.list.push(self.rejected(file, defect.clone()));
                 continue;
             }
             let is_item = self.job.is_item(file, detail);
-            if file.member.is_none() && file.bytes > MAX_FILE_BYTES {
-                if is_item {
-                    let message =
-                        format!("the file has {} bytes, more than the limit of {MAX_FILE_BYTES}", file.bytes);
-                    out.list.push(self.rejected(file, Reject::new(RejectCode::TooLarge, message)));
-                } else {
-                    out.skipped.add(&file.origin);
-                }
+            if !is_item && file.member.is_none() && file.bytes > MAX_FILE_BYTES {
+                out.skipped.add(&file.origin);
                 continue;
             }
-            let started = Instant::now();
-            let options = &self.job.options;
-            let read = file.read_opened(&options.sources, options.follow_symlinks, opened.as_ref());
-            out.reading += started.elapsed();
-            out.source_bytes += file.bytes;
-            let bytes = match read {
-                Ok(bytes) => Bytes::from(bytes),
+            let bytes = match self.read(file, opened(at), out) {
+                Ok(bytes) => bytes,
                 Err(Broken::Failed(error)) => return Err(error),
                 Err(Broken::Damaged(reject)) => {
                     out.list.push(self.rejected(file, reject));
                     continue;
                 }
             };
-            out.add_content(&bytes);
             if !is_item && transform::sniff(&bytes).is_none() && !transform::is_unreadable_photo(&bytes) {
                 out.skipped.add(&file.origin);
                 continue;
@@ -180,43 +179,90 @@ impl<'a> ImageConversion<'a> {
                 out.list.push(Outcome::Duplicate { split, origin, of });
                 continue;
             }
-            let outcome = self.convert_file(file, detail, split, &bytes, scratch, out);
+            let mut contents = Vec::new();
+            let mut damage = None;
+            for (file, at) in files[at + 1..next].iter().zip(at + 1..) {
+                match self.read(file, opened(at), out) {
+                    Ok(bytes) => contents.push((file, bytes)),
+                    Err(Broken::Failed(error)) => return Err(error),
+                    Err(Broken::Damaged(reject)) => {
+                        let message = format!("{:?}: {}", printable(&file.origin), reject.message);
+                        damage.get_or_insert(Reject::new(reject.code, message));
+                    }
+                }
+            }
+            let outcome = match damage {
+                Some(reject) => Err(reject),
+                None => self.convert_file(file, detail, split, &bytes, &contents, scratch, out),
+            };
             out.list.push(outcome.unwrap_or_else(|reject| self.rejected(file, reject)));
         }
         Ok(())
+    }
+
+    /// Reads a file, which `opened` may already hold.
+    fn read(
+        &self,
+        file: &SourceFile,
+        opened: Option<&OpenedFile>,
+        out: &mut Outcomes,
+    ) -> Result<Bytes, Broken> {
+        if file.member.is_none() && file.bytes > MAX_FILE_BYTES {
+            let message =
+                format!("the file has {} bytes, more than the limit of {MAX_FILE_BYTES}", file.bytes);
+            return Err(Broken::Damaged(Reject::new(RejectCode::TooLarge, message)));
+        }
+        let started = Instant::now();
+        let options = &self.job.options;
+        let read = file.read_opened(&options.sources, options.follow_symlinks, opened);
+        out.reading += started.elapsed();
+        let bytes = Bytes::from(read?);
+        out.add_content(&bytes);
+        Ok(bytes)
     }
 
     fn rejected(&self, file: &SourceFile, reject: Reject) -> Outcome {
         Outcome::Rejected { split: self.job.split_of(file), origin: file.origin.clone(), reject }
     }
 
-    /// Returns the outcome of a file.
+    /// Returns the outcome of a file, with the files of its fields and their `contents`.
+    #[expect(clippy::too_many_arguments, reason = "all of them describe one item")]
     fn convert_file(
         &self,
         file: &SourceFile,
         detail: Option<&Detail>,
         split: u16,
         bytes: &Bytes,
+        contents: &[(&SourceFile, Bytes)],
         scratch: &mut ImageScratch,
         out: &mut Outcomes,
     ) -> Result<Outcome, Reject> {
-        let label = match self.job.folders.label_of(file) {
-            Some((class, None)) => return Err(unknown_class(&class)),
-            Some((_, Some(label))) => Value::Int(i64::from(label)),
+        let folder = self.job.folders.label_of(file);
+        let label = match &folder {
+            Some((class, None)) => return Err(unknown_class(class)),
+            Some((_, Some(label))) => Value::Int(i64::from(*label)),
             None => detail.and_then(|d| d.label).map_or(Value::Null, |label| Value::Int(i64::from(label))),
         };
-        let values = match detail {
-            Some(detail) => detail.values.to_vec(),
-            // These fields have values only in samples from tar files.
-            None => vec![Value::Null; self.job.extra_fields - self.job.image_fields.len()],
-        };
-        let item = ImageItem {
-            origin: file.origin.clone(),
-            bytes: bytes.clone(),
-            label,
-            values,
-            further: Vec::new(),
-        };
+        let mut values = detail.map(|detail| detail.values.to_vec()).unwrap_or_default();
+        values.resize(self.job.value_count(), Value::Null);
+        if let Some(repeats) = self.job.repeats {
+            repeats.set(folder.as_ref().map(|(class, _)| class.as_str()), &mut values);
+        }
+        let mut further = vec![None; self.job.image_fields.len()];
+        for (file, bytes) in contents {
+            let field = file.of_field.and_then(|field| self.job.file_fields.get(field as usize));
+            let Some(FileField { ty, at }) = field else { continue };
+            if *ty == FieldType::Image {
+                further[*at] = Some(bytes.clone());
+                continue;
+            }
+            values[*at] = sidecars::value(file, *ty, bytes)?;
+            // Those without a byte are counted when the run is planned.
+            if !bytes.is_empty() && bytes.trim_ascii().is_empty() {
+                out.note("blank_sidecars");
+            }
+        }
+        let item = ImageItem { origin: file.origin.clone(), bytes: bytes.clone(), label, values, further };
         self.convert_image(item, split, scratch, out)
     }
 
@@ -304,6 +350,8 @@ impl<'a> ImageConversion<'a> {
             out.note("passed_through");
         }
         note_image(&image, out);
+        // Fields that only other kinds of sources have.
+        values.resize(self.job.value_count(), Value::Null);
         let mut further = further.into_iter();
         for field in &self.job.image_fields {
             values.push(match further.next().flatten() {

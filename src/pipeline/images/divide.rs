@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::source::source_file::SourceFile;
 
-/// Divides the listing into ranges of at most `max_files` files and about `max_bytes` bytes. Files for which `alone`
+/// Divides the listing into ranges of at most `max_files` files and about `max_bytes` bytes. The files of an item stay together. Files for which `alone`
 /// returns true have their own range.
 pub(super) fn divide(
     files: impl Iterator<Item = impl Borrow<SourceFile>>,
@@ -17,9 +17,11 @@ pub(super) fn divide(
     let (mut start, mut end, mut bytes, mut was_alone) = (0, 0, 0, false);
     for file in files {
         let file = file.borrow();
-        let is_alone = alone(file);
+        // The files of an item stay together.
+        let may_end = file.of_field.is_none();
+        let is_alone = may_end && alone(file);
         let is_full = is_alone || was_alone || end - start == max_files || bytes + file.bytes > max_bytes;
-        if end > start && is_full {
+        if end > start && is_full && may_end {
             units.push(start..end);
             (start, bytes) = (end, 0);
         }

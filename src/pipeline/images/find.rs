@@ -3,18 +3,20 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
-use super::find_archives::with_archives;
+use super::find_archives::{expand_all, with_archives};
 use super::find_tables::{FoundTables, TableSearch, find_tables};
 use super::image_fields::ImageField;
 use super::options::{ImageInput, ImagesOptions};
+use super::sidecars::{
+    FileField, Paired, SidecarSummary, Sidecars, add_fields, pair, pair_listed, unread_beside_listed,
+};
 use super::tar_fields::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::pipeline::source_checks::check_origins;
 use crate::printable::printable;
-use crate::schema::Field;
-use crate::source::archive::ArchiveKind;
-use crate::source::begins_as_any_image;
+use crate::schema::{Field, FieldType};
+use crate::source::archive::{ArchiveKind, is_image_name};
 use crate::source::file_list::{ChosenFiles, FileList};
 use crate::source::image_table::is_parquet;
 use crate::source::labels::Folders;
@@ -27,6 +29,7 @@ use crate::source::source_file::SourceFile;
 use crate::source::splits::SplitNames;
 use crate::source::walk::list;
 use crate::source::warning::Warning;
+use crate::source::{ListedNames, begins_as_any_image, portable_name};
 use crate::transform::image::has_image_extension;
 
 /// Maximum number of files per folder that are inspected if no file name in it identifies an image.
@@ -41,8 +44,11 @@ pub(super) struct FoundImages {
     pub(super) skipped: SkippedTypes,
     /// Fields for which the details have values.
     pub(super) fields: Vec<Field>,
-    /// Additional images of samples in tar files. They are the last of the fields.
+    /// Additional images of samples in tar files, or of rows. They are the last of the fields.
     pub(super) image_fields: Vec<ImageField>,
+    /// Fields whose values are in files of their own, which follow those of their items.
+    pub(super) file_fields: Vec<FileField>,
+    pub(super) sidecars: Vec<SidecarSummary>,
     /// The classes of the labels in the details.
     pub(super) class_names: Option<Vec<String>>,
     /// Whether labels in Parquet files are ordinals of classes rather than names.
@@ -66,8 +72,10 @@ impl FoundImages {
     /// content, which is read when it is converted.
     pub(super) fn items(&self, options: &ImagesOptions) -> ChosenFiles<'_> {
         match self.walked {
-            true => images_among(&self.files, options, self.image_tables),
-            false => ChosenFiles::all(&self.files),
+            true => {
+                images_among(&self.files, options, self.image_tables).also(|file| file.of_field.is_none())
+            }
+            false => ChosenFiles::filtered(&self.files, |file| file.of_field.is_none()),
         }
     }
 
@@ -187,17 +195,19 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
         ImageInput::FilesFrom(from) => {
             let (files, details) = from.list(one_folder(&options.sources)?, options.follow_symlinks)?;
             let files = files.into_iter().collect();
-            Ok(FoundImages { files, details, ..FoundImages::default() })
+            FoundImages { files, details, ..FoundImages::default() }.with_listed_sidecars(options)
         }
         ImageInput::Metadata(table) => {
             let source = one_folder(&options.sources)?;
-            let found = table.list(
-                source,
-                options.follow_symlinks,
-                options.classes.as_deref(),
-                &options.list_fields,
-            )?;
-            Ok(FoundImages { tables: vec![table.path.clone()], ..FoundImages::of(found) })
+            let archive = listed_archive(options)?;
+            let listed = archive.as_ref().map(|listing| ListedNames::new(&listing.files));
+            let classes = options.classes.as_deref();
+            let found = table.list(source, options.follow_symlinks, classes, &options.list_fields, listed)?;
+            let found = FoundImages { tables: vec![table.path.clone()], ..FoundImages::of(found) };
+            match archive {
+                Some(listing) => found.with_sidecars(&listing.files, options),
+                None => found.with_listed_sidecars(options),
+            }
         }
     }
 }
@@ -226,7 +236,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let mut tables: Vec<SourceFile> = listing.files.iter().filter(is_metadata_file).collect();
     if options.input == ImageInput::WalkOnly {
         tables.clear();
-    } else if tars || in_archives || image_tables.is_some() {
+    } else if tars || image_tables.is_some() {
         let skipped = |table: SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
         warnings.extend(tables.drain(..).map(skipped));
     }
@@ -234,7 +244,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         return of_tables(found, listing, warnings, sources);
     }
     if tables.is_empty() {
-        let (files, skipped) = (listing.files, listing.skipped);
+        let Listing { files, mut skipped, .. } = listing;
         // Without folders that could be classes, `--classes` names the classes of samples.
         let is_labeled = tars
             && options.layout != FolderLayout::Labels
@@ -242,14 +252,26 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         let class_names = options.classes.clone().filter(|_| is_labeled);
         let mut fields = if tars { tar_fields(class_names.is_some()) } else { Vec::new() };
         fields.extend(image_fields.iter().map(ImageField::field));
-        let found = FoundImages { files, skipped, fields, class_names, warnings, ..FoundImages::default() };
-        return Ok(FoundImages { walked: true, image_fields, ..found });
+        let found = FoundImages { fields, class_names, warnings, image_fields, ..FoundImages::default() };
+        let mut found = FoundImages { walked: true, files, ..found }.with_walked_sidecars(tars, options)?;
+        if in_archives {
+            // As in an archive without sidecars, names determine which files are images.
+            let is_other = |file: &SourceFile| {
+                let is_damage = file.member.as_ref().is_none_or(|member| member.is_damage());
+                file.of_field.is_none() && !is_damage && !is_image_name(&file.name(sources))
+            };
+            found.files.iter().filter(is_other).for_each(|file| skipped.add(&file.origin));
+            found.files = found.files.iter().filter(|file| !is_other(file)).collect();
+        }
+        return Ok(FoundImages { skipped, ..found });
     }
     let classes = options.classes.as_deref();
-    let named = list_beside(&tables, sources, options.follow_symlinks, classes, &options.list_fields)
+    let listed = in_archives.then(|| ListedNames::new(&listing.files));
+    let named = list_beside(&tables, sources, options.follow_symlinks, classes, &options.list_fields, listed)
         .map_err(metadata_help)?;
-    let origins: HashSet<&str> = named.files.iter().map(|f| f.origin.as_str()).collect();
-    let in_no_row = |f: &SourceFile| !origins.contains(f.origin.as_str());
+    let mut found = FoundImages::of(named).with_sidecars(&listing.files, options)?;
+    let origins: HashSet<String> = found.files.iter().map(|f| f.origin).collect();
+    let in_no_row = |f: &SourceFile| !origins.contains(&f.origin);
     let images = images_among(&listing.files, options, false);
     let mut left_out = images.iter().filter(|f| in_no_row(f));
     if let Some(first) = left_out.next() {
@@ -258,8 +280,13 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     }
     let mut skipped = listing.skipped;
     listing.files.iter().filter(|f| in_no_row(f)).for_each(|f| skipped.add(&f.origin));
-    let tables = tables.iter().map(|table| table.path(sources)).collect();
-    Ok(FoundImages { skipped, tables, warnings, metadata_by_walk: true, ..FoundImages::of(named) })
+    let path = |table: &SourceFile| match table.is_named() {
+        true => table.path(sources),
+        false => sources[table.source as usize].path.join(&table.relative),
+    };
+    let tables = tables.iter().map(path).collect();
+    found.warnings.extend(warnings);
+    Ok(FoundImages { skipped, tables, metadata_by_walk: true, ..found })
 }
 
 /// Decides about `damaged` Parquet files where no sound one has images. If there is nothing else to convert, they are
@@ -316,10 +343,83 @@ fn of_tables(
 
 impl FoundImages {
     fn of(metadata: Metadata) -> Self {
-        let Metadata { files, details, fields, class_names, content } = metadata;
+        let Metadata { files, details, mut fields, class_names, content, image_fields } = metadata;
         let files = files.into_iter().collect();
-        Self { files, details, fields, class_names, content: Some(content), ..Self::default() }
+        let (ty, at) = (FieldType::Image, 0..image_fields.len());
+        let image = |(name, member)| ImageField { name, member, ty };
+        let image_fields: Vec<_> = image_fields.into_iter().map(image).collect();
+        fields.extend(image_fields.iter().map(ImageField::field));
+        let file_fields = at.map(|at| FileField { ty, at }).collect();
+        let found = Self { files, details, fields, image_fields, file_fields, ..Self::default() };
+        Self { class_names, content: Some(content), ..found }
     }
+
+    /// Adds the sidecars of the files that a walk found.
+    fn with_walked_sidecars(self, has_samples: bool, options: &ImagesOptions) -> Result<Self> {
+        let sources = &options.sources;
+        let is_container = |file: SourceFile| file.is_tar(sources);
+        if matches!(options.sidecars, Sidecars::Listed(_)) && self.files.iter().all(is_container) {
+            return Err(Error::usage(
+                "`sidecar` names files beside images, but all sources are tar files of samples",
+            )
+            .of_option("sidecar")
+            .help("leave it out: the members of a sample become fields"));
+        }
+        match pair(&self.files, None, sources, &options.sidecars, 0) {
+            Some(paired) => self.with_paired(paired, has_samples),
+            None => Ok(self),
+        }
+    }
+
+    /// Adds the sidecars of files that rows name, which are in `listing`.
+    fn with_sidecars(self, listing: &FileList, options: &ImagesOptions) -> Result<Self> {
+        let named = Some((&self.files, &self.details[..]));
+        match pair(listing, named, &options.sources, &options.sidecars, self.file_fields.len() as u32) {
+            Some(paired) => self.with_paired(paired, false),
+            None => Ok(self),
+        }
+    }
+
+    /// Adds the sidecars of files that a list or rows name.
+    fn with_listed_sidecars(mut self, options: &ImagesOptions) -> Result<Self> {
+        let (source, follow) = (one_folder(&options.sources)?, options.follow_symlinks);
+        match &options.sidecars {
+            Sidecars::None => Ok(self),
+            Sidecars::Auto => {
+                self.warnings.extend(unread_beside_listed(&self.files, source, follow)?);
+                Ok(self)
+            }
+            Sidecars::Listed(extensions) => {
+                let first_field = self.file_fields.len() as u32;
+                let paired =
+                    pair_listed(&self.files, &self.details, source, follow, extensions, first_field)?;
+                self.with_paired(paired, false)
+            }
+        }
+    }
+
+    fn with_paired(mut self, paired: Paired, has_samples: bool) -> Result<Self> {
+        let Paired { files, details, sidecars } = paired;
+        let added = add_fields(&sidecars, &mut self.fields, self.image_fields.len(), has_samples)?;
+        self.file_fields.extend(added);
+        Ok(Self { files, details, sidecars, ..self })
+    }
+}
+
+/// Returns the files in the archive that is the source of listed names; `None` if the source is a folder.
+fn listed_archive(options: &ImagesOptions) -> Result<Option<Listing>> {
+    let is_archive = |source: &SourceSpec| {
+        source.path.file_name().is_some_and(|name| ArchiveKind::of_name(&portable_name(name)).is_some())
+    };
+    if !options.sources.iter().all(is_archive) {
+        return Ok(None);
+    }
+    let listing = list(&options.sources, options.follow_symlinks, &|_| true)?;
+    // A folder may have the name of an archive.
+    if !listing.files.iter().all(|file| file.is_named()) {
+        return Ok(None);
+    }
+    Ok(expand_all(&listing, options)?.map(|expanded| expanded.listing))
 }
 
 /// Returns the folder that names are relative to.

@@ -10,6 +10,7 @@ use crate::source::archive::{ArchiveKind, Archives, ExpandedListing, is_image_na
 use crate::source::file_list::FileList;
 use crate::source::layout::FolderLayout;
 use crate::source::listing::Listing;
+use crate::source::metadata::BESIDE_NAMES;
 use crate::source::source_file::SourceFile;
 use crate::source::tar::first_nested;
 use crate::source::warning::Warning;
@@ -30,6 +31,7 @@ pub(super) fn with_archives(
         with_tars: tars.are_folders(&listing.files, options, warnings)?,
         is_item: &is_image,
         wanted: &is_image_name,
+        beside: &|name| describes_images(name, options),
     };
     let mut expanded = archives.expand(&listing)?;
     let has_samples = !archives.with_tars || expanded.is_none();
@@ -38,10 +40,7 @@ pub(super) fn with_archives(
         expanded = Archives { with_tars: false, is_item: &is_item, ..archives }.expand(&listing)?;
     }
     let expanded = expanded.unwrap_or_else(|| ExpandedListing::unchanged(listing));
-    let ExpandedListing { listing, tables, left_out } = expanded;
-    if options.input != ImageInput::WalkOnly {
-        warnings.extend(tables.into_iter().map(|path| Warning::MetadataSkipped { path }));
-    }
+    let ExpandedListing { listing, left_out } = expanded;
     warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }));
     // With images outside tar files, labels come from their folders.
     if let Some(path) = tars.classes_in
@@ -52,6 +51,25 @@ pub(super) fn with_archives(
         warnings.push(Warning::TarClassesUnused { path });
     }
     Ok((listing, if has_samples { tars.image_fields } else { Vec::new() }))
+}
+
+/// Returns whether the name of a file in an archive is that of a table or a sidecar.
+fn describes_images(name: &str, options: &ImagesOptions) -> bool {
+    let is_table = options.input == ImageInput::Walk && BESIDE_NAMES.contains(&name);
+    is_table || options.sidecars.may_be(name)
+}
+
+/// Expands all archives of a listing, whatever is in them. Returns `None` if there are none.
+pub(super) fn expand_all(listing: &Listing, options: &ImagesOptions) -> Result<Option<ExpandedListing>> {
+    let archives = Archives {
+        sources: &options.sources,
+        follow_symlinks: options.follow_symlinks,
+        with_tars: true,
+        is_item: &|_| false,
+        wanted: &is_image_name,
+        beside: &|name| options.sidecars.may_be(name),
+    };
+    archives.expand(listing)
 }
 
 /// The tar files of a listing, as far as its first one shows.

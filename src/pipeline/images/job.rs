@@ -10,6 +10,8 @@ use super::divide::divide;
 use super::find::{find, metadata_help};
 use super::image_fields::{ImageField, ImageFields};
 use super::options::ImagesOptions;
+use super::repeats::Repeats;
+use super::sidecars::{FileField, SidecarSummary};
 use crate::error::{Error, Result};
 use crate::format::check_schema;
 use crate::options::{OutputOptions, check_sources, is_remote};
@@ -22,7 +24,6 @@ use crate::source::image_table::is_parquet;
 use crate::source::labels::{Folders, class_ordinals};
 use crate::source::named_files::Detail;
 use crate::source::opened::OpenedFile;
-use crate::source::portable_name;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::transform::image::{ImageTransform, has_image_extension};
@@ -61,8 +62,13 @@ pub struct ImagesJob {
     pub(super) schema: Arc<Schema>,
     /// Number of fields beyond those of every image dataset.
     pub(super) extra_fields: usize,
-    /// Additional images of samples in tar files. They are the last of the fields.
+    /// Additional images of samples in tar files, or of rows. They are the last of the fields.
     pub(super) image_fields: Vec<ImageField>,
+    /// Fields whose values are in files of their own, which follow those of their items.
+    pub(super) file_fields: Vec<FileField>,
+    pub(super) sidecars: Vec<SidecarSummary>,
+    /// The fields from the names of class folders, if there are any.
+    pub(super) repeats: Option<Repeats>,
     pub(super) transform: ImageTransform,
 }
 
@@ -79,12 +85,15 @@ impl ImagesJob {
             class_ordinals(classes)?;
         }
         let transform = ImageTransform::new(options.image.clone())?;
-        let found = find(&options)?;
+        let mut found = find(&options)?;
         let items = found.items(&options);
-        let folders = found.folders(&items, &options)?;
+        let mut folders = found.folders(&items, &options)?;
         let split_files = options.output.split.is_none().then(|| folders.splits.count(items.iter()));
-        let described = options.describe(found.content, &found.image_fields)?;
-        if let (ImageFields::Listed(fields), true) = (&options.image_fields, found.image_fields.is_empty()) {
+        let repeats =
+            Repeats::find(&mut folders, &mut found.fields, found.image_fields.len(), options.layout);
+        let described = options.describe(found.content, &found.image_fields, &found.sidecars)?;
+        let has_samples = !found.image_fields.is_empty() && found.content.is_none();
+        if let (ImageFields::Listed(fields), false) = (&options.image_fields, has_samples) {
             let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
             let what =
                 format!("`image_fields` lists members of samples ({members}), but no source is a tar file");
@@ -125,6 +134,9 @@ impl ImagesJob {
             schema,
             extra_fields,
             image_fields: found.image_fields,
+            file_fields: found.file_fields,
+            sidecars: found.sidecars,
+            repeats,
             transform,
         };
         job.check_sample_keys()?;
@@ -146,14 +158,30 @@ impl ImagesJob {
 
     /// Returns whether a file is an item whatever its content: its name is that of an image, or a list or a row names it.
     pub(super) fn is_item(&self, file: &SourceFile, detail: Option<&Detail>) -> bool {
-        let path = file.path(&self.options.sources);
-        let name = if file.member.is_some() { file.relative.file_name() } else { path.file_name() };
-        detail.is_some() || name.is_some_and(|name| has_image_extension(&portable_name(name)))
+        detail.is_some() || has_image_extension(&file.name(&self.options.sources))
     }
 
     /// Returns the file with this ordinal.
     pub(super) fn file(&self, ordinal: usize) -> Result<SourceFile> {
         self.files.get(ordinal).ok_or_else(|| Error::internal("a unit has a file that is not in the plan"))
+    }
+
+    /// Returns the files that are not those of fields, with their ordinals.
+    pub(super) fn items(&self) -> impl Iterator<Item = (usize, SourceFile)> + '_ {
+        self.files.iter().enumerate().filter(|(_, file)| file.of_field.is_none())
+    }
+
+    /// Returns the item with this ordinal: its file, and those of its fields.
+    pub(super) fn item(&self, ordinal: usize) -> Vec<SourceFile> {
+        let mut files = self.files.range(ordinal..self.files.len());
+        let mut item: Vec<SourceFile> = files.next().into_iter().collect();
+        item.extend(files.take_while(|file| file.of_field.is_some()));
+        item
+    }
+
+    /// Returns the number of fields beyond those of every image dataset that are not additional images.
+    pub(super) fn value_count(&self) -> usize {
+        self.extra_fields - self.image_fields.len()
     }
 
     pub(super) fn planned(&self, file: &SourceFile) -> PlannedFile {
@@ -192,14 +220,23 @@ pub(super) fn unit_bytes(output: &OutputOptions) -> u64 {
     output.unit_bytes.unwrap_or(UNIT_BYTES)
 }
 
-/// Shuffles the files, as determined by `seed`.
+/// Shuffles the items, as determined by `seed`. Each keeps the files of its fields.
 fn shuffle(files: &mut FileList, details: &mut Vec<Detail>, seed: u64) {
     let detailed = !details.is_empty();
     let missing = files.len() - details.len();
     let all = std::mem::take(details).into_iter().chain(std::iter::repeat_n(Detail::default(), missing));
-    let mut pairs: Vec<_> = std::mem::take(files).iter().zip(all).collect();
-    pairs.sort_by_cached_key(|(f, _)| (xxh3_64_with_seed(f.origin.as_bytes(), seed), f.origin.clone()));
-    (*files, *details) = pairs.into_iter().unzip();
+    let mut items: Vec<Vec<(SourceFile, Detail)>> = Vec::new();
+    for (file, detail) in std::mem::take(files).iter().zip(all) {
+        match items.last_mut().filter(|_| file.of_field.is_some()) {
+            Some(item) => item.push((file, detail)),
+            None => items.push(vec![(file, detail)]),
+        }
+    }
+    items.sort_by_cached_key(|item| {
+        let origin = item.first().map(|(file, _)| file.origin.clone()).unwrap_or_default();
+        (xxh3_64_with_seed(origin.as_bytes(), seed), origin)
+    });
+    (*files, *details) = items.into_iter().flatten().unzip();
     if !detailed {
         details.clear();
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::image_fields::{ImageField, ImageFields};
+use super::sidecars::{SidecarSummary, Sidecars};
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::dedup::Dedup;
@@ -31,6 +32,8 @@ pub struct ImagesOptions {
     pub list_fields: Vec<String>,
     /// Additional images of samples in tar files.
     pub image_fields: ImageFields,
+    /// Files beside images that hold the values of fields.
+    pub sidecars: Sidecars,
     /// How images are decoded, changed and encoded.
     pub image: ImageOptions,
     /// Criterion for duplicates, which are excluded.
@@ -76,6 +79,7 @@ impl ImagesOptions {
         &self,
         content: Option<u128>,
         image_fields: &[ImageField],
+        sidecars: &[SidecarSummary],
     ) -> Result<serde_json::Value> {
         let as_json = |value: serde_json::Result<serde_json::Value>| {
             value.map_err(|e| Error::not_serialized("the options", e))
@@ -91,8 +95,12 @@ impl ImagesOptions {
             described["dedup"] = as_json(serde_json::to_value(dedup))?;
         }
         // Omitted if empty, so that the description of datasets without additional images never changes.
-        if !image_fields.is_empty() {
+        // Those of rows are described by the content of the table.
+        if !image_fields.is_empty() && content.is_none() {
             described["image_fields"] = as_json(serde_json::to_value(image_fields))?;
+        }
+        if !sidecars.is_empty() {
+            described["sidecar"] = sidecars.iter().map(|sidecar| sidecar.extension.as_str()).collect();
         }
         if !self.list_fields.is_empty() {
             described["list_fields"] = json!(self.list_fields);

@@ -95,7 +95,7 @@ impl ImagesJob {
         let mut taken = self.first_by_hash(count as usize, stratum);
         taken.sort_unstable();
         let files = taken.into_iter().map(|first| {
-            let task = FilesTask { first, files: vec![self.file(first)?], ..FilesTask::default() };
+            let task = FilesTask { first, files: self.item(first), ..FilesTask::default() };
             Ok(SampleTask { size: 1.0, seconds: 0.0, tasks: vec![ImageTask::Files(task)] })
         });
         sample.convert(files, stop).map(drop)
@@ -130,7 +130,7 @@ impl ImagesJob {
     /// Returns the sizes of the strata.
     fn counts(&self) -> [FileCount; 3] {
         let mut counts = [FileCount::default(); 3];
-        for (ordinal, file) in self.files.iter().enumerate() {
+        for (ordinal, file) in self.items() {
             let count = &mut counts[self.stratum_of(ordinal, &file) as usize];
             count.files += 1;
             count.bytes = count.bytes.saturating_add(file.bytes);
@@ -145,8 +145,9 @@ impl ImagesJob {
         }
         // Max-heap: the largest hash is on top.
         let mut first = BinaryHeap::new();
-        let all = self.files.iter().enumerate();
-        for (ordinal, file) in all.filter(|(ordinal, file)| self.stratum_of(*ordinal, file) == stratum) {
+        for (ordinal, file) in
+            self.items().filter(|(ordinal, file)| self.stratum_of(*ordinal, file) == stratum)
+        {
             first.push((xxh3_64_with_seed(file.origin.as_bytes(), SAMPLE_SALT), ordinal));
             if first.len() > count {
                 first.pop();
@@ -160,7 +161,8 @@ impl ImagesJob {
         let rates: Vec<_> = strata.iter().map(|stratum| stratum.rates()).collect();
         let of_unit = |unit: &Range<usize>| {
             let mut parts = UnitParts::new(self.splits.len());
-            for (ordinal, file) in unit.clone().zip(self.files.range(unit.clone())) {
+            let files = unit.clone().zip(self.files.range(unit.clone()));
+            for (ordinal, file) in files.filter(|(_, file)| file.of_field.is_none()) {
                 let stratum = self.stratum_of(ordinal, &file);
                 let is_container = stratum == FileStratum::Containers;
                 // A split by hash divides the items of a container.

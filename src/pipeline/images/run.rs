@@ -17,7 +17,7 @@ impl Job for ImagesJob {
         PlanSummary {
             kind: Kind::Images.name(),
             files: self.files.len() as u64,
-            items: (!self.files.iter().any(|f| self.is_container(&f))).then_some(self.files.len() as u64),
+            items: (!self.files.iter().any(|f| self.is_container(&f))).then(|| self.items().count() as u64),
             bytes: self.files.bytes(),
             skipped: self.skipped.clone(),
             units: self.units.len() as u32,
@@ -31,6 +31,7 @@ impl Job for ImagesJob {
                 let fields = self.schema.fields.iter().rev().take(self.extra_fields).rev();
                 fields.map(|field| field.name.clone()).collect()
             },
+            sidecars: self.sidecars.clone(),
             image_fields: self.image_fields.iter().map(|f| format!("{} ({})", f.name, f.ty.name())).collect(),
             dedup: self.options.dedup.is_some(),
             warnings: self.folders.warnings.clone(),

@@ -27,7 +27,9 @@ impl ImagesJob {
         if containers.is_empty() {
             return Ok(());
         }
-        let has_separator = |file: &SourceFile| file.member.is_none() && file.origin.contains(SEPARATOR);
+        let has_separator = |file: &SourceFile| {
+            file.member.is_none() && file.of_field.is_none() && file.origin.contains(SEPARATOR)
+        };
         for file in self.files.iter().filter(has_separator) {
             let container = containers_of(&file.origin)
                 .find(|(container, item)| containers.contains(*container) && self.may_share_key(&file, item));

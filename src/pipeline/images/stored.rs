@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::image_fields::ImageField;
 use super::job::{ImagesJob, UNIT_FILES, unit_bytes};
 use super::options::ImagesOptions;
+use super::repeats::Repeats;
+use super::sidecars::FileField;
 use crate::build_id::BUILD_ID;
 use crate::error::Result;
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
@@ -26,6 +28,8 @@ struct StoredImages<'a> {
     units: Cow<'a, [Range<usize>]>,
     extra_fields: usize,
     image_fields: Cow<'a, [ImageField]>,
+    file_fields: Cow<'a, [FileField]>,
+    repeats: Option<Repeats>,
     image_tables: bool,
     labels_are_ordinals: bool,
     /// Number of lines with a [`Detail`](crate::source::named_files::Detail) that follow.
@@ -75,6 +79,8 @@ impl StoredJob for ImagesJob {
             units: Cow::Borrowed(&self.units),
             extra_fields: self.extra_fields,
             image_fields: Cow::Borrowed(&self.image_fields),
+            file_fields: Cow::Borrowed(&self.file_fields),
+            repeats: self.repeats,
             image_tables: self.image_tables,
             labels_are_ordinals: self.labels_are_ordinals,
             details: self.details.len(),
@@ -94,6 +100,7 @@ impl StoredJob for ImagesJob {
             labels_are_ordinals: stored.labels_are_ordinals,
             // These are used only in the summary of the plan.
             tables: Vec::new(),
+            sidecars: Vec::new(),
             split_files: None,
             options,
             described: header.options,
@@ -106,6 +113,8 @@ impl StoredJob for ImagesJob {
             schema: Arc::new(header.schema),
             extra_fields: stored.extra_fields,
             image_fields: stored.image_fields.into_owned(),
+            file_fields: stored.file_fields.into_owned(),
+            repeats: stored.repeats,
         })
     }
 }

@@ -239,6 +239,7 @@ impl Job for TextJob {
             classes: None,
             metadata: Vec::new(),
             fields: self.fields.iter().map(|field| field.name.clone()).collect(),
+            sidecars: Vec::new(),
             image_fields: Vec::new(),
             dedup: self.options.dedup,
             warnings: self.warnings.clone(),

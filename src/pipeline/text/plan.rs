@@ -198,6 +198,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
                 with_tars: false,
                 is_item: &|file| !is_archive(file),
                 wanted: &is_text,
+                beside: &|_| false,
             };
             let expanded = archives.expand(&listing)?;
             let ExpandedListing { listing, left_out, .. } =

@@ -77,6 +77,7 @@ fn urls_are_refused_before_anything_is_created() {
             classes: None,
             list_fields: Vec::new(),
             image_fields: ImageFields::Auto,
+            sidecars: Default::default(),
             image,
             dedup: None,
             output,

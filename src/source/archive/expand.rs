@@ -13,7 +13,6 @@ use crate::error::Result;
 use crate::options::SourceSpec;
 use crate::source::file_list::FileList;
 use crate::source::listing::Listing;
-use crate::source::metadata::BESIDE_NAMES;
 use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::tar::has_samples;
@@ -30,12 +29,10 @@ pub struct ExpandedArchive {
     /// Skipped files: excluded by the filter, hidden, links, replaced by a later file of the same path, or with paths
     /// that lead out of the archive.
     pub skipped: SkippedTypes,
-    /// Metadata files in the archive, which are not used.
-    pub tables: Vec<PathBuf>,
 }
 
-/// Lists the files in the archive `file` whose names pass `wanted`. `planned` is the archive to open. Returns `None`
-/// for a tar file with samples of several members.
+/// Lists the files in the archive `file` whose names pass `wanted`, and those that may describe them, whose names pass
+/// `beside`. `planned` is the archive to open. Returns `None` for a tar file with samples of several members.
 ///
 /// # Errors
 ///
@@ -45,14 +42,16 @@ pub fn expand(
     kind: ArchiveKind,
     planned: &PlannedFile,
     wanted: &dyn Fn(&str) -> bool,
+    beside: &dyn Fn(&str) -> bool,
 ) -> Result<Option<ExpandedArchive>> {
     let ArchiveDirectory { entries, damage } = ArchiveDirectory::read(kind, planned)?;
     if kind == ArchiveKind::Tar && has_samples(&entries, wanted) {
         return Ok(None);
     }
     let mut found = ExpandedArchive::default();
-    let members = found.members(entries, planned, wanted);
-    let paths: Vec<&[u8]> = members.iter().map(|member| member.path.as_slice()).collect();
+    let members = found.members(entries, wanted, beside);
+    let items = || members.iter().filter(|member| member.is_item);
+    let paths: Vec<&[u8]> = items().map(|member| member.path.as_slice()).collect();
     let archive = planned.path.file_name().map(portable_name).unwrap_or_default();
     let root_parts = root_parts(&paths, stem(&archive));
     let archive_parts = file.relative.components().count() as u32;
@@ -65,10 +64,10 @@ pub fn expand(
         MemberData::Zip(_) | MemberData::Damage(_) => false,
     };
     // A file that is cut off is itself the rejected item.
-    let damage = damage.filter(|_| !members.iter().any(is_cut_off));
+    let damage = damage.filter(|_| !items().any(is_cut_off));
     found.files = members
         .into_iter()
-        .map(|WantedMember { path, bytes, data }| {
+        .map(|WantedMember { path, bytes, data, .. }| {
             let relative = file.relative.join(Path::new(OsStr::from_bytes(&path)));
             of_member(relative, format!("{}/{}", file.origin, portable(&path)), bytes, root_parts, data)
         })
@@ -85,15 +84,17 @@ struct WantedMember {
     path: Vec<u8>,
     bytes: u64,
     data: MemberData,
+    /// Whether this is an item rather than a file that may describe items.
+    is_item: bool,
 }
 
 impl ExpandedArchive {
-    /// Returns the entries that pass `wanted`, in the order of their paths, and counts the others.
+    /// Returns the entries that pass `wanted` or `beside`, in the order of their paths, and counts the others.
     fn members(
         &mut self,
         entries: Vec<ArchiveEntry>,
-        planned: &PlannedFile,
         wanted: &dyn Fn(&str) -> bool,
+        beside: &dyn Fn(&str) -> bool,
     ) -> Vec<WantedMember> {
         let mut members = Vec::new();
         for ArchiveEntry { name, size: bytes, data } in entries {
@@ -102,11 +103,10 @@ impl ExpandedArchive {
             let last = portable.rsplit('/').next().unwrap_or_default();
             match (path, data) {
                 (Some(path), Some(data)) if wanted(last) || matches!(data, MemberData::Damage(_)) => {
-                    members.push(WantedMember { path, bytes, data });
+                    members.push(WantedMember { path, bytes, data, is_item: true });
                 }
-                (Some(path), Some(_)) if BESIDE_NAMES.contains(&last) => {
-                    self.tables.push(planned.path.join(OsStr::from_bytes(&path)));
-                    self.skipped.add(last);
+                (Some(path), Some(data)) if beside(last) => {
+                    members.push(WantedMember { path, bytes, data, is_item: false });
                 }
                 _ => self.skipped.add(last),
             }
@@ -139,14 +139,14 @@ pub struct Archives<'a> {
     pub is_item: &'a dyn Fn(&SourceFile) -> bool,
     /// Whether the name of a file in an archive is that of an item.
     pub wanted: &'a dyn Fn(&str) -> bool,
+    /// Whether the name of a file in an archive is that of a file which may describe items.
+    pub beside: &'a dyn Fn(&str) -> bool,
 }
 
 /// A listing whose archives are replaced by the files in them.
 pub struct ExpandedListing {
     /// The files.
     pub listing: Listing,
-    /// Metadata files in the archives, which are not used.
-    pub tables: Vec<PathBuf>,
     /// Origin of the first archive that was left out.
     pub left_out: Option<String>,
 }
@@ -154,7 +154,7 @@ pub struct ExpandedListing {
 impl ExpandedListing {
     /// Returns a listing without archives.
     pub fn unchanged(listing: Listing) -> Self {
-        Self { listing, tables: Vec::new(), left_out: None }
+        Self { listing, left_out: None }
     }
 }
 
@@ -178,7 +178,7 @@ impl Archives<'_> {
         let has_items = listing.files.iter().any(|file| (self.is_item)(&file));
         let files = FileList::default();
         let mut all = Listing { files, skipped: listing.skipped.clone(), unusable: listing.unusable.clone() };
-        let (mut tables, mut left_out) = (Vec::new(), None);
+        let mut left_out = None;
         for file in &listing.files {
             let Some(kind) = self.kind(&file) else {
                 all.files.push(&file);
@@ -189,13 +189,14 @@ impl Archives<'_> {
                 left_out.get_or_insert(file.origin);
             } else {
                 let planned = file.planned(self.sources, self.follow_symlinks);
-                let Some(found) = expand(&file, kind, &planned, self.wanted)? else { return Ok(None) };
+                let Some(found) = expand(&file, kind, &planned, self.wanted, self.beside)? else {
+                    return Ok(None);
+                };
                 all.files.extend(found.files);
                 all.skipped.extend(&found.skipped);
-                tables.extend(found.tables);
             }
         }
-        Ok(Some(ExpandedListing { listing: all, tables, left_out }))
+        Ok(Some(ExpandedListing { listing: all, left_out }))
     }
 }
 

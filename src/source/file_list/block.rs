@@ -23,6 +23,7 @@ const LEVEL: i32 = 1;
 const RELATIVE_IN_ORIGIN: u64 = 1;
 const HAS_ETAG: u64 = 2;
 const HAS_MEMBER: u64 = 4;
+const HAS_FIELD: u64 = 8;
 /// Kinds of members.
 const IN_ZIP: u64 = 0;
 const IN_TAR: u64 = 1;
@@ -46,6 +47,7 @@ impl OpenBlock {
             (in_origin, RELATIVE_IN_ORIGIN),
             (file.etag.is_some(), HAS_ETAG),
             (file.member.is_some(), HAS_MEMBER),
+            (file.of_field.is_some(), HAS_FIELD),
         ];
         let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum::<u64>();
         put(names, flags);
@@ -64,6 +66,9 @@ impl OpenBlock {
         }
         if let Some(member) = &file.member {
             put_member(names, numbers, member);
+        }
+        if let Some(field) = file.of_field {
+            put(names, u64::from(field));
         }
         put(numbers, file.bytes);
         put_wide(numbers, zigzag(file.modified_ns.wrapping_sub(self.modified_ns)));
@@ -132,6 +137,7 @@ pub(super) struct BlockReader {
     bytes: u64,
     etag: Option<String>,
     member: Option<Box<ArchiveMember>>,
+    of_field: Option<u32>,
 }
 
 impl BlockReader {
@@ -171,6 +177,10 @@ impl BlockReader {
             0 => None,
             _ => Some(Box::new(take_member(names, numbers)?)),
         };
+        self.of_field = match flags & HAS_FIELD {
+            0 => None,
+            _ => Some(u32::try_from(take(names)?).ok()?),
+        };
         self.bytes = take(numbers)?;
         self.modified_ns = self.modified_ns.wrapping_add(unzigzag(take_wide(numbers)?));
         self.at_name = self.names.len() - names.len();
@@ -190,6 +200,7 @@ impl BlockReader {
             modified_ns: self.modified_ns,
             etag: self.etag.clone(),
             member: self.member.clone(),
+            of_field: self.of_field,
         }
     }
 

@@ -191,6 +191,38 @@ impl Iterator for Iter<'_> {
 
 impl ExactSizeIterator for Iter<'_> {}
 
+/// Access to files of a list in approximately their order: recently read blocks are kept.
+pub struct NearbyFiles<'a> {
+    list: &'a FileList,
+    /// Ordinals and files of the blocks, the most recent one last.
+    blocks: Vec<(usize, Vec<SourceFile>)>,
+}
+
+impl<'a> NearbyFiles<'a> {
+    /// Number of blocks that are kept.
+    const KEPT: usize = 4;
+
+    /// Starts to access the files of `list`.
+    pub fn new(list: &'a FileList) -> Self {
+        Self { list, blocks: Vec::new() }
+    }
+
+    /// Returns the file with this ordinal.
+    pub fn get(&mut self, ordinal: usize) -> Option<&SourceFile> {
+        let block = ordinal / BLOCK_FILES;
+        if let Some(at) = self.blocks.iter().position(|(kept, _)| *kept == block) {
+            self.blocks[at..].rotate_left(1);
+        } else {
+            if self.blocks.len() == Self::KEPT {
+                self.blocks.remove(0);
+            }
+            let start = block * BLOCK_FILES;
+            self.blocks.push((block, self.list.range(start..start + BLOCK_FILES).collect()));
+        }
+        self.blocks.last()?.1.get(ordinal % BLOCK_FILES)
+    }
+}
+
 /// Source files, compressed or not.
 #[derive(Debug, Clone, Copy)]
 pub enum SourceFiles<'a> {

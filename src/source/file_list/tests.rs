@@ -18,6 +18,7 @@ fn file(name: &str, at: u64) -> SourceFile {
         modified_ns: 1_700_000_000_000_000_000 + i128::from(at) * 123_456_789 % 86_400_000_000_000,
         etag: None,
         member: None,
+        of_field: None,
     }
 }
 
@@ -53,6 +54,7 @@ fn files(count: u64) -> Vec<SourceFile> {
                 let why = "one of its headers is damaged".to_owned();
                 file.member = Some(member(at, MemberData::Damage(ArchiveDamage { why })));
             }
+            9 => file.of_field = Some(at as u32),
             _ => {}
         }
     }
@@ -73,9 +75,20 @@ fn a_list_has_the_files_that_were_added() {
         assert_eq!(list.bytes(), files.iter().map(|file| file.bytes).sum::<u64>());
         for at in [0, 1, 510, 511, 512, 1_999] {
             assert_eq!(list.get(at).as_ref(), files.get(at), "{at} of {count}");
+            assert_eq!(NearbyFiles::new(&list).get(at), files.get(at));
             let range: Vec<_> = list.range(at..at + 700).collect();
             assert_eq!(range, files.iter().skip(at).take(700).cloned().collect::<Vec<_>>());
         }
+    }
+}
+
+#[test]
+fn nearby_files_are_those_of_the_list() {
+    let files = files(4_000);
+    let list: FileList = files.iter().cloned().collect();
+    let mut nearby = NearbyFiles::new(&list);
+    for at in (0..4_000).map(|at| at * 37 % 4_001).chain([0, 513, 1_025, 2_049, 3_000, 0, 3_999, 4_000]) {
+        assert_eq!(nearby.get(at), files.get(at), "{at}");
     }
 }
 

@@ -60,7 +60,7 @@ pub fn parse_keep(text: &str) -> Result<Vec<Keep>> {
 pub(super) enum PathColumn<'a> {
     /// The column with this name.
     Named(&'a str),
-    /// `file_name`, or the only column whose name ends with `_file_name`.
+    /// `file_name`, or the first column whose name ends with `_file_name`, or the first list of paths.
     Conventional,
 }
 
@@ -74,7 +74,8 @@ pub(super) struct WantedMetadata<'a> {
 
 /// Positions of these columns in a table.
 pub(super) struct MetadataColumns {
-    pub(super) path: usize,
+    /// `None` if the paths are in a list, which is one of the kept columns.
+    pub(super) path: Option<usize>,
     /// Name of the path column.
     pub(super) path_field: String,
     pub(super) label: Option<usize>,
@@ -104,10 +105,20 @@ impl WantedMetadata<'_> {
             no_column(option, wanted, &there)
         };
         let path_field = match self.path {
+            PathColumn::Named(name) if name == DEFAULT_PATH_FIELD => {
+                conventional(names).ok_or_else(|| missing("path_field", name))?
+            }
             PathColumn::Named(name) => name,
-            PathColumn::Conventional => conventional(names)?,
+            PathColumn::Conventional => conventional(names).ok_or_else(|| {
+                Error::usage(format!(
+                    "there is no column {DEFAULT_PATH_FIELD:?} with the paths of images; there are {}",
+                    names.join(", ")
+                ))
+            })?,
         };
         let path = find(path_field)?.ok_or_else(|| missing("path_field", path_field))?;
+        let is_list = !matches!(self.path, PathColumn::Named(name) if name != DEFAULT_PATH_FIELD)
+            && list_of_paths(path_field).is_some();
         let label = find(LABEL)?;
         let kept = match self.keep {
             Some(keep) => keep
@@ -120,9 +131,10 @@ impl WantedMetadata<'_> {
                     Some(at) => Ok((at, k.clone())),
                     None => Err(missing("keep_fields", &k.name)),
                 })
+                .chain(is_list.then(|| Ok((path, Keep { name: path_field.to_owned(), ty: None }))))
                 .collect::<Result<Vec<_>>>()?,
             None => {
-                let others = (0..names.len()).filter(|&at| at != path && Some(at) != label);
+                let others = (0..names.len()).filter(|&at| (is_list || at != path) && Some(at) != label);
                 others
                     .map(|at| {
                         find(&names[at])?;
@@ -131,6 +143,7 @@ impl WantedMetadata<'_> {
                     .collect::<Result<Vec<_>>>()?
             }
         };
+        let path = (!is_list).then_some(path);
         let found = MetadataColumns { path, path_field: path_field.to_owned(), label, kept };
         self.lists.iter().try_for_each(|list| found.check_list(names, list))?;
         Ok(found)
@@ -144,7 +157,7 @@ impl MetadataColumns {
         let (what, help) = if Some(at) == self.label {
             let help = "leave it out of `list_fields`; to keep several labels of an image as a list, rename the column";
             (format!("the column {list:?} is the class, and an image has one class"), help)
-        } else if at == self.path {
+        } else if Some(at) == self.path {
             let help = "leave it out of `list_fields`: the rows with one path form one record";
             (format!("the column {list:?} holds the paths of the images"), help)
         } else if self.kept.iter().all(|(kept, _)| *kept != at) {
@@ -157,22 +170,26 @@ impl MetadataColumns {
     }
 }
 
-/// Returns the column that holds the paths by convention.
-fn conventional(names: &[String]) -> Result<&str> {
-    if names.iter().any(|name| name == DEFAULT_PATH_FIELD) {
-        return Ok(DEFAULT_PATH_FIELD);
-    }
-    let mut others =
-        names.iter().filter(|name| name.strip_suffix(DEFAULT_PATH_FIELD).is_some_and(|n| n.ends_with('_')));
-    match (others.next(), others.next()) {
-        (Some(name), None) => Ok(name),
-        (Some(one), Some(other)) => Err(Error::usage(format!(
-            "the columns {one:?} and {other:?} both hold paths, and a record has one image"
-        ))),
-        (None, _) => Err(Error::usage(format!(
-            "there is no column {DEFAULT_PATH_FIELD:?} with the paths of images; there are {}",
-            names.join(", ")
-        ))),
+/// Returns the column that holds the paths of the images by convention, as in `ImageFolder` of Hugging Face `datasets`.
+fn conventional(names: &[String]) -> Option<&str> {
+    let named = || names.iter().map(String::as_str);
+    named()
+        .find(|name| *name == DEFAULT_PATH_FIELD)
+        .or_else(|| named().find(|name| column_of_paths(name).is_some()))
+        .or_else(|| named().find(|name| list_of_paths(name).is_some()))
+}
+
+/// Returns `mask` for the name `mask_file_name` of a column of paths.
+pub(super) fn column_of_paths(name: &str) -> Option<&str> {
+    name.strip_suffix("_file_name").filter(|field| !field.is_empty())
+}
+
+/// Returns the name of the images for the name of a column with lists of paths: `views` for `views_file_names`, and
+/// `images` for `file_names`.
+pub(super) fn list_of_paths(name: &str) -> Option<&str> {
+    match name {
+        "file_names" => Some("images"),
+        _ => name.strip_suffix("_file_names").filter(|field| !field.is_empty()),
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &WantedMetadata<'_>) 
             Ok((label, values)) => (label, Ok(values)),
             Err(reject) => (None, Err(reject)),
         };
-        let name = Some(row.bytes(columns.path)).filter(|name| !name.is_empty()).map(<[u8]>::to_vec);
+        let name = columns.path.map(|at| row.bytes(at)).filter(|name| !name.is_empty()).map(<[u8]>::to_vec);
         rows.push(MetadataRow { number: row.line, mark: row.offset as u64, name, label, values });
     }
     let has_labels = columns.label.is_some();

@@ -39,6 +39,7 @@ pub(super) fn read(bytes: &[u8], wanted: &WantedMetadata<'_>) -> Result<Metadata
         fields.push(Field::nullable(&kept.name, kept.ty.unwrap_or(found)));
     }
     let label = columns.label.map(|at| names[at].as_str());
+    let path = columns.path.map(|at| names[at].as_str());
     let rows = lines
         .iter()
         .map(|line| {
@@ -51,7 +52,7 @@ pub(super) fn read(bytes: &[u8], wanted: &WantedMetadata<'_>) -> Result<Metadata
             };
             match &line.object {
                 Err(reject) => row.values = Err(reject.clone()),
-                Ok(object) => row.values = fill(&mut row, object, &columns.path_field, label, &fields),
+                Ok(object) => row.values = fill(&mut row, object, path, label, &fields),
             }
             row
         })
@@ -80,18 +81,18 @@ fn lines(bytes: &[u8]) -> Vec<JsonLine> {
 fn fill(
     row: &mut MetadataRow,
     object: &JsonObject,
-    path: &str,
+    path: Option<&str>,
     label: Option<&str>,
     fields: &[Field],
 ) -> Result<Box<[crate::sample::Value]>, Reject> {
     let wrong = |name: &str, what: &str| {
         Reject::new(RejectCode::WrongType, format!("the field {name:?} is not {what}"))
     };
-    row.name = match object.members().get(path) {
-        None | Some(Json::Null) => None,
-        Some(Json::String(name)) if name.is_empty() => None,
-        Some(Json::String(name)) => Some(name.clone().into_bytes()),
-        Some(_) => return Err(wrong(path, "a string")),
+    row.name = match path.map(|path| (path, object.members().get(path))) {
+        None | Some((_, None | Some(Json::Null))) => None,
+        Some((_, Some(Json::String(name)))) if name.is_empty() => None,
+        Some((_, Some(Json::String(name)))) => Some(name.clone().into_bytes()),
+        Some((path, Some(_))) => return Err(wrong(path, "a string")),
     };
     let found = match label.map(|name| (name, object.members().get(name))) {
         None | Some((_, None | Some(Json::Null))) => None,

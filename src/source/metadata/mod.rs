@@ -10,12 +10,12 @@ mod json_lines;
 mod labels;
 mod lists;
 mod parquet;
+mod path_columns;
 mod placed;
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_128;
 
 pub use self::columns::{Keep, parse_keep};
 use self::columns::{PathColumn, WantedMetadata};
@@ -23,9 +23,9 @@ pub use self::labels::Labels;
 pub use self::placed::{BESIDE_NAMES, list_beside};
 use self::placed::{PlacedTable, list_tables};
 use super::named_files::Detail;
-use super::read_file;
 use super::source_file::SourceFile;
 use super::table::delimited::Dialect;
+use super::{ListedNames, without_bom};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
 use crate::sample::{Reject, Value};
@@ -50,7 +50,7 @@ pub struct MetadataFile {
 /// The rows of one or more tables.
 #[derive(Debug)]
 pub struct Metadata {
-    /// One file per row, in order.
+    /// One file per row, in order, followed by those of its further images.
     pub files: Vec<SourceFile>,
     /// One detail per file.
     pub details: Vec<Detail>,
@@ -60,6 +60,9 @@ pub struct Metadata {
     pub class_names: Option<Vec<String>>,
     /// XXH3-128 of the table; for several tables, of their hashes.
     pub content: u128,
+    /// Names of the fields with further images, and of the columns with their paths. The files are among the files, each
+    /// after that of its row.
+    pub image_fields: Vec<(String, String)>,
 }
 
 /// A table whose files are not yet resolved.
@@ -102,33 +105,44 @@ impl MetadataFile {
         follow_symlinks: bool,
         classes: Option<&[String]>,
         lists: &[String],
+        listed: Option<ListedNames<'_>>,
     ) -> Result<Metadata> {
         check_local("metadata", &self.path)?;
         let wanted =
             WantedMetadata { path: PathColumn::Named(&self.path_field), keep: self.keep.as_deref(), lists };
         let table = PlacedTable {
             path: self.path.clone(),
+            bytes: None,
             folder: source.clone(),
             source: 0,
             prefix: PathBuf::new(),
         };
-        list_tables(std::slice::from_ref(&table), &wanted, follow_symlinks, classes)
+        list_tables(vec![table], &wanted, follow_symlinks, classes, listed)
     }
 }
 
-/// Reads the table at `path`. Returns it with the hash of its bytes.
-fn read_table(path: &Path, wanted: &WantedMetadata<'_>) -> Result<(MetadataTable, u128)> {
-    let bytes = read_file(path).map_err(|e| e.of_option("metadata"))?;
-    let content = xxh3_128(&bytes);
-    let table = match extension(path).as_str() {
+/// Parses a table whose file has the given extension.
+fn parse_table(bytes: Vec<u8>, extension: &str, wanted: &WantedMetadata<'_>) -> Result<MetadataTable> {
+    match extension {
         "csv" => delimited::read(&bytes, Dialect::Csv, wanted),
         "tsv" => delimited::read(&bytes, Dialect::Tsv, wanted),
         "jsonl" | "ndjson" => json_lines::read(&bytes, wanted),
         "parquet" => parquet::read(bytes, wanted),
+        "json" if is_coco(&bytes) => Err(Error::usage("this is a file of COCO annotations, which are not read")
+            .help("write a table with a row per image or annotation, with the columns file_name and, for example, caption")),
         _ => Err(Error::usage("unknown kind of metadata file")
             .help("metadata is read from .csv, .tsv, .jsonl and .parquet files")),
-    };
-    Ok((table.map_err(|e| e.at_path(path))?, content))
+    }
+}
+
+/// Returns whether `bytes` are a JSON object with the lists of COCO annotations.
+fn is_coco(bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Coco {
+        #[serde(rename = "images")]
+        _images: Vec<serde::de::IgnoredAny>,
+    }
+    serde_json::from_slice::<Coco>(without_bom(bytes)).is_ok()
 }
 
 fn extension(path: &Path) -> String {

@@ -80,7 +80,7 @@ fn check_claims(footer: &ParquetMetaData, file_bytes: u64) -> Result<()> {
 
 fn fields(schema: &Schema, columns: &MetadataColumns, path: &str) -> Result<Vec<Field>> {
     let ty = |at: usize| schema.field(at).data_type();
-    if !is_text(ty(columns.path)) {
+    if columns.path.is_some_and(|at| !is_text(ty(at))) {
         return Err(Error::usage(format!("the column {path:?} does not hold strings"))
             .help("`path_field` names the column of paths"));
     }
@@ -127,7 +127,7 @@ fn read_row(
     MetadataRow {
         number: number + 1,
         mark: number,
-        name: text(columns.path).map(String::into_bytes),
+        name: columns.path.and_then(text).map(String::into_bytes),
         label: columns.label.and_then(text),
         values: Ok(values.collect()),
     }

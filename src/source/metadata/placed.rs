@@ -3,6 +3,8 @@
 //! Several tables form one dataset if they have the same columns, for example with one table per split. Their rows
 //! follow in the order of the tables, and they share one list of classes.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
@@ -10,15 +12,17 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::columns::{PathColumn, WantedMetadata};
 use super::labels::Labels;
 use super::lists::ListFields;
-use super::{Metadata, MetadataRow, MetadataTable, read_table};
+use super::path_columns::{FurtherPath, PathColumns};
+use super::{Metadata, MetadataRow, MetadataTable, extension, parse_table};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable_path;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::LABEL;
+use crate::source::broken::Broken;
 use crate::source::named_files::{Detail, Resolver, check_named_once, nothing, number_repeats};
-use crate::source::portable_name;
 use crate::source::source_file::SourceFile;
+use crate::source::{ListedNames, portable_name, read_file};
 
 /// Names of the tables next to images that describe them, as in Hugging Face `datasets` (`ImageFolder`).
 pub const BESIDE_NAMES: [&str; 3] = ["metadata.csv", "metadata.jsonl", "metadata.parquet"];
@@ -26,6 +30,8 @@ pub const BESIDE_NAMES: [&str; 3] = ["metadata.csv", "metadata.jsonl", "metadata
 /// A table and the base folder of its paths.
 pub(super) struct PlacedTable {
     pub(super) path: PathBuf,
+    /// The bytes, if the table is in an archive.
+    pub(super) bytes: Option<Vec<u8>>,
     /// The base folder. The origins of the named files start with its label.
     pub(super) folder: SourceSpec,
     /// Ordinal of the source that contains the folder.
@@ -34,7 +40,8 @@ pub(super) struct PlacedTable {
     pub(super) prefix: PathBuf,
 }
 
-/// Reads tables that a walk of `sources` found next to images, and finds the files that they name.
+/// Reads tables that a walk of `sources` found next to images, and finds the files that they name. With `listed`, these
+/// are files of a listing with archives.
 ///
 /// # Errors
 ///
@@ -45,34 +52,57 @@ pub fn list_beside(
     follow_symlinks: bool,
     classes: Option<&[String]>,
     lists: &[String],
+    listed: Option<ListedNames<'_>>,
 ) -> Result<Metadata> {
     let placed: Vec<_> = tables
         .iter()
         .map(|table| {
+            let mut path = table.path(sources);
+            let bytes = match &table.member {
+                None => None,
+                Some(member) => {
+                    let inside = table.relative.components().skip(member.archive_parts as usize);
+                    path.extend(inside);
+                    let read = table.read(sources, follow_symlinks).map_err(|broken| match broken {
+                        Broken::Failed(error) => error,
+                        Broken::Damaged(reject) => Error::usage(reject.message).at_path(&path),
+                    });
+                    Some(read?)
+                }
+            };
             let root = &sources[table.source as usize].path;
             let prefix = table.relative.parent().map(Path::to_owned).unwrap_or_default();
             let label = table.origin.rsplit_once('/').map_or(table.origin.as_str(), |(folder, _)| folder);
-            PlacedTable {
-                path: table.path(sources),
+            Ok(PlacedTable {
+                path,
+                bytes,
                 folder: SourceSpec { label: label.to_owned(), path: root.join(&prefix) },
                 source: table.source,
                 prefix,
-            }
+            })
         })
-        .collect();
+        .collect::<Result<_>>()?;
     let wanted = WantedMetadata { path: PathColumn::Conventional, keep: None, lists };
-    list_tables(&placed, &wanted, follow_symlinks, classes)
+    list_tables(placed, &wanted, follow_symlinks, classes, listed)
 }
 
 pub(super) fn list_tables(
-    placed: &[PlacedTable],
+    mut placed: Vec<PlacedTable>,
     wanted: &WantedMetadata<'_>,
     follow_symlinks: bool,
     classes: Option<&[String]>,
+    mut listed: Option<ListedNames<'_>>,
 ) -> Result<Metadata> {
     let (mut tables, mut hashes) = (Vec::new(), Vec::new());
-    for place in placed {
-        let (mut table, content) = read_table(&place.path, wanted)?;
+    for at in 0..placed.len() {
+        let bytes = match placed[at].bytes.take() {
+            Some(bytes) => bytes,
+            None => read_file(&placed[at].path).map_err(|e| e.of_option("metadata"))?,
+        };
+        let place = &placed[at];
+        let content = xxh3_128(&bytes);
+        let mut table =
+            parse_table(bytes, &extension(&place.path), wanted).map_err(|e| e.at_path(&place.path))?;
         if let Some((first, first_place)) = tables.first().zip(placed.first()) {
             table.take_order(first).map_err(|difference| {
                 let first = printable_path(&first_place.path);
@@ -94,24 +124,35 @@ pub(super) fn list_tables(
         .then(|| Labels::of(all_rows().filter_map(|row| row.label.as_deref()), classes))
         .transpose()
         .map_err(|e| e.at_path(first_path))?;
+    let paths = PathColumns::of(&first.path_field, &fields, wanted).map_err(|e| e.at_path(first_path))?;
     let lists = ListFields::of(wanted.lists, &mut fields).map_err(|e| e.at_path(first_path))?;
+    let mut further = Vec::new();
     let (mut files, mut details, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-    for (ordinal, (table, place)) in tables.into_iter().zip(placed).enumerate() {
-        let mut resolver = Resolver::new(&place.folder, false, follow_symlinks)?;
+    for (ordinal, (table, place)) in tables.into_iter().zip(&placed).enumerate() {
+        let mut resolver = match &mut listed {
+            Some(listed) => Names::Listed(listed),
+            None => Names::Folder(Box::new(Resolver::new(&place.folder, follow_symlinks)?)),
+        };
         let start = files.len();
         let mut named = Vec::new();
-        for row in table.rows {
+        for mut row in table.rows {
             let at = (ordinal, table.counted, row.number);
+            let more = paths.take(&mut row).into_iter().map(|(column, position, name)| {
+                let (file, defect) = place.resolve(name.as_bytes(), &mut resolver)?;
+                Ok(FurtherPath { column, position, file, defect })
+            });
+            let more = more.collect::<Result<Vec<_>>>()?;
             let (file, detail) = place.file(row, &table.path_field, labels.as_ref(), &mut resolver)?;
-            named.push((file, detail, at));
+            named.push((file, detail, (at, more)));
         }
         if let Some(lists) = &lists {
             named = lists.group(named.into_iter());
         }
-        for (file, detail, at) in named {
+        for (file, detail, (at, more)) in named {
             files.push(file);
             details.push(detail);
             rows.push(at);
+            further.push(more);
         }
         number_repeats(&mut files[start..]);
     }
@@ -126,27 +167,53 @@ pub(super) fn list_tables(
         [one] => one,
         _ => xxh3_128(&hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect::<Vec<_>>()),
     };
-    Ok(Metadata { files, details, fields, class_names: labels.map(Labels::into_names), content })
+    let class_names = labels.map(Labels::into_names);
+    let found = Metadata { files, details, fields, class_names, content, image_fields: Vec::new() };
+    paths.add_images(found, further).map_err(|e| e.at_path(first_path))
+}
+
+/// Resolver of the names in a table.
+enum Names<'a, 'b> {
+    /// Of files in the folder of the table.
+    Folder(Box<Resolver<'a>>),
+    /// Of files in a listing.
+    Listed(&'a mut ListedNames<'b>),
 }
 
 impl PlacedTable {
+    /// Returns the file that `name` refers to, or an empty entry and the reason why there is no file.
+    fn resolve(&self, name: &[u8], names: &mut Names<'_, '_>) -> Result<(SourceFile, Option<Reject>)> {
+        match names {
+            Names::Listed(listed) => {
+                let name = Path::new(OsStr::from_bytes(name));
+                Ok(listed.resolve(self.source, &self.prefix, &self.folder.label, name))
+            }
+            Names::Folder(resolver) => {
+                let (mut file, defect) = resolver.resolve_image(name)?;
+                file.source = self.source;
+                if !file.relative.as_os_str().is_empty() {
+                    file.relative = self.prefix.join(&file.relative);
+                }
+                Ok((file, defect))
+            }
+        }
+    }
+
     /// Returns the file that a row names, and the rest of the row.
     fn file(
         &self,
         row: MetadataRow,
         path_field: &str,
         labels: Option<&Labels>,
-        resolver: &mut Resolver<'_>,
+        resolver: &mut Names<'_, '_>,
     ) -> Result<(SourceFile, Detail)> {
         let name = self.path.file_name().map(portable_name).unwrap_or_default();
         let (mut file, defect) = match &row.name {
-            Some(name) => resolver.resolve(name)?,
+            Some(name) => self.resolve(name, resolver)?,
             None => (nothing(PathBuf::new(), format!("{}/{name}#{}", self.folder.label, row.mark)), None),
         };
         file.source = self.source;
-        if !file.relative.as_os_str().is_empty() {
-            file.relative = self.prefix.join(&file.relative);
-        } else if !self.prefix.as_os_str().is_empty() {
+        if file.relative.as_os_str().is_empty() && !self.prefix.as_os_str().is_empty() {
             // A row without a file is in the split of its table.
             file.relative = self.prefix.join(name);
         }

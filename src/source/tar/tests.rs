@@ -42,7 +42,7 @@ fn append_unsafe(tar: &mut Builder<Vec<u8>>, path: &[u8]) {
 /// Writes the archive `t.tar`, and returns it as a source with the files in it.
 fn listed(dir: &Path, bytes: &[u8]) -> (Vec<SourceSpec>, ExpandedArchive) {
     let (sources, file, planned) = source(dir, "t.tar", bytes);
-    (sources, expand(&file, ArchiveKind::Tar, &planned, &is_image_name).unwrap().unwrap())
+    (sources, expand(&file, ArchiveKind::Tar, &planned, &is_image_name, &|_| false).unwrap().unwrap())
 }
 
 /// The result of reading a file: its bytes, or the code of its reject.
@@ -86,7 +86,6 @@ fn images_are_listed_by_path_and_read_by_offset() {
         assert_eq!(origins(&found), ["t.tar/a/x.PNG", "t.tar/a/z.avif", "t.tar/b/y.jpg", &last]);
         // Among them the first `a/x.PNG`.
         assert_eq!(found.skipped.count(), 10);
-        assert_eq!(found.tables, [dir.path().join("t.tar/metadata.csv")]);
         let contents: Vec<_> = found.files.iter().map(|file| read(file, &sources).unwrap()).collect();
         assert_eq!(contents, [b"new".to_vec(), b"photo".to_vec(), vec![7; 100_000], b"long".to_vec()]);
         assert_eq!(found.files[2].bytes, 100_000);
@@ -102,7 +101,7 @@ fn a_single_root_folder_is_not_a_class() {
     let folders = |name: &str, paths: &[&str]| {
         let files: Vec<(&str, &[u8])> = paths.iter().map(|path| (*path, &b"x"[..])).collect();
         let (_, file, planned) = source(dir.path(), name, &archive(&files));
-        let found = expand(&file, ArchiveKind::Tar, &planned, &is_image_name).unwrap().unwrap();
+        let found = expand(&file, ArchiveKind::Tar, &planned, &is_image_name, &|_| false).unwrap().unwrap();
         let of = |file: &SourceFile| crate::source::splits::folders(file).join("/");
         found.files.iter().map(of).collect::<Vec<_>>()
     };
@@ -117,7 +116,7 @@ fn members_of_samples_are_recognized() {
     let has_samples = |names: &[&str]| {
         let files: Vec<(&str, &[u8])> = names.iter().map(|name| (*name, &b"x"[..])).collect();
         let (_, file, planned) = source(dir.path(), "s.tar", &archive(&files));
-        expand(&file, ArchiveKind::Tar, &planned, &is_image_name).unwrap().is_none()
+        expand(&file, ArchiveKind::Tar, &planned, &is_image_name, &|_| false).unwrap().is_none()
     };
     assert!(has_samples(&["a/0.jpg", "a/1.jpg", "a/1.txt"]));
     assert!(has_samples(&["1.cls", "1.npy", "1.jpg"]));
@@ -201,7 +200,8 @@ fn no_altered_byte_causes_a_panic() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x11;
         let (_, file, planned) = source(dir.path(), "t.tar", &bytes);
-        let Some(found) = expand(&file, ArchiveKind::Tar, &planned, &is_image_name).unwrap() else {
+        let Some(found) = expand(&file, ArchiveKind::Tar, &planned, &is_image_name, &|_| false).unwrap()
+        else {
             continue;
         };
         let sources = [SourceSpec { label: "t.tar".to_owned(), path: planned.path.clone() }];

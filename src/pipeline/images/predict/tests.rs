@@ -48,6 +48,7 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
         classes: None,
         list_fields: Vec::new(),
         image_fields: ImageFields::Auto,
+        sidecars: Default::default(),
         image: ImageOptions::default(),
         dedup: None,
         output,
