@@ -1,16 +1,17 @@
 //! Names in tables that lead to files of a listing, which may be in archives.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use super::archive;
+use super::archive::stem;
 use super::file_list::{FileList, NearbyFiles};
 use super::named_files::{IMAGE_ENDINGS, nothing, with_ending};
 use super::portable_name;
 use super::source_file::SourceFile;
+use crate::decode::has_image_extension;
 use crate::sample::{Reject, RejectCode};
 
 /// Resolves names to files of a listing.
@@ -18,35 +19,25 @@ pub struct ListedNames<'a> {
     files: NearbyFiles<'a>,
     /// Hashes of the paths with the ordinals of the files, sorted.
     by_path: Vec<(u128, u32)>,
-    archives: BTreeSet<ListedArchive>,
-}
-
-/// An archive whose files are in the listing.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct ListedArchive {
-    source: u32,
-    /// Path relative to the source; empty if the archive is the source.
-    path: PathBuf,
-    /// Path of the folder in the archive that contains all of its images.
-    root: PathBuf,
+    /// The archives, by source and path relative to it (empty if the archive is the source), each with the innermost folder
+    /// that contains all of its images.
+    archives: BTreeMap<(u32, PathBuf), PathBuf>,
 }
 
 impl<'a> ListedNames<'a> {
     /// Creates a resolver of names to `files`.
     pub fn new(files: &'a FileList) -> Self {
         let mut by_path = Vec::with_capacity(files.len());
-        let mut archives = BTreeSet::new();
+        let mut archives: BTreeMap<(u32, PathBuf), PathBuf> = BTreeMap::new();
         for (file, ordinal) in files.iter().zip(0..) {
             by_path.push((hash(file.source, &file.relative), ordinal));
-            if let Some(member) = &file.member {
-                let (parts, root) = (member.archive_parts as usize, member.root_parts as usize);
-                let first = |count: usize| file.relative.components().take(count).collect();
-                archives.insert(ListedArchive {
-                    source: file.source,
-                    path: first(parts),
-                    root: first(parts + root),
-                });
-            }
+            let Some(member) = file.member.as_ref().filter(|_| has_image_extension(&file.origin)) else {
+                continue;
+            };
+            let Some(folder) = file.relative.parent() else { continue };
+            let archive = file.relative.components().take(member.archive_parts as usize).collect();
+            let common = archives.entry((file.source, archive)).or_insert_with(|| folder.to_owned());
+            while !folder.starts_with(&common) && common.pop() {}
         }
         by_path.sort_unstable();
         Self { files: NearbyFiles::new(files), by_path, archives }
@@ -98,19 +89,20 @@ impl<'a> ListedNames<'a> {
     /// Returns the paths that `relative` may mean in a table in `folder`.
     fn paths(&self, source: u32, folder: &Path, relative: &Path) -> BTreeSet<PathBuf> {
         let mut paths = BTreeSet::from([folder.join(relative)]);
-        let beside = |archive: &&ListedArchive| {
-            archive.source == source && (archive.path.parent().unwrap_or(Path::new("")) == folder)
-        };
-        for archive in self.archives.iter().filter(beside) {
-            let name = archive.path.file_name().map(portable_name).unwrap_or_default();
+        for ((of, archive), common) in &self.archives {
+            if *of != source || archive.parent().unwrap_or(Path::new("")) != folder {
+                continue;
+            }
+            let name = archive.file_name().map(portable_name).unwrap_or_default();
             let mut names = vec![relative];
             if !name.is_empty() {
-                names.extend(relative.strip_prefix(archive::stem(&name)).ok());
+                names.extend(relative.strip_prefix(stem(&name)).ok());
                 names.extend(relative.strip_prefix(&name).ok());
             }
             for name in names.into_iter().filter(|name| !name.as_os_str().is_empty()) {
-                paths.insert(archive.path.join(name));
-                paths.insert(archive.root.join(name));
+                // Folders around the whole archive may be left out.
+                let folders = common.ancestors().take_while(|folder| folder.starts_with(archive));
+                paths.extend(folders.map(|folder| folder.join(name)));
             }
         }
         paths

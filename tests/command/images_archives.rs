@@ -190,11 +190,10 @@ fn archives_beside_images_are_left_out_unless_named() {
     assert_eq!(texts(&dir.path().join("both"), "train", "key").len(), 3);
 
     let mut tar = Tar::default();
-    tar.file("cat/1.jpg", &image(0)).file("metadata.csv", b"file_name\n");
+    tar.file("cat/1.jpg", &image(0)).file("metadata.csv", b"file_name,text\ncat/1.jpg,one\n");
     put(dir.path(), "described.tar", &tar.end());
-    run(dir.path(), b"", &["described.tar", "--out", "described"]).exits(0).says(&[
-        "described.tar/metadata.csv: metadata next to tar or Parquet files or in archives is not used",
-    ]);
+    run(dir.path(), b"", &["described.tar", "--out", "described"]).exits(0);
+    assert_eq!(texts(&dir.path().join("described"), "train", "text"), ["one"]);
 }
 
 #[test]

@@ -41,6 +41,7 @@ mod repeated_keys;
 mod report;
 mod resume;
 mod run_report;
+mod sidecars;
 mod simulate;
 mod source_names;
 mod standard_output;

@@ -141,7 +141,7 @@ fn several_rows_for_one_image_are_separate_records_in_the_same_split() {
 fn tables_that_do_not_match_the_images_are_refused_with_a_way_out() {
     for (tables, parts) in [
         (&[("metadata.csv", "id,n\na,1\n")][..], &["no column \"file_name\"", "id, n"][..]),
-        (&[("metadata.csv", "x_file_name,y_file_name\na,1\n")], &["x_file_name", "y_file_name", "one image"]),
+        (&[("metadata.csv", "file_names,n\na,1\n")], &["file_names", "lists of paths", "--path-field"]),
         (&[("metadata.csv", "file_name,width\ntrain/a.jpg,1\n")], &["\"width\""]),
         (
             &[("metadata.csv", "file_name\ntrain/a.jpg\n"), ("train/metadata.csv", "file_name\na.jpg\n")],
@@ -186,7 +186,7 @@ fn metadata_beside_tar_files_is_ignored_with_a_warning() {
     tar.append_path_with_name(dir.path().join("s/a.jpg"), "b.jpg").unwrap();
     tar.finish().unwrap();
     let ran = run(dir.path(), b"", &["s", "--out", "out"]).exits(0);
-    ran.says(&["s/metadata.csv", "not used", "--metadata FILE", "--metadata none"]);
+    ran.says(&["s/metadata.csv", "not used", "--metadata none"]);
     assert_eq!(texts(&dir.path().join("out"), "train", "key"), ["s/a.jpg", "s/x.tar#b"]);
     assert_eq!(run(dir.path(), b"", &["s", "--out", "told", "--metadata", "none"]).exits(0).stderr, "");
 }

@@ -73,6 +73,28 @@ fn tar(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
 }
 
 #[test]
+fn sidecars_in_a_bucket_give_the_dataset_of_the_folder() {
+    let sources = Sources::new(Faults { page: 7, ..Faults::usual(5, 1) });
+    for number in 0..20 {
+        sources.put(&format!("s/10_cat/{number}.JPG"), &image(number));
+        if number % 4 > 0 {
+            sources.put(&format!("s/10_cat/{number}.txt"), format!("caption {number}").as_bytes());
+        }
+    }
+    let ran = sources.convert_both("images", &["s"], "");
+    assert!(ran.stdout.contains("sidecars: txt beside 15 of 20 images (5 missing)"), "{}", ran.stdout);
+    let rows: String = (0..20).map(|number| format!("{number},{number}\n")).collect();
+    std::fs::write(sources.path("t.csv"), format!("id,n\n{rows}")).unwrap();
+    let options = "--metadata t.csv --path-field id --sidecar txt,caption";
+    let ran = sources.convert_both("images", &["s/10_cat"], options);
+    assert!(ran.stdout.contains("sidecars: caption beside 0 of 20 images (20 missing)"), "{}", ran.stdout);
+    let zipped = zip(&[("a.jpg", image(0)), ("a.txt", b"one".to_vec())], true);
+    sources.put("z/images.zip", &zipped);
+    sources.put("z/metadata.jsonl", b"{\"file_name\": \"a.jpg\", \"n\": 1}\n");
+    sources.convert_both("images", &["z"], "");
+}
+
+#[test]
 fn images_in_a_bucket_give_the_dataset_of_the_folder() {
     let sources = Sources::new(Faults { page: 7, ..Faults::usual(5, 1) });
     for number in 0..24 {
