@@ -304,21 +304,24 @@ impl<'a> ImageConversion<'a> {
         scratch: &mut ImageScratch,
         out: &mut Outcomes,
     ) -> Result<Bytes, Reject> {
+        let place = if self.job.details.is_empty() { "member" } else { "column" };
         let of_member = |reject: Reject| {
-            Reject::new(reject.code, format!("the member {:?}: {}", field.member, reject.message))
+            Reject::new(reject.code, format!("the {place} {:?}: {}", field.member, reject.message))
         };
         let header = self.job.transform.peek(bytes).map_err(of_member)?;
         if field.ty == FieldType::Mask {
             let _held = self.pixels.wait_for(header.memory_bytes);
             return self.job.transform.convert_mask(bytes, &image.geometry).map_err(of_member);
         }
-        let converted = self.convert_with_reservation(bytes, &header, Some(&image.geometry), scratch);
+        // Images of rows have sizes of their own.
+        let like = self.job.details.is_empty().then_some(&image.geometry);
+        let converted = self.convert_with_reservation(bytes, &header, like, scratch);
         match converted.map_err(of_member)? {
             transform::ImageOutcome::Converted(image) => {
                 note_image(&image, out);
                 Ok(image.bytes)
             }
-            // It has the size of its main image, which was not filtered.
+            // That of a sample has the size of its main image, which was not filtered.
             transform::ImageOutcome::Filtered(reason) => {
                 Err(of_member(Reject::new(RejectCode::InvalidValue, reason.name())))
             }

@@ -137,7 +137,6 @@ fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: 
         let name = f.origin.rsplit('/').next().unwrap_or_default();
         f.is_tar(&options.sources) || has_image_extension(name) || (image_tables && is_parquet(name))
     };
-    let is_damage = |f: &SourceFile| f.member.as_ref().is_some_and(|member| member.is_damage());
     let planned = |file: &SourceFile| file.planned(&options.sources, options.follow_symlinks);
     let mut named = HashSet::new();
     for file in files.iter().filter(by_name) {
@@ -163,6 +162,11 @@ fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: 
         // A folder with more files may have images among the uninspected ones.
         *found || *count == SNIFFED_FILES
     })
+}
+
+/// Returns whether this is not a file, but the part of an archive that cannot be read.
+fn is_damage(file: &SourceFile) -> bool {
+    file.member.as_ref().is_some_and(|member| member.is_damage())
 }
 
 /// Returns whether the file is a metadata file that describes the images next to it.
@@ -257,8 +261,10 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         if in_archives {
             // As in an archive without sidecars, names determine which files are images.
             let is_other = |file: &SourceFile| {
-                let is_damage = file.member.as_ref().is_none_or(|member| member.is_damage());
-                file.of_field.is_none() && !is_damage && !is_image_name(&file.name(sources))
+                file.member.is_some()
+                    && file.of_field.is_none()
+                    && !is_damage(file)
+                    && !is_image_name(&file.name(sources))
             };
             found.files.iter().filter(is_other).for_each(|file| skipped.add(&file.origin));
             found.files = found.files.iter().filter(|file| !is_other(file)).collect();
@@ -270,6 +276,11 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let named = list_beside(&tables, sources, options.follow_symlinks, classes, &options.list_fields, listed)
         .map_err(metadata_help)?;
     let mut found = FoundImages::of(named).with_sidecars(&listing.files, options)?;
+    // Damage to an archive is an item, which no row names.
+    for damage in listing.files.iter().filter(is_damage) {
+        found.files.push(&damage);
+        found.details.push(Detail::default());
+    }
     let origins: HashSet<String> = found.files.iter().map(|f| f.origin).collect();
     let in_no_row = |f: &SourceFile| !origins.contains(&f.origin);
     let images = images_among(&listing.files, options, false);

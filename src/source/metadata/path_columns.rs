@@ -160,7 +160,8 @@ impl PathColumns {
             more.sort_by_key(|(field, _)| *field);
             for (_, path) in &mut more {
                 if let Some(defect) = path.defect.take().filter(|_| detail.defect.is_none()) {
-                    let message = format!("{:?}: {}", self.columns[path.column].name, defect.message);
+                    let message =
+                        format!("the column {:?}: {}", self.columns[path.column].name, defect.message);
                     detail.defect = Some(Box::new(Reject::new(defect.code, message)));
                 }
             }
