@@ -156,9 +156,8 @@ impl<'a> Resolver<'a> {
     /// As [`Self::resolve`].
     pub(super) fn resolve_image(&mut self, name: &[u8]) -> Result<(SourceFile, Option<Reject>)> {
         let (file, defect) = self.resolve(name)?;
-        if !defect.as_ref().is_some_and(|defect| defect.code == RejectCode::MissingFile)
-            || file.relative.as_os_str().is_empty()
-        {
+        let is_missing = defect.as_ref().is_some_and(|defect| defect.code == RejectCode::MissingFile);
+        if !is_missing || file.relative.as_os_str().is_empty() {
             return Ok((file, defect));
         }
         let (mut found, mut also) = (None, None);

@@ -179,12 +179,12 @@ pub enum Warning {
         /// Whether the folders above them are splits.
         in_splits: bool,
     },
-    /// There are sidecars beside listed images, which are not read.
+    /// There are sidecars beside listed images, or beside images that are sources, which are not read.
     SidecarsUnread {
-        /// Origin of one of them.
+        /// Origin or path of one of them.
         example: String,
-        /// Its extension.
-        extension: String,
+        /// Its extension, if it is beside listed images.
+        extension: Option<String>,
     },
     /// Class folders are named like `10_cat`, so that their numbers and names become fields.
     RepeatFolders {
@@ -307,7 +307,8 @@ impl Warning {
             Self::TarClassesUnused { .. } => &[CLASSES],
             Self::FolderClassesUnused { in_splits: false, .. } => &[LABELS],
             Self::FolderClassesUnused { in_splits: true, .. } => &[SPLITS_AND_LABELS],
-            Self::SidecarsUnread { .. } => &UNREAD,
+            Self::SidecarsUnread { extension: Some(_), .. } => &UNREAD,
+            Self::SidecarsUnread { extension: None, .. } => &UNREAD[1..],
             Self::RepeatFolders { in_splits: false, .. } => &ONLY_LABELS,
             Self::RepeatFolders { in_splits: true, .. } => &ONLY_SPLITS,
             Self::SplitNamedFolders { .. }
@@ -498,7 +499,12 @@ impl fmt::Display for Warning {
                 let names = listed(folders.iter().map(|name| format!("{name:?}")));
                 write!(f, "the folders {names} are not classes, because metadata describes the images")
             }
-            Self::SidecarsUnread { example, extension } => write!(
+            Self::SidecarsUnread { example, extension: None } => write!(
+                f,
+                "files beside the images, such as {:?}, are not read; name them, too, or the folder, to make them fields",
+                printable(example)
+            ),
+            Self::SidecarsUnread { example, extension: Some(extension) } => write!(
                 f,
                 "files beside the listed images, such as {:?}, are not read; `sidecar {extension}` makes them the field {:?}",
                 printable(example),

@@ -277,7 +277,7 @@ fn invalid_rows_are_rejected() {
         br#"{"file_name": "a.png", "n": 1, "t": "x"}"#,
         b"not json",
         b"",
-        br#"{"file_name": 7}"#,
+        br#"{"file_name":[]}"#,
         br#"{"n": 5}"#,
         br#"{"file_name": "b.jpg", "n": 1.5}"#,
         br#"{"file_name": "gone.png"}"#,

@@ -229,6 +229,13 @@ fn sidecars_work_with_lists_tables_duplicates_and_kept_files() {
     assert_eq!(texts(&table, "train", "n"), ["1", "2"]);
     assert_eq!(texts(&table, "train", "txt"), ["whole name", "both"]);
 
+    // Images that are sources.
+    let ran = run(dir.path(), b"", &["s/a.jpg", "s/b.jpg", "--out", "named"]).exits(0);
+    ran.says(&["\"s/a.txt\", are not read; name them, too, or the folder"]);
+    let ran = run(dir.path(), b"", &["s/a.jpg", "s/a.txt", "--out", "both"]).exits(0);
+    assert_eq!(ran.stderr, "");
+    assert_eq!(texts(&dir.path().join("both"), "train", "txt"), ["both"]);
+
     // A table beside the images, and a field of the same name.
     put(&dir.path().join("s"), &[("metadata.csv", b"file_name,n\nb.jpg,1\nb.jpg,2\n".to_vec())]);
     run(dir.path(), b"", &["s", "--out", "beside"]).exits(0);
@@ -356,6 +363,8 @@ fn tables_in_and_beside_archives_describe_their_images() {
     put(dir.path(), &[("m.csv", table("1.jpg,one\npics/2.jpg,two\n"))]);
     run(dir.path(), b"", &["y/images.zip", "--metadata", "m.csv", "--out", "o5"]).exits(0);
     assert_eq!(texts(&dir.path().join("o5"), "train", "text"), ["one", "two"]);
+    run(dir.path(), b"", &["y", "--metadata", "m.csv", "--out", "o9"]).exits(0);
+    assert_eq!(texts(&dir.path().join("o9"), "train", "text"), ["one", "two"]);
     // Names that lead nowhere, out of the folder, or to several archives.
     let other = zip(&images(&["pics/1.jpg"]), true);
     let rows = "pics/1.jpg,a\nother.zip/pics/1.jpg,b\n../x.jpg,c\n/pics/1.jpg,d\ngone.jpg,e\n";
@@ -403,6 +412,11 @@ fn names_without_extension_and_absolute_names_lead_to_images() {
     let expected =
         [("train/2", "missing-file"), ("train/3", "missing-file"), ("train//etc/passwd", "unsafe-path")];
     assert_eq!(rejects(&out), owned(&expected));
+    put(dir.path(), &[("ids.jsonl", b"{\"id\": 1}\n{\"id\": 1.5}\n".to_vec())]);
+    let arguments =
+        ["train", "--metadata", "ids.jsonl", "--path-field", "id", "--max-rejects", "1", "--out", "ids"];
+    run(dir.path(), b"", &arguments).exits(0);
+    assert_eq!(texts(&dir.path().join("ids"), "train", "key"), ["train/1.PNG"]);
     let reasons = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
     assert!(reasons.contains("several files") && reasons.contains("2.png"), "{reasons}");
 }

@@ -9,12 +9,14 @@ use super::image_fields::ImageField;
 use super::options::{ImageInput, ImagesOptions};
 use super::sidecars::{
     FileField, Paired, SidecarSummary, Sidecars, add_fields, pair, pair_listed, unread_beside_listed,
+    unread_beside_named,
 };
 use super::tar_fields::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::pipeline::source_checks::check_origins;
 use crate::printable::printable;
+use crate::sample::RejectCode;
 use crate::schema::{Field, FieldType};
 use crate::source::archive::{ArchiveKind, is_image_name};
 use crate::source::file_list::{ChosenFiles, FileList};
@@ -203,10 +205,24 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
         }
         ImageInput::Metadata(table) => {
             let source = one_folder(&options.sources)?;
-            let archive = listed_archive(options)?;
-            let listed = archive.as_ref().map(|listing| ListedNames::new(&listing.files));
-            let classes = options.classes.as_deref();
-            let found = table.list(source, options.follow_symlinks, classes, &options.list_fields, listed)?;
+            let read = |archive: Option<&Listing>| {
+                let listed = archive.map(|listing| ListedNames::new(&listing.files));
+                let (follow, classes) = (options.follow_symlinks, options.classes.as_deref());
+                table.list(source, follow, classes, &options.list_fields, listed)
+            };
+            let mut archive = listed_archive(options)?;
+            let mut found = read(archive.as_ref())?;
+            let is_missing = |detail: &Detail| {
+                detail.defect.as_ref().is_some_and(|defect| defect.code == RejectCode::MissingFile)
+            };
+            // The files may be in archives in the folder.
+            if archive.is_none() && !found.details.is_empty() && found.details.iter().all(is_missing) {
+                let listing = list(&options.sources, options.follow_symlinks, &|_| true)?;
+                archive = expand_all(&listing, options)?.map(|expanded| expanded.listing);
+                if archive.is_some() {
+                    found = read(archive.as_ref())?;
+                }
+            }
             let found = FoundImages { tables: vec![table.path.clone()], ..FoundImages::of(found) };
             match archive {
                 Some(listing) => found.with_sidecars(&listing.files, options),
@@ -376,10 +392,14 @@ impl FoundImages {
             .of_option("sidecar")
             .help("leave it out: the members of a sample become fields"));
         }
-        match pair(&self.files, None, sources, &options.sidecars, 0) {
-            Some(paired) => self.with_paired(paired, has_samples),
-            None => Ok(self),
+        let mut found = match pair(&self.files, None, sources, &options.sidecars, 0) {
+            Some(paired) => self.with_paired(paired, has_samples)?,
+            None => self,
+        };
+        if options.sidecars != Sidecars::None {
+            found.warnings.extend(unread_beside_named(&found.files, sources)?);
         }
+        Ok(found)
     }
 
     /// Adds the sidecars of files that rows name, which are in `listing`.

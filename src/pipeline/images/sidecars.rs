@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
-use crate::printable::printable;
+use crate::printable::{printable, printable_path};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
 use crate::source::archive::is_image_name;
@@ -24,7 +24,7 @@ use crate::source::named_files::{Detail, Resolver};
 use crate::source::source_file::SourceFile;
 use crate::source::warning::Warning;
 use crate::source::{json_line, without_bom};
-use crate::storage::ObjectUrl;
+use crate::storage::{ObjectUrl, stat};
 
 /// Extensions of the sidecars that are found without an option.
 const USUAL: [&str; 3] = ["txt", "caption", "json"];
@@ -418,8 +418,28 @@ pub(super) fn unread_beside_listed(
     for file in files.iter().filter(|file| !file.is_named()).take(PROBED_IMAGES) {
         for extension in USUAL {
             if let Some(found) = find_beside(&mut resolver, &file.relative, extension)? {
-                let (example, extension) = (found.origin, extension.to_owned());
+                let (example, extension) = (found.origin, Some(extension.to_owned()));
                 return Ok(Some(Warning::SidecarsUnread { example, extension }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Returns a warning if there are sidecars beside the first images that are themselves sources, and these sidecars are not.
+///
+/// # Errors
+///
+/// Fails if a file cannot be examined.
+pub(super) fn unread_beside_named(files: &FileList, sources: &[SourceSpec]) -> Result<Option<Warning>> {
+    let is_image = |file: &SourceFile| file.is_named() && is_image_name(&file.name(sources));
+    let paths = files.iter().filter(is_image).take(PROBED_IMAGES).map(|file| file.path(sources));
+    for path in paths.filter(|path| !ObjectUrl::is_url(path)) {
+        for extension in USUAL {
+            let beside = path.with_extension(extension);
+            if stat(&beside)?.is_some_and(|meta| meta.is_file()) && sources.iter().all(|s| s.path != beside) {
+                let example = printable_path(&beside).to_string();
+                return Ok(Some(Warning::SidecarsUnread { example, extension: None }));
             }
         }
     }

@@ -92,7 +92,9 @@ fn fill(
         None | Some((_, None | Some(Json::Null))) => None,
         Some((_, Some(Json::String(name)))) if name.is_empty() => None,
         Some((_, Some(Json::String(name)))) => Some(name.clone().into_bytes()),
-        Some((path, Some(_))) => return Err(wrong(path, "a string")),
+        // An id.
+        Some((_, Some(Json::Number(number)))) if !number.is_f64() => Some(number.to_string().into_bytes()),
+        Some((path, Some(_))) => return Err(wrong(path, "a string or an integer")),
     };
     let found = match label.map(|name| (name, object.members().get(name))) {
         None | Some((_, None | Some(Json::Null))) => None,

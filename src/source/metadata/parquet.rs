@@ -80,8 +80,9 @@ fn check_claims(footer: &ParquetMetaData, file_bytes: u64) -> Result<()> {
 
 fn fields(schema: &Schema, columns: &MetadataColumns, path: &str) -> Result<Vec<Field>> {
     let ty = |at: usize| schema.field(at).data_type();
-    if columns.path.is_some_and(|at| !is_text(ty(at))) {
-        return Err(Error::usage(format!("the column {path:?} does not hold strings"))
+    // Integers are ids.
+    if columns.path.is_some_and(|at| !is_text(ty(at)) && !ty(at).is_integer()) {
+        return Err(Error::usage(format!("the column {path:?} holds neither strings nor integers"))
             .help("`path_field` names the column of paths"));
     }
     if let Some(label) = columns.label
