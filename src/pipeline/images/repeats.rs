@@ -6,7 +6,6 @@ use crate::sample::Value;
 use crate::schema::{Field, FieldType};
 use crate::source::labels::Folders;
 use crate::source::layout::FolderLayout;
-use crate::source::split_by::SplitBy;
 use crate::source::warning::Warning;
 
 /// Names of the fields.
@@ -33,7 +32,7 @@ impl Repeats {
         if !names.iter().all(|name| divide(name).is_some()) {
             return None;
         }
-        let in_splits = folders.splits.by == SplitBy::Folder;
+        let in_splits = folders.splits.are_folders();
         folders.warnings.push(Warning::RepeatFolders { example, in_splits });
         let at = fields.len() - images;
         let added =
