@@ -1,14 +1,14 @@
 //! The individual checks: one for each file, split and shard.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::format::{self, Placed, ShardReader};
 use dsconvert_dataset::index::{IndexEntry, LengthSummary, ShardEntry};
-use dsconvert_dataset::manifest::{CARD_NAME, MANIFEST_NAME};
-use dsconvert_dataset::sample;
+use dsconvert_dataset::manifest::{CARD_NAME, MANIFEST_NAME, Manifest};
+use dsconvert_dataset::sample::{self, Value};
 use dsconvert_dataset::storage::{Blob, list_dir};
 
 use super::{Counters, Problems, VerifyOptions, VerifyProgress};
@@ -44,6 +44,16 @@ pub(super) struct Checks<'a> {
     total_bytes: u64,
     total_records: u64,
     pub(super) counters: Counters,
+    /// Labels read from the shards, by split. Without splits whose manifest has no numbers of records per class.
+    labels: BTreeMap<&'a str, Mutex<LabelsRead>>,
+}
+
+/// Labels of the records of a split, as read from its shards.
+#[derive(Default)]
+struct LabelsRead {
+    records: u64,
+    /// Number of records by label. Other records have no label.
+    by_label: BTreeMap<usize, u64>,
 }
 
 impl<'a> Checks<'a> {
@@ -58,6 +68,7 @@ impl<'a> Checks<'a> {
             total_bytes: files.chain(shards).fold(0, u64::saturating_add),
             total_records: manifest.splits.values().map(|s| s.records).fold(0, u64::saturating_add),
             counters: Counters::default(),
+            labels: counted(manifest).map(|(name, _)| (name, Mutex::default())).collect(),
         }
     }
 
@@ -98,6 +109,22 @@ impl<'a> Checks<'a> {
         if rejected != Some(manifest.counts.rejected) {
             let what = format!("the rejects by reason code do not add up to {}", manifest.counts.rejected);
             problems.push(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
+        }
+    }
+
+    /// Compares the labels that were read with the numbers of records per class in the manifest. Runs after all other
+    /// checks. Of a split with unreadable records, the labels are not known.
+    pub(super) fn classes(&self, problems: &mut Problems) {
+        for (name, counts) in counted(self.dataset.manifest()) {
+            let Some(read) = self.labels.get(name) else { continue };
+            let read = read.lock().unwrap_or_else(PoisonError::into_inner);
+            let records = self.dataset.manifest().splits.get(name).map(|split| split.records);
+            let listed = counts.iter().copied().enumerate().filter(|(_, records)| *records > 0);
+            if Some(read.records) == records && !read.by_label.iter().map(|(l, n)| (*l, *n)).eq(listed) {
+                let what =
+                    format!("the numbers of records per class of split {name:?} are not those of its labels");
+                problems.push(Error::corrupt(what).at_path(self.state.path().join(MANIFEST_NAME)));
+            }
         }
     }
 
@@ -182,6 +209,8 @@ impl<'a> Checks<'a> {
         let index = split.unchecked_record_index().and_then(|index| index.entries(range));
         let mut index = readable(index, problems);
         let mut rows = 0;
+        let mut labels = LabelsRead::default();
+        let label = self.state.schema.label_field();
         for next in scan {
             if rows == shard.records {
                 let what =
@@ -193,6 +222,10 @@ impl<'a> Checks<'a> {
                 Err(e) => return problems.push(at(e, rows)),
             };
             let entry = index.as_mut().and_then(Iterator::next).and_then(|entry| readable(entry, problems));
+            labels.records += 1;
+            if let Some(Value::Int(label)) = label.and_then(|field| values.values.get(field)) {
+                *labels.by_label.entry(usize::try_from(*label).unwrap_or(usize::MAX)).or_default() += 1;
+            }
             let found = (placed, values);
             if let Err(what) = self.record(ordinal, shard.first_record.saturating_add(rows), entry, found) {
                 problems.push(at(Error::corrupt(what), rows));
@@ -203,6 +236,11 @@ impl<'a> Checks<'a> {
             }
         }
         self.decoded(rows % REPORT_RECORDS);
+        if let Some(sums) = self.labels.get(split.name()) {
+            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            sums.records += labels.records;
+            labels.by_label.into_iter().for_each(|(label, n)| *sums.by_label.entry(label).or_default() += n);
+        }
         if rows != shard.records {
             let records = if rows == 1 { "record" } else { "records" };
             let what = format!("the shard has {rows} {records}, but {} in the shard table", shard.records);
@@ -291,6 +329,11 @@ impl<'a> Checks<'a> {
         }
         found
     }
+}
+
+/// Returns the splits with numbers of records per class.
+fn counted(manifest: &Manifest) -> impl Iterator<Item = (&str, &Vec<u64>)> {
+    manifest.splits.iter().filter_map(|(name, split)| Some((name.as_str(), split.class_counts.as_ref()?)))
 }
 
 /// Files that a dataset may contain without listing them: the dataset card, and what the Hugging Face Hub adds.

@@ -107,8 +107,8 @@ impl VerifyReport {
 }
 
 /// Checks every file of `dataset` against its size and SHA-256. Decodes every record of every shard in order and
-/// compares it with the record index. Checks length index, histogram, summary and counts against each other. Files
-/// below the dataset directory that the dataset does not list are reported, too.
+/// compares it with the record index. Checks length index, histogram, summary and counts against each other, and counts
+/// the records of each class. Files below the dataset directory that the dataset does not list are reported, too.
 ///
 /// ```no_run
 /// use dsconvert_reader::{Dataset, VerifyOptions, verify};
@@ -139,6 +139,7 @@ pub fn verify(dataset: &Dataset, options: &VerifyOptions<'_>) -> VerifyReport {
     };
     let mut all = Problems::new(options.max_problems);
     found.into_iter().for_each(|problems| all.append(problems));
+    checks.classes(&mut all);
     let mut unlisted: Vec<String> = checks.unlisted(&mut all).into_iter().collect();
     let more_unlisted = unlisted.len().saturating_sub(options.max_problems) as u64;
     unlisted.truncate(options.max_problems);
