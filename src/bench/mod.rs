@@ -52,7 +52,6 @@ mod jobs;
 mod options;
 mod order;
 mod pairing;
-mod permutation;
 mod probe;
 mod raw_file;
 mod raw_images;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::batch::BenchBatchSize;
-use super::permutation::Permutation;
 use crate::error::{Error, Result};
 use crate::reader::batch::{
     BatchOptions, BatchPlan, BatchSize, Boundaries, BucketBy, Layout, LengthsInMemory, Oversize, Position,
 };
+use crate::sampling::Permutation;
 
 /// The order in which items are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::permutation::Permutation;
 use super::raw_file::RawFile;
 use super::residency::Residency;
 use crate::error::Result;
+use crate::sampling::Permutation;
 use crate::storage::open_file;
 use crate::threads;
 

@@ -391,3 +391,77 @@ fn suggested_commands_can_be_pasted_into_a_shell() {
     let damaged = inspect(&[out.to_str().unwrap(), "--verify"]).exits(3).stdout;
     assert!(damaged.contains(&format!("dsconvert inspect {quoted} --verify --repair")), "{damaged}");
 }
+
+/// Converts in several ways, and compares the numbers of records per class with the labels of the records.
+#[test]
+fn classes_are_counted_exactly_however_they_are_converted() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("in");
+    copy_dir(&fixture("photos"), &source);
+    // In no class folder, so it gets no label.
+    let dunes = tree(&source).into_keys().find(|name| name.starts_with("dunes/")).unwrap();
+    std::fs::copy(source.join(&dunes), source.join("loose.jpg")).unwrap();
+    let options =
+        "--resize longer:32 --shuffle --unit-bytes 40000 --split train=0.5,test=0.5 --shard-records 3";
+    let (whole, parts) = (dir.path().join("whole"), dir.path().join("parts"));
+    convert("images", &source, &whole, options).exits(0);
+    let mut plan = command(["plan", "images"]);
+    plan.arg(&source).arg("--out").arg(&parts).args(options.split_whitespace());
+    Ran::of(plan.output().unwrap()).exits(0);
+    for part in ["2/3", "1/3", "3/3"] {
+        Ran::of(command(["run"]).arg(&parts).args(["--part", part]).output().unwrap()).exits(0);
+    }
+    Ran::of(command(["merge"]).arg(&parts).output().unwrap()).exits(0);
+    assert_same(&tree(&whole), &tree(&parts));
+
+    let stored = manifest(&whole);
+    assert!(stored["plan"]["units"].as_u64() > Some(2), "{}", stored["plan"]);
+    let dataset = dsconvert::reader::Dataset::open(&whole).unwrap();
+    let mut all = 0;
+    for split in dataset.splits() {
+        let labels: Vec<Option<i64>> = split.iter().map(|r| r.unwrap().integer("label")).collect();
+        let counts: Vec<usize> =
+            (0..5).map(|label| labels.iter().filter(|&&of| of == Some(label)).count()).collect();
+        assert_eq!(stored["splits"][split.name()]["class_counts"], serde_json::json!(counts));
+        let json: Value =
+            serde_json::from_str(&inspect(&[whole.to_str().unwrap(), "--json"]).exits(0).stdout).unwrap();
+        let unlabeled = labels.iter().filter(|label| label.is_none()).count();
+        assert_eq!(json["splits"][split.name()]["unlabeled"], unlabeled);
+        all += labels.len();
+    }
+    assert_eq!(all, 30);
+    inspect(&[whole.to_str().unwrap(), "--verify"]).exits(0);
+}
+
+/// A repair replaces a file only by the bytes that were committed, so the manifest keeps its version.
+#[test]
+fn a_dataset_of_manifest_version_2_is_repaired_and_keeps_its_manifest() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let options = "--resize longer:32 --shard-records 8 --max-rejects 50%";
+    convert("images", &fixture("photos"), &out, options).exits(0);
+    let counted = inspect(&[out.to_str().unwrap()]).exits(0).stdout;
+    let mut json = manifest(&out);
+    for split in json["splits"].as_object_mut().unwrap().values_mut() {
+        split.as_object_mut().unwrap().remove("class_counts").unwrap();
+    }
+    json["manifest_version"] = 2.into();
+    std::fs::write(out.join("manifest.json"), dsconvert::manifest::resealed(&json).unwrap()).unwrap();
+    // The labels are read.
+    assert_eq!(inspect(&[out.to_str().unwrap()]).exits(0).stdout, counted);
+    let whole = tree(&out);
+    let complete = convert("images", &fixture("photos"), &out, &format!("{options} --resume")).exits(0);
+    assert!(complete.stdout.contains("already complete"), "{}", complete.stdout);
+
+    let damage = || {
+        std::fs::write(out.join("train/train-000000-01.parquet"), "x").unwrap();
+        std::fs::remove_file(out.join("index/train.histogram.arrow")).unwrap();
+    };
+    damage();
+    convert("images", &fixture("photos"), &out, &format!("{options} --resume=repair")).exits(0);
+    assert_same(&tree(&out), &whole);
+    damage();
+    let photos = fixture("photos");
+    inspect(&[out.to_str().unwrap(), "--verify", "--repair", photos.to_str().unwrap()]).exits(0);
+    assert_same(&tree(&out), &whole);
+}

@@ -266,7 +266,11 @@ impl Manifest {
             digest::check(json)?;
         }
         check_unique_names(json).map_err(broken)?;
-        let manifest: Self = serde_json::from_slice(json).map_err(broken)?;
+        let mut manifest: Self = serde_json::from_slice(json).map_err(broken)?;
+        if manifest_version < CLASS_COUNTS_VERSION {
+            manifest.splits.values_mut().for_each(|split| split.class_counts = None);
+            manifest.check_known(&serde_json::from_slice(json).map_err(broken)?)?;
+        }
         manifest.check().map_err(|e| match e.kind() {
             // Invalid input in a file that was read is damage, not misuse.
             ErrorKind::Usage => Error::corrupt(format!("the manifest contradicts itself: {e}")),
@@ -287,6 +291,22 @@ impl Manifest {
         json.push(b'\n');
         self.digest = Some(digest::seal(&mut json)?);
         Ok(json)
+    }
+
+    /// Checks that the schema, the length summaries and the listed indexes in `json`, from which this manifest was read,
+    /// have no unknown members. Only versions before 3 are that strict.
+    fn check_known(&self, json: &serde_json::Value) -> Result<()> {
+        let known = serde_json::to_value(self).map_err(|e| Error::not_serialized("the manifest", e))?;
+        let mut places = vec!["/schema".to_owned(), "/shard_table".to_owned()];
+        for split in self.splits.keys() {
+            let members = ["length", "record_index", "length_index", "length_histogram"];
+            places.extend(members.map(|member| format!("/splits/{split}/{member}")));
+        }
+        let unknown = |place: &String| unknown_member(json.pointer(place)?, known.pointer(place)?);
+        match places.iter().find_map(unknown) {
+            Some(name) => Err(digest::altered(&format!("the manifest has an unknown member {name:?}"))),
+            None => Ok(()),
+        }
     }
 
     /// Returns the samples per pixel if images are stored as raw samples (`--encode raw`), or `None` if they are image
@@ -334,10 +354,11 @@ impl Manifest {
                 }
             }
             let labeled = split.class_counts.iter().flatten().try_fold(0u64, |sum, &n| sum.checked_add(n));
-            let expected =
+            let classes = split.class_counts.as_ref().map(Vec::len);
+            let has_counts =
                 self.manifest_version >= CLASS_COUNTS_VERSION && self.schema.label_field().is_some();
             if labeled.is_none_or(|labeled| labeled > split.records)
-                || (expected && split.class_counts.is_none())
+                || classes != has_counts.then_some(self.schema.class_names.len())
             {
                 return Err(Error::corrupt(format!(
                     "the numbers of records per class of split {name:?} contradict its records"
@@ -349,6 +370,21 @@ impl Manifest {
             return Err(Error::corrupt("the outcomes of the splits do not add up to those of the dataset"));
         }
         Ok(())
+    }
+}
+
+/// Returns the name of a member of `json`, or of a value in it, that `known` lacks.
+fn unknown_member<'a>(json: &'a serde_json::Value, known: &serde_json::Value) -> Option<&'a str> {
+    use serde_json::Value::{Array, Object};
+    match (json, known) {
+        (Object(members), Object(known)) => members.iter().find_map(|(name, value)| match known.get(name) {
+            Some(known) => unknown_member(value, known),
+            None => Some(name.as_str()),
+        }),
+        (Array(values), Array(known)) => {
+            values.iter().zip(known).find_map(|(value, known)| unknown_member(value, known))
+        }
+        _ => None,
     }
 }
 
@@ -451,5 +487,67 @@ mod tests {
         Manifest::parse(&resealed(&value).unwrap()).unwrap();
         value.as_object_mut().unwrap().remove("plan");
         assert!(Manifest::parse(&resealed(&value).unwrap()).is_err());
+    }
+
+    /// Returns a manifest with a split of three records, as JSON.
+    fn with_split() -> serde_json::Value {
+        let file = IndexFile { path: "index/x".to_owned(), records: 3, bytes: 0, sha256: String::new() };
+        let counts = Counts { found: 3, converted: 3, ..Counts::default() };
+        let split = Split {
+            counts,
+            records: 3,
+            shards: 1,
+            bytes: 9,
+            length: LengthSummary::from_runs(Kind::Images.length_unit(), 0, []).unwrap(),
+            class_counts: Some(vec![2]),
+            record_index: vec![file.clone()],
+            length_index: vec![file.clone()],
+            length_histogram: file,
+        };
+        let splits = BTreeMap::from([("train".to_owned(), split)]);
+        let json = Manifest { counts, splits, ..manifest() }.seal().unwrap();
+        serde_json::from_slice(&json).unwrap()
+    }
+
+    #[test]
+    fn class_counts_fit_the_classes_and_records_since_version_3() {
+        let parse = |value: &serde_json::Value| Manifest::parse(&resealed(value).unwrap());
+        let right = with_split();
+        assert_eq!(parse(&right).unwrap().splits["train"].class_counts, Some(vec![2]));
+        for wrong in [
+            serde_json::json!([4]),
+            serde_json::json!([2, 0]),
+            serde_json::json!([]),
+            serde_json::Value::Null,
+        ] {
+            let mut value = right.clone();
+            value["splits"]["train"]["class_counts"] = wrong;
+            assert_eq!(parse(&value).unwrap_err().kind(), ErrorKind::Corrupt, "{value}");
+            // Older versions have no such member.
+            value["manifest_version"] = 2.into();
+            assert_eq!(parse(&value).unwrap().splits["train"].class_counts, None);
+        }
+        let mut value = right;
+        value["schema"]["fields"].as_array_mut().unwrap().retain(|field| field["name"] != "label");
+        assert!(parse(&value).is_err());
+        value["splits"]["train"].as_object_mut().unwrap().remove("class_counts");
+        parse(&value).unwrap();
+    }
+
+    #[test]
+    fn unknown_members_are_ignored_since_version_3() {
+        let places =
+            ["", "/schema", "/schema/fields/0", "/shard_table", "/sources", "/plan", "/splits/train"];
+        let inner = ["length", "record_index/0", "length_index/0", "length_histogram"];
+        let inner = inner.map(|member| format!("/splits/train/{member}"));
+        for place in places.into_iter().chain(inner.iter().map(String::as_str)) {
+            let mut value = with_split();
+            value.pointer_mut(place).unwrap()["later"] = serde_json::json!({"a": [1]});
+            Manifest::parse(&resealed(&value).unwrap()).unwrap();
+            value["manifest_version"] = 2.into();
+            let strict = ["schema", "shard_table", "length", "index", "histogram"];
+            let is_strict = strict.iter().any(|name| place.contains(name));
+            assert_eq!(Manifest::parse(&resealed(&value).unwrap()).is_err(), is_strict, "{place}");
+        }
     }
 }

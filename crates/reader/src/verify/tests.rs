@@ -184,6 +184,25 @@ fn counts_that_do_not_add_up_are_found() {
 }
 
 #[test]
+fn wrong_numbers_of_records_per_class_are_found() {
+    for (format, kind) in all() {
+        if kind == Kind::Text {
+            continue;
+        }
+        let dir = copy(&pristine(format, kind));
+        let path = dir.path().join("manifest.json");
+        let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let counts = json["splits"]["train"]["class_counts"].as_array_mut().unwrap();
+        counts.swap(0, 1);
+        counts[0] = (counts[0].as_u64().unwrap() - 1).into();
+        std::fs::write(&path, resealed(&json).unwrap()).unwrap();
+        let problems = check(dir.path()).problems;
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.to_string().contains("records per class of split \"train\""), "{problem}");
+    }
+}
+
+#[test]
 fn problems_do_not_depend_on_threads_and_are_counted_beyond_the_limit() {
     let dataset = Dataset::open(pristine(dsconvert_dataset::format::Format::Msgpack, Kind::Images)).unwrap();
     let decode: &DecodeFn<'_> = &|record| match record.ordinal() % 2 {
