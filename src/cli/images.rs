@@ -10,6 +10,7 @@ use super::{Ending, signals};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
 use crate::pipeline::{Dedup, ImageFields, ImageInput, ImagesJob, ImagesOptions, Sidecars};
+use crate::source::encoding::to_utf8;
 use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
@@ -321,6 +322,7 @@ fn read_classes(path: &Path) -> Result<Vec<String>> {
     check_local("classes", path)?;
     check_not_folder("classes", path, help)?;
     let bytes = read_file(path).map_err(|e| e.help(help))?;
+    let bytes = to_utf8(bytes, None).map_err(|reject| Error::usage(reject.message).at_path(path))?;
     let text = std::str::from_utf8(without_bom(&bytes))
         .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;
     let names: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local, parse_size};
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
 use crate::reader::batch::{BatchOptions, BatchSize, MAX_BATCH_RECORDS, MAX_BATCH_TOKENS};
+use crate::source::encoding::TextEncoding;
 use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::parse_keep;
@@ -82,6 +83,12 @@ struct InputArgs {
     /// Overrides the extension of the file name. txt, jsonl, json, csv and tsv may end with .gz, .zst, .xz or .bz2.
     #[arg(long, value_name = "FORMAT")]
     input_format: Option<String>,
+
+    /// Encoding of text files without a byte order mark, such as windows-1252 or shift_jis [default: utf-8]
+    ///
+    /// Files that start with the byte order mark of UTF-8 or UTF-16 are decoded accordingly.
+    #[arg(long, value_name = "NAME")]
+    encoding: Option<String>,
 
     /// Meaning of folder and file names
     ///
@@ -221,6 +228,8 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let keep_fields = keep_fields.map_err(|e| e.of_option("keep_fields"))?.unwrap_or_default();
     let text_documents = parse("documents", &documents.documents)?;
     let input_format = input.input_format.as_deref().map(|text| parse("input_format", text)).transpose()?;
+    let encoding = input.encoding.as_deref().map(TextEncoding::parse).transpose();
+    let encoding = encoding.map_err(|e| e.of_option("encoding"))?.flatten();
     let layout = input.layout;
     let shape = shape.shape()?;
     let (input, sources) = input.sources(common.sources()?)?;
@@ -238,6 +247,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             input_format,
             follow_symlinks,
             layout,
+            encoding,
             documents: text_documents,
             text_field: documents.text_field,
             key_field: documents.key_field,

@@ -12,16 +12,30 @@ use liblzma::stream::{Action, Status, Stream as XzStream};
 
 /// Where members start in the decompressed bytes, as far as known.
 #[derive(Debug, Clone, Default)]
-pub(super) struct MemberStarts(Arc<Mutex<Vec<u64>>>);
+pub(super) struct MemberStarts(Arc<Mutex<FoundStarts>>);
+
+#[derive(Debug, Default)]
+struct FoundStarts {
+    starts: Vec<u64>,
+    is_ended: bool,
+}
 
 impl MemberStarts {
     pub(super) fn add(&self, start: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(start);
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !found.is_ended {
+            found.starts.push(start);
+        }
+    }
+
+    /// Ignores further starts, because positions no longer refer to the decompressed bytes.
+    pub(super) fn ignore_more(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_ended = true;
     }
 
     /// Returns the starts that were not taken before, in order.
     pub(super) fn take(&self) -> Vec<u64> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).starts)
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::encoding::to_utf8;
 use super::named_files::{Detail, Resolver, check_named_once};
 use super::open::{read_file, without_bom};
 use super::source_file::SourceFile;
@@ -57,6 +58,11 @@ impl FilesFrom {
         } else {
             check_local("files_from", &self.list)?;
             read_file(&self.list).map_err(|e| e.of_option("files_from"))?
+        };
+        let bytes = match self.null {
+            true => bytes,
+            false => to_utf8(bytes, None)
+                .map_err(|reject| Error::usage(reject.message).of_option("files_from").at_path(&self.list))?,
         };
         let list = if self.null { &bytes } else { without_bom(&bytes) };
         let mut resolver = Resolver::new(source, follow_symlinks)?;

@@ -5,6 +5,7 @@ pub mod braces;
 pub mod broken;
 mod compressed_members;
 pub mod compression;
+pub mod encoding;
 pub mod file_list;
 pub mod files_from;
 pub mod globs;

@@ -13,6 +13,7 @@ use super::archive::ArchiveMember;
 pub use super::broken::Broken;
 use super::compressed_members::{Bzip2Stream, MemberStarts, Members, XzStreams};
 use super::compression::Compression;
+use super::encoding::{TextEncoding, Utf8Reader};
 use super::inflate::GzipMember;
 use super::json_array::ArrayLines;
 use super::opened::OpenedFile;
@@ -201,6 +202,13 @@ impl Stream {
         let ahead = VecDeque::new();
         let (produced, array) = (0, None);
         Ok(Self { path, file: None, reader, status, members, produced, compressed, defect, array, ahead })
+    }
+
+    /// Decodes text to UTF-8: by its byte order mark or, without one, from the encoding `given`.
+    #[must_use]
+    pub fn with_encoding(self, given: Option<TextEncoding>) -> Self {
+        let reader = Box::new(Utf8Reader::new(self.reader, given, self.members.clone()));
+        Self { reader, ..self }
     }
 
     /// Rewrites a file that is a JSON array as one line per element, with the same total number of bytes. Other files

@@ -170,6 +170,13 @@ fn add_damage(lines: &mut Lines, manifest: &Manifest, out: &Path) {
             printable_path(out)
         ));
     }
+    if let Some(count) = manifest.notes.get("control_characters") {
+        lines.add(format!(
+            "  warning: {} mostly of NUL or control characters: use --encoding utf-16le if the text is UTF-16 without a \
+             byte order mark",
+            if *count == 1 { "1 document consists".to_owned() } else { format!("{} consist", plural(*count, "document")) }
+        ));
+    }
 }
 
 /// Adds a hint if progressive JPEGs were kept without `--baseline`. With it, only those that cannot be converted are

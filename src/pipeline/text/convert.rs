@@ -138,6 +138,9 @@ impl ItemSink for DocumentConverter<'_> {
                 return Converting::Done;
             }
         };
+        if is_mostly_controls(&document.text) {
+            out.note("control_characters");
+        }
         let key = document.key;
         let named = key.as_deref().unwrap_or(&origin);
         let split = self.job.split_of(position.section, named);
@@ -343,6 +346,13 @@ impl DocumentConverter<'_> {
         converted.check_size()?;
         Ok(Outcome::Converted(converted))
     }
+}
+
+/// Returns whether more than a quarter of the bytes are NUL or other control characters: binary data, or UTF-16 that is
+/// read as UTF-8, half of whose bytes are 0 or, for example in Cyrillic, 4.
+fn is_mostly_controls(text: &str) -> bool {
+    let is_control = |byte: &u8| (*byte < b' ' && !b"\t\n\r\x0c".contains(byte)) || *byte == 0x7f;
+    text.bytes().filter(is_control).count() > text.len() / 4
 }
 
 /// Copies a range of the ids of a document, because a piece may be kept for long, and sharing would keep all ids in

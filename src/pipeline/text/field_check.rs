@@ -119,7 +119,7 @@ pub(super) fn check(
         let kind = details[file].kind;
         let read = files[file]
             .stream_start(sources, options.follow_symlinks, kind.compression)
-            .and_then(|stream| search.read(&mut kind.reads(stream), kind.format));
+            .and_then(|stream| search.read(&mut kind.reads(stream, options.encoding), kind.format));
         search.complete &= read.unwrap_or(false);
         first.get_or_insert_with(|| files[file].path(sources));
     }

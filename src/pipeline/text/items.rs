@@ -16,6 +16,7 @@ use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Record, Reject, RejectCode, Value};
 use crate::source::broken::Broken;
 use crate::source::compression::Compression;
+use crate::source::encoding::to_utf8;
 use crate::source::lines::LinePiece;
 use crate::source::opened::OpenedFile;
 use crate::source::table::delimited::unclosed_quote;
@@ -159,10 +160,13 @@ impl TextJob {
         };
         out.add_content(&bytes);
         out.reading += started.elapsed();
-        if let Some(found) = Compression::sniff(&bytes) {
-            return Ok(sink.item(position, Err(found.unexpected()), out));
-        }
-        let document = self.text(without_bom(&bytes), out);
+        let text = match Compression::sniff(&bytes) {
+            Some(found) => Err(found.unexpected()),
+            None => to_utf8(bytes, self.options.encoding),
+        };
+        let text = text.and_then(|text| self.check_length(text.len()).map(|()| text));
+        let document =
+            text.as_deref().map_err(Reject::clone).and_then(|text| self.text(without_bom(text), out));
         Ok(sink.item(position, document, out))
     }
 

@@ -128,7 +128,7 @@ impl TextJob {
         let schema = Arc::new(Schema::text(id_width(&options.tokenizer), extra)?);
         check_schema(options.output.format, &schema)?;
         let mut stdin = match (&options.input, &found.details[..]) {
-            (TextInput::Stdin, [detail]) => Some(detail.kind.stdin()?),
+            (TextInput::Stdin, [detail]) => Some(detail.kind.stdin(options.encoding)?),
             _ => None,
         };
         warnings.extend(Warning::of_keys(&found.unusable));

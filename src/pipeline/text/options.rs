@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec, check_sources};
 use crate::packing::Packing;
+use crate::source::encoding::TextEncoding;
 use crate::source::files_from::FilesFrom;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::Keep;
@@ -34,6 +35,8 @@ pub struct TextOptions {
     pub follow_symlinks: bool,
     /// Whether the names of sources, folders and files determine splits.
     pub layout: FolderLayout,
+    /// Encoding of text without a byte order mark; `None`: UTF-8.
+    pub encoding: Option<TextEncoding>,
     /// How plain text is divided into documents.
     pub documents: Documents,
     /// The tokenizer.
@@ -219,6 +222,7 @@ impl TextOptions {
             input_format: None,
             follow_symlinks: false,
             layout: FolderLayout::Auto,
+            encoding: None,
             documents: Documents::File,
             tokenizer,
             text_field: DEFAULT_TEXT_FIELD.to_owned(),
@@ -305,6 +309,9 @@ impl TextOptions {
         }
         if let Some(kind) = self.input_format {
             add("input_format", json!(kind.to_string()));
+        }
+        if let Some(encoding) = self.encoding {
+            add("encoding", json!(encoding));
         }
         if self.documents != Documents::File {
             add("documents", json!(self.documents));

@@ -119,6 +119,12 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText
         return Err(Error::usage(what)
             .help("leave out `documents`: jsonl has one document per line, and a table one per row"));
     }
+    let has_encoding = |file: &TextFile| !matches!(file.kind.format, TextFormat::Parquet | TextFormat::Arrow);
+    if options.encoding.is_some() && !details.is_empty() && !details.iter().any(has_encoding) {
+        let what =
+            "`encoding` is for text, but all sources are Parquet or Arrow files, whose encoding is fixed";
+        return Err(Error::usage(what).help("leave out `encoding`"));
+    }
     let mut sections = examiner.sections;
     if shuffle {
         let seed = options.output.seed ^ SHUFFLE_SALT;
@@ -299,6 +305,7 @@ impl FileExaminer<'_> {
     /// Returns whether a file can be divided at any line end.
     fn is_divisible(&self, kind: FileKind) -> bool {
         kind.compression.is_none()
+            && self.options.encoding.is_none()
             && match kind.format {
                 TextFormat::JsonLines => true,
                 TextFormat::Text => self.options.documents == Documents::Line,

@@ -26,6 +26,7 @@ use crate::pipeline::predict::{
 use crate::pipeline::stop::Stop;
 use crate::pipeline::workers::Workers;
 use crate::source::broken::Broken;
+use crate::source::encoding::{MARK_BYTES, is_marked};
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::kind::{FileKind, TextFormat};
 
@@ -139,6 +140,13 @@ impl TextJob {
                 let start = bytes.start + number * CHUNK_BYTES;
                 let range = start..(start + CHUNK_BYTES).min(bytes.end);
                 let size = (range.end - range.start) as f64;
+                if is_marked(&self.planned(section.file).start(MARK_BYTES as u64)?) {
+                    // It is read as a whole, by its first section.
+                    return match range.start {
+                        0 => self.first_blocks(ordinal, section, BLOCKS),
+                        _ => Ok(Vec::new()),
+                    };
+                }
                 let mut reader =
                     self.reader(&FileSection { extent: Extent::Lines(range), ..section.clone() })?;
                 let mut tasks = Vec::new();

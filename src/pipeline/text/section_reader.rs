@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 use crate::source::broken::Broken;
 use crate::source::compression::Compression;
+use crate::source::encoding::{MAX_GROWTH, is_marked};
 use crate::source::lines::{LinePiece, LineReader};
 use crate::source::opened::OpenedFile;
 use crate::source::table::arrow::Batches;
@@ -191,30 +192,40 @@ impl<'a> SectionReader<'a> {
         let kind = detail.kind;
         let stdin = options.input == TextInput::Stdin;
         let max_bytes = options.max_document_bytes;
+        if let Extent::Lines(bytes) = &section.extent {
+            let lines = opened.map_or_else(|| planned.open(), Ok)?;
+            let mut head = [0; Compression::SNIFFED_BYTES];
+            let read = lines.read_at(&mut head, 0).map_err(|e| Error::io("read", lines.path(), e))?;
+            let (compression, is_encoded) = (Compression::sniff(&head[..read]), is_marked(&head[..read]));
+            if compression.is_none() && !is_encoded {
+                return Ok(Self::Lines(LineReader::over(lines, bytes.clone(), max_bytes)?));
+            }
+            // Such a file cannot be divided at line ends: its first section reads all of it.
+            if bytes.start > 0 {
+                return Ok(Self::Once(None));
+            }
+            if let Some(found) = compression {
+                lines.check_unchanged()?;
+                let reject = TaskInput::Defect { mark: None, reject: found.unexpected() };
+                return once(reject, file.bytes, 0);
+            }
+            opened = Some(lines);
+        }
         let mut stream = || match stdin {
-            true => job.take_stdin().map_or_else(|| kind.stdin(), Ok),
+            true => job.take_stdin().map_or_else(|| kind.stdin(options.encoding), Ok),
             false => {
                 let follow_symlinks = options.follow_symlinks;
                 let stream = file.stream(&job.sources, follow_symlinks, opened.take(), kind.compression);
-                stream.map(|stream| kind.reads(stream))
+                stream.map(|stream| kind.reads(stream, options.encoding))
             }
         };
         let mut cut = |rule| stream().map(|stream| DocumentCutter::new(stream, rule, max_bytes));
-        if let Extent::Lines(bytes) = &section.extent {
-            let opened = opened.map_or_else(|| planned.open(), Ok)?;
-            if let Some(found) = sniff(&opened)? {
-                opened.check_unchanged()?;
-                // One reject for the whole file, however many sections it is divided into.
-                let reject = TaskInput::Defect { mark: None, reject: found.unexpected() };
-                return if bytes.start == 0 { once(reject, file.bytes, 0) } else { Ok(Self::Once(None)) };
-            }
-            return Ok(Self::Lines(LineReader::over(opened, bytes.clone(), max_bytes)?));
-        }
         match kind.format {
             TextFormat::Text
                 if options.documents == Documents::File && kind.compression.is_none() && !stdin =>
             {
-                let held = file.bytes.min(max_bytes).saturating_mul(BYTES_HELD_PER_BYTE);
+                let text_bytes = file.bytes.saturating_mul(options.encoding.map_or(1, |_| MAX_GROWTH));
+                let held = text_bytes.min(max_bytes).saturating_mul(BYTES_HELD_PER_BYTE);
                 once(TaskInput::File(opened), file.bytes, held)
             }
             TextFormat::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
@@ -351,11 +362,4 @@ fn held(input: &TaskInput) -> u64 {
         _ => 0,
     };
     bytes.saturating_mul(BYTES_HELD_PER_BYTE)
-}
-
-/// Returns the compression format of the file, detected from its first bytes.
-fn sniff(opened: &OpenedFile) -> Result<Option<Compression>> {
-    let mut head = [0; Compression::SNIFFED_BYTES];
-    let read = opened.read_at(&mut head, 0).map_err(|e| Error::io("read", opened.path(), e))?;
-    Ok(Compression::sniff(&head[..read]))
 }

@@ -14,6 +14,7 @@ use crate::build_id::BUILD_ID;
 use crate::error::{Error, Result};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
 use crate::schema::{Field, Kind, Schema};
+use crate::source::encoding::TextEncoding;
 use crate::source::file_list::SourceFiles;
 use crate::source::layout::FolderLayout;
 use crate::source::metadata::Keep;
@@ -29,6 +30,8 @@ struct StoredText<'a> {
     input_format: Option<FileKind>,
     follow_symlinks: bool,
     layout: FolderLayout,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encoding: Option<TextEncoding>,
     documents: Documents,
     tokenizer: Cow<'a, TokenizerOptions>,
     text_field: Cow<'a, str>,
@@ -94,6 +97,7 @@ impl StoredJob for TextJob {
             input_format: options.input_format,
             follow_symlinks: options.follow_symlinks,
             layout: options.layout,
+            encoding: options.encoding,
             documents: options.documents.clone(),
             tokenizer: Cow::Borrowed(options.tokenizer.options()),
             text_field: Cow::Borrowed(&options.text_field),
@@ -126,6 +130,7 @@ impl StoredJob for TextJob {
             input_format: stored.input_format,
             follow_symlinks: stored.follow_symlinks,
             layout: stored.layout,
+            encoding: stored.encoding,
             documents: stored.documents,
             text_field: stored.text_field.into_owned(),
             key_field: stored.key_field.map(Cow::into_owned),

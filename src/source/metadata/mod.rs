@@ -22,6 +22,7 @@ use self::columns::{PathColumn, WantedMetadata};
 pub use self::labels::Labels;
 pub use self::placed::{BESIDE_NAMES, list_beside};
 use self::placed::{PlacedTable, list_tables};
+use super::encoding::to_utf8;
 use super::named_files::Detail;
 use super::source_file::SourceFile;
 use super::table::delimited::Dialect;
@@ -123,10 +124,11 @@ impl MetadataFile {
 
 /// Parses a table whose file has the given extension.
 fn parse_table(bytes: Vec<u8>, extension: &str, wanted: &WantedMetadata<'_>) -> Result<MetadataTable> {
+    let text = |bytes| to_utf8(bytes, None).map_err(|reject| Error::usage(reject.message));
     match extension {
-        "csv" => delimited::read(&bytes, Dialect::Csv, wanted),
-        "tsv" => delimited::read(&bytes, Dialect::Tsv, wanted),
-        "jsonl" | "ndjson" => json_lines::read(&bytes, wanted),
+        "csv" => text(bytes).and_then(|text| delimited::read(&text, Dialect::Csv, wanted)),
+        "tsv" => text(bytes).and_then(|text| delimited::read(&text, Dialect::Tsv, wanted)),
+        "jsonl" | "ndjson" => text(bytes).and_then(|text| json_lines::read(&text, wanted)),
         "parquet" => parquet::read(bytes, wanted),
         "json" if is_coco(&bytes) => Err(Error::usage("this is a file of COCO annotations, which are not read")
             .help("write a table with a row per image or annotation, with the columns file_name and, for example, caption")),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result};
 use crate::source::compression::Compression;
+use crate::source::encoding::TextEncoding;
 use crate::source::stream::Stream;
 use crate::source::table::delimited::Dialect;
 
@@ -79,19 +80,24 @@ impl TextFormat {
 }
 
 impl FileKind {
-    /// Returns `stream` in the form in which a file of this kind is read: a JSON array becomes one line per element.
-    pub fn reads(self, stream: Stream) -> Stream {
-        if self.format == TextFormat::Json { stream.with_array_lines() } else { stream }
+    /// Returns `stream` in the form in which a file of this kind is read: text becomes UTF-8, and a JSON array becomes
+    /// one line per element. Text without a byte order mark has the encoding `given`.
+    pub fn reads(self, stream: Stream, given: Option<TextEncoding>) -> Stream {
+        match self.format {
+            TextFormat::Parquet | TextFormat::Arrow => stream,
+            TextFormat::Json => stream.with_encoding(given).with_array_lines(),
+            _ => stream.with_encoding(given),
+        }
     }
 
-    /// Returns standard input as a stream of this kind.
+    /// Returns standard input as a stream of this kind, as [`Self::reads`] does.
     ///
     /// # Errors
     ///
     /// Returns an error if standard input cannot be read.
-    pub fn stdin(self) -> Result<Stream> {
+    pub fn stdin(self, given: Option<TextEncoding>) -> Result<Stream> {
         let format = Self { compression: None, ..self }.to_string();
-        Stream::stdin(&format, self.compression).map(|stream| self.reads(stream))
+        Stream::stdin(&format, self.compression).map(|stream| self.reads(stream, given))
     }
 }
 
