@@ -5,7 +5,9 @@ use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
@@ -170,6 +172,52 @@ impl OpenedFile {
 impl Read for &OpenedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read_next(buffer)
+    }
+}
+
+/// The bytes of a file that is read at any position.
+#[derive(Debug, Clone)]
+pub(super) enum FileBytes {
+    File(Arc<OpenedFile>),
+    Memory(Bytes),
+}
+
+impl FileBytes {
+    /// Returns the size in bytes.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::File(file) => file.bytes(),
+            Self::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Fills `buffer` with the bytes at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read, or ends before `buffer` is full.
+    pub(super) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => retried(|| file.read_exact_at(buffer, offset)),
+            Self::Memory(bytes) => {
+                let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+                let from = from.get(..buffer.len()).ok_or(ErrorKind::UnexpectedEof)?;
+                buffer.copy_from_slice(from);
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks, after the last byte, that the file has not changed since it was planned.
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenedFile::check_unchanged`].
+    pub(super) fn check_unchanged(&self) -> Result<()> {
+        match self {
+            Self::File(file) => file.check_unchanged(),
+            Self::Memory(_) => Ok(()),
+        }
     }
 }
 

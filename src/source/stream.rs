@@ -4,10 +4,12 @@
 //! file.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
 
 use super::archive::ArchiveMember;
 pub use super::broken::Broken;
@@ -159,6 +161,20 @@ impl Stream {
     /// As [`OpenedFile::check_unchanged`].
     pub fn check_unchanged(&self) -> Result<()> {
         self.file.as_ref().map_or(Ok(()), |file| file.check_unchanged())
+    }
+
+    /// Creates a stream of bytes in memory.
+    ///
+    /// # Errors
+    ///
+    /// Never returns an error.
+    pub fn of_bytes(bytes: Bytes) -> Result<Self> {
+        Self::over(Path::new("-"), Box::new(Cursor::new(bytes)), None, None)
+    }
+
+    /// Returns the file, if its bytes are those of the stream.
+    pub(super) fn plain_file(&self) -> Option<Arc<OpenedFile>> {
+        self.file.clone().filter(|_| !self.compressed)
     }
 
     /// Creates a stream of standard input. `format` is its format without compression, as in `input_format`.

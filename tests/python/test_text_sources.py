@@ -11,10 +11,12 @@ from datetime import datetime
 
 import datasets
 import msgpack
+import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 TEXTS = [f"document {i}, \"quoted\"\nand naïve 😀 {'x' * (i % 50)}" for i in range(500)]
 TABLE = pa.table({
@@ -42,6 +44,36 @@ def large(table):
     return table.set_column(0, "text", table["text"].cast(pa.large_string()))
 
 
+def binary(ty):
+    """The table as Spark and Impala write it, without declaring strings."""
+    return TABLE.set_column(0, "text", TABLE["text"].cast(pa.binary()).cast(ty))
+
+
+def deltas(writer, path, emit_dictionary_deltas=True):
+    """Writes batches whose dictionaries grow."""
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=emit_dictionary_deltas)
+    schema = pa.schema([("text", pa.dictionary(pa.int32(), pa.string())), ("id", pa.int64())])
+    with writer(str(path), schema, options=options) as out:
+        for start in range(0, 500, 100):
+            words = pa.DictionaryArray.from_arrays(
+                pa.array(range(start, start + 100), pa.int32()), pa.array(TEXTS[:start + 100]))
+            out.write_batch(pa.record_batch([words, pa.array(range(start, start + 100))], schema=schema))
+
+
+def old_v2(path):
+    """Writes the pages of Arrow before version 3, which says that they are not compressed (ARROW-17100)."""
+    table = TABLE.select(["text", "id"])
+    pq.write_table(table, path, data_page_version="2.0", compression="snappy", use_dictionary=False, row_group_size=70)
+    data = path.read_bytes()
+    created_by = pq.ParquetFile(path).metadata.created_by.encode()
+    # The last levels have no bytes, and the flag follows.
+    flags = data.count(b"\x15\x00\x11")
+    assert flags >= 8
+    data = data.replace(b"\x15\x00\x11", b"\x15\x00\x12")
+    path.write_bytes(data.replace(created_by, b"parquet-cpp version 1.5.1".ljust(len(created_by), b"-")))
+    assert pq.read_table(path)["text"].to_pylist() == TEXTS
+
+
 WRITERS = {
     "snappy.parquet": lambda path: pq.write_table(TABLE, path, row_group_size=70),
     "gzip.parquet": lambda path: pq.write_table(TABLE, path, compression="gzip", data_page_version="2.0"),
@@ -56,6 +88,23 @@ WRITERS = {
         pa.ipc.new_stream, path, TABLE.set_column(0, "text", TABLE["text"].cast(pa.string_view()))),
     "zstd.arrow": lambda path: pa.feather.write_feather(TABLE, path, compression="zstd", chunksize=60),
     "lz4.arrow": lambda path: pa.feather.write_feather(TABLE, path, compression="lz4"),
+    "lz4.feather": lambda path: pa.feather.write_feather(TABLE, path),
+    "stream.ipc": lambda path: ipc(pa.ipc.new_stream, path, TABLE),
+    # The body of these files is not a stream.
+    "polars.arrow": lambda path: pl.from_arrow(TABLE).write_ipc(path),
+    "polars.zstd.ipc": lambda path: pl.from_arrow(TABLE).write_ipc(path, compression="zstd", compat_level=pl.CompatLevel.oldest()),
+    "polars.lz4.feather": lambda path: pl.from_arrow(TABLE).write_ipc(path, compression="lz4", record_batch_size=70),
+    "polars-stream.arrow": lambda path: pl.from_arrow(TABLE).write_ipc_stream(path),
+    "polars.parquet": lambda path: pl.from_arrow(TABLE).write_parquet(path, row_group_size=70),
+    "dictionary.arrow": lambda path: ipc(
+        pa.ipc.new_file, path, TABLE.set_column(0, "text", TABLE["text"].dictionary_encode())),
+    "deltas.arrow": lambda path: deltas(pa.ipc.new_file, path),
+    "replaced.arrow": lambda path: deltas(pa.ipc.new_stream, path, emit_dictionary_deltas=False),
+    "binary.parquet": lambda path: pq.write_table(binary(pa.binary()), path, row_group_size=70),
+    "binary-v2.parquet": lambda path: pq.write_table(
+        binary(pa.large_binary()), path, data_page_version="2.0", use_dictionary=False, store_schema=False),
+    "binary.arrow": lambda path: ipc(pa.ipc.new_file, path, binary(pa.binary_view())),
+    "old-v2.parquet": lambda path: old_v2(path),
 }
 
 
@@ -163,6 +212,78 @@ def test_a_text_column_with_invalid_utf8_is_damage(dsconvert, tmp_path):
     assert [r["text"] for r in records] == ["first", "row group"] * 2
     reject = json.loads((tmp_path / "out/rejects.jsonl").read_text())
     assert (reject["origin"], reject["code"]) == ("broken.parquet#2", "corrupt")
+
+
+@pytest.mark.parametrize("ty", [pa.binary(), pa.large_binary(), pa.binary_view()])
+def test_bytes_that_are_not_utf8_are_rejected(dsconvert, tmp_path, ty):
+    bytes_ = pa.array([b"good", b"caf\xe9", "naïve".encode(), None], pa.binary()).cast(ty)
+    keys = pa.array([b"a", b"b", b"c", b"d"], pa.binary())
+    table = pa.table({"text": bytes_, "key": keys, "raw": bytes_, "named": pa.array([b"x", b"y", b"\xff", None])})
+    for name in ["t.parquet", "t.arrow"]:
+        source = tmp_path / name
+        if name == "t.arrow":
+            ipc(pa.ipc.new_file, source, table)
+        elif ty == pa.binary_view():
+            continue
+        else:
+            pq.write_table(table, source)
+        options = ["--overwrite", "--quiet", "--key-field", "key", "--keep-fields", "raw", "--max-rejects", "100%"]
+        found = converted(dsconvert, source, tmp_path / "out", *options)
+        assert [(r["text"], r["key"], r["raw"]) for r in found] == [("good", "a", b"good"), ("naïve", "c", "naïve".encode())]
+        rejects = [json.loads(line)["code"] for line in (tmp_path / "out/rejects.jsonl").open()]
+        assert rejects == ["invalid-utf8", "missing-field"]
+        # A field of strings holds bytes that are text.
+        options[-3] = "raw,named:string"
+        found = converted(dsconvert, source, tmp_path / "out", *options)
+        assert [(r["text"], r["named"]) for r in found] == [("good", "x")]
+        options += ["--invalid-utf8", "replace"]
+        options[-5] = "raw"
+        found = converted(dsconvert, source, tmp_path / "out", *options)
+        assert [r["text"] for r in found] == ["good", "caf\ufffd", "naïve"]
+        assert json.loads((tmp_path / "out/manifest.json").read_text())["notes"]["invalid_utf8_replaced"] == 1
+
+
+def test_damaged_and_old_arrow_files_are_rejected(dsconvert, tmp_path):
+    source, out = tmp_path / "t.arrow", tmp_path / "out"
+    pl.from_arrow(TABLE).write_ipc(source, record_batch_size=50)
+    data = source.read_bytes()
+    for damaged, code in [
+        (data[:-1], "corrupt"),
+        (data[:-300] + data[-1:] * 300, "corrupt"),
+        (data[:len(data) // 2] + bytes(100) + data[len(data) // 2 + 100:], None),
+        (b"FEA1" + data[4:-4] + b"FEA1", "unsupported"),
+    ]:
+        source.write_bytes(damaged)
+        options = ["--overwrite", "--tokenizer", "bytes", "--max-rejects", "100%"]
+        done = dsconvert("text", source, "--out", out, *options, status=0 if code is None else 3)
+        assert code is None or code in done.stderr, done.stderr
+    assert "version 1" in done.stderr and "write_feather" in done.stderr
+
+
+def test_arrow_files_are_metadata_of_images(dsconvert, tmp_path):
+    (tmp_path / "d").mkdir()
+    for name in ["a.png", "b.png"]:
+        Image.new("RGB", (8, 8)).save(tmp_path / "d" / name)
+    captions = ["one", "zwei"]
+    table = pa.table({"file_name": ["a.png", "b.png"], "caption": captions, "n": [1, 2]})
+    spark = table.set_column(0, "file_name", table["file_name"].cast(pa.binary()))
+    spark = spark.set_column(1, "caption", table["caption"].cast(pa.binary()))
+    writers = {
+        "a.arrow": lambda path: ipc(pa.ipc.new_stream, path, table),
+        "b.feather": lambda path: pa.feather.write_feather(table, path),
+        "c.ipc": lambda path: pl.from_arrow(table).write_ipc(path, compression="zstd"),
+        "d.parquet": lambda path: pq.write_table(spark, path),
+        "e.ipc": lambda path: pl.from_arrow(spark).write_ipc(path),
+    }
+    for name, write in writers.items():
+        write(tmp_path / name)
+        options = ["--out", tmp_path / f"out-{name}", "--format", "msgpack", "--keep-fields", "caption:string,n"]
+        dsconvert("images", tmp_path / "d", "--metadata", tmp_path / name, *options)
+        shard = next((tmp_path / f"out-{name}/train").iterdir())
+        assert [(r["caption"], r["n"]) for r in msgpack.Unpacker(shard.open("rb"))] == [("one", 1), ("zwei", 2)], name
+    (tmp_path / "c.ipc").write_bytes((tmp_path / "c.ipc").read_bytes()[:-2])
+    done = dsconvert("images", tmp_path / "d", "--metadata", tmp_path / "c.ipc", "--out", tmp_path / "none", status=2)
+    assert "the Arrow data is damaged" in done.stderr
 
 
 def test_parquet_files_without_rows_have_no_items(dsconvert, tmp_path):

@@ -109,13 +109,17 @@ impl TextJob {
             TaskInput::Batch { columns, rows } => {
                 let mut hash = Xxh3::new();
                 let mut converting = Converting::Done;
-                for (at, row) in columns.documents(&rows, &self.fields).enumerate() {
+                let lossy = self.options.replace_invalid_utf8;
+                for (at, row) in columns.documents(&rows, &self.fields, lossy).enumerate() {
                     let mark = rows.first().saturating_add(at as u64);
                     hash.update(&[u8::from(row.is_ok())]);
                     let document = row.and_then(|row| {
                         hash.update(&(row.text.len() as u64).to_le_bytes());
                         hash.update(row.text.as_bytes());
                         hash.update(row.key.as_deref().unwrap_or_default().as_bytes());
+                        if matches!(row.text, Cow::Owned(_)) {
+                            out.note("invalid_utf8_replaced");
+                        }
                         self.check_length(row.text.len())?;
                         let kept = Record { values: row.kept };
                         hash.update(&kept.crc32c().to_le_bytes());

@@ -20,6 +20,7 @@ use crate::source::skipped::SkippedTypes;
 use crate::source::source_file::SourceFile;
 use crate::source::stream::Stream;
 use crate::source::table::arrow::Batches;
+use crate::source::table::fits;
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::columns::{TextColumns, WantedColumns};
 use crate::source::text::kind::{Documents, FileKind, TextFormat};
@@ -194,7 +195,7 @@ fn list_sources(options: &TextOptions) -> Result<ListedText> {
                         .at_path(path)
                         .help(
                             "to read it as plain text, add `input_format txt`; known types are .txt, .jsonl, .json, .csv and \
-                             .tsv, also with .gz, .zst, .xz and .bz2, and .parquet, .arrow and .zip",
+                             .tsv, also with .gz, .zst, .xz and .bz2, and .parquet, .arrow (.feather, .ipc) and .zip",
                         ));
                 }
             }
@@ -370,7 +371,7 @@ pub(super) fn wanted_columns(options: &TextOptions) -> WantedColumns {
 
 /// Refuses a column whose type differs from that of its field.
 pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Result<()> {
-    if found == wanted {
+    if fits(found, wanted) {
         return Ok(());
     }
     Err(Error::usage(format!(

@@ -39,7 +39,7 @@ pub const DEFAULT_PATH_FIELD: &str = "file_name";
 /// A table that names files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataFile {
-    /// A `.csv`, `.tsv`, `.jsonl` (or `.ndjson`) or `.parquet` file.
+    /// A `.csv`, `.tsv`, `.jsonl` (or `.ndjson`), `.parquet` or `.arrow` (or `.feather`, `.ipc`) file.
     #[serde(with = "crate::stored_path")]
     pub path: PathBuf,
     /// Name of the path column.
@@ -130,10 +130,11 @@ fn parse_table(bytes: Vec<u8>, extension: &str, wanted: &WantedMetadata<'_>) -> 
         "tsv" => text(bytes).and_then(|text| delimited::read(&text, Dialect::Tsv, wanted)),
         "jsonl" | "ndjson" => text(bytes).and_then(|text| json_lines::read(&text, wanted)),
         "parquet" => parquet::read(bytes, wanted),
+        "arrow" | "feather" | "ipc" => parquet::read_arrow(bytes, wanted),
         "json" if is_coco(&bytes) => Err(Error::usage("this is a file of COCO annotations, which are not read")
             .help("write a table with a row per image or annotation, with the columns file_name and, for example, caption")),
         _ => Err(Error::usage("unknown kind of metadata file")
-            .help("metadata is read from .csv, .tsv, .jsonl and .parquet files")),
+            .help("metadata is read from .csv, .tsv, .jsonl, .parquet and .arrow (.feather, .ipc) files")),
     }
 }
 

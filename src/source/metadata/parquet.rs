@@ -1,4 +1,4 @@
-//! Metadata tables in Parquet files. Fields have the types of the schema.
+//! Metadata tables in Parquet and Arrow files. Fields have the types of the schema.
 
 use ::parquet::file::metadata::ParquetMetaData;
 use arrow_array::RecordBatch;
@@ -9,10 +9,13 @@ use serde_json::Value as Json;
 use super::columns::{MetadataColumns, WantedMetadata};
 use super::{MetadataRow, MetadataTable};
 use crate::error::{Error, Result};
-use crate::schema::Field;
+use crate::schema::{Field, LABEL};
 use crate::source::broken::Broken;
+use crate::source::table::arrow::Batches;
 use crate::source::table::parquet::{Groups, ParquetFile};
-use crate::source::table::{NextRows, cell, field_type, is_text, json};
+use crate::source::table::{
+    NextRows, can_be_text, checked_cell, field_type, fits, json, text_or_bytes, utf8,
+};
 
 /// Maximum size of a value, in bytes.
 const MAX_VALUE_BYTES: u64 = 64 << 20;
@@ -26,20 +29,50 @@ const MAX_ROWS_RATIO: u64 = 64;
 const FREE_ROWS: u64 = 1 << 20;
 
 pub(super) fn read(bytes: Vec<u8>, wanted: &WantedMetadata<'_>) -> Result<MetadataTable> {
-    let refused = |broken| match broken {
-        Broken::Failed(error) => error,
-        Broken::Damaged(reject) => Error::usage(reject.message),
-    };
     let file_bytes = bytes.len() as u64;
     let file = ParquetFile::in_memory(Bytes::from(bytes)).map_err(refused)?;
     check_claims(file.footer(), file_bytes)?;
-    let names: Vec<String> = file.schema().fields().iter().map(|f| f.name().clone()).collect();
-    let columns = wanted.among(&names)?;
-    let fields = fields(file.schema(), &columns, &columns.path_field)?;
-    let (all, groups) = ((0..names.len()).collect(), 0..file.group_count());
+    let schema = file.schema().clone();
+    let (all, groups) = ((0..schema.fields().len()).collect(), 0..file.group_count());
     let mut groups = Groups::new(file, all, groups, MAX_VALUE_BYTES);
+    table(&schema, wanted, || groups.read())
+}
+
+pub(super) fn read_arrow(bytes: Vec<u8>, wanted: &WantedMetadata<'_>) -> Result<MetadataTable> {
+    let limit = (bytes.len() as u64).saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
+    let mut batches = Batches::in_memory(Bytes::from(bytes)).map_err(refused)?;
+    let schema = batches.schema().clone();
+    let mut decoded = 0u64;
+    table(&schema, wanted, || {
+        let next = batches.read()?;
+        if let Some(NextRows::Rows(rows)) = &next {
+            decoded = decoded.saturating_add(rows.memory_bytes());
+        }
+        match decoded > limit {
+            true => Err(Error::usage("the Arrow file is damaged: it claims more than its bytes can hold")),
+            false => Ok(next),
+        }
+    })
+}
+
+fn refused(broken: Broken) -> Error {
+    match broken {
+        Broken::Failed(error) => error,
+        Broken::Damaged(reject) => Error::usage(reject.message),
+    }
+}
+
+/// Reads all rows of a table, which `next` returns in order.
+fn table(
+    schema: &Schema,
+    wanted: &WantedMetadata<'_>,
+    mut next: impl FnMut() -> Result<Option<NextRows>>,
+) -> Result<MetadataTable> {
+    let names: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
+    let columns = wanted.among(&names)?;
+    let fields = fields(schema, &columns, &columns.path_field)?;
     let mut rows = Vec::new();
-    while let Some(next) = groups.read()? {
+    while let Some(next) = next()? {
         let batch = match next {
             NextRows::Rows(batch) => batch,
             NextRows::Broken { reject, .. } => return Err(refused(Broken::Damaged(reject))),
@@ -81,12 +114,12 @@ fn check_claims(footer: &ParquetMetaData, file_bytes: u64) -> Result<()> {
 fn fields(schema: &Schema, columns: &MetadataColumns, path: &str) -> Result<Vec<Field>> {
     let ty = |at: usize| schema.field(at).data_type();
     // Integers are ids.
-    if columns.path.is_some_and(|at| !is_text(ty(at)) && !ty(at).is_integer()) {
+    if columns.path.is_some_and(|at| !can_be_text(ty(at)) && !ty(at).is_integer()) {
         return Err(Error::usage(format!("the column {path:?} holds neither strings nor integers"))
             .help("`path_field` names the column of paths"));
     }
     if let Some(label) = columns.label
-        && !(is_text(ty(label)) || ty(label).is_integer())
+        && !(can_be_text(ty(label)) || ty(label).is_integer())
     {
         return Err(Error::usage("the column \"label\" holds neither strings nor integers")
             .help("rename the column to keep it as a field of another kind"));
@@ -97,16 +130,16 @@ fn fields(schema: &Schema, columns: &MetadataColumns, path: &str) -> Result<Vec<
             Error::usage(format!("the column {:?} is {}, which no field can hold", kept.name, ty(*at)))
                 .help("leave it out: `keep_fields` names the columns to keep")
         })?;
-        if let Some(declared) = kept.ty.filter(|&declared| declared != found) {
+        if let Some(declared) = kept.ty.filter(|&declared| !fits(found, declared)) {
             return Err(Error::usage(format!(
                 "the column {:?} is {}, not {}",
                 kept.name,
                 found.name(),
                 declared.name()
             ))
-            .help("leave the type out: columns of Parquet have types of their own"));
+            .help("leave the type out: columns of Parquet and Arrow have types of their own"));
         }
-        fields.push(Field::nullable(&kept.name, found));
+        fields.push(Field::nullable(&kept.name, kept.ty.unwrap_or(found)));
     }
     Ok(fields)
 }
@@ -118,20 +151,19 @@ fn read_row(
     columns: &MetadataColumns,
     fields: &[Field],
 ) -> MetadataRow {
-    let text = |at: usize| match json(batch.column(at), row) {
-        Json::String(text) if text.is_empty() => None,
-        Json::String(text) => Some(text),
-        Json::Number(number) => Some(number.to_string()),
+    let bytes = |at: usize| match (text_or_bytes(batch.column(at), row), json(batch.column(at), row)) {
+        (Some(bytes), _) => Some(bytes.to_vec()).filter(|bytes| !bytes.is_empty()),
+        (None, Json::Number(number)) => Some(number.to_string().into_bytes()),
         _ => None,
     };
-    let values = columns.kept.iter().zip(fields).map(|((at, _), f)| cell(batch.column(*at), row, f.ty));
-    MetadataRow {
-        number: number + 1,
-        mark: number,
-        name: columns.path.and_then(text).map(String::into_bytes),
-        label: columns.label.and_then(text),
-        values: Ok(values.collect()),
-    }
+    let label = columns.label.and_then(bytes).map(|label| utf8(&label, LABEL).map(str::to_owned)).transpose();
+    let kept = columns.kept.iter().zip(fields);
+    let values = kept.map(|((at, _), field)| checked_cell(batch.column(*at), row, field)).collect();
+    let (label, values) = match label {
+        Ok(label) => (label, values),
+        Err(reject) => (None, Err(reject)),
+    };
+    MetadataRow { number: number + 1, mark: number, name: columns.path.and_then(bytes), label, values }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Headers of Parquet pages, in the compact protocol of Thrift.
 
-use crate::format::thrift::{STRUCT, Thrift};
+use crate::format::thrift::{FALSE, STRUCT, TRUE, Thrift};
 
 /// The checked fields of a page header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +13,13 @@ pub(super) struct PageHeader {
     pub(super) stored_bytes: u64,
     /// Code of the encoding of the values; `None` for pages that are not data pages.
     pub(super) encoding: Option<i64>,
+    /// Offset in the header of the flag `is_compressed` of a page of version 2, if the flag is false.
+    pub(super) uncompressed_flag: Option<u64>,
+}
+
+/// Returns the flag of a compressed page: `flag`, which is false, as true. It is the type of a Thrift field.
+pub(in crate::source) fn as_compressed(flag: u8) -> u8 {
+    (flag & 0xf0) | TRUE
 }
 
 impl PageHeader {
@@ -24,14 +31,18 @@ impl PageHeader {
         const DATA: i16 = 5;
         const DATA_V2: i16 = 8;
         let mut thrift = Thrift::new(bytes);
-        let (mut decoded, mut stored, mut encoding) = (None, None, None);
+        let (mut decoded, mut stored, mut encoding, mut uncompressed_flag) = (None, None, None, None);
         let mut field = 0;
         while let Some(ty) = thrift.field(&mut field)? {
             match (field, ty) {
                 (DECODED, _) => decoded = Some(thrift.number(ty)?),
                 (STORED, _) => stored = Some(thrift.number(ty)?),
-                (DATA, STRUCT) => encoding = Some(number_in(&mut thrift, 2)?),
-                (DATA_V2, STRUCT) => encoding = Some(number_in(&mut thrift, 4)?),
+                (DATA, STRUCT) => encoding = Some(data_header(&mut thrift, 2)?.0),
+                (DATA_V2, STRUCT) => {
+                    let (code, flag) = data_header(&mut thrift, 4)?;
+                    encoding = Some(code);
+                    uncompressed_flag = flag;
+                }
                 _ => thrift.skip(ty)?,
             }
         }
@@ -40,21 +51,30 @@ impl PageHeader {
             decoded_bytes: u64::try_from(decoded?).ok()?,
             stored_bytes: u64::try_from(stored?).ok()?,
             encoding,
+            uncompressed_flag,
         })
     }
 }
 
-/// Reads a struct to its end, and returns the number in its field `wanted`.
-fn number_in(thrift: &mut Thrift<'_>, wanted: i16) -> Option<i64> {
-    let (mut found, mut field) = (None, 0);
-    while let Some(ty) = thrift.field(&mut field)? {
+/// Reads the struct of a data page to its end. Returns the number in its field `wanted`, and the position of the flag
+/// `is_compressed` if it is there and false.
+fn data_header(thrift: &mut Thrift<'_>, wanted: i16) -> Option<(i64, Option<u64>)> {
+    /// Field of the flag in pages of version 2. In version 1, the field does not exist or holds a struct.
+    const IS_COMPRESSED: i16 = 7;
+    let (mut found, mut flag, mut field) = (None, None, 0);
+    loop {
+        let start = thrift.position();
+        let Some(ty) = thrift.field(&mut field)? else { break };
         if field == wanted {
             found = Some(thrift.number(ty)?);
         } else {
+            if field == IS_COMPRESSED && ty == FALSE {
+                flag = Some(start as u64);
+            }
             thrift.skip(ty)?;
         }
     }
-    found
+    Some((found?, flag))
 }
 
 #[cfg(test)]
@@ -70,13 +90,31 @@ mod tests {
             0x15, 0, 0x15, 0xd8, 0x04, 0x15, 0xc8, 0x01, 0x2c, 0x15, 14, 0x15, 0, 0x15, 6, 0x15, 6, 0x1c,
             0x18, 1, b'z', 0x18, 1, b'a', 0, 0, 0, 99,
         ];
-        let expected =
-            PageHeader { header_bytes: 27, decoded_bytes: 300, stored_bytes: 100, encoding: Some(0) };
+        let expected = PageHeader {
+            header_bytes: 27,
+            decoded_bytes: 300,
+            stored_bytes: 100,
+            encoding: Some(0),
+            uncompressed_flag: None,
+        };
         assert_eq!(PageHeader::parse(&header), Some(expected));
         for end in 0..27 {
             assert_eq!(PageHeader::parse(&header[..end]), None, "{end}");
         }
         assert_eq!(PageHeader::parse(&[0x25, 1, 0x15, 2, 0]), None, "a negative size");
+    }
+
+    #[test]
+    fn the_flag_of_an_uncompressed_page_is_found() {
+        // type 3, 9 bytes; a header of version 2: 1 value, 0 nulls, 1 row, encoding 0, levels of 0 bytes, not compressed.
+        let mut header = vec![
+            0x15, 6, 0x15, 18, 0x15, 18, 0x5c, 0x15, 2, 0x15, 0, 0x15, 2, 0x15, 0, 0x15, 0, 0x15, 0, 0x12, 0,
+            0,
+        ];
+        assert_eq!(PageHeader::parse(&header).unwrap().uncompressed_flag, Some(19));
+        header[19] = as_compressed(header[19]);
+        assert_eq!(header[19], 0x11);
+        assert_eq!(PageHeader::parse(&header).unwrap().uncompressed_flag, None);
     }
 
     proptest! {

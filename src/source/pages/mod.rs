@@ -22,6 +22,7 @@ use bytes::Bytes;
 
 use self::delta::BadDelta;
 use self::header::PageHeader;
+pub(super) use self::header::as_compressed;
 
 /// Bytes read first for a header of unknown length.
 const HEADER_BYTES: u64 = 4 << 10;
@@ -49,7 +50,8 @@ pub(super) fn max_rows(stored_bytes: u64) -> u64 {
 }
 
 /// Checks the pages of a column in a row group of `rows` rows. No page may decompress to more than `max_bytes` bytes.
-/// Returns the defect, if any.
+/// Returns the defect, if any. Calls `on_flag` with the position of each flag that says that a page is not compressed,
+/// before the page is decoded.
 ///
 /// # Errors
 ///
@@ -59,6 +61,7 @@ pub(super) fn check_column<R: ChunkReader + Clone + 'static>(
     column: &ColumnChunkMetaData,
     rows: u64,
     max_bytes: u64,
+    on_flag: impl Fn(u64),
 ) -> Result<Option<BadPages>, ParquetError> {
     let start = match (column.dictionary_page_offset(), column.data_page_offset()) {
         // Without rows, pyarrow writes a dictionary page and no data page, whose offset is then 0.
@@ -81,6 +84,9 @@ pub(super) fn check_column<R: ChunkReader + Clone + 'static>(
         };
         if header.decoded_bytes > max_bytes {
             return Ok(Some(BadPages::TooLarge(header.decoded_bytes)));
+        }
+        if let Some(flag) = header.uncompressed_flag {
+            on_flag(at.saturating_add(flag));
         }
         has_deltas |= header.encoding.is_some_and(|encoding| delta::ALL.contains(&encoding));
         at = at.saturating_add(header.header_bytes).saturating_add(header.stored_bytes);

@@ -1,29 +1,43 @@
 //! Reads the rows of an Arrow IPC file or stream, one record batch at a time.
 //!
-//! A file contains a stream after its first 8 bytes, and both are read as streams: rows before damage are kept even if
-//! the footer is missing. The messages are parsed here, because the library allocates whatever a header claims.
+//! The footer of a file says where its messages are. A file without a footer is read as the stream that it normally
+//! contains, so that the rows before its end are kept. The messages are parsed here, because the library allocates
+//! whatever a header claims.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{read_dictionary, read_record_batch};
-use arrow_ipc::{Message, MessageHeader, RecordBatch as BatchHeader, root_as_message};
+use arrow_ipc::{
+    Endianness, Message, MessageHeader, RecordBatch as BatchHeader, root_as_footer_with_opts, root_as_message,
+};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
+use bytes::Bytes;
 
 use super::rows::{NextRows, RowBatch};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::format::flatbuffer_limits;
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 use crate::source::broken::Broken;
+use crate::source::opened::FileBytes;
 use crate::source::stream::Stream;
 
 /// First bytes of a file, padded to 8 bytes.
 const FILE_MAGIC: &[u8; 8] = b"ARROW1\0\0";
 /// Maximum number of 8-byte words of padding after the magic bytes.
 const MAX_PADDING_WORDS: usize = 64;
+/// Last bytes of a file, after the size of its footer.
+const END_MAGIC: &[u8] = b"ARROW1";
+/// First bytes of a file of Feather version 1.
+const FEATHER_MAGIC: &[u8; 4] = b"FEA1";
+const FEATHER_HELP: &str = "Feather version 1 is not supported: convert the file with `pyarrow.feather.read_table` and `write_feather`, which \
+                            writes version 2";
+/// Maximum size of a footer, in bytes: that of more than two million record batches.
+const MAX_FOOTER_BYTES: u32 = 64 << 20;
 /// Continuation mark before the size of a header.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// Maximum size of a header, in bytes.
@@ -35,15 +49,36 @@ const SKIP_BYTES: u64 = 1 << 20;
 
 /// Reader of the record batches of a file.
 pub struct Batches {
-    stream: Stream,
+    messages: Messages,
     schema: SchemaRef,
     /// Ordinals of the decoded columns; `None`: all.
     selected: Option<Vec<usize>>,
     dictionaries: HashMap<i64, ArrayRef>,
-    is_file: bool,
     /// Ordinal of the next row.
     row: u64,
     ended: bool,
+}
+
+/// The messages of a file or stream.
+enum Messages {
+    /// One after the other. `is_file`: the end of the file is missing or damaged.
+    Stream { stream: Stream, is_file: bool },
+    /// As listed in the footer of a file, without the schema.
+    Listed { file: FileBytes, blocks: std::vec::IntoIter<MessageBlock>, read: u64 },
+}
+
+/// Location of a message in a file: its header, directly followed by its body.
+struct MessageBlock {
+    offset: u64,
+    header_bytes: u64,
+    body_bytes: u64,
+    is_dictionary: bool,
+}
+
+/// The footer of a file.
+struct Footer {
+    schema: Schema,
+    blocks: Vec<MessageBlock>,
 }
 
 /// A decoded message.
@@ -65,34 +100,82 @@ struct HeaderStart {
 }
 
 impl Batches {
-    /// Opens a stream and reads its schema.
+    /// Opens a file or stream, and reads its schema.
     ///
     /// # Errors
     ///
     /// Returns damage if the schema cannot be read.
-    pub fn open(stream: Stream) -> Result<Self, Broken> {
-        let mut batches = Self {
-            stream,
-            schema: Arc::new(Schema::empty()),
-            selected: None,
-            dictionaries: HashMap::new(),
-            is_file: false,
-            row: 0,
-            ended: false,
+    pub fn open(mut stream: Stream) -> Result<Self, Broken> {
+        let head = stream.peek(FILE_MAGIC.len())?;
+        if head.starts_with(FEATHER_MAGIC) {
+            return Err(Broken::Damaged(Reject::new(RejectCode::Unsupported, FEATHER_HELP)));
+        }
+        let is_file = head.starts_with(&FILE_MAGIC[..END_MAGIC.len()]);
+        if let Some(file) = stream.plain_file().filter(|_| is_file)
+            && let Some(batches) = Self::listed(FileBytes::File(file))?
+        {
+            return Ok(batches);
+        }
+        Self::streamed(stream)
+    }
+
+    /// Opens a file or stream whose content is `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn in_memory(bytes: Bytes) -> Result<Self, Broken> {
+        let listed = match bytes.starts_with(&FILE_MAGIC[..END_MAGIC.len()]) {
+            true => Self::listed(FileBytes::Memory(bytes.clone()))?,
+            false => None,
         };
+        listed.map_or_else(|| Self::open(Stream::of_bytes(bytes)?), Ok)
+    }
+
+    fn new(messages: Messages, schema: Schema) -> Self {
+        let (schema, dictionaries) = (Arc::new(schema), HashMap::new());
+        Self { messages, schema, selected: None, dictionaries, row: 0, ended: false }
+    }
+
+    /// Opens a file by its footer; `None` if there is no sound footer.
+    fn listed(file: FileBytes) -> Result<Option<Self>, Broken> {
+        let Some(Footer { schema, blocks }) = Footer::read(&file)? else { return Ok(None) };
+        // Otherwise, a small file could claim any number of rows.
+        let sizes = blocks.iter().map(|block| block.header_bytes.saturating_add(block.body_bytes));
+        if sizes.fold(0, u64::saturating_add) > file.len() {
+            return Err(damaged(RejectCode::Corrupt, "the record batches in the footer overlap"));
+        }
+        let messages = Messages::Listed { file, blocks: blocks.into_iter(), read: 0 };
+        Ok(Some(Self::new(messages, schema)))
+    }
+
+    fn streamed(stream: Stream) -> Result<Self, Broken> {
+        let mut batches = Self::new(Messages::Stream { stream, is_file: false }, Schema::empty());
         let mut head = [0; 8];
         batches.exact(&mut head)?;
-        batches.is_file = head == *FILE_MAGIC;
+        let starts_file = head == *FILE_MAGIC;
+        if let Messages::Stream { is_file, .. } = &mut batches.messages {
+            *is_file = starts_file;
+        }
         // Writers pad the magic bytes.
         for _ in 0..MAX_PADDING_WORDS {
-            if head == *FILE_MAGIC || (batches.is_file && head == [0; 8]) {
+            if head == *FILE_MAGIC || (starts_file && head == [0; 8]) {
                 batches.exact(&mut head)?;
             }
         }
-        let ArrowMessage::Schema(schema) = batches.message(Some(head))? else {
-            return Err(damaged(RejectCode::Corrupt, "it does not start with a schema"));
-        };
-        batches.schema = Arc::new(schema);
+        match batches.message(Some(head)) {
+            Ok(ArrowMessage::Schema(schema)) => batches.schema = Arc::new(schema),
+            Ok(_) => return Err(damaged(RejectCode::Corrupt, "it does not start with a schema")),
+            Err(Broken::Damaged(reject)) if starts_file => {
+                let message = format!(
+                    "{}; an Arrow file whose content is not a stream needs its footer, and is not read from archives or \
+                     standard input",
+                    reject.message
+                );
+                return Err(Broken::Damaged(Reject { message, ..reject }));
+            }
+            Err(broken) => return Err(broken),
+        }
         Ok(batches)
     }
 
@@ -108,7 +191,10 @@ impl Batches {
 
     /// Returns the number of bytes consumed from the file so far.
     pub fn raw_bytes(&self) -> u64 {
-        self.stream.raw_bytes()
+        match &self.messages {
+            Messages::Stream { stream, .. } => stream.raw_bytes(),
+            Messages::Listed { read, .. } => *read,
+        }
     }
 
     /// As [`Stream::check_unchanged`].
@@ -117,7 +203,10 @@ impl Batches {
     ///
     /// Returns an error if the file has changed since it was planned.
     pub fn check_unchanged(&self) -> Result<()> {
-        self.stream.check_unchanged()
+        match &self.messages {
+            Messages::Stream { stream, .. } => stream.check_unchanged(),
+            Messages::Listed { file, .. } => file.check_unchanged(),
+        }
     }
 
     /// Returns the next rows; `None` at the end.
@@ -161,15 +250,42 @@ impl Batches {
 
     /// Reads a compressed file or a member of an archive to its end, where the checksum is.
     fn check_rest(&mut self) -> Result<(), Broken> {
-        if self.stream.is_compressed() {
+        if let Messages::Stream { stream, .. } = &mut self.messages
+            && stream.is_compressed()
+        {
             let mut scratch = vec![0; SKIP_BYTES as usize];
-            while self.stream.fill(&mut scratch)? > 0 {}
+            while stream.fill(&mut scratch)? > 0 {}
         }
         Ok(())
     }
 
     /// Reads a message, whose first 8 bytes may already be in `prefix`.
     fn message(&mut self, prefix: Option<[u8; 8]>) -> Result<ArrowMessage, Broken> {
+        if let Messages::Listed { file, blocks, read } = &mut self.messages {
+            let Some(block) = blocks.next() else {
+                *read = file.len();
+                return Ok(ArrowMessage::End);
+            };
+            *read = block
+                .offset
+                .saturating_add(block.header_bytes)
+                .saturating_add(block.body_bytes)
+                .min(file.len());
+            let file = file.clone();
+            let bytes = block.read_header(&file)?;
+            let header = root_as_header(&bytes)?;
+            let expected =
+                if block.is_dictionary { MessageHeader::DictionaryBatch } else { MessageHeader::RecordBatch };
+            if header.header_type() != expected {
+                return Err(damaged(RejectCode::Corrupt, "the footer names a message of another type"));
+            }
+            self.check_dictionary(&header)?;
+            if block.body_bytes > MAX_BATCH_BYTES {
+                return too_large_message(&header, block.body_bytes);
+            }
+            let body = block.read_body(&file)?;
+            return self.checked(&header, body);
+        }
         let Some(HeaderStart { length, bytes: mut header }) = self.header_start(prefix)? else {
             return Ok(ArrowMessage::End);
         };
@@ -183,18 +299,12 @@ impl Batches {
         let have = header.len();
         header.resize(length, 0);
         self.exact(&mut header[have..])?;
-        let message = root_as_message(&header)
-            .map_err(|e| damaged(RejectCode::Corrupt, &format!("a header is damaged ({e})")))?;
+        let message = root_as_header(&header)?;
         let body_bytes = u64::try_from(message.bodyLength())
             .map_err(|_| damaged(RejectCode::Corrupt, "a body has a negative size"))?;
         if body_bytes > MAX_BATCH_BYTES {
-            let rows = message.header_as_record_batch().map_or(0, |b| u64::try_from(b.length()).unwrap_or(0));
-            let is_batch = message.header_type() == MessageHeader::RecordBatch;
             self.skip(body_bytes)?;
-            return match is_batch {
-                true => Ok(ArrowMessage::TooLarge(rows, too_large(body_bytes))),
-                false => Err(Broken::Damaged(too_large(body_bytes))),
-            };
+            return too_large_message(&message, body_bytes);
         }
         // The buffer grows with the bytes that are present, not with the claimed size.
         let mut body = Vec::new();
@@ -203,8 +313,35 @@ impl Batches {
             body.resize(have + (body_bytes - have as u64).min(SKIP_BYTES) as usize, 0);
             self.exact(&mut body[have..])?;
         }
-        check_claims(&message, &body).map_err(Broken::Damaged)?;
-        self.decode(&message, &Buffer::from_vec(body))
+        self.checked(&message, body)
+    }
+
+    /// Checks what a message claims, and decodes it.
+    fn checked(&mut self, message: &Message<'_>, body: Vec<u8>) -> Result<ArrowMessage, Broken> {
+        check_claims(message, &body).map_err(Broken::Damaged)?;
+        let decoded = self.decode(message, &Buffer::from_vec(body))?;
+        if let ArrowMessage::Dictionary = decoded {
+            let bytes = self.dictionaries.values().map(|d| d.get_array_memory_size() as u64);
+            let bytes = bytes.fold(0, u64::saturating_add);
+            if bytes > MAX_BATCH_BYTES {
+                let message = format!("its dictionaries have more than the limit of {MAX_BATCH_BYTES} bytes");
+                return Err(damaged(RejectCode::TooLarge, &message));
+            }
+        }
+        Ok(decoded)
+    }
+
+    /// Refuses to replace a dictionary: all record batches of a file have the same.
+    fn check_dictionary(&self, message: &Message<'_>) -> Result<(), Broken> {
+        match message.header_as_dictionary_batch() {
+            Some(dictionary) if !dictionary.isDelta() && self.dictionaries.contains_key(&dictionary.id()) => {
+                Err(damaged(
+                    RejectCode::Unsupported,
+                    "it has two dictionaries for one column, which is allowed only in streams",
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Reads the start of the next header; `None` at the end.
@@ -219,10 +356,11 @@ impl Batches {
             }));
         }
         let mut start = [0; 4];
-        match self.stream.fill(&mut start)? {
+        let Messages::Stream { stream, is_file } = &mut self.messages else { return Ok(None) };
+        match stream.fill(&mut start)? {
             4 => {}
             // A stream may simply end; a file has a footer.
-            0 if !self.is_file => return Ok(None),
+            0 if !*is_file => return Ok(None),
             _ => return Err(damaged(RejectCode::Truncated, "it ends between two messages")),
         }
         if start == CONTINUATION {
@@ -232,7 +370,9 @@ impl Batches {
     }
 
     fn exact(&mut self, buffer: &mut [u8]) -> Result<(), Broken> {
-        if self.stream.fill(buffer)? == buffer.len() {
+        if let Messages::Stream { stream, .. } = &mut self.messages
+            && stream.fill(buffer)? == buffer.len()
+        {
             return Ok(());
         }
         Err(damaged(RejectCode::Truncated, "it ends in the middle of a message"))
@@ -274,6 +414,96 @@ impl Batches {
             Ok(Err(e)) => Err(damaged(RejectCode::Corrupt, &e.to_string())),
             Err(_) => Err(damaged(RejectCode::Corrupt, "the decoder failed")),
         }
+    }
+}
+
+impl Footer {
+    /// Reads the footer of a file; `None` if there is none, or it is damaged.
+    fn read(file: &FileBytes) -> Result<Option<Self>, Broken> {
+        let mut tail = [0; 4 + END_MAGIC.len()];
+        let Some(end) = file.len().checked_sub(tail.len() as u64) else { return Ok(None) };
+        read(file, &mut tail, end)?;
+        let Some((size, END_MAGIC)) = tail.split_first_chunk::<4>() else { return Ok(None) };
+        let size = u32::from_le_bytes(*size);
+        let Some(start) = end.checked_sub(size.into()).filter(|_| size <= MAX_FOOTER_BYTES) else {
+            return Ok(None);
+        };
+        let mut bytes = vec![0; size as usize];
+        read(file, &mut bytes, start)?;
+        Ok(Self::parse(&bytes))
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let footer = root_as_footer_with_opts(&flatbuffer_limits(bytes), bytes).ok()?;
+        let found = footer.schema().filter(|schema| schema.endianness() == Endianness::Little)?;
+        let schema = caught(|| try_fb_to_schema(found)).ok()?.ok()?;
+        let dictionaries = footer.dictionaries().into_iter().flatten().map(|block| (block, true));
+        let batches = footer.recordBatches().into_iter().flatten().map(|block| (block, false));
+        let blocks = dictionaries.chain(batches).map(|(block, is_dictionary)| {
+            Some(MessageBlock {
+                offset: u64::try_from(block.offset()).ok()?,
+                header_bytes: u64::try_from(block.metaDataLength()).ok()?,
+                body_bytes: u64::try_from(block.bodyLength()).ok()?,
+                is_dictionary,
+            })
+        });
+        Some(Self { schema, blocks: blocks.collect::<Option<_>>()? })
+    }
+}
+
+impl MessageBlock {
+    /// Reads the header, without its size.
+    fn read_header(&self, file: &FileBytes) -> Result<Vec<u8>, Broken> {
+        let impossible = || damaged(RejectCode::Corrupt, "a header has an impossible size");
+        let length = usize::try_from(self.header_bytes).ok().filter(|&bytes| bytes <= MAX_HEADER_BYTES);
+        let mut bytes = vec![0; length.ok_or_else(impossible)?];
+        read(file, &mut bytes, self.offset)?;
+        // Old files have no continuation mark.
+        let start = if bytes.starts_with(&CONTINUATION) { CONTINUATION.len() } else { 0 };
+        let (size, rest) = bytes.get(start..).and_then(<[u8]>::split_first_chunk).ok_or_else(impossible)?;
+        let size = u32::from_le_bytes(*size) as usize;
+        if size > rest.len() {
+            return Err(impossible());
+        }
+        bytes.drain(..start + 4);
+        bytes.truncate(size);
+        Ok(bytes)
+    }
+
+    /// Reads the body, whose size was checked.
+    fn read_body(&self, file: &FileBytes) -> Result<Vec<u8>, Broken> {
+        let start = self.offset.saturating_add(self.header_bytes);
+        if start.saturating_add(self.body_bytes) > file.len() {
+            return Err(damaged(RejectCode::Truncated, "a record batch extends beyond the end of the file"));
+        }
+        let mut body = vec![0; self.body_bytes as usize];
+        read(file, &mut body, start)?;
+        Ok(body)
+    }
+}
+
+/// Fills `buffer` with the bytes at `offset`.
+fn read(file: &FileBytes, buffer: &mut [u8], offset: u64) -> Result<(), Broken> {
+    let end = offset.saturating_add(buffer.len() as u64);
+    match (file.read_exact_at(buffer, offset), file) {
+        (Ok(()), _) => Ok(()),
+        (Err(e), FileBytes::File(file)) if end <= file.bytes() => {
+            Err(Broken::Failed(Error::io("read", file.path(), e).at_offset(offset)))
+        }
+        _ => Err(damaged(RejectCode::Truncated, "the footer names bytes beyond the end of the file")),
+    }
+}
+
+fn root_as_header(bytes: &[u8]) -> Result<Message<'_>, Broken> {
+    root_as_message(bytes).map_err(|e| damaged(RejectCode::Corrupt, &format!("a header is damaged ({e})")))
+}
+
+fn too_large_message(message: &Message<'_>, body_bytes: u64) -> Result<ArrowMessage, Broken> {
+    match message.header_as_record_batch() {
+        Some(batch) => {
+            Ok(ArrowMessage::TooLarge(u64::try_from(batch.length()).unwrap_or(0), too_large(body_bytes)))
+        }
+        None => Err(Broken::Damaged(too_large(body_bytes))),
     }
 }
 

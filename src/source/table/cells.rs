@@ -13,8 +13,8 @@ use arrow_schema::{DataType, TimeUnit};
 use bytes::Bytes;
 use serde_json::Value as Json;
 
-use crate::sample::Value;
-use crate::schema::FieldType;
+use crate::sample::{Reject, Value};
+use crate::schema::{Field, FieldType};
 
 /// Maximum nesting depth of lists and structs.
 const MAX_DEPTH: usize = 32;
@@ -29,6 +29,16 @@ pub fn is_text(ty: &DataType) -> bool {
 
 fn is_plain_text(ty: &DataType) -> bool {
     matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Returns whether values of the type can be text: strings, or bytes, which many writers of Parquet do not declare as
+/// strings.
+pub fn can_be_text(ty: &DataType) -> bool {
+    is_text(ty) || is_bytes(ty)
+}
+
+fn is_bytes(ty: &DataType) -> bool {
+    matches!(ty, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
 /// Returns whether values of the type are dates, timestamps or decimals, which [`written`] converts to text.
@@ -47,7 +57,7 @@ fn is_written(ty: &DataType) -> bool {
 pub fn field_type(ty: &DataType) -> Option<FieldType> {
     Some(match ty {
         ty if is_text(ty) || is_written(ty) => FieldType::String,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => FieldType::Binary,
+        ty if is_bytes(ty) => FieldType::Binary,
         DataType::Boolean => FieldType::Bool,
         DataType::Int8 | DataType::Int16 | DataType::Int32 => FieldType::Int32,
         DataType::Int64 => FieldType::Int64,
@@ -68,7 +78,7 @@ fn is_json(ty: &DataType, depth: usize) -> bool {
             is_json(item.data_type(), depth + 1)
         }
         DataType::Struct(members) => members.iter().all(|m| is_json(m.data_type(), depth + 1)),
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => false,
+        ty if is_bytes(ty) => false,
         DataType::Null => true,
         scalar => {
             is_text(scalar)
@@ -77,6 +87,33 @@ fn is_json(ty: &DataType, depth: usize) -> bool {
                 || matches!(scalar, DataType::Boolean | DataType::Float32 | DataType::Float64)
         }
     }
+}
+
+/// Returns whether a field of the type `wanted` can hold the values of a column for which [`field_type`] is `found`.
+pub fn fits(found: FieldType, wanted: FieldType) -> bool {
+    found == wanted || (found, wanted) == (FieldType::Binary, FieldType::String)
+}
+
+/// As [`cell`], also for a field of strings and a column of bytes.
+///
+/// # Errors
+///
+/// Returns a reject if bytes are not UTF-8.
+pub fn checked_cell(column: &ArrayRef, row: usize, field: &Field) -> Result<Value, Reject> {
+    if field.ty != FieldType::String || !is_bytes(column.data_type()) {
+        return Ok(cell(column, row, field.ty));
+    }
+    let text = text_or_bytes(column, row).map(|bytes| utf8(bytes, &field.name)).transpose()?;
+    Ok(text.map_or(Value::Null, |text| Value::Text(text.into())))
+}
+
+/// Returns the text `bytes` of the field `name`.
+///
+/// # Errors
+///
+/// Returns a reject if it is not UTF-8.
+pub fn utf8<'a>(bytes: &'a [u8], name: &str) -> Result<&'a str, Reject> {
+    std::str::from_utf8(bytes).map_err(|e| Reject::not_utf8(&format!("the field {name:?}"), &e))
 }
 
 /// Returns the value of a cell. `ty` must be the type returned by [`field_type`].
@@ -193,6 +230,11 @@ pub fn text(column: &ArrayRef, row: usize) -> Option<&str> {
         ),
         _ => None,
     }
+}
+
+/// Returns the text, or what may be text, of a cell of a type for which [`can_be_text`] is true; `None` if it is null.
+pub fn text_or_bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
+    if is_bytes(column.data_type()) { bytes(column, row) } else { text(column, row).map(str::as_bytes) }
 }
 
 /// Returns the bytes of a cell of a binary type; `None` if it is null.

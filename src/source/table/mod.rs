@@ -13,5 +13,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-pub use cells::{bytes, cell, field_type, is_text, json, text};
+pub use cells::{
+    bytes, can_be_text, cell, checked_cell, field_type, fits, is_text, json, text, text_or_bytes, utf8,
+};
 pub use rows::{NextRows, RowBatch};

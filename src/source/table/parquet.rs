@@ -2,7 +2,8 @@
 //!
 //! Row groups are independent: a damaged row group is one rejected item, and the next row group is still read.
 
-use std::io::{BufReader, ErrorKind, Read};
+use std::collections::BTreeSet;
+use std::io::{BufReader, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +11,7 @@ use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
-use ::parquet::basic::Type as PhysicalType;
+use ::parquet::basic::{Compression, Type as PhysicalType};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use ::parquet::file::reader::{ChunkReader, Length};
@@ -24,9 +25,8 @@ use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 use crate::source::PlannedFile;
 use crate::source::broken::Broken;
-use crate::source::opened::OpenedFile;
-use crate::source::pages::{BadPages, check_column, max_rows};
-use crate::source::retry::retried;
+use crate::source::opened::FileBytes;
+use crate::source::pages::{self, BadPages, check_column, max_rows};
 
 /// Maximum number of rows decoded together.
 const BATCH_ROWS: u64 = 1024;
@@ -60,7 +60,7 @@ impl ParquetFile {
     pub fn open(planned: &PlannedFile) -> Result<Self, Broken> {
         let file = Arc::new(planned.open()?);
         file.hold(HELD_BYTES);
-        Self::of(FileBytes::File(file), planned.bytes)
+        Self::of(FileBytes::File(file))
     }
 
     /// Opens the file whose content is `bytes`.
@@ -69,12 +69,12 @@ impl ParquetFile {
     ///
     /// As [`Self::open`].
     pub fn in_memory(bytes: Bytes) -> Result<Self, Broken> {
-        let length = bytes.len() as u64;
-        Self::of(FileBytes::Memory(bytes), length)
+        Self::of(FileBytes::Memory(bytes))
     }
 
-    fn of(stored: FileBytes, bytes: u64) -> Result<Self, Broken> {
-        let input = ParquetInput { stored, bytes, failure: Arc::new(Mutex::new(None)) };
+    fn of(stored: FileBytes) -> Result<Self, Broken> {
+        let bytes = stored.len();
+        let input = ParquetInput { stored, bytes, failure: Arc::default(), flags: Arc::default() };
         if !input.has_sound_footer()? {
             return Err(damaged(RejectCode::Corrupt, "its footer is malformed or nested too deeply"));
         }
@@ -156,6 +156,9 @@ fn requested(found: &ArrowReaderMetadata) -> Schema {
             DataType::Utf8 | DataType::LargeUtf8 => {
                 Arc::new(Field::clone(&field).with_data_type(DataType::Utf8View))
             }
+            DataType::Binary | DataType::LargeBinary => {
+                Arc::new(Field::clone(&field).with_data_type(DataType::BinaryView))
+            }
             _ => field,
         }
     };
@@ -229,10 +232,7 @@ impl Groups {
     ///
     /// As [`OpenedFile::check_unchanged`].
     pub fn check_unchanged(&self) -> Result<()> {
-        match &self.file.input.stored {
-            FileBytes::File(file) => file.check_unchanged(),
-            FileBytes::Memory(_) => Ok(()),
-        }
+        self.file.input.stored.check_unchanged()
     }
 
     /// Returns the next rows; `None` at the end.
@@ -316,7 +316,14 @@ impl Groups {
     /// Checks the sizes that the pages of a column claim.
     fn check_pages(&self, column: &ColumnChunkMetaData, rows: u64) -> Result<(), Broken> {
         let (input, max_bytes) = (&self.file.input, self.max_page_bytes);
-        match input.decode(|| check_column(input, column, rows, max_bytes))? {
+        let by = self.file.footer().file_metadata().created_by().unwrap_or_default();
+        let is_old = has_wrong_flags(by) && column.compression() != Compression::UNCOMPRESSED;
+        let mark = |flag| {
+            if is_old {
+                input.flags.lock().unwrap_or_else(PoisonError::into_inner).insert(flag);
+            }
+        };
+        match input.decode(|| check_column(input, column, rows, max_bytes, mark))? {
             None => Ok(()),
             Some(BadPages::Corrupt(what)) => Err(damaged(RejectCode::Corrupt, what)),
             Some(BadPages::Truncated) => {
@@ -334,15 +341,16 @@ impl Groups {
     }
 }
 
-fn damaged(code: RejectCode, what: &str) -> Broken {
-    Broken::Damaged(Reject::new(code, format!("the Parquet file is damaged or too large: {what}")))
+/// Returns whether the program `created_by` wrote compressed pages of version 2 as if they were not compressed. Arrow
+/// did so before version 3, when it called itself "parquet-cpp version 1.5.1-SNAPSHOT".
+fn has_wrong_flags(created_by: &str) -> bool {
+    let version =
+        created_by.strip_prefix("parquet-cpp version ").and_then(|version| version.split('.').next());
+    matches!(version, Some("0" | "1"))
 }
 
-/// Storage of the bytes of a file.
-#[derive(Clone)]
-enum FileBytes {
-    File(Arc<OpenedFile>),
-    Memory(Bytes),
+fn damaged(code: RejectCode, what: &str) -> Broken {
+    Broken::Damaged(Reject::new(code, format!("the Parquet file is damaged or too large: {what}")))
 }
 
 /// A file in the form in which the Parquet library reads it.
@@ -352,6 +360,8 @@ struct ParquetInput {
     bytes: u64,
     /// The operating-system error, which the library turns into text.
     failure: Arc<Mutex<Option<Error>>>,
+    /// Positions of the flags `is_compressed` of pages that are compressed although their flags are false.
+    flags: Arc<Mutex<BTreeSet<u64>>>,
 }
 
 impl ParquetInput {
@@ -384,23 +394,21 @@ impl ParquetInput {
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        let file = match &self.stored {
-            FileBytes::File(file) => file,
-            FileBytes::Memory(bytes) => {
-                let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
-                let Some(from) = from.get(..buffer.len()) else {
-                    return Err(ErrorKind::UnexpectedEof.into());
-                };
-                buffer.copy_from_slice(from);
-                return Ok(());
-            }
-        };
-        retried(|| file.read_exact_at(buffer, offset)).map_err(|e| {
+        self.stored.read_exact_at(buffer, offset).map_err(|e| {
             let kind = e.kind();
-            let failure = Error::io("read", file.path(), e).at_offset(offset);
-            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
-            kind.into()
-        })
+            if let FileBytes::File(file) = &self.stored {
+                let failure = Error::io("read", file.path(), e).at_offset(offset);
+                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+            }
+            std::io::Error::from(kind)
+        })?;
+        for flag in self.flags.lock().unwrap_or_else(PoisonError::into_inner).range(offset..) {
+            match buffer.get_mut((flag - offset) as usize) {
+                Some(byte) => *byte = pages::as_compressed(*byte),
+                None => break,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -421,7 +429,9 @@ impl ChunkReader for ParquetInput {
         if start.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
             return Err(ParquetError::EOF("a range extends beyond the end of the file".to_owned()));
         }
-        if let FileBytes::Memory(bytes) = &self.stored {
+        if let FileBytes::Memory(bytes) = &self.stored
+            && self.flags.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        {
             return Ok(bytes.slice(start as usize..start as usize + length));
         }
         let mut bytes = vec![0; length];

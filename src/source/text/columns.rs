@@ -12,7 +12,7 @@ use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::metadata::Keep;
 use crate::source::missing_field::no_column;
-use crate::source::table::{RowBatch, cell, field_type, is_text, json, text};
+use crate::source::table::{RowBatch, can_be_text, checked_cell, field_type, json, text_or_bytes, utf8};
 
 /// Names of the requested columns.
 #[derive(Debug, Clone)]
@@ -61,12 +61,12 @@ impl WantedColumns {
                 .help("name another column")
         };
         let text = find(&self.text, "text_field")?;
-        if !is_text(ty(text)) {
+        if !can_be_text(ty(text)) {
             return Err(wrong(&self.text, text, "strings", "text_field"));
         }
         let key = self.key.as_deref().map(|name| find(name, "key_field")).transpose()?;
         if let (Some(at), Some(name)) = (key, &self.key)
-            && !(is_text(ty(at)) || ty(at).is_integer())
+            && !(can_be_text(ty(at)) || ty(at).is_integer())
         {
             return Err(wrong(name, at, "strings or integers", "key_field"));
         }
@@ -100,7 +100,7 @@ impl TextColumns {
     }
 
     fn text_bytes(&self, batch: &RecordBatch, row: usize) -> u64 {
-        text(batch.column(self.text), row).map_or(0, |text| text.len() as u64)
+        text_or_bytes(batch.column(self.text), row).map_or(0, |text| text.len() as u64)
     }
 
     fn row<'a>(
@@ -108,19 +108,26 @@ impl TextColumns {
         batch: &'a RecordBatch,
         row: usize,
         fields: &[Field],
+        lossy: bool,
     ) -> Result<DocumentRow<'a>, Reject> {
         let null = |name: &str| Reject::new(RejectCode::MissingField, format!("the field {name:?} is null"));
         let name = |at: usize| batch.schema().field(at).name().clone();
-        let key = match self.key.map(|at| (at, json(batch.column(at), row))) {
+        let key = match self.key {
             None => None,
-            Some((_, Json::String(key))) => Some(key),
-            Some((_, Json::Number(key))) => Some(key.to_string()),
-            Some((at, _)) => return Err(null(&name(at))),
+            Some(at) => match (text_or_bytes(batch.column(at), row), json(batch.column(at), row)) {
+                (Some(key), _) => Some(utf8(key, &name(at))?.to_owned()),
+                (None, Json::Number(key)) => Some(key.to_string()),
+                _ => return Err(null(&name(at))),
+            },
         };
-        let text = text(batch.column(self.text), row).ok_or_else(|| null(&name(self.text)))?;
+        let bytes = text_or_bytes(batch.column(self.text), row).ok_or_else(|| null(&name(self.text)))?;
+        let text = match lossy {
+            true => String::from_utf8_lossy(bytes),
+            false => Cow::Borrowed(utf8(bytes, &name(self.text))?),
+        };
         let kept = self.kept.iter().zip(fields);
-        let kept = kept.map(|(&at, field)| cell(batch.column(at), row, field.ty)).collect();
-        Ok(DocumentRow { text: text.into(), key, kept })
+        let kept = kept.map(|(&at, field)| checked_cell(batch.column(at), row, field));
+        Ok(DocumentRow { kept: kept.collect::<Result<_, _>>()?, text, key })
     }
 
     /// Removes rows from the start of `rows` until they have `target_bytes` of text: at least one row, and at most
@@ -138,13 +145,14 @@ impl TextColumns {
     ///
     /// # Errors
     ///
-    /// A row whose text or key is null is a reject.
+    /// A row whose text or key is null, or is not UTF-8, is a reject. With `lossy`, invalid UTF-8 in a text is replaced.
     pub fn documents<'a>(
         &'a self,
         rows: &'a RowBatch,
         fields: &'a [Field],
+        lossy: bool,
     ) -> impl Iterator<Item = Result<DocumentRow<'a>, Reject>> {
-        (0..rows.len()).map(|row| self.row(rows.batch(), row, fields))
+        (0..rows.len()).map(move |row| self.row(rows.batch(), row, fields, lossy))
     }
 }
 

@@ -65,7 +65,7 @@ impl FileKind {
             "tsv" => TextFormat::Delimited(Dialect::Tsv),
             // Both formats have their own compression.
             "parquet" if compression.is_none() => TextFormat::Parquet,
-            "arrow" if compression.is_none() => TextFormat::Arrow,
+            "arrow" | "feather" | "ipc" if compression.is_none() => TextFormat::Arrow,
             _ => return None,
         };
         Some(Self { format, compression })
@@ -224,7 +224,9 @@ mod tests {
         assert_eq!(kind("a/b.TXT"), Some((TextFormat::Text, None)));
         assert_eq!(kind("b.ndjson.gz"), Some((TextFormat::JsonLines, Some(Compression::Gzip))));
         assert_eq!(kind("b.tsv.bz2"), Some((TextFormat::Delimited(Dialect::Tsv), Some(Compression::Bzip2))));
-        assert_eq!(kind("b.arrow"), Some((TextFormat::Arrow, None)));
+        for name in ["b.arrow", "b.feather", "b.IPC"] {
+            assert_eq!(kind(name), Some((TextFormat::Arrow, None)), "{name}");
+        }
         for other in ["b.parquet.gz", "b.gz", "txt", "b.pdf", ""] {
             assert_eq!(kind(other), None, "{other}");
         }
