@@ -105,8 +105,10 @@ def put_ac(bits, block, first, last, low):
         bits.put(*AC_CODES[0])
 
 
-def jpeg(size, factors, seed=0, adobe=None, jfif=False, interleaved=True, progressive=False, restart=0):
-    """A JPEG of random coefficients whose components have the sampling `factors`, as pairs."""
+def jpeg(size, factors, seed=0, adobe=None, jfif=False, interleaved=True, progressive=False, restart=0,
+         groups=None):
+    """A JPEG of random coefficients whose components have the sampling `factors`, as pairs. `groups` are the components of
+    each scan."""
     rng = random.Random(seed)
     (width, height), count = size, len(factors)
     max_h, max_v = max(h for h, _ in factors), max(v for _, v in factors)
@@ -133,7 +135,7 @@ def jpeg(size, factors, seed=0, adobe=None, jfif=False, interleaved=True, progre
     if restart:
         out += segment(0xDD, struct.pack(">H", restart))
     interleaved = interleaved and sum(h * v for h, v in factors) <= 10 and count > 1
-    groups = [range(count)] if interleaved else [[n] for n in range(count)]
+    groups = groups or ([range(count)] if interleaved else [[n] for n in range(count)])
     if progressive:
         scans = [(group, 0, 0, 0, 1) for group in groups] + [(group, 0, 0, 1, 0) for group in groups]
         scans += [([n], first, last, 0, 0) for n in range(count) for first, last in ((1, 5), (6, 63))]

@@ -72,6 +72,29 @@ def test_jpegs_of_any_sampling_factors_have_the_pixels_of_pillow(dsconvert, tmp_
     assert unsupported < count / 3, "most factors are valid"
 
 
+@pytest.mark.parametrize("progressive", [False, True])
+def test_jpegs_with_some_components_in_a_scan_have_the_pixels_of_pillow(dsconvert, tmp_path, progressive):
+    folder, files = tmp_path / "files", {}
+    folder.mkdir()
+    for number, factors in enumerate([[(2, 2), (1, 1), (1, 1)], [(2, 1), (1, 1), (1, 1)], [(1, 1)] * 3, [(1, 2), (1, 1), (1, 1)]]):
+        for groups in [[[0, 1], [2]], [[1, 2], [0]], [[2], [0, 1]], [[0, 2], [1]]]:
+            for restart in [0, 3]:
+                size, seed = (61 - number * 7, 33 + number), len(files)
+                data = image_samples.jpeg(size, factors, seed, progressive=progressive, restart=restart, groups=groups)
+                files[f"{seed:03}.jpg"] = data
+                (folder / f"{seed:03}.jpg").write_bytes(data)
+    for encode in ["png", "keep"]:
+        out = tmp_path / encode
+        dsconvert("images", folder, "--out", out, "--encode", encode, "--format", "msgpack", "--quiet", "--strict")
+        records = Dataset(out, None).all_records().values()
+        assert len(records) == len(files)
+        for record in records:
+            data = files[record["key"].split("/")[-1]]
+            assert encode == "png" or record["image"] == data
+            found, expected = (np.asarray(Image.open(io.BytesIO(bytes_))) for bytes_ in (record["image"], data))
+            assert np.array_equal(found, expected), record["key"]
+
+
 def test_images_that_pillow_rejects_are_rejected(binary, tmp_path):
     rows, differing = mutants.compare(binary, 2700, 1, tmp_path)
     accepted = [line for line in differing if line[0] == "only Pillow rejects"]

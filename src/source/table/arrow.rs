@@ -88,6 +88,8 @@ enum ArrowMessage {
     Dictionary,
     /// A record batch that is too large, with its number of rows.
     TooLarge(u64, Reject),
+    /// The schema of a stream with big-endian numbers.
+    BigEndian,
     End,
 }
 
@@ -218,7 +220,7 @@ impl Batches {
         while !self.ended {
             match self.message(None) {
                 Ok(ArrowMessage::Dictionary | ArrowMessage::Schema(_)) => {}
-                Ok(ArrowMessage::End) => {
+                Ok(ArrowMessage::End | ArrowMessage::BigEndian) => {
                     self.ended = true;
                     match self.check_rest() {
                         Ok(()) => {}
@@ -407,9 +409,15 @@ impl Batches {
             let schema = message.header_as_schema().ok_or_else(|| {
                 ArrowError::IpcError(format!("a message of the type {:?}", message.header_type()))
             })?;
+            if schema.endianness() != Endianness::Little {
+                return Ok(ArrowMessage::BigEndian);
+            }
             try_fb_to_schema(schema).map(ArrowMessage::Schema)
         };
         match caught(decode) {
+            Ok(Ok(ArrowMessage::BigEndian)) => {
+                Err(damaged(RejectCode::Unsupported, "its numbers are big-endian, which is not supported"))
+            }
             Ok(Ok(next)) => Ok(next),
             Ok(Err(e)) => Err(damaged(RejectCode::Corrupt, &e.to_string())),
             Err(_) => Err(damaged(RejectCode::Corrupt, "the decoder failed")),

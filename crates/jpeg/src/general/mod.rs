@@ -2,7 +2,7 @@
 //! libjpeg decodes.
 //!
 //! [`fast`](crate::fast) decodes the kinds of file that cameras, encoders and websites commonly write. This decoder
-//! handles everything else: CMYK and YCCK, unusual sampling factors, components in separate scans, damage. Its samples
+//! handles everything else: CMYK and YCCK, unusual sampling factors, components in separate scans or in groups, damage. Its samples
 //! match libjpeg-turbo: the accurate integer transform, fancy upsampling by factors of two, replication for other integer
 //! factors.
 

@@ -125,15 +125,43 @@ fn segment(marker: u8, payload: &[u8]) -> Vec<u8> {
     [&[0xff, marker][..], &(payload.len() as u16 + 2).to_be_bytes(), payload].concat()
 }
 
+/// The DC coefficient of a block, and runs of zeros with the coefficients after them.
+type TestBlock = (i32, Vec<(u8, i32)>);
+
+fn random_block(random: &mut TestRandom) -> TestBlock {
+    let dc = random.below(200) as i32 - 100;
+    let count = random.below(12);
+    let coefficient = |_| {
+        let value = random.below(15) as i32 + 1;
+        (random.below(2) as u8, if value > 8 { 8 - value } else { value })
+    };
+    (dc, (0..count).map(coefficient).collect())
+}
+
 /// Creates a sequential JPEG with random coefficients whose components have the sampling `factors`.
 fn factor_jpeg(
-    (width, height): (usize, usize),
+    size: (usize, usize),
     factors: &[(usize, usize)],
     adobe: Option<u8>,
     is_interleaved: bool,
     seed: u64,
 ) -> Vec<u8> {
     let mut random = TestRandom(seed);
+    let all: Vec<usize> = (0..factors.len()).collect();
+    let scans: Vec<Vec<usize>> =
+        if is_interleaved { vec![all] } else { all.iter().map(|n| vec![*n]).collect() };
+    scan_jpeg(size, factors, adobe, &scans, 0, |_, _| random_block(&mut random))
+}
+
+/// Creates a sequential JPEG with these scans. `block` returns the block of a component in a column and row.
+fn scan_jpeg(
+    (width, height): (usize, usize),
+    factors: &[(usize, usize)],
+    adobe: Option<u8>,
+    scans: &[Vec<usize>],
+    restart: usize,
+    mut block: impl FnMut(usize, (usize, usize)) -> TestBlock,
+) -> Vec<u8> {
     let (max_h, max_v) =
         (factors.iter().map(|f| f.0).max().unwrap(), factors.iter().map(|f| f.1).max().unwrap());
     let mut out = vec![0xff, 0xd8];
@@ -151,9 +179,9 @@ fn factor_jpeg(
         counts[3] = symbols.len() as u8;
         out.extend(segment(0xc4, &[&[class][..], &counts, &symbols].concat()));
     }
-    let all: Vec<usize> = (0..factors.len()).collect();
-    let scans: Vec<Vec<usize>> =
-        if is_interleaved { vec![all] } else { all.iter().map(|n| vec![*n]).collect() };
+    if restart > 0 {
+        out.extend(segment(0xdd, &(restart as u16).to_be_bytes()));
+    }
     for members in scans {
         let mut header = vec![members.len() as u8];
         members.iter().for_each(|n| header.extend([*n as u8 + 1, 0]));
@@ -164,20 +192,23 @@ fn factor_jpeg(
             _ => (width.div_ceil(8 * max_h), height.div_ceil(8 * max_v)),
         };
         let (mut bits, mut last) = (Bits::default(), [0; 4]);
-        for _ in 0..columns * rows {
-            for &n in &members {
-                let blocks = if members.len() == 1 { 1 } else { factors[n].0 * factors[n].1 };
-                for _ in 0..blocks {
-                    let dc = random.below(200) as i32 - 100;
+        for mcu in 0..columns * rows {
+            if restart > 0 && mcu > 0 && mcu % restart == 0 {
+                bits.put(0x7f, (8 - bits.count) % 8);
+                out.extend(std::mem::take(&mut bits.out));
+                out.extend([0xff, 0xd0 + ((mcu / restart - 1) % 8) as u8]);
+                last = [0; 4];
+            }
+            for &n in members {
+                let (across, down) = if members.len() == 1 { (1, 1) } else { factors[n] };
+                for part in 0..across * down {
+                    let place =
+                        (mcu % columns * across + part % across, mcu / columns * down + part / across);
+                    let (dc, coefficients) = block(n, place);
                     bits.value(&DC_SYMBOLS, 0, dc - last[n]);
                     last[n] = dc;
-                    for _ in 0..random.below(12) {
-                        let value = random.below(15) as i32 + 1;
-                        bits.value(
-                            &AC_SYMBOLS,
-                            random.below(2) as u8,
-                            if value > 8 { 8 - value } else { value },
-                        );
+                    for (run, value) in coefficients {
+                        bits.value(&AC_SYMBOLS, run, value);
                     }
                     bits.put(0, 4);
                 }
@@ -224,6 +255,59 @@ fn all_sampling_factors_match_pillow() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The comparison with Pillow above covers components in separate scans.
+#[test]
+fn any_division_into_scans_gives_the_same_pixels() {
+    let groups: [&[&[usize]]; 9] = [
+        &[&[0, 1], &[2]],
+        &[&[1, 2], &[0]],
+        &[&[2], &[0, 1]],
+        &[&[2, 0], &[1]],
+        &[&[0, 1, 2]],
+        &[&[0, 1], &[2, 3]],
+        &[&[3, 0, 1], &[2]],
+        &[&[1], &[0], &[2, 3]],
+        &[&[0], &[1, 2, 3]],
+    ];
+    let usual = [
+        ((61, 47), &[(2, 2), (1, 1), (1, 1)][..], None, false, 0),
+        ((17, 33), &[(2, 1), (1, 1), (1, 1)], None, false, 0),
+        ((16, 9), &[(1, 1), (1, 1), (1, 1)], None, false, 0),
+    ];
+    for (size, factors, adobe, ..) in FACTORS.into_iter().chain(usual) {
+        let block = |n: usize, (x, y): (usize, usize)| {
+            random_block(&mut TestRandom(((n * 100 + y) * 100 + x) as u64 * 7 + 3))
+        };
+        let of = |scans: &[Vec<usize>], restart| scan_jpeg(size, factors, adobe, scans, restart, block);
+        let separate: Vec<Vec<usize>> = (0..factors.len()).map(|n| vec![n]).collect();
+        let separate = of(&separate, 0);
+        assert!(!JpegLayout::read(&separate).unwrap().has_partial_scans());
+        let fits = |scan: &[usize]| scan.iter().map(|n| factors[*n].0 * factors[*n].1).sum::<usize>() <= 10;
+        let count = |scans: &&[&[usize]]| scans.iter().map(|scan| scan.len()).sum::<usize>() == factors.len();
+        let is_valid =
+            |scans: &&[&[usize]]| count(scans) && scans.iter().all(|scan| scan.len() == 1 || fits(scan));
+        for scans in groups.iter().filter(|scans| is_valid(scans)) {
+            let scans: Vec<Vec<usize>> = scans.iter().map(|scan| scan.to_vec()).collect();
+            for restart in [0, 3] {
+                let file = of(&scans, restart);
+                let layout = JpegLayout::read_strict(&file).unwrap();
+                assert_eq!(layout.has_partial_scans(), scans.len() > 1);
+                for reduction in [1, 2, 4, 8] {
+                    let format = default_format(factors.len());
+                    let (found, expected) =
+                        (read(&file, reduction, format), read(&separate, reduction, format));
+                    assert!(found.unwrap() == expected.unwrap(), "{scans:?} of {factors:?} at 1/{reduction}");
+                }
+                let baseline = crate::to_baseline(&file, None);
+                if let Ok(baseline) = baseline {
+                    let format = default_format(factors.len());
+                    assert!(read(&baseline, 1, format).unwrap() == read(&separate, 1, format).unwrap());
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -74,6 +74,12 @@ impl JpegLayout<'_> {
         self.scans.len()
     }
 
+    /// Returns whether a scan has several components, but not all. Few encoders write such files, and some decoders do not
+    /// support them.
+    pub fn has_partial_scans(&self) -> bool {
+        self.scans.iter().any(|scan| (2..self.components.len()).contains(&scan.components.len()))
+    }
+
     /// Returns the damage found after the first scan header; `None` for files that follow the format.
     pub fn damage(&self) -> Option<&Error> {
         self.damage.as_ref()
