@@ -10,7 +10,7 @@ use super::print;
 use crate::error::{Error, Result};
 use crate::manifest::MANIFEST_NAME;
 use crate::options::check_local;
-use crate::storage::{folder_of, lstat, real_path, stat, write_file};
+use crate::storage::{folder_of, lstat, open_file, real_path, stat, write_file};
 
 /// Checks, before the work starts, that `file` can be written for `option`. A `dataset` must not contain it, because the
 /// directory of a dataset holds only what its manifest lists.
@@ -152,7 +152,8 @@ pub(super) fn refuse_other_kind(
 /// Returns whether `folder` is the directory of a dataset.
 fn is_dataset(folder: &Path) -> bool {
     let mut start = [0; 64];
-    let read = File::open(folder.join(MANIFEST_NAME)).and_then(|mut manifest| manifest.read(&mut start));
+    let read =
+        open_file(&folder.join(MANIFEST_NAME), true).and_then(|mut manifest| manifest.read(&mut start));
     read.is_ok_and(|count| String::from_utf8_lossy(&start[..count]).contains("\"manifest_version\""))
 }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
 use crate::storage::{
-    Access, list_dir, lstat, remove_dir_all, remove_empty_dir, remove_file, rename, resolve, sync_dir,
+    Access, Blob, list_dir, lstat, remove_dir_all, remove_empty_dir, remove_file, rename, resolve, sync_dir,
     write_file,
 };
 
@@ -68,10 +68,12 @@ impl OutputDir {
     fn files_to_remove(&self) -> Result<FilesToRemove> {
         let mut to_remove = FilesToRemove::default();
         for path in [self.path().join(MANIFEST_NAME), self.retired(), self.pending()] {
-            let json = match std::fs::read(&path) {
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                other => other.map_err(|e| Error::io("read", &path, e))?,
-            };
+            if lstat(&path)?.is_none() {
+                continue;
+            }
+            // Does not wait at a FIFO.
+            let blob = Blob::open(&path, Access::Read, None)?;
+            let json = blob.read(0, blob.len())?;
             if !json.is_empty() {
                 let manifest = Manifest::parse(&json).map_err(|e| {
                     e.at_path(&path).help("choose another `out`, or remove this directory by hand")

@@ -14,6 +14,10 @@ use super::row_scan::RowScanner;
 use crate::sample::{Reject, RejectCode};
 use crate::source::without_bom;
 
+/// Maximum number of cells in a row: the `csv` crate stores the end of each, which takes many times the bytes of a row of
+/// empty cells.
+const MAX_CELLS: usize = 1 << 19;
+
 /// How cells are separated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dialect {
@@ -101,8 +105,10 @@ impl<'a> DelimitedReader<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the bytes end inside a quoted cell.
+    /// Returns an error if the bytes end inside a quoted cell, or if a row has too many cells. Only after the latter, more
+    /// rows can be read.
     pub fn read(&mut self) -> Result<Option<DelimitedRow<'_>>, BrokenRow> {
+        self.check_cells()?;
         match self.reader.read_byte_record(&mut self.record) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
@@ -126,6 +132,23 @@ impl<'a> DelimitedReader<'a> {
             }
         }
         Ok(Some(DelimitedRow { line, offset, record: &self.record }))
+    }
+
+    /// Skips the next row if it has too many cells.
+    fn check_cells(&mut self) -> Result<(), BrokenRow> {
+        let rest = &self.bytes[self.end()..];
+        if rest.len() < MAX_CELLS {
+            return Ok(());
+        }
+        let (line, offset) = first_line_of_row(self.bytes, self.reader.position().line(), self.end());
+        let (delimiter, is_quoting) = (self.dialect.delimiter(), self.dialect == Dialect::Csv);
+        let (cells, length) = RowScanner::first_row(delimiter, is_quoting, &self.bytes[offset..]);
+        if cells <= MAX_CELLS {
+            return Ok(());
+        }
+        *self = Self::new(self.dialect, self.bytes, offset + length);
+        let message = format!("the row has {cells} values, more than the limit of {MAX_CELLS}");
+        Err(BrokenRow { line, offset, reject: Reject::new(RejectCode::TooLarge, message) })
     }
 
     /// Returns the offset after the rows that were read.
@@ -254,6 +277,23 @@ mod tests {
             assert!(reader.read().unwrap().is_some(), "{text:?}");
         }
         assert!(DelimitedReader::of_rows(Dialect::Tsv, b"a\t\"b").read().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_row_with_too_many_cells_is_skipped() {
+        for (dialect, byte) in [(Dialect::Csv, ","), (Dialect::Tsv, "\t")] {
+            let wide = byte.repeat(MAX_CELLS);
+            let text = format!("a{byte}1\n\n{wide}\r\nb{byte}2\n");
+            let mut reader = DelimitedReader::of_rows(dialect, text.as_bytes());
+            assert_eq!(reader.read().unwrap().unwrap().bytes(0), b"a");
+            let broken = reader.read().err().unwrap();
+            assert_eq!((broken.reject.code, broken.offset), (RejectCode::TooLarge, 5));
+            let row = reader.read().unwrap().unwrap();
+            assert_eq!((row.bytes(0), row.offset), (&b"b"[..], text.len() - 4));
+            assert!(reader.read().unwrap().is_none());
+        }
+        let quoted = format!("\"{}\",1\n", ",".repeat(2 * MAX_CELLS));
+        assert!(DelimitedReader::of_rows(Dialect::Csv, quoted.as_bytes()).read().unwrap().is_some());
     }
 
     #[test]

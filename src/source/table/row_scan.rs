@@ -55,6 +55,26 @@ impl RowScanner {
         }
     }
 
+    /// Returns the number of cells in the row at the start of `bytes`, and the end of the row. Without `is_quoting`, quotes
+    /// have no meaning.
+    pub fn first_row(delimiter: u8, is_quoting: bool, bytes: &[u8]) -> (usize, usize) {
+        let (mut cells, mut cell) = (1, CellState::Start);
+        for (at, &byte) in bytes.iter().enumerate() {
+            cell = match (cell, byte) {
+                (CellState::Quoted, b'"') => CellState::Quote,
+                (CellState::Quoted, _) => CellState::Quoted,
+                (CellState::Start | CellState::Quote, b'"') if is_quoting => CellState::Quoted,
+                (_, b'\n' | b'\r') => return (cells, at + 1),
+                (_, byte) if byte == delimiter => {
+                    cells += 1;
+                    CellState::Start
+                }
+                _ => CellState::Plain,
+            };
+        }
+        (cells, bytes.len())
+    }
+
     /// Returns whether the bytes end inside a quoted cell: its quote is not closed.
     pub fn is_in_quotes(&self) -> bool {
         self.cell == CellState::Quoted
@@ -75,6 +95,10 @@ mod tests {
         ) {
             let mut scanner = RowScanner::new(b',');
             text.chunks(step).for_each(|part| scanner.scan(part, |_| ()));
+            let (cells, end) = RowScanner::first_row(b',', true, &text);
+            let mut rows = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(&text[..end]);
+            let first = rows.byte_records().next().map_or(1, |row| row.unwrap().len());
+            prop_assert_eq!(cells, first, "{:?}", String::from_utf8_lossy(&text));
             let more = [&text[..], b"\nx,y"].concat();
             let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(&more[..]);
             let last = reader.byte_records().last().unwrap().unwrap();

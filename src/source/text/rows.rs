@@ -96,8 +96,10 @@ impl TableHeader {
                     }
                 }
                 Err(broken) => {
-                    each(broken.offset, Err(broken.reject));
-                    return;
+                    let is_last = broken.reject.code != RejectCode::TooLarge;
+                    if !each(broken.offset, Err(broken.reject)) || is_last {
+                        return;
+                    }
                 }
             }
         }
