@@ -27,7 +27,7 @@ use crate::source::source_file::SourceFile;
 /// Decorrelates the order of the sample from other uses of hashed origins.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;
 /// Number of containers that are sampled at the same time.
-const OPEN_CONTAINERS: usize = 8;
+const OPEN_CONTAINERS: usize = 32;
 
 /// Strata of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

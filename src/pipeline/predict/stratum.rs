@@ -173,8 +173,11 @@ impl Stratum {
         let once = of_groups / groups;
         let (of_halves, _) = more(&mut self.halves.iter());
         let gaps = (of_halves - once).max(0.0) * (1.0 - sampled / self.size).max(0.0);
-        let encoded = once + (all - once - gaps) * self.size / sampled;
-        Estimate::around(encoded, self.written_spread(|written| written.encoded as f64))
+        let factor = self.size / sampled;
+        let encoded = once + (all - once - gaps) * factor;
+        // The corrections are estimates, too: the size may differ by half of them.
+        let correction = (all * factor - encoded) / 2.0;
+        Estimate::around(encoded, self.written_spread(|written| written.encoded as f64).hypot(correction))
     }
 
     /// Estimates the number of packed rows of `full` tokens, of which the last one need not be full.

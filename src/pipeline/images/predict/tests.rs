@@ -13,7 +13,11 @@ use std::path::Path;
 
 /// Creates `count` noisy images of many sizes in `dir`, and truncates every tenth.
 fn folder(dir: &Path, count: u32) {
-    for i in 0..count {
+    images(dir, 0..count);
+}
+
+fn images(dir: &Path, numbers: std::ops::Range<u32>) {
+    for i in numbers {
         let side = 20 + i * 7 % 50;
         let noise = |x: u32, y: u32, c: u8| {
             xxh3_64_with_seed(&[x as u8, y as u8, c], u64::from(i)) as u8 | 0x80 >> (i % 3)
@@ -140,8 +144,8 @@ fn intervals_contain_the_result_in_most_samples() {
     let dir = tempfile::tempdir().unwrap();
     folder(dir.path(), 300);
     for format in [Format::Parquet, Format::Msgpack] {
-        let covered = covered(dir.path(), format, 50, 40);
-        assert!(covered.iter().all(|&n| n >= 35), "{format:?}: {covered:?} of 40");
+        let covered = covered(dir.path(), format, 50, 20);
+        assert!(covered.iter().all(|&n| n >= 17), "{format:?}: {covered:?} of 20");
     }
 }
 
@@ -151,9 +155,9 @@ fn intervals_contain_the_result_in_90_of_100_samples() {
     let (dir, tars) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     folder(dir.path(), 1_000);
     for tar in 0..30 {
-        let images = tempfile::tempdir().unwrap();
-        folder(images.path(), 20 + tar % 20);
-        pack(images.path(), &tars.path().join(format!("{tar:02}.tar")));
+        let folder = tempfile::tempdir().unwrap();
+        images(folder.path(), 37 * tar..37 * tar + 20 + tar % 20);
+        pack(folder.path(), &tars.path().join(format!("{tar:02}.tar")));
     }
     for (source, sample) in [(dir.path(), 20), (dir.path(), 100), (tars.path(), 100)] {
         for format in [Format::Parquet, Format::Arrow, Format::Msgpack] {
