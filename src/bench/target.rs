@@ -15,7 +15,7 @@ use super::target_options::{TargetOptions, directory, is_dataset};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::reader::Dataset;
-use crate::reader::batch::{BatchSize, Lengths, LengthsInMemory, Padding, padding};
+use crate::reader::batch::{BatchSize, LengthsInMemory, Padding, padding};
 use crate::schema::Kind;
 use crate::source::begins_as_image;
 use crate::source::text::kind::{FileKind, TextFormat};
@@ -369,7 +369,7 @@ impl BenchTarget {
             BenchBatchSize::Items(items) => BatchSize::BatchSize(items),
             BenchBatchSize::Tokens(tokens) => BatchSize::MaxTokens(tokens),
         };
-        padding(self.items, lengths.runs()?, size).map(Some)
+        padding(&lengths, size).map(Some)
     }
 
     /// Returns the identity of each item within the target: the relative path, and the offset in the file.

@@ -36,7 +36,7 @@ pub(super) fn text(outcome: &Outcome, out: &Path, size: BatchSize) -> Result<Str
         if split.is_empty() {
             continue;
         }
-        let found = padding(split.len(), split.histogram()?, size)?;
+        let found = padding(&split, size)?;
         let batches = match size {
             BatchSize::BatchSize(records) => plural(records, "record"),
             BatchSize::MaxTokens(tokens) | BatchSize::MaxTokensUnpadded(tokens) => plural(tokens, "token"),

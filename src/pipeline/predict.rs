@@ -110,7 +110,11 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
     pub(super) fn stratum(&mut self, unit: StratumUnit, size: f64) -> Result<StratumRun<'_, 'a, C>> {
         let writer = self.writer()?;
         let (seen, groups) = (Vec::new(), Vec::new());
-        Ok(StratumRun { run: self, unit, size, writer, groups, seen, write_seconds: 0.0 })
+        let halves = match unit {
+            StratumUnit::Bytes => vec![self.writer()?, self.writer()?],
+            StratumUnit::Items | StratumUnit::Files => Vec::new(),
+        };
+        Ok(StratumRun { run: self, unit, size, writer, groups, halves, seen, write_seconds: 0.0 })
     }
 
     fn writer(&self) -> Result<SampleWriter> {
@@ -164,6 +168,8 @@ pub(super) struct StratumRun<'r, 'a, C> {
     writer: SampleWriter,
     /// Writers of the records of every [`GROUPS`]th observation, each with the size of its observations.
     groups: Vec<(f64, SampleWriter)>,
+    /// Writers of the first and the second half of each observation, if observations have several records.
+    halves: Vec<SampleWriter>,
     seen: Vec<Observation>,
     write_seconds: f64,
 }
@@ -178,6 +184,11 @@ struct ReorderBuffer {
 }
 
 impl<C: Conversion> StratumRun<'_, '_, C> {
+    /// Returns the size of the sample so far, in the unit of the stratum.
+    pub(super) fn sampled(&self) -> f64 {
+        self.seen.iter().map(|observation| observation.size).sum()
+    }
+
     /// Converts the tasks of a sample and returns the number of items found.
     pub(super) fn convert(
         &mut self,
@@ -252,6 +263,10 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
         let (size, group) = &mut self.groups[number];
         *size += observation.size;
         records.iter().try_for_each(|record| group.push(record.clone()))?;
+        let parts = records.chunks(records.len().div_ceil(2).max(1));
+        for (half, part) in self.halves.iter_mut().zip(parts) {
+            part.iter().try_for_each(|record| half.push(record.clone()))?;
+        }
         let started = Instant::now();
         records.into_iter().try_for_each(|record| self.writer.push(record))?;
         self.write_seconds += started.elapsed().as_secs_f64();
@@ -261,7 +276,7 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
 
     /// Finishes the sample of the stratum.
     pub(super) fn finish(self) -> Result<Stratum> {
-        let Self { run, unit, size, writer, groups, seen, mut write_seconds } = self;
+        let Self { run, unit, size, writer, groups, halves, seen, mut write_seconds } = self;
         let started = Instant::now();
         let written = writer.finish(run.empty_shard)?;
         write_seconds += started.elapsed().as_secs_f64();
@@ -269,7 +284,9 @@ impl<C: Conversion> StratumRun<'_, '_, C> {
             Ok(Group { size, written: writer.finish(run.empty_shard)? })
         };
         let groups = groups.into_iter().map(group).collect::<Result<_>>()?;
-        Ok(Stratum { unit, size, seen, written, groups, write_seconds, full_row: run.full_row })
+        let halves = halves.into_iter().map(|half| half.finish(run.empty_shard));
+        let halves = halves.collect::<Result<_>>()?;
+        Ok(Stratum { unit, size, seen, written, groups, halves, write_seconds, full_row: run.full_row })
     }
 }
 

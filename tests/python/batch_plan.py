@@ -368,7 +368,7 @@ class BatchPlan:
 class PackPlan:
     """The packed rows of each epoch. A piece is the ordinal of a record, its first token, and the token after its last."""
 
-    def __init__(self, lengths, *, seq_len, packing="best_fit", pack_window=4096, **options):
+    def __init__(self, lengths, *, seq_len, packing="best_fit", pack_window=None, **options):
         self.lengths, self.seq_len, self.packing, self.window = lengths, seq_len, packing, pack_window
         self.options = Options(**options)
 
@@ -396,7 +396,7 @@ class PackPlan:
         at, used = 0, 0
         while at < len(documents):
             end, tokens = at, -used
-            while end < len(documents) and (end - at < self.window or tokens < self.seq_len):
+            while end < len(documents) and not self.is_full(end - at, tokens):
                 tokens += self.lengths[documents[end][1]]
                 end += 1
             pieces = [(record, used if i == 0 else 0, self.lengths[record]) for i, (_, record) in enumerate(documents[at:end])]
@@ -409,6 +409,12 @@ class PackPlan:
             if options.shuffle is not False:
                 rows = [rows[i] for i in permutation(len(rows), key(options.seed, PACKED_ROWS, epoch, position))]
             yield from rows
+
+    def is_full(self, documents, tokens):
+        if self.window or self.packing == "concat":
+            return documents >= (self.window or 4096) and tokens >= self.seq_len
+        has_rows = tokens >= 256 * self.seq_len - self.seq_len // 2
+        return documents >= 4096 and has_rows or documents >= 2**21 and tokens >= self.seq_len
 
     def concatenated(self, pieces, is_last):
         """Full rows, and the pieces that do not fill one."""

@@ -57,7 +57,7 @@ def test_packed_rows_are_those_of_the_specification(corpus_in, seed):
     options = {
         "seq_len": choose.choice([7, 64, 500]),
         "packing": choose.choice(["best_fit", "concat"]),
-        "pack_window": choose.choice([1, 5, 40, 4096]),
+        "pack_window": choose.choice([1, 5, 40, 4096, None]),
         "batch_size": choose.choice([1, 4, 13]),
         "shuffle": choose.choice([True, False, "block"]),
         "seed": choose.randrange(1000),
@@ -73,3 +73,21 @@ def test_packed_rows_are_those_of_the_specification(corpus_in, seed):
         for batch, rows in zip(loader, specified.micro_batches(epoch), strict=True):
             expected = [[token for record, start, end in row for token in ids[record][start:end]] for row in rows]
             assert batch["input_ids"].tolist() == [row + [PADDING] * (options["seq_len"] - len(row)) for row in expected]
+
+
+def test_default_windows_have_256_rows(request, tmp_path):
+    choose = random.Random(5)
+    lines = ["x" * choose.randrange(1, 40) for _ in range(16_000)]
+    (tmp_path / "corpus.txt").write_text("\n".join(lines))
+    convert = request.getfixturevalue("dsconvert")
+    convert("text", tmp_path / "corpus.txt", "--documents", "line", "--tokenizer", "bytes", "--out", tmp_path / "out")
+    split = dsconvert.open(tmp_path / "out", "train")
+    options = {"seq_len": 1024, "batch_size": 4, "seed": 3}
+    loader = dsconvert.Loader(split, fields=["input_ids"], pad_id=PADDING, rank=0, world_size=1, **options)
+    rows = [row for batch in loader for row in batch["input_ids"]]
+    specified = [row for batch in PackPlan(split.lengths().tolist(), **options).micro_batches(0) for row in batch]
+    pieces = [sum(end - start for _, start, end in row) for row in specified]
+    assert [int((row != PADDING).sum()) for row in rows] == pieces
+    # The whole corpus in one window.
+    least = -(-sum(map(len, lines)) // 1024)
+    assert least <= len(rows) <= least + 2

@@ -260,8 +260,8 @@ impl Loader {
 
     /// Returns the number of batches per epoch.
     fn len(&self, py: Python<'_>) -> PyResult<u64> {
-        let epoch = self.epoch(py);
-        detached(py, self.is_remote, || self.counts.batches(epoch))
+        let at = self.progress(py).at.clone();
+        detached(py, self.is_remote, || self.counts.batches(&at))
     }
 
     /// Returns the number of batches left in the epoch.
@@ -272,8 +272,8 @@ impl Loader {
 
     /// Returns the number of global steps per epoch.
     fn steps(&self, py: Python<'_>) -> PyResult<u64> {
-        let epoch = self.epoch(py);
-        detached(py, self.is_remote, || self.counts.steps(epoch))
+        let at = self.progress(py).at.clone();
+        detached(py, self.is_remote, || self.counts.steps(&at))
     }
 
     /// Micro-batches per global step, over all ranks.

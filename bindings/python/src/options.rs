@@ -8,8 +8,8 @@ use dsconvert::error::{Error, Result};
 use dsconvert::packing::Packing;
 use dsconvert::reader::batch::{
     BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
-    DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_PACK_WINDOW, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last,
-    Layout, Oversize, PackOptions, Shuffle,
+    DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, Layout, Oversize,
+    PackOptions, Shuffle,
 };
 use dsconvert::reader::loader::{
     Batching, Channels, Crop, IdType, ImageLayout, ImageOptions, LabelsFor, LoaderOptions, MAX_THREADS,
@@ -70,7 +70,7 @@ define_options! {
     // Packed rows.
     seq_len: Option<u64> = None, [LOADER, TEXT, ASSEMBLED];
     packing: Packing = PackOptions::new(1, 1).packing, [LOADER, TEXT, PACKED, ASSEMBLED];
-    pack_window: u64 = DEFAULT_PACK_WINDOW, [LOADER, TEXT, PACKED, ASSEMBLED];
+    pack_window: Option<u64> = None, [LOADER, TEXT, PACKED, ASSEMBLED];
     // Token ids.
     pad_id: u32 = TextOptions::default().pad_id, [LOADER, TEXT, TOKENS, PADDED, ASSEMBLED];
     pad_side: PadSide = PadSide::default(), [LOADER, TEXT, TOKENS, UNPACKED, PADDED, ASSEMBLED];

@@ -70,6 +70,8 @@ pub(in crate::pipeline) struct Stratum {
     pub(super) written: Written,
     /// Shards of parts of the sample.
     pub(super) groups: Vec<Group>,
+    /// Shards of the first and the second halves of the observations, if these have several records.
+    pub(super) halves: Vec<Written>,
     /// Time of writing `written`.
     pub(super) write_seconds: f64,
     /// Number of tokens that fill a row, if records are packed.
@@ -99,16 +101,11 @@ impl Stratum {
         self.population().total(self.seen.iter().map(|o| (o.size, quantity(o))))
     }
 
-    /// Estimates a total that is known only for whole shards.
-    fn written_total(&self, quantity: impl Fn(&Written) -> f64 + Clone) -> Estimate {
-        let sampled = self.sampled();
-        if sampled == 0.0 {
-            return Estimate::default();
-        }
+    /// Estimates the spread of a total that is known only for whole shards. Small shards have another mean than a large
+    /// one, but show the spread.
+    fn written_spread(&self, quantity: impl Fn(&Written) -> f64 + Clone) -> f64 {
         let groups = self.groups.iter().map(|group| (group.size, quantity(&group.written)));
-        // Small shards have another mean than a large one, but show the spread.
-        let spread = self.population().total(groups).spread();
-        Estimate::around(self.size * quantity(&self.written) / sampled, spread)
+        self.population().total(groups).spread()
     }
 
     pub(super) fn found(&self) -> Estimate {
@@ -156,13 +153,38 @@ impl Stratum {
     }
 
     /// Estimates the encoded bytes, without those that a shard has even without records.
+    ///
+    /// In a large shard, a record takes less space than in the shard of the sample, which therefore shows too much. The
+    /// same records in several shards show how much:
+    /// * Each shard needs some bytes once, whatever its size: dictionaries, the start of the compression. All shards of
+    ///   the groups need them once more than the shard of the sample, for each group but the first.
+    /// * A record is compressed better next to its neighbor in the source. The shards of the halves have twice as many
+    ///   gaps between observations.
     pub(super) fn encoded(&self) -> Estimate {
-        self.written_total(|written| written.encoded as f64)
+        let (all, sampled) = (self.written.encoded as f64, self.sampled());
+        if sampled == 0.0 {
+            return Estimate::default();
+        }
+        let more = |shards: &mut dyn Iterator<Item = &Written>| {
+            let (count, encoded) = shards.fold((0.0, 0.0), |(n, sum), w| (n + 1.0, sum + w.encoded as f64));
+            ((encoded - all).clamp(0.0, all), f64::max(count - 1.0, 1.0))
+        };
+        let (of_groups, groups) = more(&mut self.groups.iter().map(|group| &group.written));
+        let once = of_groups / groups;
+        let (of_halves, _) = more(&mut self.halves.iter());
+        let gaps = (of_halves - once).max(0.0) * (1.0 - sampled / self.size).max(0.0);
+        let factor = self.size / sampled;
+        let encoded = once + (all - once - gaps) * factor;
+        // The corrections are estimates, too: the size may differ by half of them.
+        let correction = (all * factor - encoded) / 2.0;
+        Estimate::around(encoded, self.written_spread(|written| written.encoded as f64).hypot(correction))
     }
 
     /// Estimates the number of packed rows of `full` tokens, of which the last one need not be full.
     pub(super) fn rows(&self, full: u64) -> Estimate {
-        self.written_total(|written| written.full_rows(full))
+        let (all, sampled) = (self.written.full_rows(full), self.sampled());
+        let rows = if sampled == 0.0 { 0.0 } else { all * self.size / sampled };
+        Estimate::around(rows, self.written_spread(|written| written.full_rows(full)))
     }
 
     /// Estimates the time of converting and writing, on one thread.
@@ -234,8 +256,8 @@ mod tests {
     }
 
     fn stratum(unit: StratumUnit, size: f64, seen: Vec<Observation>) -> Stratum {
-        let (written, groups) = (Written::default(), Vec::new());
-        Stratum { unit, size, seen, written, groups, write_seconds: 0.0, full_row: None }
+        let (written, groups, halves) = (Written::default(), Vec::new(), Vec::new());
+        Stratum { unit, size, seen, written, groups, halves, write_seconds: 0.0, full_row: None }
     }
 
     /// Returns how many of 200 samples have an interval that contains the truth, by quantity.

@@ -15,10 +15,14 @@ use crate::pipeline::stage::{Finished, NextStage, Stage};
 use crate::sample::{Ids, Value};
 use crate::schema::IdWidth;
 
-/// Maximum number of documents in a window.
+/// Number of documents that fills a window.
 const WINDOW_DOCUMENTS: usize = 65_536;
 /// Number of tokens that fills a window.
 const WINDOW_TOKENS: u64 = 4 << 20;
+/// Number of rows below which a window is extended with best-fit, because one of its rows is not full.
+const WINDOW_ROWS: u64 = 128;
+/// Largest multiple of both limits to which a window is extended.
+const MAX_EXTENSION: u64 = 4;
 
 /// Number of tokens per row, and the packing method.
 pub(super) type Pack = (u32, Packing);
@@ -104,8 +108,19 @@ impl Packer {
             document.ids = ids;
         }
         self.documents.push(document);
-        let full = self.documents.len() >= WINDOW_DOCUMENTS || self.tokens >= WINDOW_TOKENS;
-        if full { self.rows(false) } else { Ok(Vec::new()) }
+        if self.is_full() { self.rows(false) } else { Ok(Vec::new()) }
+    }
+
+    /// Returns whether the window is complete.
+    fn is_full(&self) -> bool {
+        let (length, packing) = (u64::from(self.pack.0), self.pack.1);
+        let exceeds = |factor: u64| {
+            self.documents.len() as u64 >= factor * WINDOW_DOCUMENTS as u64
+                || self.tokens >= factor * WINDOW_TOKENS
+        };
+        // Half a row less, so that the last row does not hold a single document.
+        let has_rows = packing == Packing::Concat || self.tokens >= WINDOW_ROWS * length - length / 2;
+        exceeds(if has_rows { 1 } else { MAX_EXTENSION })
     }
 
     /// Returns the rows of the remaining documents.
@@ -117,7 +132,7 @@ impl Packer {
         let (length, packing) = self.pack;
         let lengths: Vec<Document> =
             (0..).zip(&self.documents).map(|(id, d)| Document { id, length: d.ids.len() as u64 }).collect();
-        let window = Window::new(packing, u64::from(length), &lengths, self.skipped, is_last);
+        let window = Window::new(packing, u64::from(length), lengths, self.skipped, is_last);
         let mut rows = Vec::new();
         for row in (0..window.rows()).filter_map(|i| window.row(i)) {
             self.counts.rows += 1;
@@ -229,5 +244,24 @@ mod tests {
         rows.extend(packer.finish().unwrap());
         assert!(rows[..rows.len() - 1].iter().all(|row| row.length == 1000));
         assert_eq!(rows.iter().map(|row| row.length).sum::<u64>(), 300 * 39_999);
+    }
+
+    /// Windows of the rows that every earlier version had, unless these were few.
+    #[test]
+    fn windows_of_long_rows_are_extended() {
+        let first_window = |length: u32, packing, ids: usize| {
+            let mut packer = Packer::new(0, (length, packing));
+            let ids = vec![1; ids];
+            let pushed = (1..).find(|i| !packer.push(document(&i.to_string(), &ids)).unwrap().is_empty());
+            (pushed.unwrap(), packer.counts.rows)
+        };
+        for packing in [Packing::BestFit, Packing::Concat] {
+            assert_eq!(first_window(2048, packing, 1000).0, 4195, "4,194,304 tokens");
+            assert_eq!(first_window(512, packing, 4).0, 65_536, "as many documents");
+        }
+        assert_eq!(first_window(131_072, Packing::Concat, 1000).0, 4195);
+        let (documents, rows) = first_window(131_072, Packing::BestFit, 1000);
+        assert_eq!((documents, rows), (16_712, 128));
+        assert_eq!(first_window(1 << 20, Packing::BestFit, 1000), (16_778, 17), "16,777,216 tokens");
     }
 }

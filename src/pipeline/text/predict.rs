@@ -2,7 +2,8 @@
 //!
 //! Files of the same kind (format and compression) form a stratum. The sample of a stratum consists of chunks, in hash
 //! order: byte ranges of line-based files, row groups of Parquet files, and other files as a whole, of which only the
-//! first blocks are read. So the sample is the same in every run, and a larger sample contains every smaller one.
+//! first blocks are read. So the sample is the same in every run with one seed, and a larger sample contains every
+//! smaller one.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -32,8 +33,10 @@ use crate::source::text::kind::{FileKind, TextFormat};
 
 /// Bytes of a chunk in a line-based file. A chunk holds few documents, so that a sample has many chunks.
 const CHUNK_BYTES: u64 = 16 << 10;
-/// Number of chunks that are converted together. The sample size is checked after each wave.
+/// Minimum number of chunks that are converted together. The sample size is checked after each wave.
 const WAVE: usize = 8;
+/// Minimum size of a sample, so that it fills several pages of each column and has enough chunks to show their spread.
+const MIN_BYTES: f64 = (1 << 20) as f64;
 /// Number of blocks read from all whole-file sections of a stratum together.
 const BLOCKS: u64 = 16;
 /// Minimum number of blocks read from each of these sections.
@@ -75,18 +78,26 @@ impl TextJob {
             let share = group.source_bytes as f64 / source_bytes.max(1) as f64;
             let wanted = (sample as f64 * share).ceil() as u64;
             let mut stratum = sampled.stratum(StratumUnit::Bytes, group.size)?;
-            let mut order = chunks_in_order(group.ends.last().copied().unwrap_or(0));
-            let mut found = 0;
-            while found < wanted {
-                let wave: Vec<u64> = order.by_ref().take(WAVE).collect();
+            let chunks = group.ends.last().copied().unwrap_or(0);
+            let mut order = chunks_in_order(chunks, output.seed);
+            let (mut found, mut taken) = (0, 0);
+            let mut next = MIN_BYTES * share / (group.size / chunks.max(1) as f64).max(1.0);
+            while next > 0.0 {
+                let mut wave: Vec<u64> = order.by_ref().take((next.ceil() as usize).max(WAVE)).collect();
                 if wave.is_empty() {
                     break;
                 }
+                // As in the run, where adjacent keys are similar and therefore compress well.
+                wave.sort_unstable();
+                taken += wave.len();
                 let tasks = wave.into_iter().flat_map(|chunk| match self.tasks(group, chunk) {
                     Ok(tasks) => tasks.into_iter().map(Ok).collect(),
                     Err(error) => vec![Err(error)],
                 });
                 found += stratum.convert(tasks, stop)?;
+                let missing = |wanted: f64, have: f64| (wanted - have) * taken as f64 / have.max(1.0);
+                let bytes = missing(MIN_BYTES * share, stratum.sampled());
+                next = missing(wanted as f64, found as f64).max(bytes).min(2.0 * taken as f64);
             }
             strata.push(stratum.finish()?);
         }
@@ -251,7 +262,7 @@ fn chunks(section: &FileSection) -> u64 {
 }
 
 /// Returns all chunks below `count`, in the order of a hash.
-fn chunks_in_order(count: u64) -> impl Iterator<Item = u64> {
+fn chunks_in_order(count: u64, seed: u64) -> impl Iterator<Item = u64> {
     let (mut seen, mut draw) = (BTreeSet::new(), 0u64);
     std::iter::from_fn(move || {
         if seen.len() as u64 == count {
@@ -259,7 +270,7 @@ fn chunks_in_order(count: u64) -> impl Iterator<Item = u64> {
         }
         loop {
             draw += 1;
-            let chunk = xxh3_64_with_seed(&draw.to_le_bytes(), SAMPLE_SALT) % count;
+            let chunk = xxh3_64_with_seed(&draw.to_le_bytes(), SAMPLE_SALT ^ seed) % count;
             if seen.insert(chunk) {
                 return Some(chunk);
             }

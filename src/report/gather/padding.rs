@@ -1,13 +1,8 @@
 //! Padding curves: the padding of batches as a function of their size.
 
 use crate::error::Result;
-use crate::index::LengthRun;
-use crate::reader::Split;
-use crate::reader::batch::{BatchSize, LengthsInMemory, PackOptions, PackPlan, padding};
-use crate::sampling;
+use crate::reader::batch::{BatchSize, Lengths, SIMULATED_RECORDS, packed_padding, padding};
 
-/// Maximum number of sampled records.
-const SAMPLE_RECORDS: u64 = 1 << 15;
 /// Batch sizes in records.
 const BATCH_SIZES: [u64; 8] = [1, 4, 8, 16, 32, 64, 128, 256];
 /// Batch sizes in tokens, padding included.
@@ -26,8 +21,8 @@ pub struct Curves {
     pub by_tokens: Vec<(u64, [f64; 3])>,
     /// Tokens per packed row in `by_records`.
     pub row_tokens: u64,
-    /// Number of sampled records; `None` if all were used.
-    pub sampled: Option<u64>,
+    /// Number of records in the simulation of random batches with a budget; `None` if these are all.
+    pub simulated: Option<u64>,
 }
 
 impl Curves {
@@ -35,91 +30,45 @@ impl Curves {
     pub const NAMES: [&'static str; 3] = ["random", "bucketed", "packed"];
 }
 
-/// Computes the curves of `split` with the loader's own batch plans.
-pub(super) fn gather(split: &Split) -> Result<Curves> {
-    let lengths = sample(split)?;
-    let sampled = (lengths.len() as u64) < split.len();
-    Ok(Curves { sampled: sampled.then_some(lengths.len() as u64), ..curves_of(&lengths)? })
-}
-
-/// Computes the curves of ascending lengths.
-fn curves_of(lengths: &[u64]) -> Result<Curves> {
-    let longest = lengths.last().copied().unwrap_or(0);
+/// Computes the curves for the loader's own batch plans, from the counts of all lengths.
+pub(super) fn gather(lengths: &impl Lengths) -> Result<Curves> {
+    let records = lengths.records();
     // Nearest rank, as in the length index.
-    let p99_rank = lengths.len().saturating_mul(99).div_ceil(100).saturating_sub(1);
-    let p99 = lengths.get(p99_rank).copied().unwrap_or(0);
+    let p99_rank = (u128::from(records) * 99).div_ceil(100).saturating_sub(1);
+    let (mut p99, mut longest, mut tokens) = (0, 0, 0u64);
+    for run in lengths.runs()? {
+        let run = run?;
+        if u128::from(run.first_rank) <= p99_rank {
+            p99 = run.length;
+        }
+        longest = run.length;
+        tokens = tokens.saturating_add(run.length.saturating_mul(run.count));
+    }
     let row_tokens = p99.max(1).next_power_of_two().clamp(*ROW_TOKENS.start(), *ROW_TOKENS.end());
-    let mut curves = Curves { row_tokens, ..Curves::default() };
-    let packed_rows = packed(lengths, row_tokens)?;
+    let simulated = (records > SIMULATED_RECORDS).then_some(SIMULATED_RECORDS);
+    let mut curves = Curves { row_tokens, simulated, ..Curves::default() };
+    let packed_rows = packed_padding(lengths, row_tokens)?;
     // With only a few batches per epoch, the last one distorts the padding.
-    let records = lengths.len() as u64;
     for size in BATCH_SIZES.into_iter().filter(|size| *size == 1 || *size * MIN_BATCHES <= records) {
-        let found = padding(records, runs(lengths), BatchSize::BatchSize(size))?;
+        let found = padding(lengths, BatchSize::BatchSize(size))?;
         curves.by_records.push((size, [found.random, found.bucketed, packed_rows]));
     }
-    let tokens = lengths.iter().fold(0u64, |sum, length| sum.saturating_add(*length));
     // With a budget below the length of most records, batches have one record each.
     let least = p99.clamp(1, *BUDGETS.last().unwrap_or(&1)).min(longest);
     for budget in BUDGETS.into_iter().filter(|budget| *budget >= least && *budget * MIN_BATCHES <= tokens) {
-        let found = padding(records, runs(lengths), BatchSize::MaxTokens(budget))?;
-        curves.by_tokens.push((budget, [found.random, found.bucketed, packed(lengths, budget)?]));
+        let found = padding(lengths, BatchSize::MaxTokens(budget))?;
+        curves.by_tokens.push((budget, [found.random, found.bucketed, packed_padding(lengths, budget)?]));
     }
     Ok(curves)
-}
-
-/// Returns the lengths at evenly spaced ranks, ascending.
-fn sample(split: &Split) -> Result<Vec<u64>> {
-    let mut ranks = sampling::sample(split.len(), SAMPLE_RECORDS).into_iter().peekable();
-    let mut lengths = Vec::new();
-    for run in split.histogram()? {
-        let run = run?;
-        let end = run.first_rank.saturating_add(run.count);
-        while ranks.next_if(|rank| *rank < end).is_some() {
-            lengths.push(run.length);
-        }
-    }
-    Ok(lengths)
-}
-
-/// Groups equal lengths into runs.
-fn runs(lengths: &[u64]) -> impl Iterator<Item = Result<LengthRun>> {
-    let mut first_rank = 0;
-    lengths.chunk_by(|a, b| a == b).map(move |same| {
-        let (length, count) = (same.first().copied().unwrap_or(0), same.len() as u64);
-        let run = LengthRun { length, count, first_rank };
-        first_rank += count;
-        Ok(run)
-    })
-}
-
-/// Returns the share of token positions left empty when documents are packed by best fit into rows of `row_tokens`.
-fn packed(lengths: &[u64], row_tokens: u64) -> Result<f64> {
-    let tokens: u64 = lengths.iter().fold(0, |sum, length| sum.saturating_add(*length));
-    if tokens == 0 {
-        return Ok(0.0);
-    }
-    let plan =
-        PackPlan::new("", LengthsInMemory::new(lengths.to_vec()), PackOptions::new(row_tokens, 1), 0, 1)?;
-    let (mut rows, mut filled) = (0u64, 0u64);
-    for step in plan.steps(&plan.start(0))? {
-        let (step, _) = step?;
-        rows += step.rows.len() as u64;
-        filled = filled.saturating_add(step.tokens());
-    }
-    let places = rows.saturating_mul(row_tokens);
-    Ok(if places == 0 { 0.0 } else { 1.0 - filled as f64 / places as f64 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reader::batch::LengthsInMemory;
 
-    #[test]
-    fn documents_that_fill_their_rows_have_no_padding() {
-        assert_eq!(packed(&[64; 100], 64).unwrap(), 0.0);
-        assert!((packed(&[40; 100], 64).unwrap() - 0.375).abs() < 1e-9);
-        assert_eq!(packed(&[], 64).unwrap(), 0.0);
-        assert_eq!(packed(&[0, 0], 64).unwrap(), 0.0);
+    fn curves_of(lengths: &[u64]) -> Result<Curves> {
+        gather(&LengthsInMemory::new(lengths.to_vec()))
     }
 
     #[test]
@@ -133,12 +82,5 @@ mod tests {
         let some: Vec<u64> = [1000; 9].into_iter().chain([2000]).collect();
         assert_eq!(curves_of(&some).unwrap().by_tokens.iter().map(|p| p.0).collect::<Vec<_>>(), [2048]);
         assert_eq!(curves_of(&[]).unwrap().row_tokens, 64);
-    }
-
-    #[test]
-    fn equal_lengths_form_a_run() {
-        let found: Vec<LengthRun> = runs(&[1, 1, 3]).map(Result::unwrap).collect();
-        let run = |length, count, first_rank| LengthRun { length, count, first_rank };
-        assert_eq!(found, [run(1, 2, 0), run(3, 1, 2)]);
     }
 }

@@ -84,13 +84,15 @@ fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
             text::padding_data(out, points, unit);
             out.push_str("</div>\n");
         }
-        let sampled = padding.sampled.map(|n| format!(" Computed from {} evenly spaced lengths.", count(n)));
+        let simulated = padding
+            .simulated
+            .map(|n| format!(" Random batches with a budget are simulated with {} records.", count(n)));
         note = has_plot.then(|| format!(
             "Padding is the share of a batch that holds no tokens: random batches pad to their longest record, bucketed \
              ones hold records of similar length, packed ones are rows of {} tokens (or of the token budget) filled by \
              best fit.{}",
             count(padding.row_tokens),
-            sampled.unwrap_or_default()
+            simulated.unwrap_or_default()
         ));
     }
     if let Some(note) = note {

@@ -15,6 +15,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+pub use best_fit::best_fit_rows;
 pub use window::{Carry, Window};
 
 use crate::error::{Error, Result};

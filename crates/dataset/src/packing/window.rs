@@ -28,9 +28,11 @@ enum WindowRows {
         count: u64,
     },
     BestFit {
+        documents: Vec<Document>,
         /// Documents that fill whole rows, each with the number of such rows up to and including it.
         whole: Vec<(Document, u64)>,
-        mixed: Vec<Vec<Piece>>,
+        /// Rows of the remainders of documents, as indices into `documents`.
+        mixed: best_fit::Rows,
     },
 }
 
@@ -41,8 +43,14 @@ impl Window {
     /// that no document follows, so the remaining tokens form a row that is not full. Documents without tokens are in
     /// no row.
     ///
-    /// Memory: a few words per document, regardless of its length.
-    pub fn new(packing: Packing, seq_len: u64, documents: &[Document], skipped: u64, is_last: bool) -> Self {
+    /// Memory: about 30 bytes per document, regardless of its length.
+    pub fn new(
+        packing: Packing,
+        seq_len: u64,
+        documents: Vec<Document>,
+        skipped: u64,
+        is_last: bool,
+    ) -> Self {
         let seq_len = seq_len.max(1);
         match packing {
             Packing::Concat => Self::concat(seq_len, documents, skipped, is_last),
@@ -50,7 +58,7 @@ impl Window {
         }
     }
 
-    fn concat(seq_len: u64, documents: &[Document], skipped: u64, is_last: bool) -> Self {
+    fn concat(seq_len: u64, documents: Vec<Document>, skipped: u64, is_last: bool) -> Self {
         let mut end = 0u64;
         let ends: Vec<u64> = documents
             .iter()
@@ -69,36 +77,28 @@ impl Window {
         let tokens =
             if next == documents.len() { 0 } else { used - before + if next == 0 { skipped } else { 0 } };
         let carry = Carry { documents: next, tokens };
-        Self { seq_len, rows: WindowRows::Concat { documents: documents.to_vec(), ends, count }, carry }
+        Self { seq_len, rows: WindowRows::Concat { documents, ends, count }, carry }
     }
 
-    fn best_fit(seq_len: u64, documents: &[Document]) -> Self {
+    fn best_fit(seq_len: u64, documents: Vec<Document>) -> Self {
         let mut whole: Vec<(Document, u64)> = Vec::new();
-        let mut remainders = Vec::new();
         let mut count = 0;
-        for &document in documents {
-            let (full, rest) = (document.length / seq_len, document.length % seq_len);
-            if full > 0 {
-                count += full;
-                whole.push((document, count));
-            }
-            if rest > 0 {
-                let start = full * seq_len;
-                remainders.push(Piece { document: document.id, start, len: rest, ends: true });
-            }
+        for &document in documents.iter().filter(|document| document.length >= seq_len) {
+            count += document.length / seq_len;
+            whole.push((document, count));
         }
-        let lengths: Vec<u64> = remainders.iter().map(|piece| piece.len).collect();
-        let pieces = |row: Vec<usize>| row.into_iter().filter_map(|i| remainders.get(i).copied()).collect();
-        let mixed = best_fit::pack(&lengths, seq_len).into_iter().map(pieces).collect();
+        let rest = |item: u32| documents.get(item as usize).map_or(0, |document| document.length % seq_len);
+        // Every document has a token, and a window has few rows of more than 2³¹, so it has fewer than 2³² documents.
+        let mixed = best_fit::pack(documents.len() as u32, rest, seq_len);
         let carry = Carry { documents: documents.len(), tokens: 0 };
-        Self { seq_len, rows: WindowRows::BestFit { whole, mixed }, carry }
+        Self { seq_len, rows: WindowRows::BestFit { documents, whole, mixed }, carry }
     }
 
     /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         match &self.rows {
             WindowRows::Concat { count, .. } => *count,
-            WindowRows::BestFit { whole, mixed } => {
+            WindowRows::BestFit { whole, mixed, .. } => {
                 whole.last().map_or(0, |(_, end)| *end) + mixed.len() as u64
             }
         }
@@ -118,12 +118,17 @@ impl Window {
             WindowRows::Concat { documents, ends, .. } => {
                 Some(concat_row(documents, ends, index * self.seq_len, self.seq_len))
             }
-            WindowRows::BestFit { whole, mixed } => {
+            WindowRows::BestFit { documents, whole, mixed } => {
                 let found = whole.partition_point(|&(_, end)| end <= index);
                 let Some(&(document, end)) = whole.get(found) else {
                     let rows_before = whole.last().map_or(0, |(_, end)| *end);
-                    let pieces = mixed.get(usize::try_from(index - rows_before).ok()?)?.clone();
-                    return Some(Row { pieces });
+                    let remainder = |&item: &u32| {
+                        let &Document { id, length } = documents.get(item as usize)?;
+                        let len = length % self.seq_len;
+                        Some(Piece { document: id, start: length - len, len, ends: true })
+                    };
+                    let items = mixed.get(usize::try_from(index - rows_before).ok()?)?;
+                    return Some(Row { pieces: items.iter().filter_map(remainder).collect() });
                 };
                 // The last row of the document is row `end - 1`.
                 let full = document.length / self.seq_len;
@@ -175,11 +180,11 @@ mod tests {
 
     #[test]
     fn a_known_concatenation() {
-        let window = Window::new(Packing::Concat, 4, &documents(&[3, 0, 6, 2]), 0, false);
+        let window = Window::new(Packing::Concat, 4, documents(&[3, 0, 6, 2]), 0, false);
         let expected = [vec![piece(0, 0, 3, true), piece(2, 0, 1, false)], vec![piece(2, 1, 4, false)]];
         assert_eq!(rows(&window).into_iter().map(|row| row.pieces).collect::<Vec<_>>(), expected);
         assert_eq!(window.carry(), Carry { documents: 2, tokens: 5 });
-        let rest = Window::new(Packing::Concat, 4, &documents(&[3, 0, 6, 2])[2..], 5, true);
+        let rest = Window::new(Packing::Concat, 4, documents(&[3, 0, 6, 2]).split_off(2), 5, true);
         assert_eq!(rows(&rest), [Row { pieces: vec![piece(2, 5, 1, true), piece(3, 0, 2, true)] }]);
         assert_eq!(rest.carry(), Carry { documents: 2, tokens: 0 });
     }
@@ -187,7 +192,7 @@ mod tests {
     #[test]
     fn documents_larger_than_memory_are_packed() {
         for packing in [Packing::Concat, Packing::BestFit] {
-            let window = Window::new(packing, 4, &documents(&[1 << 50]), 0, true);
+            let window = Window::new(packing, 4, documents(&[1 << 50]), 0, true);
             assert_eq!(window.rows(), 1 << 48);
             let last = window.row((1 << 48) - 1).unwrap();
             assert_eq!(last.pieces, [piece(0, (1 << 50) - 4, 4, true)]);
@@ -205,7 +210,7 @@ mod tests {
         fn every_token_is_in_exactly_one_row(
             lengths in prop::collection::vec(0u64..50, 0..60), seq_len in 1u64..40, packing in any_packing(),
         ) {
-            let window = Window::new(packing, seq_len, &documents(&lengths), 0, true);
+            let window = Window::new(packing, seq_len, documents(&lengths), 0, true);
             let mut pieces: Vec<Piece> = rows(&window).into_iter().flat_map(|row| {
                 assert!(row.tokens() <= seq_len && row.tokens() > 0);
                 row.pieces
@@ -230,7 +235,7 @@ mod tests {
             let mut size = step;
             loop {
                 let end = (at + size).min(all.len());
-                let window = Window::new(Packing::Concat, seq_len, &all[at..end], skipped, end == all.len());
+                let window = Window::new(Packing::Concat, seq_len, all[at..end].to_vec(), skipped, end == all.len());
                 found.extend(rows(&window));
                 if end == all.len() {
                     break;
@@ -239,7 +244,7 @@ mod tests {
                 size = if window.rows() == 0 { size + step } else { step };
                 (at, skipped) = (at + carry.documents, carry.tokens);
             }
-            prop_assert_eq!(found, rows(&Window::new(Packing::Concat, seq_len, &all, 0, true)));
+            prop_assert_eq!(found, rows(&Window::new(Packing::Concat, seq_len, all.clone(), 0, true)));
         }
     }
 }

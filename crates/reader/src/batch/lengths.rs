@@ -130,6 +130,8 @@ pub struct LengthsInMemory {
     lengths: Vec<u64>,
     /// The record of each rank.
     order: Vec<u64>,
+    /// A plan examines them once for each way of cutting them into buckets.
+    runs: Vec<LengthRun>,
 }
 
 impl LengthsInMemory {
@@ -137,8 +139,17 @@ impl LengthsInMemory {
     pub fn new(lengths: Vec<u64>) -> Self {
         let mut order: Vec<u64> = (0..lengths.len() as u64).collect();
         // Stable, so that records of one length keep their order.
-        order.sort_by_key(|&record| lengths.get(record as usize).copied());
-        Self { lengths, order }
+        let length = |record: u64| lengths.get(record as usize).copied().unwrap_or(0);
+        order.sort_by_key(|&record| length(record));
+        let mut first_rank = 0;
+        let runs = order.chunk_by(|&a, &b| length(a) == length(b)).map(|same| {
+            let (length, count) = (same.first().map_or(0, |&record| length(record)), same.len() as u64);
+            let run = LengthRun { length, count, first_rank };
+            first_rank += count;
+            run
+        });
+        let runs = runs.collect();
+        Self { lengths, order, runs }
     }
 
     /// Returns the XXH3-128 of all lengths, in hexadecimal. It identifies the records as the fingerprint of a dataset does.
@@ -163,15 +174,7 @@ impl Lengths for LengthsInMemory {
     }
 
     fn runs(&self) -> Result<Runs<'_>> {
-        let length = |&record: &u64| look_up(&self.lengths, record).unwrap_or(u64::MAX);
-        let mut first_rank = 0;
-        Ok(Box::new(self.order.chunk_by(move |a, b| length(a) == length(b)).map(move |run| {
-            let count = run.len() as u64;
-            let length = run.first().map_or(Ok(0), |&record| self.length_of(record))?;
-            let found = LengthRun { length, count, first_rank };
-            first_rank += count;
-            Ok(found)
-        })))
+        Ok(Box::new(self.runs.iter().copied().map(Ok)))
     }
 }
 

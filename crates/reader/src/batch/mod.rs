@@ -31,7 +31,7 @@ mod variation;
 mod window;
 
 pub use bucket::Bucket;
-pub use estimate::{Padding, padding};
+pub use estimate::{Padding, SIMULATED_RECORDS, packed_padding, padding};
 pub use layout::Layout;
 pub use lengths::{Lengths, LengthsInMemory, Runs};
 pub use metrics::Metrics;
@@ -42,7 +42,10 @@ pub use options::{
     MAX_BATCH_TOKENS, MAX_BOUNDARIES, MAX_MAX_WASTE, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Oversize,
     Shuffle,
 };
-pub use pack::{DEFAULT_PACK_WINDOW, PackCursor, PackOptions, PackPlan, PackState, PackedStep};
+pub use pack::{
+    DEFAULT_PACK_ROWS, DEFAULT_PACK_WINDOW, MAX_DEFAULT_PACK_WINDOW, PackCursor, PackOptions, PackPlan,
+    PackState, PackedStep,
+};
 pub use plan::BatchPlan;
 pub(crate) use state::damaged_state;
 pub use state::{PlanState, Position};

@@ -14,7 +14,7 @@ use dsconvert_dataset::packing::{MAX_SEQ_LEN, Packing, Row};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use self::rows::RowSource;
+use self::rows::{PackedWindows, RowSource};
 use super::bucket::CheckedRuns;
 use super::layout::{Layout, check_micro_batches};
 use super::lengths::Lengths;
@@ -23,8 +23,15 @@ use super::order::{Epoch, Order};
 use super::state::{PlanState, Position, damaged_state};
 use crate::range::check_in_range;
 
-/// Default number of documents that are packed together.
+/// Number of documents that are packed together with [`Packing::Concat`], and their minimum with
+/// [`Packing::BestFit`], unless [`PackOptions::window`] is set.
 pub const DEFAULT_PACK_WINDOW: u64 = 4096;
+
+/// Number of rows of a default window with [`Packing::BestFit`]. One of them is not full, on average by half.
+pub const DEFAULT_PACK_ROWS: u64 = 256;
+
+/// Maximum number of documents of a default window with [`Packing::BestFit`], which bounds its memory to about 60 MB.
+pub const MAX_DEFAULT_PACK_WINDOW: u64 = 1 << 21;
 
 /// How records are packed into rows. The rows of an epoch depend on all fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,8 +41,10 @@ pub struct PackOptions {
     pub seq_len: u64,
     /// How documents are assigned to rows.
     pub packing: Packing,
-    /// Minimum number of documents that are packed together. More are added until they fill a row.
-    pub window: u64,
+    /// Minimum number of documents that are packed together. More are added until they fill a row. `None`:
+    /// [`DEFAULT_PACK_WINDOW`] and, with [`Packing::BestFit`], more until they fill [`DEFAULT_PACK_ROWS`] rows, but at
+    /// most [`MAX_DEFAULT_PACK_WINDOW`].
+    pub window: Option<u64>,
     /// Rows per micro-batch.
     pub batch_size: u64,
     /// The order of documents. Unless this is [`Shuffle::None`], the rows of each window are shuffled, too.
@@ -51,7 +60,7 @@ impl PackOptions {
         Self {
             seq_len,
             packing: Packing::BestFit,
-            window: DEFAULT_PACK_WINDOW,
+            window: None,
             batch_size,
             shuffle: Shuffle::Full,
             last: Last::Short,
@@ -66,8 +75,30 @@ impl PackOptions {
     pub fn check(&self) -> Result<()> {
         check_in_range("seq_len", self.seq_len, 1..=MAX_SEQ_LEN)?;
         check_in_range("batch_size", self.batch_size, 1..=MAX_SEQ_LEN / self.seq_len)?;
-        check_in_range("pack_window", self.window, 1..=MAX_WINDOW_RECORDS)?;
+        check_in_range("pack_window", self.window.unwrap_or(1), 1..=MAX_WINDOW_RECORDS)?;
         self.shuffle.check()
+    }
+
+    /// Returns the XXH3-128 of the algorithm's version and the options as JSON, in hexadecimal.
+    fn fingerprint(&self) -> Result<String> {
+        let json =
+            serde_json::to_vec(&(ALGORITHM, self)).map_err(|e| Error::not_serialized("the options", e))?;
+        Ok(format!("{:032x}", xxh3_128(&json)))
+    }
+
+    /// Returns whether a window of `documents` with `tokens` is complete.
+    pub(crate) fn completes_window(&self, documents: u64, tokens: u64) -> bool {
+        // A window of fewer than `seq_len` tokens cannot fill a row.
+        tokens >= self.seq_len
+            && match self.window {
+                Some(window) => documents >= window,
+                // The last row is half full: with a whole number of rows, it would often have a single document.
+                None => {
+                    documents >= MAX_DEFAULT_PACK_WINDOW
+                        || documents >= DEFAULT_PACK_WINDOW
+                            && tokens >= self.seq_len * DEFAULT_PACK_ROWS - self.seq_len / 2
+                }
+            }
     }
 }
 
@@ -152,7 +183,7 @@ impl PackedStep {
 }
 
 /// A pure function of (lengths, options, seed, epoch, state) that computes which pieces of which records each packed
-/// row holds. It needs memory for one window and one step.
+/// row holds. It needs memory for two windows and one step.
 ///
 /// ```
 /// use dsconvert_reader::batch::{LengthsInMemory, PackOptions, PackPlan};
@@ -176,8 +207,11 @@ pub struct PackPlan<L> {
     lengths: L,
     options: PackOptions,
     start: PlanState,
+    /// The options and their fingerprint under which states were saved before windows had a number of rows by default.
+    earlier: Option<(PackOptions, String)>,
     /// Sum of the lengths.
     tokens: u64,
+    windows: PackedWindows,
 }
 
 impl<L: Lengths> PackPlan<L> {
@@ -196,19 +230,35 @@ impl<L: Lengths> PackPlan<L> {
         options.check()?;
         check_micro_batches(micro_batches)?;
         let (digest, tokens) = digest(&lengths)?;
-        let json = serde_json::to_vec(&(ALGORITHM, &options))
-            .map_err(|e| Error::not_serialized("the options", e))?;
+        let with_documents = PackOptions { window: Some(DEFAULT_PACK_WINDOW), ..options.clone() };
+        let (options, earlier) = match (options.window, options.packing) {
+            (Some(_), _) => (options, None),
+            // All rows are full, however many documents a window has.
+            (None, Packing::Concat) => (with_documents, None),
+            (None, Packing::BestFit) => {
+                let fingerprint = with_documents.fingerprint()?;
+                (options, Some((with_documents, fingerprint)))
+            }
+        };
         let start = PlanState {
             version: ALGORITHM,
             dataset: dataset.to_owned(),
             lengths: digest,
-            options: format!("{:032x}", xxh3_128(&json)),
+            options: options.fingerprint()?,
             seed,
             micro_batches,
             epoch: 0,
             step: 0,
         };
-        Ok(Self { lengths, options, start, tokens })
+        Ok(Self { lengths, options, start, earlier, tokens, windows: PackedWindows::default() })
+    }
+
+    /// Returns the options of the run that saved `state`: its windows may be the default of an earlier version.
+    fn options_of(&self, state: &PlanState) -> &PackOptions {
+        match &self.earlier {
+            Some((options, fingerprint)) if *fingerprint == state.options => options,
+            _ => &self.options,
+        }
     }
 
     /// Returns the options.
@@ -223,10 +273,15 @@ impl<L: Lengths> PackPlan<L> {
     ///
     /// Same as the items of [`PackPlan::steps`].
     pub fn rows(&self, epoch: u64) -> Result<u64> {
+        self.rows_of(&self.start(epoch))
+    }
+
+    /// Returns the number of rows of the epoch of `state`.
+    pub(crate) fn rows_of(&self, state: &PackState) -> Result<u64> {
         if self.options.packing == Packing::Concat {
             return Ok(self.tokens.div_ceil(self.options.seq_len));
         }
-        let mut rows = self.rows_from(epoch, PackCursor::default());
+        let mut rows = self.rows_from(&state.plan, PackCursor::default());
         let mut count = 0;
         while rows.open()? {
             count += rows.skip_window();
@@ -250,7 +305,12 @@ impl<L: Lengths> PackPlan<L> {
 
     /// Returns the state before the first step of `epoch`.
     pub fn start(&self, epoch: u64) -> PackState {
-        PackState { plan: PlanState { epoch, ..self.start.clone() }, cursor: PackCursor::default() }
+        self.start_in(&self.start, epoch)
+    }
+
+    /// Returns the state before the first step of `epoch` in the run that saved `state`.
+    pub(crate) fn start_in(&self, state: &PlanState, epoch: u64) -> PackState {
+        PackState { plan: PlanState { epoch, step: 0, ..state.clone() }, cursor: PackCursor::default() }
     }
 
     /// Returns the steps from `from` to the end of its epoch, each with the state after it. The iterator ends after the
@@ -264,7 +324,13 @@ impl<L: Lengths> PackPlan<L> {
         &self,
         from: &PackState,
     ) -> Result<impl Iterator<Item = Result<(PackedStep, PackState)>> + '_> {
-        self.start.check_same_run(&from.plan)?;
+        let start = match &self.earlier {
+            Some((_, fingerprint)) if *fingerprint == from.plan.options => {
+                PlanState { options: fingerprint.clone(), ..self.start.clone() }
+            }
+            _ => self.start.clone(),
+        };
+        start.check_same_run(&from.plan)?;
         if from.cursor.document > self.lengths.records() {
             let what = format!(
                 "the state points at document {} of {}",
@@ -287,18 +353,18 @@ impl<L: Lengths> PackPlan<L> {
             )));
         }
         let mut at = Position { epoch: from.plan.epoch, step: from.plan.step };
-        let mut rows = self.rows_from(at.epoch, from.cursor);
+        let mut rows = self.rows_from(&from.plan, from.cursor);
         let mut done = false;
         Ok(std::iter::from_fn(move || {
             if done {
                 return None;
             }
-            let step = self.step(at, &mut rows).transpose();
+            let step = self.step(&start, at, &mut rows).transpose();
             done = !matches!(step, Some(Ok(_)));
             at.step += 1;
             step.map(|step| {
                 step.map(|step| {
-                    let plan = PlanState { epoch: at.epoch, step: at.step, ..self.start.clone() };
+                    let plan = PlanState { epoch: at.epoch, step: at.step, ..start.clone() };
                     let state = PackState { plan, cursor: step.next };
                     (step, state)
                 })
@@ -310,7 +376,12 @@ impl<L: Lengths> PackPlan<L> {
         self.options.batch_size * self.start.micro_batches
     }
 
-    fn step(&self, at: Position, source: &mut RowSource<'_, L>) -> Result<Option<PackedStep>> {
+    fn step(
+        &self,
+        start: &PlanState,
+        at: Position,
+        source: &mut RowSource<'_, L>,
+    ) -> Result<Option<PackedStep>> {
         let wanted = self.rows_per_step();
         let mut rows = Vec::new();
         while (rows.len() as u64) < wanted
@@ -326,11 +397,13 @@ impl<L: Lengths> PackPlan<L> {
         let mut repeated = 0;
         if self.options.last == Last::Wrap && missing > 0 {
             repeated = missing;
-            let mut again = self.rows_from(at.epoch, PackCursor::default());
+            let first =
+                || self.rows_from(&PlanState { epoch: at.epoch, ..start.clone() }, PackCursor::default());
+            let mut again = first();
             while (rows.len() as u64) < wanted {
                 match again.next()? {
                     Some(row) => rows.push(row),
-                    None => again = self.rows_from(at.epoch, PackCursor::default()),
+                    None => again = first(),
                 }
             }
         }
@@ -339,10 +412,11 @@ impl<L: Lengths> PackPlan<L> {
         Ok(Some(PackedStep { step: at.step, rows, repeated, next, filled_to, micro_batches }))
     }
 
-    fn rows_from(&self, epoch: u64, cursor: PackCursor) -> RowSource<'_, L> {
-        let epoch = Epoch { seed: self.start.seed, epoch };
+    /// Returns the rows of the epoch of `state`.
+    fn rows_from(&self, state: &PlanState, cursor: PackCursor) -> RowSource<'_, L> {
+        let epoch = Epoch { seed: self.start.seed, epoch: state.epoch };
         let order = Order::of_records(self.options.shuffle, epoch, self.lengths.records(), 0);
-        RowSource::new(&self.lengths, &self.options, epoch, order, cursor)
+        RowSource::new(&self.lengths, self.options_of(state), &self.windows, epoch, order, cursor)
     }
 }
 

@@ -17,8 +17,8 @@ pub struct LoaderCounts {
     plan: Arc<LoaderPlan>,
     micro_batches: u64,
     world_size: u64,
-    /// The epoch whose steps were last counted, and their number.
-    known: Arc<Mutex<Option<(u64, u64)>>>,
+    /// The start of the epoch whose steps were last counted, and their number.
+    known: Arc<Mutex<Option<(LoaderState, u64)>>>,
 }
 
 impl LoaderCounts {
@@ -30,14 +30,14 @@ impl LoaderCounts {
         &self.plan
     }
 
-    /// Returns the exact number of batches of this rank in `epoch`. For rows packed by best fit, counting takes a pass
-    /// over the lengths of the records.
+    /// Returns the exact number of batches of this rank in the epoch of `state`. For rows packed by best fit, counting
+    /// takes a pass over the lengths of the records.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when the indexes were altered.
-    pub fn batches(&self, epoch: u64) -> Result<u64> {
-        Ok(self.steps(epoch)?.saturating_mul(self.per_step()))
+    pub fn batches(&self, state: &LoaderState) -> Result<u64> {
+        Ok(self.steps(state)?.saturating_mul(self.per_step()))
     }
 
     /// Returns the number of batches of this rank that are left in the epoch of `state`.
@@ -48,21 +48,22 @@ impl LoaderCounts {
     pub fn remaining(&self, state: &LoaderState) -> Result<u64> {
         let turns = state.micro_batches_done / self.world_size;
         let done = state.step().saturating_mul(self.per_step()).saturating_add(turns);
-        Ok(self.batches(state.epoch())?.saturating_sub(done))
+        Ok(self.batches(state)?.saturating_sub(done))
     }
 
-    /// Returns the number of global steps of `epoch`.
+    /// Returns the number of global steps of the epoch of `state`.
     ///
     /// # Errors
     ///
     /// Same as [`LoaderCounts::batches`].
-    pub fn steps(&self, epoch: u64) -> Result<u64> {
+    pub fn steps(&self, state: &LoaderState) -> Result<u64> {
+        let start = self.plan.start_in(state, state.epoch())?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, steps)) = known.filter(|(of, _)| *of == epoch) {
-            return Ok(steps);
+        if let Some((_, steps)) = known.as_ref().filter(|(of, _)| *of == start) {
+            return Ok(*steps);
         }
-        let steps = self.plan.steps(epoch)?;
-        *known = Some((epoch, steps));
+        let steps = self.plan.steps(&start)?;
+        *known = Some((start, steps));
         Ok(steps)
     }
 

@@ -267,7 +267,7 @@ impl Loader {
     ///
     /// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when the indexes were altered.
     pub fn len(&self) -> Result<u64> {
-        self.counts.batches(self.epoch())
+        self.counts.batches(&self.at)
     }
 
     /// Returns whether an epoch has no batches.
@@ -294,7 +294,7 @@ impl Loader {
     ///
     /// Same as [`Loader::len`].
     pub fn steps(&self) -> Result<u64> {
-        self.counts.steps(self.epoch())
+        self.counts.steps(&self.at)
     }
 
     /// Returns the counts of batches, which can be used while the loader is in use.
@@ -323,7 +323,7 @@ impl Loader {
         if self.restored && epoch == self.epoch() {
             return Ok(());
         }
-        let start = self.counts.plan().start(epoch)?;
+        let start = self.counts.plan().start_in(&self.at, epoch)?;
         // If it is the next epoch, threads may have started on it.
         let engine = self.engine.take().filter(|_| self.epoch().checked_add(1) == Some(epoch));
         self.go_to(start);
@@ -355,7 +355,9 @@ impl Loader {
         self.at.clone()
     }
 
-    /// Moves to the position of a saved state. The layout may differ from that of the state.
+    /// Moves to the position of a saved state. The layout may differ from that of the state. A state of packed rows that
+    /// was saved when windows had [`DEFAULT_PACK_WINDOW`](crate::batch::DEFAULT_PACK_WINDOW) documents by default keeps
+    /// these windows, in this epoch and all later ones.
     ///
     /// # Errors
     ///

@@ -64,11 +64,25 @@ impl LoaderPlan {
         Ok(LoaderState { plan, micro_batches_done: 0 })
     }
 
-    /// Returns the number of global steps of `epoch`.
-    pub(super) fn steps(&self, epoch: u64) -> Result<u64> {
-        match self {
-            LoaderPlan::Records(plan) => Ok(plan.steps()),
-            LoaderPlan::Packed(plan) => Ok(plan.steps_of(plan.rows(epoch)?)),
+    /// Returns the state at the start of `epoch` in the run of `state`.
+    pub(super) fn start_in(&self, state: &LoaderState, epoch: u64) -> Result<LoaderState> {
+        match (self, &state.plan) {
+            (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => {
+                let plan = SavedPlan::Packed(plan.start_in(&saved.plan, epoch));
+                Ok(LoaderState { plan, micro_batches_done: 0 })
+            }
+            _ => self.start(epoch),
+        }
+    }
+
+    /// Returns the number of global steps of the epoch of `state`.
+    pub(super) fn steps(&self, state: &LoaderState) -> Result<u64> {
+        match (self, &state.plan) {
+            (LoaderPlan::Records(plan), _) => Ok(plan.steps()),
+            (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => Ok(plan.steps_of(plan.rows_of(saved)?)),
+            (LoaderPlan::Packed(_), SavedPlan::Records(_)) => {
+                Err(other_batching("records, not for packed rows"))
+            }
         }
     }
 
@@ -131,6 +145,11 @@ impl Schedule {
     /// Returns the epoch.
     pub(super) fn epoch(&self) -> u64 {
         self.start.epoch()
+    }
+
+    /// Returns the state at the first ticket.
+    pub(super) fn start(&self) -> &LoaderState {
+        &self.start
     }
 
     /// Returns the task of `ticket`, or `None` after the end of the epoch. It may be called once per ticket.

@@ -57,7 +57,8 @@ impl Queue {
     pub(super) fn open_next(&mut self, plan: &Arc<LoaderPlan>, layout: Layout) {
         let Some(epoch) = self.current.schedule.epoch().checked_add(1) else { return };
         if self.next.is_none() {
-            let schedule = plan.start(epoch).and_then(|at| Schedule::new(Arc::clone(plan), at, layout));
+            let start = plan.start_in(self.current.schedule.start(), epoch);
+            let schedule = start.and_then(|at| Schedule::new(Arc::clone(plan), at, layout));
             self.next = schedule.ok().map(Tickets::new);
         }
     }

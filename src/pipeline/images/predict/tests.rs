@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::error::ErrorKind;
+use crate::format::Format;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{Estimate, ImageFields, ImageInput, ImagesOptions, Job, Outcome};
+use crate::pipeline::{Estimate, ImageFields, ImageInput, ImagesOptions, Job, Outcome, Progress};
 use crate::sample::RejectCode;
 use crate::source::layout::FolderLayout;
 use crate::transform::image::ImageOptions;
@@ -12,7 +13,11 @@ use std::path::Path;
 
 /// Creates `count` noisy images of many sizes in `dir`, and truncates every tenth.
 fn folder(dir: &Path, count: u32) {
-    for i in 0..count {
+    images(dir, 0..count);
+}
+
+fn images(dir: &Path, numbers: std::ops::Range<u32>) {
+    for i in numbers {
         let side = 20 + i * 7 % 50;
         let noise = |x: u32, y: u32, c: u8| {
             xxh3_64_with_seed(&[x as u8, y as u8, c], u64::from(i)) as u8 | 0x80 >> (i % 3)
@@ -101,7 +106,7 @@ fn intervals_of_a_partial_sample_contain_the_result_of_the_run() {
     let output = OutputOptions {
         shard_bytes: 200_000,
         unit_bytes: Some(1 << 20),
-        format: crate::format::Format::Msgpack,
+        format: Format::Msgpack,
         ..OutputOptions::default()
     };
     let (prediction, outcome) = compare(dir.path(), output, 100);
@@ -116,6 +121,52 @@ fn intervals_of_a_partial_sample_contain_the_result_of_the_run() {
         assert!(estimate.high < 2.0 * truth, "{what}: {estimate:?} is too wide");
     }
     assert!(shards > 3.0);
+}
+
+/// Returns in how many samples the intervals of records and bytes contain the result of the run.
+fn covered(source: &Path, format: Format, sample: u64, samples: u64) -> [u64; 2] {
+    let of = |seed| job(source, OutputOptions { format, seed, ..OutputOptions::default() });
+    let out = tempfile::tempdir().unwrap();
+    let run = of(0).run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
+    let truth = [run.manifest.splits.values().map(|s| s.records).sum::<u64>() as f64, totals(&run).0];
+    let mut covered = [0; 2];
+    for seed in 0..samples {
+        let prediction = of(seed).predict(sample, &run_options(out.path(), 2), &Stop::default()).unwrap();
+        let estimates = [prediction.records, prediction.bytes];
+        for (covered, (estimate, truth)) in covered.iter_mut().zip(estimates.into_iter().zip(truth)) {
+            *covered += u64::from(estimate.low <= truth && truth <= estimate.high);
+        }
+    }
+    covered
+}
+
+#[test]
+fn intervals_contain_the_result_in_most_samples() {
+    let dir = tempfile::tempdir().unwrap();
+    folder(dir.path(), 300);
+    for format in [Format::Parquet, Format::Msgpack] {
+        let covered = covered(dir.path(), format, 50, 20);
+        assert!(covered.iter().all(|&n| n >= 17), "{format:?}: {covered:?} of 20");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p dsconvert --lib in_90_of_100_samples -- --ignored --nocapture"]
+fn intervals_contain_the_result_in_90_of_100_samples() {
+    let (dir, tars) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    folder(dir.path(), 1_000);
+    for tar in 0..30 {
+        let folder = tempfile::tempdir().unwrap();
+        images(folder.path(), 37 * tar..37 * tar + 20 + tar % 20);
+        pack(folder.path(), &tars.path().join(format!("{tar:02}.tar")));
+    }
+    for (source, sample) in [(dir.path(), 20), (dir.path(), 100), (tars.path(), 100)] {
+        for format in [Format::Parquet, Format::Arrow, Format::Msgpack] {
+            let covered = covered(source, format, sample, 100);
+            println!("{sample} items, {format:?}: records, bytes in {covered:?} of 100");
+            assert!(covered.iter().all(|&n| n >= 90), "{format:?}: {covered:?} of 100");
+        }
+    }
 }
 
 #[test]

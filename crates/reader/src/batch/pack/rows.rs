@@ -1,23 +1,59 @@
 //! Packs the documents of an epoch into rows, window by window.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
 use dsconvert_dataset::error::Result;
-use dsconvert_dataset::packing::{Document, Row, Window};
+use dsconvert_dataset::packing::{Document, Packing, Row, Window};
 
 use super::super::lengths::Lengths;
 use super::super::options::Shuffle;
 use super::super::order::{Epoch, Order};
 use super::{PackCursor, PackOptions};
 
+/// Number of windows that are kept: the one whose rows are returned and the one whose rows are prepared.
+const KEPT_WINDOWS: usize = 2;
+
+/// Cache of the last windows, because each step continues from the cursor after the previous one. Results do not depend
+/// on it. Its lock is non-blocking, because after a fork it may be held forever by a thread that no longer exists.
+#[derive(Debug, Default)]
+pub(super) struct PackedWindows(Mutex<VecDeque<(WindowStart, Arc<OpenWindow>)>>);
+
+/// What a window depends on, besides the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct WindowStart {
+    epoch: u64,
+    document: u64,
+    token: u64,
+    /// [`PackOptions::window`].
+    documents: Option<u64>,
+}
+
+impl PackedWindows {
+    fn get(&self, start: WindowStart) -> Option<Arc<OpenWindow>> {
+        let held = self.0.try_lock().ok()?;
+        held.iter().find(|(of, _)| *of == start).map(|(_, window)| Arc::clone(window))
+    }
+
+    fn keep(&self, start: WindowStart, window: &Arc<OpenWindow>) {
+        if let Ok(mut held) = self.0.try_lock() {
+            held.truncate(KEPT_WINDOWS - 1);
+            held.push_front((start, Arc::clone(window)));
+        }
+    }
+}
+
 /// Produces the rows of an epoch in order, from a cursor on.
 #[derive(Debug)]
 pub(super) struct RowSource<'a, L> {
     lengths: &'a L,
     options: &'a PackOptions,
+    windows: &'a PackedWindows,
     epoch: Epoch,
     order: Order,
     cursor: PackCursor,
     /// The window at the cursor.
-    open: Option<OpenWindow>,
+    open: Option<Arc<OpenWindow>>,
 }
 
 #[derive(Debug)]
@@ -33,11 +69,12 @@ impl<'a, L: Lengths> RowSource<'a, L> {
     pub(super) fn new(
         lengths: &'a L,
         options: &'a PackOptions,
+        windows: &'a PackedWindows,
         epoch: Epoch,
         order: Order,
         cursor: PackCursor,
     ) -> Self {
-        Self { lengths, options, epoch, order, cursor, open: None }
+        Self { lengths, options, windows, epoch, order, cursor, open: None }
     }
 
     /// Returns the position of the next row.
@@ -59,7 +96,18 @@ impl<'a, L: Lengths> RowSource<'a, L> {
     /// Packs the window at the cursor unless it is packed. Returns `false` at the end of the epoch.
     pub(super) fn open(&mut self) -> Result<bool> {
         while self.open.is_none() && self.cursor.document < self.lengths.records() {
-            self.open = Some(self.pack()?);
+            let PackCursor { document, token, .. } = self.cursor;
+            let start =
+                WindowStart { epoch: self.epoch.epoch, document, token, documents: self.options.window };
+            let window = match self.windows.get(start) {
+                Some(window) => window,
+                None => {
+                    let window = Arc::new(self.pack()?);
+                    self.windows.keep(start, &window);
+                    window
+                }
+            };
+            self.open = Some(window);
             self.leave_when_done();
         }
         Ok(self.open.is_some())
@@ -88,22 +136,23 @@ impl<'a, L: Lengths> RowSource<'a, L> {
         let (lengths, options) = (self.lengths, self.options);
         let PackCursor { document: start, token: skipped, .. } = self.cursor;
         let records = lengths.records();
-        // Documents that have tokens, and their positions in the order.
+        // Documents that have tokens, and, as `concat` may leave some for the next window, their positions in the order.
         let (mut documents, mut positions) = (Vec::new(), Vec::new());
         let (mut tokens, mut next) = (0u64, start);
-        // A window of fewer than `seq_len` tokens cannot fill a row, so it is extended.
-        while next < records && ((documents.len() as u64) < options.window || tokens < options.seq_len) {
+        while next < records && !options.completes_window(documents.len() as u64, tokens) {
             let id = self.order.at(next);
             let length = lengths.length_of(id)?;
             if length > 0 {
                 let used = if documents.is_empty() { skipped } else { 0 };
                 tokens = tokens.saturating_add(length.saturating_sub(used));
                 documents.push(Document { id, length });
-                positions.push(next);
+                if options.packing == Packing::Concat {
+                    positions.push(next);
+                }
             }
             next += 1;
         }
-        let window = Window::new(options.packing, options.seq_len, &documents, skipped, next == records);
+        let window = Window::new(options.packing, options.seq_len, documents, skipped, next == records);
         let order = match options.shuffle {
             Shuffle::None => Order::natural(),
             _ => Order::of_rows(self.epoch, window.rows(), start),

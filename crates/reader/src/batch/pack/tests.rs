@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dsconvert_dataset::error::ErrorKind;
-use dsconvert_dataset::packing::Piece;
+use dsconvert_dataset::packing::{Piece, best_fit_rows};
 use proptest::prelude::*;
 
 use super::super::{Last, LengthsInMemory, Shuffle};
@@ -29,7 +29,7 @@ fn any_options() -> impl Strategy<Value = PackOptions> {
     let shuffle =
         prop_oneof![Just(Shuffle::None), Just(Shuffle::Full), Just(Shuffle::Block { records: 7, group: 2 }),];
     let last = prop_oneof![Just(Last::Short), Just(Last::Drop), Just(Last::Pad), Just(Last::Wrap)];
-    (1u64..50, packing, 1u64..40, 1u64..5, shuffle, last).prop_map(
+    (1u64..50, packing, prop::option::weighted(0.8, 1u64..40), 1u64..5, shuffle, last).prop_map(
         |(seq_len, packing, window, batch_size, shuffle, last)| PackOptions {
             seq_len,
             packing,
@@ -143,7 +143,7 @@ fn invalid_options_and_states_are_refused() {
         (PackOptions { seq_len: 1 << 31, ..good.clone() }, "seq_len"),
         (PackOptions { batch_size: 0, ..good.clone() }, "batch_size"),
         (PackOptions { batch_size: 1 << 30, ..good.clone() }, "batch_size"),
-        (PackOptions { window: 0, ..good.clone() }, "window"),
+        (PackOptions { window: Some(0), ..good.clone() }, "window"),
         (PackOptions { shuffle: Shuffle::Block { records: 0, group: 1 }, ..good.clone() }, "block"),
     ] {
         let error = PackPlan::new("data", lengths(), options, SEED, 1).unwrap_err();
@@ -166,4 +166,78 @@ fn invalid_options_and_states_are_refused() {
     // No position in a document or window is too large.
     let far = PackCursor { document: 1, token: u64::MAX, row: u64::MAX };
     assert_eq!(plan(1).steps(&PackState { cursor: far, ..at(1, 0, 0) }).unwrap().count(), 0);
+}
+
+/// Returns a digest of the pieces of all rows.
+fn rows_digest(steps: &[(PackedStep, PackState)]) -> String {
+    let mut digest = Xxh3::new();
+    for piece in steps.iter().flat_map(|(step, _)| &step.rows).flat_map(|row| &row.pieces) {
+        for number in [piece.document, piece.start, piece.len] {
+            digest.update(&number.to_le_bytes());
+        }
+    }
+    format!("{:032x}", digest.digest128())
+}
+
+/// The state and the digests are those of the version in which windows had 4,096 documents by default.
+#[test]
+fn a_state_of_the_earlier_default_never_changes_its_windows() {
+    let lengths: Vec<u64> = (0..20_000u64).map(|i| 1 + i * 7919 % 100).collect();
+    let saved = r#"{"plan":{"version":2,"dataset":"data","lengths":"e5eb379793aeee2204aedc91cf5a1e35","options":"dd34b6a5905841e327794202bbe9c707","seed":3,"micro_batches":2,"epoch":1,"step":30},"cursor":{"document":8192,"token":0,"row":36}}"#;
+    let saved: PackState = serde_json::from_str(saved).unwrap();
+    let plan_of = |window| plan(&lengths, &PackOptions { window, ..PackOptions::new(2048, 4) }, 2);
+    for window in [None, Some(4096)] {
+        let plan = plan_of(window);
+        assert_eq!(plan.rows_of(&saved).unwrap(), 496);
+        let rest = steps(&plan, &saved);
+        assert_eq!((rest.len(), rows_digest(&rest)), (32, "4bc980d294eaee7a415058ed992b8e5d".to_owned()));
+        // Later states and epochs keep the windows.
+        assert!(rest.iter().all(|(_, state)| state.plan.options == saved.plan.options));
+        let next = plan.start_in(&rest[31].1.plan, 2);
+        assert_eq!(rows_digest(&steps(&plan, &next)), "d9c3e8f8b7f96c561ae5e92f339dd005");
+        // The states before the end of a window and after it continue exactly.
+        for at in [1, 17, 25] {
+            assert_eq!(steps(&plan, &rest[at].1), rest[at + 1..]);
+        }
+    }
+    // A new run has larger windows, and its states belong to no other number of documents.
+    let (plan, before) = (plan_of(None), plan_of(Some(4096)));
+    assert_ne!(rows_digest(&steps(&plan, &plan.start(2))), "d9c3e8f8b7f96c561ae5e92f339dd005");
+    let error = before.steps(&plan.start(2)).err().unwrap();
+    assert!(error.to_string().contains("options"), "{error}");
+    // The rows of `concat` are full with any windows, so its default is the same.
+    let concat = |window| PackOptions { packing: Packing::Concat, window, ..PackOptions::new(2048, 4) };
+    let state = |window| {
+        super::PackPlan::new("", LengthsInMemory::new(vec![9]), concat(window), 1, 1).unwrap().start(0)
+    };
+    assert_eq!(state(None), state(Some(4096)));
+}
+
+#[test]
+fn default_windows_are_nearly_as_good_as_packing_everything() {
+    for (mean, seq_len, documents) in [
+        (20, 512, 30_000),
+        (20, 32_768, 460_000),
+        (200, 2_048, 30_000),
+        (200, 131_072, 190_000),
+        (2_000, 512, 10_000),
+        (2_000, 131_072, 20_000),
+    ] {
+        // Lengths with a long tail, from a random permutation of evenly spread quantiles.
+        let length = |i: u64| {
+            let quantile = ((i * 1_000_003 % documents) as f64 + 0.5) / documents as f64;
+            ((-quantile.ln()).powf(1.5) * mean as f64 / 1.33) as u64 + 1
+        };
+        let lengths: Vec<u64> = (0..documents).map(length).collect();
+        let tokens: u64 = lengths.iter().sum();
+        let mut rests: Vec<u64> =
+            lengths.iter().map(|length| length % seq_len).filter(|rest| *rest > 0).collect();
+        rests.sort_unstable_by_key(|&rest| std::cmp::Reverse(rest));
+        let runs = rests.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64));
+        let best = lengths.iter().map(|length| length / seq_len).sum::<u64>() + best_fit_rows(runs, seq_len);
+        let padding = |rows: u64| 1.0 - tokens as f64 / (rows * seq_len) as f64;
+        let rows = plan(&lengths, &PackOptions::new(seq_len, 1), 1).rows(0).unwrap();
+        let more = padding(rows) - padding(best);
+        assert!((0.0..0.005).contains(&more), "{mean}, {seq_len}: {more} more than {}", padding(best));
+    }
 }

@@ -93,7 +93,7 @@ fn packing_continues_after_an_error() {
     testing::write(dir.path(), Format::Arrow, Kind::Text, &[&[400]]).unwrap();
     let open = || crate::OpenOptions::new().access(dsconvert_dataset::storage::Access::Read);
     let split = open().open(dir.path()).unwrap().split("train").unwrap();
-    let batching = PackOptions { window: 4, shuffle: Shuffle::None, ..PackOptions::new(10, 1) };
+    let batching = PackOptions { window: Some(4), shuffle: Shuffle::None, ..PackOptions::new(10, 1) };
     let expected: Vec<_> =
         all(&mut Loader::new(split.clone(), options(batching.clone(), 0)).unwrap()).iter().map(ids).collect();
     assert!(expected.len() > 100);

@@ -100,9 +100,9 @@ fn a_finisher_may_count_batches() {
     let split = text_split(dir.path(), Format::Arrow);
     for threads in [0, 2] {
         let plain = Loader::new(split.clone(), options(PackOptions::new(10, 2), threads)).unwrap();
-        let (counts, expected) = (plain.counts().clone(), plain.len().unwrap());
+        let (counts, start, expected) = (plain.counts().clone(), plain.state(), plain.len().unwrap());
         let finisher = move |batch: Batch| {
-            assert_eq!(counts.batches(batch.id().epoch).unwrap(), expected);
+            assert_eq!(counts.batches(&start).unwrap(), expected);
             Ok(batch)
         };
         let mut loader = plain.finish_with(Arc::new(finisher));
