@@ -222,6 +222,13 @@ pub enum EncodeError {
     /// unknown token. Contains its message.
     #[error("the tokenizer cannot encode this text: {0}")]
     Unsupported(String),
+    /// A regular expression of the tokenizer needs more steps or memory than Oniguruma allows for one match, 10,000,000
+    /// backtracking steps. The published package panics on such a text. Contains the message of Oniguruma.
+    #[error(
+        "a regular expression of the tokenizer takes too many steps for this text ({0}), also in the Python package \
+         `tokenizers`"
+    )]
+    PatternLimit(String),
     /// The [`IdSink`](crate::IdSink) refused the ids. Contains its reason.
     #[error("{0}")]
     Refused(String),

@@ -18,6 +18,7 @@ mod ids;
 mod info;
 mod load;
 mod masks;
+mod old_patterns;
 mod options;
 mod outline;
 mod panics;
@@ -43,6 +44,7 @@ pub use engine::reference::REFERENCE_VERSION;
 pub use error::{EncodeError, LoadError, SequenceEnd};
 pub use ids::{IdSink, IdSource};
 pub use info::{EngineInfo, SpecialToken, TokenizerInfo};
+pub use old_patterns::pattern_of_older_ids;
 pub use options::{
     DEFAULT_MAX_REFERENCE_BYTES, EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILLION, Verify,
 };
