@@ -74,6 +74,12 @@ pub enum LoadError {
     /// The vocabulary has no tokens.
     #[error("the tokenizer.json has an empty vocabulary")]
     EmptyVocabulary,
+    /// A regular expression has more than 256 groups, character classes and repeated quantifiers. Contains its start.
+    #[error(
+        "a regular expression of the tokenizer.json has more than 256 groups, character classes and repeated \
+         quantifiers, and could overflow the stack: {0:?} …"
+    )]
+    NestedPattern(String),
     /// An added token with `normalized: true` has no characters left after normalization. The reference would find it
     /// everywhere, and panic or allocate memory without end.
     #[error(
@@ -180,6 +186,7 @@ impl LoadError {
             | LoadError::UnusableRanks(_)
             | LoadError::Inconsistent(_)
             | LoadError::MissingVocabulary
+            | LoadError::NestedPattern(_)
             | LoadError::EmptyVocabulary
             | LoadError::ConflictingOptions => return None,
         })

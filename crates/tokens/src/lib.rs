@@ -18,10 +18,10 @@ mod ids;
 mod info;
 mod load;
 mod masks;
-mod old_patterns;
 mod options;
 mod outline;
 mod panics;
+mod patterns;
 mod quick;
 mod read_model;
 mod scratch;
@@ -44,12 +44,12 @@ pub use engine::reference::REFERENCE_VERSION;
 pub use error::{EncodeError, LoadError, SequenceEnd};
 pub use ids::{IdSink, IdSource};
 pub use info::{EngineInfo, SpecialToken, TokenizerInfo};
-pub use old_patterns::pattern_of_older_ids;
 pub use options::{
     DEFAULT_MAX_REFERENCE_BYTES, EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILLION, Verify,
 };
 pub use outline::MODEL_TYPES;
 pub use panics::is_panic_contained;
+pub use patterns::pattern_of_older_ids;
 pub use scratch::Scratch;
 pub use sentencepiece::sentencepiece_to_json;
 pub use stats::{EncodeStats, Segment};
