@@ -1,5 +1,4 @@
-"""Byte-level BPE with the split patterns of known models gives the ids of the Python package `tokenizers`, which uses a
-different regular expression library."""
+"""Byte-level BPE with the split patterns of known models gives the ids of the Python package `tokenizers`."""
 
 import json
 
@@ -37,6 +36,8 @@ STEPS = {
     "tekken": [cased("", r"\p{N}")],
     "deepseek": DEEPSEEK,
     "bloom": [r" ?[^(\s|[.,!?…。，、।۔،])]+"],
+    # Numbers end at a boundary of words, which includes `²` and the zero-width joiner or not depending on the library.
+    "cohere2": [r"\d{1,3}(?=(?:\d{3})*\b)", cased(CONTRACTIONS + "?", r"\p{N}{1,3}")],
     "starcoder": [Digits(individual_digits=True)],
 }
 TEXTS = [
@@ -44,6 +45,7 @@ TEXTS = [
     "};\n// comment\n/* x */\r\n/\n./a\n\n  if (x != y) {\n\treturn a->b;  // ok\n}\n   \n end  ",
     "Größe ΟΔΥΣΣΕΥΣ ǅuro ʰx Привет, Мир! ÉCOLE e\u0301t \u0301x ½ ٣٤٥٦ Ⅷ",
     "カタ・カナ゜\r\n漢字かな交じり文。12人、3回 中文文本，混在 한국어 문장입니다 नमस्ते दुनिया ภาษาไทย",
+    "²6239½ _ 12345² 1234567 12345\u200d6 12345字 12345ª 1234\u0301",
     "nul\0 \u200d👩\u200d👩\u200d👧 🇫🇷 ❤\ufe0f\u00ad \u2028x\u0085y  \u3000z",
 ]
 

@@ -74,6 +74,12 @@ pub enum LoadError {
     /// The vocabulary has no tokens.
     #[error("the tokenizer.json has an empty vocabulary")]
     EmptyVocabulary,
+    /// A regular expression has more than 256 groups, character classes and repeated quantifiers. Contains its start.
+    #[error(
+        "a regular expression of the tokenizer.json has more than 256 groups, character classes and repeated \
+         quantifiers, and could overflow the stack: {0:?} …"
+    )]
+    NestedPattern(String),
     /// An added token with `normalized: true` has no characters left after normalization. The reference would find it
     /// everywhere, and panic or allocate memory without end.
     #[error(
@@ -180,6 +186,7 @@ impl LoadError {
             | LoadError::UnusableRanks(_)
             | LoadError::Inconsistent(_)
             | LoadError::MissingVocabulary
+            | LoadError::NestedPattern(_)
             | LoadError::EmptyVocabulary
             | LoadError::ConflictingOptions => return None,
         })
@@ -222,6 +229,13 @@ pub enum EncodeError {
     /// unknown token. Contains its message.
     #[error("the tokenizer cannot encode this text: {0}")]
     Unsupported(String),
+    /// A regular expression of the tokenizer needs more steps or memory than Oniguruma allows for one match, 10,000,000
+    /// backtracking steps. The published package panics on such a text. Contains the message of Oniguruma.
+    #[error(
+        "a regular expression of the tokenizer takes too many steps for this text ({0}), also in the Python package \
+         `tokenizers`"
+    )]
+    PatternLimit(String),
     /// The [`IdSink`](crate::IdSink) refused the ids. Contains its reason.
     #[error("{0}")]
     Refused(String),

@@ -21,6 +21,7 @@ mod masks;
 mod options;
 mod outline;
 mod panics;
+mod patterns;
 mod quick;
 mod read_model;
 mod scratch;
@@ -48,6 +49,7 @@ pub use options::{
 };
 pub use outline::MODEL_TYPES;
 pub use panics::is_panic_contained;
+pub use patterns::pattern_of_older_ids;
 pub use scratch::Scratch;
 pub use sentencepiece::sentencepiece_to_json;
 pub use stats::{EncodeStats, Segment};

@@ -17,6 +17,7 @@ use crate::charsmap;
 use crate::error::LoadError;
 use crate::outline::{MODEL_TYPES, ModelOutline, Outline};
 use crate::panics::caught;
+use crate::patterns;
 use crate::read_model::ReadModel;
 use crate::unigram_scores::{self, UnigramModel};
 
@@ -53,6 +54,7 @@ pub(crate) fn load(json: &[u8]) -> Result<Loaded> {
     check(outline.model.as_ref())?;
     charsmap::check_sizes(&outline.normalizer)
         .map_err(|why| LoadError::malformed("the tokenizer.json cannot be loaded", why))?;
+    patterns::check(&[&outline.normalizer, &outline.pre_tokenizer, &outline.decoder])?;
     // The parsers of some parts index into tables from the file, so they can panic.
     let ty = outline.model.as_ref().and_then(|model| model.ty.as_ref()).and_then(Value::as_str);
     let mut tokenizer = caught(|| read(json, ty))

@@ -23,6 +23,9 @@ pub(crate) struct Outline {
     /// The unparsed post-processor.
     #[serde(default)]
     pub(crate) post_processor: Value,
+    /// The unparsed decoder.
+    #[serde(default)]
+    pub(crate) decoder: Value,
 }
 
 #[derive(Debug, Deserialize)]

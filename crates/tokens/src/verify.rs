@@ -7,6 +7,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::error::EncodeError;
 use crate::ids::IdSource;
 use crate::scratch::Scratch;
 use crate::segments::SEGMENT_BYTES;
@@ -25,7 +26,8 @@ pub struct Verified {
     /// Number of bytes encoded by the reference.
     pub bytes: u64,
     /// Whether a selected text or window was not compared, because it is above
-    /// [`max_reference_bytes`](crate::TokenizerOptions::max_reference_bytes).
+    /// [`max_reference_bytes`](crate::TokenizerOptions::max_reference_bytes) or beyond the
+    /// [limit](EncodeError::PatternLimit) of a regular expression.
     pub too_long: bool,
     /// Whether all compared ids equal those of the reference.
     pub is_right: bool,
@@ -69,9 +71,10 @@ impl Tokenizer {
         if text.len() <= WHOLE_BYTES || stats.segments.len() < 2 {
             if self.should_verify(key_hash) && verified.admit(self, text) {
                 let mut expected = Vec::new();
-                verified.is_right = self.encode_reference(text, scratch, &mut expected).is_ok()
-                    && ids.id_count() == expected.len()
-                    && ids.is_equal(0..expected.len(), &expected);
+                let encoded = self.encode_reference(text, scratch, &mut expected).map(drop);
+                verified.compare(text, encoded, || {
+                    ids.id_count() == expected.len() && ids.is_equal(0..expected.len(), &expected)
+                });
             }
             return verified;
         }
@@ -84,8 +87,8 @@ impl Tokenizer {
             if self.should_verify(hash) && verified.admit(self, text) {
                 // Nothing is added around a window.
                 let mut expected = Vec::new();
-                verified.is_right &= self.reference.engine().encode(text, scratch, &mut expected).is_ok()
-                    && ids.is_equal(window.ids, &expected);
+                let encoded = self.reference.engine().encode(text, scratch, &mut expected).map(drop);
+                verified.compare(text, encoded, || ids.is_equal(window.ids, &expected));
             }
         }
         verified
@@ -102,6 +105,19 @@ impl Verified {
         }
         may
     }
+
+    /// Records the result for `text`, which the reference has `encoded`.
+    fn compare(&mut self, text: &str, encoded: Result<(), EncodeError>, is_equal: impl FnOnce() -> bool) {
+        match encoded {
+            Ok(()) => self.is_right &= is_equal(),
+            // A hand-written splitter has no such limit.
+            Err(EncodeError::PatternLimit(_)) => {
+                self.bytes -= text.len() as u64;
+                self.too_long = true;
+            }
+            Err(_) => self.is_right = false,
+        }
+    }
 }
 
 /// Returns the windows of a document with more than one segment.
@@ -116,8 +132,8 @@ fn windows(segments: &[Segment]) -> impl Iterator<Item = Segment> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::EncodeError;
-    use crate::testing::{PAGE, bpe, bytes, unigram};
+    use crate::engine::fast::split::pattern::CL100K;
+    use crate::testing::{PAGE, bpe, bpe_with_pattern, bytes, unigram};
     use crate::{EngineChoice, TokenizerOptions, Verify};
 
     fn all(max_reference_bytes: Option<u64>) -> TokenizerOptions {
@@ -163,6 +179,18 @@ mod tests {
                 assert!(!verify(&wrong).is_right, "{at}");
             }
         }
+    }
+
+    #[test]
+    fn texts_beyond_the_limit_of_the_regular_expression_are_encoded_but_not_compared() {
+        let tokenizer =
+            Tokenizer::from_json(bytes(&bpe_with_pattern(CL100K, true)), all(Some(u64::MAX))).unwrap();
+        let (text, mut ids) = (format!("a{}b", " ".repeat(10_000_100)), Vec::new());
+        let mut scratch = tokenizer.scratch();
+        let stats = tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
+        assert!(!stats.by_reference && ids.len() > 2);
+        let verified = tokenizer.verify(0, &text, &ids, &stats, &mut scratch);
+        assert_eq!(verified, Verified { bytes: 0, too_long: true, is_right: true });
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(super) use describe::print_histogram;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use dsconvert_tokens::pattern_of_older_ids;
+
 use super::flags::shown;
 use super::output_file::is_stdout;
 use super::{Ending, print, values};
@@ -21,8 +23,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::pipeline::status;
 use crate::printable::{printable, shell_word};
-use crate::reader::{Dataset, Split, describe as describe_path};
+use crate::reader::{Dataset, Description, Split, describe as describe_path};
 use crate::storage::{Access, ObjectUrl, folder_of, lstat, stat};
+use crate::tokenizer_files::stored_tokenizer;
 
 /// Arguments of `dsconvert inspect`.
 #[derive(Debug, clap::Args)]
@@ -156,6 +159,9 @@ fn inspect(args: &Args) -> Result<Ending> {
         Ending::Success
     } else {
         let description = describe_path(&args.path, access)?;
+        if matches!(description, Description::Dataset(_)) {
+            warn_of_older_ids(&open_dataset(&args.path, access)?);
+        }
         let classes = classes::count(&args.path, &description, access)?;
         if args.json {
             print_json(&mut out, &classes.describe(&description)?)?;
@@ -249,6 +255,25 @@ fn dir_of(path: &Path) -> Result<&Path> {
 fn open_dataset(path: &Path, access: Access) -> Result<Dataset> {
     let dir = dir_of(path)?;
     crate::reader::OpenOptions::new().access(access).open(dir)
+}
+
+/// First version of manifests whose writer runs regular expressions like the published package.
+const EQUAL_IDS_VERSION: u32 = 3;
+
+/// Warns if the dataset may have other ids than the published package gives, because an older version wrote it. A file
+/// that cannot be read is not reported here.
+fn warn_of_older_ids(dataset: &Dataset) {
+    if dataset.manifest().manifest_version >= EQUAL_IDS_VERSION {
+        return;
+    }
+    let json = stored_tokenizer(dataset).ok().flatten();
+    if let Some(pattern) = json.and_then(|json| pattern_of_older_ids(&json)) {
+        print::warning(format!(
+            "an older dsconvert wrote this dataset; with the regular expression {} of its tokenizer, some ids may differ from those of the \
+             Python package `tokenizers`; to be sure, convert the sources again",
+            printable(&format!("{pattern:?}"))
+        ));
+    }
 }
 
 /// Returns the split `name`, by default `train` or the first split, preferring splits with records.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use indicatif::HumanBytes;
 use serde_json::json;
 
-use super::{Out, dir_of, is_shard, open_dataset, print_error, print_json, repair};
+use super::{Out, dir_of, is_shard, open_dataset, print_error, print_json, repair, warn_of_older_ids};
 use crate::cli::{Ending, print};
 use crate::decode::{Mask, Size};
 use crate::error::Result;
@@ -25,6 +25,7 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
         return verify_shard(path, access, json, out);
     }
     let dataset = open_dataset(path, access)?;
+    warn_of_older_ids(&dataset);
     let transform = decoder()?;
     let storage = dataset.manifest().raw_channels().map_or(ImageStorage::Encoded, ImageStorage::Raw);
     let decode = |record: &Record| check_images(record, &transform, storage);

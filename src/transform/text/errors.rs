@@ -72,6 +72,11 @@ mod tests {
             (EncodeError::WordTooLong, RejectCode::TooLarge, "2^32"),
             (EncodeError::SplitCharacter("a word"), RejectCode::InvalidUtf8, "a word was cut"),
             (EncodeError::Unsupported("why".into()), RejectCode::Unsupported, "cannot encode this text: why"),
+            (
+                EncodeError::PatternLimit("why".into()),
+                RejectCode::Unsupported,
+                "too many steps for this text (why)",
+            ),
             (EncodeError::Refused("too wide".into()), RejectCode::Unsupported, "too wide"),
             (
                 EncodeError::Panicked("bad".into()),

@@ -3,12 +3,18 @@
 use crate::error::EncodeError;
 use crate::panics::caught;
 
+/// Start of the message of the panic of `onig` when Oniguruma reaches a limit in a match.
+const PATTERN_LIMIT: &str = "Onig: Regex search error: ";
+
 /// Runs `call`, and turns an error or a panic into an error of the text.
 pub(super) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, EncodeError> {
     match caught(call) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(e)) => Err(EncodeError::Unsupported(e.to_string())),
-        Err(panic) => Err(EncodeError::Panicked(panic)),
+        Err(panic) => Err(match panic.strip_prefix(PATTERN_LIMIT) {
+            Some(reason) => EncodeError::PatternLimit(reason.to_owned()),
+            None => EncodeError::Panicked(panic),
+        }),
     }
 }
 

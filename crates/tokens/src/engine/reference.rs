@@ -1,7 +1,8 @@
 //! The reference: the `tokenizers` crate, whose ids are correct by definition.
 //!
 //! Its errors, and panics due to a broken `tokenizer.json`, become an [`EncodeError`] of the text. Its regular
-//! expressions give up on some inputs, such as a million consecutive white-space characters.
+//! expressions are run by Oniguruma, as in the published package, and panic if a match needs more than ten million
+//! backtracking steps.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 

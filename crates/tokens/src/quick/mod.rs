@@ -27,6 +27,7 @@ use crate::info::SpecialToken;
 use crate::load::{Loaded, load};
 use crate::outline::Outline;
 use crate::panics::caught;
+use crate::patterns;
 use crate::special::{hide_controls, special_tokens};
 
 /// Short texts that are encoded to determine the tokens of the post-processor.
@@ -57,7 +58,15 @@ impl Partial {
 
     fn try_load(file: &BpeFile<'_>, excerpt: &Excerpt<'_>, parse_special: bool) -> Option<Self> {
         let vocab = &file.model.vocab;
-        charsmap::check_sizes(&file.value("normalizer")).ok()?;
+        let outline = Outline {
+            model: None,
+            normalizer: file.value("normalizer"),
+            pre_tokenizer: file.value("pre_tokenizer"),
+            post_processor: file.value("post_processor"),
+            decoder: file.value("decoder"),
+        };
+        charsmap::check_sizes(&outline.normalizer).ok()?;
+        patterns::check(&[&outline.normalizer, &outline.pre_tokenizer, &outline.decoder]).ok()?;
         let mut skeleton = skeleton(file)?;
         let words = words(&mut skeleton, parse_special)?;
 
@@ -70,12 +79,6 @@ impl Partial {
         };
         let model = excerpt.build(&words, &hidden)?;
         let hidden: Vec<u32> = hidden.into_iter().map(|number| vocab.id(number)).collect();
-        let outline = Outline {
-            model: None,
-            normalizer: file.value("normalizer"),
-            pre_tokenizer: file.value("pre_tokenizer"),
-            post_processor: file.value("post_processor"),
-        };
         let mut tokenizer: tokenizers::Tokenizer = skeleton.into();
         tokenizer.with_model(model);
         Some(Self {

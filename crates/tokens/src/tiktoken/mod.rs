@@ -99,11 +99,11 @@ struct TiktokenJson {
 }
 
 /// Returns the usual pattern if it produces the same ids, because the fast engines support it; otherwise tiktoken's
-/// pattern.
+/// pattern, in the syntax of Oniguruma.
 ///
 /// At the end of a text, the usual pattern may split white space after its last line break. That changes no ids unless
 /// a token contains white space after a line break.
-fn pattern(encoding: &TiktokenEncoding, ranks: &Ranks) -> &'static str {
+fn pattern(encoding: &TiktokenEncoding, ranks: &Ranks) -> String {
     let pattern = encoding.pattern;
     let starts_space =
         |byte: u8| matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | 0x1c..=0x1f | 0xc2 | 0xe1..=0xe3);
@@ -111,8 +111,9 @@ fn pattern(encoding: &TiktokenEncoding, ranks: &Ranks) -> &'static str {
         token.windows(2).any(|two| matches!(two[0], b'\r' | b'\n') && starts_space(two[1]))
     };
     match pattern.splits_final_white_space && ranks.tokens().iter().any(crosses) {
-        true => pattern.tiktoken,
-        false => pattern.usual,
+        // In Oniguruma, `{1,3}+` repeats what `{1,3}` matches, and `$` also matches before a line end.
+        true => pattern.tiktoken.replace("{1,3}+", "{1,3}").replace('$', r"\z"),
+        false => pattern.usual.to_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use super::bpe::Bpe;
 use super::buffers::Buffers;
 use super::byte_words::ByteWords;
 use super::cache::WordCache;
-use super::classes::{AS_LOWER, AS_UPPER, Classes, LETTER, SPACE};
+use super::classes::{AS_LOWER, AS_UPPER, Classes, LETTER};
 use super::engine_parts::EngineParts;
 use super::normalizer::Normalizer;
 use super::pre_tokenizer::PreTokenizer;
@@ -25,11 +25,6 @@ use crate::error::EncodeError;
 use crate::info::EngineInfo;
 use crate::masks::{ByteMasks, Kernel, dispatch};
 use crate::scratch::Scratch;
-
-/// Maximum length in bytes of a run of white space; a document with a longer run is left to the reference. Its regular
-/// expressions give up after a million backtracking steps, which a long run can cause; the rest of the text is then one
-/// word.
-const LONGEST_RUN: usize = 1 << 16;
 
 /// The engine for byte-level BPE.
 pub(super) struct ByteLevel {
@@ -131,22 +126,11 @@ impl<S: Split> Kernel for InWords<'_, S> {
                 continue;
             }
             let end = S::end(classes, bytes, at);
-            if end - at > LONGEST_RUN && is_white(classes, bytes, at) {
-                return Err(EngineStop::NeedsReference);
-            }
             words.append(encoder, bytes, at, end, out)?;
             at = end;
         }
         Ok(())
     }
-}
-
-/// Returns whether the word at `at` starts with at least two white-space characters.
-#[cold]
-#[inline(never)]
-fn is_white(classes: Classes, bytes: &[u8], at: usize) -> bool {
-    let Some((first, len)) = classes.at(bytes, at) else { return false };
-    first >= SPACE && classes.at(bytes, at + len).is_some_and(|(second, _)| second >= SPACE)
 }
 
 impl Engine for ByteLevel {

@@ -39,6 +39,7 @@ pub(crate) mod normalized_finder;
 mod normalizer;
 mod pair_table;
 mod pre_tokenizer;
+mod regex;
 mod spaces;
 pub(crate) mod split;
 mod stop;

@@ -1,15 +1,15 @@
 //! Pre-tokenizers with `ByteLevel`: cuts before the split into words, the split pattern, and cuts of the resulting
 //! words as bytes.
 //!
-//! Cuts that no hand-written splitter supports use the reference's regular expressions, but do not copy each piece and
-//! the origin of each of its bytes, which makes the reference slow.
+//! Cuts that no hand-written splitter supports use the regular expressions of the reference, but do not copy each piece
+//! and the origin of each of its bytes, which makes the reference slow.
 
 use std::ops::Range;
 
 use serde_json::Value;
-use tokenizers::utils::SysRegex;
 
 use super::classes::ClassTable;
+use super::regex::SplitRegex;
 use super::split::pattern::{DEEPSEEK, Pattern};
 use super::stop::EngineStop;
 use super::wordpiece::is_punctuation;
@@ -44,7 +44,7 @@ pub(super) struct PatternCut {
 }
 
 enum Matches {
-    Regex(SysRegex),
+    Regex(SplitRegex),
     /// Numeric characters or punctuation, either each character or whole runs.
     Chars {
         is_cut_out: fn(char) -> bool,
@@ -165,7 +165,7 @@ impl PatternCut {
         }
         let (regex, keeps) = split_at(value)?;
         let keeps_letters = keeps == Keeps::All && NUMBERS.contains(&regex);
-        Some(Self { matches: Matches::Regex(SysRegex::new(regex).ok()?), keeps, keeps_letters })
+        Some(Self { matches: Matches::Regex(SplitRegex::new(regex)?), keeps, keeps_letters })
     }
 
     /// Calls `each` with the pieces of `text` that the cut keeps.
@@ -186,11 +186,7 @@ impl PatternCut {
             Ok(())
         };
         match &self.matches {
-            Matches::Regex(regex) => {
-                for (start, end) in regex.find_iter(text) {
-                    keep(start..end)?;
-                }
-            }
+            Matches::Regex(regex) => regex.find(text, &mut keep)?,
             Matches::Chars { is_cut_out, each } => {
                 let mut run = 0..0;
                 for (at, c) in text.char_indices().filter(|(_, c)| is_cut_out(*c)) {

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use regex::Regex;
 use serde_json::Value;
-use tokenizers::utils::SysRegex;
 
 use super::metaspace::{Metaspace, Prefix};
 use super::wordpiece::is_punctuation;
@@ -13,7 +13,7 @@ use crate::outline::{METASPACE, type_of};
 /// Maximum number of steps of a pre-tokenizer: engines apply them recursively. With more, the reference is used.
 pub(super) const MAX_STEPS: usize = 64;
 
-/// Regular expression of the words of `Whitespace`.
+/// Regular expression of the words of `Whitespace`, which the reference runs with `regex`, not with Oniguruma.
 const WORDS: &str = r"\w+|[^\w\s]+";
 
 /// A pre-tokenizer, as a list of steps.
@@ -27,7 +27,7 @@ enum PreTokenizerStep {
     /// Cuts at white space and drops it.
     Whitespace,
     /// Keeps only the matches.
-    Matches(SysRegex),
+    Matches(Regex),
     /// Cuts out certain characters, either each character or whole runs.
     Chars {
         is_cut_out: fn(char) -> bool,
@@ -60,7 +60,7 @@ impl Words {
                 self.push_step(PreTokenizerStep::Whitespace)?;
                 chars(is_punctuation, true)
             }
-            "Whitespace" => PreTokenizerStep::Matches(SysRegex::new(WORDS).ok()?),
+            "Whitespace" => PreTokenizerStep::Matches(Regex::new(WORDS).ok()?),
             "Punctuation" => match value.get("behavior").map_or(Some("Isolated"), Value::as_str)? {
                 "Isolated" => chars(is_punctuation, true),
                 "Contiguous" => chars(is_punctuation, false),
@@ -152,9 +152,9 @@ fn apply(
         PreTokenizerStep::Whitespace => {
             text.split(char::is_whitespace).try_for_each(|word| apply(rest, word, is_after_space, each))
         }
-        PreTokenizerStep::Matches(regex) => regex
-            .find_iter(text)
-            .try_for_each(|(start, end)| apply(rest, &text[start..end], is_after_space, each)),
+        PreTokenizerStep::Matches(regex) => {
+            regex.find_iter(text).try_for_each(|word| apply(rest, word.as_str(), is_after_space, each))
+        }
         PreTokenizerStep::Chars { is_cut_out, each: each_char } => {
             let mut piece = |range: Range<usize>| apply(rest, &text[range], is_after_space, each);
             // The position of the last cut, and whether the character after it is cut out.
