@@ -6,6 +6,8 @@ import gzip
 import io
 import json
 import lzma
+import os
+import subprocess
 import zlib
 from datetime import datetime
 
@@ -324,3 +326,26 @@ def test_xz_data_with_a_large_dictionary_is_unsupported(dsconvert, tmp_path):
     dsconvert("text", tmp_path / "files", "--out", tmp_path / "out", "--tokenizer", "bytes", "--max-rejects", "1", "--quiet")
     (reject,) = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
     assert reject["code"] == "unsupported" and "more than 128 MiB" in reject["message"]
+
+
+def test_a_row_of_commas_does_not_need_much_memory(dsconvert, tmp_path):
+    for name, delimiter in [("t.csv", ","), ("t.tsv", "\t")]:
+        source, out = tmp_path / name, tmp_path / f"out-{name}"
+        source.write_text(f"text{delimiter}n\nfirst{delimiter}1\n" + delimiter * 30_000_000 + f"\nlast{delimiter}2\n")
+        found = converted(dsconvert, source, out, "--max-rejects", "100%", "--memory", "256MiB", "--report", tmp_path / "r.json")
+        assert [record["text"] for record in found] == ["first", "last"]
+        reject = json.loads((out / "rejects.jsonl").read_text())
+        assert reject["code"] == "too-large" and "30000001 values" in reject["message"]
+        # As 8 bytes per value, the row would need more than 240 MB.
+        assert json.loads((tmp_path / "r.json").read_text())["peak_memory_bytes"] < 200 << 20
+
+
+def test_a_fifo_in_place_of_a_manifest_does_not_block(binary, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    os.mkfifo(out / "manifest.json")
+    (tmp_path / "a.txt").write_text("text")
+    convert = ["text", tmp_path / "a.txt", "--tokenizer", "bytes", "--out", out]
+    for command in [[*convert, "--overwrite"], [*convert, "--resume"], ["inspect", out], ["status", out]]:
+        done = subprocess.run([binary, *command], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 3 and "this is not a regular file" in done.stderr, done.stderr
