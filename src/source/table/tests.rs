@@ -70,7 +70,9 @@ fn rows(found: NextRows, columns: &TextColumns, read: &mut RowTexts) {
         NextRows::Broken { reject, .. } => read.push(Err(reject.code)),
         NextRows::Rows(rows) => {
             read.extend(
-                columns.documents(&rows, &fields).map(|row| Ok(row.ok().map(|row| row.text.into_owned()))),
+                columns
+                    .documents(&rows, &fields, false)
+                    .map(|row| Ok(row.ok().map(|row| row.text.into_owned()))),
             );
         }
     }
