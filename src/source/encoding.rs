@@ -1,6 +1,6 @@
 //! Character encodings of text files: byte order marks, and conversion to UTF-8 while a file is read.
 //!
-//! Everything after this module sees UTF-8, and offsets refer to it. A malformed sequence becomes [`MALFORMED`], a byte
+//! Everything after this module sees UTF-8, and offsets refer to it. A malformed sequence becomes `MALFORMED`, a byte
 //! that never occurs in UTF-8. So readers handle it like any other invalid byte: they reject or replace it.
 
 use std::fmt;

@@ -230,7 +230,7 @@ impl Groups {
     ///
     /// # Errors
     ///
-    /// As [`OpenedFile::check_unchanged`].
+    /// As `OpenedFile::check_unchanged`.
     pub fn check_unchanged(&self) -> Result<()> {
         self.file.input.stored.check_unchanged()
     }

@@ -73,7 +73,7 @@ pub(super) fn pack(count: u32, length: impl Fn(u32) -> u64, seq_len: u64) -> Row
     Rows { items, ends: next }
 }
 
-/// Returns the number of rows into which [`pack`] puts items, given as `(length, count)` with distinct lengths from 1 to
+/// Returns the number of rows into which `pack` puts items, given as `(length, count)` with distinct lengths from 1 to
 /// `seq_len`, the longest first. Takes time and memory for the lengths, not for the items.
 pub fn best_fit_rows(longest_first: impl IntoIterator<Item = (u64, u64)>, seq_len: u64) -> u64 {
     let mut rows = 0u64;
