@@ -1,7 +1,7 @@
 """Ids of every family of tokenizers equal those of the Python package `tokenizers`, at the version that the docs name.
 
-The package is built with a different regular expression library and different JSON parser features than the crate
-inside dsconvert, so it is an independent oracle.
+The package is built with different JSON parser features than the crate inside dsconvert and contains its own build of
+Oniguruma, so it is an independent oracle.
 """
 
 import json

@@ -1,7 +1,7 @@
 //! The Unicode classes that split patterns use: letter, number, white space, and other characters.
 //!
-//! The tables come from `regex-syntax`, which the reference's regular expressions also use. `Cargo.lock` contains only
-//! one version of it, so a new Unicode version changes both or neither.
+//! The tables come from `regex-syntax`. A test compares them with Oniguruma, which runs the reference's regular
+//! expressions, for every code point.
 
 use std::sync::LazyLock;
 
@@ -218,6 +218,41 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn every_code_point_has_the_classes_of_the_regular_expressions() {
+        let all: String = ('\0'..=char::MAX).collect();
+        let check = |table, pattern: &str, is_in: fn(u8, u8) -> bool| {
+            let classes = Classes::get(table).unwrap();
+            let regex = onig::Regex::new(pattern).unwrap();
+            let matched: String = regex.find_iter(&all).map(|(start, end)| &all[start..end]).collect();
+            let expected: String = all
+                .chars()
+                .filter(|c| {
+                    let (class, flags, _) = classes.both_at(c.to_string().as_bytes(), 0).unwrap();
+                    is_in(class, flags)
+                })
+                .collect();
+            assert!(matched == expected, "{pattern}");
+        };
+        let plain = ClassTable::Plain;
+        check(plain, r"\p{L}+", |class, _| class == LETTER);
+        check(plain, r"\p{N}+", |class, _| class == NUMBER);
+        check(plain, r"\s+", |class, _| class >= SPACE);
+        check(plain, r"[^\s\p{L}\p{N}]+", |class, _| class == OTHER);
+        check(plain, r"[^\r\n\p{L}\p{N}]+", |class, _| !matches!(class, LETTER | NUMBER | LINE_END));
+        check(plain, r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+", |_, flags| flags & AS_UPPER != 0);
+        check(plain, r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]+", |_, flags| flags & AS_LOWER != 0);
+        check(plain, r"[\p{P}\p{S}]+", |_, flags| flags & SYMBOL != 0);
+        check(plain, "[一-龥぀-ゟ゠-ヿ]+", |_, flags| flags & EAST != 0);
+        check(ClassTable::MarksAreLetters, r"[\p{L}\p{M}]+", |class, _| class == LETTER);
+        check(ClassTable::MarksAreLetters, r"[^\s\p{L}\p{M}\p{N}]+", |class, _| class == OTHER);
+        // The only other characters in contractions are those that match `s` without case.
+        let contraction = onig::Regex::new("(?i:'s|'t|'re|'ve|'m|'ll|'d)").unwrap();
+        let others = ('\u{80}'..=char::MAX)
+            .filter(|c| ["", "e", "l"].iter().any(|end| contraction.find(&format!("'{c}{end}")).is_some()));
+        assert_eq!(others.collect::<String>(), "\u{17f}");
     }
 
     #[test]
