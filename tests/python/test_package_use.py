@@ -77,7 +77,7 @@ def test_the_defaults_in_the_help_are_the_defaults(text, name):
         return dsconvert.Loader(text, **options, **given).state_dict()
 
     assert state() == state(**{name: default})
-    other = {"best_fit": "concat", "short": "drop", False: True}.get(default, default * 2)
+    other = {"best_fit": "concat", "short": "drop", False: True, None: 4096}.get(default) or default * 2
     assert state() != state(**{name: other})
 
 

@@ -1,9 +1,9 @@
 //! Prediction of a run, from a sample that is converted in memory.
 //!
 //! The sample depends only on names and the seed: files are taken in the order of the hash of their origin. So it is the
-//! same in every run, and a larger sample contains every smaller one. Containers (tar and Parquet files) are read from their
-//! start, so the first items of a few containers are taken, chosen by the same order; a container that ends is replaced
-//! by the next one. Files that are images by name, other files and containers are strata.
+//! same in every run, and a larger sample contains every smaller one. Containers (tar and Parquet files) are read from
+//! their start, so the first items of a few containers are taken, chosen by the same order; a container that ends is
+//! replaced by the next one. Files that are images by name, other files and containers are strata.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
@@ -27,7 +27,7 @@ use crate::source::source_file::SourceFile;
 /// Decorrelates the order of the sample from other uses of hashed origins.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;
 /// Number of containers that are sampled at the same time.
-const OPEN_CONTAINERS: usize = 32;
+const OPEN_CONTAINERS: usize = 8;
 
 /// Strata of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

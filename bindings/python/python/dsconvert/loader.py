@@ -76,8 +76,8 @@ class Loader(Epochs):
 
         seq_len: Text only. Packs documents into rows of this many tokens; a batch has `batch_size` rows.
         packing: With `seq_len`: `"best_fit"` or `"concat"`. Default: `"best_fit"`.
-        pack_window: With `seq_len`: documents that are packed together. Default: 4096 and, with `"best_fit"`, more that
-            fill 256 rows.
+        pack_window: With `seq_len`: documents that are packed together. `None` packs 4096 and, with `"best_fit"`, more of
+            them until they fill 256 rows. Default: `None`.
 
         pad_id: Text only. Token id of padding. Default: 0.
         pad_side: Text only, without `seq_len`: side of padding, `"right"` or `"left"`. Default: `"right"`.
